@@ -43,8 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return int(arguments.run(arguments))
     except SpeechError as error:
-        said = message_with_options(error) if arguments.run is _run_say else str(error)
-        print(f"voicewright: {said} [{error.code}]", file=sys.stderr)
+        message = message_with_options(error) if arguments.run is _run_say else str(error)
+        print(f"voicewright: {message} [{error.code}]", file=sys.stderr)
         return Exit.FAILED if isinstance(error, Failed) else Exit.BAD_INPUT
     except KeyboardInterrupt:
         return 130

@@ -36,5 +36,6 @@ def message_with_options(error: SpeechError) -> str:
     """Return an error message with command line options instead of field names."""
     where = error.facts.get("where")
     named = WORDS.get(where) if isinstance(where, str) else None
-    said = in_options(error.sentence.format(**{**error.facts, "where": named}) if named else str(error))
-    return said[0].upper() + said[1:] if named else said  # Other messages start with a capital letter or a path.
+    message = in_options(error.sentence.format(**{**error.facts, "where": named}) if named else str(error))
+    # Other messages start with a capital letter or a path.
+    return message[0].upper() + message[1:] if named else message

@@ -47,7 +47,7 @@ def say(arguments: argparse.Namespace, settings: Settings) -> int:
     in_windows = arguments.decode == "windowed"
     request = _request(arguments, settings.limits)
     engine = Engine.open(settings)
-    sound: list[bytes] = []
+    pieces: list[bytes] = []
     codes: list[np.ndarray] = []
     for event in engine.speak(request):
         match event:
@@ -56,7 +56,7 @@ def say(arguments: argparse.Namespace, settings: Settings) -> int:
                     print(f"voicewright: note: {note}", file=sys.stderr)
                 print(f"voicewright: seed {seed}", file=sys.stderr)
             case AudioChunk(pcm=pcm):
-                sound.append(pcm)
+                pieces.append(pcm)
                 codes.append(event.codes)
                 if arguments.stdout and not in_windows:
                     _write_out(pcm)
@@ -70,12 +70,12 @@ def say(arguments: argparse.Namespace, settings: Settings) -> int:
     groups = engine.registry.entries[0].config.talker.num_code_groups
     frames = np.concatenate([np.empty((0, groups), np.int64), *codes])
     if in_windows:
-        sound = [windowed_audio(engine, request, frames)]
+        pieces = [windowed_audio(engine, request, frames)]
         if arguments.stdout:
-            _write_out(*sound)
+            _write_out(*pieces)
     if arguments.out:
         with _written("--out", repr(str(arguments.out))):
-            write_wav(arguments.out, b"".join(sound))
+            write_wav(arguments.out, b"".join(pieces))
     elif not (arguments.stdout or arguments.codes_out):
         print("voicewright: nothing was kept; give --out FILE.wav, or --stdout for raw s16le samples", file=sys.stderr)
     if arguments.codes_out:
@@ -90,11 +90,11 @@ def advice(reason: StopReason, request: SpeechRequest) -> list[str]:
     """Return suggestions for the user if speech ended for this reason."""
     reference = request.reference
     has_words = reference is not None and not reference.x_vector_only
-    words = "check that --ref-text is exactly what the recording says, or " if has_words else ""
+    hint = "check that --ref-text is exactly what the recording says, or " if has_words else ""
     if reason is StopReason.SHORT:
-        return [f"The speech is much shorter than its text; words are missing: {words}try another --seed."]
+        return [f"The speech is much shorter than its text; words are missing: {hint}try another --seed."]
     if reason is StopReason.RUNAWAY:
-        return [f"The speech went on behind its text and was stopped: {words}try another --seed."]
+        return [f"The speech went on behind its text and was stopped: {hint}try another --seed."]
     return []
 
 

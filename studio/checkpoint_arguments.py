@@ -25,8 +25,8 @@ def named_in(args: Sequence[str]) -> list[str]:
 
 def values_of(args: Sequence[str], option: str) -> list[str]:
     """Return the values of an option, written as `--option=value` or as `--option value`."""
-    given = [value for name, value in itertools.pairwise(args) if name == option]
-    return given + [word.removeprefix(f"{option}=") for word in args if word.startswith(f"{option}=")]
+    values = [value for name, value in itertools.pairwise(args) if name == option]
+    return values + [word.removeprefix(f"{option}=") for word in args if word.startswith(f"{option}=")]
 
 
 def with_models(args: Sequence[str], models: Sequence[str]) -> list[str]:
@@ -48,14 +48,14 @@ def bits_of(args: Sequence[str]) -> str:
 
 
 def _without(args: Sequence[str], option: str) -> list[str]:
-    kept: list[str] = []
+    others: list[str] = []
     words = iter(args)
     for word in words:
         if word == option:
             next(words, None)
         elif not word.startswith(f"{option}="):
-            kept.append(word)
-    return kept
+            others.append(word)
+    return others
 
 
 def reference_of(model: str) -> str:

@@ -227,8 +227,8 @@ class Downloads:
                         return False
                     case "ended":
                         if event["status"]:
-                            words = event["words"] or f"The download ended with status {event['status']}."
-                            self._fail({"code": "fetch_failed", "message": words})
+                            message = event["words"] or f"The download ended with status {event['status']}."
+                            self._fail({"code": "fetch_failed", "message": message})
                         return not event["status"]
                     case _:
                         self._hear(event)

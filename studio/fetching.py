@@ -89,9 +89,9 @@ class Plan:
         try:
             assert process.stdout is not None
             async with asyncio.timeout(PLAN_TIMEOUT_S):
-                said = await process.stdout.read()
+                line = await process.stdout.read()
                 if await child.ended() == 0:
-                    self.latest = json.loads(said)
+                    self.latest = json.loads(line)
         except (TimeoutError, ValueError):
             pass  # Without an answer, the built-in table is used.
         finally:

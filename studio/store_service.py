@@ -107,8 +107,8 @@ class StoreService:
         """Delete the voices and dictionaries that visitors left in the runtime."""
         for owner in await self._workers(self.store.left_owners):
             for path in RUNTIME_COLLECTIONS:
-                kept = await relay.ask_as(owner, "GET", path)
-                for item in kept.raise_for_status().json()["data"]:
+                answer = await relay.ask_as(owner, "GET", path)
+                for item in answer.raise_for_status().json()["data"]:
                     if item["yours"]:
                         (await relay.ask_as(owner, "DELETE", f"{path}/{item['id']}")).raise_for_status()
             await self._workers(self.store.runtime_owners.forget, owner)

@@ -101,13 +101,13 @@ def playback(chunks: Sequence[tuple[int, int]]) -> SimulatedPlayer:
         return SimulatedPlayer(0, 0.0)
     began = chunks[0][0] / 1e9
     dry = began  # Time at which the player's buffer will be empty.
-    heard, underruns, deficit = 0.0, 0, 0.0
+    played_s, underruns, deficit = 0.0, 0, 0.0
     for arrival_ns, size in chunks:
         arrival, length = arrival_ns / 1e9, size / BYTES_PER_S
         underruns += arrival > dry
-        deficit = max(deficit, arrival - began - heard)
+        deficit = max(deficit, arrival - began - played_s)
         dry = max(dry, arrival) + length
-        heard += length
+        played_s += length
     return SimulatedPlayer(underruns, deficit)
 
 

@@ -65,9 +65,9 @@ def report(tables: Mapping[str, Sequence[Row]], file: Path | None, *, shown: Seq
     """
     print(markdown({name: rows for name, rows in tables.items() if not shown or name in shown}), flush=True)
     if file is not None:
-        whole = file.with_name(f"{file.name}.part")
-        whole.write_text(json.dumps({"machine": machine(), **about, "tables": tables}, indent=1) + "\n", "utf-8")
-        os.replace(whole, file)
+        part_file = file.with_name(f"{file.name}.part")
+        part_file.write_text(json.dumps({"machine": machine(), **about, "tables": tables}, indent=1) + "\n", "utf-8")
+        os.replace(part_file, file)
 
 
 def machine() -> Row:

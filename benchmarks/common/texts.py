@@ -89,12 +89,12 @@ class Dataset(StrEnum):
 @cache
 def sentences() -> tuple[str, ...]:
     """Return a thousand sentences of 20 to 160 characters, the same on every machine."""
-    made: dict[str, None] = {}
+    texts: dict[str, None] = {}
     number = 0
-    while len(made) < COUNT:
-        made[_sentence(random.Random(f"prompt {number}"))] = None
+    while len(texts) < COUNT:
+        texts[_sentence(random.Random(f"prompt {number}"))] = None
         number += 1
-    return tuple(made)
+    return tuple(texts)
 
 
 def frames_of(text: str) -> int:
@@ -140,5 +140,5 @@ def _clause(draw: random.Random) -> str:
 
 def _chinese(number: int, clauses: int) -> str:
     draw = random.Random(f"chinese {number} {clauses}")
-    said = ("".join(draw.choice(phrases) for phrases in CHINESE) for _ in range(clauses))
-    return f"第{number + 1}天，" + "，".join(said) + "。"
+    sentences = ("".join(draw.choice(phrases) for phrases in CHINESE) for _ in range(clauses))
+    return f"第{number + 1}天，" + "，".join(sentences) + "。"

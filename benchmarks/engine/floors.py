@@ -129,10 +129,10 @@ def add_floors(config: ModelConfig, rates: Rates, tables: Tables, weight_bytes: 
 
 def _layers(decoder: DecoderConfig, rows: int, context: float) -> Cost:
     """Return the cost of one pass of rows with `context` positions each."""
-    kept = 2 * decoder.num_hidden_layers * decoder.num_key_value_heads * decoder.head_dim
+    cache_values = 2 * decoder.num_hidden_layers * decoder.num_key_value_heads * decoder.head_dim
     attended = 4 * decoder.num_hidden_layers * decoder.num_attention_heads * decoder.head_dim * context
     weights = weights_of(decoder)
-    return Cost(weights, rows * context * kept, rows * (2 * weights + attended))
+    return Cost(weights, rows * context * cache_values, rows * (2 * weights + attended))
 
 
 def _head(decoder: DecoderConfig, rows: int) -> Cost:

@@ -222,9 +222,9 @@ class Program(Peer):
         with tempfile.TemporaryDirectory() as folder:
             command = [*self._command, "--text", text, "-o", f"{folder}/said.wav", "--max-tokens", str(frames)]
             done = subprocess.run(command, capture_output=True, text=True, timeout=PROGRAM_TIMEOUT_S, check=True)
-        said = done.stdout + done.stderr
-        if (audio := PROGRAM_AUDIO.search(said)) is None:
-            raise SystemExit(f"{self._command[0]} did not report its time: {said[-200:]}")
+        output = done.stdout + done.stderr
+        if (audio := PROGRAM_AUDIO.search(output)) is None:
+            raise SystemExit(f"{self._command[0]} did not report its time: {output[-200:]}")
         return float(audio[1])
 
 
@@ -245,9 +245,9 @@ def check_length(seconds: float, frames: int) -> None:
 
     Its time would be meaningless.
     """
-    made = seconds * FRAMES_PER_S
-    if abs(made - frames) > 1:
-        raise SystemExit(f"{made:.1f} frames instead of {frames}")
+    frame_count = seconds * FRAMES_PER_S
+    if abs(frame_count - frames) > 1:
+        raise SystemExit(f"{frame_count:.1f} frames instead of {frames}")
 
 
 def main() -> int:

@@ -49,17 +49,17 @@ class CodeRun:
                     for mode in card.modes:
                         log_step(f"{arm.name}: {mode}")
                         requests = [self._request(card, mode, number) for number in range(max(self.rows))]
-                        said = [speak_all(engine, [request])[0][0].said for request in requests]
+                        utterances = [speak_all(engine, [request])[0][0].said for request in requests]
                         about = {"arm": arm.name, "mode": str(mode)}
-                        batch += [self._batch_row(engine, requests[:count], said, about) for count in self.rows]
-                        numbered = {(str(mode), number): one for number, one in enumerate(said)}
+                        batch += [self._batch_row(engine, requests[:count], utterances, about) for count in self.rows]
+                        numbered = {(str(mode), number): one for number, one in enumerate(utterances)}
                         alone.setdefault(arm.name, {}).update(numbered)
             finally:
                 engine.close()
         if self.kept is not None and "kept" not in alone:
             write_kept(self.kept, next(iter(alone.values())))
         (_, first), *others = alone.items()
-        against = [{"arm": name, **difference_row(said, first)} for name, said in others]
+        against = [{"arm": name, **difference_row(utterances, first)} for name, utterances in others]
         return {"batch": batch} | ({"against the first": against} if against else {})
 
     def _request(self, card: ModelCard, mode: Mode, number: int) -> SpeechRequest:
@@ -70,13 +70,13 @@ class CodeRun:
 
     def _batch_row(self, engine: Engine, requests: Sequence[SpeechRequest], alone: Sequence[Said], about: Row) -> Row:
         listeners, _ = speak_all(engine, requests)
-        said = [listener.said for listener in listeners]
+        utterances = [listener.said for listener in listeners]
         return {
             **about,
             "rows": len(requests),
             "failed": sum(isinstance(listener.end, Broken) for listener in listeners),
-            **_compared(list(zip(said, alone, strict=False))),
-            "frames": sum(len(one.codes) for one in said),
+            **_compared(list(zip(utterances, alone, strict=False))),
+            "frames": sum(len(one.codes) for one in utterances),
         }
 
 
@@ -113,7 +113,7 @@ def read_kept(path: Path) -> dict[Key, Said]:
 def _compared(pairs: Sequence[tuple[Said, Said]]) -> Row:
     first = [first_difference(*pair) for pair in pairs]
     equal = [pair for pair, frame in zip(pairs, first, strict=True) if frame is None and len(pair[0].samples)]
-    apart = [int(np.abs(said.samples.astype(np.int64) - other.samples).max()) for said, other in equal]
+    apart = [int(np.abs(one.samples.astype(np.int64) - other.samples).max()) for one, other in equal]
     return {
         "codes_differ": sum(frame is not None for frame in first),
         "first_frame": min((frame for frame in first if frame is not None), default=None),

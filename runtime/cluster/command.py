@@ -132,9 +132,9 @@ def _deploy(application: Any) -> None:
     except RuntimeError as error:
         app_status = serve.status().applications.get(APPLICATION_NAME)
         deployments = () if app_status is None else app_status.deployments.values()
-        said = [deployment.message.strip().splitlines() for deployment in deployments]
-        words = "; ".join(lines[-1].strip() for lines in said if lines) or str(error)
-        raise InvalidSetting(name="cluster", value="not started", why=words) from None
+        messages = [deployment.message.strip().splitlines() for deployment in deployments]
+        reasons = "; ".join(lines[-1].strip() for lines in messages if lines) or str(error)
+        raise InvalidSetting(name="cluster", value="not started", why=reasons) from None
 
 
 def pool_of(words: str) -> tuple[str, int, list[str]]:

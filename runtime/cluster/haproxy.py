@@ -302,10 +302,10 @@ class HAProxy:
         if self.folder.stat().st_uid != os.getuid():  # Another user may have created a temporary folder with this name.
             raise InvalidSetting(name="TMPDIR", value=str(self.folder), why="the folder belongs to another user")
         path = self.folder / "haproxy.cfg"
-        words = configuration(self._settings, folder=self.folder, view_port=self._view_port)
-        if await self._adopt(path, words):
+        content = configuration(self._settings, folder=self.folder, view_port=self._view_port)
+        if await self._adopt(path, content):
             return
-        path.write_text(words, encoding="utf-8")
+        path.write_text(content, encoding="utf-8")
         for name, text in map_files(self._settings, voices or {}).items():
             (self.folder / name).write_text(text, encoding="utf-8")
         (self.folder / "admin.sock").unlink(missing_ok=True)
@@ -336,10 +336,10 @@ class HAProxy:
         if process.returncode is None:
             why = "it does not answer its admin socket"
             raise InvalidSetting(name="VOICEWRIGHT_HAPROXY", value=self._binary, why=why)
-        said = (self.folder / "haproxy.log").read_text(encoding="utf-8", errors="replace")
-        if "cannot bind socket" in said:
+        log_text = (self.folder / "haproxy.log").read_text(encoding="utf-8", errors="replace")
+        if "cannot bind socket" in log_text:
             raise PortInUse(port=self._settings.server.port, host=self._settings.server.host, option="--port")
-        raise InvalidSetting(name="VOICEWRIGHT_HAPROXY", value=self._binary, why=said.strip()[-400:])
+        raise InvalidSetting(name="VOICEWRIGHT_HAPROXY", value=self._binary, why=log_text.strip()[-400:])
 
     async def _adopt(self, path: Path, words: str) -> bool:
         """Adopt a running process with its connections if its configuration is unchanged.
@@ -380,9 +380,9 @@ class HAProxy:
         Raises:
             OSError: HAProxy does not run.
         """
-        words, answers = list(commands), []
-        for first in range(0, len(words), MAX_COMMANDS_PER_LINE):
-            answers += await self._run_batch(words[first : first + MAX_COMMANDS_PER_LINE])
+        pending, answers = list(commands), []
+        for first in range(0, len(pending), MAX_COMMANDS_PER_LINE):
+            answers += await self._run_batch(pending[first : first + MAX_COMMANDS_PER_LINE])
         return answers
 
     async def _run_batch(self, words: list[str]) -> list[str]:
@@ -433,10 +433,10 @@ def kill_orphan(folder: Path) -> None:
 def is_running(pid: int, folder: Path) -> bool:
     """True if the process is running (not a zombie) and is the HAProxy of this folder."""
     try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes()
+        command_line = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
-    return str(folder / "haproxy.cfg").encode() in words.split(b"\0")
+    return str(folder / "haproxy.cfg").encode() in command_line.split(b"\0")
 
 
 def without_view(words: str) -> list[str]:

@@ -55,13 +55,13 @@ def runtime_environment(environment: Mapping[str, str], *, processors: float, pa
         processors: Number of CPUs that Ray reserves for the worker.
         parent: Process id of the process that starts workers.
     """
-    kept = dict(environment)
-    if _THREADS in kept and not processors:
+    child_environment = dict(environment)
+    if _THREADS in child_environment and not processors:
         with suppress(OSError):  # Without /proc, the process that has set the variable is unknown.
-            words = Path("/proc", str(parent), "environ").read_bytes().split(b"\0")
-            if not any(word.startswith(f"{_THREADS}=".encode()) for word in words):
-                del kept[_THREADS]
-    return kept
+            entries = Path("/proc", str(parent), "environ").read_bytes().split(b"\0")
+            if not any(word.startswith(f"{_THREADS}=".encode()) for word in entries):
+                del child_environment[_THREADS]
+    return child_environment
 
 
 class RuntimeReplica:
@@ -184,9 +184,9 @@ class RuntimeReplica:
         assert self._process.stdout is not None
         threading.Thread(target=self._copy_log, name="runtime-log", daemon=True).start()
         for line in self._process.stdout:
-            words = line.decode("utf-8", "replace").strip()
-            if words.startswith(READY):
-                return words.removeprefix(READY)
+            message = line.decode("utf-8", "replace").strip()
+            if message.startswith(READY):
+                return message.removeprefix(READY)
         self._process.wait()
         raise RuntimeError(self._last_line or f"the runtime ended with status {self._process.returncode}")
 

@@ -57,8 +57,8 @@ def shared_out(cores: int) -> Threads:
 
     Code2Wav gets a quarter of the cores (at least one), and the frames get the others. A single core is used for both.
     """
-    sound = max(1, cores // 4)
-    return Threads(max(1, cores - sound), sound)
+    code2wav_threads = max(1, cores // 4)
+    return Threads(max(1, cores - code2wav_threads), code2wav_threads)
 
 
 def is_x86() -> bool:

@@ -112,8 +112,8 @@ class CudaDevice(CpuDevice):
         return torch.empty(shape, dtype=dtype, pin_memory=True)
 
     def free_bytes(self) -> int:
-        kept = torch.cuda.memory_reserved(self.torch_device) - torch.cuda.memory_allocated(self.torch_device)
-        return torch.cuda.mem_get_info(self.torch_device)[0] + kept
+        cached_bytes = torch.cuda.memory_reserved(self.torch_device) - torch.cuda.memory_allocated(self.torch_device)
+        return torch.cuda.mem_get_info(self.torch_device)[0] + cached_bytes
 
     def total_bytes(self) -> int:
         return torch.cuda.mem_get_info(self.torch_device)[1]

@@ -106,8 +106,8 @@ class NpuDevice(CpuDevice):
         key = x.shape[-1], x.dtype
         if key not in self._ones:
             self._ones[key] = torch.ones(x.shape[-1], device=self.torch_device, dtype=x.dtype)
-        made: Tensor = self._ops.npu_rms_norm(x, self._ones[key], eps)[0]
-        return made
+        output: Tensor = self._ops.npu_rms_norm(x, self._ones[key], eps)[0]
+        return output
 
     def prefill_attention(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None = None) -> Tensor:
         k, v = k.contiguous(), v.contiguous()
@@ -154,8 +154,8 @@ class NpuDevice(CpuDevice):
 
     def free_bytes(self) -> int:
         npu, device = self._npu, self.torch_device
-        kept = npu.memory_reserved(device) - npu.memory_allocated(device)
-        return int(npu.mem_get_info(device)[0] + kept)
+        cached_bytes = npu.memory_reserved(device) - npu.memory_allocated(device)
+        return int(npu.mem_get_info(device)[0] + cached_bytes)
 
     def total_bytes(self) -> int:
         return int(self._npu.mem_get_info(self.torch_device)[1])
@@ -175,13 +175,13 @@ class NpuDevice(CpuDevice):
         q = q.contiguous()
         check_attention(q, k, v, unseen, mode)
         heads, scale = q.shape[1], q.shape[3] ** -0.5
-        made: Tensor
+        output: Tensor
         if q.dtype is torch.float32:  # The inference operator does not support float32.
-            made = self._ops.npu_fusion_attention(
+            output = self._ops.npu_fusion_attention(
                 q, k, v, heads, "BNSD", atten_mask=unseen, scale=scale, sparse_mode=mode
             )[0]
-            return made
-        made = self._ops.npu_fused_infer_attention_score(
+            return output
+        output = self._ops.npu_fused_infer_attention_score(
             q,
             k,
             v,
@@ -192,7 +192,7 @@ class NpuDevice(CpuDevice):
             scale=scale,
             sparse_mode=mode,
         )[0]
-        return made
+        return output
 
 
 def sees_npu() -> bool:

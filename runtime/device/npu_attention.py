@@ -104,8 +104,8 @@ def check_attention(q: Tensor, k: Tensor, v: Tensor, unseen: Tensor | None, mode
     _need(unseen.is_contiguous(), "the operators take contiguous masks only")
     if mode == BOTTOM_RIGHT:
         size = COMPRESSED_MASK_SIZE
-        whole = f"mode 3 takes one mask of {size} by {size}, and this one is {tuple(unseen.shape)}"
-        _need(unseen.shape == (size, size), whole)
+        mismatch = f"mode 3 takes one mask of {size} by {size}, and this one is {tuple(unseen.shape)}"
+        _need(unseen.shape == (size, size), mismatch)
         _need(1 < P <= T, "mode 3 counts from the last query and the last key: no more queries than keys")
     else:
         wrong = f"a mask {tuple(unseen.shape)} for {P} queries and {T} keys"

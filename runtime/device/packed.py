@@ -38,8 +38,8 @@ class PackedProduct:
         count = len(rows)
         if count < self.least:
             rows = F.pad(rows, (0, 0, 0, self.least - count))
-        made: Tensor = torch.ops.mkldnn._linear_pointwise(rows, self.weight, None, "none", [], "")
-        return made[:count]
+        output: Tensor = torch.ops.mkldnn._linear_pointwise(rows, self.weight, None, "none", [], "")
+        return output[:count]
 
 
 def packed(weight: Tensor) -> PackedProduct | None:
@@ -90,7 +90,7 @@ def _keeps_rows(product: PackedProduct, rows: Tensor, threads: int) -> bool:
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        whole = product(rows)
-        return all(torch.equal(product(rows[3 : 3 + count]), whole[3 : 3 + count]) for count in TESTED_ROWS)
+        batch_output = product(rows)
+        return all(torch.equal(product(rows[3 : 3 + count]), batch_output[3 : 3 + count]) for count in TESTED_ROWS)
     finally:
         torch.set_num_threads(before)

@@ -192,8 +192,8 @@ def multiplies_float16() -> bool:
     try:
         for number in (1, 2):
             torch.set_num_threads(number)
-            wholes.append(whole := product(rows))
-            if not all(torch.equal(product(rows[3 : 3 + count]), whole[3 : 3 + count]) for count in TESTED_ROWS):
+            wholes.append(batch_output := product(rows))
+            if not all(torch.equal(product(rows[3 : 3 + count]), batch_output[3 : 3 + count]) for count in TESTED_ROWS):
                 return False
     finally:
         torch.set_num_threads(threads)
@@ -229,8 +229,8 @@ class WeightOnlyFloat16:
     def __call__(self, rows: Tensor) -> Tensor:
         count = len(rows)
         padded = F.pad(rows.float(), (0, 0, 0, -count % FLOAT16_MIN_ROWS))
-        made: Tensor = torch.ops.quantized.linear_dynamic_fp16(padded, self.packed)
-        return made[:count].to(rows.dtype)
+        output: Tensor = torch.ops.quantized.linear_dynamic_fp16(padded, self.packed)
+        return output[:count].to(rows.dtype)
 
 
 class NativeFloat16:
@@ -244,8 +244,8 @@ class NativeFloat16:
         self.weight = weight.clamp(-most, most).half().contiguous()
 
     def __call__(self, rows: Tensor) -> Tensor:
-        made: Tensor = torch.ops.voicewright.float16_product(rows.float().contiguous(), self.weight)
-        return made.to(rows.dtype)
+        output: Tensor = torch.ops.voicewright.float16_product(rows.float().contiguous(), self.weight)
+        return output.to(rows.dtype)
 
 
 class NativeInt8:
@@ -260,8 +260,8 @@ class NativeInt8:
 
     def __call__(self, rows: Tensor) -> Tensor:
         product = torch.ops.voicewright.int8_product
-        made: Tensor = product(rows.float().contiguous(), self.tiles, self.steps, self.outputs)
-        return made.to(rows.dtype)
+        output: Tensor = product(rows.float().contiguous(), self.tiles, self.steps, self.outputs)
+        return output.to(rows.dtype)
 
 
 class NativeInt4:
@@ -273,8 +273,8 @@ class NativeInt4:
 
     def __call__(self, rows: Tensor) -> Tensor:
         product = torch.ops.voicewright.int4_product
-        made: Tensor = product(rows.float().contiguous(), self.blocks, self.outputs)
-        return made.to(rows.dtype)
+        output: Tensor = product(rows.float().contiguous(), self.blocks, self.outputs)
+        return output.to(rows.dtype)
 
 
 class RoundedRowsInt8:
@@ -290,8 +290,8 @@ class RoundedRowsInt8:
             return self(rows.float()).to(rows.dtype)
         most = rows.abs().amax(dim=-1, keepdim=True).clamp_(min=MIN_SCALE)
         product = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32
-        made: Tensor = product(rows / most, 1 / self.steps, self.steps + 1, self.packed)
-        return made.mul_(most)
+        output: Tensor = product(rows / most, 1 / self.steps, self.steps + 1, self.packed)
+        return output.mul_(most)
 
 
 class DequantizedInt8:
@@ -342,9 +342,9 @@ def _packed_by_fbgemm(rounded: Int8) -> Any:
     zeros = torch.zeros(len(rounded.steps), dtype=torch.int64)
     with _WARNED, warnings.catch_warnings():  # All threads share the warning filters, so changing them needs a lock.
         warnings.simplefilter("ignore", UserWarning)  # The tensor type that is used for packing is deprecated.
-        whole = torch._make_per_channel_quantized_tensor(rounded.values, rounded.steps.double(), zeros, 0)
+        quantized = torch._make_per_channel_quantized_tensor(rounded.values, rounded.steps.double(), zeros, 0)
     with _BY_FBGEMM:
-        return torch.ops.quantized.linear_prepack(whole, None)
+        return torch.ops.quantized.linear_prepack(quantized, None)
 
 
 class _Engine:

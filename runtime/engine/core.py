@@ -470,15 +470,15 @@ class EngineCore:
         """
         table, ended, finite = self.table, result.ended, result.finite
         good = finite & ~ended
-        kept = slots[good]
-        self.code2wav_scheduler.store_frames(kept, result.codes[good])
+        good_slots = slots[good]
+        self.code2wav_scheduler.store_frames(good_slots, result.codes[good])
         for slot in slots[~finite]:
             self.finish_request(self.sequences[int(slot)], NonFiniteOutput())
         for slot in slots[finite & ended]:
             sequence = self.sequences[int(slot)]
             with self._finishing_on_error(sequence):
                 self.segment_runner.finish_segment(sequence, StopReason.EOS)
-        for slot in kept[table.made[kept] >= table.limit[kept]]:
+        for slot in good_slots[table.made[good_slots] >= table.limit[good_slots]]:
             sequence = self.sequences[int(slot)]
             with self._finishing_on_error(sequence):
                 self.segment_runner.stop_at_limit(sequence)

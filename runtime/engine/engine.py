@@ -202,9 +202,9 @@ class Engine:
         """
         with self._lock:
             opened = self._open.get(ticket)
-            held = None if opened is None else opened.entry.waiting.withdraw(ticket)
-        if held is not None:  # The checkpoint of the request is still being loaded.
-            held.emit_final_event(StopReason.CANCELLED, RequestStats())
+            withdrawn = None if opened is None else opened.entry.waiting.withdraw(ticket)
+        if withdrawn is not None:  # The checkpoint of the request is still being loaded.
+            withdrawn.emit_final_event(StopReason.CANCELLED, RequestStats())
         else:
             self._command(ticket, lambda core: core.cancel(ticket))
 
@@ -330,9 +330,9 @@ class Engine:
     def _shut_down(self) -> None:
         with self._lock:
             self.alive = False
-            held = [sequence for entry in self.registry.entries for sequence, _ in entry.waiting.remove_loaded()]
+            waiting = [sequence for entry in self.registry.entries for sequence, _ in entry.waiting.remove_loaded()]
         self.run_commands()
-        for sequence in held:
+        for sequence in waiting:
             sequence.emit_final_event(EngineDead(), RequestStats())
         for core in self.registry.cores:
             core.finish_all_requests(EngineDead())

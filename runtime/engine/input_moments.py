@@ -49,10 +49,10 @@ def measure_inputs(reference: str, *, requests: int = UTTERANCES, frames: int = 
         moments[name] = torch.zeros(linear.in_features, linear.in_features)
         linear.register_forward_pre_hook(partial(_add_outer_products, moments[name]))
     events: list[SpeechEvent] = []
-    asked = _requests(engine.cards[0], requests, frames)
-    for request in asked:
+    requested = _requests(engine.cards[0], requests, frames)
+    for request in requested:
         engine.submit(request, events.append)
-    while sum(isinstance(event, Finished | Broken) for event in events) < len(asked):
+    while sum(isinstance(event, Finished | Broken) for event in events) < len(requested):
         engine.tick()
     for event in events:
         if isinstance(event, Broken):

@@ -28,13 +28,13 @@ def windowed_audio(engine: Engine, request: SpeechRequest, codes: NDArray[np.int
     core = engine.registry.usable(request.mode).core
     assert core is not None, "it has spoken"
     code2wav = core.checkpoint.speech_tokenizer.code2wav
-    whole, behind = torch.from_numpy(codes).to(engine.device.torch_device), 0
+    all_codes, behind = torch.from_numpy(codes).to(engine.device.torch_device), 0
     voice = None if request.reference is None else core.voice_cache.get(reference_key(request.reference))
     if voice is not None and voice.codes is not None:
-        whole, behind = torch.cat((voice.codes, whole)), len(voice.codes)
-    if not len(whole):
+        all_codes, behind = torch.cat((voice.codes, all_codes)), len(voice.codes)
+    if not len(all_codes):
         return b""
-    wave = decode_in_windows(code2wav, whole.unsqueeze(0))[0]
+    wave = decode_in_windows(code2wav, all_codes.unsqueeze(0))[0]
     return to_s16(wave[behind * code2wav.config.samples_per_frame :]).cpu().numpy().astype("<i2").tobytes()
 
 
@@ -43,9 +43,9 @@ def decode_in_windows(code2wav: Code2Wav, codes: Tensor) -> Tensor:
 
     Shapes: codes [B, n, Q] int64; result [B, n * samples_per_frame] in [-1, 1].
     """
-    sound = []
+    windows = []
     for begin in range(0, codes.shape[1], WINDOW_FRAMES):
         context = min(begin, CONTEXT_FRAMES)
         wave = code2wav(codes[:, begin - context : begin + WINDOW_FRAMES], code2wav.fresh_state(len(codes)))
-        sound.append(wave[:, context * code2wav.config.samples_per_frame :])
-    return torch.cat(sound, dim=1)
+        windows.append(wave[:, context * code2wav.config.samples_per_frame :])
+    return torch.cat(windows, dim=1)

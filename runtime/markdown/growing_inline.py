@@ -36,19 +36,19 @@ class GrowingInline:
 
     def add(self, text: str) -> str:
         """Append text and return the text that later text cannot change."""
-        given, start = [], 0
+        output, start = [], 0
         while start < len(text):
             if not self._held:
                 end = self._next_mark(text, start)
-                given.append(self._given(text[start:end]))
+                output.append(self._given(text[start:end]))
                 self._held = text[end : end + 1]
                 self._has_news = True
                 self._look_at = 0
                 start = end + 1
                 continue
-            given.append(self._add_one(text[start]))
+            output.append(self._add_one(text[start]))
             start += 1
-        return "".join(given)
+        return "".join(output)
 
     def end_line(self) -> str:
         """End the line and return the text that a continued paragraph would not change."""
@@ -77,8 +77,8 @@ class GrowingInline:
         if character in _MARKS or character in _CLOSING_CHARACTERS:
             self._has_news = True
         if self._has_news and character not in _MARKS and len(self._held) >= self._look_at:
-            held = len(self._held)
-            self._look_at = held * 9 // 8 if held < _RESCAN_CHARS else held * 3 // 2
+            held_chars = len(self._held)
+            self._look_at = held_chars * 9 // 8 if held_chars < _RESCAN_CHARS else held_chars * 3 // 2
             found = read_inline(self._before + self._held)
             if found.is_decided:
                 return self._release(found.spoken)

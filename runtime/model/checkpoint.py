@@ -111,16 +111,20 @@ def load_checkpoint(
     unread = load_weights(source.weights, networks, device, dtypes, finish, rounded, rounds)
     speech_tokenizer = _shared(folder / SPEECH_TOKENIZER, loaded)
     if speech_tokenizer is None:
-        sound = speech_tokenizer_networks(speech_config)
-        dtypes = dict.fromkeys(sound, torch.float32)
+        codec_networks = speech_tokenizer_networks(speech_config)
+        dtypes = dict.fromkeys(codec_networks, torch.float32)
         finish = {DECODER: layer_out(sound_dtype)}
-        unread += load_weights(weight_files(folder / SPEECH_TOKENIZER), sound, device, dtypes, finish)
-        code2wav, encoder = sound[DECODER], sound[ENCODER]
+        unread += load_weights(weight_files(folder / SPEECH_TOKENIZER), codec_networks, device, dtypes, finish)
+        code2wav, encoder = codec_networks[DECODER], codec_networks[ENCODER]
         assert isinstance(code2wav, Code2Wav)
         assert isinstance(encoder, SpeechEncoder)
         speech_tokenizer = SpeechTokenizer(folder / SPEECH_TOKENIZER, speech_config, code2wav, encoder)
-    said = (config.notes.describe(), speech_config.notes.describe(), list_some("tensors that nothing reads:", unread))
-    if notes := "; ".join(filter(None, said)):
+    descriptions = (
+        config.notes.describe(),
+        speech_config.notes.describe(),
+        list_some("tensors that nothing reads:", unread),
+    )
+    if notes := "; ".join(filter(None, descriptions)):
         log.info("configuration of %s: %s", folder.name, notes)
     if adapters := unapplied_adapters(source):
         how = "name the folder with its adapter_config.json as the model"

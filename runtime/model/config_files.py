@@ -243,13 +243,13 @@ def _with_known_dialects(talker: TalkerConfig, notes: Notes) -> TalkerConfig:
 
     Fine-tuned models copy such dialects from the base model.
     """
-    kept = {
+    copied = {
         speaker: dialect
         for speaker, dialect in talker.spk_is_dialect.items()
         if isinstance(dialect, bool) or dialect in talker.codec_language_id
     }
-    notes.unknown += [f"talker_config.spk_is_dialect.{name}" for name in talker.spk_is_dialect.keys() - kept.keys()]
-    return replace(talker, spk_is_dialect=kept)
+    notes.unknown += [f"talker_config.spk_is_dialect.{name}" for name in talker.spk_is_dialect.keys() - copied.keys()]
+    return replace(talker, spk_is_dialect=copied)
 
 
 def _generation(folder: Path, notes: Notes) -> GenerationDefaults:
@@ -265,8 +265,8 @@ def _require_kind(top: dict[str, Any], name: str, known: Sequence[str | None], p
     kind = top.get(name)
     if kind not in known:
         require(kind is not None, path, f"{name} is missing")
-        words = ", ".join(filter(None, known))
-        raise CheckpointUnsupported(path=path, why=f"{name} is {repr(kind)[:KIND_CHARS]} and not of {words}")
+        names = ", ".join(filter(None, known))
+        raise CheckpointUnsupported(path=path, why=f"{name} is {repr(kind)[:KIND_CHARS]} and not of {names}")
 
 
 def _refuse_quantised(top: dict[str, Any], path: Path) -> None:

@@ -196,9 +196,9 @@ def require_sections(raw: dict[str, Any], head_dim: int, path: Path, where: str)
         sections = (raw.get(name) or {}).get("mrope_section")
         if sections is None:
             continue
-        whole = isinstance(sections, list) and all(type(section) is int and section >= 0 for section in sections)
+        is_valid = isinstance(sections, list) and all(type(section) is int and section >= 0 for section in sections)
         require(
-            whole and 2 * sum(sections) == head_dim,
+            is_valid and 2 * sum(sections) == head_dim,
             path,
             f"{where}.{name}.mrope_section must add up to half of head_dim, which is {head_dim // 2}",
         )

@@ -214,10 +214,10 @@ def _read(text: str, start: int, end: int) -> str:
     for token in _TOKEN.finditer(text, start):
         if token.start() >= end:
             break
-        words = _words(token)
-        joins_before = words[:1].isalpha() and text[max(token.start() - 1, 0) : token.start()].isalnum()
-        joins_after = words[-1:].isalpha() and text[token.end() : token.end() + 1].isalnum()
-        pieces += text[start : token.start()], " " * joins_before, words, " " * joins_after
+        spoken = _words(token)
+        joins_before = spoken[:1].isalpha() and text[max(token.start() - 1, 0) : token.start()].isalnum()
+        joins_after = spoken[-1:].isalpha() and text[token.end() : token.end() + 1].isalnum()
+        pieces += text[start : token.start()], " " * joins_before, spoken, " " * joins_after
         start = token.end()
     pieces.append(text[start:end])
     return _GAP.sub(_narrow, "".join(pieces))
@@ -267,10 +267,10 @@ def _phone(number: str) -> str:
 
 def _money(_: str, sign: str, amount: str, scale: str | None) -> str:
     unit, part = CURRENCIES[sign]
-    whole, _, decimals = amount.replace(",", "").partition(".")
+    integer, _, decimals = amount.replace(",", "").partition(".")
     if scale or not part or len(decimals) not in (0, 2):
         return f"{spoken_number(amount)} {SCALES.get(scale, scale) + ' ' if scale else ''}{plural(unit)}"
-    parts = [_count(whole, unit)] if int(whole) or not int(decimals or 0) else []
+    parts = [_count(integer, unit)] if int(integer) or not int(decimals or 0) else []
     return " and ".join([*parts, *([_count(decimals.lstrip("0"), part)] if int(decimals or 0) else [])])
 
 
@@ -290,8 +290,8 @@ def _fraction(_: str, above: str, below: str) -> str:
 
 
 def _decade(_: str, year: str) -> str:
-    words = cardinal(int(year)) if len(year) == 2 else spoken_year(int(year))
-    return f"{words[:-1]}ies" if words.endswith("y") else f"{words}s"
+    spoken = cardinal(int(year)) if len(year) == 2 else spoken_year(int(year))
+    return f"{spoken[:-1]}ies" if spoken.endswith("y") else f"{spoken}s"
 
 
 def _day(_: str, month: str, day: str) -> str:

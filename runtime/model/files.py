@@ -81,9 +81,9 @@ def _words(names: Collection[str]) -> list[str]:
     They are the vocabulary and merges, or tokenizer.json if one of both is missing.
     """
     has_both, has_whole = {VOCABULARY, MERGES} <= set(names), TOKENIZER in names
-    words = [TOKENIZER] if has_whole and not has_both else [VOCABULARY, MERGES]
+    missing = [TOKENIZER] if has_whole and not has_both else [VOCABULARY, MERGES]
     added = [name for name in (TOKENIZER_CONFIG, ADDED) if name in names]
-    return words + (added or ([] if has_whole and not has_both else [TOKENIZER_CONFIG]))
+    return missing + (added or ([] if has_whole and not has_both else [TOKENIZER_CONFIG]))
 
 
 def weight_names(where: object, names: Collection[str], index_of: IndexOf) -> list[str]:

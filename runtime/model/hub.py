@@ -114,15 +114,15 @@ def contents(reference: str) -> Listing:
         CheckpointMissing: The repository does not exist.
         HubRefused, HubUnreachable: The request failed.
     """
-    whole = _whole(reference)
-    listed = {file.path: file for file in whole.files}
+    full_id = _whole(reference)
+    listed = {file.path: file for file in full_id.files}
 
     def index_of(path: str) -> dict[str, Any]:
         with asking(reference):
-            return read_json(Path(hf_hub_download(whole.name, path, revision=whole.commit)))
+            return read_json(Path(hf_hub_download(full_id.name, path, revision=full_id.commit)))
 
     choice = choose_files(reference, listed.keys(), index_of)
-    return replace(whole, files=tuple(listed[path] for path in choice.read), choice=choice)
+    return replace(full_id, files=tuple(listed[path] for path in choice.read), choice=choice)
 
 
 def recogniser_listing(reference: str) -> Listing:
@@ -132,11 +132,11 @@ def recogniser_listing(reference: str) -> Listing:
         CheckpointMissing: The repository does not exist, or has no such model.
         HubRefused, HubUnreachable: The request failed.
     """
-    whole = _whole(reference)
-    files = [file for file in whole.files if any(fnmatch(file.path, pattern) for pattern in RECOGNISER_FILES)]
+    full_id = _whole(reference)
+    files = [file for file in full_id.files if any(fnmatch(file.path, pattern) for pattern in RECOGNISER_FILES)]
     if not any(file.is_weights for file in files):
         raise CheckpointMissing(path=reference, what="model.bin", hint="It is not a Whisper model of CTranslate2.")
-    return replace(whole, files=tuple(files))
+    return replace(full_id, files=tuple(files))
 
 
 def _whole(reference: str) -> Listing:

@@ -194,12 +194,12 @@ def _counting(on_progress: Callable[[int], None]) -> type[Any]:
 
 @contextmanager
 def _alone(lock: Path, name: str) -> Iterator[None]:
-    held = WeakFileLock(lock, timeout=LOCK_TIMEOUT_S)
+    file_lock = WeakFileLock(lock, timeout=LOCK_TIMEOUT_S)
     try:
-        held.__enter__()
+        file_lock.__enter__()
     except Timeout:
         raise HubRefused(name=name, why="another program on this machine is fetching it now") from None
     try:
         yield
     finally:
-        held.__exit__(None, None, None)
+        file_lock.__exit__(None, None, None)

@@ -65,18 +65,18 @@ class NativeLayers:
         Shapes: x, result [B, H]; keys and values of the cache [layers, S, kv_heads, T, d], contiguous; slots, starts
         [B] int64.
         """
-        made: Tensor = torch.ops.voicewright.decode_layers(
+        output: Tensor = torch.ops.voicewright.decode_layers(
             x.contiguous(), self.layers, *cache, *angles, slots, starts, self.eps
         )
-        return made
+        return output
 
     def _layer(self, layer: DecoderLayer) -> list[int]:
         """Return the 64-bit words of a `Layer` structure in decoder.cpp."""
         attention, mlp = layer.self_attn, layer.mlp
         norms = layer.input_layernorm, layer.post_attention_layernorm, attention.q_norm, attention.k_norm
         linears = attention.qkv_proj, attention.o_proj, mlp.gate_up_proj, mlp.down_proj
-        words = [self._words.address(norm.weight) for norm in norms]
-        return words + [word for linear in linears for word in self._words.matrix(linear)]
+        addresses = [self._words.address(norm.weight) for norm in norms]
+        return addresses + [word for linear in linears for word in self._words.matrix(linear)]
 
 
 class NativePredictor(NativeLayers):
@@ -88,25 +88,25 @@ class NativePredictor(NativeLayers):
 
     def __init__(self, predictor: CodePredictor) -> None:
         super().__init__(predictor.model)
-        words, small = self._words, predictor.small_to_mtp_projection
+        addresses, small = self._words, predictor.small_to_mtp_projection
         self._norm = predictor.model.norm.weight.detach()
-        self._codebooks = words.table(
-            [*words.matrix(head), *words.embeddings(table)]
+        self._codebooks = addresses.table(
+            [*addresses.matrix(head), *addresses.embeddings(table)]
             for head, table in zip(predictor.lm_head, predictor.model.codec_embedding, strict=True)
         )
-        self._project = words.table([words.matrix(small)] if isinstance(small, Linear) else [])
+        self._project = addresses.table([addresses.matrix(small)] if isinstance(small, Linear) else [])
 
     def predict(self, x: Tensor, cache: FrameCache, sampling: RowSampling) -> Tensor:
         """Return codes 1 to Q-1 of every row, and 1 if all scores of the row were finite.
 
         Shapes: x [B, 2, H']; result [B, Q].
         """
-        made: Tensor = torch.ops.voicewright.predict_codes(
+        output: Tensor = torch.ops.voicewright.predict_codes(
             *(x, self.layers, self._norm, self._codebooks, self._project),
             *(cache.keys, cache.values, cache.cos[0, 0], cache.sin[0, 0]),
             *(sampling.reals, sampling.ints, sampling.seeds, sampling.frames, sampling.rows, self.eps),
         )
-        return made
+        return output
 
 
 class NotSupported(Exception):

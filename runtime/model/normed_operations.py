@@ -33,8 +33,8 @@ class NormedOperations(Operations):
         return norm.weight * self._unit_norm(x, norm.eps)
 
     def norm_linear(self, x: Tensor, norm: RMSNorm, linear: Linear) -> Tensor:
-        made: Tensor = linear(self.norm(x, norm))
-        return made
+        output: Tensor = linear(self.norm(x, norm))
+        return output
 
     def norm_swiglu(self, x: Tensor, norm: RMSNorm, mlp: SwiGLU) -> Tensor:
         return mlp.inner(self.norm(x, norm))

@@ -32,10 +32,10 @@ def cardinal(number: int) -> str:
 
 def ordinal(number: int) -> str:
     """Return the words of an ordinal number: "first" for 1, "twenty-second" for 22."""
-    words = cardinal(number)
-    start = max(words.rfind(" "), words.rfind("-")) + 1
-    last = words[start:]
-    return words[:start] + (ORDINALS.get(last) or (f"{last[:-1]}ieth" if last.endswith("y") else f"{last}th"))
+    spoken = cardinal(number)
+    start = max(spoken.rfind(" "), spoken.rfind("-")) + 1
+    last = spoken[start:]
+    return spoken[:start] + (ORDINALS.get(last) or (f"{last[:-1]}ieth" if last.endswith("y") else f"{last}th"))
 
 
 def spoken_year(year: int) -> str:
@@ -51,10 +51,10 @@ def spoken_number(number: str) -> str:
 
     A number with a leading zero or more than `MAX_CARDINAL_DIGITS` digits is read digit by digit.
     """
-    whole, point, decimals = number.replace(",", "").partition(".")
-    by_digit = len(whole) > MAX_CARDINAL_DIGITS or (whole.startswith("0") and len(whole) > 1)
-    words = digit_groups(whole) if by_digit else cardinal(int(whole))
-    return f"{words} point {_digits(decimals)}" if point else words
+    integer, point, decimals = number.replace(",", "").partition(".")
+    by_digit = len(integer) > MAX_CARDINAL_DIGITS or (integer.startswith("0") and len(integer) > 1)
+    spoken = digit_groups(integer) if by_digit else cardinal(int(integer))
+    return f"{spoken} point {_digits(decimals)}" if point else spoken
 
 
 def digit_groups(digits: str) -> str:

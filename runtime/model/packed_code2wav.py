@@ -91,15 +91,17 @@ class PackedCode2Wav:
         Shapes: [B, n, Q] to [B, n * ratio, latent].
         """
         network, eps = self.network, self.eps
-        made = convolve(network.entry, look_up(codes, network.tables), rows, network.entry_past, squares=True)
+        output = convolve(network.entry, look_up(codes, network.tables), rows, network.entry_past, squares=True)
         for index, layer in enumerate(network.layers):
-            qkv = convolve(layer.qkv, made.values, rows, norm=(made.squares, eps)).values
+            qkv = convolve(layer.qkv, output.values, rows, norm=(output.squares, eps)).values
             attended = attend_window(qkv, self.rings[:, index], rows, network.frequencies, self.window)
-            made = convolve(layer.out, attended, rows, residual=made.values, squares=True)
-            inner = convolve(layer.gate_up, made.values, rows, norm=(made.squares, eps), after=After.SWIGLU).values
-            made = convolve(layer.down, inner, rows, residual=made.values, squares=True)
+            output = convolve(layer.out, attended, rows, residual=output.values, squares=True)
+            inner = convolve(layer.gate_up, output.values, rows, norm=(output.squares, eps), after=After.SWIGLU).values
+            output = convolve(layer.down, inner, rows, residual=output.values, squares=True)
         latent = network.stages[0].widen.inputs
-        return convolve(network.exit, made.values, rows, norm=(made.squares, eps)).values.view(len(codes), -1, latent)
+        return convolve(network.exit, output.values, rows, norm=(output.squares, eps)).values.view(
+            len(codes), -1, latent
+        )
 
     def vocode(self, x: Tensor, rows: Tensor) -> Tensor:
         """Decode latents to s16 and flags.
@@ -113,22 +115,22 @@ class PackedCode2Wav:
             y = normed_depthwise(x, stage.depthwise, stage.depthwise_bias, rows, stage.past, stage.eps)
             inner = convolve(stage.widen, y, rows, after=After.GELU).values
             x = convolve(stage.narrow, inner, rows, residual=x).values
-        made = convolve(network.first, x, rows, network.first_past, then=network.snakes[0], plain=False)
+        output = convolve(network.first, x, rows, network.first_past, then=network.snakes[0], plain=False)
         for block, after in zip(network.blocks, network.snakes[1:], strict=True):
-            made = self._block(block, made.after_snake, after, rows)
-        return pcm(made.after_snake, network.last, network.last_bias, rows, network.last_past)
+            output = self._block(block, output.after_snake, after, rows)
+        return pcm(output.after_snake, network.last, network.last_bias, rows, network.last_past)
 
     def _block(self, block: Block, x: Tensor, after: Snake, rows: Tensor) -> Made:
         """Run one block.
 
         Shapes: x [B, T, C], already activated; results [B, T * rate, block.channels].
         """
-        made = convolve(block.upsample, x, rows, block.past, then=block.head).shaped(len(x), -1, block.channels)
+        output = convolve(block.upsample, x, rows, block.past, then=block.head).shaped(len(x), -1, block.channels)
         for unit, past, then in zip(block.units, block.pasts, (*block.heads, after), strict=True):
             plain = then is not after  # After the last unit, only SnakeBeta of the result is used.
             if isinstance(unit, PackedUnit):
-                made = residual_unit(unit, made.values, made.after_snake, rows, past, then, plain)
+                output = residual_unit(unit, output.values, output.after_snake, rows, past, then, plain)
             else:
-                inner = convolve(unit.first, made.after_snake, rows, past, then=unit.between, plain=False).after_snake
-                made = convolve(unit.second, inner, rows, residual=made.values, then=then, plain=plain)
-        return made
+                inner = convolve(unit.first, output.after_snake, rows, past, then=unit.between, plain=False).after_snake
+                output = convolve(unit.second, inner, rows, residual=output.values, then=then, plain=plain)
+        return output

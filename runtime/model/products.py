@@ -100,8 +100,8 @@ class Linear(nn.Linear):
     def forward(self, x: Tensor) -> Tensor:
         if self.product is None:
             return linear(x, self.weight, self.bias)
-        made = self.product(x.reshape(-1, self.in_features)).view(*x.shape[:-1], self.out_features)
-        return made if self.bias is None else made.add_(self.bias)
+        output = self.product(x.reshape(-1, self.in_features)).view(*x.shape[:-1], self.out_features)
+        return output if self.bias is None else output.add_(self.bias)
 
     def quantize(self, kind: Quantization) -> None:
         """Quantize the weights and release the published ones."""
@@ -205,8 +205,8 @@ class Conv(nn.Conv1d):
         if not x.is_cpu:
             return super().forward(x.transpose(1, 2)).transpose(1, 2)
         if self.product is not None:
-            made = product_of_taps(x, self.product, self.kernel_size[0], self.dilation[0])
-            return made if self.bias is None else made.add_(self.bias)
+            output = product_of_taps(x, self.product, self.kernel_size[0], self.dilation[0])
+            return output if self.bias is None else output.add_(self.bias)
         if self.groups > 1:
             return self._each_channel(x)
         if self.kernel_size[0] == 1:

@@ -148,9 +148,9 @@ def _fill(
         module.take(quantized(rows[0] if len(rows) == 1 else torch.cat(rows), kind), dtype)
         places = {key: place for key, place in places.items() if key not in weights}
     types = {place.target.rpartition(".")[2]: dtype for place in places.values()}
-    made = _allocate(module, device, types)
+    allocated = _allocate(module, device, types)
     for key, place in places.items():
-        target = made[place.target.rpartition(".")[2]]
+        target = allocated[place.target.rpartition(".")[2]]
         (target if place.rows is None else target[place.rows]).copy_(tensor(key))
     done(module)
 
@@ -305,15 +305,15 @@ def _allocate(module: nn.Module, device: torch.device, types: dict[str, torch.dt
         The tensors by name.
     """
     # The tensors are created from shapes only. Factory functions with a meta tensor make torch import modules for 1 s.
-    made = {
+    allocated = {
         name: torch.empty(
             tensor.shape, dtype=types[name] if tensor.is_floating_point() else tensor.dtype, device=device
         )
         for name, tensor in module.state_dict(keep_vars=True).items()
         if name in types
     }
-    module.load_state_dict(made, strict=False, assign=True)
-    return made
+    module.load_state_dict(allocated, strict=False, assign=True)
+    return allocated
 
 
 def open_weights(path: Path) -> safe_open:

@@ -160,9 +160,9 @@ class DictionaryFolder:
 
     def _put(self, dictionary: PronunciationDictionary) -> PronunciationDictionary:
         data = write(dictionary)
-        kept = read(data)  # Check that the written dictionary can be read.
+        written = read(data)  # Check that the written dictionary can be read.
         replace_file(self.folder, dictionary.id + SUFFIX, data)
-        return kept
+        return written
 
 
 @lru_cache(_MAX_CACHED_DICTIONARIES)

@@ -56,19 +56,19 @@ def read_lexicon(data: bytes) -> Lexicon:
         raise ValueError("it has a DOCTYPE, which a lexicon needs none of")
     if etree.QName(root).localname != "lexicon":
         raise ValueError("its outermost element is no lexicon")
-    words: list[Word] = []
+    entries: list[Word] = []
     left_out: list[str] = []
     for lexeme in _inside(root, "lexeme"):
-        said = next((_text(alias) for alias in _inside(lexeme, "alias")), "")
+        say_as = next((_text(alias) for alias in _inside(lexeme, "alias")), "")
         for written in map(_text, _inside(lexeme, "grapheme")):
-            if 1 <= len(written) <= MAX_WORD_CHARS and 1 <= len(said) <= MAX_REPLACEMENT_CHARS:
-                words.append(Word(written, said, case_sensitive=True))
+            if 1 <= len(written) <= MAX_WORD_CHARS and 1 <= len(say_as) <= MAX_REPLACEMENT_CHARS:
+                entries.append(Word(written, say_as, case_sensitive=True))
             else:
                 left_out.append(written)
-    found = Lexicon(tuple(words), tuple(dict.fromkeys(left_out)))
-    if not words and left_out:
+    found = Lexicon(tuple(entries), tuple(dict.fromkeys(left_out)))
+    if not entries and left_out:
         raise ValueError(f"it has no word that can be used, only {_UNUSABLE}: {_listed(found.left_out)}")
-    if not 1 <= len(words) <= MAX_WORDS:
+    if not 1 <= len(entries) <= MAX_WORDS:
         raise ValueError(f"it must have 1 to {MAX_WORDS} words")
     return found
 

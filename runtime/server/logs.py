@@ -88,5 +88,5 @@ class TextLines(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         figures: dict[str, Any] = getattr(record, "figures", {})
-        words = [f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in figures.items()]
-        return " ".join([super().formatMessage(record), *words])
+        fields = [f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in figures.items()]
+        return " ".join([super().formatMessage(record), *fields])

@@ -42,14 +42,14 @@ def main() -> None:
     limit_s = json.loads(sys.stdin.buffer.readline())["limit_s"]
     data = sys.stdin.buffer.read()
     try:
-        sound = read_any(Seekable(data), limit_s=limit_s)
+        decoded = read_any(Seekable(data), limit_s=limit_s)
     except BadReferenceAudio as error:
         answer: dict[str, object] = {"code": error.code, "facts": error.facts}
         samples = b""
     except MemoryError:
         answer, samples = {"code": BadReferenceAudio.code, "facts": {"why": TOO_LARGE}}, b""
     else:
-        answer, samples = {"rate": sound.rate}, sound.samples.tobytes()
+        answer, samples = {"rate": decoded.rate}, decoded.samples.tobytes()
     sys.stdout.buffer.write(json.dumps(answer).encode() + b"\n" + samples)
 
 

@@ -137,12 +137,12 @@ def _taken(stdout: IO[bytes]) -> bytes:
 def _understood(answer: bytes, if_none: str) -> DecodedAudio:
     head, _, samples = answer.partition(b"\n")
     try:
-        said = json.loads(head)
-        if "rate" in said:
+        reply = json.loads(head)
+        if "rate" in reply:
             # An array from bytes would be read-only, so the samples are copied.
-            return DecodedAudio(np.frombuffer(samples, np.float32).copy(), int(said["rate"]))
-        kind = ReferenceTooLong if said["code"] == ReferenceTooLong.code else BadReferenceAudio
-        refusal = kind(**said["facts"])
+            return DecodedAudio(np.frombuffer(samples, np.float32).copy(), int(reply["rate"]))
+        kind = ReferenceTooLong if reply["code"] == ReferenceTooLong.code else BadReferenceAudio
+        refusal = kind(**reply["facts"])
     except (ValueError, TypeError, KeyError):
         raise BadReferenceAudio(why=if_none) from None
     raise refusal

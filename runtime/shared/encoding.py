@@ -241,14 +241,14 @@ class _Coded:
     ) -> None:
         self._rate = rate
         self._samples = form.samples
-        whole = out is not None
+        is_complete = out is not None
         # A container on a file writes the lengths into its header at the end.
         self._out: IO[bytes] | _Pipe = _Pipe() if out is None else out
-        options = {"flush_packets": "1", **form.container_options, **({} if whole else form.live_options)}
+        options = {"flush_packets": "1", **form.container_options, **({} if is_complete else form.live_options)}
         self._container = av.container.open(self._out, "w", format=form.container, options=options)
         self._container.metadata.update(tags if form.has_own_tags else mp4_tags(tags))
         # Without a waiting client, the codec's default frame length is used, which gives smaller files.
-        frame = {} if whole or form.frame_ms is None else {"frame_size": str(rate * form.frame_ms // 1000)}
+        frame = {} if is_complete or form.frame_ms is None else {"frame_size": str(rate * form.frame_ms // 1000)}
         stream = self._container.add_stream(codec, rate=rate, options={**form.codec_options, **frame}, layout="mono")
         self._stream = cast(av.audio.stream.AudioStream, stream)
         self._stream.format = form.samples

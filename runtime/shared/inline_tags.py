@@ -187,14 +187,14 @@ class InlineTags:
 
 
 def _tag_of(inside: str) -> Style | Pause | None:
-    words = " ".join(inside.split())
-    if pause := _PAUSE.fullmatch(words):
+    content = " ".join(inside.split())
+    if pause := _PAUSE.fullmatch(content):
         return Pause(ssml.seconds_of(pause[1] or DEFAULT_PAUSE_S, pause[2]))
-    if words.casefold() == NEUTRAL:
+    if content.casefold() == NEUTRAL:
         return Style("")
-    if explicit := _ANY_STYLE.match(words):
-        return Style(words[explicit.end() :])
-    return Style(words) if names_style(words) else None
+    if explicit := _ANY_STYLE.match(content):
+        return Style(content[explicit.end() :])
+    return Style(content) if names_style(content) else None
 
 
 def is_tag(bracket: str) -> bool:
@@ -243,17 +243,17 @@ class ReadText:
         return self._words(self._tags.finish)
 
     def _words(self, items_of: Callable[..., Iterable[Item]], *given: str) -> str:
-        words = ""
+        text = ""
         try:
             for item in items_of(*given):
                 if isinstance(item, str):
-                    words += item
-                elif isinstance(item, Pause) and not (words or self._last)[-1].isspace():
-                    words += " "
+                    text += item
+                elif isinstance(item, Pause) and not (text or self._last)[-1].isspace():
+                    text += " "
         except BadRequest:
             return ""
-        self._last = words[-1:] or self._last
-        return words
+        self._last = text[-1:] or self._last
+        return text
 
 
 def read_text(text: str, limits: Limits, *, brackets: bool) -> str:

@@ -62,13 +62,13 @@ def checked_tags(tags: Iterable[str]) -> tuple[str, ...]:
     Raises:
         InvalidConfig: There are too many tags, or one is empty, too long or has invisible characters.
     """
-    kept: dict[str, str] = {}
+    names_by_key: dict[str, str] = {}
     for tag in tags:
         seen = _seen(tag, MAX_TAG_CHARS, "tags", "a tag")
-        kept.setdefault(name_key(seen), seen)
-    if len(kept) > MAX_TAGS:
-        raise InvalidConfig(where="tags", why=f"there are {len(kept)}; the limit is {MAX_TAGS}", param="tags")
-    return tuple(kept.values())
+        names_by_key.setdefault(name_key(seen), seen)
+    if len(names_by_key) > MAX_TAGS:
+        raise InvalidConfig(where="tags", why=f"there are {len(names_by_key)}; the limit is {MAX_TAGS}", param="tags")
+    return tuple(names_by_key.values())
 
 
 def _seen(text: str, longest: int, where: str, what: str) -> str:
@@ -96,10 +96,10 @@ def parse_blend(voice: str, param: str = "voice") -> tuple[Named, Named] | None:
     found = _BLEND.fullmatch(voice)
     if found is None:
         return None
-    words = found["first_weight"].strip(), found["second_weight"].strip()
-    if not all(_WEIGHT.fullmatch(word) for word in words):
+    weights = found["first_weight"].strip(), found["second_weight"].strip()
+    if not all(_WEIGHT.fullmatch(word) for word in weights):
         raise InvalidBlend(param=param)
-    first, second = map(float, words)
+    first, second = map(float, weights)
     if abs(first + second - 1) > _WEIGHT_SUM_TOLERANCE:
         raise InvalidBlend(param=param)
     return (found["first"].strip(), first), (found["second"].strip(), second)

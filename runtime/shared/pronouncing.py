@@ -229,8 +229,8 @@ class GrowingPronunciation:
             at = word_end
         parts.append(self._text[at:end])
         at = max(at, end)
-        kept = max(0, at - _LOOKBEHIND_CHARS)
-        self._text, self._given = self._text[kept:], at - kept
+        keep_from = max(0, at - _LOOKBEHIND_CHARS)
+        self._text, self._given = self._text[keep_from:], at - keep_from
         return "".join(parts)
 
 

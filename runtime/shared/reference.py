@@ -32,19 +32,19 @@ def read_reference(data: bytes, limits: Limits) -> NDArray[np.float32]:
         BadReferenceAudio: It is not audio, is silent, has values that are not finite, or its format is not supported.
         ReferenceTooShort, ReferenceTooLong: Its length is out of range.
     """
-    sound = decode(data, limit_s=limits.max_reference_s)
-    if not np.isfinite(sound.samples).all():
+    decoded = decode(data, limit_s=limits.max_reference_s)
+    if not np.isfinite(decoded.samples).all():
         raise BadReferenceAudio(why="it holds samples that are not finite numbers")
-    if not len(sound.samples) or sound.seconds < limits.min_reference_s:
-        raise ReferenceTooShort(seconds=sound.seconds, limit=limits.min_reference_s)
-    peak = float(np.abs(sound.samples).max())
+    if not len(decoded.samples) or decoded.seconds < limits.min_reference_s:
+        raise ReferenceTooShort(seconds=decoded.seconds, limit=limits.min_reference_s)
+    peak = float(np.abs(decoded.samples).max())
     if peak < SILENCE:
         raise BadReferenceAudio(why="it is silent")
     if peak > MAX_PEAK:
         raise BadReferenceAudio(why="its samples lie far outside -1 to 1")
-    if float(np.ptp(sound.samples)) < 2 * SILENCE:
+    if float(np.ptp(decoded.samples)) < 2 * SILENCE:
         raise BadReferenceAudio(why="it holds one constant value and no audio")
-    return resample(sound, SAMPLE_RATE).samples[: int(limits.max_reference_s * SAMPLE_RATE)]
+    return resample(decoded, SAMPLE_RATE).samples[: int(limits.max_reference_s * SAMPLE_RATE)]
 
 
 def load_reference(path: Path, limits: Limits) -> NDArray[np.float32]:

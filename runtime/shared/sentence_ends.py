@@ -89,10 +89,15 @@ def ends_sentence(
     ends, gap, following = mark["end"], text[mark.end() : follows], text[follows]
     if any(quote in ends[1:] + gap for quote in CLOSING_QUOTES) and "\n" not in gap:
         end = follows + QUOTATIVE_CHARS
-        said = text[follows : end if known is None else min(end, known)]
-        if len(said) < QUOTATIVE_CHARS and not is_whole and said.isalnum() and QUOTATIVE_STARTS.match(said):
+        next_text = text[follows : end if known is None else min(end, known)]
+        if (
+            len(next_text) < QUOTATIVE_CHARS
+            and not is_whole
+            and next_text.isalnum()
+            and QUOTATIVE_STARTS.match(next_text)
+        ):
             return None
-        if QUOTATIVE.match(said):
+        if QUOTATIVE.match(next_text):
             return False
     if any(end in WIDE_ENDS for end in ends):
         return True

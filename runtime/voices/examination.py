@@ -98,8 +98,8 @@ def prepare_recording(samples: NDArray[np.float32], transcript: str | None, limi
         raise found.mismatch
     # Maximum number of samples of a reference, including the appended pause.
     longest = int(limits.max_reference_s * SAMPLE_RATE)
-    kept = _ended(samples[round(found.start_s * SAMPLE_RATE) : round(found.end_s * SAMPLE_RATE)])
-    return Intake(samples=kept[:longest], speech_s=found.speech_s, advice=found.advice)
+    speech = _ended(samples[round(found.start_s * SAMPLE_RATE) : round(found.end_s * SAMPLE_RATE)])
+    return Intake(samples=speech[:longest], speech_s=found.speech_s, advice=found.advice)
 
 
 def clean_reference(samples: NDArray[np.float32]) -> NDArray[np.float32]:

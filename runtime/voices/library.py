@@ -208,9 +208,9 @@ class Library:
             voice = self._read(voice_id)
             if made_of is not None and not np.array_equal(made_of, to_float(voice.reference)):
                 return
-            others = [(name, kept) for name, kept in voice.prompts.items() if name != prompt.fingerprint]
-            kept = dict([*others[: MAX_PROMPTS - 1], (prompt.fingerprint, prompt)])
-            self._put(replace(voice, prompts=kept))
+            others = [(name, stored) for name, stored in voice.prompts.items() if name != prompt.fingerprint]
+            prompts = dict([*others[: MAX_PROMPTS - 1], (prompt.fingerprint, prompt)])
+            self._put(replace(voice, prompts=prompts))
 
     # --- The folder.
 

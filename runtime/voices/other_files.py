@@ -159,14 +159,14 @@ def _demo(data: bytes) -> DemoVoice:
         answer, _ = run_child(COMMAND, data)
     head, _, tensors = answer.partition(b"\n")
     try:
-        said = parse_object(head)
-        found = load(tensors) if "text" in said else {}
+        header = parse_object(head)
+        found = load(tensors) if "text" in header else {}
         # Arrays of safetensors are read-only, which torch does not support, so they are copied.
         codes = found["codes"].copy() if "codes" in found else None
         prompt = VoicePrompt(fingerprint=IMPORTED_FINGERPRINT, x_vector=found["x_vector"].copy(), codes=codes)
     except Exception:  # The process has crashed, was killed, or was taken over by the file.
         _refuse(NOT_OF_THE_DEMO)
-    return DemoVoice(prompt=prompt, transcript=said["text"])
+    return DemoVoice(prompt=prompt, transcript=header["text"])
 
 
 def _refuse(why: str) -> NoReturn:

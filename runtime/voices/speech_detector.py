@@ -35,8 +35,8 @@ def find_speech(samples: NDArray[np.float32]) -> Activity:
     Shapes: samples [N] float32, mono, 24 kHz.
     Thread: a worker.
     """
-    heard = resample(DecodedAudio(samples, SAMPLE_RATE), RATE_HZ).samples
-    return by_likelihood(_likelihood(heard), WINDOW_SAMPLES / RATE_HZ)
+    resampled = resample(DecodedAudio(samples, SAMPLE_RATE), RATE_HZ).samples
+    return by_likelihood(_likelihood(resampled), WINDOW_SAMPLES / RATE_HZ)
 
 
 def _likelihood(samples: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -96,8 +96,8 @@ def read_voice(data: bytes) -> Voice:
         tensors: Tensors = load(data)
     except Exception:  # The safetensors library raises undocumented exceptions.
         _refuse("its tensors do not lie where its header says")
-    given = metadata.pop("sha256")
-    if _checksum(tensors, metadata) != given:
+    checksum = metadata.pop("sha256")
+    if _checksum(tensors, metadata) != checksum:
         _refuse("its checksum is wrong; it is damaged")
     try:
         return Voice(
@@ -198,11 +198,13 @@ def _prompts(tensors: Tensors) -> dict[str, VoicePrompt]:
 def _consent(metadata: Mapping[str, str]) -> Consent | None:
     if "consent" not in metadata:
         return None
-    said = _parsed(metadata, "consent", dict)
-    if set(said) != {"words", "who", "when"}:
+    consent = _parsed(metadata, "consent", dict)
+    if set(consent) != {"words", "who", "when"}:
         _refuse("its consent is not complete")
     return Consent(
-        words=_text(said["words"], MAX_WORDS), who=_text(said["who"], MAX_WORDS), when=_moment(float(said["when"]))
+        words=_text(consent["words"], MAX_WORDS),
+        who=_text(consent["who"], MAX_WORDS),
+        when=_moment(float(consent["when"])),
     )
 
 
@@ -222,10 +224,10 @@ def provenance(said: Mapping[str, object]) -> dict[str, str]:
 
 
 def _tags(metadata: Mapping[str, str]) -> tuple[str, ...]:
-    given = tuple(_text(item, MAX_WORDS) for item in _parsed(metadata, "tags", list))
-    if checked_tags(given) != given:
+    tags = tuple(_text(item, MAX_WORDS) for item in _parsed(metadata, "tags", list))
+    if checked_tags(tags) != tags:
         raise ValueError("tags")
-    return given
+    return tags
 
 
 def _parsed(metadata: Mapping[str, str], name: str, kind: type[Kind]) -> Kind:

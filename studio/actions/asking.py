@@ -76,8 +76,8 @@ class StudioClient:
         Raises:
             ActionRefused: The request was refused or failed.
         """
-        asked = {"response_format": "pcm", "stream_format": "sse", **body}
-        answer = await self("POST", "/v1/audio/speech", json=asked)
+        body_with_format = {"response_format": "pcm", "stream_format": "sse", **body}
+        answer = await self("POST", "/v1/audio/speech", json=body_with_format)
         pcm, done = bytearray(), None
         for line in answer.text.splitlines():
             if not line.startswith("data: {"):

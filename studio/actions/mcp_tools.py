@@ -80,8 +80,8 @@ def tools(app: ASGIApp) -> FastMCP:
         added = server._tool_manager.get_tool(name)
         assert added is not None
         properties = added.parameters["properties"]
-        for argument, words in described(action).items():
-            properties[argument]["description"] = words
+        for argument, text in described(action).items():
+            properties[argument]["description"] = text
     return server
 
 
@@ -100,8 +100,8 @@ def _tool(app: ASGIApp, action: Action) -> Action:
 
 
 def _refusal(refusal: ActionRefused | SpeechError) -> CallToolResult:
-    words = TextContent(type="text", text=f"{refusal} [{refusal.code}]")
-    return CallToolResult(content=[words], isError=True)
+    content = TextContent(type="text", text=f"{refusal} [{refusal.code}]")
+    return CallToolResult(content=[content], isError=True)
 
 
 def _result(outcome: Any, request: Request) -> CallToolResult:

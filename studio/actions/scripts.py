@@ -38,7 +38,7 @@ async def script(studio: StudioClient, lines: list[dict[str, Any]], name: str = 
             why = f"lines[{number}] must be an object with text, and only {', '.join(sorted(LINE_FIELDS))}."
             raise ActionRefused(why, "invalid_config", "lines")
     takes = [await speak(studio, **line) for line in lines]
-    kept = [
+    fields = [
         {
             "id": f"line{number + 1}",
             "text": line["text"],
@@ -51,7 +51,7 @@ async def script(studio: StudioClient, lines: list[dict[str, Any]], name: str = 
     ]
     script_id = secrets.token_hex(16)
     try:
-        await studio("PUT", f"/studio/scripts/{script_id}", json={"name": name, "lines": kept})
+        await studio("PUT", f"/studio/scripts/{script_id}", json={"name": name, "lines": fields})
     except ActionRefused as refusal:
         if refusal.code not in {"visitor_unknown", "store_full"}:
             raise
@@ -85,6 +85,6 @@ async def export(
         if number and pause_s > 0:
             clips.append({"silence_s": pause_s})
         clips.append({"take": take})
-    asked = {"clips": clips, "format": format, "shape": shape, "loudness_lufs": loudness_lufs, "name": name}
-    answer = await studio("POST", "/studio/exports", json=asked)
+    export_request = {"clips": clips, "format": format, "shape": shape, "loudness_lufs": loudness_lufs, "name": name}
+    answer = await studio("POST", "/studio/exports", json=export_request)
     return as_file(answer.content, answer.headers["content-type"])

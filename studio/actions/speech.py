@@ -85,8 +85,8 @@ async def speak(
         tags: true if the text contains tags: [excited] sets the style of the following text, [pause:500ms] is silence.
         pronunciations: objects with word and say_as; they override the caller's dictionary.
     """  # noqa: E501  Gradio reads an argument's description from one line
-    asked = {"task_type": mode, "voice": voice, "language": language, "instructions": instruct, "tags": tags}
-    config = {name: value for name, value in asked.items() if value}
+    settings = {"task_type": mode, "voice": voice, "language": language, "instructions": instruct, "tags": tags}
+    config = {name: value for name, value in settings.items() if value}
     return await _spoken(studio, text, config, seed, pronunciations=pronunciations)
 
 
@@ -116,8 +116,8 @@ async def design(
     config = {"task_type": "voice_design", "language": language, "instructions": description}
     drawn = seeds or [secrets.randbelow(2**32) for _ in range(takes)]
     # All requests are sent at once, so that the runtime processes them in one batch.
-    made = [_spoken(studio, text, config, seed, label="ABCDEF"[number]) for number, seed in enumerate(drawn)]
-    return list(await asyncio.gather(*made))
+    spoken_takes = [_spoken(studio, text, config, seed, label="ABCDEF"[number]) for number, seed in enumerate(drawn)]
+    return list(await asyncio.gather(*spoken_takes))
 
 
 async def list_takes(studio: StudioClient, search: str = "", limit: int = 20) -> list[dict[str, Any]]:
@@ -165,11 +165,11 @@ async def reproduce(studio: StudioClient, take: str) -> Reproduced:
         reference = await studio("GET", f"/studio/takes/{take}/reference")
         config["ref_audio"] = f"data:application/octet-stream;base64,{base64.b64encode(reference.content).decode()}"
     config.setdefault("task_type", record["mode"])
-    words = Wording(record["text"], record.get("spoken"))
-    pcm, done = await studio.speech({**config, "input": words.sent, "seed": record["seed"]})
+    wording = Wording(record["text"], record.get("spoken"))
+    pcm, done = await studio.speech({**config, "input": wording.sent, "seed": record["seed"]})
     identical = hashlib.sha256(pcm).hexdigest() == record["sha256"]
-    kept = await _keep(studio, words, record["config"], pcm, done, record["mode"], record["label"], take)
-    return Reproduced(take=kept, identical=identical, seed=done["seed"])
+    stored = await _keep(studio, wording, record["config"], pcm, done, record["mode"], record["label"], take)
+    return Reproduced(take=stored, identical=identical, seed=done["seed"])
 
 
 def as_file(data: bytes, media_type: str) -> dict[str, str]:
@@ -186,10 +186,10 @@ async def _spoken(
     pronunciations: list[dict[str, str]] | None = None,
 ) -> Spoken:
     drawn = secrets.randbelow(2**32) if seed is None else seed
-    words = await _words(studio, text, pronunciations)
-    pcm, done = await studio.speech({**config, "input": words.sent, "seed": drawn})
+    wording = await _words(studio, text, pronunciations)
+    pcm, done = await studio.speech({**config, "input": wording.sent, "seed": drawn})
     mode = config.get("task_type") or await _mode_of(studio, config)
-    take = await _keep(studio, words, config, pcm, done, mode, label)
+    take = await _keep(studio, wording, config, pcm, done, mode, label)
     return Spoken(
         take=take,
         audio=None if take is None else f"studio/takes/{take}/audio",
@@ -207,9 +207,9 @@ async def _words(studio: StudioClient, text: str, pronunciations: list[dict[str,
 
     The sent text has these replacements and those of the caller's pronunciation dictionary.
     """
-    asked = {"text": text, "pronunciations": pronunciations or []}
-    said = (await studio("POST", "/studio/pronunciation/said", json=asked)).json()
-    return Wording(text, said["text"] if said["places"] else None)
+    query = {"text": text, "pronunciations": pronunciations or []}
+    answer = (await studio("POST", "/studio/pronunciation/said", json=query)).json()
+    return Wording(text, answer["text"] if answer["places"] else None)
 
 
 async def _keep(
@@ -252,8 +252,8 @@ async def _keep(
         if refusal.code in {"visitor_unknown", "store_full", "storage_failed"}:
             return None
         raise
-    kept: str = answer.json()["id"]
-    return kept
+    take_id: str = answer.json()["id"]
+    return take_id
 
 
 async def _mode_of(studio: StudioClient, config: dict[str, Any]) -> str:

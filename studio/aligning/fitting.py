@@ -30,22 +30,22 @@ def fitted(placed: Iterable[Placed], text: str, seconds: float) -> TimedWords:
     times: list[tuple[float, float]] = []
     read, earliest = 0, 0.0
     for word, start, end in placed:
-        said = [character for character in word if character.isalnum()]
-        theirs = letters[read : read + len(said)]
-        if not said or [text[at].lower() for at in theirs] != [character.lower() for character in said]:
+        spoken = [character for character in word if character.isalnum()]
+        theirs = letters[read : read + len(spoken)]
+        if not spoken or [text[at].lower() for at in theirs] != [character.lower() for character in spoken]:
             raise MisfitError("its words are not those of the text")
         if not earliest <= start <= end <= seconds + SLACK_S:  # NaN fails all comparisons and is refused too.
             raise MisfitError("its times are out of order or outside the sound")
         firsts.append(theirs[0])
         times.append((start, min(end, seconds)))
-        read, earliest = read + len(said), start
+        read, earliest = read + len(spoken), start
     if read != len(letters):
         raise MisfitError("its words are not those of the text")
     cuts = [0, *(_word_start(text, first) for first in firsts[1:]), len(text)]
-    words = TimedWords()
+    timed_words = TimedWords()
     for (start, end), (begins, ends) in zip(times, pairwise(cuts), strict=True):
-        words.add(text[begins:ends], min(start, end), end)
-    return words
+        timed_words.add(text[begins:ends], min(start, end), end)
+    return timed_words
 
 
 def written(text: str, spoken: TimedWords) -> TimedWords:
@@ -54,16 +54,16 @@ def written(text: str, spoken: TimedWords) -> TimedWords:
     Some words are displayed differently than they are spoken. Equal words keep their times. Words between two equal
     words share the time of the spoken words there.
     """
-    spans, words = spans_of(text), TimedWords()
+    spans, timed_words = spans_of(text), TimedWords()
     matcher = SequenceMatcher(None, spoken.words, [span.strip() for span in spans], autojunk=False)
     for kind, first, last, begins, ends in matcher.get_opcodes():
         if kind == "equal":
             for span, at in zip(spans[begins:ends], range(first, last), strict=True):
-                words.add(span, spoken.start[at], spoken.end[at])
+                timed_words.add(span, spoken.start[at], spoken.end[at])
         else:
-            start = spoken.start[first] if first < last else (words.end or [0.0])[-1]
-            words.join(shared_out(spans[begins:ends], start, max(start, spoken.end[last - 1]) if last else start))
-    return words
+            start = spoken.start[first] if first < last else (timed_words.end or [0.0])[-1]
+            timed_words.join(shared_out(spans[begins:ends], start, max(start, spoken.end[last - 1]) if last else start))
+    return timed_words
 
 
 def _word_start(text: str, first: int) -> int:

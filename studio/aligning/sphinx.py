@@ -40,9 +40,9 @@ def align(samples: NDArray[np.float32], rate: int, text: str, language: str | No
         if not decoder.lookup_word(token):
             decoder.add_word(token, _phones(token, decoder.lookup_word))
     decoder.set_align_text(" ".join(token for tokens in spoken for token in tokens))
-    heard = resample(DecodedAudio(samples, rate), RATE_HZ).samples
+    resampled = resample(DecodedAudio(samples, rate), RATE_HZ).samples
     decoder.start_utt()
-    decoder.process_raw((np.clip(heard, -1, 1) * 32767).astype("<i2").tobytes(), full_utt=True)
+    decoder.process_raw((np.clip(resampled, -1, 1) * 32767).astype("<i2").tobytes(), full_utt=True)
     decoder.end_utt()
     # Silences and breaths have brackets. A number in parentheses marks a variant of the pronunciation.
     found = [part for part in decoder.seg() or () if part.word[0] not in "<[+"]
@@ -64,5 +64,5 @@ def _tokens(word: str) -> list[str]:
 
 def _phones(token: str, lookup: Callable[[str], str | None]) -> str:
     """Return the phones of a word that the dictionary lacks, by its digits or letters."""
-    said = [lookup(DIGITS[int(sign)]) if sign.isdigit() else LETTERS.get(sign) for sign in token]
-    return " ".join(filter(None, said))
+    spoken = [lookup(DIGITS[int(sign)]) if sign.isdigit() else LETTERS.get(sign) for sign in token]
+    return " ".join(filter(None, spoken))

@@ -132,9 +132,9 @@ def _weight(encoding: str, text: str) -> float:
 def _is_plausible(text: str) -> bool:
     """Return True if the letters outside ASCII can be those of one language."""
     others = {letter for letter in text.lower() if letter > "\x7f"} - _SIGNS
-    words = [word for word in _WORD.findall(text) if not word.isascii()]
+    foreign_words = [word for word in _WORD.findall(text) if not word.isascii()]
     if others and max(others) >= "\u0370":
-        if min(others) < "\u0300" or all(len(word) == 1 for word in words):
+        if min(others) < "\u0300" or all(len(word) == 1 for word in foreign_words):
             return False
         return all(
             one.isalpha() or one >= "\u2e80" or (unicodedata.category(one)[0] in "MP" and one < "\u2000")
@@ -142,7 +142,7 @@ def _is_plausible(text: str) -> bool:
         )
     if not any(others <= alphabet for alphabet in _ALPHABETS) or _NO_WORD.search(text):
         return False
-    return all(map(_is_word, words))
+    return all(map(_is_word, foreign_words))
 
 
 def _is_word(word: str) -> bool:

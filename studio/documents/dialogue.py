@@ -80,11 +80,11 @@ def dialogue_of(cues: list[Cue], *, keep_sounds: bool = False) -> Dialogue:
     for cue in cues:
         for name, rows in turns.of(cue):
             for is_sound, text in _sounds("\n".join(rows)):
-                words = joined(text)
+                line_text = joined(text)
                 if is_sound and not keep_sounds:
-                    dialogue.sounds.append(words)
-                elif any(letter.isalnum() for letter in words):
-                    dialogue.lines.append(Line(cue.start, cue.end, None if is_sound else name, words))
+                    dialogue.sounds.append(line_text)
+                elif any(letter.isalnum() for letter in line_text):
+                    dialogue.lines.append(Line(cue.start, cue.end, None if is_sound else name, line_text))
     return dialogue
 
 
@@ -152,8 +152,8 @@ class _Turns:
         dashes = sum(bool(change and change["dash"]) for change in changes)
         rows: list[str] = []
         for row, change in zip(cue.rows, changes, strict=True):
-            said = row[change.end() :] if change else row
-            found = _SPEAKER.match(said)
+            speech = row[change.end() :] if change else row
+            found = _SPEAKER.match(speech)
             name = _name_of(found) if found else ""
             if name.lower() not in self._names:
                 found = None
@@ -162,10 +162,10 @@ class _Turns:
                 rows = []
             if found:
                 self._speaker = name
-                said = said[found.end() :]
+                speech = speech[found.end() :]
             elif change and (change["arrows"] or dashes > 1):
                 self._change()
-            rows.append(said)
+            rows.append(speech)
         if rows:
             yield self._speaker, rows
         if dashes > 1 and self._speaker is not None and self._speaker == UNNAMED_SPEAKER.format(self._number):

@@ -207,7 +207,7 @@ class _Text:
     def _without_edges(self, rows: list[Row], running: set[tuple[str, int]]) -> list[Row]:
         """Remove running titles and page numbers from the top and the bottom of a page."""
         edges = {id(row) for row in _edges(rows)}
-        kept = []
+        rows_left = []
         for row in rows:
             # Numbers of chapters are larger.
             is_number = id(row) in edges and self._is_small(row) and _PAGE_NUMBER.fullmatch(row.text)
@@ -216,8 +216,8 @@ class _Text:
             if id(row) in edges and self._key(row) in running:
                 self._left_out.add("headers", row.text)
             else:
-                kept.append(row)
-        return kept
+                rows_left.append(row)
+        return rows_left
 
     def _without_notes(self, rows: list[Row]) -> list[Row]:
         """Move the rows in small letters at the end of a page to the notes."""

@@ -89,7 +89,7 @@ def clean_plain(chapters: Iterable[Chapter], left_out: LeftOut) -> None:
     Plain text does not mark them.
     """
     for chapter in chapters:
-        kept: list[str] = []
+        paragraphs: list[str] = []
         before = 0  # Number of the previous list item.
         for text, following in zip(chapter.paragraphs, [*chapter.paragraphs[1:], ""], strict=False):
             if _CAPTION.match(text) and left_out.omits("captions", text):
@@ -103,8 +103,8 @@ def clean_plain(chapters: Iterable[Chapter], left_out: LeftOut) -> None:
                     text = text[item.end() :]
             else:
                 before = 0
-            kept.append(text)
-        chapter.paragraphs = kept
+            paragraphs.append(text)
+        chapter.paragraphs = paragraphs
 
 
 def _is_mark(raised: re.Match[str], *, has_notes: bool) -> bool:

@@ -151,7 +151,7 @@ def _seconds(stamp: str) -> float:
     A colon before the last field of four also begins a fraction.
     """
     *fields, last = re.split(r"[:.,]", stamp) if re.search(r"[.,]|:\d+:\d+:", stamp) else [*stamp.split(":"), "0"]
-    whole = 0
+    seconds = 0
     for number in fields:
-        whole = whole * 60 + int(number)
-    return whole + int(last) / 10 ** len(last)
+        seconds = seconds * 60 + int(number)
+    return seconds + int(last) / 10 ** len(last)

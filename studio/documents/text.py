@@ -89,16 +89,16 @@ def read_text(
     left_out = left_out or LeftOut()
     cues: list[Times] = []
     chapters: list[Chapter] = []
-    paragraphs: list[str] = []
+    remaining: list[str] = []
     title = ""
     if as_is:
-        paragraphs = [text]
+        remaining = [text]
     elif markdown:
         text, title = without_front_matter(text, left_out)
         chapters = markdown_chapters(text, left_out)
     elif found is not None:
         dialogue = dialogue_of(found, keep_sounds=keep_sounds)
-        paragraphs = [line.text for line in dialogue.lines]
+        remaining = [line.text for line in dialogue.lines]
         cues = [Times(line.start, line.end, line.name) for line in dialogue.lines]
         for sound in dialogue.sounds:
             left_out.add("sounds", sound)
@@ -108,8 +108,8 @@ def read_text(
         without, numbers = _without_page_numbers(text)
         if all([left_out.omits("page_numbers", number) for number in numbers]):
             text = without
-        paragraphs = [part for part in _BLANK.split(text) if part.strip()]
-    chapters = chapters or [Chapter("", paragraphs)]
+        remaining = [part for part in _BLANK.split(text) if part.strip()]
+    chapters = chapters or [Chapter("", remaining)]
     if found is None and not as_is:
         clean_prose(chapters, left_out)
         clean_plain(chapters, left_out)
@@ -149,21 +149,21 @@ def _without_page_numbers(text: str) -> tuple[str, list[str]]:
             are_pages |= PAGE_END in around or (len(around) == 2 and _continues(*around))
     if not are_pages:
         numbers = {}
-    kept: list[str] = []
+    remaining: list[str] = []
     is_seam = False
     for at, row in enumerate(rows):
         if row == PAGE_END or at in numbers:
             is_seam = True
-            kept += [""] * (row == PAGE_END)
+            remaining += [""] * (row == PAGE_END)
         else:
             if is_seam and row.strip():
                 is_seam = False
-                last = next((place for place in range(len(kept) - 1, -1, -1) if kept[place].strip()), -1)
-                if last >= 0 and _continues(kept[last], row):
-                    kept[last:] = [joined(f"{kept[last]}\n{row}")]
+                last = next((place for place in range(len(remaining) - 1, -1, -1) if remaining[place].strip()), -1)
+                if last >= 0 and _continues(remaining[last], row):
+                    remaining[last:] = [joined(f"{remaining[last]}\n{row}")]
                     continue
-            kept.append(row)
-    return "\n".join(kept), [rows[at].strip() for at in numbers]
+            remaining.append(row)
+    return "\n".join(remaining), [rows[at].strip() for at in numbers]
 
 
 def _continues(before: str, after: str) -> bool:

@@ -181,8 +181,8 @@ class LeftOut:
         for code, sentence in LEFT_OUT.items():
             if count := self._counts[code]:
                 examples = self._examples[code]
-                said = f" For example: {'; '.join(examples)}." if examples else ""
-                notes.append(Note(code, count, f"{sentence}: {count}.{said}", examples))
+                example = f" For example: {'; '.join(examples)}." if examples else ""
+                notes.append(Note(code, count, f"{sentence}: {count}.{example}", examples))
         return notes
 
 

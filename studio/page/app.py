@@ -94,5 +94,5 @@ def without_stub_files() -> Iterator[None]:
 def _defaults(named: dict[str, Any], name: object) -> tuple[Any, ...]:
     """Return the defaults of a function's last parameters from Gradio's description."""
     parameters = named[f"/{name}"]["parameters"] if f"/{name}" in named else []
-    given = itertools.takewhile(lambda parameter: parameter["parameter_has_default"], reversed(parameters))
-    return tuple(parameter["parameter_default"] for parameter in given)[::-1]
+    optional = itertools.takewhile(lambda parameter: parameter["parameter_has_default"], reversed(parameters))
+    return tuple(parameter["parameter_default"] for parameter in optional)[::-1]

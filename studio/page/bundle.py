@@ -121,16 +121,16 @@ class Bundles:
     def get(self, name: str) -> Bundle:
         """Return the current bundle."""
         with self._lock:
-            made = self._made.get(name)
-            if made is None or not made.is_current:
+            bundle = self._made.get(name)
+            if bundle is None or not bundle.is_current:
                 text, sources = self._makers[name]()
                 body = text.encode()
                 etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
                 media_type = {".css": "text/css", ".js": "text/javascript"}.get(Path(name).suffix, "application/json")
                 packed = {"br": brotli.compress(body, quality=BROTLI_QUALITY), "gzip": gzip.compress(body, mtime=0)}
-                made = Bundle(body, packed, etag, media_type, _versions(sources))
-                self._made[name] = made
-            return made
+                bundle = Bundle(body, packed, etag, media_type, _versions(sources))
+                self._made[name] = bundle
+            return bundle
 
 
 def join_sheets() -> Joined:

@@ -121,13 +121,13 @@ class RouteFilter:
                 raise InvalidConfig(where="fn_index", why=f"there are the functions 0 to {max(self._functions)}")
         if function is not None:
             body = json.dumps({**fields, "data": function.whole(fields.get("data"))}).encode()
-        given = False
+        is_given = False
 
         async def again() -> Message:
-            nonlocal given
-            if given:
+            nonlocal is_given
+            if is_given:
                 return await receive()
-            given = True
+            is_given = True
             return {"type": "http.request", "body": body, "more_body": False}
 
         return again

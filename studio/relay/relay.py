@@ -208,12 +208,12 @@ class Relay:
         except SpeechError as error:
             await browser.send_denial_response(error_response(error))
             return
-        heard = {name: browser.headers[name] for name in PASSED_ON if name in browser.headers and name not in own}
+        forwarded = {name: browser.headers[name] for name in PASSED_ON if name in browser.headers and name not in own}
         try:
             upstream = await connect(
                 _target(url.replace("http", "ws", 1), browser.scope),
                 subprotocols=browser.scope["subprotocols"] or None,
-                additional_headers=heard | {name: value for name, value in own.items() if value},
+                additional_headers=forwarded | {name: value for name, value in own.items() if value},
                 user_agent_header=None,
                 compression=None,
                 max_size=None,

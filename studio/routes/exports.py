@@ -38,11 +38,11 @@ class ExportRoutes(StoreRoutes):
     async def make(self, request: Request) -> Response:
         """Create the file that the body describes, and send it."""
         owner = self._visitors.of(request).known
-        made = await self._export_workers(self._make, owner, await read_body(request, MAX_BODY_BYTES))
-        headers = {**file_headers(made.name), "content-length": str(made.size)}
-        if made.notes:
-            headers["x-notes"] = " ".join(made.notes)
-        return StreamingResponse(self._pieces(made), media_type=made.media_type, headers=headers)
+        exported = await self._export_workers(self._make, owner, await read_body(request, MAX_BODY_BYTES))
+        headers = {**file_headers(exported.name), "content-length": str(exported.size)}
+        if exported.notes:
+            headers["x-notes"] = " ".join(exported.notes)
+        return StreamingResponse(self._pieces(exported), media_type=exported.media_type, headers=headers)
 
     def _make(self, owner: str, body: bytes) -> Export:
         wanted = read(ExportFields, decode(body))

@@ -44,7 +44,7 @@ class PronunciationRoutes(StoreRoutes):
 
     async def say(self, request: Request) -> Response:
         """Return the text with replaced words, and the number of replacements."""
-        asked = read(TextToSay, decode(await read_body(request)))
+        query = read(TextToSay, decode(await read_body(request)))
         return json_response(
-            await self._workers(self._store.pronunciations.said, self._visitors.of(request).owner, asked)
+            await self._workers(self._store.pronunciations.said, self._visitors.of(request).owner, query)
         )

@@ -96,10 +96,10 @@ class VoiceRoutes(StoreRoutes):
         """Import the file into the runtime again."""
         owner, voice_id = self._owner(request), request.path_params["voice"]
         file = await self._workers(self._store.voice_bin.get, owner, voice_id)
-        kept = await self._relay.ask(request, "POST", VOICES, files={"file": file})
-        if kept.status_code == httpx.codes.OK:
+        answer = await self._relay.ask(request, "POST", VOICES, files={"file": file})
+        if answer.status_code == httpx.codes.OK:
             await self._workers(self._store.voice_bin.forget, owner, voice_id)
-        return passed_on(kept)
+        return passed_on(answer)
 
     async def keep(self, request: Request) -> Response:
         """Store the audio of a designed take and its exact text as a voice.

@@ -84,7 +84,7 @@ def joined_tags(records: Sequence[dict[str, Any]], title: str, sha256: str) -> d
         title: Title of the file.
         sha256: Hash of its samples, s16le at 24 kHz.
     """
-    said = {
+    fields = {
         "title": title,
         "comment": AI_COMMENT,
         "software": f"Voicewright {package_version()}",
@@ -96,7 +96,7 @@ def joined_tags(records: Sequence[dict[str, Any]], title: str, sha256: str) -> d
         "seed": _all(record["seed"] for record in records),
         "sha256": sha256,
     }
-    return {name: _line(value) for name, value in said.items() if value}
+    return {name: _line(value) for name, value in fields.items() if value}
 
 
 def title_of(record: dict[str, Any]) -> str:

@@ -34,8 +34,8 @@ class Pronunciations:
 
     def of(self, owner: str) -> dict[str, Any]:
         """Return the owner's dictionary, which is initially empty."""
-        kept = self._rows.objects("owner = ?", (owner,))
-        return kept[0] if kept else EMPTY
+        rows = self._rows.objects("owner = ?", (owner,))
+        return rows[0] if rows else EMPTY
 
     def put(self, owner: str, fields: PronunciationFields, *, address: str | None = None) -> dict[str, Any]:
         """Replace the stored dictionary, and return the stored form.
@@ -51,19 +51,19 @@ class Pronunciations:
         self._make_room(owner, address, size - before, what="The dictionary")
         with self._database.writing("The dictionary") as connection:
             updated_at = next_version(self.of(owner)["updated_at"], fields.updated_at, what="dictionary")
-            kept = {**fields.model_dump(), "updated_at": updated_at}
-            row = (owner, updated_at, json.dumps(kept, ensure_ascii=False), address, size)
+            stored = {**fields.model_dump(), "updated_at": updated_at}
+            row = (owner, updated_at, json.dumps(stored, ensure_ascii=False), address, size)
             connection.execute("INSERT OR REPLACE INTO pronunciations VALUES (?, ?, ?, ?, ?)", row)
-        return kept
+        return stored
 
     def said(self, owner: str | None, asked: TextToSay) -> dict[str, Any]:
         """Return a text with the owner's replacements, and their number.
 
         Without an owner there are no replacements.
         """
-        kept = [] if owner is None else self.of(owner)["words"]
+        rows = [] if owner is None else self.of(owner)["words"]
         words = [(entry.word, entry.say_as) for entry in asked.pronunciations]
         spoken, places = pronounced(
-            asked.text, [*words, *((entry["word"], entry["said"]) for entry in kept)], TAG_PATTERN
+            asked.text, [*words, *((entry["word"], entry["said"]) for entry in rows)], TAG_PATTERN
         )
         return {"text": spoken, "places": places}

@@ -186,8 +186,8 @@ def parse_script(body: bytes) -> ParsedScript:
             raise InvalidConfig(where="lines", why=f"it must have at most {MAX_SCRIPT_LINES} entries", param="lines")
         rows = connection.execute("SELECT item.type, item.value FROM body, json_each(script, '$.lines') AS item")
         lines = [_line(number, *row) for number, row in enumerate(rows)]
-    kept = {name: value for name, value in head.model_dump().items() if name not in _OF_THE_STORE}
-    return ParsedScript(kept, lines, head.updated_at)
+    head_fields = {name: value for name, value in head.model_dump().items() if name not in _OF_THE_STORE}
+    return ParsedScript(head_fields, lines, head.updated_at)
 
 
 def _line(number: int, kind: bytes, text: bytes) -> bytes:

@@ -120,8 +120,8 @@ class SoundFiles:
         path = self.takes / (take_id + SUFFIX)
         try:
             # The stored record is nested in one more level.
-            held = parse_object(read_tags(str(path)).get(RECORD_TAG, ""), MAX_DEPTH + 1)
-            owner, record = held["owner"], held["record"]
+            tag = parse_object(read_tags(str(path)).get(RECORD_TAG, ""), MAX_DEPTH + 1)
+            owner, record = tag["owner"], tag["record"]
             self.pcm(take_id, record["sha256"])
         except (OSError, ValueError, KeyError, TypeError, TakeDamaged):
             log.warning("%s is not a take of this studio, or damaged; it is left alone", path)

@@ -266,9 +266,9 @@ class Takes:
                 connection.executemany("DELETE FROM takes WHERE id = ?", [(take_id,) for take_id in known - found])
             adopted = 0
             for take_id in found - known:
-                held = self._files.record(take_id)
-                if held is not None:
-                    self._insert(*held)
+                record = self._files.record(take_id)
+                if record is not None:
+                    self._insert(*record)
                     adopted += 1
             self._remove_unused_references()
         if known - found:
@@ -377,6 +377,6 @@ def record_of(fields: TakeFields, pcm: bytes, reference: bytes | None, most: int
 def words_of(record: dict[str, Any]) -> str:
     """Return the searchable text of a take."""
     config = record["config"]
-    said = [record[name] for name in ("name", "text", "label", "voice", "language", "notes")]
-    said += [config.get(name) for name in ("instruct", "instructions", "voice_description")]
-    return name_key("\n".join([*(word for word in said if isinstance(word, str)), *record["tags"]]))
+    texts = [record[name] for name in ("name", "text", "label", "voice", "language", "notes")]
+    texts += [config.get(name) for name in ("instruct", "instructions", "voice_description")]
+    return name_key("\n".join([*(word for word in texts if isinstance(word, str)), *record["tags"]]))

@@ -113,8 +113,8 @@ def transcribe(choice: Choice, samples: NDArray[np.float32], language: str | Non
     Shapes: samples [N] float32, mono, 16 kHz.
     """
     transcriber = _loaded(choice)
-    heard = transcriber.transcribe(samples, language)
-    return {"text": heard.text.strip(), "language": heard.language, "by": transcriber.name}
+    transcript = transcriber.transcribe(samples, language)
+    return {"text": transcript.text.strip(), "language": transcript.language, "by": transcriber.name}
 
 
 @cache

@@ -103,5 +103,5 @@ def _plain(host: str) -> IPv4Address | IPv6Address:
 
 def _words(packed: bytes) -> str:
     """Return the bytes in hexadecimal, in groups of four in this machine's byte order."""
-    words = (packed[at : at + 4] for at in range(0, len(packed), 4))
-    return "".join(f"{socket.ntohl(int.from_bytes(word)):08X}" for word in words)
+    groups = (packed[at : at + 4] for at in range(0, len(packed), 4))
+    return "".join(f"{socket.ntohl(int.from_bytes(word)):08X}" for word in groups)

@@ -97,10 +97,10 @@ class Visitors:
     def token_of(self, headers: Headers) -> str | None:
         """Return the visitor's token, or None without a valid cookie."""
         try:
-            held = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+            cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
         except CookieError:
             return None
-        found = _COOKIE.fullmatch(held.value) if held is not None else None
+        found = _COOKIE.fullmatch(cookie.value) if cookie is not None else None
         if found is None or not hmac.compare_digest(found[2], self._signature(f"visitor {found[1]}")):
             return None
         return found[1]

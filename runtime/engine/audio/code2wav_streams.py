@@ -61,8 +61,8 @@ class FirstAudio:
         except Exception:
             log.exception("the audio of a first frame failed")
             return GenerationFailed()
-        made = self.made.numpy()
-        return NonFiniteOutput() if made[self.samples :].any() else made[: self.samples].tobytes()
+        samples = self.made.numpy()
+        return NonFiniteOutput() if samples[self.samples :].any() else samples[: self.samples].tobytes()
 
 
 class Code2WavStreams:
@@ -145,10 +145,10 @@ class Code2WavStreams:
             group = np.array(slots[first : first + widest], np.int64)
             bucket = self.graphs.bucket(Stream.PROMPTS, 1, len(group))
             assert bucket is not None
-            made, event = bucket.begin(self._rows[group], codes[first : first + widest].unsqueeze(1))
+            output, event = bucket.begin(self._rows[group], codes[first : first + widest].unsqueeze(1))
             self._move_on(group, 1)
             self._last.update(dict.fromkeys(group.tolist(), (Stream.PROMPTS, event)))
-            followed += [FirstAudio(made[place], self.samples_per_frame, event) for place in range(len(group))]
+            followed += [FirstAudio(output[place], self.samples_per_frame, event) for place in range(len(group))]
         return followed
 
     @torch.inference_mode()
@@ -177,21 +177,23 @@ class Code2WavStreams:
         for first in range(0, len(slots), widest):
             group = np.array(slots[first : first + widest], np.int64)
             parts: list[list[bytes]] = [[] for _ in group]
-            whole = np.arange(len(group))  # Indices of rows that have not failed.
+            succeeded = np.arange(len(group))  # Indices of rows that have not failed.
             sane = np.ones(len(group), bool)  # Rows with finite audio.
             begin = 0
             for size in cut:
                 piece = codes[first : first + widest, begin : begin + size]
-                whole, made = self._pieces(group, whole, piece if len(whole) == len(group) else piece[whole], stream)
+                succeeded, made = self._pieces(
+                    group, succeeded, piece if len(succeeded) == len(group) else piece[succeeded], stream
+                )
                 samples = size * self.samples_per_frame
-                sane[whole] &= ~made[:, samples:].any(axis=1)
-                for place, row in zip(whole.tolist(), made[:, :samples], strict=True):
+                sane[succeeded] &= ~made[:, samples:].any(axis=1)
+                for place, row in zip(succeeded.tolist(), made[:, :samples], strict=True):
                     parts[place].append(row.tobytes())
                 begin += size
-                if not len(whole):
+                if not len(succeeded):
                     break
             failed = np.ones(len(group), bool)
-            failed[whole] = False
+            failed[succeeded] = False
             pcms += [
                 GenerationFailed() if has_failed else b"".join(part) if is_sane else NonFiniteOutput()
                 for part, is_sane, has_failed in zip(parts, sane.tolist(), failed.tolist(), strict=True)
@@ -219,8 +221,8 @@ class Code2WavStreams:
         for half in (slice(None, middle), slice(middle, None)):
             left, made = self._pieces(group, places[half], codes[half], stream)
             halves.append((left, made.copy()))  # The next run of the graph overwrites the result, so it is copied.
-        whole = [made for left, made in halves if len(left)]
-        return np.concatenate([left for left, _ in halves]), np.concatenate(whole) if whole else halves[0][1]
+        outputs = [made for left, made in halves if len(left)]
+        return np.concatenate([left for left, _ in halves]), np.concatenate(outputs) if outputs else halves[0][1]
 
     def _piece(self, slots: NDArray[np.int64], codes: Tensor, stream: Stream) -> NDArray[np.int16]:
         """Call the network once.
@@ -232,12 +234,12 @@ class Code2WavStreams:
             with self.device.stream(stream):
                 self._after_last(begun, stream)
         if (bucket := self.graphs.bucket(stream, size, len(slots))) is not None:
-            made = bucket.run(rows, codes)
+            output = bucket.run(rows, codes)
         else:
             self.uncaptured += self.device.holds_graphs
-            made = self._eagerly(rows, codes, stream)
+            output = self._eagerly(rows, codes, stream)
         self._move_on(slots, size)
-        return made.numpy()
+        return output.numpy()
 
     def _move_on(self, slots: NDArray[np.int64], frames: int) -> None:
         self._rows[slots, 1] ^= 1

@@ -104,11 +104,11 @@ class VoiceEncoders:
             return
         self._speaker.prepare()
         encoders: dict[str, Encode] = {"x_vector": self._speaker, "codes": self._speech}
-        whole = math.lcm(HOP, self._speech.samples_per_frame)
+        multiple = math.lcm(HOP, self._speech.samples_per_frame)
         before = self._device.free_bytes()
         try:
             for seconds in sorted(LENGTHS_S, reverse=True):
-                samples = -(-round(seconds * SAMPLE_RATE) // whole) * whole
+                samples = -(-round(seconds * SAMPLE_RATE) // multiple) * multiple
                 self._buckets[samples] = _Bucket(self._device, samples, encoders)
         except Exception:
             log.exception("the encoders of voices could not be captured: what has no graph runs eagerly")
@@ -122,8 +122,8 @@ class VoiceEncoders:
         """
         bucket = next((self._buckets[length] for length in self.lengths if length >= len(samples)), None)
         if bucket is None:
-            sound = torch.from_numpy(samples).to(self._device.torch_device)
-            return self._speaker(sound), None if x_vector_only else self._speech(sound)
+            waveform = torch.from_numpy(samples).to(self._device.torch_device)
+            return self._speaker(waveform), None if x_vector_only else self._speech(waveform)
         bucket.fill(samples)
         x_vector = bucket.run("x_vector")
         if x_vector_only:

@@ -215,9 +215,9 @@ def _network_bytes(
         return tensor_bytes(network, dtype.itemsize, quantization) - on_cpu * _lying(inspection, network, dtype)
     taken = tensor_bytes(network, torch.float32.itemsize)
     if prefix == DECODER and on_cpu:
-        sound = choose_sound_dtype(settings.sound_dtype, CpuDevice(), dtype, quantization)
-        products = sum(network.get_parameter(f"{name}.weight").numel() for name in narrowed_names(network, sound))
-        taken -= (torch.float32.itemsize - sound.itemsize) * products
+        sound_dtype = choose_sound_dtype(settings.sound_dtype, CpuDevice(), dtype, quantization)
+        products = sum(network.get_parameter(f"{name}.weight").numel() for name in narrowed_names(network, sound_dtype))
+        taken -= (torch.float32.itemsize - sound_dtype.itemsize) * products
     return taken
 
 

@@ -89,12 +89,12 @@ class Probe:
         return self._frames[key]
 
     def _solo_and_batched(self, frame: Callable[[], Tensor], weights: Weights) -> tuple[Timing, float]:
-        sound = _sound_units(self._sound_dtype(weights))
+        code2wav = _sound_units(self._sound_dtype(weights))
         alone, beside = [], []
         frame().item()
         for _ in range(TIMED_ROUNDS):  # Alternate between both, so that other processes slow both down equally.
             alone += measure_round(frame)
-            with repeating(sound, self._thread_counts.sound):
+            with repeating(code2wav, self._thread_counts.sound):
                 beside += measure_round(frame)
         # All threads wait for the same memory, so the CPU time of this thread is enough to measure the slowdown.
         slowdown = min(run.processor for run in beside) / min(run.processor for run in alone)

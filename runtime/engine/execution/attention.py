@@ -98,8 +98,8 @@ class FusedPrefillAttention:
 
     def __call__(self, layer: int, attention: Attention, qkv: Tensor) -> Tensor:
         norms, cache = attention.qk_norm_rope(*self.angles), self.slot_cache.view(layer)
-        made = self.fused.prefill_attention(qkv.flatten(0, 1), norms, cache, self.slot, self.start)
-        return made.view(*qkv.shape[:2], -1)
+        output = self.fused.prefill_attention(qkv.flatten(0, 1), norms, cache, self.slot, self.start)
+        return output.view(*qkv.shape[:2], -1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -294,10 +294,10 @@ class ModelRunner:
             reach = min(int(slot_cache.host_position[slots].max()) + 1, slot_cache.length)
             plain = self._is_lean and slot_cache.is_plain(slots)
             (size, *_), graph = self._fitting(slots, Work.DECODE, count, reach, plain=plain)
-            asked = self._asked.next()
-            asked[:count], asked[count:size] = torch.from_numpy(slots), slot_cache.slots
+            requested_slots = self._asked.next()
+            requested_slots[:count], requested_slots[count:size] = torch.from_numpy(slots), slot_cache.slots
             rows = self._rows[:size]
-            rows.copy_(asked[:size], non_blocking=True)
+            rows.copy_(requested_slots[:size], non_blocking=True)
             if self.frame.noise is not None:
                 self._put_noise(self.frame.noise, slots)
             if graph is None:

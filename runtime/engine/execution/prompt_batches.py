@@ -76,8 +76,8 @@ class PackedPieces:
             begins.append(PIECE_POSITIONS * len(places))
             for at in range(0, len(part), PIECE_POSITIONS):
                 stop = min(at + PIECE_POSITIONS, len(part))
-                kept = (slot, start + stop) if stop == len(part) else (scratch, 0)
-                places.append((slot, start + at, stop - at, *kept))
+                stored_at = (slot, start + stop) if stop == len(part) else (scratch, 0)
+                places.append((slot, start + at, stop - at, *stored_at))
         most = POSITIONS[-1]
         for first in range(0, PIECE_POSITIONS * len(places), most):
             now = places[first // PIECE_POSITIONS : (first + most) // PIECE_POSITIONS]
@@ -102,8 +102,8 @@ class WholeChunks:
 
     def __init__(self, chunk: int, counts: Sequence[int] = PROMPT_BATCH_SIZES) -> None:
         # The first of the padded lengths that holds the longest chunk.
-        whole = next((size for size in CHUNK_POSITIONS if size >= chunk), chunk)
-        self._widths = [*(size for size in CHUNK_POSITIONS if size < whole), whole]
+        padded_size = next((size for size in CHUNK_POSITIONS if size >= chunk), chunk)
+        self._widths = [*(size for size in CHUNK_POSITIONS if size < padded_size), padded_size]
         self._counts = counts
 
     def shapes(self) -> Iterable[Shape]:

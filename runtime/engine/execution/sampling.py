@@ -61,8 +61,8 @@ def talker_rules(
     """
     penalised = torch.where(logits > 0, logits / penalty[:, None], logits * penalty[:, None])
     scores = torch.where(seen, penalised, logits).masked_fill(~allowed, -torch.inf)
-    held = made < hold_until.clamp(min=MIN_FRAMES)
-    scores[:, eos] = torch.where(held, -torch.inf, scores[:, eos])
+    is_eos_banned = made < hold_until.clamp(min=MIN_FRAMES)
+    scores[:, eos] = torch.where(is_eos_banned, -torch.inf, scores[:, eos])
     return scores
 
 
@@ -78,10 +78,10 @@ def pick(scores: Tensor, level: LevelSettings, noise: Tensor | None) -> Tensor:
         return scores.argmax(dim=-1)
     warm = scores / level.temperature[:, None]
     if level.any_top_p and level.sorts_once:
-        kept = keep_by_one_sort(warm, level)
+        allowed_scores = keep_by_one_sort(warm, level)
     else:
-        kept = _keep_top_p(_keep_top_k(warm, level), level) if level.any_top_p else _keep_top_k(warm, level)
-    return torch.where(level.greedy[:, None], scores, kept + noise).argmax(dim=-1)
+        allowed_scores = _keep_top_p(_keep_top_k(warm, level), level) if level.any_top_p else _keep_top_k(warm, level)
+    return torch.where(level.greedy[:, None], scores, allowed_scores + noise).argmax(dim=-1)
 
 
 def _keep_top_k(scores: Tensor, level: LevelSettings) -> Tensor:
@@ -121,11 +121,11 @@ def keep_by_one_sort(scores: Tensor, level: LevelSettings) -> Tensor:
     """
     ascending = scores.sort(dim=-1).values
     last = ascending.gather(-1, (ascending.shape[-1] - level.top_k[:, None]).clamp(min=0))
-    kept = ascending.masked_fill(ascending < last, -torch.inf)
-    mass = kept.softmax(dim=-1).cumsum(dim=-1)
+    allowed_scores = ascending.masked_fill(ascending < last, -torch.inf)
+    mass = allowed_scores.softmax(dim=-1).cumsum(dim=-1)
     # If top-p is off, -1 keeps all codes.
     spared = torch.where(level.top_p < 1, 1 - level.top_p, -1.0)[:, None]
-    least = kept.masked_fill(mass <= spared, torch.inf).amin(dim=-1, keepdim=True)
+    least = allowed_scores.masked_fill(mass <= spared, torch.inf).amin(dim=-1, keepdim=True)
     threshold = torch.maximum(torch.minimum(least, ascending[:, -1:]), last)
     return scores.masked_fill(scores < threshold, -torch.inf)
 

@@ -107,10 +107,10 @@ class CheckpointLoader:
         length = min(self._settings.max_model_len, checkpoint.config.talker.max_position_embeddings)
         later = [other for other in self._registry.entries if other.core is None and other is not entry]
         free, total = device.free_bytes(), device.total_bytes()
-        kept = 0 if before is None else _expected_bytes(later, entry, max(0, before - free))
+        reserved_bytes = 0 if before is None else _expected_bytes(later, entry, max(0, before - free))
         code2wav = checkpoint.speech_tokenizer.code2wav
         slot = slot_bytes(checkpoint.config, code2wav, self._settings, dtype.itemsize)
-        slots = slots_for(device, self._settings, slot, 1 + len(later), kept)
+        slots = slots_for(device, self._settings, slot, 1 + len(later), reserved_bytes)
         on_step(f"{entry.name}: {slots} slots of {length} positions")
         core = self._new_core(checkpoint, slots, length, entry.waiting)
         # Wait for the weights, because device streams that use them do not wait for this thread's stream.

@@ -266,8 +266,8 @@ class Code2WavScheduler:
             places = [place for place, row in enumerate(sequences) if place not in pcms and row.first_audio is None]
             if places:
                 slots = [sequences[place].slot for place in places]
-                made = self._streams.decode(slots, torch.from_numpy(codes[places]), stream, at_end=chunk.at_end)
-                pcms.update(zip(places, made, strict=True))
+                outputs = self._streams.decode(slots, torch.from_numpy(codes[places]), stream, at_end=chunk.at_end)
+                pcms.update(zip(places, outputs, strict=True))
         for place, sequence in enumerate(sequences):
             if place not in pcms and sequence.first_audio is not None:
                 first_audio, sequence.first_audio = sequence.first_audio, None

@@ -112,15 +112,15 @@ class Admission:
         """
         prompt_inputs = replace(self.prompt_inputs, text=text, body=tuple(tokenizer.body(text)))
         room, prompt = self._room(prompt_inputs, tokenizer)
-        asked = None if self.asked is None else self.asked - made
+        requested_frames = None if self.asked is None else self.asked - made
         # If the request sets no limit, the slot must have positions for the text at normal speed.
-        needed = asked or min(GRACE_FRAMES + expected_frames(text), self.most)
+        needed = requested_frames or min(GRACE_FRAMES + expected_frames(text), self.most)
         needed = needed if must_fit else 1
         if needed > room:
             raise DoesNotFit(param="text", count=prompt + needed, prompt=prompt, frames=needed, limit=self.slot_length)
         budget = frame_budget(text)
-        allowed = frame_limit(room, min(budget, self.most), asked)
-        runs_away = asked is None and allowed == budget
+        allowed = frame_limit(room, min(budget, self.most), requested_frames)
+        runs_away = requested_frames is None and allowed == budget
         return SegmentPlan(prompt_inputs, allowed, StopReason.RUNAWAY if runs_away else StopReason.MAX_TOKENS)
 
     def plan_open(self, body: list[int], tokenizer: TextTokenizer, made: int = 0) -> SegmentPlan:
@@ -130,8 +130,8 @@ class Admission:
         """
         prompt_inputs = replace(self.prompt_inputs, body=tuple(body), is_open=True)
         room, _ = self._room(replace(prompt_inputs, body=tuple(body[:1])), tokenizer)
-        asked = None if self.asked is None else self.asked - made
-        return SegmentPlan(prompt_inputs, frame_limit(room, self.most, asked), StopReason.MAX_TOKENS)
+        requested_frames = None if self.asked is None else self.asked - made
+        return SegmentPlan(prompt_inputs, frame_limit(room, self.most, requested_frames), StopReason.MAX_TOKENS)
 
     def styled(self, style: str) -> Admission:
         """Return the admission of a segment with a style.
@@ -224,8 +224,8 @@ def admit(
     # texts of one segment can also be fed in this way.
     feeds_by_token = request.split is Split.AUTO or (request.split is Split.NONE and not request.open_text)
     by_token = layout is Layout.STREAMING and not frames and feeds_by_token
-    whole, most = request.split is Split.NONE, admission.longest(tokenizer)
-    longest = most if whole else min(most, admission.part_chars)  # The limit must not depend on the text.
+    is_one_segment, most = request.split is Split.NONE, admission.longest(tokenizer)
+    longest = most if is_one_segment else min(most, admission.part_chars)  # The limit must not depend on the text.
     stream_of = partial(
         TextStream,
         request.split,
@@ -240,7 +240,7 @@ def admit(
         text_stream = stream_of(longest=admission.part_chars if by_token else longest, by_token=by_token)
         text_stream.add(text)
         return admission, text_stream
-    text_stream = stream_of(longest=None if whole else admission.part_chars, by_token=by_token)
+    text_stream = stream_of(longest=None if is_one_segment else admission.part_chars, by_token=by_token)
     try:
         _fill(text_stream, text, admission, tokenizer)
     except DoesNotFit:

@@ -219,8 +219,8 @@ class SegmentRunner:
         sequence.guard = sequence.guard or guard
         if reason is not StopReason.EOS:
             sequence.cut_reason = reason
-        asked = sequence.admission.asked
-        self._take_step(sequence, has_all_frames=asked is not None and sequence.made >= asked)
+        requested_frames = sequence.admission.asked
+        self._take_step(sequence, has_all_frames=requested_frames is not None and sequence.made >= requested_frames)
 
     def resume(self, sequence: Sequence) -> None:
         """Take the next step of a sequence that waits for text, after a change of its text.

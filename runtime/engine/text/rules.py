@@ -73,8 +73,8 @@ def checked_instruct(instruct: str | None, tokenizer: TextTokenizer, limits: Lim
     instruct = (instruct or "").strip()
     if len(instruct) > (limit := limits.max_instruct_chars):
         # The cut is between words, because a part of a word may be another word.
-        words = instruct[: limit + 1].rsplit(maxsplit=1)
-        instruct = words[0] if len(words) == 2 else instruct[:limit]
+        parts = instruct[: limit + 1].rsplit(maxsplit=1)
+        instruct = parts[0] if len(parts) == 2 else instruct[:limit]
     refuse_control(instruct, tokenizer, "instructions")
     return instruct or None
 

@@ -53,10 +53,10 @@ class Splitter:
 
         If the text has no words, symbols with a spoken name form a segment.
         """
-        whole = self._split in (Split.AUTO, Split.NONE)
+        is_one_segment = self._split in (Split.AUTO, Split.NONE)
         parts: list[str] = []
         while SPOKEN.search(self._text):
-            parts += self._take((not whole and self._certain_end(is_whole=True)) or len(self._text))
+            parts += self._take((not is_one_segment and self._certain_end(is_whole=True)) or len(self._text))
         most = self._longest or len(self._text) or 1
         symbols = (self._text[start : start + most].strip() for start in range(0, len(self._text), most))
         parts += filter(is_readable, symbols)

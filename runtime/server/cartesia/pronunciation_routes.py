@@ -104,8 +104,8 @@ def add_routes(app: FastAPI, host: Host) -> None:
     async def create(request: Request) -> Reply:
         """Store a pronunciation dictionary."""
         body = checked(NewDict, await read_fields(request, host))
-        words = [item.kept() for item in body.items or ()]
-        return _entry(await host.run_in_worker(dictionaries_of(host, request).add, body.name, words))
+        entries = [item.kept() for item in body.items or ()]
+        return _entry(await host.run_in_worker(dictionaries_of(host, request).add, body.name, entries))
 
     @app.api_route(ONE, methods=GET)
     @documented(answer=CartesiaDictionary, refusals=frozenset({DictionaryNotFound}), refused_as=CartesiaError)
@@ -118,8 +118,8 @@ def add_routes(app: FastAPI, host: Host) -> None:
     async def change(request: Request, dictionary_id: str) -> Reply:
         """Change the name or the words of a pronunciation dictionary."""
         body = checked(ChangedDict, await read_fields(request, host))
-        words = None if body.items is None else tuple(item.kept() for item in body.items)
-        edit = DictionaryEdit(name=body.name, words=None if words is None else lambda _: words)
+        entries = None if body.items is None else tuple(item.kept() for item in body.items)
+        edit = DictionaryEdit(name=body.name, words=None if entries is None else lambda _: entries)
         return _entry(await host.run_in_worker(dictionaries_of(host, request).change, dictionary_id, edit))
 
     @app.delete(ONE, status_code=204)

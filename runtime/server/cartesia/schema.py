@@ -155,8 +155,8 @@ class Generation(CartesiaRequest):
     @property
     def pause_s(self) -> float:
         """Return the length of the pause in seconds after which received text is spoken."""
-        asked = self.max_buffer_delay_ms
-        return (MAX_BUFFER_DELAY_MS if asked is None else asked) / 1000
+        delay_ms = self.max_buffer_delay_ms
+        return (MAX_BUFFER_DELAY_MS if delay_ms is None else delay_ms) / 1000
 
     @property
     def speaks_at_once(self) -> bool:

@@ -70,8 +70,8 @@ class _SpokenFile(HttpSpeech[BytesBody | SseBody]):
         request = await self._request()
         writer = _writer(self._body.output_format)
         async with self._stream(request) as speech:
-            async for heard in speech:
-                if isinstance(heard, AudioChunk) and (piece := await self._encoding(writer.add, heard.pcm)):
+            async for event in speech:
+                if isinstance(event, AudioChunk) and (piece := await self._encoding(writer.add, event.pcm)):
                     yield piece
         yield await self._encoding(writer.finish)
 
@@ -85,8 +85,8 @@ class _SpokenFile(HttpSpeech[BytesBody | SseBody]):
         """
         clock = asyncio.get_running_loop().time
         common_fields, said_at, begun = {"context_id": body.context_id}, clock(), False
-        words = WordTimes() if body.add_timestamps else None
-        heard = 0
+        word_times = WordTimes() if body.add_timestamps else None
+        sent_bytes = 0
         try:
             async with aclosing(self.pieces()) as pieces:
                 async for piece in pieces:
@@ -95,13 +95,13 @@ class _SpokenFile(HttpSpeech[BytesBody | SseBody]):
                     now = clock()
                     yield _event(messages.sound(piece, (now - said_at) * 1000) | common_fields)
                     said_at, begun = now, True
-                    if words is not None:
-                        if not heard:
+                    if word_times is not None:
+                        if not sent_bytes:
                             read = ReadText(self._host.settings.limits, brackets=False)
-                            words.add(read.add(self._text) + read.finish())
-                        heard += len(piece)
-                        samples = heard * SAMPLE_RATE // body.output_format.bytes_per_second
-                        if (times := words.hear_until(samples)).words:
+                            word_times.add(read.add(self._text) + read.finish())
+                        sent_bytes += len(piece)
+                        samples = sent_bytes * SAMPLE_RATE // body.output_format.bytes_per_second
+                        if (times := word_times.hear_until(samples)).words:
                             yield _event(messages.timed(times) | common_fields)
         except SpeechError as error:
             if not begun:
@@ -109,7 +109,7 @@ class _SpokenFile(HttpSpeech[BytesBody | SseBody]):
             self._host.refused(error)
             yield _event(messages.error(error, body.context_id, self._id))
             return
-        if words is not None and (times := words.finish()).words:
+        if word_times is not None and (times := word_times.finish()).words:
             yield _event(messages.timed(times) | common_fields)
         notes = self._speech.notes if self._speech is not None else ()
         yield _event(messages.end(notes) | common_fields)

@@ -67,9 +67,11 @@ def add_routes(app: FastAPI, host: Host) -> None:
     )
     async def add_from_rules(request: Request) -> Reply:
         """Store a dictionary of alias rules."""
-        body, kept = await body_of(request, NewDictionary), dictionaries_of(host, request)
-        words = merged((), (rule.kept() for rule in body.rules))
-        return _added(await host.run_in_worker(lambda: kept.add(body.name, words, description=body.description)))
+        body, dictionaries = await body_of(request, NewDictionary), dictionaries_of(host, request)
+        entries = merged((), (rule.kept() for rule in body.rules))
+        return _added(
+            await host.run_in_worker(lambda: dictionaries.add(body.name, entries, description=body.description))
+        )
 
     @router.post("/add-from-file")
     @documented(
@@ -84,7 +86,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
 
         The response lists the words that cannot be used.
         """
-        limits, kept = host.settings.limits, dictionaries_of(host, request)
+        limits, dictionaries = host.settings.limits, dictionaries_of(host, request)
         refused = "send a multipart/form-data form with a name and a file"
         fields, files = await read_multipart(request, limits, what="The pronunciation dictionary", refused=refused)
         if "name" not in fields or "file" not in files:
@@ -96,7 +98,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
                 lexicon = read_lexicon(files["file"])
             except ValueError as error:
                 raise InvalidConfig(where="file", why=str(error), param="file") from None
-            added = _added(kept.add(fields["name"], merged((), lexicon.words), description=description))
+            added = _added(dictionaries.add(fields["name"], merged((), lexicon.words), description=description))
             return added if lexicon.note is None else {**added, "notes": [lexicon.note]}
 
         return await host.run_in_worker(keep)
@@ -131,17 +133,17 @@ def add_routes(app: FastAPI, host: Host) -> None:
         ):
             if word not in known:
                 raise InvalidConfig(where=where, why=f"it must be {' or '.join(known)}", param=where)
-        kept = dictionaries_of(host, request)
+        dictionaries = dictionaries_of(host, request)
         has_all = include_archived.lower() == "true"
 
         def page() -> Reply:
-            listed = [known for known in kept.all() if has_all or known.archived_at is None]
+            listed = [known for known in dictionaries.all() if has_all or known.archived_at is None]
             listed.sort(key=lambda known: known.name.casefold() if sort == _BY_NAME else known.created_at)
             if sort_direction.lower() == _DOWN:
                 listed.reverse()
             found = paging.page(listed, lambda known: known.id, size, cursor)
             return {
-                "pronunciation_dictionaries": [_entry(kept, known) for known in found.items],
+                "pronunciation_dictionaries": [_entry(dictionaries, known) for known in found.items],
                 "next_cursor": found.items[-1].id if found.has_more else None,
                 "has_more": found.has_more,
             }
@@ -152,11 +154,11 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @documented(answer=ElevenLabsWholeDictionary, refusals=_FOUND, refused_as=ElevenLabsError)
     async def dictionary(request: Request, pronunciation_dictionary_id: str) -> Reply:
         """Return one dictionary with the rules of its latest version."""
-        kept = dictionaries_of(host, request)
+        dictionaries = dictionaries_of(host, request)
 
         def entry() -> Reply:
-            found = kept.get(pronunciation_dictionary_id)
-            return {**_entry(kept, found), "rules": [rule_of(word) for word in found.latest.words]}
+            found = dictionaries.get(pronunciation_dictionary_id)
+            return {**_entry(dictionaries, found), "rules": [rule_of(word) for word in found.latest.words]}
 
         return await host.run_in_worker(entry)
 
@@ -168,8 +170,10 @@ def add_routes(app: FastAPI, host: Host) -> None:
         This does not create a new version.
         """
         body = await body_of(request, ChangedDictionary)
-        edit, kept = DictionaryEdit(name=body.name, is_archived=body.archived), dictionaries_of(host, request)
-        return await host.run_in_worker(lambda: _entry(kept, kept.change(pronunciation_dictionary_id, edit)))
+        edit, dictionaries = DictionaryEdit(name=body.name, is_archived=body.archived), dictionaries_of(host, request)
+        return await host.run_in_worker(
+            lambda: _entry(dictionaries, dictionaries.change(pronunciation_dictionary_id, edit))
+        )
 
     changes_rules = documented(
         body=Rules,
@@ -183,8 +187,8 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @changes_rules
     async def set_rules(request: Request, pronunciation_dictionary_id: str) -> Reply:
         """Replace all rules of a dictionary, which creates a new version."""
-        words = merged((), [rule.kept() for rule in (await body_of(request, Rules)).rules])
-        return _version(await changed(request, pronunciation_dictionary_id, DictionaryEdit(words=lambda _: words)))
+        entries = merged((), [rule.kept() for rule in (await body_of(request, Rules)).rules])
+        return _version(await changed(request, pronunciation_dictionary_id, DictionaryEdit(words=lambda _: entries)))
 
     @router.post(ONE + "/add-rules")
     @changes_rules
@@ -193,8 +197,8 @@ def add_routes(app: FastAPI, host: Host) -> None:
 
         A rule replaces an existing one with the same string.
         """
-        words = [rule.kept() for rule in (await body_of(request, Rules)).rules]
-        edit = DictionaryEdit(words=lambda before: merged(before, words))
+        entries = [rule.kept() for rule in (await body_of(request, Rules)).rules]
+        edit = DictionaryEdit(words=lambda before: merged(before, entries))
         return _version(await changed(request, pronunciation_dictionary_id, edit))
 
     @router.post(ONE + "/remove-rules")

@@ -78,34 +78,34 @@ class SpokenText(HttpSpeech[Body]):
         Raises:
             SpeechError: The request was refused or failed.
         """
-        sound, timed = bytearray(), Timed()
+        audio, timed = bytearray(), Timed()
         async for data, times in self._timed(whole=self.format.has_head):
-            sound += data
+            audio += data
             _join(timed, times)
-        yield self._line(bytes(sound), timed)
+        yield self._line(bytes(audio), timed)
 
     async def _timed(self, *, whole: bool = False) -> AsyncGenerator[tuple[bytes, Timed], None]:
         """Yield encoded audio, which may be empty, with the words that end in it."""
         requests = await self._requests()
         writer = self.format.writer(self._body.speed, whole=whole)
         limits, tags = self._host.settings.limits, self._body.tags
-        words = DialogueWords([read_text(request.text, limits, brackets=tags) for request in requests])
+        word_times = DialogueWords([read_text(request.text, limits, brackets=tags) for request in requests])
         async with self._stream(*requests, pause_ms=self.turn_pause_ms) as speech:
             async for heard in speech:
                 if isinstance(heard, AudioChunk):
-                    times = words.hear(speech, len(heard.pcm) // SAMPLE_BYTES)
+                    times = word_times.hear(speech, len(heard.pcm) // SAMPLE_BYTES)
                     yield await self._encoding(writer.add, heard.pcm), times
-        yield await self._encoding(writer.finish), words.finish()
+        yield await self._encoding(writer.finish), word_times.finish()
 
     def _line(self, data: bytes, timed: Mapping[int, TimedWords]) -> bytes:
         fields: Reply = {**messages.timed_audio(data, self._alignment(timed)), **self._more(timed)}
         return json.dumps(fields, separators=(",", ":")).encode() + b"\n"
 
     def _alignment(self, timed: Mapping[int, TimedWords]) -> dict[str, Any] | None:
-        words = TimedWords()
+        word_times = TimedWords()
         for times in timed.values():
-            words.join(times)
-        return alignment.of_file(words, self._body.speed)
+            word_times.join(times)
+        return alignment.of_file(word_times, self._body.speed)
 
     def _more(self, timed: Mapping[int, TimedWords]) -> Reply:
         """Return additional fields of a response with times."""

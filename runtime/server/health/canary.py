@@ -61,14 +61,14 @@ class Canary:
         for card in self._engine.cards:
             if not card.loaded:
                 continue
-            said = await self._said(_utterance(card))
-            if said is None:
+            codes_digest = await self._said(_utterance(card))
+            if codes_digest is None:
                 return Outcome.INTERRUPTED
-            first = self._first.setdefault((card.fingerprint, card.modes), said)
-            if said != first:
+            first = self._first.setdefault((card.fingerprint, card.modes), codes_digest)
+            if codes_digest != first:
                 log.critical(
                     "%s: the same four frames always were %s and are %s now; the engine is not to be trusted",
-                    *(card.name, first, said),
+                    *(card.name, first, codes_digest),
                 )
                 return Outcome.DIFFERENT
         return Outcome.SAME

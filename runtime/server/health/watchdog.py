@@ -40,9 +40,9 @@ class Watchdog:
         The call returns after the first canary has passed or a failure was found.
         """
         self._task = asyncio.create_task(self._watch(), name="watchdog")
-        heard = asyncio.create_task(self._heard.wait())
-        await asyncio.wait({self._task, heard}, return_when=asyncio.FIRST_COMPLETED)
-        heard.cancel()
+        status_task = asyncio.create_task(self._heard.wait())
+        await asyncio.wait({self._task, status_task}, return_when=asyncio.FIRST_COMPLETED)
+        status_task.cancel()
 
     async def watch(self) -> Exit:
         """Wait until the engine fails and return the reason."""

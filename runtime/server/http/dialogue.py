@@ -169,6 +169,6 @@ _NO_CODES = np.zeros((0, 1), np.int64)
 
 
 def _words_of(text: str) -> WordTimes:
-    words = WordTimes()
-    words.add(text)
-    return words
+    word_times = WordTimes()
+    word_times.add(text)
+    return word_times

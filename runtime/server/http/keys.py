@@ -88,18 +88,18 @@ class SharedTickets(Tickets):
         self._keys = keys
 
     def issue(self) -> str:
-        words = f"{self._clock() + self.ticket_s:.3f}~{secrets.token_urlsafe(16)}"
-        return f"{words}~{self._signature(words, *self._keys.digests()[:1])}"
+        payload = f"{self._clock() + self.ticket_s:.3f}~{secrets.token_urlsafe(16)}"
+        return f"{payload}~{self._signature(payload, *self._keys.digests()[:1])}"
 
     def redeem(self, ticket: str) -> bool:
-        words, _, signature = ticket.rpartition("~")
+        payload, _, signature = ticket.rpartition("~")
         try:
-            end = float(words.partition("~")[0])
+            end = float(payload.partition("~")[0])
         except ValueError:
             return False
         # Keys with other characters than ASCII are compared as bytes.
         offered = signature.encode(errors="surrogateescape")
-        good = [hmac.compare_digest(offered, self._signature(words, key).encode()) for key in self._keys.digests()]
+        good = [hmac.compare_digest(offered, self._signature(payload, key).encode()) for key in self._keys.digests()]
         if (
             not any(good)
             or not self._clock() < end <= self._clock() + 2 * self.ticket_s

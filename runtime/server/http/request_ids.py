@@ -30,8 +30,8 @@ class RequestIds:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        given = Headers(scope=scope).get(HEADER, "")
-        request_id = given if _SAFE.fullmatch(given) else secrets.token_hex(8)
+        header = Headers(scope=scope).get(HEADER, "")
+        request_id = header if _SAFE.fullmatch(header) else secrets.token_hex(8)
         scope.setdefault("state", {})["request_id"] = request_id
 
         async def named(message: Message) -> None:

@@ -100,5 +100,5 @@ _BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusi
 
 
 def _json(value: object) -> str:
-    words = {None: "null", True: "true", False: "false"}
-    return words[value] if value is None or isinstance(value, bool) else str(value)
+    literals = {None: "null", True: "true", False: "false"}
+    return literals[value] if value is None or isinstance(value, bool) else str(value)

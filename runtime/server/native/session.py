@@ -136,12 +136,12 @@ class Session(Dialect[NativeUtterance]):
                 raise TooManyContexts(limit=self._limits.max_contexts)
             check_frames(config.frame_limit, self._limits.max_frames)
             resolved = config.resolve_voice(self._resolver)
-            words = all_words(config, self._library)
+            pronunciations = all_words(config, self._library)
         except BadRequest as error:
             self._refuse_config(name, error)
             return
         # The encoded audio of the message is not stored with the settings.
-        slim = config.model_copy(update={**NO_RECORDING, "pronunciations": words})
+        slim = config.model_copy(update={**NO_RECORDING, "pronunciations": pronunciations})
         self._voices[name] = self._chosen(slim, resolved, config.recording)
 
     def _append(self, name: str, text: str) -> None:

@@ -194,12 +194,12 @@ class OmniSession(Dialect[Sentence]):
         try:
             config = read_config(fields, self._limits)
             resolved = config.resolve_voice(self._resolver)
-            words = all_words(config, self._library)
+            pronunciations = all_words(config, self._library)
         except BadRequest as error:
             self._refuse(f"Invalid session config: {error}", error)
             return
         # The audio is decoded only once and is not stored with the settings.
-        changed: dict[str, Any] = {**NO_RECORDING, "pronunciations": words}
+        changed: dict[str, Any] = {**NO_RECORDING, "pronunciations": pronunciations}
         if config.is_live and config.non_streaming_mode is None and resolved.mode in self._streaming:
             changed["non_streaming_mode"] = False  # As in vLLM-Omni, speech starts before the text is complete.
         self._voice = self._chosen(config.model_copy(update=changed), resolved, config.recording)

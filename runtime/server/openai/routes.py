@@ -55,8 +55,8 @@ def add_routes(app: FastAPI, host: Host) -> None:
         body = read_speech(await read_fields(request, host), is_read_as_it_comes=_reads_as_it_comes(request))
         responder = SpeechResponder(host, body, host.owner_library(request.headers), id_of(request))
         if body.is_whole:
-            whole = await while_connected(request.receive, responder.whole(), host.replies)
-            return _gone() if whole is None else _whole_reply(responder, whole)
+            response = await while_connected(request.receive, responder.whole(), host.replies)
+            return _gone() if response is None else _whole_reply(responder, response)
         if body.is_events:
             return responder.reply(responder.as_events(), "text/event-stream")
         return responder.reply(responder.as_audio(), FORMATS[body.response_format].media_type)
@@ -140,7 +140,7 @@ async def _batch(host: Host, items: list[dict[str, Any]], library: VoiceLibrary,
 
 async def _item(host: Host, fields: dict[str, Any], library: VoiceLibrary, request_id: str) -> Reply:
     try:
-        whole = await _await_capacity(host, read_speech(fields, is_in_batch=True), library, request_id)
+        response = await _await_capacity(host, read_speech(fields, is_in_batch=True), library, request_id)
     except SpeechError as error:
         host.refused(error)
         return _failure(error)
@@ -149,14 +149,14 @@ async def _item(host: Host, fields: dict[str, Any], library: VoiceLibrary, reque
         return _failure(GenerationFailed())
     return {
         "status": "success",
-        "audio_data": base64.b64encode(whole.audio).decode("ascii"),
-        "media_type": whole.media_type,
+        "audio_data": base64.b64encode(response.audio).decode("ascii"),
+        "media_type": response.media_type,
         "error": None,
-        "seed": whole.seed,
-        "stop_reason": whole.end.stop_reason.value,
-        "notes": list(whole.notes),
-        "usage": usage(whole.end),
-        **({"words": whole.words} if whole.words else {}),
+        "seed": response.seed,
+        "stop_reason": response.end.stop_reason.value,
+        "notes": list(response.notes),
+        "usage": usage(response.end),
+        **({"words": response.words} if response.words else {}),
     }
 
 

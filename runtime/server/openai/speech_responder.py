@@ -81,15 +81,15 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
         encoder, begun = self._encoder(), False
         try:
             requests = await self._requests()
-            words = self._word_times(requests)
+            word_times = self._word_times(requests)
             async with self._stream(*requests, pause_ms=self._body.turn_pause_ms) as speech:
                 async for heard in speech:
                     if isinstance(heard, AudioChunk):
                         audio = await self._encoded(encoder, encoder.add, heard.pcm)
-                        times = _heard(words, speech, heard)
+                        times = _heard(word_times, speech, heard)
                     elif isinstance(heard, Finished):
                         audio = await self._encoded(encoder, encoder.finish)
-                        times = words.finish() if words is not None else {}
+                        times = word_times.finish() if word_times is not None else {}
                     else:
                         continue
                     if audio:
@@ -114,7 +114,7 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
         """
         requests = await self._requests()
         for left in range(self._body.retries, -1, -1):
-            pcm, end, speech, words = await self._collected(requests)
+            pcm, end, speech, word_times = await self._collected(requests)
             if end.stop_reason not in {StopReason.RUNAWAY, StopReason.SHORT} or not left:
                 break
             seed = ((speech.seed or 0) + 1) % SEEDS
@@ -125,24 +125,24 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
         encoder = self._encoder(whole=True)
         audio = await self._encoded(encoder, lambda: encoder.add(pcm) + encoder.finish())
         return Whole(
-            audio=audio, media_type=encoder.media_type, seed=speech.seed, end=end, notes=speech.notes, words=words
+            audio=audio, media_type=encoder.media_type, seed=speech.seed, end=end, notes=speech.notes, words=word_times
         )
 
     async def _collected(
         self, requests: Sequence[SpeechRequest]
     ) -> tuple[bytes, Finished, DialogueStream, list[Reply]]:
         chunks: list[bytes] = []
-        words = self._word_times(requests)
+        word_times = self._word_times(requests)
         spoken_words: list[Reply] = []
         async with self._stream(*requests, pause_ms=self._body.turn_pause_ms) as speech:
             async for heard in speech:
                 if isinstance(heard, AudioChunk):
                     chunks.append(heard.pcm)
-                    spoken_words += self._word_times_of(_heard(words, speech, heard))
+                    spoken_words += self._word_times_of(_heard(word_times, speech, heard))
                 elif isinstance(heard, Finished):
                     end = heard
-        if words is not None:
-            spoken_words += self._word_times_of(words.finish())
+        if word_times is not None:
+            spoken_words += self._word_times_of(word_times.finish())
         return b"".join(chunks), end, speech, spoken_words
 
     def _word_times(self, requests: Sequence[SpeechRequest]) -> DialogueWords | None:
@@ -165,8 +165,8 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
                 "end": round(end / speed, 3),
                 **({"input_index": turn} if is_dialogue else {}),
             }
-            for turn, words in times.items()
-            for word, start, end in zip(words.words, words.start, words.end, strict=True)
+            for turn, word_times in times.items()
+            for word, start, end in zip(word_times.words, word_times.start, word_times.end, strict=True)
         ]
 
     async def _requests(self) -> list[SpeechRequest]:
@@ -258,9 +258,9 @@ def _heard(words: DialogueWords | None, speech: DialogueStream, chunk: AudioChun
 
 def usage(end: Finished) -> Reply:
     """Return OpenAI's usage object with the number of prompt positions and frames."""
-    made = end.stats.frames
+    frames = end.stats.frames
     return {
         "input_tokens": end.stats.prompt_tokens,
-        "output_tokens": made,
-        "total_tokens": end.stats.prompt_tokens + made,
+        "output_tokens": frames,
+        "total_tokens": end.stats.prompt_tokens + frames,
     }

@@ -108,12 +108,12 @@ def _path(route: RouteContext) -> str:
 def _described(route: RouteContext, method: str, operation: Operation, schemas: dict[int, Document]) -> Document:
     endpoint = route.endpoint
     assert endpoint is not None
-    words = inspect.getdoc(endpoint) or ""
+    description = inspect.getdoc(endpoint) or ""
     described: Document = {
         "operationId": f"{method}{re.sub(r'[^A-Za-z0-9]+', '_', _path(route))}".rstrip("_"),
         "tags": [_dialect(endpoint.__module__)],
-        "summary": re.split(r"(?<=\.)\s|[:;] ", words, maxsplit=1)[0].rstrip(".:;"),
-        "description": words,
+        "summary": re.split(r"(?<=\.)\s|[:;] ", description, maxsplit=1)[0].rstrip(".:;"),
+        "description": description,
         "parameters": list(_parameters(route, operation)),
         "responses": _responses(operation, schemas),
     }
@@ -171,5 +171,5 @@ def _refusals(refusals: Refusals, schema: Document) -> Iterator[tuple[str, Docum
     for kind in sorted(refusals, key=lambda kind: kind.code):
         by_status[kind.http_status].append(kind)
     for status, those in sorted(by_status.items()):
-        words = "\n".join(f"* `{kind.code}`: {_FORMAT_SPECIFICATION.sub('}', kind.sentence)}" for kind in those)
-        yield str(status), {"description": words, "content": {JSON: {"schema": schema}}}
+        description = "\n".join(f"* `{kind.code}`: {_FORMAT_SPECIFICATION.sub('}', kind.sentence)}" for kind in those)
+        yield str(status), {"description": description, "content": {JSON: {"schema": schema}}}

@@ -39,8 +39,8 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @documented(answer=DictionaryList)
     async def dictionaries(request: Request) -> Reply:
         """Return all dictionaries without their words."""
-        kept = dictionaries_of(host, request)
-        data = await host.run_in_worker(lambda: [entry(kept, found) for found in kept.all()])
+        dictionaries = dictionaries_of(host, request)
+        data = await host.run_in_worker(lambda: [entry(dictionaries, found) for found in dictionaries.all()])
         return {"object": "list", "data": data}
 
     @app.post(PATH)
@@ -48,27 +48,29 @@ def add_routes(app: FastAPI, host: Host) -> None:
     async def create(request: Request) -> Reply:
         """Store a dictionary."""
         body = checked(NewDictionary, await read_fields(request, host))
-        kept, words = dictionaries_of(host, request), words_of(body.pronunciations)
-        return await host.run_in_worker(lambda: whole(kept, kept.add(body.name, words, description=body.description)))
+        dictionaries, entries = dictionaries_of(host, request), words_of(body.pronunciations)
+        return await host.run_in_worker(
+            lambda: whole(dictionaries, dictionaries.add(body.name, entries, description=body.description))
+        )
 
     @app.api_route(ONE, methods=GET)
     @documented(answer=KeptDictionary, refusals=frozenset({DictionaryNotFound}))
     async def dictionary(request: Request, dictionary_id: str) -> Reply:
         """Return one dictionary with its words."""
-        kept = dictionaries_of(host, request)
-        return await host.run_in_worker(lambda: whole(kept, kept.get(dictionary_id)))
+        dictionaries = dictionaries_of(host, request)
+        return await host.run_in_worker(lambda: whole(dictionaries, dictionaries.get(dictionary_id)))
 
     @app.patch(ONE)
     @documented(body=ChangedDictionary, answer=KeptDictionary, refusals=DICTIONARIES)
     async def change(request: Request, dictionary_id: str) -> Reply:
         """Change a dictionary's name, description or words."""
         body = checked(ChangedDictionary, await read_fields(request, host))
-        words = None if body.pronunciations is None else words_of(body.pronunciations)
+        entries = None if body.pronunciations is None else words_of(body.pronunciations)
         edit = DictionaryEdit(
-            name=body.name, description=body.description, words=None if words is None else lambda _: words
+            name=body.name, description=body.description, words=None if entries is None else lambda _: entries
         )
-        kept = dictionaries_of(host, request)
-        return await host.run_in_worker(lambda: whole(kept, kept.change(dictionary_id, edit)))
+        dictionaries = dictionaries_of(host, request)
+        return await host.run_in_worker(lambda: whole(dictionaries, dictionaries.change(dictionary_id, edit)))
 
     @app.delete(ONE)
     @documented(answer=DeletedDictionary, refusals=DICTIONARIES)

@@ -159,8 +159,8 @@ class SpeechFields(VoiceFields):
         """
         if self.waits_for_its_end:
             return None
-        asked = self.max_buffer_delay_ms
-        return (limits.max_buffer_delay_ms if asked is None else asked) / 1000
+        delay_ms = self.max_buffer_delay_ms
+        return (limits.max_buffer_delay_ms if delay_ms is None else delay_ms) / 1000
 
     def growing_text(self, limits: Limits) -> GrowingText:
         """Return a new empty text with these settings."""

@@ -245,10 +245,10 @@ class Utterance(Generic[Config]):
         Without a word, all text is returned. The engine must not start with only a space or a quotation mark, so a
         flush of such text is ignored.
         """
-        words = ""
-        while self.queued and not is_speakable(words):
-            words += self.queued.popleft() or ""
-        return words
+        text = ""
+        while self.queued and not is_speakable(text):
+            text += self.queued.popleft() or ""
+        return text
 
     def _texts(self) -> Iterator[str]:
         return (piece for piece in self.queued if piece is not None)

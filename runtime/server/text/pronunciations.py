@@ -75,18 +75,18 @@ def all_words(asked: NamesDictionaries, library: VoiceLibrary) -> list[Pronuncia
     Raises:
         DictionaryNotFound: A dictionary or version is not stored here (any more).
     """
-    words = list(asked.pronunciations)
+    word_entries = list(asked.pronunciations)
     for dictionary_id, version_id in asked.dictionaries:
         try:
             version = library.pronunciations.version(dictionary_id, version_id)
         except DictionaryNotFound as error:
             error.param = asked.dictionaries_field
             raise
-        words += (
+        word_entries += (
             Pronunciation.model_construct(word=word.word, say_as=word.say_as, case_sensitive=word.case_sensitive)
             for word in version.words
         )
-    return words
+    return word_entries
 
 
 def dictionary_for(entries: Iterable[Pronunciation], limits: Limits, *, tags: bool) -> Dictionary | None:
@@ -94,5 +94,5 @@ def dictionary_for(entries: Iterable[Pronunciation], limits: Limits, *, tags: bo
 
     Text in tags is not replaced.
     """
-    words = tuple((entry.word, entry.say_as, entry.case_sensitive) for entry in entries)
-    return dictionary_of(words, tag_pattern(limits, brackets=tags)) if words else None
+    word_entries = tuple((entry.word, entry.say_as, entry.case_sensitive) for entry in entries)
+    return dictionary_of(word_entries, tag_pattern(limits, brackets=tags)) if word_entries else None

@@ -201,10 +201,10 @@ def _checked(form: VoiceForm) -> VoiceForm:
 
 
 def _consent(form: VoiceForm) -> Consent | None:
-    words = _text(form, "consent", MAX_WORDS)
-    if words is None:
+    consent = _text(form, "consent", MAX_WORDS)
+    if consent is None:
         return None
-    return Consent(words=words, who=_text(form, "consent_who", MAX_WORDS) or "", when=time.time())
+    return Consent(words=consent, who=_text(form, "consent_who", MAX_WORDS) or "", when=time.time())
 
 
 def _provenance(form: VoiceForm) -> dict[str, str]:

@@ -91,11 +91,11 @@ class PromptWorker:
             SpeechError: The prompt cannot be computed.
         """
         loop = asyncio.get_running_loop()
-        made: asyncio.Future[VoicePrompt | SpeechError] = loop.create_future()
+        future: asyncio.Future[VoicePrompt | SpeechError] = loop.create_future()
 
         def settle(result: VoicePrompt | SpeechError) -> None:
-            if not made.done():
-                made.set_result(result)
+            if not future.done():
+                future.set_result(result)
 
         def done(result: VoicePrompt | SpeechError) -> None:
             with contextlib.suppress(RuntimeError):  # The event loop is closed if the process ends.
@@ -104,7 +104,7 @@ class PromptWorker:
         self._engine.prepare(reference, Mode.BASE, done)
         try:
             async with asyncio.timeout(PROMPT_TIMEOUT_S):
-                result = await made
+                result = await future
         except TimeoutError:
             raise GenerationFailed from None
         if isinstance(result, SpeechError):

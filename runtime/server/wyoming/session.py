@@ -115,9 +115,9 @@ class WyomingSession(SingleErrorDialect[Spoken]):
         try:
             match event:
                 case Synthesize() if self._now is None:
-                    whole = self._begun(event, in_pieces=False)
-                    whole.queue_text(whole.text.add(event.text, self._clock()))
-                    whole.finish()
+                    utterance = self._begun(event, in_pieces=False)
+                    utterance.queue_text(utterance.text.add(event.text, self._clock()))
+                    utterance.finish()
                 case Synthesize():
                     pass  # The pieces of this text have already arrived.
                 case SynthesizeStart() if self._now is None:

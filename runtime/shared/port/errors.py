@@ -187,8 +187,8 @@ def unrouted(routes: Iterable[BaseRoute], scope: Scope) -> Response:
         bare = {**scope, "path": scope["path"].rstrip("/")}
         has_slash_too_many = bare["path"] != scope["path"] and (_has_socket(routes, bare) or _methods(routes, bare))
         return error_response(slash_too_many() if has_slash_too_many else unknown_route(scope["path"]))
-    words = ", ".join(allowed)
-    return error_response(MethodNotAllowed(allowed=words), {"Allow": words})
+    names = ", ".join(allowed)
+    return error_response(MethodNotAllowed(allowed=names), {"Allow": names})
 
 
 def slash_too_many() -> UnknownRoute:
@@ -217,11 +217,11 @@ def _has_socket(routes: list[BaseRoute], scope: Scope) -> bool:
 
 def _methods(routes: list[BaseRoute], scope: Scope) -> list[str]:
     """Return the methods of all routes that match the path."""
-    asked = {**scope, "type": "http"}
+    http_scope = {**scope, "type": "http"}
     return [
         method
         for method in _METHODS
-        if any(route.matches({**asked, "method": method})[0] is Match.FULL for route in routes)
+        if any(route.matches({**http_scope, "method": method})[0] is Match.FULL for route in routes)
     ]
 
 

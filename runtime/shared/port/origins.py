@@ -37,12 +37,12 @@ class Origins:
 
     def __init__(self, setting: str = "", paths: tuple[str, ...] = ("/",)) -> None:
         self._paths = paths
-        words = {word.strip() for word in setting.split(",") if word.strip()}
-        self._any = _ANY in words
-        self._null = _NULL in words
+        entries = {word.strip() for word in setting.split(",") if word.strip()}
+        self._any = _ANY in entries
+        self._null = _NULL in entries
         self._named: set[Origin] = set()
         self._wild: list[Origin] = []
-        for word in words - {_ANY, _NULL}:
+        for word in entries - {_ANY, _NULL}:
             origin = _origin(word)
             wild = origin is not None and "*" in origin[1].removeprefix("*.") and origin[1] != "*"
             if origin is None or wild:
@@ -138,13 +138,13 @@ class Hosts:
         `address` is the address to which the port is bound.
         """
         env = os.environ if env is None else env
-        words = {word.strip().lower() for word in names.split(",") if word.strip()} | {address.lower()} | _LOOPBACK
+        entries = {word.strip().lower() for word in names.split(",") if word.strip()} | {address.lower()} | _LOOPBACK
         # Other machines may use the short name of this machine or container.
         self._takes_bare = not _is_loopback(address)
         if self._takes_bare:
-            words |= _PRIVATE
-        self._names = words
-        self._endings = tuple(word[1:] for word in words if word.startswith("*."))
+            entries |= _PRIVATE
+        self._names = entries
+        self._endings = tuple(word[1:] for word in entries if word.startswith("*."))
         # A Hugging Face Space is accessible only by its proxy, whose names the platform chooses.
         self._any = ANY in self._names or bool(env.get("SPACE_ID"))
 
