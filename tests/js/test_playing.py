@@ -78,7 +78,7 @@ def test_start_buffer_equals_what_the_last_take_needed(node: Node, arrivals_ms: 
         node,
         """
         const { neededStart } = await import('/js/player/start_buffer.js');
-        return neededStart(given.arrivals.map((at) => ({ at, samples: 1920 })));
+        return neededStart(given.arrivals.map((arrivedAt) => ({ arrivedAt, samples: 1920 })));
         """,
         arrivals=arrivals_ms,
     )
@@ -104,7 +104,7 @@ def test_start_is_delayed_by_the_lateness_of_the_last_take(node: Node, arrivals_
         node,
         """
         const { neededHold } = await import('/js/player/start_buffer.js');
-        return neededHold(given.arrivals.map((at) => ({ at, samples: 1920 })));
+        return neededHold(given.arrivals.map((arrivedAt) => ({ arrivedAt, samples: 1920 })));
         """,
         arrivals=arrivals_ms,
     )
@@ -141,7 +141,7 @@ def test_single_late_chunk_affects_the_buffer_less_than_slow_generation(
         const { Pace } = await import('/js/player/start_buffer.js');
         const pace = new Pace();
         return given.takes.map((times) => {
-          pace.learn(times.map((at) => ({ at, samples: 1920 })));
+          pace.learn(times.map((arrivedAt) => ({ arrivedAt, samples: 1920 })));
           const { hold, target } = pace.plan();
           return [hold / 24, target];
         });
@@ -171,7 +171,7 @@ def test_hold_time_scales_with_the_length_of_the_take(node: Node, learnt: list[i
         """
         const { Pace } = await import('/js/player/start_buffer.js');
         const pace = new Pace();
-        for (let i = 0; i < 2; i++) pace.learn(given.learnt.map((at) => ({ at, samples: 1920 })));
+        for (let i = 0; i < 2; i++) pace.learn(given.learnt.map((arrivedAt) => ({ arrivedAt, samples: 1920 })));
         return pace.plan({ planned: given.planned }).hold / 24;
         """,
         learnt=learnt,
@@ -186,7 +186,7 @@ def test_single_take_does_not_wait_like_three_concurrent_ones(node: Node) -> Non
         """
         const { Pace } = await import('/js/player/start_buffer.js');
         const pace = new Pace();
-        const came = (times) => times.map((at) => ({ at, samples: 1920 }));
+        const came = (times) => times.map((arrivedAt) => ({ arrivedAt, samples: 1920 }));
         pace.learn(came(given.slow), 3);
         const unknown = pace.plan({ parallel: 1 });
         pace.learn(came(given.fast), 1);

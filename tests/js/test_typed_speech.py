@@ -54,9 +54,9 @@ def test_edit_between_two_texts_is_detected(
 ) -> None:
     arguments = [before, after] if caret is None else [before, after, caret]
     found = node.call(MODULE, "editOf", *arguments)
-    assert (found["at"], found["removed"], found["added"]) == edit
+    assert (found["start"], found["removed"], found["added"]) == edit
 
 
 def test_positions_follow_an_edit(node: Node) -> None:
-    edit = {"at": 2, "removed": 3, "added": 1}
+    edit = {"start": 2, "removed": 3, "added": 1}
     assert [node.call(MODULE, "moved", position, edit) for position in (0, 2, 3, 5, 8)] == [0, 2, 2, 3, 6]

@@ -95,7 +95,7 @@ export class LastHeard {
 
 /**
  * @typedef {import('./take.js').Asked} Asked
- * @typedef {{placeOf?(take: Take): Object|null, regain?(take: Take, place: any): Promise<void>, hear?(take: Take, how: {clicked: number}): void,
+ * @typedef {{placeOf?(take: Take): Object|null, regain?(take: Take, place: any): Promise<void>, hear?(take: Take, options: {clicked: number}): void,
  *   referenceOf?(asked: Asked): Promise<Blob|null>}} Place  room methods that return a take's place and reference
  * @typedef {{asked: Asked, digest: string|null, place: any}} Interrupted digest: SHA-256 of the reference audio; place:
  * defined by the room

@@ -113,7 +113,7 @@ export class Speech {
         take.notifySoon();
       },
       onAudio: (pcm) => {
-        take.arrivals.push({ at: performance.now(), samples: pcm.length });
+        take.arrivals.push({ arrivedAt: performance.now(), samples: pcm.length });
         take.append(pcm);
         if (take.state === 'queued') {
           take.state = 'streaming';

@@ -298,7 +298,7 @@ export class Stage extends EventTarget {
     const { take, slider } = this;
     const timing = take?.timing;
     const [first] = take?.arrivals ?? [];
-    if (first && timing?.ttfa === null && timing.clicked !== null && first.at >= timing.clicked) timing.ttfa = first.at - timing.clicked;
+    if (first && timing?.ttfa === null && timing.clicked !== null && first.arrivedAt >= timing.clicked) timing.ttfa = first.arrivedAt - timing.clicked;
     this.waveform.seek(this.at);
     this.meter.show(take);
     write(this.time, clock(this.at));

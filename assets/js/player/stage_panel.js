@@ -25,7 +25,7 @@ const MAX_PROGRESS = 0.99; // It is below 1, because the length is an estimate.
 export function making({ state, planned, samples, arrivals }, now) {
   if (state !== 'streaming' || planned < MIN_PROGRESS_S * SAMPLE_RATE) return null;
   const share = Math.min(MAX_PROGRESS, samples / planned);
-  const spent = now - arrivals[0].at;
+  const spent = now - arrivals[0].arrivedAt;
   const left = spent < MIN_MEASURED_MS ? null : ((spent / 1000) * (1 - share)) / share;
   return { share, samples: Math.max(planned, samples), left };
 }

@@ -17,7 +17,7 @@ const MAX_TAKES = 5; // Number of earlier takes that are used.
 const MAX_LENGTH_RATIO = 1.25; // Maximum ratio of a take's length to the length estimated from its text.
 const END_SHARE = 2 / 3; // Chunks after this share of a take belong to its end.
 
-/** Arrival time (performance.now()) and samples of each chunk. @typedef {{at: number, samples: number}[]} Arrivals */
+/** Arrival time (performance.now()) and samples of each chunk. @typedef {{arrivedAt: number, samples: number}[]} Arrivals */
 
 /**
  * Return the smallest start buffer with which a take would have played without a gap.
@@ -33,11 +33,11 @@ export function neededStart(arrivals) {
   let latest = -Infinity;
   let needed = received[1] ?? 0;
   for (let i = arrivals.length - 1; i >= 0; i--) {
-    const begun = arrivals[i].at;
+    const begun = arrivals[i].arrivedAt;
     // Start at chunk i is possible if each later chunk arrives before the audio before it has been played.
     if (latest <= begun) needed = received[i + 1];
     else break;
-    latest = Math.max(latest, arrivals[i].at - (received[i] / SAMPLE_RATE) * 1000);
+    latest = Math.max(latest, arrivals[i].arrivedAt - (received[i] / SAMPLE_RATE) * 1000);
   }
   return needed;
 }
@@ -62,9 +62,9 @@ export function neededHold(arrivals) {
  */
 function lagsOf(arrivals) {
   let received = 0;
-  return arrivals.map(({ at, samples }) => {
+  return arrivals.map(({ arrivedAt, samples }) => {
     received += samples;
-    return ((at - arrivals[0].at) / 1000) * SAMPLE_RATE - (received - samples);
+    return ((arrivedAt - arrivals[0].arrivedAt) / 1000) * SAMPLE_RATE - (received - samples);
   });
 }
 
@@ -74,11 +74,11 @@ function lagsOf(arrivals) {
  * @param {Arrivals} arrivals @returns {Arrivals}
  */
 export function withoutWorst(arrivals) {
-  const late = arrivals.slice(1).map(({ at }, i) => at - arrivals[i].at - (arrivals[i].samples / SAMPLE_RATE) * 1000);
+  const late = arrivals.slice(1).map(({ arrivedAt }, i) => arrivedAt - arrivals[i].arrivedAt - (arrivals[i].samples / SAMPLE_RATE) * 1000);
   const [worst = 0, second = 0] = [...late].sort((one, other) => other - one);
   const from = late.indexOf(worst) + 1;
   const by = Math.max(0, worst - second);
-  return arrivals.map(({ at, samples }, i) => ({ at: i < from ? at : at - by, samples }));
+  return arrivals.map(({ arrivedAt, samples }, i) => ({ arrivedAt: i < from ? arrivedAt : arrivedAt - by, samples }));
 }
 
 /**

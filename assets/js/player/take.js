@@ -92,7 +92,7 @@ export class Take extends EventTarget {
     this.planned = 0;
     /** Maximum number of parallel takes, including this one. */
     this.parallel = 1;
-    /** Arrival times of its audio. @type {{at: number, samples: number}[]} */
+    /** Arrival times of its audio. @type {{arrivedAt: number, samples: number}[]} */
     this.arrivals = [];
     /** The model that speaks. @type {Model|null} */
     this.model = null;

@@ -123,7 +123,7 @@ export class FullAudio extends EventTarget {
   metrics = null;
   stopReason = null;
   error = null;
-  /** @type {{at: number, samples: number}[]} */
+  /** @type {{arrivedAt: number, samples: number}[]} */
   arrivals = [];
   /** @type {import('../player/take.js').Timing} */
   timing = { clicked: null, ttfa: null, audible: null, underruns: null };

@@ -7,7 +7,7 @@
  * The same actions exist for keys: arrows on the timeline, Alt+↑ and Alt+↓ on a line, and the line's pause field.
  *
  * @typedef {Object} HandActions
- * @property {(at: number) => void} seek              samples
+ * @property {(sample: number) => void} seek
  * @property {(id: string) => void} choose            the line of a clip
  * @property {(id: string, before: string|null) => void} move  a line in front of another, or to the end
  * @property {(id: string) => number} gapOf           seconds of silence after a line

@@ -87,25 +87,25 @@ export function beginningsOf(lengths, pauses, total, usual = 1) {
   return path(lengths, pauses, (first[last] + PACE_WEIGHT_S * usual) / (spoken + PACE_WEIGHT_S));
 }
 
-/** @typedef {{at: number, cost: number, before: End|null}} End */
+/** @typedef {{time: number, cost: number, before: End|null}} End */
 
 /** @param {number[]} lengths @param {Stretch[]} pauses @param {number} pace @returns {number[]} */
 function path(lengths, pauses, pace) {
   /** @type {End[]} */
-  let ends = [{ at: 0, cost: 0, before: null }];
+  let ends = [{ time: 0, cost: 0, before: null }];
   let guess = 0;
   for (const length of lengths.slice(0, -1)) {
     guess += length * pace;
     const reach = MIN_SEARCH_S + FAR * guess;
-    const places = pauses.filter(({ to }) => Math.abs(to - guess) <= reach).map(({ from, to }) => ({ at: to, cost: -WORTH * Math.min(1, (to - from) / LONG_PAUSE_S) }));
+    const places = pauses.filter(({ to }) => Math.abs(to - guess) <= reach).map(({ from, to }) => ({ time: to, cost: -WORTH * Math.min(1, (to - from) / LONG_PAUSE_S) }));
     /** @type {End[]} */
-    const next = [...places, { at: NaN, cost: NO_PAUSE_COST }].flatMap((place) => cheapest(ends, place, length * pace));
-    ends = next.length > 0 ? next : cheapest(ends, { at: NaN, cost: NO_PAUSE_COST }, length * pace);
+    const next = [...places, { time: NaN, cost: NO_PAUSE_COST }].flatMap((place) => cheapest(ends, place, length * pace));
+    ends = next.length > 0 ? next : cheapest(ends, { time: NaN, cost: NO_PAUSE_COST }, length * pace);
   }
   /** @type {End|null} */
   let end = ends.reduce((one, other) => (other.cost < one.cost ? other : one));
   const found = [];
-  for (; end; end = end.before) found.unshift(end.at);
+  for (; end; end = end.before) found.unshift(end.time);
   return found;
 }
 
@@ -114,18 +114,18 @@ function path(lengths, pauses, pace) {
  *
  * An end without a pause is at the expected end of its clause.
  *
- * @param {End[]} ends of the previous clause @param {{at: number, cost: number}} place @param {number} expected seconds
+ * @param {End[]} ends of the previous clause @param {{time: number, cost: number}} place @param {number} expected seconds
  * @returns {End[]} at most one
  */
-function cheapest(ends, { at, cost }, expected) {
+function cheapest(ends, { time, cost }, expected) {
   /** @type {End|null} */
   let best = null;
   for (const before of ends) {
-    const here = Number.isNaN(at) ? before.at + expected : at;
-    if (here <= before.at) continue;
-    const away = Math.log((here - before.at) / expected);
+    const here = Number.isNaN(time) ? before.time + expected : time;
+    if (here <= before.time) continue;
+    const away = Math.log((here - before.time) / expected);
     const sum = before.cost + cost + away * away * Math.min(4, 1 + expected);
-    if (!best || sum < best.cost) best = { at: here, cost: sum, before };
+    if (!best || sum < best.cost) best = { time: here, cost: sum, before };
   }
   return best ? [best] : [];
 }

@@ -22,7 +22,7 @@ const OPEN_TAG = /\[[^\]\n]*$|<break[^>\n]*$/iu;
 const WORD = /[\p{L}\p{N}]/u;
 
 /** @typedef {{text: string, from: number, to: number, begun: number|null}} Clause  from, to: in the field; begun: seconds of the take, if known */
-/** @typedef {{at: number, removed: number, added: number}} Edit */
+/** @typedef {{start: number, removed: number, added: number}} Edit */
 
 /** Return the length of the finished clauses at the start of a text. @param {string} text */
 export function finishedLength(text) {
@@ -40,17 +40,17 @@ export function finishedLength(text) {
 export function editOf(before, after, caret = Infinity) {
   const most = Math.min(before.length, after.length);
   const first = Math.min(most, caret);
-  let at = 0;
-  while (at < first && before[at] === after[at]) at++;
+  let start = 0;
+  while (start < first && before[start] === after[start]) start++;
   let same = 0;
-  while (same < most - at && before.at(-1 - same) === after.at(-1 - same)) same++;
-  return { at, removed: before.length - at - same, added: after.length - at - same };
+  while (same < most - start && before.at(-1 - same) === after.at(-1 - same)) same++;
+  return { start, removed: before.length - start - same, added: after.length - start - same };
 }
 
 /** Return a position after an edit. @param {number} position @param {Edit} edit */
-export function moved(position, { at, removed, added }) {
-  if (position <= at) return position;
-  return position >= at + removed ? position + added - removed : at;
+export function moved(position, { start, removed, added }) {
+  if (position <= start) return position;
+  return position >= start + removed ? position + added - removed : start;
 }
 
 /** True if a word continues at a position. @param {string} text @param {number} at */
@@ -182,17 +182,17 @@ export class TypedSpeech {
   /** Update all positions after an edit, and go back if the end of the sent text has changed. @param {Edit} edit @param {string} value */
   follow(edit, value) {
     const { value: before, done, clauses } = this;
-    const last = clauses.findLast(({ from, to }) => from < Math.min(done, edit.at) && edit.at < to);
-    const isAtEnd = edit.at + edit.removed >= done;
-    const isSaid = edit.at < done && !isAtEnd;
+    const last = clauses.findLast(({ from, to }) => from < Math.min(done, edit.start) && edit.start < to);
+    const isAtEnd = edit.start + edit.removed >= done;
+    const isSaid = edit.start < done && !isAtEnd;
     this.value = value;
     this.done = moved(done, edit);
     if (edit.added > 0) this.isCut = false;
     for (const clause of clauses) Object.assign(clause, { from: moved(clause.from, edit), to: moved(clause.to, edit) });
-    if (edit.at < done && isAtEnd) {
-      this.done = edit.at;
+    if (edit.start < done && isAtEnd) {
+      this.done = edit.start;
       this.isCut = edit.added === 0;
-      if (last && WORD.test(before.slice(edit.at, done))) this.done = last.from;
+      if (last && WORD.test(before.slice(edit.start, done))) this.done = last.from;
     }
     // A sent word that grows is spoken again with its clause.
     if (isInWord(value, this.done)) this.done = clauses.findLast(({ from, to }) => from < to && to === this.done)?.from ?? value.slice(0, this.done).search(/\S*$/u);
@@ -249,7 +249,7 @@ export class TypedSpeech {
       take.addEventListener('error', () => this.take === take && this.end());
       studio.catalogue.remember(room.chosen);
     } else if (this.take) {
-      const last = this.take.arrivals.at(-1)?.at ?? Infinity;
+      const last = this.take.arrivals.at(-1)?.arrivedAt ?? Infinity;
       if (last > this.sentAt && now - last > CLAUSE_TIMEOUT_MS) begun = this.take.seconds;
       studio.stage.player.rest();
       this.take.extend(gap + text, spoken);
