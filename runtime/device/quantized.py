@@ -30,7 +30,7 @@ from runtime.device import native
 from runtime.device.cpu import is_x86
 
 GROUP_WEIGHTS = 32  # Number of adjacent weights that share a step and a middle value in int4.
-FLOAT16_MIN_ROWS = 3  # fbgemm's float16 kernels sum one or two rows in another order than three.
+FLOAT16_MIN_ROWS = 3  # The float16 kernels of fbgemm sum one or two rows in another order than three.
 TESTED_ROWS = range(1, 61)  # Numbers of rows with which batch invariance is tested.
 MAX_CALL_ROWS = 4  # The library uses another algorithm for more rows.
 TILE_OUTPUTS = 16  # Number of outputs per step of the library's weight-only kernels; it must also divide K.

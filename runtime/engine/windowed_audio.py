@@ -39,7 +39,7 @@ def windowed_audio(engine: Engine, request: SpeechRequest, codes: NDArray[np.int
 
 
 def decode_in_windows(code2wav: Code2Wav, codes: Tensor) -> Tensor:
-    """Decode windows of ``WINDOW_FRAMES`` frames, each with the ``CONTEXT_FRAMES`` frames before it.
+    """Decode windows of ``WINDOW_FRAMES``, each with the ``CONTEXT_FRAMES`` before it.
 
     Shapes: codes [B, n, Q] int64; result [B, n * samples_per_frame] in [-1, 1].
     """

@@ -101,7 +101,7 @@ class TextVocabulary:
 
     @classmethod
     def learn(cls, lines: Iterable[str], pieces: int) -> TextVocabulary:
-        """Learn `pieces` merges, and append those that make each word in TEMPLATE_WORDS a single piece."""
+        """Learn `pieces` merges, and append merges for the words of the template."""
         tok = _scheme(models.BPE())
         trainer = trainers.BpeTrainer(vocab_size=pieces, initial_alphabet=byte_letters(), show_progress=False)
         tok.train_from_iterator(lines, trainer)
