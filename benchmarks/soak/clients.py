@@ -31,7 +31,7 @@ from benchmarks.serve.clients import AUDIO_AFTER_CANCEL, CALL_TIMEOUT_S, SocketC
 from benchmarks.serve.plan import Call, Manner, Plan, Workload
 from runtime.request import Mode
 
-# Kinds of clients. The number of occurrences is the share of a kind. TTFA is measured for complete texts only.
+# Kinds of clients. The number of occurrences is the fraction of a kind. TTFA is measured for complete texts only.
 KINDS = ("whole", "cancel", "http", "slow", "whole", "hangup", "words", "omni", "nonsense", "whole", "cancel", "http")
 VOICES = NewVoices(2.0, x_vector_only=True)
 NONSENSE = (

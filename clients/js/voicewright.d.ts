@@ -50,7 +50,7 @@ export class SpeechSocket extends EventTarget {
     retryTimer: ReturnType<typeof setTimeout> | undefined;
     /** @type {ReturnType<typeof setInterval>|undefined} */
     pingTimer: ReturnType<typeof setInterval> | undefined;
-    /** Stalled: not closed, but nothing arrives. @type {State} */
+    /** State of the socket, which is `stalled` if no data arrives. @type {State} */
     state: State;
     /** Time of the first unanswered ping, or 0 if there is none. */
     unanswered: number;

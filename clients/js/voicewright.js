@@ -238,7 +238,7 @@ export class SpeechSocket extends EventTarget {
     this.retryTimer = undefined;
     /** @type {ReturnType<typeof setInterval>|undefined} */
     this.pingTimer = undefined;
-    /** Stalled: not closed, but nothing arrives. @type {State} */
+    /** State of the socket, which is `stalled` if no data arrives. @type {State} */
     this.state = 'closed';
     /** Time of the first unanswered ping, or 0 if there is none. */
     this.unanswered = 0;

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def slots_in_use(context: Any, *, target: float = 0.7) -> tuple[int, dict[str, Any]]:
-    """Autoscaling policy of Ray Serve that keeps the share of slots in use at ``target``.
+    """Autoscaling policy of Ray Serve that keeps the fraction of slots in use at ``target``.
 
     Args:
         context: `ray.serve.config.AutoscalingContext` with the metrics that the replicas record.

@@ -16,7 +16,7 @@ import numpy as np
 
 HUGE_PAGE_BYTES = 2**21
 COLLAPSE = 25  # MADV_COLLAPSE, which is synchronous and changes only pages that are in memory.
-MIN_RESIDENT_SHARE = 0.9  # Minimum share of a huge page that must be in memory. MADV_COLLAPSE allocates the rest.
+MIN_RESIDENT_SHARE = 0.9  # Minimum fraction of a huge page that must be in memory. MADV_COLLAPSE allocates the rest.
 
 PROCESS = Path("/proc/self")
 # Matches anonymous memory regions of this process, except the stack.

@@ -47,5 +47,5 @@ class MpsDevice(CpuDevice):
         return max(0, self.total_bytes() - torch.mps.driver_allocated_memory())
 
     def total_bytes(self) -> int:
-        """Return the share of the unified memory that Metal recommends for the GPU, in bytes."""
+        """Return the fraction of the unified memory that Metal recommends for the GPU, in bytes."""
         return torch.mps.recommended_max_memory()

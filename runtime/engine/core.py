@@ -48,7 +48,7 @@ CPU_PREFILLS = 2
 # Maximum frames of all rows per Code2Wav call: 35 ms with the demo voice. Larger calls are not cheaper per frame.
 CPU_CODE2WAV_FRAMES = 4
 DEVICE_CODE2WAV_FRAMES = 512
-# Minimum share of the speaking rows in one Code2Wav call. Chunks that can wait are delayed until the call is large
+# Minimum fraction of the speaking rows in one Code2Wav call. Chunks that can wait are delayed until the call is large
 # enough.
 DEVICE_BATCH_FILL_RATIO = 0.125
 

@@ -74,7 +74,7 @@ def may_end(text: str) -> bool:
 def ends_sentence(
     text: str, mark: re.Match[str], follows: int, *, known: int | None = None, is_whole: bool = True
 ) -> bool | None:
-    """Return True if a sentence ends with this mark, or False if it continues.
+    """True if a sentence ends with this mark, or False if it continues.
 
     Args:
         text: The text received so far.

@@ -18,13 +18,13 @@ from runtime.voices.activity import Activity, window_levels
 # every request slower.
 SHORT_S, LONG_S = 3.0, 30.0
 FULL_SCALE = 0.998
-MAX_CLIPPED_SHARE = 5e-4  # Maximum share of samples at full scale. Single peaks are below this share.
+MAX_CLIPPED_SHARE = 5e-4  # Maximum fraction of samples at full scale. Single peaks are below this share.
 NOISY_DB = 20.0  # Minimum difference in dB between speech and pauses. A quiet room gives 40 dB.
 QUIET_DB = -40.0  # Level of the speech relative to full scale.
 PAUSES_S = 0.3  # Minimum duration in seconds of pauses from which noise can be measured.
 SILENT_SHARE = 0.5
 TELEPHONE_HZ = 4_200.0
-MIN_TREBLE_SHARE = 3e-6  # Minimum share of energy above TELEPHONE_HZ (-55 dB). Normal speech has 1000 times as much.
+MIN_TREBLE_SHARE = 3e-6  # Minimum fraction of energy above TELEPHONE_HZ (-55 dB). Normal speech has 1000 times as much.
 SPECTRUM_SAMPLES = 1024
 
 # Bounds (too fast, too slow) of the ratio between the transcript's expected duration and that of the speech. Speakers
@@ -50,7 +50,7 @@ class Levels:
     peak_db: float | None
     speech_db: float | None
     pauses_db: float | None
-    clipped: float  # Share of samples at full scale.
+    clipped: float  # Fraction of samples at full scale.
 
 
 def levels_of(samples: NDArray[np.float32], activity: Activity) -> Levels:

@@ -14,7 +14,7 @@ from studio.aligning.plugin import Placed
 
 RATE_HZ = 16_000  # Sample rate of the model.
 FRAME_RATE_HZ = 100
-MIN_ENGLISH_SHARE = 0.8  # Minimum share of known words for a text without a language to count as English.
+MIN_ENGLISH_SHARE = 0.8  # Minimum fraction of known words for a text without a language to count as English.
 
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 # Most frequent phone of each letter. It is used for words that are not in the dictionary.

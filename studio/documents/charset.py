@@ -15,7 +15,7 @@ import chardet
 from studio.documents.values import NO_DOCUMENT, OTHER_ENCODING, UnreadableError
 
 MAX_CANDIDATES = 6
-# Encodings whose confidence is at least this share of the best one are offered as alternatives.
+# Encodings whose confidence is at least this fraction of the best one are offered as alternatives.
 UNCERTAIN_FROM = 0.95
 SAMPLE_BYTES = 2**16
 WEIGHED_CHARS = 4096
@@ -130,7 +130,7 @@ def _weight(encoding: str, text: str) -> float:
 
 
 def _is_plausible(text: str) -> bool:
-    """Return True if the letters outside ASCII can be those of one language."""
+    """True if the letters outside ASCII can be those of one language."""
     others = {letter for letter in text.lower() if letter > "\x7f"} - _SIGNS
     foreign_words = [word for word in _WORD.findall(text) if not word.isascii()]
     if others and max(others) >= "\u0370":
@@ -146,7 +146,7 @@ def _is_plausible(text: str) -> bool:
 
 
 def _is_word(word: str) -> bool:
-    """Return True if a word has no capital inside.
+    """True if a word has no capital inside.
 
     A word of one letter must be a word of some language.
     """

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from studio.documents.subtitles import Cue
 
-# Captions are rolling if at least this share of the cues starts with rows of the previous cue.
+# Captions are rolling if at least this fraction of the cues starts with rows of the previous cue.
 ROLLING_SHARE = 1 / 3
 MIN_ROLLING_CUES = 2
 MAX_ROWS = 8  # Maximum number of rows that are shown together.

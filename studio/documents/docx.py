@@ -251,7 +251,7 @@ class _Story:
         self._blocks += read.after
 
     def _omits(self, style: Style, text: str) -> bool:
-        """Return True if a paragraph is an omitted caption or code.
+        """True if a paragraph is an omitted caption or code.
 
         Consecutive paragraphs of code count once.
         """

@@ -49,7 +49,7 @@ def tag_of(element: etree._Element) -> str:
 
 
 def has(element: etree._Element, *names: str) -> bool:
-    """Return True if the element or a descendant has one of the names."""
+    """True if the element or a descendant has one of the names."""
     tags = [f"{{{uri}}}{local}" for name in names for uri, local in _written(name)]
     return next(element.iter(*tags), None) is not None
 

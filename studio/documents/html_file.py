@@ -26,7 +26,7 @@ _BYTE_ORDER_MARKS = b"\xef\xbb\xbf\xff\xfe"  # First bytes of the byte order mar
 
 
 def is_html(data: bytes) -> bool:
-    """Return True if the start of a file is HTML, in any UTF encoding."""
+    """True if the start of a file is HTML, in any UTF encoding."""
     return _HTML.match(data[:_HEAD_BYTES].replace(b"\0", b"").lstrip(_BYTE_ORDER_MARKS)) is not None
 
 

@@ -108,7 +108,7 @@ def clean_plain(chapters: Iterable[Chapter], left_out: LeftOut) -> None:
 
 
 def _is_mark(raised: re.Match[str], *, has_notes: bool) -> bool:
-    """Return True if raised digits after a word or a sentence mark refer to a note.
+    """True if raised digits after a word or a sentence mark refer to a note.
 
     After a word, ² and ³ may be powers unless the text has other marks of notes.
     """

@@ -161,7 +161,7 @@ class LeftOut:
             examples.append(text)
 
     def omits(self, kind: str, example: str | None = None, *, count: int = 1, code: str = "") -> bool:
-        """Return True if content of a kind of `Spoken` is omitted, and count it.
+        """True if content of a kind of `Spoken` is omitted, and count it.
 
         Args:
             kind: Kind of `Spoken`.

@@ -181,7 +181,7 @@ def _name_of(element: etree._Element) -> str:
 
 
 def _is_code(preformatted: etree._Element) -> bool:
-    """Return True if all text of a `pre` element is in one `code` element.
+    """True if all text of a `pre` element is in one `code` element.
 
     Converters write code in this way.
     """
@@ -285,7 +285,7 @@ class XhtmlReader:
         return chapters
 
     def _skips(self, element: etree._Element) -> bool:
-        """Return True if an element is omitted, and count it."""
+        """True if an element is omitted, and count it."""
         name = _name_of(element)
         if not name:  # The entity is not replaced.
             self._left_out.add("entities", element.text)
@@ -329,7 +329,7 @@ class XhtmlReader:
         return "hidden" if (is_hidden or _NOT_SHOWN.search(style)) and _text_of(element) else ""
 
     def _is_mark(self, link: etree._Element) -> bool:
-        """Return True if a link looks like a note mark.
+        """True if a link looks like a note mark.
 
         A note mark follows a word and is raised, in brackets, or a symbol.
         """

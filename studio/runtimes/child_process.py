@@ -163,7 +163,7 @@ class Refused(Exception):
 
 
 async def fits_beside(command: Sequence[str]) -> bool:
-    """Return True if other checkpoints fit into memory in addition to the running ones.
+    """True if other checkpoints fit into memory in addition to the running ones.
 
     The runtime's check command is used.
 
@@ -219,7 +219,7 @@ async def asked(client: httpx.AsyncClient, url: str) -> Answer:
 
 
 async def answers(client: httpx.AsyncClient, url: str) -> bool:
-    """Return True if a URL responds with 200."""
+    """True if a URL responds with 200."""
     try:
         return (await client.get(url)).status_code == httpx.codes.OK
     except httpx.HTTPError:

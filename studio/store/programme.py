@@ -20,7 +20,7 @@ from studio.store.records import words_read
 
 Samples = NDArray[np.int16]
 MAX_TEMPO = 1.15
-_MAX_SILENT_SHARE = 0.02  # Samples below this share of a take's peak are silent.
+_MAX_SILENT_SHARE = 0.02  # Samples below this fraction of a take's peak are silent.
 _EDGE_SAMPLES = SAMPLE_RATE // 50  # Number of samples to keep before and after the speech of a take.
 _MAX_LATE = SAMPLE_RATE // 10 - _EDGE_SAMPLES  # Maximum delay of a line's start in samples that is not noted.
 ReadTake = Callable[[str], Samples]  # Function that returns the samples of a take, given its id.

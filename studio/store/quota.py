@@ -36,7 +36,7 @@ class Excess:
     address: str | None = None
 
     def can_shrink(self, address: str | None) -> bool:
-        """Return True if deleting an item from this address helps."""
+        """True if deleting an item from this address helps."""
         return self.bytes > 0 and self.address in (None, address)
 
 

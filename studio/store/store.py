@@ -163,7 +163,7 @@ class Store:
 
 
 def is_lasting(folder: Path, env: Mapping[str, str] | None = None, mounts: str = "/proc/self/mounts") -> bool:
-    """Return True if the folder's content survives a restart.
+    """True if the folder's content survives a restart.
 
     On a Hugging Face Space only mounted volumes such as /data do; elsewhere every folder counts as permanent.
     """

@@ -150,7 +150,7 @@ class VisitLimits:
 
 
 def stores(scope: Scope) -> bool:
-    """Return True if a request stores something for its visitor."""
+    """True if a request stores something for its visitor."""
     path = scope["path"]
     is_change = scope.get("method", "GET") not in SAFE_METHODS | {"DELETE"}
     return is_change and path.startswith(STORED) and path not in NOTHING_STORED

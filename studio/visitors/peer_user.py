@@ -21,7 +21,7 @@ _ROOT_UID = 0  # Root has access to everything, and the relay of WSL runs as roo
 
 
 def is_own_user(connection: HTTPConnection) -> bool:
-    """Return True if the client's process runs as the studio's user or root.
+    """True if the client's process runs as the studio's user or root.
 
     It is also True if that is unknown (not Linux).
     """

@@ -48,7 +48,7 @@ def whose_voices(visitors: Visitors) -> Whose | None:
 
 
 def stores_in_runtime(scope: Scope) -> bool:
-    """Return True if a request stores a voice or a dictionary in the runtime for its visitor."""
+    """True if a request stores a voice or a dictionary in the runtime for its visitor."""
     # The path of the scope is used, because a request's `url` also depends on the Host header.
     path = str(scope["path"])
     is_change = scope.get("method", "GET") not in SAFE_METHODS | {"DELETE"}

@@ -106,7 +106,7 @@ CLIPPED = """
 
 
 def is_in_view(page: Page, selector: str) -> bool:
-    """Return True if the middle of the element is visible without scrolling."""
+    """True if the middle of the element is visible without scrolling."""
     found: bool = page.evaluate(
         """(selector) => {
           const element = document.querySelector(selector);

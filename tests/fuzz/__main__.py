@@ -23,7 +23,7 @@ from tests.fuzz.mutation import Mutation, mutator
 SLOWEST_S = 10  # Time limit of one input in seconds. A longer run counts as a hang.
 MAX_MESSAGE_BYTES = 128 * 2**10  # The maximum size of a message on a socket.
 FIGURE = "Fuzzing by coverage"
-SLOW = {"document": 0.02}  # Slow targets, with the share of executions that they get relative to other targets.
+SLOW = {"document": 0.02}  # Slow targets, with the fraction of executions that they get relative to other targets.
 EXECUTED = re.compile(r"stat::number_of_executed_units:\s+(\d+)")
 
 

@@ -28,7 +28,7 @@ from qwen_tts.core.tokenizer_12hz.configuration_qwen3_tts_tokenizer_v2 import (
 from transformers import MimiConfig, PretrainedConfig
 
 FILES_PER_KIND = 6  # Files of each kind.
-LEFT_OUT = 0.4  # Share of the fields that are omitted.
+LEFT_OUT = 0.4  # Fraction of the fields that are omitted.
 MODEL, TOKENIZER, GENERATION = "config.json", "speech_tokenizer/config.json", "generation_config.json"
 
 Json = dict[str, Any]

@@ -42,7 +42,7 @@ async def short_of_memory(runtime: BenchRuntime, times: int) -> str:
 
 
 async def _fail_once(runtime: BenchRuntime, alone: list[bytes]) -> bool:
-    """Return True if the request that needs memory failed.
+    """True if the request that needs memory failed.
 
     The other requests must finish.
     """

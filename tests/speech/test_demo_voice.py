@@ -19,8 +19,8 @@ from tests.support.engines import said, said_together
 from tests.support.spoken import share_heard
 from tests.support.stand_in import write_stand_in
 
-MIN_RECOGNISED = 0.85  # Minimum share of recognised words. The voice reaches at least 0.95, and noise almost 0.
-NEXT_TO_NOTHING = 0.2  # Maximum share of recognised words in noise.
+MIN_RECOGNISED = 0.85  # Minimum fraction of recognised words. The voice reaches at least 0.95, and noise almost 0.
+NEXT_TO_NOTHING = 0.2  # Maximum fraction of recognised words in noise.
 SEEDS = (1, 2)
 
 
@@ -53,7 +53,7 @@ def shares(engine: Engine, text: str, *requests: SpeechRequest) -> list[float]:
 
 
 def mean_share(engine: Engine, text: str, seeds: tuple[int, ...] = SEEDS, **words: object) -> float:
-    """Return the mean share of recognised words over several seeds."""
+    """Return the mean fraction of recognised words over several seeds."""
     requests = [SpeechRequest(text=text, seed=seed, **words) for seed in seeds]  # type: ignore[arg-type]
     return float(np.mean(shares(engine, text, *requests)))
 

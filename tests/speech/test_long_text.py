@@ -22,7 +22,7 @@ TEXT = (
     "closed for weeks. He had learned to bake bread there, and to repair an old engine with very little. In the "
     "morning we walked along the river to the station, because the bus was late again."
 )
-MIN_RECOGNISED = 0.85  # Minimum share of recognised words. A text without one of its five parts has less.
+MIN_RECOGNISED = 0.85  # Minimum fraction of recognised words. A text without one of its five parts has less.
 QUIET = 300  # Maximum magnitude of inaudible int16 samples.
 PAUSE_S = 0.15  # The shortest pause between sentences.
 LONGEST_PAUSE_S = 1.2

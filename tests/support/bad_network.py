@@ -25,7 +25,7 @@ class Link:
     """Delay, loss and rate of a connection, the same in both directions."""
 
     delay_s: float = 0.0
-    loss: float = 0.0  # Share of the segments that are lost once.
+    loss: float = 0.0  # Fraction of the segments that are lost once.
     bytes_s: float = inf
     segment: int = SEGMENT  # Number of bytes that one read takes from the sender.
     cut_after: int | None = None  # Number of bytes to the server after which both ends are reset. None: no reset.

@@ -77,7 +77,7 @@ class Saying:
     began: float | None = None  # Time at which the request got its slot. None before.
     pieces: deque[NDArray[np.int16]] = field(default_factory=deque)  # PCM of frames that are not sent yet.
     has_codes: bool = True  # False during a pause.
-    said: int = 0  # Number of spoken characters of the growing segment.
+    said: int = 0  # Number of spoken characters of the open segment.
     made: int = 0  # Number of generated frames.
     taken: int = 0  # Number of acknowledged samples.
     chunk: int = 1  # Number of frames of the next chunk.
@@ -102,7 +102,7 @@ class Saying:
         )
 
     def read_on(self) -> None:
-        """Generate the frames of the next segment, or of the flushed text of a growing segment."""
+        """Generate the frames of the next segment, or of the flushed text of an open segment."""
         if self.text.is_silent and not self.made:
             self.has_codes = False
             in_marks = pause_frames(self.text.text) if self.text.text.strip() else 0
@@ -118,7 +118,7 @@ class Saying:
                 self._generate(words, part)
 
     def flush(self) -> None:
-        """Speak the received text of the growing segment."""
+        """Speak the received text of the open segment."""
         self.text.flush()
         if self.text.segments and not self.text.segments[-1].closed:
             part = self.text.segments[-1]

@@ -47,6 +47,6 @@ def words(text: str) -> list[str]:
 
 
 def share_heard(text: str, heard: list[str]) -> float:
-    """Return the share of a text's words that was heard, in any order."""
+    """Return the fraction of a text's words that was heard, in any order."""
     wanted, got = Counter(words(text)), Counter(heard)
     return sum(min(count, got[word]) for word, count in wanted.items()) / sum(wanted.values())

@@ -53,7 +53,7 @@ def shape(message: Any) -> Any:
 
 
 def is_sound(event: Any) -> bool:
-    """Return True if this kind of message may occur any number of times."""
+    """True if this kind of message may occur any number of times."""
     if event == "sound" or "type" not in event:
         return event == "sound" or event.get("isFinal", ...) is None
     return event["type"] in {"chunk", "timestamps"}

@@ -243,7 +243,7 @@ def judge_clones(args: argparse.Namespace, candidate: Candidate) -> Iterator[tup
     own = np.arange(len(voices))
 
     def nearest(made: np.ndarray) -> float:
-        """Return the share of timbres [voices, D] whose nearest reference is their own."""
+        """Return the fraction of timbres [voices, D] whose nearest reference is their own."""
         return float(np.mean(np.abs(shapes - made[:, None]).mean(2).argmin(1) == own))
 
     for kind in ("x_vector", "icl"):

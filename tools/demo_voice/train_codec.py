@@ -238,7 +238,7 @@ def main() -> None:
             share = (time.monotonic() - start) / args.seconds
             if share >= phase["until"]:
                 break
-            flat = 0.35  # The learning rate is constant for this share of the stage, and then decreases along a cosine.
+            flat = 0.35  # Constant learning rate until this fraction of the stage, then a cosine decay.
             fall = max(0.0, (share - flat) / (1 - flat))
             rate = (
                 args.rate * min(1.0, (step + 1) / 300) * (0.04 + 0.96 * 0.5 * (1 + math.cos(math.pi * min(1.0, fall))))

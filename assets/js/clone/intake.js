@@ -214,7 +214,7 @@ export class Intake {
     studio.undoable(() => room.reference || back(), studio.t('clone.put_away'));
   }
 
-  /** Update the trimmer after a selection without its handles. */
+  /** Update the trimmer after a selection that was not made with its handles. */
   moved() {
     this.room.trimmer.paint();
     this.changed();

@@ -2,7 +2,7 @@
  * Detection of speech, pauses and noises in a recording from its samples.
  *
  * Frames of 20 ms are classified by their level and their periodicity. A voice is periodic. A cough or a knock is as
- * loud as a vowel and not periodic. A hum is periodic for longer than any vowel. Pure.
+ * loud as a vowel and not periodic. A hum is periodic for longer than any vowel. Pure functions.
  */
 
 import { SAMPLE_RATE } from '../common/audio.js';
@@ -19,9 +19,9 @@ const CLIPPED = 32700;
 const MAX_FINE_S = 120; // The resolution of longer recordings is lower, for speed.
 
 const MIN_BURST_S = 0.13; // Minimum duration of a loud noise. Consonants are shorter or softer.
-const MIN_BRIGHT_SHARE = 0.8; // Minimum share of energy above 3.5 kHz in a bright noise.
-const MAX_DULL_SHARE = 0.06; // Share below which most energy is under 1 kHz, as in a deep or hoarse voice without clear pitch.
-const MIN_THROAT_SHARE = 0.25; // Minimum share of energy below 2 kHz in a voice. An "sh" has at most a tenth.
+const MIN_BRIGHT_SHARE = 0.8; // Minimum fraction of energy above 3.5 kHz in a bright noise.
+const MAX_DULL_SHARE = 0.06; // Fraction below which most energy is under 1 kHz, as in a deep or hoarse voice without clear pitch.
+const MIN_THROAT_SHARE = 0.25; // Minimum fraction of energy below 2 kHz in a voice. An "sh" has at most a tenth.
 const MAX_VOWEL_S = 0.8; // Maximum duration of a vowel with constant pitch and loudness.
 const MAX_STOP_S = 0.16; // Maximum duration of a stop within a word.
 const CLICK_S = 0.06;

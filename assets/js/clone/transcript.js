@@ -4,7 +4,7 @@ import { make } from '../common/elements.js';
 import { api, errorOf } from '../common/api.js';
 import { sentenceOf } from '../common/server_messages.js';
 
-// --- Similarity of two texts, to detect a transcript in the wrong field. Pure.
+// --- Similarity of two texts, to detect a transcript in the wrong field, as pure functions.
 
 const ALIKE = 0.75;
 const MIN_COMPARED_LETTERS = 8;
@@ -34,7 +34,7 @@ function pairs(text) {
   return found;
 }
 
-// --- Comparison of a transcript with the result of speech recognition. Pure.
+// --- Comparison of a transcript with the result of speech recognition, as pure functions.
 
 /**
  * @param {string} written @param {string} heard @param {string} [language] of the page, for word boundaries
@@ -78,7 +78,7 @@ function plain(word) {
 const PATH = 'studio/transcribe';
 const POLL_MS = 1000;
 const MAX_LISTED_WORDS = 3; // Maximum number of words that are listed as different.
-const MIN_COMMON_SHARE = 0.75; // Minimum share of common words of a correct transcript. Recognisers misunderstand some words.
+const MIN_COMMON_SHARE = 0.75; // Minimum fraction of common words of a correct transcript. Recognisers misunderstand some words.
 
 export class Transcript {
   /** @param {HTMLElement} root the room's panel @param {import('../app/studio.js').Studio} studio @param {() => void} onChanged */

@@ -1,6 +1,6 @@
 /** Dates and durations in the page's language, as pure functions. */
 
-// --- Names of days and times of day in the page's language. Pure.
+// --- Names of days and times of day in the page's language, as pure functions.
 
 const DAY_MS = 86_400_000;
 
@@ -35,7 +35,7 @@ function capital(words, language) {
   return words.slice(0, 1).toLocaleUpperCase(language) + words.slice(1);
 }
 
-// --- Durations in the page's language. Pure.
+// --- Durations in the page's language, as pure functions.
 
 /** @typedef {(key: string, values?: Object<string, unknown>) => string} Translate */
 

@@ -1,6 +1,6 @@
 /** Files: names, digests, drag and drop, and saving. */
 
-// --- File names that are valid on every system, as in runtime/shared/file_names.py. Pure.
+// --- Pure functions for file names that are valid on every system, as in runtime/shared/file_names.py.
 
 const MAX_STEM_CHARS = 60;
 // Names of devices in Windows, whatever follows the first dot.

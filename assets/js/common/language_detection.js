@@ -41,9 +41,9 @@ const NAMES = { en: 'english', de: 'german', fr: 'french', es: 'spanish', it: 'i
 const WORDS = Object.entries(COMMON).map(([tag, words]) => [tag, new Set(words.split(' '))]);
 
 const EXAMINED_CHARS = 3000;
-const MIN_SCRIPT_SHARE = 0.2; // Minimum share of letters of a script. A single foreign name is not another language.
+const MIN_SCRIPT_SHARE = 0.2; // Minimum fraction of letters of a script. A single foreign name is not another language.
 const MIN_WORDS = 5; // Minimum number of words of a text whose language is detected.
-const MIN_COMMON_WORDS_SHARE = 0.15; // Minimum share of the words that are among the language's most common.
+const MIN_COMMON_WORDS_SHARE = 0.15; // Minimum fraction of the words that are among the language's most common.
 
 /**
  * Return the script or language of a text that a checkpoint does not support.

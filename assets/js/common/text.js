@@ -130,7 +130,7 @@ export function lastStyle(text) {
   return tagsOf(text).map(([tag]) => tag).findLast((tag) => !PAUSE.test(tag)) ?? '';
 }
 
-// --- The text that is sent, and its length, as the runtime checks it. Pure.
+// --- Pure functions for the text that is sent and its length, as the runtime checks them.
 
 /** Return the text without surrounding white space, as in engine/text/rules.py. @param {string} text */
 export function sentText(text) {
@@ -142,7 +142,7 @@ export function sentLength(text) {
   return [...sentText(text)].length;
 }
 
-// --- Sentence ends: those of the browser, except after abbreviations (runtime/shared/sentence_ends.py). Pure.
+// --- Pure functions for sentence ends: those of the browser, except after abbreviations (sentence_ends.py).
 
 // Words whose full stop does not end a sentence, before a name or a number.
 const TITLE =
@@ -174,7 +174,7 @@ export function endsShort(text, following) {
   return isInitial || /^\p{Nd}{1,2}$/u.test(word) || TITLE.test(last) || (NUMBERED.test(last) && /^\P{L}*?\p{Nd}/u.test(following));
 }
 
-// --- Expected duration of a text by its script, as in runtime/shared/speech_rate.py; a test compares both. Pure.
+// --- Pure functions for the duration of a text by its script. A test compares them with speech_rate.py.
 
 const FRAME_S = 0.08;
 const LETTER_FRAMES = 0.85;
@@ -184,7 +184,7 @@ const DIGIT = /\p{Nd}/u;
 const SYLLABLE = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}\p{Script=Bopomofo}\p{Script=Yi}\p{Script=Ethiopic}]/u;
 const SYLLABLES = new RegExp(SYLLABLE, 'gu');
 
-// Minimum share of the expected duration. Takes of up to a second are not checked.
+// Minimum fraction of the expected duration. Takes of up to a second are not checked.
 const TOO_SHORT = 0.3;
 const JUDGED_S = 1;
 

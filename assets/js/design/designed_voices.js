@@ -86,7 +86,7 @@ export class DesignedVoices {
   }
 }
 
-// --- A slider between two voices. The blend is heard while it moves, and can be stored as a voice.
+// --- A slider between two voices. The blend is played while the slider moves, and can be stored as a voice.
 
 /** @typedef {import('../speak/voices.js').Choice} Choice */
 

@@ -170,7 +170,7 @@ export class TakesPanel {
 
 // --- Count and limit of the takes, and the dialog that frees space.
 
-const WARNING_SHARE = 0.9; // Share of a limit above which the page shows a warning.
+const WARNING_SHARE = 0.9; // Fraction of a limit above which the page shows a warning.
 const MEGABYTE = 2 ** 20;
 const DELETE_CHOICES = [50, 100, 250, 500]; // Choices for the number of takes to delete.
 const MAX_RESTORED_TAKES = 1000; // Maximum number of takes that one request can restore.

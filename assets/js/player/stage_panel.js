@@ -6,7 +6,7 @@ import { all, need, write } from '../common/elements.js';
 import { recall, remember } from '../common/storage.js';
 import { Take } from './take.js';
 
-// --- Progress of a long take and the remaining time, shown during generation. Pure.
+// --- Progress of a long take and the remaining time, shown during generation, as pure functions.
 
 const MIN_PROGRESS_S = 10; // Length above which progress is shown.
 const MIN_MEASURED_MS = 1000; // After this time, the speed of generation is known well enough.

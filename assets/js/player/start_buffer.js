@@ -15,7 +15,7 @@ export const MIN_TARGET = 0.08 * SAMPLE_RATE;
 export const MAX_TARGET = 1.5 * SAMPLE_RATE;
 const MAX_TAKES = 5; // Number of earlier takes that are used.
 const MAX_LENGTH_RATIO = 1.25; // Maximum ratio of a take's length to the length estimated from its text.
-const END_SHARE = 2 / 3; // Chunks after this share of a take belong to its end.
+const END_SHARE = 2 / 3; // Chunks after this fraction of a take belong to its end.
 
 /** Arrival time (performance.now()) and samples of each chunk. @typedef {{arrivedAt: number, samples: number}[]} Arrivals */
 

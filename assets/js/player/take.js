@@ -113,7 +113,7 @@ export class Take extends EventTarget {
      * {ReturnType<import('../../../clients/js/voicewright.js').SpeechSocket['speak']>|null}
      */
     this.utterance = null;
-    /** Settled by the next change. @type {Promise<unknown>|null} */
+    /** Promise that the next change of the take settles. @type {Promise<unknown>|null} */
     this.changing = null;
     this.unkept = false; // True if the studio had no space for the take.
     /** Loads the audio of a recalled take. @type {(() => Promise<Int16Array|null>)|null} */
@@ -212,7 +212,7 @@ export class Take extends EventTarget {
     this.write(spoken ?? text);
   }
 
-  /** Send a part of a growing text, which is spoken at once. @param {string} text */
+  /** Send a part of a streamed text, which is spoken at once. @param {string} text */
   write(text) {
     this.utterance?.write(text);
     this.utterance?.flush();

@@ -25,7 +25,7 @@ export class Stretch {
     this.buffer = new Float32Array(BUFFER_HOPS * this.hop);
     this.out = new Float32Array(this.hop);
     this.fade = Float32Array.from(this.out, (_, i) => 0.5 - 0.5 * Math.cos((Math.PI * (i + 0.5)) / this.hop));
-    /** Samples after the position that a hop may need. */
+    /** Number of samples after the position that a hop may need. */
     this.lookahead = 4 * this.hop;
   }
 

@@ -73,7 +73,7 @@ function addText(parts, stretch) {
   if (before) before.text += text;
 }
 
-// --- Names of scripts: the given name, or the start of the text. Pure.
+// --- Names of scripts: the given name, or the start of the text, as pure functions.
 
 const MAX_NAME_CHARS = 40;
 

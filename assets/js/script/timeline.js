@@ -18,7 +18,7 @@ const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600]; // Choices for the secon
 const APART = 64; // Minimum distance of marks in pixels.
 const MARK = 36; // Width in pixels of the time at a mark.
 const MAX_DRAWN = 500; // Number of clips above which only the visible ones are drawn.
-const QUIET = 0.3; // Minimum share of the clip's height. The waveform of quieter clips is not enlarged.
+const QUIET = 0.3; // Minimum fraction of the clip's height. The waveform of quieter clips is not enlarged.
 
 /**
  * @typedef {Object} Acts
@@ -192,7 +192,7 @@ export class Timeline {
     for (const [line, element] of this.elements) element.toggleAttribute('data-chosen', line === id);
   }
 
-  /** Return a length as a share of the full width. @param {number} samples */
+  /** Return a length as a fraction of the full width. @param {number} samples */
   share(samples) {
     return String(this.samples > 0 ? samples / this.samples : 0);
   }

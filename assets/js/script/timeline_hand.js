@@ -50,7 +50,7 @@ export class TimelineHand {
     else this.press(idAt(event.target, 'clip'), event);
   }
 
-  /** A click, or the beginning of a drag. @param {string|null} id of the clip @param {PointerEvent} event */
+  /** Handle a press, which is a click or the start of a drag. @param {string|null} id of the clip @param {PointerEvent} event */
   press(id, event) {
     const { clientX } = event;
     const start = () => {

@@ -14,7 +14,7 @@ import { Peaks } from '../player/waveform.js';
 const CLAUSE = /(?<=[,;:—–…](?=\s)|[，；：、—…])/u;
 const SPOKEN = /[\p{L}\p{N}]/u;
 const BIN_S = 0.01; // Bin width of Peaks.
-const MAX_SILENT_SHARE = 0.06; // Share of the loudest bin below which a bin is silent.
+const MAX_SILENT_SHARE = 0.06; // Fraction of the loudest bin below which a bin is silent.
 const MIN_PAUSE_S = 0.1;
 const LONG_PAUSE_S = 0.5; // Pause in seconds. Longer pauses are not stronger signs of a sentence end.
 const PACE_WEIGHT_S = 2; // Weight of the usual pace, in seconds of measured audio.

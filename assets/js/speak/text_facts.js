@@ -159,7 +159,7 @@ export class Starters {
 // --- Length, expected duration, the button that makes a script, and a hint about the language.
 
 const MIN_SCRIPT_CHARS = 400; // A script is offered for longer texts.
-const LIMIT_SHARE = 0.8; // Share of the limit above which the limit is displayed.
+const LIMIT_SHARE = 0.8; // Fraction of the limit above which the limit is displayed.
 const MAX_NAMED_LANGUAGES = 3; // Maximum number of languages that the hint names.
 
 export class TextFacts {

@@ -2,7 +2,7 @@
  * Speech that follows the user's typing in the Speak room.
  *
  * Each clause is sent when it is finished: by its mark, or by a pause in typing. All clauses of a session belong to one
- * request with growing text, and so to one take. Text that was sent cannot be taken back. A change at its end is spoken
+ * request with streamed text, and so to one take. Text that was sent cannot be taken back. A change at its end is spoken
  * as a correction, a change before that is not spoken.
  */
 

@@ -18,10 +18,10 @@ Slots = NDArray[np.int64]
 MAX_BACKLOG_FRAMES = 64
 MAX_CHUNK_GROWTH = 4  # Maximum ratio between the lengths of two successive chunks.
 FRAME_TIME_MARGIN = 3.0  # A frame may take up to three times as long as recent frames.
-YIELD_BUSY_SHARE = 0.5  # A row that is far ahead pauses if at least this share of the slots is busy.
-# Share of a frame's audio duration. If a turn takes less than this, pausing a row does not help other rows.
+YIELD_BUSY_SHARE = 0.5  # A row that is far ahead pauses if at least this fraction of the slots is busy.
+# Fraction of a frame's audio duration. If a turn takes less than this, pausing a row does not help other rows.
 FAST_TURN_SHARE = 0.25
-# Maximum duration of a decode step and the Code2Wav call for one frame, as a share of a frame's audio duration.
+# Maximum duration of a decode step and the Code2Wav call for one frame, as a fraction of a frame's audio duration.
 MAX_TURN_SHARE = 0.75
 LOW_BUFFER_S = 0.16  # Rows with more unplayed audio than this can be delayed.
 URGENT_FRAMES = (
@@ -121,7 +121,7 @@ class Scheduler:
     """Scheduling decisions for one turn of the engine.
 
     `batch_fill_ratio` is for devices on which a large batch costs little more than one row. A later chunk waits until
-    this share of all speaking rows can be decoded in one call. With 0, chunks neither wait nor are padded.
+    this fraction of all speaking rows can be decoded in one call. With 0, chunks neither wait nor are padded.
 
     `first_alone` is for devices on which frames and Code2Wav compete for the processor: frames that are not urgent are
     delayed while a listener waits for its first audio.

@@ -173,7 +173,7 @@ class SegmentRunner:
         self.append_tokens(sequence)
 
     def append_tokens(self, sequence: Sequence) -> None:
-        """Feed new tokens of a growing segment.
+        """Feed new tokens of an open segment.
 
         Until its first frame is known, they wait in the text stream.
         """

@@ -1,4 +1,4 @@
-"""Tokenizer for text that is still growing."""
+"""Tokenizer for streamed text."""
 
 from __future__ import annotations
 

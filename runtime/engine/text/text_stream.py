@@ -1,4 +1,4 @@
-"""Text of a running request: its segments, and the tokens of a growing segment.
+"""Text of a running request: its segments, and the tokens of an open segment.
 
 Segments are spoken one after another. In the streaming layout without reference codes, a segment's tokens are sent to
 the model while it is spoken. Otherwise, a segment is spoken after it is complete (docs/api.md).
@@ -43,7 +43,7 @@ _SHORT_TAG_CHARS = 100
 class Segment:
     """Text that is generated in one run of the model.
 
-    `tokens` are the tokens of a growing segment that were not fed yet. `style` is the style of the last tag; it may be
+    `tokens` are the tokens of an open segment that were not fed yet. `style` is the style of the last tag; it may be
     empty. `pause` is the silence before the segment in samples.
     """
 
@@ -67,7 +67,7 @@ class TextStream:
     """Converter from a client's text to segments.
 
     Args:
-        longest: Maximum characters of a segment; a growing segment ends after that many.
+        longest: Maximum characters of a segment; an open segment ends after that many.
         by_token: True if a segment grows while it is spoken; otherwise segments are complete.
         tags: True if pauses and changes of style in inline tags end a segment.
         max_break_s: See `SpeechRequest`.
@@ -173,7 +173,7 @@ class TextStream:
 
     @property
     def is_ready(self) -> bool:
-        """True if a complete segment or the first token of a growing one can be spoken."""
+        """True if a complete segment or the first token of an open one can be spoken."""
         return self._speakable and bool(self.segments)
 
     @property
@@ -280,7 +280,7 @@ class TextStream:
             self.pause = 0
 
     def _grow(self, text: str) -> None:
-        """Append text to the growing segment, and start another after it has become long enough."""
+        """Append text to the open segment, and start another after it has become long enough."""
         segment = self._last
         segment.text = segment.text + text if segment.text else text.lstrip()
         while self._longest is not None and (end := certain_end_past(segment.text, self._longest, self._tokenized)):
@@ -291,13 +291,13 @@ class TextStream:
         self._tokenize_to(settled_end(segment.text, self._longest))
 
     def _tokenize_to(self, end: int) -> None:
-        """Tokenize the text of the growing segment up to `end`."""
+        """Tokenize the text of the open segment up to `end`."""
         if end > self._tokenized:
             self._give(self._incremental.add(self._last.text[self._tokenized : end]))
             self._tokenized = end
 
     def _give(self, tokens: list[int], *, ends: bool = False) -> None:
-        """Append tokens to the growing segment, and release it when it can start.
+        """Append tokens to the open segment, and release it when it can start.
 
         Normally a segment starts with its first word. With `ends`, no word will follow, and a symbol with a spoken name
         is enough.

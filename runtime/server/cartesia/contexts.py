@@ -75,7 +75,7 @@ class Context:
         return self.short_since + expiry_s
 
     def end_segment(self, *, is_flushed: bool = False) -> None:
-        """End the growing segment, start the next one, and increment the flush id."""
+        """End the open segment, start the next one, and increment the flush id."""
         last = self.segments[-1]
         last.is_complete = True
         last.is_flushed = is_flushed

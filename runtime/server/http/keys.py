@@ -66,7 +66,7 @@ class Tickets:
         return ticket
 
     def redeem(self, ticket: str) -> bool:
-        """Return True if the ticket is valid, and invalidate it."""
+        """True if the ticket is valid, and invalidate it."""
         end = self._ends.pop(digest(ticket), None)
         return end is not None and self._clock() < end
 

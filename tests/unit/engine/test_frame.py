@@ -1,6 +1,6 @@
 """Tests of frames of a batch: bitwise equal to frames of each row alone.
 
-Other tests cover chunked prefill, growing texts, and texts whose end is delayed.
+Other tests cover chunked prefill, streamed texts, and texts whose end is delayed.
 """
 
 from __future__ import annotations

@@ -117,7 +117,7 @@ def by_token(text: str = LONG, **words: Any) -> SpeechRequest:
 
 
 def token_parts(checkpoint: Checkpoint, text: str, *pieces: str) -> list[tuple[str, list[int]]]:
-    """Return the segments of a growing text, with the tokens of each."""
+    """Return the segments of a streamed text, with the tokens of each."""
     _, text_stream = admit(by_token(text, open_text=bool(pieces)), checkpoint, Limits(), 512)
     for piece in pieces:
         text_stream.add(piece)

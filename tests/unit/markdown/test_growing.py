@@ -1,4 +1,4 @@
-"""Tests of the Markdown filter on growing text, compared with markdown-it."""
+"""Tests of the Markdown filter on streamed text, compared with markdown-it."""
 
 from __future__ import annotations
 

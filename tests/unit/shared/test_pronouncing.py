@@ -1,4 +1,4 @@
-"""Tests of pronunciation dictionaries on growing text.
+"""Tests of pronunciation dictionaries on streamed text.
 
 The result must equal that of the whole text. The matching rules are tested in tests/js.
 """

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 READ_BYTES = 4096  # Number of bytes that are parsed in at most 5 ms, whatever they contain.
-_THROTTLED_SHARE = 0.1  # Share of the event loop's time that all throttled clients get together.
+_THROTTLED_SHARE = 0.1  # Fraction of the event loop's time that all throttled clients get together.
 _BURST_S = 0.025  # Event loop time in seconds that a client may use at once: about 50 short messages.
 _MAX_REST_S = 1.0
 # Event loop time in seconds to read and answer a short message of a session, as measured on a busy core.
