@@ -14,6 +14,7 @@ from collections.abc import Sized
 from functools import partial
 from typing import Any
 
+import httptools
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
@@ -58,6 +59,7 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
         self._meter = RequestMeter()
         self._refusal: SpeechError | None = None
         self._ignored_bytes = 0  # Number of bytes that arrived after an error response was sent.
+        self._upgrade_end: int | None = None  # Position in the data after the head of an upgrade that was ignored.
         super().__init__(*arguments, **words)
         self.url = b""
         self._header_s = header_s
@@ -99,6 +101,11 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
             self._await_headers()
         self._meter.begin_read()
         super().data_received(data)
+        unread = memoryview(data)
+        while self._upgrade_end is not None and self._refusal is None:
+            unread, self._upgrade_end = unread[self._upgrade_end :], None
+            self._parse_without_upgrade()
+            super().data_received(unread)  # type: ignore[arg-type]  # The parser takes any buffer.
         try:
             self._meter.end_read(len(data))
         except HeadersTooLarge as error:
@@ -117,6 +124,8 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
         self._meter.end_head()
         if (fault := self._head_fault()) is not None:
             raise MalformedRequest(why=fault)
+        if self._ignores_upgrade():
+            return  # The request is parsed again.
         self._waiting.end(self)
         self._stop_clock()
         super().on_headers_complete()
@@ -127,7 +136,8 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
 
     def on_message_complete(self) -> None:
         self._meter.end()
-        super().on_message_complete()
+        if not self._ignores_upgrade():
+            super().on_message_complete()
 
     def on_response_complete(self) -> None:
         used_s = max(_MIN_REQUEST_S, time.thread_time() - self._began_s)
@@ -171,7 +181,27 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
         because an earlier response would be written into the WebSocket.
         """
         is_first = self.cycle is None or self.cycle.response_complete
-        return is_first and self.parser.get_method() == b"GET" and super()._should_upgrade()
+        is_handshake = self.parser.get_method() == b"GET" and self.parser.get_http_version() == "1.1"
+        return is_first and is_handshake and super()._should_upgrade()
+
+    def _ignores_upgrade(self) -> bool:
+        return bool(self.parser.should_upgrade()) and not self._should_upgrade()
+
+    def _unsupported_upgrade_warning(self) -> None:
+        error = sys.exception()
+        assert error is not None
+        self._upgrade_end = error.args[0]
+
+    def _parse_without_upgrade(self) -> None:
+        """Parse the head again without its Upgrade header.
+
+        The parser reads no body after an upgrade. HTTP clients of Java offer HTTP/2 with every request.
+        """
+        version = self.parser.get_http_version().encode()
+        fields = [name + b": " + value + b"\r\n" for name, value in self.headers if name != b"upgrade"]
+        head = [self.parser.get_method(), b" ", self.url, b" HTTP/", version, b"\r\n", *fields, b"\r\n"]
+        self.parser = httptools.HttpRequestParser(self)
+        super().data_received(b"".join(head))
 
     def _head_fault(self) -> str | None:
         version = self.parser.get_http_version()
@@ -180,7 +210,8 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
         hosts = sum(name == b"host" for name, _ in self.headers)
         if hosts > 1 or (not hosts and version == "1.1"):
             return "it needs one Host header"
-        if not self.url.isascii() or not self.url.startswith((b"/", b"http://", b"https://")):
+        is_connect = self.parser.get_method() == b"CONNECT"
+        if is_connect or not self.url.isascii() or not self.url.startswith((b"/", b"http://", b"https://")):
             return "its target must be a path"
         named = self.url.split(b"/", 3)[2].lower() if not self.url.startswith(b"/") else b""
         if named and named != dict(self.headers).get(b"host", named).lower():

@@ -136,6 +136,7 @@ MALFORMED = {
     "two hosts": b"GET /whole HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n",
     "OPTIONS *": b"OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n",
     "CONNECT": b"CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n",
+    "CONNECT to a path": b"CONNECT /whole HTTP/1.1\r\nHost: a\r\n\r\n",
     "another scheme": b"GET ftp://a/ HTTP/1.1\r\nHost: a\r\n\r\n",
     "no version": b"GET /whole\r\n\r\n",
     "another protocol": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
@@ -229,14 +230,33 @@ async def test_disconnect_ends_the_response_before_a_pipelined_request() -> None
             await at.close_code
 
 
-async def test_pipelined_upgrade_waits_for_the_previous_request() -> None:
-    upgrade = b"GET /speak HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n"
-    key = b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+HANDSHAKE = (
+    b"GET /speak HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+)
 
+
+@pytest.mark.parametrize("offer", ["h2c", "websocket"])
+@pytest.mark.parametrize(
+    "length", [b"Content-Length: 3\r\n\r\nabc", b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"]
+)
+async def test_body_of_a_request_with_an_ignored_upgrade_is_read(offer: str, length: bytes) -> None:
+    head = b"POST /size HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade, HTTP2-Settings\r\n"
+    request = head + f"Upgrade: {offer}\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n".encode() + length
+    for pieces in ([request * 2 + GET + b"\r\n"], [request, request[:60], request[60:-2], request[-2:] + GET, b"\r\n"]):
+        assert await answers(*pieces) == [(200, "3"), (200, "3"), (200, "whole")]
+
+
+async def test_handshake_in_http_1_0_is_not_an_upgrade() -> None:
+    ((status, _),) = await answers(HANDSHAKE.replace(b"HTTP/1.1", b"HTTP/1.0"))
+    assert status == 404
+
+
+async def test_pipelined_upgrade_waits_for_the_previous_request() -> None:
     at = Port()
     async with at.open() as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n" + upgrade + key)
+        writer.write(b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n" + HANDSHAKE)
         await at.begun.wait()
         at.leave.set()
         async with asyncio.timeout(TEST_TIMEOUT_S):
