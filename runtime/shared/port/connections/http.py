@@ -216,6 +216,8 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
         named = self.url.split(b"/", 3)[2].lower() if not self.url.startswith(b"/") else b""
         if named and named != dict(self.headers).get(b"host", named).lower():
             return "its target must be a path, or name the host of its Host header"
+        if any(name == b"transfer-encoding" and value.lower() != b"chunked" for name, value in self.headers):
+            return "its transfer coding must be chunked"
         return None
 
     def _await_headers(self) -> None:

@@ -144,6 +144,7 @@ MALFORMED = {
     "no colon": GET + b"nothing\r\n\r\n",
     "two lengths": GET + b"content-length: 1\r\ncontent-length: 2\r\n\r\n",
     "no chunk size": CHUNKED + b"xyz\r\n",
+    "compressed chunks": CHUNKED.replace(b"chunked", b"gzip, chunked") + b"0\r\n\r\n",
     "upgrade without host": b"GET /speak HTTP/1.1\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n",
 }
 
