@@ -46,7 +46,10 @@ def first_fault(error: ValidationError, given: object) -> tuple[str | None, str]
     where = ".".join(map(str, _fields(first["loc"], given, is_missing=first["type"] == "missing"))) or None
     if first["type"] == "value_error":  # The error was raised by one of our validators, whose messages are complete.
         return where, str(first["ctx"]["error"])
-    return where, _WHY.get(first["type"], "it is not what this field takes").format(**first.get("ctx", {}))
+    kind = first["type"]
+    if kind in {"too_short", "too_long"} and first["ctx"]["field_type"] == "Value":
+        kind = f"string_{kind}"  # Pydantic names the limits of a text with a validator in this way.
+    return where, _WHY.get(kind, "it is not what this field takes").format(**first.get("ctx", {}))
 
 
 def _fields(path: tuple[str | int, ...], given: Any, *, is_missing: bool) -> list[str | int]:

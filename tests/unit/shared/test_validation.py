@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import pytest
-from pydantic import AfterValidator, BaseModel, ValidationError
+from pydantic import AfterValidator, BaseModel, Field, ValidationError
 
 from runtime.shared.validation import first_fault
 
@@ -21,6 +21,8 @@ class Strict(BaseModel, strict=True, extra="forbid"):
 
     t: float | int | None = None
     either: Annotated[str, AfterValidator(str.strip)] | list[int] | None = None
+    short: Annotated[str, AfterValidator(str.strip), Field(max_length=3)] = ""
+    few: Annotated[list[int], Field(max_length=3)] = []
     one: Inner | list[Inner] | None = None
     many: list[Inner] = []
     by_name: dict[str, int | str] = {}
@@ -69,3 +71,8 @@ def test_error_contains_the_field_name_of_the_client(given: dict[str, Any], wher
 )
 def test_non_numeric_text_error_states_the_expected_type(given: dict[str, Any], said: tuple[str, str]) -> None:
     assert fault(Lax, given) == said
+
+
+def test_error_of_a_length_counts_characters_of_a_text_and_entries_of_a_list() -> None:
+    assert fault(Strict, {"short": "abcd"}) == ("short", "it must have at most 3 characters")
+    assert fault(Strict, {"few": [1, 2, 3, 4]}) == ("few", "it must have at most 3 entries")
