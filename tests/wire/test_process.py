@@ -142,9 +142,17 @@ def bare(server: RunningServer, request: str) -> tuple[bytes, bytes]:
 
 
 @pytest.mark.parametrize(
-    "path", ["/v1/../metrics", "/v1/x/../audio/speech", "/v1/%2e%2e/metrics", "/v1/./models", "/v1/..%5cmetrics"]
+    "path",
+    [
+        "/v1/../metrics",
+        "/v1/x/../audio/speech",
+        "/v1/%2e%2e/metrics",
+        "/v1/./models",
+        "/v1/..%5cmetrics",
+        "/v1/audio/voices/a%0ab",
+    ],
 )
-def test_dot_segments_in_a_path_are_refused(either: RunningServer, path: str) -> None:
+def test_dot_segments_and_line_breaks_in_a_path_are_refused(either: RunningServer, path: str) -> None:
     head, body = bare(either, f"GET {path} HTTP/1.1\nHost: localhost\nConnection: close\n\n")
     assert head.startswith(b"HTTP/1.1 404 ")
     assert json.loads(body)["error"]["code"] == "unknown_route"

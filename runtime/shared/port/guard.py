@@ -92,7 +92,8 @@ class RequestGuard(AccessCheck):
         Raises:
             UnknownRoute, HostRefused, TooManyConnections, OriginRefused: A check failed, in this order.
         """
-        if not _DOTS.isdisjoint(scope["path"].replace("\\", "/").split("/")):
+        # No route matches a line break, also if its last part takes any path.
+        if "\n" in scope["path"] or not _DOTS.isdisjoint(scope["path"].replace("\\", "/").split("/")):
             raise UnknownRoute(hint="")
         headers = Headers(scope=scope)
         if not all(map(self._hosts.know, headers.getlist("host"))):
