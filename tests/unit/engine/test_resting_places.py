@@ -22,7 +22,9 @@ ARCHITECTURE = Path(__file__).parents[3] / "docs" / "architecture.md"
 
 def named_places() -> list[str]:
     """Return the second column of the table in docs/architecture.md."""
-    section = ARCHITECTURE.read_text(encoding="utf-8").partition("## Where a request waits")[2].partition("\n## ")[0]
+    section = (
+        ARCHITECTURE.read_text(encoding="utf-8").partition("## Request states and queues")[2].partition("\n## ")[0]
+    )
     return re.findall(r"^\| \d+ \| ([^|]+?) \|", section, re.MULTILINE)
 
 
@@ -69,7 +71,7 @@ class Way:
         core, table = self.core, self.core.table
         slot = next((slot for slot, sequence in core.sequences.items() if sequence.ticket == self.ticket), -1)
         return {
-            "the dialect's text": lambda: self.ticket < 0,
+            "the session's text buffer": lambda: self.ticket < 0,
             "the engine's command queue": lambda: self.ticket > 0 and bool(self.engine.commands),
             "the waiting queue": lambda: core.waiting.find(self.ticket) is not None,
             "a slot": lambda: slot >= 0,
