@@ -86,14 +86,14 @@ class Downloads:
         self._work: asyncio.Task[None] | None = None
         self._rates: deque[tuple[float, int]] = deque()
         self.problem: dict[str, Any] | None = None
-        self.kept = _read(folder / FILE)
-        if self.kept.state in (DownloadState.FETCHING, DownloadState.CHANGING):
-            self.kept.state = DownloadState.PAUSED
+        self.record = _read(folder / FILE)
+        if self.record.state in (DownloadState.FETCHING, DownloadState.CHANGING):
+            self.record.state = DownloadState.PAUSED
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Context manager that restores downloaded checkpoints, and cancels work on exit."""
-        if self.kept.serving and not named_in(self._runtime.args) and not os.environ.get("VOICEWRIGHT_MODEL"):
+        if self.record.serving and not named_in(self._runtime.args) and not os.environ.get("VOICEWRIGHT_MODEL"):
             self._work = asyncio.create_task(self._bring_back())
         try:
             yield
@@ -113,11 +113,11 @@ class Downloads:
             OutOfOrder: A download is already running.
         """
         self._require(
-            self.kept.state not in (DownloadState.FETCHING, DownloadState.PAUSED, DownloadState.CHANGING),
+            self.record.state not in (DownloadState.FETCHING, DownloadState.PAUSED, DownloadState.CHANGING),
             "another runs already",
         )
-        self.kept.parts = [DownloadPart(model) for model in models]
-        self.kept.bits = bits or bits_of(self._runtime.args)
+        self.record.parts = [DownloadPart(model) for model in models]
+        self.record.bits = bits or bits_of(self._runtime.args)
         self._begin()
 
     async def pause(self) -> None:
@@ -126,7 +126,7 @@ class Downloads:
         Raises:
             OutOfOrder: No download is running.
         """
-        self._require(self.kept.state is DownloadState.FETCHING, "nothing is being fetched")
+        self._require(self.record.state is DownloadState.FETCHING, "nothing is being fetched")
         await self._halt()
         self._become(DownloadState.PAUSED)
 
@@ -136,7 +136,7 @@ class Downloads:
         Raises:
             OutOfOrder: There is no such download.
         """
-        self._require(self.kept.state in (DownloadState.PAUSED, DownloadState.FAILED), "nothing is paused")
+        self._require(self.record.state in (DownloadState.PAUSED, DownloadState.FAILED), "nothing is paused")
         self._begin()
 
     async def stop(self) -> None:
@@ -146,12 +146,12 @@ class Downloads:
             OutOfOrder: There is no download.
         """
         under_way = (DownloadState.FETCHING, DownloadState.PAUSED, DownloadState.FAILED, DownloadState.CHANGING)
-        self._require(self.kept.state in under_way, "nothing is being fetched")
-        if self.kept.state is DownloadState.CHANGING:
+        self._require(self.record.state in under_way, "nothing is being fetched")
+        if self.record.state is DownloadState.CHANGING:
             self._runtime.cancel_change()
         await self._halt()
         self.problem = None
-        self._become(DownloadState.DONE if self.kept.serving else DownloadState.NONE)
+        self._become(DownloadState.DONE if self.record.serving else DownloadState.NONE)
 
     async def back(self) -> None:
         """Change back to the checkpoints that served before the download.
@@ -159,10 +159,10 @@ class Downloads:
         Raises:
             OutOfOrder: There are no such checkpoints, or others are being loaded.
         """
-        self._require(bool(self.kept.before) and self.kept.state is DownloadState.DONE, "nothing served before")
+        self._require(bool(self.record.before) and self.record.state is DownloadState.DONE, "nothing served before")
         self._require(not self._runtime.changing, "other checkpoints are being loaded")
         await self._halt()  # A download may be restoring the earlier checkpoints.
-        self._runtime.change(with_bits(with_models(self._runtime.args, self.kept.before), self.kept.bits_before))
+        self._runtime.change(with_bits(with_models(self._runtime.args, self.record.before), self.record.bits_before))
         self.forget()
 
     def forget(self) -> None:
@@ -170,25 +170,25 @@ class Downloads:
 
         This is called after the host has loaded other checkpoints.
         """
-        self.kept.serving = []
-        self.kept.before = []
-        if self.kept.state is DownloadState.DONE:
+        self.record.serving = []
+        self.record.before = []
+        if self.record.state is DownloadState.DONE:
             self._become(DownloadState.NONE)
         else:
             self._save()
 
     def status(self) -> dict[str, Any]:
         """Return the state of the download for the page."""
-        parts = self.kept.parts if self.kept.state is not DownloadState.NONE else []
+        parts = self.record.parts if self.record.state is not DownloadState.NONE else []
         return {
-            "state": self.kept.state,
+            "state": self.record.state,
             "parts": [asdict(part) for part in parts],
             "got": sum(part.got for part in parts),
             "of": sum(part.of for part in parts),
-            "rate": self._rate() if self.kept.state is DownloadState.FETCHING else None,
-            "change": self._runtime.status.change if self.kept.state is DownloadState.CHANGING else None,
+            "rate": self._rate() if self.record.state is DownloadState.FETCHING else None,
+            "change": self._runtime.status.change if self.record.state is DownloadState.CHANGING else None,
             "problem": self.problem,
-            "can_go_back": self.kept.state is DownloadState.DONE and bool(self.kept.before),
+            "can_go_back": self.record.state is DownloadState.DONE and bool(self.record.before),
         }
 
     # --- Work.
@@ -219,7 +219,7 @@ class Downloads:
         Returns:
             True if they are complete.
         """
-        async with fetching(self._command, [part.id for part in self.kept.parts]) as events:
+        async with fetching(self._command, [part.id for part in self.record.parts]) as events:
             async for event in events:
                 match event["event"]:
                     case "failed":
@@ -231,16 +231,16 @@ class Downloads:
                             self._fail({"code": "fetch_failed", "message": message})
                         return not event["status"]
                     case _:
-                        self._hear(event)
+                        self._on_event(event)
         return False
 
-    def _hear(self, event: dict[str, Any]) -> None:
-        part = next(part for part in self.kept.parts if part.id == event["id"])
+    def _on_event(self, event: dict[str, Any]) -> None:
+        part = next(part for part in self.record.parts if part.id == event["id"])
         part.got, part.of = event.get("got", part.got), event.get("of", part.of)
         part.modes = event.get("modes", part.modes)
         part.step = {"done": "here", "progress": event.get("step", "")}.get(event["event"], part.step)
         if event["event"] == "progress":
-            self._rates.append((time.monotonic(), sum(part.got for part in self.kept.parts)))
+            self._rates.append((time.monotonic(), sum(part.got for part in self.record.parts)))
             while self._rates[-1][0] - self._rates[0][0] > RATE_WINDOW_S:
                 self._rates.popleft()
 
@@ -262,13 +262,13 @@ class Downloads:
         models = await self._with_the_rest(before)
         if await self._load(models):
             # After a second download, `back` still restores the original checkpoints.
-            if not self.kept.before:
-                self.kept.before, self.kept.bits_before = before, bits_before
-            self.kept.serving = models
+            if not self.record.before:
+                self.record.before, self.record.bits_before = before, bits_before
+            self.record.serving = models
             self._become(DownloadState.DONE)
 
     async def _load(self, models: Sequence[str]) -> bool:
-        self._runtime.change(with_bits(with_models(self._runtime.args, models), self.kept.bits))
+        self._runtime.change(with_bits(with_models(self._runtime.args, models), self.record.bits))
         await self._settled()
         if problem := self._runtime.status.problem:
             self._fail({"code": "not_changed", "message": problem})
@@ -283,7 +283,7 @@ class Downloads:
 
         The other modes are those that the download does not serve.
         """
-        taken = {mode for part in self.kept.parts for mode in part.modes}
+        taken = {mode for part in self.record.parts for mode in part.modes}
         cards = await self._served()
         rest = []
         for mode in (str(mode) for mode in Mode if str(mode) not in taken):
@@ -291,7 +291,7 @@ class Downloads:
             reference = next((model for model in map(reference_of, before) if _public(model) == name), None)
             if reference is not None:
                 rest.append(f"{mode}={reference}")
-        return [part.id for part in self.kept.parts] + rest
+        return [part.id for part in self.record.parts] + rest
 
     async def _bring_back(self) -> None:
         """Change to the downloaded checkpoints after a restart.
@@ -300,8 +300,8 @@ class Downloads:
         """
         while self._runtime.status.state is not RuntimeState.READY:  # noqa: ASYNC110 - a process changes it
             await asyncio.sleep(POLL_INTERVAL_S)
-        state = self.kept.state
-        if await self._load(self.kept.serving):
+        state = self.record.state
+        if await self._load(self.record.serving):
             self._become(state)
 
     def _require(self, holds: bool, why: str) -> None:
@@ -313,13 +313,13 @@ class Downloads:
         self._become(DownloadState.FAILED)
 
     def _become(self, state: DownloadState) -> None:
-        self.kept.state = state
+        self.record.state = state
         self._save()
 
     def _save(self) -> None:
         try:
             make_private(self._folder)
-            replace_file(self._folder, FILE, json.dumps(asdict(self.kept)).encode())
+            replace_file(self._folder, FILE, json.dumps(asdict(self.record)).encode())
         except OSError:
             log.warning("where the download is could not be written down")
 

@@ -87,25 +87,25 @@ class ServeRun:
         if arguments.load or (whole and arguments.concurrency):
             async with self._targets(lead_cap_s=UNCAPPED_S) as targets:
                 started = [{"target": target.name, "seconds": target.start_s} for target in targets if target.start_s]
-                self._keep("start", started)
+                self._store_rows("start", started)
                 if arguments.load:
                     capacity = await capacity_rps(targets[0], self.loads[0], arguments.slots)
                     rates = [*rates, *(share * capacity for share in arguments.load)]
                 rows = await measure_closed(targets, whole, arguments.concurrency, arguments.calls)
-                self._keep("closed loop", rows)
+                self._store_rows("closed loop", rows)
         if not rates and not (live and arguments.concurrency):
             return self.tables
         async with self._targets() as targets:
             rows = await measure_closed(targets, live, arguments.concurrency, arguments.calls)
-            self._keep("live text", rows)
+            self._store_rows("live text", rows)
             if arguments.minutes and rates:
-                keep = partial(self._keep, "minutes", is_shown=False)
+                keep = partial(self._store_rows, "minutes", is_shown=False)
                 load, rate = self.loads[0], rates[0]
                 rows = await measure_minutes(targets[-1], load, rate, arguments.minutes, arguments.seconds, keep)
-                self._keep("minutes", rows)
-                self._keep("all minutes", [creep(rows)])
+                self._store_rows("minutes", rows)
+                self._store_rows("all minutes", [creep(rows)])
             elif rates:
-                self._keep("open loop", await measure_open(targets, self.loads, rates, arguments.seconds))
+                self._store_rows("open loop", await measure_open(targets, self.loads, rates, arguments.seconds))
         return self.tables
 
     def _targets(self, **settings: object) -> AbstractAsyncContextManager[list[Target]]:
@@ -114,7 +114,7 @@ class ServeRun:
         options = {"urls": arguments.url, "processes": arguments.processes}
         return open_targets(self.arms, arguments.transport, shared, **options)
 
-    def _keep(self, name: str, rows: list[Row], *, is_shown: bool = True) -> None:
+    def _store_rows(self, name: str, rows: list[Row], *, is_shown: bool = True) -> None:
         if rows:
             self.tables[name] = rows
             shown = [name] if is_shown else ["-"]

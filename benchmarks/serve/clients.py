@@ -197,14 +197,14 @@ class SocketClient:
             behaviour = _cancel(connection, call)
         task = asyncio.create_task(behaviour)
         try:
-            await _hear(connection, trace, blake2b() if self._is_hashing else None)
+            await _receive_audio(connection, trace, blake2b() if self._is_hashing else None)
         finally:
             task.cancel()
             with suppress(asyncio.CancelledError, ConnectionClosed):
                 await task
 
 
-async def _hear(connection: ClientConnection, trace: Trace, digest: blake2b | None) -> None:
+async def _receive_audio(connection: ClientConnection, trace: Trace, digest: blake2b | None) -> None:
     """Read until the utterance has ended.
 
     No audio may arrive after the response to a cancel.

@@ -46,7 +46,7 @@ class GrowingMarkdown:
         self._context: list[str] = []  # Earlier lines that are needed to classify the current one.
         self._line = ""  # Text of the current line that was not processed yet.
         self._flows = False  # True if the current line is known to belong to a paragraph.
-        self._kept: str | None = None  # Context that the current line adds for later lines.
+        self._stored_line: str | None = None  # Context that the current line adds for later lines.
         self._settled = 0  # Number of context lines that are not needed any more.
         self._waits = False  # True if the current line must be complete before it is spoken.
         self._open: Leaf | None = None  # Block that may continue in the next line.
@@ -129,10 +129,10 @@ class GrowingMarkdown:
         The rest of the line follows as it arrives.
         """
         if leaf.start < len(self._context) and self._open is not None:
-            self._kept = None
+            self._stored_line = None
             text = "\n" + text
         else:
-            self._kept = f"{self._line[: len(self._line) - len(text)]}x"
+            self._stored_line = f"{self._line[: len(self._line) - len(text)]}x"
             self._begin(leaf)
         self._line = ""
         self._flows = True
@@ -142,17 +142,17 @@ class GrowingMarkdown:
         line, self._line, self._waits = self._line, "", False
         if not self._flows and line.strip():
             self._line = line
-            self._take(line)
+            self._process_line(line)
         elif not self._flows:
             self._close()
-            self._keep("" if self._context and self._context[-1] else None)
+            self._store_line("" if self._context and self._context[-1] else None)
         if self._flows:
             self._sayings.say(self._inline.end_line())
-            self._keep(self._kept)
+            self._store_line(self._stored_line)
         self._line = ""
         self._flows = False
 
-    def _take(self, line: str) -> None:
+    def _process_line(self, line: str) -> None:
         """Process a complete line that was not passed on yet."""
         blocks = read_blocks("\n".join([*self._context, line]))
         leaf, at = blocks.at(len(self._context)), len(self._context)
@@ -169,14 +169,14 @@ class GrowingMarkdown:
             self._sayings.say(spoken)
             self._close()
         if leaf is not None and leaf.kind is Kind.FOOTNOTE:
-            self._keep(
+            self._store_line(
                 _footnote_context(line, leaf.start == at, not self._context or not _TEXT.search(self._context[-1]))
             )
             return
         is_code = leaf is not None and leaf.kind is Kind.FENCE and leaf.start < at
-        self._keep(None if is_code and "```" not in line and "~~~" not in line else line, is_code=is_code)
+        self._store_line(None if is_code and "```" not in line and "~~~" not in line else line, is_code=is_code)
 
-    def _keep(self, line: str | None, *, is_code: bool = False) -> None:
+    def _store_line(self, line: str | None, *, is_code: bool = False) -> None:
         if line is not None:
             self._context.append(line)
         self._context = self._context[self._settled :]

@@ -105,7 +105,7 @@ def read_model_config(folder: Path) -> ModelConfig:
     _check_ids(talker, path)
     talker = _with_known_dialects(talker, notes)
 
-    layouts = _words(Layout, top.get("voicewright_layouts", list(Layout)), path, "voicewright_layouts")
+    layouts = _enum_values(Layout, top.get("voicewright_layouts", list(Layout)), path, "voicewright_layouts")
 
     def token(name: str, default: int) -> int:
         index = _integer(top, name, default, path, notes)
@@ -280,7 +280,7 @@ def _refuse_quantised(top: dict[str, Any], path: Path) -> None:
 
 def _modes(top: dict[str, Any], path: Path) -> tuple[Mode, ...]:
     if top.get("voicewright_modes"):
-        return _words(Mode, top["voicewright_modes"], path, "voicewright_modes")
+        return _enum_values(Mode, top["voicewright_modes"], path, "voicewright_modes")
     _require_kind(top, "tts_model_type", tuple(Mode), path)
     return (Mode(top["tts_model_type"]),)
 
@@ -299,7 +299,7 @@ def _one_of(known: Sequence[str], top: dict[str, Any], path: Path, name: str) ->
     return None if word is None else str(word)
 
 
-def _words(kind: type[Word], words: Any, path: Path, where: str) -> tuple[Word, ...]:
+def _enum_values(kind: type[Word], words: Any, path: Path, where: str) -> tuple[Word, ...]:
     known = set(kind)
     if not isinstance(words, list) or not words or not all(isinstance(word, str) and word in known for word in words):
         raise CheckpointInvalid(path=path, why=f"{where} is not of {', '.join(kind)}")

@@ -214,7 +214,7 @@ def _read(text: str, start: int, end: int) -> str:
     for token in _TOKEN.finditer(text, start):
         if token.start() >= end:
             break
-        spoken = _words(token)
+        spoken = _spoken_token(token)
         joins_before = spoken[:1].isalpha() and text[max(token.start() - 1, 0) : token.start()].isalnum()
         joins_after = spoken[-1:].isalpha() and text[token.end() : token.end() + 1].isalnum()
         pieces += text[start : token.start()], " " * joins_before, spoken, " " * joins_after
@@ -227,7 +227,7 @@ def _narrow(gap: re.Match[str]) -> str:
     return "" if gap.string[gap.end() : gap.end() + 1] in tuple(".,;:!?") else " "
 
 
-def _words(token: re.Match[str]) -> str:
+def _spoken_token(token: re.Match[str]) -> str:
     kind = token.lastgroup
     assert kind is not None
     read = _READERS[kind]

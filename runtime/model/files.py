@@ -70,12 +70,12 @@ def choose_files(where: object, names: Collection[str], index_of: IndexOf) -> Fi
                 missing.append(prefix + str(error.facts["what"]))
         read.extend(prefix + name for name in taken)
 
-    take(where, "", (CONFIG, GENERATION, *_words(names)))
+    take(where, "", (CONFIG, GENERATION, *_tokenizer_files(names)))
     take(f"{where}/{SPEECH_TOKENIZER}", f"{SPEECH_TOKENIZER}/", (CONFIG,), (PREPROCESSOR,))
     return FileChoice(tuple(read), tuple(sorted(set(names) - set(read))), tuple(missing), tuple(problems))
 
 
-def _words(names: Collection[str]) -> list[str]:
+def _tokenizer_files(names: Collection[str]) -> list[str]:
     """Return the names of the text tokenizer's files.
 
     They are the vocabulary and merges, or tokenizer.json if one of both is missing.

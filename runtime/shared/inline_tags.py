@@ -236,13 +236,13 @@ class ReadText:
 
     def add(self, text: str) -> str:
         """Append text and return the text that later text cannot change."""
-        return self._words(self._tags.add, text)
+        return self._spoken_text(self._tags.add, text)
 
     def finish(self) -> str:
         """Return the text that was held back."""
-        return self._words(self._tags.finish)
+        return self._spoken_text(self._tags.finish)
 
-    def _words(self, items_of: Callable[..., Iterable[Item]], *given: str) -> str:
+    def _spoken_text(self, items_of: Callable[..., Iterable[Item]], *given: str) -> str:
         text = ""
         try:
             for item in items_of(*given):

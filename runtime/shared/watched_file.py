@@ -41,10 +41,10 @@ class WatchedFile(Generic[Value]):
         """Return the file's current value, at most half a second old."""
         if self._path is not None and self._clock() - self._looked >= POLL_INTERVAL_S:
             self._looked = self._clock()
-            self._look(self._path)
+            self._check_file(self._path)
         return self._value
 
-    def _look(self, path: Path) -> None:
+    def _check_file(self, path: Path) -> None:
         try:
             state = os.stat(path)
             version = (state.st_size, state.st_mtime_ns, state.st_ino)

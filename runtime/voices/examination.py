@@ -59,7 +59,7 @@ def examine(samples: NDArray[np.float32], transcript: str | None) -> Examination
             advice += check_transcript(transcript, activity.seconds)
         except TranscriptMismatch as error:
             mismatch = error
-    start, end = _kept(samples, activity)
+    start, end = _speech_range(samples, activity)
     return Examination(
         seconds=len(samples) / SAMPLE_RATE,
         speech_s=activity.seconds,
@@ -107,7 +107,7 @@ def clean_reference(samples: NDArray[np.float32]) -> NDArray[np.float32]:
 
     Shapes: samples [N] -> [M], float32, mono, 24 kHz.
     """
-    start, end = _kept(samples, _activity(samples)[0])
+    start, end = _speech_range(samples, _activity(samples)[0])
     return _ended(samples[start:end])
 
 
@@ -124,7 +124,7 @@ def _activity(samples: NDArray[np.float32]) -> tuple[Activity, bool]:
     return (speech, True) if speech.seconds >= MIN_SPEECH_S else (by_loudness(samples), False)
 
 
-def _kept(samples: NDArray[np.float32], activity: Activity) -> tuple[int, int]:
+def _speech_range(samples: NDArray[np.float32], activity: Activity) -> tuple[int, int]:
     """Return the first and last sample of the speech, with a margin.
 
     Without speech, all samples are kept.

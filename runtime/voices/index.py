@@ -99,7 +99,7 @@ class Index:
             (
                 entry.file,
                 entry.version,
-                _words(entry.card),
+                _searchable_text(entry.card),
                 None if entry.card is None else json.dumps(asdict(entry.card)),
                 json.dumps(sorted(entry.prompts)),
                 entry.problem,
@@ -132,7 +132,7 @@ def _card(text: str | None) -> VoiceCard | None:
     return VoiceCard(**{**values, "tags": tuple(values["tags"]), "advice": tuple(values["advice"])})
 
 
-def _words(card: VoiceCard | None) -> str:
+def _searchable_text(card: VoiceCard | None) -> str:
     if card is None:
         return ""
     return name_key(" ".join([card.name, card.language, card.description or "", *card.tags, card.transcript or ""]))

@@ -100,7 +100,7 @@ def _voicebox(archive: zipfile.ZipFile, limits: Limits) -> Profile:
     if not texts or not all(isinstance(text, str) for text in texts.values()):
         _refuse("its profile has no recording with a transcript")
     recordings = ((_recording(archive, name, limits), text) for name, text in texts.items())
-    samples, spoken = _joined(recordings, round(limits.max_reference_s * SAMPLE_RATE))
+    samples, spoken = _join_recordings(recordings, round(limits.max_reference_s * SAMPLE_RATE))
     left = len(texts) - len(spoken)
     advice = (LEFT_OUT.format(count=len(texts), left=left),) if left else ()
     return Profile(
@@ -113,7 +113,9 @@ def _voicebox(archive: zipfile.ZipFile, limits: Limits) -> Profile:
     )
 
 
-def _joined(recordings: Iterable[tuple[NDArray[np.float32], str]], most: int) -> tuple[NDArray[np.float32], list[str]]:
+def _join_recordings(
+    recordings: Iterable[tuple[NDArray[np.float32], str]], most: int
+) -> tuple[NDArray[np.float32], list[str]]:
     """Return the first recordings that together have at most `most` samples, and their texts."""
     gap = np.zeros(round(GAP_S * SAMPLE_RATE), np.float32)
     joined = np.zeros(0, np.float32)

@@ -105,9 +105,9 @@ def read_voice(data: bytes) -> Voice:
             name=_same(metadata["name"], checked_name(metadata["name"])),
             reference=tensors.get("reference", np.zeros(0, np.int16)),
             language=_matching(LANGUAGE, metadata["language"]),
-            description=_words(metadata, "description", MAX_WORDS),
+            description=_optional_text(metadata, "description", MAX_WORDS),
             tags=_tags(metadata),
-            transcript=_words(metadata, "transcript", MAX_TRANSCRIPT),
+            transcript=_optional_text(metadata, "transcript", MAX_TRANSCRIPT),
             created_at=_moment(float(metadata["created_at"])),
             consent=_consent(metadata),
             provenance=_provenance(metadata),
@@ -239,7 +239,7 @@ def _parsed(metadata: Mapping[str, str], name: str, kind: type[Kind]) -> Kind:
     return value
 
 
-def _words(metadata: Mapping[str, str], name: str, most: int) -> str | None:
+def _optional_text(metadata: Mapping[str, str], name: str, most: int) -> str | None:
     return _text(metadata[name], most) if name in metadata else None
 
 

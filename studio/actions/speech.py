@@ -168,7 +168,7 @@ async def reproduce(studio: StudioClient, take: str) -> Reproduced:
     wording = Wording(record["text"], record.get("spoken"))
     pcm, done = await studio.speech({**config, "input": wording.sent, "seed": record["seed"]})
     identical = hashlib.sha256(pcm).hexdigest() == record["sha256"]
-    stored = await _keep(studio, wording, record["config"], pcm, done, record["mode"], record["label"], take)
+    stored = await _store_take(studio, wording, record["config"], pcm, done, record["mode"], record["label"], take)
     return Reproduced(take=stored, identical=identical, seed=done["seed"])
 
 
@@ -186,10 +186,10 @@ async def _spoken(
     pronunciations: list[dict[str, str]] | None = None,
 ) -> Spoken:
     drawn = secrets.randbelow(2**32) if seed is None else seed
-    wording = await _words(studio, text, pronunciations)
+    wording = await _wording(studio, text, pronunciations)
     pcm, done = await studio.speech({**config, "input": wording.sent, "seed": drawn})
     mode = config.get("task_type") or await _mode_of(studio, config)
-    take = await _keep(studio, wording, config, pcm, done, mode, label)
+    take = await _store_take(studio, wording, config, pcm, done, mode, label)
     return Spoken(
         take=take,
         audio=None if take is None else f"studio/takes/{take}/audio",
@@ -202,7 +202,7 @@ async def _spoken(
     )
 
 
-async def _words(studio: StudioClient, text: str, pronunciations: list[dict[str, str]] | None) -> Wording:
+async def _wording(studio: StudioClient, text: str, pronunciations: list[dict[str, str]] | None) -> Wording:
     """Return a text as written and as sent.
 
     The sent text has these replacements and those of the caller's pronunciation dictionary.
@@ -212,7 +212,7 @@ async def _words(studio: StudioClient, text: str, pronunciations: list[dict[str,
     return Wording(text, answer["text"] if answer["places"] else None)
 
 
-async def _keep(
+async def _store_take(
     studio: StudioClient,
     words: Wording,
     config: dict[str, Any],

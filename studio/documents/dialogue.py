@@ -80,7 +80,7 @@ def dialogue_of(cues: list[Cue], *, keep_sounds: bool = False) -> Dialogue:
     for cue in cues:
         for name, rows in turns.of(cue):
             for is_sound, text in _sounds("\n".join(rows)):
-                line_text = joined(text)
+                line_text = join_rows(text)
                 if is_sound and not keep_sounds:
                     dialogue.sounds.append(line_text)
                 elif any(letter.isalnum() for letter in line_text):
@@ -186,7 +186,7 @@ def _sounds(text: str) -> Iterator[tuple[bool, str]]:
     yield False, text[done:]
 
 
-def joined(text: str) -> str:
+def join_rows(text: str) -> str:
     """Join the rows of a text.
 
     In Chinese and Japanese, no space is inserted. The hyphen of a divided word is removed.

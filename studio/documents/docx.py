@@ -17,7 +17,17 @@ from lxml import etree
 
 from studio.documents.archive import Archive, beside
 from studio.documents.docx_numbering import Numbering
-from studio.documents.docx_styles import Style, Styles, attribute, child, has, heading_level, is_on, tag_of, value
+from studio.documents.docx_styles import (
+    Style,
+    Styles,
+    attribute,
+    child,
+    has_descendant,
+    heading_level,
+    is_on,
+    tag_of,
+    value,
+)
 from studio.documents.prose import prose_document
 from studio.documents.values import (
     LINE_BREAK,
@@ -307,7 +317,7 @@ class _Story:
             self._fields.pop()
 
     def _deleted(self, element: etree._Element) -> None:
-        if has(element, "w:delText"):
+        if has_descendant(element, "w:delText"):
             self._open.omitted.setdefault("deleted", _text_of(element))
 
     def _note_mark(self, element: etree._Element) -> None:
@@ -324,12 +334,12 @@ class _Story:
     def _alternate(self, element: etree._Element) -> None:
         """Read only the first alternative with text, because the others have the same content."""
         alternatives = [one for one in element if tag_of(one)]
-        with_text = [one for one in alternatives if has(one, "w:t", "m:t")]
+        with_text = [one for one in alternatives if has_descendant(one, "w:t", "m:t")]
         for one in (with_text or alternatives)[:1]:
             self._walk(one)
 
     def _drawing(self, element: etree._Element) -> None:
-        if has(element, _TEXT_BOX):
+        if has_descendant(element, _TEXT_BOX):
             self._walk(element)
         else:
             described = (one.get("descr") or one.get("title") or one.get("alt") for one in element.iter())

@@ -55,7 +55,7 @@ class Numbering:
         if level is None:  # The definition may name the style of each level instead.
             level = next((at for at, one in numbered.levels.items() if value(one, "w:pStyle") == style_id), 0)
         self._count(numbered, level)
-        return _shown(numbered, level)
+        return _format_level(numbered, level)
 
     @cached_property
     def _found(self) -> dict[tuple[str, str], etree._Element]:
@@ -110,7 +110,7 @@ def _levels(element: etree._Element) -> dict[int, etree._Element]:
     }
 
 
-def _shown(numbered: _List, level: int) -> str:
+def _format_level(numbered: _List, level: int) -> str:
     definition = numbered.levels.get(level)
     if value(definition, "w:numFmt") == "bullet":
         return ""

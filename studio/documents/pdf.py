@@ -18,7 +18,7 @@ from pypdf import PageObject, PasswordType, PdfReader
 from pypdf.errors import PyPdfError
 from pypdf.generic import Destination
 
-from studio.documents.dialogue import joined
+from studio.documents.dialogue import join_rows
 from studio.documents.pdf_rows import PageRows, Row
 from studio.documents.prose import clean_plain, prose_document
 from studio.documents.values import (
@@ -177,7 +177,7 @@ class _Text:
             if before is None or self._begins_paragraph(before, row):
                 paragraphs.append([])
             paragraphs[-1].append(row.text)
-        return [text for paragraph in paragraphs if (text := spaced(joined("\n".join(paragraph))))]
+        return [text for paragraph in paragraphs if (text := spaced(join_rows("\n".join(paragraph))))]
 
     def _begins_paragraph(self, before: Row, row: Row) -> bool:
         is_same_size = abs(before.size - row.size) <= 0.12 * self._size
@@ -231,7 +231,7 @@ class _Text:
             if _NOTE_MARK.match(row.text) or not self._notes:
                 self._notes.append(row.text)
             else:
-                self._notes[-1] = spaced(joined(f"{self._notes[-1]}\n{row.text}"))
+                self._notes[-1] = spaced(join_rows(f"{self._notes[-1]}\n{row.text}"))
         return rows[:end]
 
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 
 from studio.documents.charset import decode
-from studio.documents.dialogue import dialogue_of, joined
+from studio.documents.dialogue import dialogue_of, join_rows
 from studio.documents.markdown import markdown_chapters, without_front_matter
 from studio.documents.prose import clean_plain, clean_prose, first_title
 from studio.documents.subtitles import read_cues
@@ -160,7 +160,7 @@ def _without_page_numbers(text: str) -> tuple[str, list[str]]:
                 is_seam = False
                 last = next((place for place in range(len(remaining) - 1, -1, -1) if remaining[place].strip()), -1)
                 if last >= 0 and _continues(remaining[last], row):
-                    remaining[last:] = [joined(f"{remaining[last]}\n{row}")]
+                    remaining[last:] = [join_rows(f"{remaining[last]}\n{row}")]
                     continue
             remaining.append(row)
     return "\n".join(remaining), [rows[at].strip() for at in numbers]

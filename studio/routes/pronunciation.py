@@ -46,5 +46,5 @@ class PronunciationRoutes(StoreRoutes):
         """Return the text with replaced words, and the number of replacements."""
         query = read(TextToSay, decode(await read_body(request)))
         return json_response(
-            await self._workers(self._store.pronunciations.said, self._visitors.of(request).owner, query)
+            await self._workers(self._store.pronunciations.replace_words, self._visitors.of(request).owner, query)
         )

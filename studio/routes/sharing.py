@@ -187,7 +187,7 @@ def shared_page(record: dict[str, Any], token: str, accepted: str) -> str:
 
     `token` is the link's, `accepted` are the browser's languages.
     """
-    language, said = _said(accepted)
+    language, said = _accepted_texts(accepted)
     listen = escape(said["shared.listen"])
     content = (
         f"<h1>{escape(said['shared.title'])}</h1>\n"
@@ -200,12 +200,12 @@ def shared_page(record: dict[str, Any], token: str, accepted: str) -> str:
 
 def ended(accepted: str) -> str:
     """Return the page of an ended or unknown link."""
-    language, said = _said(accepted)
+    language, said = _accepted_texts(accepted)
     content = f"<h1>{escape(said['shared.ended'])}</h1>\n<p>{escape(said['shared.ended_why'])}</p>"
     return _PAGE.format(language=language, title=escape(said["shared.ended"]), content=content)
 
 
-def _said(accepted: str) -> tuple[str, dict[str, str]]:
+def _accepted_texts(accepted: str) -> tuple[str, dict[str, str]]:
     """Return the texts of the first supported language."""
     known = languages()
     wanted = [tag.split(";")[0].strip().lower().partition("-")[0] for tag in accepted[:200].split(",")]

@@ -176,11 +176,11 @@ class TakeRoutes(StoreRoutes):
         etag = f'"{version_of(f"{wanted} {rate}", tags_of(record))}"'
         if etag in request.headers.get("if-none-match", ""):
             return Response(status_code=304, headers={**PRIVATE, "etag": etag})
-        data = await self._workers(self._sound, owner, take_id, wanted, rate)
+        data = await self._workers(self._encoded_audio, owner, take_id, wanted, rate)
         name = file_name(title_of(record), wanted)
         return file_response(data, FORMATS[wanted], name, inline=query_flag(request, "inline"), etag=etag)
 
-    def _sound(self, owner: str, take_id: str, wanted: str, bit_rate: int | None) -> bytes:
+    def _encoded_audio(self, owner: str, take_id: str, wanted: str, bit_rate: int | None) -> bytes:
         record, pcm = self._store.takes.pcm(owner, take_id)
         return encoded(wanted, pcm, tags_of(record), bit_rate)
 

@@ -126,7 +126,7 @@ class RuntimeProcess(ChildProcess):
             tell: Called with the progress of the runtime.
         """
         async with httpx.AsyncClient(verify=certificates(), trust_env=False, timeout=HEALTH_TIMEOUT_S) as client:
-            while not (answer := await asked(client, f"{self.url}/ready")).ready:
+            while not (answer := await query_runtime(client, f"{self.url}/ready")).ready:
                 tell(answer)
                 await asyncio.sleep(START_POLL_INTERVAL_S)
 
@@ -203,7 +203,7 @@ async def spawn(command: Sequence[str], stdout: int) -> asyncio.subprocess.Proce
     )
 
 
-async def asked(client: httpx.AsyncClient, url: str) -> Answer:
+async def query_runtime(client: httpx.AsyncClient, url: str) -> Answer:
     """Request /ready and return the response.
 
     While the runtime loads, it is an error with the progress.

@@ -33,7 +33,7 @@ from studio.store.programme import (
     ReadTake,
     Samples,
     fitted,
-    joined,
+    join_clips,
     parts_of,
     silence,
     subtitles,
@@ -160,7 +160,7 @@ def export(takes: Takes, owner: str, wanted: ExportFields, folder: Path, max_s: 
             file.write(subtitles(parts).encode())
             return _finished(file, "application/x-subrip", file_name(name, "srt"), notes)
         _check_disk(samples, wanted, folder)
-        programme = _stored(joined(clips, read_take, wanted.loudness_lufs), folder)
+        programme = _stored(join_clips(clips, read_take, wanted.loudness_lufs), folder)
         if wanted.loudness_lufs is not None:
             programme = _stored(levelled_pieces(programme, wanted.loudness_lufs), folder)
         chapters = _chapters(wanted, clips, name)

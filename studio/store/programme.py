@@ -122,7 +122,7 @@ def parts_of(clips: Iterable[Clip]) -> list[ProgrammePart]:
     return parts
 
 
-def joined(clips: list[Clip], read: ReadTake, loudness_lufs: float | None) -> Iterator[Samples]:
+def join_clips(clips: list[Clip], read: ReadTake, loudness_lufs: float | None) -> Iterator[Samples]:
     """Yield the samples of each clip, scaled to equal loudness per voice if requested.
 
     Each voice is scaled to match the others, so that a voice's whispered lines stay quieter. The caller normalizes the

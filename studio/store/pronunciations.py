@@ -56,7 +56,7 @@ class Pronunciations:
             connection.execute("INSERT OR REPLACE INTO pronunciations VALUES (?, ?, ?, ?, ?)", row)
         return stored
 
-    def said(self, owner: str | None, asked: TextToSay) -> dict[str, Any]:
+    def replace_words(self, owner: str | None, asked: TextToSay) -> dict[str, Any]:
         """Return a text with the owner's replacements, and their number.
 
         Without an owner there are no replacements.

@@ -158,7 +158,7 @@ class Takes:
             record = self.find(owner, take_id) | changes.model_dump(exclude_unset=True)
             connection.execute(
                 "UPDATE takes SET record = ?, words = ?, favourite = ? WHERE id = ?",
-                (json.dumps(record), words_of(record), int(record["favourite"]), take_id),
+                (json.dumps(record), searchable_text(record), int(record["favourite"]), take_id),
             )
         return record
 
@@ -311,7 +311,7 @@ class Takes:
             self._files.bytes_of(record["id"]),
             record["reference"],
             self._files.reference_bytes(record["reference"]),
-            words_of(record),
+            searchable_text(record),
             json.dumps(record),
             address,
         )
@@ -374,7 +374,7 @@ def record_of(fields: TakeFields, pcm: bytes, reference: bytes | None, most: int
     }
 
 
-def words_of(record: dict[str, Any]) -> str:
+def searchable_text(record: dict[str, Any]) -> str:
     """Return the searchable text of a take."""
     config = record["config"]
     texts = [record[name] for name in ("name", "text", "label", "voice", "language", "notes")]

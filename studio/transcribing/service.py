@@ -67,7 +67,7 @@ class TranscriptionService:
             raise TranscriberMissing
         try:
             with self._worker.place():
-                samples = await asyncio.to_thread(self._heard, recording)
+                samples = await asyncio.to_thread(self._decoded_samples, recording)
                 return await self._worker.call(None, transcribe, self.choice, samples, code_of(language))
         except WorkerBusyError:
             raise TranscriberBusy(retry_after_s=AGAIN_S) from None
@@ -77,7 +77,7 @@ class TranscriptionService:
             log.exception("%s could not write down a recording", self.choice.setting)
             raise TranscriptionFailed from None
 
-    def _heard(self, recording: bytes) -> NDArray[np.float32]:
+    def _decoded_samples(self, recording: bytes) -> NDArray[np.float32]:
         return resample(DecodedAudio(read_reference(recording, self._limits), SAMPLE_RATE), RATE_HZ).samples
 
     async def aclose(self) -> None:

@@ -92,7 +92,7 @@ def _ends(host: str, port: int) -> set[str]:
     """
     plain = _plain(host)
     forms = [plain.packed] if plain.version == 6 else [plain.packed, b"\0" * 10 + b"\xff\xff" + plain.packed]
-    return {f"{_words(packed)}:{port:04X}" for packed in forms}
+    return {f"{_hex_words(packed)}:{port:04X}" for packed in forms}
 
 
 def _plain(host: str) -> IPv4Address | IPv6Address:
@@ -101,7 +101,7 @@ def _plain(host: str) -> IPv4Address | IPv6Address:
     return (address.ipv4_mapped if isinstance(address, IPv6Address) else None) or address
 
 
-def _words(packed: bytes) -> str:
+def _hex_words(packed: bytes) -> str:
     """Return the bytes in hexadecimal, in groups of four in this machine's byte order."""
     groups = (packed[at : at + 4] for at in range(0, len(packed), 4))
     return "".join(f"{socket.ntohl(int.from_bytes(word)):08X}" for word in groups)

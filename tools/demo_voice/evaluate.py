@@ -50,7 +50,7 @@ def spoken(args: argparse.Namespace, styles: Path, lines: list[int], voices: lis
     teacher, (_, ids), out = Teacher(args.model, styles, device()), read_lines(args.held_out), []
     for at in range(0, len(lines), 64):
         part = voices[at : at + 64]
-        said = teacher.say([ids[i] for i in lines[at : at + 64]], part)
+        said = teacher.synthesize([ids[i] for i in lines[at : at + 64]], part)
         out += [finish(one, v.formant)[0].astype(np.float32) / 32768 for one, v in zip(said, part, strict=True)]
     return out
 
@@ -149,7 +149,7 @@ class Candidate:
         self.engine.start()
         atexit.register(self.engine.close)
 
-    def say(self, requests: list[SpeechRequest], seed: int) -> tuple[list[np.ndarray], list[bool]]:
+    def synthesize(self, requests: list[SpeechRequest], seed: int) -> tuple[list[np.ndarray], list[bool]]:
         """Synthesize the requests, and return the waveforms and True for each that ended with EOS."""
         drawn = [replace(r, layout=self.layout, seed=seed + 1000 * i) for i, r in enumerate(requests)]
         listeners, _ = speak_all(self.engine, drawn)
@@ -179,7 +179,7 @@ def keep_sample(args: argparse.Namespace, name: str, audio: np.ndarray) -> None:
 def judge_speakers(args: argparse.Namespace, rows: list[dict], candidate: Candidate) -> Iterator[tuple[str, dict]]:
     """Compare the named speakers with their teachers on the same sentences."""
     asks = [SpeechRequest(text=r["text"], mode=Mode.CUSTOM_VOICE, voice=r["speaker"], language=LANGUAGE) for r in rows]
-    made, ended = candidate.say(asks, seed=0)
+    made, ended = candidate.synthesize(asks, seed=0)
     heard = hear(made, args.workers)
     long = np.array([len(m) / len(r["audio"]) for m, r in zip(made, rows, strict=True)])
     yield "custom_voice", compared(rows, made, heard) | {
@@ -202,7 +202,7 @@ def judge_designs(args: argparse.Namespace, lines: list[str], candidate: Candida
     asks = [SpeechRequest(text=t, mode=Mode.VOICE_DESIGN, instruct=forms[i % 2].format(g=g, p=p, s=pace[s]),
                           language=LANGUAGE)
             for g, p, s in cells for i, t in enumerate(lines)]  # fmt: skip
-    made, ended = candidate.say(asks, seed=7)
+    made, ended = candidate.synthesize(asks, seed=7)
     for cell, audio in zip(cells, made[:: len(lines)], strict=True):
         keep_sample(args, "_".join(cell), audio)
     yield "voice_design", {"ended": float(np.mean(ended)), "mos": opinion(made),
@@ -252,7 +252,7 @@ def judge_clones(args: argparse.Namespace, candidate: Candidate) -> Iterator[tup
                 samples=one["reference"], text=one["texts"][0], x_vector_only=kind == "x_vector"))
             for one in voices for text in one["texts"][1:]
         ]  # fmt: skip
-        made, ended = candidate.say(asks, seed=11)
+        made, ended = candidate.synthesize(asks, seed=11)
         keep_sample(args, f"clone_{kind}", made[0])
         groups = [made[4 * i : 4 * i + 4] for i in own]
         f0 = [np.median([median_f0(track_f0(m)) for m in group]) for group in groups]

@@ -50,7 +50,7 @@ def _whisper() -> WhisperModel:
     return WhisperModel(str(whisper_folder()), device="cpu", compute_type="int8", cpu_threads=1)
 
 
-def _hear(audio: np.ndarray) -> str:
+def _recognise(audio: np.ndarray) -> str:
     small = resample_poly(audio, 2, 3).astype(np.float32)
     segments, _ = _whisper().transcribe(small, language="en", beam_size=1, temperature=0.0,
                                         condition_on_previous_text=False, without_timestamps=True)  # fmt: skip
@@ -61,7 +61,7 @@ def hear(audios: list[np.ndarray], workers: int = 2) -> list[str]:
     """Return the transcript of each 24 kHz waveform."""
     whisper_folder()
     with get_context("spawn").Pool(workers) as pool:
-        return pool.map(_hear, audios, chunksize=4)
+        return pool.map(_recognise, audios, chunksize=4)
 
 
 @cache

@@ -139,7 +139,7 @@ class Teacher:
         self.kokoro = Kokoro(read_weights(model), compiled=device.type == "cuda").to(device).eval()
         self.styles = {name: array.astype(np.float32) for name, array in np.load(voices).items()}
 
-    def say(self, lines: list[np.ndarray], voices: list[Mixture]) -> list[Utterance]:
+    def synthesize(self, lines: list[np.ndarray], voices: list[Mixture]) -> list[Utterance]:
         """Return utterances with Kokoro's formants.
 
         Pace and F0 already compensate for moving the formants.
@@ -206,7 +206,7 @@ def main() -> None:
             chosen = near[first : first + args.batch]
             rng.shuffle(chosen)
             voices = [voice for _ in range(args.batch // group) for voice in [draw_voice(rng)] * group]
-            said = teacher.say([ids[i] for i in chosen], voices)
+            said = teacher.synthesize([ids[i] for i in chosen], voices)
             stem = args.out / f"k_{number:05d}"
             writing.append(pool.submit(write_shard, stem, [texts[i] for i in chosen], said, voices, number))
             number += 1

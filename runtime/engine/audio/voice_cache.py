@@ -88,7 +88,7 @@ class VoiceCache:
         self.capacity = capacity
         self.encoders = None if checkpoint.speaker_encoder is None else VoiceEncoders(checkpoint, device)
         self._compute_stream_state = compute_stream_state
-        self.kept: OrderedDict[str, ClonedVoice] = OrderedDict()
+        self.cached_voices: OrderedDict[str, ClonedVoice] = OrderedDict()
         self.reading: dict[str, Future[ClonedVoice]] = {}
         self.reader: Executor | None = None
 
@@ -118,9 +118,9 @@ class VoiceCache:
     def get(self, key: str) -> ClonedVoice | None:
         """Return a cached voice, or None."""
         self._store_finished()
-        voice = self.kept.get(key)
+        voice = self.cached_voices.get(key)
         if voice is not None:
-            self.kept.move_to_end(key)
+            self.cached_voices.move_to_end(key)
         return voice
 
     def make(self, reference: Reference, key: str, done: Callable[[], None]) -> Future[ClonedVoice]:
@@ -149,11 +149,11 @@ class VoiceCache:
             Exception: The encoding failed.
         """
         self.reading.pop(key, None)
-        voice = self.kept.get(key) or future.result()
-        self.kept[key] = voice
-        self.kept.move_to_end(key)
-        while len(self.kept) > self.capacity:
-            self.kept.popitem(last=False)
+        voice = self.cached_voices.get(key) or future.result()
+        self.cached_voices[key] = voice
+        self.cached_voices.move_to_end(key)
+        while len(self.cached_voices) > self.capacity:
+            self.cached_voices.popitem(last=False)
         return voice
 
     def _store_finished(self) -> None:

@@ -59,7 +59,7 @@ class Probe:
     threads: int = 0
     sound_dtype: str = "auto"
     _frames: dict[tuple[int, Weights], tuple[Timing, float]] = field(default_factory=dict)
-    _sound: dict[torch.dtype, Timing] = field(default_factory=dict)
+    _code2wav_timings: dict[torch.dtype, Timing] = field(default_factory=dict)
 
     def rtf(self, config: ModelConfig, weights: Weights) -> float:
         """Return seconds of computing per second of speech on an otherwise idle machine."""
@@ -104,11 +104,11 @@ class Probe:
     def code2wav_time(self, weights: Weights) -> Timing:
         """Measure Code2Wav's time per frame, given these weights of the talker and code predictor."""
         dtype = self._sound_dtype(weights)
-        if dtype not in self._sound:
+        if dtype not in self._code2wav_timings:
             with cpu_threads(self._thread_counts.sound):
                 units = Timing.of(measure_runs(_sound_units(dtype)))
-            self._sound[dtype] = Timing(CODE2WAV_TIME_RATIO * units.best, CODE2WAV_TIME_RATIO * units.median)
-        return self._sound[dtype]
+            self._code2wav_timings[dtype] = Timing(CODE2WAV_TIME_RATIO * units.best, CODE2WAV_TIME_RATIO * units.median)
+        return self._code2wav_timings[dtype]
 
     def _sound_dtype(self, weights: Weights) -> torch.dtype:
         return choose_sound_dtype(self.sound_dtype, self.device, *weights)

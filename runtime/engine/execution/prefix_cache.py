@@ -19,15 +19,15 @@ class PrefixCache:
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
-        self._kept: OrderedDict[str, PromptPrefix] = OrderedDict()
+        self._prefixes: OrderedDict[str, PromptPrefix] = OrderedDict()
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._prefixes)
 
     def get(self, key: str) -> PromptPrefix | None:
-        prefix = self._kept.get(key)
+        prefix = self._prefixes.get(key)
         if prefix is not None:
-            self._kept.move_to_end(key)
+            self._prefixes.move_to_end(key)
         return prefix
 
     def put(self, key: str, copy: Callable[[], PromptPrefix]) -> None:
@@ -38,8 +38,8 @@ class PrefixCache:
         """
         if not self._capacity:
             return
-        if key not in self._kept:
-            self._kept[key] = copy()
-        self._kept.move_to_end(key)
-        while len(self._kept) > self._capacity:
-            self._kept.popitem(last=False)
+        if key not in self._prefixes:
+            self._prefixes[key] = copy()
+        self._prefixes.move_to_end(key)
+        while len(self._prefixes) > self._capacity:
+            self._prefixes.popitem(last=False)

@@ -43,7 +43,7 @@ class Splitter:
             return parts
         self._later = before
         while end := self._certain_end():
-            parts += self._take(end)
+            parts += self._take_parts(end)
         return parts
 
     def flush(self) -> list[str]:
@@ -56,7 +56,7 @@ class Splitter:
         is_one_segment = self._split in (Split.AUTO, Split.NONE)
         parts: list[str] = []
         while SPOKEN.search(self._text):
-            parts += self._take((not is_one_segment and self._certain_end(is_whole=True)) or len(self._text))
+            parts += self._take_parts((not is_one_segment and self._certain_end(is_whole=True)) or len(self._text))
         most = self._longest or len(self._text) or 1
         symbols = (self._text[start : start + most].strip() for start in range(0, len(self._text), most))
         parts += filter(is_readable, symbols)
@@ -94,7 +94,7 @@ class Splitter:
             self._decided = last + 1
         return len(self._text) if self._longest is not None and last >= self._longest else 0
 
-    def _take(self, end: int) -> list[str]:
+    def _take_parts(self, end: int) -> list[str]:
         """Remove and return the text up to `end`, or the part of it that fits into a segment."""
         part = self._text[:end].rstrip()
         if self._longest is not None and len(part) > self._longest:

@@ -133,7 +133,7 @@ class TextStream:
         if count > limit:
             raise TextTooLong(param="text", count=count, unit="characters", limit=limit)
         self.chars = count
-        self._take(self._tags.add(text))
+        self._append_items(self._tags.add(text))
 
     def flush(self) -> None:
         """Release all text so far for speaking, even if the last word or sentence is incomplete."""
@@ -156,7 +156,7 @@ class TextStream:
         """
         if self.closed:
             return
-        self._take(self._tags.finish())
+        self._append_items(self._tags.finish())
         self._flush_reading()
         self.closed = True
         if not (self.text.strip() or self.pause or LEFT_OUT_SSML in self.notes):
@@ -188,7 +188,7 @@ class TextStream:
         waits = self._last.tokens or self._incremental.holds_words or SPOKEN.search(self._last.text, self._tokenized)
         return not waits and may_end(self.text[-2 * TAIL_CHARS :])
 
-    def _take(self, items: list[Item]) -> None:
+    def _append_items(self, items: list[Item]) -> None:
         """Append text and tags.
 
         Text before and after an ignored tag is joined.

@@ -46,7 +46,7 @@ class Item(StrictFields):
     alias: Annotated[Text, AfterValidator(line(MAX_REPLACEMENT_CHARS)), AfterValidator(_no_phonemes)]
     case_sensitive: bool | None = None
 
-    def kept(self) -> Word:
+    def as_word(self) -> Word:
         return Word(self.text, self.alias, bool(self.case_sensitive))
 
 
@@ -104,7 +104,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     async def create(request: Request) -> Reply:
         """Store a pronunciation dictionary."""
         body = checked(NewDict, await read_fields(request, host))
-        entries = [item.kept() for item in body.items or ()]
+        entries = [item.as_word() for item in body.items or ()]
         return _entry(await host.run_in_worker(dictionaries_of(host, request).add, body.name, entries))
 
     @app.api_route(ONE, methods=GET)
@@ -118,7 +118,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     async def change(request: Request, dictionary_id: str) -> Reply:
         """Change the name or the words of a pronunciation dictionary."""
         body = checked(ChangedDict, await read_fields(request, host))
-        entries = None if body.items is None else tuple(item.kept() for item in body.items)
+        entries = None if body.items is None else tuple(item.as_word() for item in body.items)
         edit = DictionaryEdit(name=body.name, words=None if entries is None else lambda _: entries)
         return _entry(await host.run_in_worker(dictionaries_of(host, request).change, dictionary_id, edit))
 

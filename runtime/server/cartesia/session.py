@@ -76,7 +76,7 @@ class CartesiaSession(Dialect[Segment]):
         context = utterance.context
         match event:
             case AudioChunk():
-                self._sound(context, event.pcm)
+                self._send_audio(context, event.pcm)
             case WaitingForText(chars):
                 if chars == utterance.sent_chars:
                     context.short_since = self._clock()
@@ -222,7 +222,7 @@ class CartesiaSession(Dialect[Segment]):
         else:
             self._end(context)
 
-    def _sound(self, context: Context, pcm: bytes) -> None:
+    def _send_audio(self, context: Context, pcm: bytes) -> None:
         context.short_since = None
         for piece in pieces(pcm):
             samples = len(piece) // SAMPLE_BYTES

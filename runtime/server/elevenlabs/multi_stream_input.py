@@ -50,7 +50,7 @@ class MultiStreamInputSession(ElevenLabsSession):
         # A message with an empty text only keeps the socket open. It does not open a context.
         elif context is not None or message.text:
             try:
-                self._take(context or self._begun(name, message), message)
+                self._process_message(context or self._begun(name, message), message)
             except BadRequest as error:
                 self._refuse(name, error)
 

@@ -68,7 +68,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     async def add_from_rules(request: Request) -> Reply:
         """Store a dictionary of alias rules."""
         body, dictionaries = await body_of(request, NewDictionary), dictionaries_of(host, request)
-        entries = merged((), (rule.kept() for rule in body.rules))
+        entries = merged((), (rule.as_word() for rule in body.rules))
         return _added(
             await host.run_in_worker(lambda: dictionaries.add(body.name, entries, description=body.description))
         )
@@ -187,7 +187,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @changes_rules
     async def set_rules(request: Request, pronunciation_dictionary_id: str) -> Reply:
         """Replace all rules of a dictionary, which creates a new version."""
-        entries = merged((), [rule.kept() for rule in (await body_of(request, Rules)).rules])
+        entries = merged((), [rule.as_word() for rule in (await body_of(request, Rules)).rules])
         return _version(await changed(request, pronunciation_dictionary_id, DictionaryEdit(words=lambda _: entries)))
 
     @router.post(ONE + "/add-rules")
@@ -197,7 +197,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
 
         A rule replaces an existing one with the same string.
         """
-        entries = [rule.kept() for rule in (await body_of(request, Rules)).rules]
+        entries = [rule.as_word() for rule in (await body_of(request, Rules)).rules]
         edit = DictionaryEdit(words=lambda before: merged(before, entries))
         return _version(await changed(request, pronunciation_dictionary_id, edit))
 
@@ -234,14 +234,14 @@ def merged(before: Iterable[Word], words: Iterable[Word]) -> tuple[Word, ...]:
     Raises:
         InvalidConfig: There are too many words.
     """
-    kept = {word.word: word for word in (*before, *words)}
-    if len(kept) > MAX_WORDS:
-        why = f"there would be {len(kept)}; the limit of a dictionary is {MAX_WORDS}"
+    merged_words = {word.word: word for word in (*before, *words)}
+    if len(merged_words) > MAX_WORDS:
+        why = f"there would be {len(merged_words)}; the limit of a dictionary is {MAX_WORDS}"
         raise InvalidConfig(where="rules", why=why, param="rules")
-    return tuple(kept.values())
+    return tuple(merged_words.values())
 
 
-def _entry(kept: OwnerDictionaries, dictionary: PronunciationDictionary) -> dict[str, Any]:
+def _entry(owned: OwnerDictionaries, dictionary: PronunciationDictionary) -> dict[str, Any]:
     """Return a dictionary without its rules.
 
     Thread: a worker, because the owner's dictionaries are read from disk.
@@ -251,7 +251,7 @@ def _entry(kept: OwnerDictionaries, dictionary: PronunciationDictionary) -> dict
         "latest_version_id": dictionary.latest.id,
         "latest_version_rules_num": len(dictionary.latest.words),
         "name": dictionary.name,
-        "permission_on_resource": "admin" if kept.owns(dictionary.id) else "viewer",
+        "permission_on_resource": "admin" if owned.owns(dictionary.id) else "viewer",
         "created_by": _ACCOUNT_NAME,
         "creation_time_unix": int(dictionary.created_at),
         "archived_time_unix": None if dictionary.archived_at is None else int(dictionary.archived_at),

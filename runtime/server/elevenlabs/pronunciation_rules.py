@@ -49,7 +49,7 @@ class Rule(StrictFields):
             raise ValueError("words are found where they stand whole; leave word_boundaries out")
         return self
 
-    def kept(self) -> Word:
+    def as_word(self) -> Word:
         return Word(self.string_to_replace, self.alias, case_sensitive=self.case_sensitive is not False)
 
 

@@ -70,13 +70,13 @@ class ElevenLabsSession(Dialect[Context]):
         self._timers.stirred()
         match event:
             case AudioChunk():
-                self._sound(utterance, event.pcm)
+                self._send_audio(utterance, event.pcm)
             case Finished():
                 self._end(utterance)
             case Broken():
                 self._fail(utterance, event.error)
 
-    def _sound(self, context: Context, pcm: bytes) -> None:
+    def _send_audio(self, context: Context, pcm: bytes) -> None:
         for piece in pieces(pcm):
             samples = len(piece) // SAMPLE_BYTES
             context.owed_samples += samples
@@ -136,7 +136,7 @@ class ElevenLabsSession(Dialect[Context]):
         )
         return self._number(context)
 
-    def _take(self, context: Context, message: ClientMessage) -> None:
+    def _process_message(self, context: Context, message: ClientMessage) -> None:
         """Append text to an open context."""
         now = self._clock()
         context.take(message, now)

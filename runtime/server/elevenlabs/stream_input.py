@@ -29,7 +29,7 @@ class StreamInputSession(SingleErrorDialect[Context], ElevenLabsSession):
             if message.text == "":
                 self._close_context(context)
             else:
-                self._take(context, message)
+                self._process_message(context, message)
         except BadRequest as error:
             self.close_with(error, error.close_code)
 

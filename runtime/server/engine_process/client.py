@@ -254,7 +254,7 @@ class EngineClient:
         """
         try:
             while (message := receive()) is not None:
-                self._take(message)
+                self._on_message(message)
         except EOFError:  # The engine process has ended.
             self._end()
         except Exception:
@@ -267,10 +267,10 @@ class EngineClient:
             self._loop.remove_reader(self._channel.source)
             self._loop = None
 
-    def _take(self, message: Message) -> None:
+    def _on_message(self, message: Message) -> None:
         match message:
             case SinkEvent(ticket, event):
-                self._hear(ticket, event)
+                self._on_event(ticket, event)
             case Prepared(number, result):
                 self._answer(self._preparing.pop(number, None), result)
             case Status(cards=cards):
@@ -278,7 +278,7 @@ class EngineClient:
                 if cards is not None:
                     self.cards = cards
 
-    def _hear(self, ticket: int, event: SpeechEvent) -> None:
+    def _on_event(self, ticket: int, event: SpeechEvent) -> None:
         """Pass an event to its sink.
 
         A sink that raises ends only its own request.
@@ -307,9 +307,9 @@ class EngineClient:
         with self._lock:
             self._ended = True
         for ticket in tuple(self._sinks):
-            self._hear(ticket, Broken(EngineDead(), RequestStats()))
+            self._on_event(ticket, Broken(EngineDead(), RequestStats()))
         for number in tuple(self._preparing):
-            self._take(Prepared(number, EngineDead()))
+            self._on_message(Prepared(number, EngineDead()))
 
 
 def _opened(channel: Channel, progress: Progress) -> Status:

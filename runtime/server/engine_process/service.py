@@ -105,7 +105,7 @@ class EngineService:
     def _submit(self, message: Submit) -> None:
         ticket = message.ticket
         try:
-            self._tickets[ticket] = self._engine.submit(message.request, partial(self._hear, ticket))
+            self._tickets[ticket] = self._engine.submit(message.request, partial(self._on_event, ticket))
         except SpeechError as error:
             self._channel.send(SinkEvent(ticket, Refused(error)))
         except Exception:
@@ -119,7 +119,7 @@ class EngineService:
             log.exception("the engine failed at %s", command.__name__)
             self._engine.cancel(own)
 
-    def _hear(self, ticket: int, event: SpeechEvent) -> None:
+    def _on_event(self, ticket: int, event: SpeechEvent) -> None:
         """Send an event of a request.
 
         Thread: engine.

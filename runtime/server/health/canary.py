@@ -61,7 +61,7 @@ class Canary:
         for card in self._engine.cards:
             if not card.loaded:
                 continue
-            codes_digest = await self._said(_utterance(card))
+            codes_digest = await self._spoken_digest(_utterance(card))
             if codes_digest is None:
                 return Outcome.INTERRUPTED
             first = self._first.setdefault((card.fingerprint, card.modes), codes_digest)
@@ -73,7 +73,7 @@ class Canary:
                 return Outcome.DIFFERENT
         return Outcome.SAME
 
-    async def _said(self, request: SpeechRequest) -> str | None:
+    async def _spoken_digest(self, request: SpeechRequest) -> str | None:
         """Return a digest of the codes, or an error code.
 
         Returns:

@@ -30,7 +30,9 @@ class Watchdog:
         self._settings = settings
         self._metrics = metrics
         self._canary = Canary(engine)
-        self._heard = asyncio.Event()  # Set when each checkpoint has passed its first canary, or will run it later.
+        self._first_canaries_done = (
+            asyncio.Event()
+        )  # Set when each checkpoint has passed its first canary, or will run it later.
         self._task: asyncio.Task[Exit] | None = None
         self.verdict: Exit | None = None
 
@@ -40,7 +42,7 @@ class Watchdog:
         The call returns after the first canary has passed or a failure was found.
         """
         self._task = asyncio.create_task(self._watch(), name="watchdog")
-        status_task = asyncio.create_task(self._heard.wait())
+        status_task = asyncio.create_task(self._first_canaries_done.wait())
         await asyncio.wait({self._task, status_task}, return_when=asyncio.FIRST_COMPLETED)
         status_task.cancel()
 
@@ -54,7 +56,7 @@ class Watchdog:
             self._task.cancel()
 
     async def _watch(self) -> Exit:
-        looking = asyncio.create_task(self._look(), name="look")
+        looking = asyncio.create_task(self._watch_steps(), name="look")
         listening = asyncio.create_task(self._listen(), name="canary")
         try:
             done, _ = await asyncio.wait({looking, listening}, return_when=asyncio.FIRST_COMPLETED)
@@ -64,7 +66,7 @@ class Watchdog:
             looking.cancel()
             listening.cancel()
 
-    async def _look(self) -> Exit:
+    async def _watch_steps(self) -> Exit:
         """Wait until the engine stops generating frames, and return the reason.
 
         Time is counted in polls, so that a frame is not overdue just because this process or the machine was suspended.
@@ -89,11 +91,11 @@ class Watchdog:
         """Wait until a canary result differs from the first one."""
         while self._settings.canary_s:
             outcome = await self._canary.run_round()
-            self._heard.set()
+            self._first_canaries_done.set()
             if outcome is not Outcome.INTERRUPTED:
                 self._metrics.canary(outcome)
             if outcome is Outcome.DIFFERENT:
                 return Exit.CANARY_DIFFERS
             await asyncio.sleep(CANARY_RETRY_DELAY_S if outcome is Outcome.INTERRUPTED else self._settings.canary_s)
-        self._heard.set()
+        self._first_canaries_done.set()
         return await asyncio.Future()

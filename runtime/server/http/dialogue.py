@@ -139,7 +139,7 @@ class DialogueWords:
         self._texts = texts
         self._samples = 0
         self._turn, self._turn_start = 0, 0
-        self._words = _words_of(texts[0])
+        self._word_times = _word_times_of(texts[0])
 
     def hear(self, speech: DialogueStream, samples: int) -> dict[int, TimedWords]:
         """Advance the audio by `samples`.
@@ -151,15 +151,15 @@ class DialogueWords:
         if speech.turn != self._turn:
             ended_words = self.finish()
             self._turn, self._turn_start = speech.turn, speech.turn_start
-            self._words = _words_of(self._texts[self._turn])
+            self._word_times = _word_times_of(self._texts[self._turn])
         self._samples += samples
         if self._samples > self._turn_start:
-            ended_words |= self._placed(self._words.hear_until(self._samples - self._turn_start))
+            ended_words |= self._placed(self._word_times.hear_until(self._samples - self._turn_start))
         return ended_words
 
     def finish(self) -> dict[int, TimedWords]:
         """Return the remaining words of the current turn."""
-        return self._placed(self._words.finish())
+        return self._placed(self._word_times.finish())
 
     def _placed(self, times: TimedWords) -> dict[int, TimedWords]:
         return {self._turn: times.moved(self._turn_start / SAMPLE_RATE)} if times.spans else {}
@@ -168,7 +168,7 @@ class DialogueWords:
 _NO_CODES = np.zeros((0, 1), np.int64)
 
 
-def _words_of(text: str) -> WordTimes:
+def _word_times_of(text: str) -> WordTimes:
     word_times = WordTimes()
     word_times.add(text)
     return word_times

@@ -52,7 +52,7 @@ class Session(Dialect[NativeUtterance]):
             case Started():
                 self._start(utterance, event)
             case AudioChunk():
-                self._sound(utterance, event.pcm, utterance.turn_start + event.first_sample)
+                self._send_audio(utterance, event.pcm, utterance.turn_start + event.first_sample)
             case Finished(stop_reason=StopReason.CANCELLED):
                 self._ended(utterance, self._cancelled(utterance))
             case Finished() if utterance.turns:
@@ -68,13 +68,13 @@ class Session(Dialect[NativeUtterance]):
         if utterance.turn:
             pause, utterance.turn_start = utterance.samples, utterance.samples + utterance.turn_pause_samples
             utterance.samples = utterance.turn_start
-            self._sound(utterance, bytes(utterance.turn_pause_samples * SAMPLE_BYTES), pause)
+            self._send_audio(utterance, bytes(utterance.turn_pause_samples * SAMPLE_BYTES), pause)
         else:
             self.send_queue.say(messages.audio_start(utterance, event))
         if utterance.configured_voice is not None:
             self.send_queue.say(messages.dialogue_turn(utterance, event))
 
-    def _sound(self, utterance: NativeUtterance, pcm: bytes, first_sample: int) -> None:
+    def _send_audio(self, utterance: NativeUtterance, pcm: bytes, first_sample: int) -> None:
         for piece in pieces(pcm):
             samples = len(piece) // SAMPLE_BYTES
             data = binary_frame.header(utterance, first_sample) + piece if utterance.labelled else piece

@@ -128,7 +128,7 @@ class OmniSession(Dialect[Sentence]):
                 utterance.has_begun = True
                 utterance.turn.seed = event.seed
             case AudioChunk():
-                self._sound(utterance, event.pcm)
+                self._send_audio(utterance, event.pcm)
             case Finished():
                 utterance.is_over = True
                 utterance.finished = event
@@ -395,7 +395,7 @@ class OmniSession(Dialect[Sentence]):
     def _is_speaking(self, sentence: Sentence) -> bool:
         return sentence.is_submitted and not sentence.is_over
 
-    def _sound(self, sentence: Sentence, pcm: bytes) -> None:
+    def _send_audio(self, sentence: Sentence, pcm: bytes) -> None:
         if sentence.encoder is not None:
             sentence.unsent.append(sentence.encoder.add(pcm))
         elif sentence.is_announced:

@@ -86,7 +86,7 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
                 async for heard in speech:
                     if isinstance(heard, AudioChunk):
                         audio = await self._encoded(encoder, encoder.add, heard.pcm)
-                        times = _heard(word_times, speech, heard)
+                        times = _times_of_chunk(word_times, speech, heard)
                     elif isinstance(heard, Finished):
                         audio = await self._encoded(encoder, encoder.finish)
                         times = word_times.finish() if word_times is not None else {}
@@ -138,7 +138,7 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
             async for heard in speech:
                 if isinstance(heard, AudioChunk):
                     chunks.append(heard.pcm)
-                    spoken_words += self._word_times_of(_heard(word_times, speech, heard))
+                    spoken_words += self._word_times_of(_times_of_chunk(word_times, speech, heard))
                 elif isinstance(heard, Finished):
                     end = heard
         if word_times is not None:
@@ -252,7 +252,7 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
         )
 
 
-def _heard(words: DialogueWords | None, speech: DialogueStream, chunk: AudioChunk) -> dict[int, TimedWords]:
+def _times_of_chunk(words: DialogueWords | None, speech: DialogueStream, chunk: AudioChunk) -> dict[int, TimedWords]:
     return {} if words is None else words.hear(speech, len(chunk.pcm) // SAMPLE_BYTES)
 
 

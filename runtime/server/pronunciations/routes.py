@@ -48,7 +48,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     async def create(request: Request) -> Reply:
         """Store a dictionary."""
         body = checked(NewDictionary, await read_fields(request, host))
-        dictionaries, entries = dictionaries_of(host, request), words_of(body.pronunciations)
+        dictionaries, entries = dictionaries_of(host, request), as_words(body.pronunciations)
         return await host.run_in_worker(
             lambda: whole(dictionaries, dictionaries.add(body.name, entries, description=body.description))
         )
@@ -65,7 +65,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     async def change(request: Request, dictionary_id: str) -> Reply:
         """Change a dictionary's name, description or words."""
         body = checked(ChangedDictionary, await read_fields(request, host))
-        entries = None if body.pronunciations is None else words_of(body.pronunciations)
+        entries = None if body.pronunciations is None else as_words(body.pronunciations)
         edit = DictionaryEdit(
             name=body.name, description=body.description, words=None if entries is None else lambda _: entries
         )
@@ -85,12 +85,12 @@ def dictionaries_of(host: Host, request: Request) -> OwnerDictionaries:
     return host.owner_library(request.headers).pronunciations
 
 
-def words_of(entries: Iterable[Pronunciation]) -> tuple[Word, ...]:
+def as_words(entries: Iterable[Pronunciation]) -> tuple[Word, ...]:
     """Convert the words in a body to the stored format."""
-    return tuple(entry.kept() for entry in entries)
+    return tuple(entry.as_word() for entry in entries)
 
 
-def entry(kept: OwnerDictionaries, dictionary: PronunciationDictionary) -> dict[str, Any]:
+def entry(owned: OwnerDictionaries, dictionary: PronunciationDictionary) -> dict[str, Any]:
     """Return a dictionary without its words.
 
     Thread: a worker, because the owner's dictionaries are read from disk.
@@ -105,10 +105,10 @@ def entry(kept: OwnerDictionaries, dictionary: PronunciationDictionary) -> dict[
         "created_at": int(dictionary.created_at),
         "updated_at": int(dictionary.latest.created_at),
         "archived": dictionary.archived_at is not None,
-        "yours": kept.owns(dictionary.id),
+        "yours": owned.owns(dictionary.id),
     }
 
 
-def whole(kept: OwnerDictionaries, dictionary: PronunciationDictionary) -> Reply:
+def whole(owned: OwnerDictionaries, dictionary: PronunciationDictionary) -> Reply:
     """Return a dictionary with its words."""
-    return {**entry(kept, dictionary), "pronunciations": [asdict(word) for word in dictionary.latest.words]}
+    return {**entry(owned, dictionary), "pronunciations": [asdict(word) for word in dictionary.latest.words]}

@@ -63,14 +63,14 @@ class SendQueue:
 
     def drop_sound_of(self, number: int) -> None:
         """Drop unsent audio of an utterance."""
-        self._keep(lambda item, _: isinstance(item, Close) or item.number != number)
+        self._retain(lambda item, _: isinstance(item, Close) or item.number != number)
 
     def drop_all_about(self, name: str) -> None:
         """Drop all unsent messages about a context."""
-        self._keep(lambda _, about: about != name)
+        self._retain(lambda _, about: about != name)
 
     def clear(self) -> None:
-        self._keep(lambda *_: False)
+        self._retain(lambda *_: False)
 
     def take(self) -> Outgoing | None:
         """Remove and return the next message, or None."""
@@ -80,7 +80,7 @@ class SendQueue:
         self._count(item, -1)
         return item
 
-    def _keep(self, stays: Callable[[Outgoing, str | None], bool]) -> None:
+    def _retain(self, stays: Callable[[Outgoing, str | None], bool]) -> None:
         self.items = deque(entry for entry in self.items if stays(*entry))
         self._untaken = 0
         self.untaken_ends = 0

@@ -37,7 +37,7 @@ class Pronunciation(StrictFields):
     say_as: Annotated[Text, AfterValidator(line(MAX_REPLACEMENT_CHARS))]
     case_sensitive: bool = False
 
-    def kept(self) -> Word:
+    def as_word(self) -> Word:
         return Word(self.word, self.say_as, self.case_sensitive)
 
 

@@ -111,7 +111,7 @@ def voices_router(host: Host) -> APIRouter:
     async def create(request: Request) -> Reply:
         """Store a new voice from a recording or from an exported voice file."""
         form, library = await read_form(request, host.settings.limits), host.owner_library(request.headers)
-        card = await host.run_in_worker(kept, library, form, host.settings.limits, speakers())
+        card = await host.run_in_worker(store_voice, library, form, host.settings.limits, speakers())
         host.wake_prompts()
         return created(library, card)
 
@@ -184,7 +184,7 @@ def check_free(name: str, speakers: list[str]) -> None:
         raise VoiceNameLooksAlike(other=other, param="name")
 
 
-def kept(library: OwnerLibrary, form: VoiceForm, limits: Limits, speakers: list[str]) -> VoiceCard:
+def store_voice(library: OwnerLibrary, form: VoiceForm, limits: Limits, speakers: list[str]) -> VoiceCard:
     """Create the voice of a form and store it.
 
     Thread: a worker.

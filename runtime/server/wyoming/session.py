@@ -83,7 +83,7 @@ class WyomingSession(SingleErrorDialect[Spoken]):
             self.send_queue.say(messages.SYNTHESIZE_STOPPED)
         self._now = None
         while self._later and not self._is_speaking:
-            self._take(self._later.popleft())
+            self._process_event(self._later.popleft())
 
     # --- Events of the client.
 
@@ -109,9 +109,9 @@ class WyomingSession(SingleErrorDialect[Spoken]):
             case _ if self._is_speaking:
                 self._later.append(event)
             case _:
-                self._take(event)
+                self._process_event(event)
 
-    def _take(self, event: Event) -> None:
+    def _process_event(self, event: Event) -> None:
         try:
             match event:
                 case Synthesize() if self._now is None:

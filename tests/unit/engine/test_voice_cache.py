@@ -106,14 +106,14 @@ def test_cache_size_is_limited_by_the_setting(cloner: Checkpoint, monkeypatch: p
         said(engine, cloned(seconds=seconds, x_vector_only=True, max_frames=1))
     lengths = [round(len(args[0].samples) / 24_000, 1) for args in reads]
     assert lengths == [1.2, 1.4, 1.6, 1.4]
-    assert len(voices_of(engine).kept) == 2
+    assert len(voices_of(engine).cached_voices) == 2
 
 
 def test_cache_of_size_zero_still_serves_requests(cloner: Checkpoint) -> None:
     engine = engine_of(cloner, prompt_cache=0)
     heards = said_together(engine, *[cloned(max_frames=2)] * 2)
     assert [len(heard.codes) for heard in heards] == [2, 2]
-    assert not voices_of(engine).kept
+    assert not voices_of(engine).cached_voices
 
 
 # --- Requests with a prepared prompt
@@ -270,7 +270,7 @@ def test_unrequested_voices_count_towards_the_cache_limit(cloner: Checkpoint, mo
     engine.submit(cloned(seconds=2.0, x_vector_only=True, max_frames=1), EventRecorder())
     settle(engine)
     drain(engine)
-    assert len(voices.kept) == 2
+    assert len(voices.cached_voices) == 2
     assert not voices.reading
 
 

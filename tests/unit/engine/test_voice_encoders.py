@@ -70,7 +70,7 @@ def test_first_clone_needs_no_further_capture(cloner: Checkpoint, monkeypatch: p
     ]
     engine = engine_of(cloner)
     assert [len(calls) for calls in ran] == [1, 1, 1]
-    assert not voices_of(engine).kept, "it is nobody's voice"
+    assert not voices_of(engine).cached_voices, "it is nobody's voice"
     mel = speaker.prepare()
     said(engine, cloned())
     assert speaker.prepare() is mel
@@ -142,5 +142,5 @@ def test_new_voice_is_batch_invariant(cloner: Checkpoint, device: str | None) ->
         (alone,) = said_together(engine(), request)
         assert np.array_equal(heard.codes, alone.codes)
         assert np.array_equal(heard.pcm, alone.pcm)
-    kept = list(core_of(together, Mode.BASE).voice_cache.kept.values())
+    kept = list(core_of(together, Mode.BASE).voice_cache.cached_voices.values())
     assert len({tuple(voice.x_vector.tolist()) for voice in kept}) == 4
