@@ -38,7 +38,7 @@ import { Emitter } from '../common/elements.js';
 
 export const MAX_LINES = 10_000; // Maximum number of lines of a script, as in the studio.
 const MAX_CHAPTER_CHARS = 60; // Maximum number of characters of a chapter title that is taken from the text.
-export const GAP_S = 0.4; // Default pause between two lines in seconds.
+export const DEFAULT_GAP_S = 0.4; // Pause between two lines.
 
 /** Return a new random id. */
 export function newId() {
@@ -86,7 +86,7 @@ export class Script extends Emitter {
      */
     this.updatedAt = stored.updated_at ?? 0;
     /** Seconds of silence between lines. @type {number} */
-    this.gap = stored.gap_s ?? GAP_S;
+    this.gap = stored.gap_s ?? DEFAULT_GAP_S;
     /** Last known length in seconds, for lists of scripts. @type {number|undefined} */
     this.seconds = stored.seconds;
     /** @type {Book} */

@@ -20,9 +20,9 @@ import { calledBy } from './line_text.js';
 
 const MAX_NOTE_CHARS = 300;
 const RETRY_MS = 2000;
-const MAX_AWAY_MS = 600_000; // Time limit for a restart of the studio or the runtime.
+const RESTART_TIMEOUT_MS = 600_000; // Time limit for a restart of the studio or the runtime.
 const MAX_LINES_IN_FLIGHT = 4; // The engine decodes them in one batch, and the studio stores one in the meantime.
-const SOON_MS = 5000; // Time left is shown once lines were made for this long.
+const MIN_MEASURED_MS = 5000; // Time left is shown once lines were made for this long.
 
 /**
  * Repeats an action while the studio or the runtime is away.
@@ -30,7 +30,7 @@ const SOON_MS = 5000; // Time left is shown once lines were made for this long.
  * @template T
  * @param {() => Promise<T>} action @param {() => void} onAway
  * @returns {Promise<T>}
- * @throws {Error} another error, or the last one after `MAX_AWAY_MS`
+ * @throws {Error} another error, or the last one after `RESTART_TIMEOUT_MS`
  */
 async function persist(action, onAway) {
   const begun = performance.now();
@@ -41,7 +41,7 @@ async function persist(action, onAway) {
       const { retryable, unreachable } = errorOf(thrown);
       // A TypeError is thrown by `fetch` if the connection is lost.
       const isAway = retryable || unreachable || thrown instanceof TypeError;
-      if (!isAway || performance.now() - begun > MAX_AWAY_MS) throw thrown;
+      if (!isAway || performance.now() - begun > RESTART_TIMEOUT_MS) throw thrown;
       onAway();
       await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
     }
@@ -65,7 +65,7 @@ export class TimeLeft {
   /** Duration in seconds, or null while it is unknown. */
   get seconds() {
     const ms = performance.now() - this.begun;
-    if (ms < SOON_MS || this.made === 0) return null;
+    if (ms < MIN_MEASURED_MS || this.made === 0) return null;
     return (ms / 1000) * (this.all / this.made - 1);
   }
 }

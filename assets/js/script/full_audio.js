@@ -21,7 +21,7 @@
 import { errorOf } from '../common/api.js';
 import { SAMPLE_RATE } from '../common/audio.js';
 import { BIN } from '../player/waveform.js';
-import { heightOf, layOut, LEVEL, samplesOf } from './schedule.js';
+import { heightOf, layOut, LEVEL_SAMPLES, samplesOf } from './schedule.js';
 
 const MAX_LINES_AHEAD = 2;
 const WHOLE = { gap: 0, part: 0, skip: 0 };
@@ -270,8 +270,8 @@ export class FullAudio extends EventTarget {
     for (const part of this.clips.flatMap(({ parts }) => parts)) {
       const levels = this.maker.levels(part);
       for (let at = 0; at < levels.length; at++) {
-        const from = Math.floor((part.start + at * LEVEL) / BIN);
-        high.fill(heightOf(levels[at]) ** 2, from, Math.min(bins, from + LEVEL / BIN));
+        const from = Math.floor((part.start + at * LEVEL_SAMPLES) / BIN);
+        high.fill(heightOf(levels[at]) ** 2, from, Math.min(bins, from + LEVEL_SAMPLES / BIN));
       }
     }
     return { low: high.map((value) => -value), high };

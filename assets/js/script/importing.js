@@ -5,7 +5,7 @@ import { make, need } from '../common/elements.js';
 import { acceptDrops } from '../common/files.js';
 import { expectedSeconds } from '../common/text.js';
 import { readChat } from './chat.js';
-import { GAP_S, MAX_LINES } from './document.js';
+import { DEFAULT_GAP_S, MAX_LINES } from './document.js';
 import { cuesToLines } from './line_text.js';
 
 // --- Switches for the kinds of content that a document has.
@@ -407,7 +407,7 @@ export class Importing {
 
   /** Put a file's text into the shared field, or into a script. @param {File|undefined} file */
   async open(file) {
-    this.use(await this.read(file, GAP_S)); // Text with times becomes a new script.
+    this.use(await this.read(file, DEFAULT_GAP_S)); // Text with times becomes a new script.
   }
 
   /** Ask for the address of a web page, and use its article like a file's text. */

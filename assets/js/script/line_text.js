@@ -11,7 +11,7 @@
  */
 
 export const MAX_PAUSE_S = 30;
-const PAUSE_S = 0.5; // Default length of a pause tag in seconds.
+const DEFAULT_PAUSE_S = 0.5; // Length of a pause tag.
 
 const BRACKET = /\[\s*pause\b([^\]]*)\]/giu;
 const LENGTH = /^\s*:?\s*(\d+(?:[.,]\d+)?)\s*(s|sec|seconds?|ms|milliseconds?)?\s*$/iu;
@@ -53,7 +53,7 @@ export function speaks(parts) {
 
 /** @param {string} words the text after "pause" @returns {number|null} seconds */
 function readLength(words) {
-  if (!words.trim()) return PAUSE_S;
+  if (!words.trim()) return DEFAULT_PAUSE_S;
   const length = LENGTH.exec(words);
   if (!length) return null;
   const number = Number(length[1].replace(',', '.'));

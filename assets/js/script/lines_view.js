@@ -8,7 +8,7 @@ import { all, arrangeChildren, make } from '../common/elements.js';
 import { newLine, Script } from './document.js';
 import { LineView } from './line_view.js';
 
-const LAZY_FROM = 200; // Number of lines from which only the fields near the window are rendered.
+const MIN_LAZY_LINES = 200; // Number of lines from which only the fields near the window are rendered.
 const NEAR_PX = 1000;
 
 export class LinesView {
@@ -83,7 +83,7 @@ export class LinesView {
 
   /** Return a line's element, or a placeholder in a long script. @param {Line} line */
   begin(line) {
-    const element = this.script.lines.length > LAZY_FROM ? emptyLine(line.id) : this.build(line).element;
+    const element = this.script.lines.length > MIN_LAZY_LINES ? emptyLine(line.id) : this.build(line).element;
     this.near.observe(element);
     return element;
   }
@@ -93,7 +93,7 @@ export class LinesView {
    * entries
    */
   onNear(entries) {
-    if (this.script.lines.length <= LAZY_FROM) return;
+    if (this.script.lines.length <= MIN_LAZY_LINES) return;
     for (const { target, isIntersecting, boundingClientRect } of entries) {
       const id = lineAt(target)?.dataset.line ?? '';
       if (this.elements.get(id) !== target) continue;
@@ -132,7 +132,7 @@ export class LinesView {
     this.views.set(line.id, view);
     view.offer();
     const place = { index: this.script.at(line.id), count: this.script.lines.length, sounding: line.id === this.sounding };
-    if (place.count > LAZY_FROM) view.show(place); // The line needs its height at once.
+    if (place.count > MIN_LAZY_LINES) view.show(place); // The line needs its height at once.
     return view;
   }
 

@@ -33,7 +33,7 @@ import { Take } from '../player/take.js';
 import { calledBy, readParts } from './line_text.js';
 import { levelsOf } from './schedule.js';
 
-const GROWING_MS = 250; // Interval in milliseconds between updates of a line that is being generated.
+const UPDATE_INTERVAL_MS = 250; // Interval between updates of a line that is being generated.
 
 export class Maker extends EventTarget {
   /** @param {Pick<import('../app/studio.js').Studio, 'api'|'say'|'speech'|'voices'|'pronunciation'|'t'>} studio @param {import('./voice_assignment.js').VoiceAssignment} voiceAssignment */
@@ -53,7 +53,7 @@ export class Maker extends EventTarget {
      * @type {WeakMap<Line, {source: string, words: import('../speak/pronunciation.js').Entry[], stretches: Stretch[]}>}
      */
     this.plans = new WeakMap();
-    this.changedSoon = throttle(() => this.changed(), GROWING_MS);
+    this.changedSoon = throttle(() => this.changed(), UPDATE_INTERVAL_MS);
   }
 
   /** Use another script. @param {import('./document.js').Script} script */

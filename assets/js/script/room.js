@@ -27,7 +27,7 @@ import { VoiceAssignment } from './voice_assignment.js';
  * @typedef {import('../app/studio.js').SpokenBy} SpokenBy
  */
 
-const LONG_LINES = 500; // Longer scripts are laid out only after a pause in editing, and record their takes together.
+const MAX_SHORT_LINES = 500; // Longer scripts are laid out only after a pause in editing, and record their takes together.
 const REST_MS = 400;
 
 export class ScriptRoom {
@@ -465,7 +465,7 @@ export class ScriptRoom {
   }
 
   get isLong() {
-    return this.script.lines.length > LONG_LINES;
+    return this.script.lines.length > MAX_SHORT_LINES;
   }
 
   /** Show the full audio: at once, or for a long script after a pause in editing. */

@@ -8,13 +8,13 @@ import { SAMPLE_RATE } from '../common/audio.js';
 import { expectedSeconds } from '../common/text.js';
 import { BIN, Peaks } from '../player/waveform.js';
 
-export const LEVEL = SAMPLE_RATE / 20; // Number of samples per character of the outline.
+export const LEVEL_SAMPLES = SAMPLE_RATE / 20; // Number of samples per character of the outline.
 const MAX_LEVEL = 35; // Maximum level, written as the digit z.
 
 /** Return the levels of a take. @param {import('../player/take.js').Take} take @returns {string} */
 export function levelsOf(take) {
   const { low, high } = Peaks.of(take);
-  const step = LEVEL / BIN;
+  const step = LEVEL_SAMPLES / BIN;
   let levels = '';
   for (let from = 0; from < low.length; from += step) {
     let most = 0;

@@ -30,8 +30,8 @@ export function nameScript(id, isNext) {
 // --- The list of stored scripts, the open script, and automatic saving. Events: 'open' after another script was
 // opened, 'list' after a change of the list, 'state' after a change of `state`.
 
-const REST_MS = 700; // Delay after the last edit before saving.
-const REST_SHARE = 5; // A long script is saved for at most a sixth of the time.
+const SAVE_DELAY_MS = 700; // Delay after the last edit before saving.
+const SAVE_TIME_RATIO = 5; // A long script is saved for at most a sixth of the time.
 const MAX_UNSAVED_MS = 20_000; // While the takes of an export are recorded without a pause.
 
 export class ScriptList extends EventTarget {
@@ -101,7 +101,7 @@ export class ScriptList extends EventTarget {
     this.enter('unsaved');
     clearTimeout(this.timer);
     this.unsavedAt ||= performance.now();
-    const restMs = Math.max(REST_MS, REST_SHARE * this.tookMs);
+    const restMs = Math.max(SAVE_DELAY_MS, SAVE_TIME_RATIO * this.tookMs);
     this.timer = setTimeout(() => this.save(), Math.max(0, Math.min(restMs, this.unsavedAt + MAX_UNSAVED_MS - performance.now())));
   }
 

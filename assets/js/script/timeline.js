@@ -11,14 +11,14 @@
 import { clock, SAMPLE_RATE } from '../common/audio.js';
 import { mark, write } from '../common/elements.js';
 import { hueOf } from '../speak/voices.js';
-import { heightOf, LEVEL } from './schedule.js';
+import { heightOf, LEVEL_SAMPLES } from './schedule.js';
 
 const MIN_SCALE = 14; // Minimum number of pixels per second, so that clips can be clicked.
-const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600]; // Choices for the seconds between two marks.
-const APART = 64; // Minimum distance of marks in pixels.
-const MARK = 36; // Width in pixels of the time at a mark.
-const MAX_DRAWN = 500; // Number of clips above which only the visible ones are drawn.
-const QUIET = 0.3; // Minimum fraction of the clip's height. The waveform of quieter clips is not enlarged.
+const MARK_STEPS_S = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600]; // Choices for the seconds between two marks.
+const MIN_MARK_DISTANCE_PX = 64; // Minimum distance of marks in pixels.
+const MARK_WIDTH_PX = 36; // Width in pixels of the time at a mark.
+const MAX_DRAWN_CLIPS = 500; // Number of clips above which only the visible ones are drawn.
+const MIN_PEAK_HEIGHT = 0.3; // Minimum fraction of the clip's height. The waveform of quieter clips is not enlarged.
 
 /**
  * @typedef {Object} Acts
@@ -69,7 +69,7 @@ export class Timeline {
     this.clips = clips;
     const outlines = clips.flatMap(({ parts }) => parts.map((one) => acts.levels(one)));
     this.peaks = new Map(outlines.map((levels) => [levels, this.peaks.get(levels) ?? heightOf(highest(levels))]));
-    this.loudest = Math.max(QUIET, ...this.peaks.values());
+    this.loudest = Math.max(MIN_PEAK_HEIGHT, ...this.peaks.values());
     this.samples = clips.at(-1)?.end ?? 0;
     if (this.held) this.inner.style.width = `${this.samples / this.held}px`;
     this.inner.style.minWidth = this.held ? '' : `${Math.ceil((this.samples / SAMPLE_RATE) * MIN_SCALE)}px`;
@@ -81,8 +81,8 @@ export class Timeline {
   drawClips() {
     const { clips } = this;
     const [from, to] = this.sight();
-    const first = clips.length > MAX_DRAWN ? Math.max(0, clips.findIndex(({ end }) => end >= from)) : 0;
-    const last = clips.length > MAX_DRAWN ? clips.findLastIndex(({ start }) => start <= to) : clips.length - 1;
+    const first = clips.length > MAX_DRAWN_CLIPS ? Math.max(0, clips.findIndex(({ end }) => end >= from)) : 0;
+    const last = clips.length > MAX_DRAWN_CLIPS ? clips.findLastIndex(({ start }) => start <= to) : clips.length - 1;
     const seen = clips.slice(first, last + 1);
     const before = this.elements;
     this.elements = new Map(seen.map((clip) => [clip.line.id, this.draw(clip, before.get(clip.line.id) ?? build(clip.line.id))]));
@@ -106,7 +106,7 @@ export class Timeline {
   onScroll() {
     this.frame ??= requestAnimationFrame(() => {
       this.frame = undefined;
-      if (this.clips.length > MAX_DRAWN) this.drawClips();
+      if (this.clips.length > MAX_DRAWN_CLIPS) this.drawClips();
       this.measure();
     });
   }
@@ -119,8 +119,8 @@ export class Timeline {
     element.style.setProperty('--start', this.share(start));
     element.style.setProperty('--part', this.share(end - start));
     write(name, this.acts.nameOf(line));
-    sound.setAttribute('viewBox', `0 0 ${((end - start) / LEVEL).toFixed(2)} 2`);
-    const outline = parts.map((one) => outlineOf(this.acts.levels(one), (one.start - start) / LEVEL, 0.96 / this.loudest)).join('');
+    sound.setAttribute('viewBox', `0 0 ${((end - start) / LEVEL_SAMPLES).toFixed(2)} 2`);
+    const outline = parts.map((one) => outlineOf(this.acts.levels(one), (one.start - start) / LEVEL_SAMPLES, 0.96 / this.loudest)).join('');
     if (sound.firstElementChild?.getAttribute('d') !== outline) sound.firstElementChild?.setAttribute('d', outline);
     return element;
   }
@@ -227,9 +227,9 @@ export class Timeline {
     this.root.toggleAttribute('data-scrolls', this.root.scrollWidth > this.root.clientWidth);
     const seconds = this.samples / SAMPLE_RATE;
     const scale = this.inner.clientWidth / Math.max(seconds, 0.001);
-    const step = STEPS.find((one) => one * scale >= APART) ?? STEPS[STEPS.length - 1];
+    const step = MARK_STEPS_S.find((one) => one * scale >= MIN_MARK_DISTANCE_PX) ?? MARK_STEPS_S[MARK_STEPS_S.length - 1];
     // The last mark must be visible completely.
-    const last = Math.floor(Math.max(0, this.inner.clientWidth - MARK) / (step * scale));
+    const last = Math.floor(Math.max(0, this.inner.clientWidth - MARK_WIDTH_PX) / (step * scale));
     const [from, to] = this.sight().map((at) => Math.floor(at / SAMPLE_RATE / step));
     const first = Math.max(0, Math.min(from, last));
     const count = seconds > 0 ? 1 + Math.min(last, to) - first : 0;

@@ -18,8 +18,8 @@
 import { SAMPLE_RATE } from '../common/audio.js';
 import { MAX_PAUSE_S } from './line_text.js';
 
-const DRAG_PX = 5; // Minimum distance of a drag in pixels.
-const HOLD_MS = 300; // Time in milliseconds after which a touch starts a drag.
+const MIN_DRAG_PX = 5;
+const TOUCH_DRAG_DELAY_MS = 300; // Time after which a touch starts a drag.
 const GRID_S = 0.05;
 
 export class TimelineHand {
@@ -57,11 +57,11 @@ export class TimelineHand {
       this.isDragging = true;
       if (id) this.timeline.lift(id);
     };
-    const timer = id && event.pointerType === 'touch' ? setTimeout(start, HOLD_MS) : undefined;
+    const timer = id && event.pointerType === 'touch' ? setTimeout(start, TOUCH_DRAG_DELAY_MS) : undefined;
     let isScroll = false; // True if a touch moves before it was held, which scrolls.
     this.follow(event, {
       move: (moved) => {
-        if (!this.isDragging && id && Math.abs(moved.clientX - clientX) > DRAG_PX) {
+        if (!this.isDragging && id && Math.abs(moved.clientX - clientX) > MIN_DRAG_PX) {
           if (timer === undefined) start();
           else isScroll = true;
           clearTimeout(timer);
@@ -102,7 +102,7 @@ export class TimelineHand {
     let isPulled = false;
     this.follow(event, {
       move: (moved) => {
-        isPulled ||= Math.abs(moved.clientX - clientX) > DRAG_PX;
+        isPulled ||= Math.abs(moved.clientX - clientX) > MIN_DRAG_PX;
         if (!isPulled) return;
         const wanted = before + ((moved.clientX - clientX) * scale) / SAMPLE_RATE;
         const seconds = Math.max(0, Math.min(MAX_PAUSE_S, Math.round(wanted / GRID_S) * GRID_S));
