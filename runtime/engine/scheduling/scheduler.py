@@ -35,8 +35,11 @@ class SequenceTable:
 
     Shapes: every array [S]. Times are in seconds of the engine's clock.
 
-    Frames are counted from the first frame of the request, over all its segments. In every row,
-    `acknowledged_frames` <= `sent` <= `made` <= `begun`:
+    Frames are counted from the first frame of the request, over all its segments. In every row:
+
+        acknowledged_frames <= sent <= made <= begun    A launch needs begun < limit and begun < text_limit.
+        Sequence.before <= made                         Frames of the earlier segments.
+        SlotCache.frame = begun - before                Frames of the current segment; `host_frame` is its host copy.
 
     * `InFlight` advances `begun`. When it discards launches, it sets `begun` back to `made`.
     * `Code2WavScheduler.store_frames` advances `made`. `SegmentRunner.cut_segment` takes frames back.
