@@ -145,7 +145,8 @@ class Saying:
         assert self.began is not None
         due = AT_ONCE + int(SPEED * (now - self.began) / FRAME_S) - self.made
         room = self.taken // FRAME_SAMPLES + UNREAD - self.made if self.request.acknowledged else due
-        left = len(self.pieces) if self.admission.asked is None else self.admission.asked - self.made
+        requested = self.admission.requested_frames
+        left = len(self.pieces) if requested is None else requested - self.made
         wanted = min(self.chunk, len(self.pieces), left)
         return wanted if min(due, room) >= wanted else 0
 
@@ -160,7 +161,7 @@ class Saying:
     @property
     def reason(self) -> StopReason | None:
         """Return the stop reason if the request has ended, else None."""
-        if self.admission.asked is not None and self.made >= self.admission.asked:
+        if self.admission.requested_frames is not None and self.made >= self.admission.requested_frames:
             return StopReason.MAX_TOKENS
         is_over = self.text.closed and not self.text.segments and not self.pieces
         return StopReason.EOS if is_over else None

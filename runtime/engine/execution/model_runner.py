@@ -130,7 +130,9 @@ class ModelRunner:
         self._outputs = Ring(
             [device.host_memory(largest, width, dtype=torch.int64) for _ in range(device.max_in_flight + 2)]
         )
-        self._asked = Ring([device.host_memory(largest, dtype=torch.int64) for _ in range(device.max_in_flight + 2)])
+        self._row_buffers = Ring(
+            [device.host_memory(largest, dtype=torch.int64) for _ in range(device.max_in_flight + 2)]
+        )
         # First frames of ended requests may still be in flight, so this ring may need more buffers than there are
         # slots.
         self._first_outputs = Ring(
@@ -294,7 +296,7 @@ class ModelRunner:
             reach = min(int(slot_cache.host_position[slots].max()) + 1, slot_cache.length)
             plain = self._is_lean and slot_cache.is_plain(slots)
             (size, *_), graph = self._fitting(slots, Work.DECODE, count, reach, plain=plain)
-            requested_slots = self._asked.next()
+            requested_slots = self._row_buffers.next()
             requested_slots[:count], requested_slots[count:size] = torch.from_numpy(slots), slot_cache.slots
             rows = self._rows[:size]
             rows.copy_(requested_slots[:size], non_blocking=True)

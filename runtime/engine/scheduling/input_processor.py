@@ -93,7 +93,7 @@ class Admission:
     reference: Reference | None
     voice_key: str | None
     settings: RowSettings
-    asked: int | None  # Requested number of frames.
+    requested_frames: int | None
     most: int  # Maximum number of frames of a request without its own limit.
     slot_length: int
     reference_frames: int
@@ -112,15 +112,15 @@ class Admission:
         """
         prompt_inputs = replace(self.prompt_inputs, text=text, body=tuple(tokenizer.body(text)))
         room, prompt = self._room(prompt_inputs, tokenizer)
-        requested_frames = None if self.asked is None else self.asked - made
+        frames_left = None if self.requested_frames is None else self.requested_frames - made
         # If the request sets no limit, the slot must have positions for the text at normal speed.
-        needed = requested_frames or min(GRACE_FRAMES + expected_frames(text), self.most)
+        needed = frames_left or min(GRACE_FRAMES + expected_frames(text), self.most)
         needed = needed if must_fit else 1
         if needed > room:
             raise DoesNotFit(param="text", count=prompt + needed, prompt=prompt, frames=needed, limit=self.slot_length)
         budget = frame_budget(text)
-        allowed = frame_limit(room, min(budget, self.most), requested_frames)
-        runs_away = requested_frames is None and allowed == budget
+        allowed = frame_limit(room, min(budget, self.most), frames_left)
+        runs_away = frames_left is None and allowed == budget
         return SegmentPlan(prompt_inputs, allowed, StopReason.RUNAWAY if runs_away else StopReason.MAX_TOKENS)
 
     def plan_open(self, body: list[int], tokenizer: TextTokenizer, made: int = 0) -> SegmentPlan:
@@ -130,8 +130,8 @@ class Admission:
         """
         prompt_inputs = replace(self.prompt_inputs, body=tuple(body), is_open=True)
         room, _ = self._room(replace(prompt_inputs, body=tuple(body[:1])), tokenizer)
-        requested_frames = None if self.asked is None else self.asked - made
-        return SegmentPlan(prompt_inputs, frame_limit(room, self.most, requested_frames), StopReason.MAX_TOKENS)
+        frames_left = None if self.requested_frames is None else self.requested_frames - made
+        return SegmentPlan(prompt_inputs, frame_limit(room, self.most, frames_left), StopReason.MAX_TOKENS)
 
     def styled(self, style: str) -> Admission:
         """Return the admission of a segment with a style.
@@ -211,7 +211,7 @@ def admit(
         reference=reference,
         voice_key=None if reference is None else reference_key(reference),
         settings=fill_in(request.sampling, config.generation),
-        asked=request.max_frames,
+        requested_frames=request.max_frames,
         most=limits.max_frames,
         slot_length=slot_length,
         reference_frames=frames,
@@ -277,9 +277,9 @@ def _check_bounds(name: str, value: float | None, bounds: tuple[float, float]) -
         raise InvalidConfig(param=name, where=name, why=f"it must be {low} to {high}")
 
 
-def _check_frames(name: str, asked: int | None, limits: Limits) -> None:
-    if asked is not None and not 1 <= asked <= limits.max_frames:
-        why = f"it is {asked}; it must be 1 to {limits.max_frames} frames"
+def _check_frames(name: str, requested: int | None, limits: Limits) -> None:
+    if requested is not None and not 1 <= requested <= limits.max_frames:
+        why = f"it is {requested}; it must be 1 to {limits.max_frames} frames"
         raise InvalidConfig(param=name, where=name, why=why)
 
 

@@ -299,9 +299,9 @@ class Scheduler:
         return starved
 
 
-def frame_limit(room: int, budget: int, asked: int | None) -> int:
+def frame_limit(room: int, budget: int, requested_frames: int | None) -> int:
     """Return the maximum number of frames that a segment may have.
 
     It is the requested number or the budget of the text, but at most the free positions.
     """
-    return min(room, budget if asked is None else asked)
+    return min(room, budget if requested_frames is None else requested_frames)

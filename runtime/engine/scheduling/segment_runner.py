@@ -185,7 +185,7 @@ class SegmentRunner:
         if segment.closed:
             tokens.append(self._checkpoint.config.tts_eos_token_id)
             budget = sequence.before + frame_budget(segment.spoken)
-            if sequence.admission.asked is None and budget <= sequence.limit and sequence.plan is not None:
+            if sequence.admission.requested_frames is None and budget <= sequence.limit and sequence.plan is not None:
                 sequence.plan = replace(sequence.plan, at_limit=StopReason.RUNAWAY)
                 sequence.limit = max(budget, sequence.made + 1)
         if tokens:
@@ -219,7 +219,7 @@ class SegmentRunner:
         sequence.guard = sequence.guard or guard
         if reason is not StopReason.EOS:
             sequence.cut_reason = reason
-        requested_frames = sequence.admission.asked
+        requested_frames = sequence.admission.requested_frames
         self._take_step(sequence, has_all_frames=requested_frames is not None and sequence.made >= requested_frames)
 
     def resume(self, sequence: Sequence) -> None:

@@ -104,7 +104,7 @@ class Sequence:
     silenced: bool = False
 
     # Times on the engine's clock in seconds, and statistics.
-    asked: float = field(init=False)  # Time at which the request arrived at its checkpoint.
+    arrived_at: float = field(init=False)  # Time at which the request arrived at its checkpoint.
     queued: float = 0.0
     admitted: float = 0.0
     prefilled: float | None = None
@@ -122,7 +122,7 @@ class Sequence:
         self.admission = admission
         self.text_stream = text_stream
         self.seed = seed
-        self.asked = now
+        self.arrived_at = now
 
     def take_slot(self, slot: int, inputs: SlotInputs, table: SequenceTable, mode: ModeSettings, now: float) -> None:
         """Assign a slot, whose row in the scheduler's table was reset."""
@@ -131,7 +131,7 @@ class Sequence:
         self.table = table
         self.admitted = now
         table.has_acks[slot] = self.request.acknowledged
-        table.buffer_empty_at[slot] = self.asked  # Before the first audio, the earliest request has priority.
+        table.buffer_empty_at[slot] = self.arrived_at  # Before the first audio, the earliest request has priority.
         table.first_chunk[slot] = self.request.first_chunk_frames or mode.first_chunk_frames
         table.largest_chunk[slot] = mode.max_chunk_frames
         table.batch[slot] = mode.sound_batch
@@ -208,8 +208,8 @@ class Sequence:
         return RequestStats(
             queue_ms=1000 * (admitted - (self.queued or now)),
             prefill_ms=0.0 if self.prefilled is None else 1000 * (self.prefilled - admitted),
-            ttfa_ms=None if self.first_audio_at is None else 1000 * (self.first_audio_at - self.asked),
-            total_ms=1000 * (now - self.asked),
+            ttfa_ms=None if self.first_audio_at is None else 1000 * (self.first_audio_at - self.arrived_at),
+            total_ms=1000 * (now - self.arrived_at),
             prompt_tokens=self.prompt_tokens,
             frames=frames,
             audio_s=frames * frame_s + self.paused / SAMPLE_RATE,
