@@ -21,13 +21,11 @@ from runtime.shared.system import NEW_GROUP
 
 # Folder that contains the packages. The working directory may be another one.
 ROOT = str(Path(__file__).resolve().parents[2])
-START_POLL_INTERVAL_S = 0.1  # Poll interval in seconds during the start.
-WATCH_INTERVAL_S = 2.0  # Poll interval in seconds after the start.
-HEALTH_TIMEOUT_S = (
-    10.0  # Timeout in seconds of a health check. After three failures in succession, the runtime is hung.
-)
-STOP_TIMEOUT_S = 5.0  # Timeout in seconds for the runtime to close its sockets and exit.
-LAST_OUTPUT_TIMEOUT_S = 1.0  # Timeout in seconds for the last output of a process that has ended.
+START_POLL_INTERVAL_S = 0.1
+WATCH_INTERVAL_S = 2.0
+HEALTH_TIMEOUT_S = 10.0  # After three consecutive failures, the runtime is considered hung.
+STOP_TIMEOUT_S = 5.0  # The runtime closes its sockets and exits in this time.
+LAST_OUTPUT_TIMEOUT_S = 1.0  # Timeout of the last output of a process that has ended.
 MAX_LOG_LINE_BYTES = 4096  # Maximum number of bytes of a log line.
 
 
