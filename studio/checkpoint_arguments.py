@@ -49,10 +49,10 @@ def bits_of(args: Sequence[str]) -> str:
 
 def _without(args: Sequence[str], option: str) -> list[str]:
     others: list[str] = []
-    words = iter(args)
-    for word in words:
+    remaining = iter(args)
+    for word in remaining:
         if word == option:
-            next(words, None)
+            next(remaining, None)
         elif not word.startswith(f"{option}="):
             others.append(word)
     return others

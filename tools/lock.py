@@ -42,10 +42,10 @@ def compile_lock(target: Path, *options: str, with_triton: bool = False) -> None
         with_triton: True to include Triton, which depends on it.
     """
     pins = _resolve("pyproject.toml", "--constraint", "-", "--no-emit-package", CLIENT_PACKAGE, *options, stdin=TORCH)
-    kept = [pin for pin in pins if not pin.startswith(BUILD_DEPENDENT)]
+    portable_pins = [pin for pin in pins if not pin.startswith(BUILD_DEPENDENT)]
     if with_triton:  # Pin the Triton version that the GPU build of this torch version requires.
-        kept += [f"{pin.split(' ;')[0]} ; {INTERPRETED}" for pin in pins if pin.startswith("triton==")]
-    _write(target, "pyproject.toml", [TORCH, *kept])
+        portable_pins += [f"{pin.split(' ;')[0]} ; {INTERPRETED}" for pin in pins if pin.startswith("triton==")]
+    _write(target, "pyproject.toml", [TORCH, *portable_pins])
 
 
 def compile_cluster(target: Path, lock: Path = LOCK) -> None:

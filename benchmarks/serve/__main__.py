@@ -81,17 +81,17 @@ class ServeRun:
 
     async def run(self) -> Tables:
         arguments = self.arguments
-        whole = [load for load in self.loads if load.manner is Manner.WHOLE]
+        complete_text_loads = [load for load in self.loads if load.manner is Manner.WHOLE]
         live = [load for load in self.loads if load.manner is not Manner.WHOLE]
         rates: Sequence[float] = arguments.rate
-        if arguments.load or (whole and arguments.concurrency):
+        if arguments.load or (complete_text_loads and arguments.concurrency):
             async with self._targets(lead_cap_s=UNCAPPED_S) as targets:
                 started = [{"target": target.name, "seconds": target.start_s} for target in targets if target.start_s]
                 self._store_rows("start", started)
                 if arguments.load:
                     capacity = await capacity_rps(targets[0], self.loads[0], arguments.slots)
                     rates = [*rates, *(share * capacity for share in arguments.load)]
-                rows = await measure_closed(targets, whole, arguments.concurrency, arguments.calls)
+                rows = await measure_closed(targets, complete_text_loads, arguments.concurrency, arguments.calls)
                 self._store_rows("closed loop", rows)
         if not rates and not (live and arguments.concurrency):
             return self.tables

@@ -101,15 +101,15 @@ def _unrolled(cues: list[Cue], repeated: list[str]) -> list[Cue]:
     rolling = sum(map(bool, again)) + sum(grown)
     if rolling < max(MIN_ROLLING_CUES, ROLLING_SHARE * (len(cues) - 1)):
         return cues
-    kept = []
+    cues_left = []
     start = None  # Start time of the row that grows.
     for cue, n, grows in zip(cues, again, grown, strict=True):
         begun = cue.start if start is None else start
         start = begun if grows else None
         repeated += cue.rows if grows else cue.rows[:n]
         if not grows and cue.rows[n:]:
-            kept.append(Cue(begun, cue.end, cue.rows[n:], cue.voice))
-    return kept
+            cues_left.append(Cue(begun, cue.end, cue.rows[n:], cue.voice))
+    return cues_left
 
 
 def _names(cues: list[Cue]) -> set[str]:

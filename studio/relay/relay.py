@@ -225,10 +225,10 @@ class Relay:
             )
         except InvalidStatus as refused:
             answer = refused.response
-            words = Response(
+            refusal = Response(
                 bytes(answer.body or b""), answer.status_code, media_type=answer.headers.get("content-type")
             )
-            await browser.send_denial_response(words)
+            await browser.send_denial_response(refusal)
             return
         except (OSError, TimeoutError, InvalidHandshake):
             await _turn_away(browser, RuntimeUnavailable())

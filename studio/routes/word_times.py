@@ -44,8 +44,8 @@ class TakeWords:
 
     def as_json(self) -> dict[str, Any]:
         told = zip(self.words.words, self.words.start, self.words.end, strict=True)
-        words = [{"word": word, "start_s": start, "end_s": end} for word, start, end in told]
-        return {"words": words, "estimated": self.by is None, "by": self.by}
+        timed_words = [{"word": word, "start_s": start, "end_s": end} for word, start, end in told]
+        return {"words": timed_words, "estimated": self.by is None, "by": self.by}
 
     def as_vtt(self) -> bytes:
         return webvtt(self.words, "Times are estimated." if self.by is None else f"Times by {self.by}.").encode()

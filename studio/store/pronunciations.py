@@ -62,8 +62,8 @@ class Pronunciations:
         Without an owner there are no replacements.
         """
         rows = [] if owner is None else self.of(owner)["words"]
-        words = [(entry.word, entry.say_as) for entry in asked.pronunciations]
+        replacements = [(entry.word, entry.say_as) for entry in asked.pronunciations]
         spoken, places = pronounced(
-            asked.text, [*words, *((entry["word"], entry["said"]) for entry in rows)], TAG_PATTERN
+            asked.text, [*replacements, *((entry["word"], entry["said"]) for entry in rows)], TAG_PATTERN
         )
         return {"text": spoken, "places": places}

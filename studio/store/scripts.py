@@ -64,8 +64,8 @@ class Scripts:
         """
         condition = "owner = ? AND deleted_at IS NULL ORDER BY updated_at DESC, id"
         scripts = self._rows.objects(condition, (owner,), shown=_SUMMARY)
-        words = name_key(search).split()
-        return [script for script in scripts if not words or self._holds(owner, script["id"], words)]
+        search_words = name_key(search).split()
+        return [script for script in scripts if not search_words or self._holds(owner, script["id"], search_words)]
 
     def find(self, owner: str, script_id: str) -> bytes:
         """Return the script as JSON.
