@@ -15,10 +15,10 @@ import { heightOf, LEVEL_SAMPLES } from './schedule.js';
 
 const MIN_SCALE = 14; // Minimum number of pixels per second, so that clips can be clicked.
 const MARK_STEPS_S = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600]; // Choices for the seconds between two marks.
-const MIN_MARK_DISTANCE_PX = 64; // Minimum distance of marks in pixels.
-const MARK_WIDTH_PX = 36; // Width in pixels of the time at a mark.
-const MAX_DRAWN_CLIPS = 500; // Number of clips above which only the visible ones are drawn.
-const MIN_PEAK_HEIGHT = 0.3; // Minimum fraction of the clip's height. The waveform of quieter clips is not enlarged.
+const MIN_MARK_DISTANCE_PX = 64;
+const MARK_WIDTH_PX = 36;
+const MAX_DRAWN_CLIPS = 500; // Only the visible clips are drawn if there are more.
+const MIN_PEAK_HEIGHT = 0.3; // Peaks below this fraction of the height are not scaled up to full height.
 
 /**
  * @typedef {Object} Acts
