@@ -22,7 +22,7 @@ from studio.documents.docx_styles import (
     Styles,
     attribute,
     child,
-    has_descendant,
+    contains_any,
     heading_level,
     is_on,
     tag_of,
@@ -317,7 +317,7 @@ class _Story:
             self._fields.pop()
 
     def _deleted(self, element: etree._Element) -> None:
-        if has_descendant(element, "w:delText"):
+        if contains_any(element, "w:delText"):
             self._open.omitted.setdefault("deleted", _text_of(element))
 
     def _note_mark(self, element: etree._Element) -> None:
@@ -334,12 +334,12 @@ class _Story:
     def _alternate(self, element: etree._Element) -> None:
         """Read only the first alternative with text, because the others have the same content."""
         alternatives = [one for one in element if tag_of(one)]
-        with_text = [one for one in alternatives if has_descendant(one, "w:t", "m:t")]
+        with_text = [one for one in alternatives if contains_any(one, "w:t", "m:t")]
         for one in (with_text or alternatives)[:1]:
             self._walk(one)
 
     def _drawing(self, element: etree._Element) -> None:
-        if has_descendant(element, _TEXT_BOX):
+        if contains_any(element, _TEXT_BOX):
             self._walk(element)
         else:
             described = (one.get("descr") or one.get("title") or one.get("alt") for one in element.iter())

@@ -48,8 +48,8 @@ def tag_of(element: etree._Element) -> str:
     return _short(element.tag) if isinstance(element.tag, str) else ""
 
 
-def has_descendant(element: etree._Element, *names: str) -> bool:
-    """True if the element or a descendant has_descendant one of the names."""
+def contains_any(element: etree._Element, *names: str) -> bool:
+    """True if the element or a descendant has one of the names."""
     tags = [f"{{{uri}}}{local}" for name in names for uri, local in _written(name)]
     return next(element.iter(*tags), None) is not None
 

@@ -30,9 +30,8 @@ class Watchdog:
         self._settings = settings
         self._metrics = metrics
         self._canary = Canary(engine)
-        self._first_canaries_done = (
-            asyncio.Event()
-        )  # Set when each checkpoint has passed its first canary, or will run it later.
+        # Set when each checkpoint has passed its first canary, or will run it later.
+        self._first_canaries_done = asyncio.Event()
         self._task: asyncio.Task[Exit] | None = None
         self.verdict: Exit | None = None
 
