@@ -26,7 +26,11 @@ _ASS = re.compile(
 )
 
 _STAMP = r"((?:\d+:)?\d{1,3}:\d{1,2}(?:[.,:]\d{1,3})?)"
-_TIMES = re.compile(rf"\s*{_STAMP}\s*--?>\s*{_STAMP}(?![\d:])")
+# YouTube's files have a comma between the times. Whisper's output has the times in brackets before the text.
+_TIMES = re.compile(rf"\s*(\[)?{_STAMP}(?:\s*(?:--?>|→)\s*|(?<=\.\d\d\d),(?=\d+:\d\d:)){_STAMP}(?![\d:])(?(1)\])(.*)")
+_SETTINGS = re.compile(r"\b\w+:\S+")  # Position of a cue, after its times.
+_INVALID_TIMES = re.compile(r"\s*-?\d+:\d.*(?:-->|→)")
+_DRAWING = re.compile(r"\{(?=[^{}]*\\p[1-9])[^{}]*+\}.*?(?=\{[^{}]*\\p0|$)", re.DOTALL)
 _NOT_SPOKEN = re.compile(r"(?:NOTE|STYLE|REGION)(?:[ \t].*)?")
 _TAG = re.compile(
     r"</?(?:b|i|u|s|c|em|strong|font|span|lang|ruby|rt|rp|v|p|div|a|center|small|big|tt)(?:[.\s][^<>]*)?/?>|<(?:\d+:)?\d+:\d+[.,]\d+>",
@@ -71,32 +75,41 @@ def read_cues(text: str) -> list[Cue] | None:
 
 
 def _others(text: str, kind: str) -> list[Cue]:
+    if kind == "sami":  # Paragraphs of one time, such as those of several languages, are separate rows.
+        text = re.sub(r"<p\b", "<br><p", text, flags=re.IGNORECASE)
+    states_rate = re.match(r"\s*\{1\}\{1\}[\d.]+\s*\n", text) is not None
     try:
-        found = pysubs2.SSAFile.from_string(text, format_=kind, fps=FRAMES_PER_S if kind == "microdvd" else None)
+        found = pysubs2.SSAFile.from_string(text, format_=kind, fps=None if states_rate else FRAMES_PER_S)
     except NotImplementedError:
         raise UnreadableError(SUBTITLE_TIMES) from None
     except (Pysubs2Error, ParseError, ValueError, KeyError, AssertionError):
         raise UnreadableError(DAMAGED) from None
-    return [
-        Cue(event.start / 1000, event.end / 1000, _rows(event.plaintext), event.name.strip() or None)
-        for event in found
-        if event.is_text
-    ]
+    cues = []
+    for event in found:
+        if not event.is_comment:
+            event.text = _DRAWING.sub("", event.text)
+            cues.append(Cue(event.start / 1000, event.end / 1000, _rows(event.plaintext), event.name.strip() or None))
+    return cues
 
 
 def _timed(text: str) -> list[Cue]:
     """Parse SubRip and WebVTT.
 
-    Empty rows inside a cue do not end it, and are not required between cues.
+    Empty rows inside a cue do not end it, and are not required between cues. A cue with invalid times starts at the
+    end of the previous cue. Text before the first cue is a cue too, except WebVTT's header.
     """
     is_vtt = text.lstrip().startswith("WEBVTT")
-    blocks: list[tuple[float, float, list[str]]] = []
-    is_comment = False
+    blocks: list[tuple[float, float, list[str]]] = [] if is_vtt else [(0, 0, [])]
+    is_comment, is_timed = False, False
     for row in text.split("\n"):
-        if times := _TIMES.match(row):
+        if (times := _TIMES.match(row)) or _INVALID_TIMES.match(row):
             if blocks:
                 _drop_identifier(blocks[-1][2])
-            blocks.append((_seconds(times[1]), _seconds(times[2]), []))
+            end = blocks[-1][1] if blocks else 0.0
+            start, end = (_seconds(times[2]), _seconds(times[3])) if times else (end, end)
+            rest = _SETTINGS.sub("", times[4]).strip() if times else ""
+            blocks.append((start, end, [rest] if rest else []))
+            is_timed |= times is not None
             is_comment = False
         elif not row.strip():
             is_comment = False
@@ -106,6 +119,8 @@ def _timed(text: str) -> list[Cue]:
             is_comment |= is_vtt and not _last(blocks[-1][2]) and _NOT_SPOKEN.fullmatch(row.strip()) is not None
             if not is_comment:
                 blocks[-1][2].append(row)
+    if not is_timed:
+        return []
     return [cue for start, end, rows in blocks for cue in _spoken(start, end, "\n".join(rows))]
 
 
@@ -114,7 +129,7 @@ def _drop_identifier(rows: list[str]) -> None:
 
     It is a number, or any row after an empty one.
     """
-    if rows and rows[-1].strip() and (rows[-1].strip().isdecimal() or not _last(rows[:-1])):
+    if rows and rows[-1].strip() and (rows[-1].strip().isdecimal() or rows[-2:-1] == [""]):
         rows.pop()
 
 

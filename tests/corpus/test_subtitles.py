@@ -43,6 +43,14 @@ LINES: dict[str, Spoken] = {
     "growing.srt": [(None, "Hello my friend."), (None, "Hello my friend.")],
     "actors.ass": [("Mary", "Hello there, you"), (None, "Later.")],
     "without_styles.ass": [("Mary", "Hello there, you"), (None, "Later.")],
+    "drawing.ass": [(None, "Left. Right.")],
+    "stated_rate.sub": [(None, "Hello there"), (None, "Bye.")],
+    "languages.smi": [(None, "Hello there Bonjour"), (None, "Bye.")],
+    "plan.srt": [(None, "Our plan:"), (None, "Lunch"), (None, "Talk See you.")],
+    "invalid_times.srt": [(None, "One."), (None, "Two."), (None, "Three."), (None, "Four.")],
+    "times_alone.vtt": [(None, "One."), (None, "Two."), (None, "Three.")],
+    "youtube.sbv": [(None, "Hello there"), (None, "Bye.")],
+    "whisper.txt": [(None, "Hello there"), (None, "Bye.")],
     "frames.sub": [(None, "Hello there"), (None, "Bye.")],
     "lines.mpl2": [(None, "Hello there"), (None, "Bye.")],
     "page.smi": [(None, "Hello there & you"), (None, "Bye.")],
@@ -53,9 +61,21 @@ NOTES = {
     "rolling.vtt": [("repeated", 3, ["yeah what", "this is"])],
     "growing.srt": [("repeated", 2, ["Hello", "Hello my"])],
 }
-# FFmpeg reads no TTML, requires fractions of seconds, and treats ruby annotations as text.
+# FFmpeg reads no TTML, SBV and output of Whisper, requires empty rows, valid times and fractions of seconds,
+# and treats ruby annotations and drawings as text.
 FORMATS = {".sub": "microdvd", ".mpl2": "mpl2"}  # Formats of files that are too short for FFmpeg's detection.
-UNKNOWN_TO_FFMPEG = {"timed.ttml", "without_fractions.srt", "voices.vtt"}
+UNKNOWN_TO_FFMPEG = {
+    "timed.ttml",
+    "without_fractions.srt",
+    "voices.vtt",
+    "drawing.ass",
+    "languages.smi",
+    "invalid_times.srt",
+    "plan.srt",
+    "times_alone.vtt",
+    "youtube.sbv",
+    "whisper.txt",
+}
 
 
 def spoken(document: TextDocument) -> Spoken:
@@ -83,6 +103,10 @@ def test_times_equal_those_of_the_file() -> None:
     assert [(cue.start, cue.end) for cue in times["growing.srt"]] == [(1, 3), (4, 5)]
     assert [(cue.start, cue.end) for cue in times["actors.ass"]] == [(1, 2), (3, 4)]
     assert [round(cue.start, 1) for cue in times["frames.sub"]] == [1, 3]
+    assert [round(cue.start, 1) for cue in times["stated_rate.sub"]] == [1, 3]
+    assert [(cue.start, cue.end) for cue in times["invalid_times.srt"]] == [(0, 0), (3, 4), (4, 4), (7, 8)]
+    assert [(cue.start, cue.end) for cue in times["youtube.sbv"]] == [(1, 2), (3, 4)]
+    assert [(cue.start, cue.end) for cue in times["whisper.txt"]] == [(1, 2), (3, 4)]
 
 
 @pytest.mark.skipif(FFMPEG is None, reason="FFmpeg is not installed")
