@@ -15,8 +15,8 @@ _SPACE = "http://www.w3.org/2005/01/pronunciation-lexicon"
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 _MAX_NAMED = 10  # Maximum number of words in a message.
 _UNUSABLE = (
-    f"words without an alias (phonemes are not spoken here), of more than {MAX_WORD_CHARS} characters, or with an "
-    f"alias of more than {MAX_REPLACEMENT_CHARS}"
+    f"words without an alias (phonemes are not spoken here), of more than {MAX_WORD_CHARS} characters, with an "
+    f"alias of more than {MAX_REPLACEMENT_CHARS}, or with another alias before"
 )
 _NOT_IN_XML = regex.compile(r"[^\t\n\r\x20-\uD7FF\uE000-\uFFFD\U00010000-\U0010FFFF]")
 
@@ -56,16 +56,18 @@ def read_lexicon(data: bytes) -> Lexicon:
         raise ValueError("it has a DOCTYPE, which a lexicon needs none of")
     if etree.QName(root).localname != "lexicon":
         raise ValueError("its outermost element is no lexicon")
-    entries: list[Word] = []
+    entries: dict[str, Word] = {}
     left_out: list[str] = []
     for lexeme in _inside(root, "lexeme"):
-        say_as = next((_text(alias) for alias in _inside(lexeme, "alias")), "")
+        aliases = sorted(_inside(lexeme, "alias"), key=lambda alias: alias.get("prefer") != "true")
+        say_as = _text(aliases[0]) if aliases else ""
         for written in map(_text, _inside(lexeme, "grapheme")):
-            if 1 <= len(written) <= MAX_WORD_CHARS and 1 <= len(say_as) <= MAX_REPLACEMENT_CHARS:
-                entries.append(Word(written, say_as, case_sensitive=True))
-            else:
+            entry = Word(written, say_as, case_sensitive=True)
+            is_usable = 1 <= len(written) <= MAX_WORD_CHARS and 1 <= len(say_as) <= MAX_REPLACEMENT_CHARS
+            # The first alias of homographs is spoken, because a request does not state the role of a word.
+            if not is_usable or entries.setdefault(written, entry) != entry:
                 left_out.append(written)
-    found = Lexicon(tuple(entries), tuple(dict.fromkeys(left_out)))
+    found = Lexicon(tuple(entries.values()), tuple(dict.fromkeys(left_out)))
     if not entries and left_out:
         raise ValueError(f"it has no word that can be used, only {_UNUSABLE}: {_listed(found.left_out)}")
     if not 1 <= len(entries) <= MAX_WORDS:
