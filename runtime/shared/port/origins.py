@@ -110,14 +110,15 @@ def _origin(word: str) -> Origin | None:
     The port is None if the scheme has no default port.
     """
     try:
-        parts = urlsplit(word.removesuffix("/"))
+        parts = urlsplit(word if word.endswith("://") else word.removesuffix("/"))
         port = parts.port
     except ValueError:
         return None
     is_whole = not (parts.path or parts.query or parts.fragment) and parts.username is None
-    if not (parts.scheme and parts.hostname and is_whole and word.isascii() and word.isprintable()) or " " in word:
+    has_host = bool(parts.hostname or parts.scheme == "file")  # WebViews of apps send file:// for their own pages.
+    if not (parts.scheme and has_host and is_whole and word.isascii() and word.isprintable()) or " " in word:
         return None
-    return parts.scheme, parts.hostname, port or _PORTS.get(parts.scheme)
+    return parts.scheme, parts.hostname or "", port or _PORTS.get(parts.scheme)
 
 
 _LOOPBACK = frozenset({"localhost", "*.localhost"})

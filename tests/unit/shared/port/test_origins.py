@@ -18,7 +18,7 @@ from runtime.shared.port.origins import Cors, Hosts, Origins
 
 SETTING = (
     "https://app.example, http://localhost:3000/, app://obsidian.md,chrome-extension://abcdefgh,moz-extension://*,"
-    "tauri://localhost,capacitor://localhost,vscode-webview://0a1b,https://*.example.org,http://*.dev.test:8080"
+    "tauri://localhost,capacitor://localhost,vscode-webview://0a1b,https://*.example.org,http://*.dev.test:8080,file://"
 )
 ALLOWED = [
     "https://app.example",
@@ -31,6 +31,7 @@ ALLOWED = [
     "tauri://localhost",
     "capacitor://localhost",
     "vscode-webview://0a1b",
+    "file://",
     "https://a.example.org",
     "https://a.b.example.org",
     "http://x.dev.test:8080",
@@ -48,6 +49,8 @@ REFUSED = [
     "app://other.md",
     "chrome-extension://abcdefgh.evil",
     "tauri://evil",
+    "tauri://",
+    "https://",
     "ionic://localhost",
     "https://a.example.org/path",
     "https://user@a.example.org",
