@@ -12,6 +12,7 @@ import regex
 TABLE_FILE = Path(__file__).with_suffix(".tsv")  # It is written by tools/confusables.py.
 # Invisible characters, and combining marks that do not belong to a particular script.
 _UNSEEN = regex.compile(r"[\p{Default_Ignorable_Code_Point}[\p{Mn}&&\p{Script=Inherited}]]", regex.V1)
+_BEFORE_FOLDING = {ord("Ϲ"): "C", ord("ϲ"): "c", ord("ſ"): "f"}  # Their compatibility forms look different.
 _PALOCHKA = {ord("ӏ"): "l"}  # TR39 maps the palochka to i, but it looks like l in most fonts.
 
 
@@ -40,7 +41,7 @@ def _look(name: str) -> str:
 
 def _skeleton(text: str) -> str:
     """Return the skeleton of a text (TR39), over compatibility forms as names are compared."""
-    seen = _UNSEEN.sub("", unicodedata.normalize("NFKC", text))
+    seen = _UNSEEN.sub("", unicodedata.normalize("NFKC", text.translate(_BEFORE_FOLDING)))
     return unicodedata.normalize("NFD", unicodedata.normalize("NFD", seen).translate(_prototypes()))
 
 

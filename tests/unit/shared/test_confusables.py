@@ -32,6 +32,8 @@ SPEAKERS = ["angus", "clara", "nora", "eric", "uncle_fu", "ono_anna"]
         ("Erıс", "eric"),
         ("uncIe_fu", "uncle_fu"),
         ("ono\uff3fаnna", "ono_anna"),
+        ("Ϲlara", "clara"),
+        ("uncle_ſu", "uncle_fu"),
     ],
 )
 def test_names_confusable_with_a_speaker_are_found(name: str, speaker: str) -> None:
