@@ -49,6 +49,8 @@ _COUNTED = {"w:rt": "readings", "w:altChunk": "embedded", "w:subDoc": "embedded"
 _TEXTS = {"w:tab": " ", "w:ptab": " ", "w:noBreakHyphen": "-", "w:br": LINE_BREAK, "w:cr": LINE_BREAK, "m:den": "/"}
 # Characters of Adobe's Symbol font from U+0020 on. Word uses this font for Greek letters.
 _SYMBOL = " !∀#∃%&∋()∗+,−./0123456789:;<=>?≅ΑΒΧΔΕΦΓΗΙϑΚΛΜΝΟΠΘΡΣΤΥςΩΞΨΖ[∴]⊥_‾αβχδεφγηιϕκλμνοπθρστυϖωξψζ{|}∼"
+_FONT_SYMBOL = re.compile("[\uf020-\uf0ff]")  # Character of a symbol font in ordinary text.
+_SHOWN = frozenset({"w:t", "w:delText", "m:t"})
 _TEXT_BOX = "w:txbxContent"
 
 
@@ -297,15 +299,24 @@ class _Story:
             self._open.omitted.setdefault("hidden", _text_of(element))
 
     def _text(self, element: etree._Element) -> None:
-        self._add(scripted(element.text or "", self._script))
+        font = attribute(child(child(element.getparent(), "w:rPr"), "w:rFonts"), "ascii")
+        text = _FONT_SYMBOL.sub(lambda found: self._font_symbol(font, ord(found[0]) - 0xF000), element.text or "")
+        self._add(scripted(text, self._script))
 
     def _symbol(self, element: etree._Element) -> None:
         code = re.fullmatch("(?:[Ff]0|00)?([0-9A-Fa-f]{2})", attribute(element, "char"))
-        at = int(code[1], 16) - ord(_SYMBOL[0]) if code else -1
-        if attribute(element, "font") == "Symbol" and 0 <= at < len(_SYMBOL):
-            self._add(_SYMBOL[at])
-        else:
-            self._left_out.add("symbols")
+        self._add(self._font_symbol(attribute(element, "font"), int(code[1], 16) if code else 0))
+
+    def _font_symbol(self, font: str, code: int) -> str:
+        """Return the character that a symbol font shows.
+
+        A picture is counted, and has no text.
+        """
+        at = code - ord(_SYMBOL[0])
+        if font == "Symbol" and 0 <= at < len(_SYMBOL):
+            return _SYMBOL[at]
+        self._left_out.add("symbols")
+        return ""
 
     def _field(self, element: etree._Element) -> None:
         kind = attribute(element, "fldCharType")
@@ -389,7 +400,7 @@ def _elements(root: etree._Element | None, name: str) -> Iterator[etree._Element
 
 def _text_of(element: etree._Element) -> str:
     """Return the text of an element, for the example in a note."""
-    return spaced(" ".join(element.itertext()))
+    return spaced(" ".join(one.text or "" for one in element.iter() if tag_of(one) in _SHOWN))
 
 
 def _floats(element: etree._Element) -> bool:
