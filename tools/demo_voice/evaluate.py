@@ -21,10 +21,11 @@ from scipy.io import wavfile
 
 import config
 from benchmarks.common.listener import speak_all
+from checkpoints import new_voice, read_voice
 from export import export
 from phonemes import read_lines
 from pitch import track_f0
-from recognise import apart, hear, naturalness, rate
+from recognise import apart, hear, opinion, rate
 from runtime.engine.engine import Engine
 from runtime.model.config import SpeakerEncoderConfig
 from runtime.model.speaker_encoder import MelFilter, log_mel
@@ -36,6 +37,7 @@ from train_codec import load
 
 WORK = config.HERE / config.CONFIG["paths"]["work"]
 LANGUAGE = "english"
+CLONE_LINES = 7  # Number of lines of each cloned voice. The first one is the reference.
 
 
 def device() -> torch.device:
@@ -66,11 +68,13 @@ def cached(name: str, make: Callable[[], list[dict]]) -> list[dict]:
     return list(np.load(path, allow_pickle=True))
 
 
-def teacher_set(args: argparse.Namespace) -> list[dict]:
-    """Return the teacher's audio and recognised text of the held-out sentences.
+def teacher_rows(args: argparse.Namespace) -> list[dict]:
+    """Return the teacher's audio and transcripts of the first held-out sentences by every speaker."""
+    return cached("teacher", lambda: teacher_set(args))[: args.sentences * len(SPEAKERS)]
 
-    Every speaker reads them.
-    """
+
+def teacher_set(args: argparse.Namespace) -> list[dict]:
+    """Return the rows of `teacher_rows`, newly made."""
     texts, _ = read_lines(args.held_out)
     asks = [(i, voice) for i in range(args.sentences) for voice in SPEAKERS.values()]
     said = spoken(args, args.voices, [i for i, _ in asks], [voice for _, voice in asks])
@@ -80,12 +84,6 @@ def teacher_set(args: argparse.Namespace) -> list[dict]:
             for (i, voice), audio, words in zip(asks, said, heard, strict=True)]  # fmt: skip
 
 
-def opinion(audios: list[np.ndarray], most: int = 16) -> float:
-    """Return the mean overall DNSMOS score of at most `most` waveforms."""
-    chosen = audios[:: -(-len(audios) // most)]
-    return float(np.mean([naturalness(audio)[2] for audio in chosen]))
-
-
 @torch.no_grad()
 def resynthesise(codec: torch.nn.Module, audio: np.ndarray) -> np.ndarray:
     return codec.decode(codec.encode(torch.from_numpy(audio)[None].to(device())))[0].clamp(-1, 1).cpu().numpy()
@@ -93,30 +91,32 @@ def resynthesise(codec: torch.nn.Module, audio: np.ndarray) -> np.ndarray:
 
 def report_codec(args: argparse.Namespace) -> Iterator[tuple[str, dict]]:
     """Compare the codec's resynthesis with the teacher: words, opinion, F0, mel distance."""
-    rows = cached("teacher", lambda: teacher_set(args))
+    rows = teacher_rows(args)
     codec, distance = load(args.codec, device()), SpectralLoss()
     made = [resynthesise(codec, r["audio"]) for r in rows]
     heard = hear(made, args.workers)
-    yield "all", compared(rows, made, heard)
+    yield "all", compared(rows, made, heard, args.workers)
     for name in SPEAKERS:
         at = [i for i, r in enumerate(rows) if r["speaker"] == name]
         mel = [
             float(distance(torch.from_numpy(made[i])[None], torch.from_numpy(rows[i]["audio"])[None])[1]) for i in at
         ]
-        yield name, one_speaker(rows, made, heard, at) | {"mel": float(np.mean(mel))}
+        yield name, one_speaker(rows, made, heard, at, args.workers) | {"mel": float(np.mean(mel))}
 
 
-def compared(rows: list[dict], made: list[np.ndarray], heard: list[str]) -> dict[str, float]:
+def compared(rows: list[dict], made: list[np.ndarray], heard: list[str], workers: int) -> dict[str, float]:
     """Return word errors and opinion scores, next to the teacher's."""
     truths, teacher = [r["text"] for r in rows], [r["heard"] for r in rows]
     gap, error = apart(truths, teacher, heard)
     return {"teacher": rate(truths, teacher), "ours": rate(truths, heard), "gap": gap, "error": error, "n": len(rows),
-            "teacher_mos": opinion([r["audio"] for r in rows]), "mos": opinion(made)}  # fmt: skip
+            "teacher_mos": opinion([r["audio"] for r in rows], workers), "mos": opinion(made, workers)}  # fmt: skip
 
 
-def one_speaker(rows: list[dict], made: list[np.ndarray], heard: list[str], at: list[int]) -> dict[str, float]:
+def one_speaker(
+    rows: list[dict], made: list[np.ndarray], heard: list[str], at: list[int], workers: int
+) -> dict[str, float]:
     """Return the figures of one speaker's rows `at`, and its F0 relative to the teacher's."""
-    figures = compared([rows[i] for i in at], [made[i] for i in at], [heard[i] for i in at])
+    figures = compared([rows[i] for i in at], [made[i] for i in at], [heard[i] for i in at], workers)
     f0 = np.median([median_f0(track_f0(made[i])) for i in at]) / np.median([rows[i]["f0"] for i in at])
     return {k: figures[k] for k in ("teacher", "ours", "teacher_mos", "mos")} | {"f0_ratio": float(f0)}
 
@@ -148,6 +148,15 @@ class Candidate:
         self.engine = Engine.open(Settings.from_env({**os.environ, **named}))
         self.engine.start()
         atexit.register(self.engine.close)
+        tensors, vocabulary = read_voice(Path(self.folder.name))
+        self.voice = new_voice(vocabulary)
+        self.voice.load_state_dict(tensors)
+        self.voice.speaker_encoder.prepare()
+
+    @torch.no_grad()
+    def x_vector(self, audio: np.ndarray) -> np.ndarray:
+        """Return the x-vector [hidden] of 24 kHz audio."""
+        return self.voice.x_vectors(torch.from_numpy(audio)[None])[0].numpy()
 
     def synthesize(self, requests: list[SpeechRequest], seed: int) -> tuple[list[np.ndarray], list[bool]]:
         """Synthesize the requests, and return the waveforms and True for each that ended with EOS."""
@@ -162,8 +171,11 @@ class Candidate:
 
 def report_tts(args: argparse.Namespace) -> Iterator[tuple[str, dict]]:
     """Measure the three modes end to end with the shipped sampling settings."""
-    rows, candidate = cached("teacher", lambda: teacher_set(args)), Candidate(args)
+    rows, candidate = teacher_rows(args), Candidate(args)
     yield from judge_speakers(args, rows, candidate)
+    yield from judge_long(args, rows, candidate)
+    if candidate.layout is Layout.STREAMING:
+        return
     lines = list(dict.fromkeys(r["text"] for r in rows))[:20]
     yield from judge_designs(args, lines, candidate)
     yield from judge_clones(args, candidate)
@@ -182,13 +194,25 @@ def judge_speakers(args: argparse.Namespace, rows: list[dict], candidate: Candid
     made, ended = candidate.synthesize(asks, seed=0)
     heard = hear(made, args.workers)
     long = np.array([len(m) / len(r["audio"]) for m, r in zip(made, rows, strict=True)])
-    yield "custom_voice", compared(rows, made, heard) | {
+    yield "custom_voice", compared(rows, made, heard, args.workers) | {
         "ended": float(np.mean(ended)), "within_1.3": float(np.mean(long < 1.3)), "length": float(np.mean(long)),
     }  # fmt: skip
     for name in SPEAKERS:
         at = [i for i, r in enumerate(rows) if r["speaker"] == name]
         keep_sample(args, name, made[at[0]])
-        yield name, one_speaker(rows, made, heard, at)
+        yield name, one_speaker(rows, made, heard, at, args.workers)
+
+
+def judge_long(args: argparse.Namespace, rows: list[dict], candidate: Candidate) -> Iterator[tuple[str, dict]]:
+    """Measure the word errors of a text of 1,000 characters, spoken by every speaker."""
+    text = ""
+    for sentence in dict.fromkeys(r["text"] for r in rows):
+        if len(text) + 1 + len(sentence) <= 1000:
+            text = f"{text} {sentence}".strip()
+    asks = [SpeechRequest(text=text, mode=Mode.CUSTOM_VOICE, voice=name, language=LANGUAGE) for name in SPEAKERS]
+    made, ended = candidate.say(asks, seed=5)
+    yield "long", {"characters": len(text), "ended": float(np.mean(ended)),
+                   "ours": rate([text] * len(made), hear(made, args.workers))}  # fmt: skip
 
 
 def judge_designs(args: argparse.Namespace, lines: list[str], candidate: Candidate) -> Iterator[tuple[str, dict]]:
@@ -205,8 +229,12 @@ def judge_designs(args: argparse.Namespace, lines: list[str], candidate: Candida
     made, ended = candidate.synthesize(asks, seed=7)
     for cell, audio in zip(cells, made[:: len(lines)], strict=True):
         keep_sample(args, "_".join(cell), audio)
-    yield "voice_design", {"ended": float(np.mean(ended)), "mos": opinion(made),
-                           "ours": rate([a.text for a in asks[::3]], hear(made[::3], args.workers))}  # fmt: skip
+    heard = hear(made, args.workers)
+    yield "voice_design", {"ended": float(np.mean(ended)), "mos": opinion(made, args.workers),
+                           "ours": rate([a.text for a in asks], heard)}  # fmt: skip
+    for p in pace:
+        at = [i for i in range(len(asks)) if cells[i // len(lines)][2] == p]
+        yield f"design_{p}", {"ours": rate([asks[i].text for i in at], [heard[i] for i in at])}
     f0 = np.array([median_f0(track_f0(m)) for m in made]).reshape(2, 3, 3, len(lines))
     span = np.array([len(a.text) / (len(m) / 24000) for a, m in zip(asks, made, strict=True)]).reshape(f0.shape)
     yield "design_f0", {f"{g}_{p}": float(np.median(f0[i, j]))
@@ -219,14 +247,15 @@ def judge_designs(args: argparse.Namespace, lines: list[str], candidate: Candida
 
 
 def clone_set(args: argparse.Namespace) -> list[dict]:
-    """Return audio of 20 unseen voices (a reference and four lines each) with transcripts."""
+    """Return audio of 20 unseen voices (a reference and other lines each) with transcripts."""
     texts, _ = read_lines(args.held_out)
-    lines = range(len(texts) - 5, len(texts))
+    lines = range(CLONE_LINES)
     voices = [Mixture("", {name: 1.0}) for name in config.CONFIG["clones"]["styles"] for _ in lines]
     said = spoken(args, args.unseen, [*lines] * 20, voices)
     heard = hear(said, args.workers)
-    return [{"reference": said[5 * i], "others": said[5 * i + 1 : 5 * i + 5], "heard": heard[5 * i + 1 : 5 * i + 5],
-             "texts": [texts[k] for k in lines]} for i in range(20)]  # fmt: skip
+    groups = [slice(i, i + CLONE_LINES) for i in range(0, len(said), CLONE_LINES)]
+    return [{"reference": said[at][0], "others": said[at][1:], "heard": heard[at][1:], "texts": texts[:CLONE_LINES]}
+            for at in groups]  # fmt: skip
 
 
 def judge_clones(args: argparse.Namespace, candidate: Candidate) -> Iterator[tuple[str, dict]]:
@@ -235,17 +264,24 @@ def judge_clones(args: argparse.Namespace, candidate: Candidate) -> Iterator[tup
     A clone is identified if its nearest voice is the right one.
     """
     voices = cached("clones", lambda: clone_set(args))
+    count = CLONE_LINES - 1
     shapes = np.stack([timbre(one["reference"]) for one in voices])
-    others = np.stack([np.mean([timbre(o) for o in one["others"]], 0) for one in voices])
+    references = np.stack([candidate.x_vector(one["reference"]) for one in voices])
+    centre = references.mean(0)
     truth_f0 = [np.median([median_f0(track_f0(a)) for a in one["others"]]) for one in voices]
     truths = [text for one in voices for text in one["texts"][1:]]
     teacher = rate(truths, [heard for one in voices for heard in one["heard"]])
     own = np.arange(len(voices))
 
-    def nearest(made: np.ndarray) -> float:
-        """Return the fraction of timbres [voices, D] whose nearest reference is their own."""
-        return float(np.mean(np.abs(shapes - made[:, None]).mean(2).argmin(1) == own))
+    def nearest(groups: list[list[np.ndarray]]) -> dict[str, float]:
+        """Return the fractions of voices whose nearest reference is their own, by timbre and by x-vector."""
+        timbres = np.stack([np.mean([timbre(m) for m in group], 0) for group in groups])
+        vectors = np.stack([np.mean([candidate.x_vector(m) for m in group], 0) for group in groups]) - centre
+        closeness = vectors @ ((references - centre) / np.linalg.norm(references - centre, axis=1)[:, None]).T
+        return {"nearest": float(np.mean(np.abs(shapes - timbres[:, None]).mean(2).argmin(1) == own)),
+                "nearest_x_vector": float(np.mean(closeness.argmax(1) == own))}  # fmt: skip
 
+    yield "clone_teacher", {"ours": teacher, **nearest([one["others"] for one in voices])}
     for kind in ("x_vector", "icl"):
         asks = [
             SpeechRequest(text=text, mode=Mode.BASE, language=LANGUAGE, reference=Reference(
@@ -254,11 +290,10 @@ def judge_clones(args: argparse.Namespace, candidate: Candidate) -> Iterator[tup
         ]  # fmt: skip
         made, ended = candidate.synthesize(asks, seed=11)
         keep_sample(args, f"clone_{kind}", made[0])
-        groups = [made[4 * i : 4 * i + 4] for i in own]
+        groups = [made[count * i : count * (i + 1)] for i in own]
         f0 = [np.median([median_f0(track_f0(m)) for m in group]) for group in groups]
-        timbres = np.stack([np.mean([timbre(m) for m in group], 0) for group in groups])
-        yield kind, {"teacher": teacher, "mos": opinion(made), "ours": rate(truths, hear(made, args.workers)),
-                     "ended": float(np.mean(ended)), "nearest": nearest(timbres), "nearest_teacher": nearest(others),
+        yield kind, {"mos": opinion(made, args.workers), "ours": rate(truths, hear(made, args.workers)),
+                     "ended": float(np.mean(ended)), **nearest(groups),
                      "f0_within_8": float(np.mean(np.abs(np.divide(f0, truth_f0) - 1) < 0.08))}  # fmt: skip
 
 

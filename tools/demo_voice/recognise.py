@@ -19,10 +19,13 @@ import numpy as np
 from scipy.signal import resample_poly
 
 if TYPE_CHECKING:
+    from multiprocessing.pool import Pool
+
     import onnxruntime
     from faster_whisper import WhisperModel
 
 DNSMOS_SAMPLES = 144_160  # Number of samples: 9.01 s at 16 kHz.
+WINDOW_SAMPLES = 480_000  # Number of samples that Whisper reads at once. Longer audio needs its timestamps.
 # Polynomials that map raw scores to opinion scores, for signal, background and overall (speechmos 0.0.1.1, dnsmos.py).
 SCALES = ((-0.08397278, 1.22083953, 0.0052439), (-0.13166888, 1.60915514, -0.39604546),
           (-0.06766283, 1.11546468, 0.04602535))  # fmt: skip
@@ -53,22 +56,34 @@ def _whisper() -> WhisperModel:
 def _recognise(audio: np.ndarray) -> str:
     small = resample_poly(audio, 2, 3).astype(np.float32)
     segments, _ = _whisper().transcribe(small, language="en", beam_size=1, temperature=0.0,
-                                        condition_on_previous_text=False, without_timestamps=True)  # fmt: skip
+                                        condition_on_previous_text=False,
+                                        without_timestamps=len(small) <= WINDOW_SAMPLES)  # fmt: skip
     return " ".join(s.text for s in segments)
+
+
+@cache
+def _pool(workers: int) -> Pool:
+    whisper_folder()
+    return get_context("spawn").Pool(workers)
 
 
 def hear(audios: list[np.ndarray], workers: int = 2) -> list[str]:
     """Return the transcript of each 24 kHz waveform."""
-    whisper_folder()
-    with get_context("spawn").Pool(workers) as pool:
-        return pool.map(_recognise, audios, chunksize=4)
+    return _pool(workers).map(_recognise, audios, chunksize=4)
+
+
+def opinion(audios: list[np.ndarray], workers: int = 2) -> float:
+    """Return the mean overall DNSMOS score of 24 kHz waveforms."""
+    return float(np.mean([overall for _, _, overall in _pool(workers).map(naturalness, audios, chunksize=4)]))
 
 
 @cache
 def _dnsmos() -> onnxruntime.InferenceSession:
     import onnxruntime
 
-    return onnxruntime.InferenceSession(str(files("speechmos") / "dnsmos_models" / "sig_bak_ovr.onnx"))
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1  # Each worker has a session.
+    return onnxruntime.InferenceSession(str(files("speechmos") / "dnsmos_models" / "sig_bak_ovr.onnx"), options)
 
 
 def naturalness(audio: np.ndarray) -> tuple[float, float, float]:

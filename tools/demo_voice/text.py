@@ -181,6 +181,7 @@ def corpus(debs: Path, seed: int, max_chars: int, held_out: int) -> tuple[list[s
     common = [e for e in dict.fromkeys(everyday) if 6 <= len(e.split()) <= 12 and not re.search(r"\d", e)]
     kept = rng.sample(sorted(candidates), held_out // 2) + rng.sample(common, held_out // 2)
     rng.shuffle(kept)
+    kept.sort(key=set(candidates).__contains__)  # The everyday sentences are first.
     banned = {k.lower() for k in kept}
     fit, everyday = ([e for e in part if e.lower() not in banned] for part in (fit, everyday))
     plain = [g for g in dict.fromkeys(glosses) if PLAIN.match(g) and 8 <= len(g) <= max_chars]
