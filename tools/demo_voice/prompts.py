@@ -187,7 +187,7 @@ def collate(parts: list[dict], width: int, corpus: Corpus, rng: np.random.Genera
     codes, target = np.full((*shape, CODEBOOKS), -1, np.int64), np.full((*shape, CODEBOOKS), -1, np.int64)
     phones = np.full((*shape, 4), -100, np.int64)
     slots, spans = np.full(len(parts), -1, np.int64), np.zeros((len(parts), 2), np.int64)
-    pitch = np.zeros(len(parts), np.float32)
+    pitch, formant = np.zeros(len(parts), np.float32), np.ones(len(parts), np.float32)
     styles = np.zeros((len(parts), len(STYLES)), np.float32)
     for b, part in enumerate(parts):
         prompt, clean = part["prompt"], part["frames"]
@@ -209,6 +209,7 @@ def collate(parts: list[dict], width: int, corpus: Corpus, rng: np.random.Genera
             other = corpus.rows[part["reference"]]
             spans[b] = other["start"], other["length"]
             pitch[b] = corpus.group_pitch[other["group"]]
+            formant[b] = other["formant"]
             styles[b] = [other["styles"].get(name, 0.0) for name in STYLES]
     return {"text": text, "codec": codec, "codes": codes, "first": first, "target": target, "phones": phones,
-            "slots": slots, "spans": spans, "pitch": pitch, "styles": styles}  # fmt: skip
+            "slots": slots, "spans": spans, "pitch": pitch, "formant": formant, "styles": styles}  # fmt: skip

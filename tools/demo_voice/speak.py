@@ -51,9 +51,9 @@ def draw_mixture(rng: random.Random) -> Mixture:
     first, second = rng.sample(STYLES[gender], 2)
     share = rng.choice((1.0, rng.uniform(0.3, 0.7), rng.uniform(0.3, 0.7)))
     styles = {first: share, second: 1 - share} if share < 1 else {first: 1.0}
-    span = (0.82, 1.28) if gender == "female" else (0.85, 1.4)
+    span = (0.76, 1.4) if gender == "female" else (0.8, 1.55)
     pitch = rng.choice((1.0, rng.uniform(*span), rng.uniform(*span)))
-    formant = rng.choice((1.0, rng.uniform(0.9, 1.1)))
+    formant = rng.choice((1.0, rng.uniform(0.87, 1.13), rng.uniform(0.87, 1.13)))
     return Mixture(gender, styles, pitch, formant, rng.choice((1.0, rng.uniform(0.76, 1.3))))
 
 

@@ -6,8 +6,8 @@ Training starts with the first shards of speech and adds the others as they are 
 dropout each time; a share of the sequences (`streaming` in config.toml) is in the streaming layout.
 
 The speaker encoder is trained by the talker's loss: the speaker slot of the prompt has its x-vector of another
-utterance of the same voice. Auxiliary heads predict pitch and Kokoro's styles from the x-vector, so that the talker's
-loss does not ignore it.
+utterance of the same voice. Auxiliary heads predict F0, the factor of the formants and Kokoro's styles from the
+x-vector, so that the talker's loss does not ignore it.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Trainer:
             self.voice.load_state_dict(read_voice(resume)[0])
         hidden = self.c["hidden"]
         self.phone_head = nn.Linear(hidden, 4 * LABELS).to(device)
-        self.traits = nn.Linear(hidden, 1).to(device)
+        self.traits = nn.Linear(hidden, 2).to(device)
         self.styles = nn.Linear(hidden, len(STYLES)).to(device)
         self.modules = nn.ModuleList([self.voice, self.phone_head, self.traits, self.styles])
         layers = [*self.voice.talker.model.layers, *self.voice.talker.code_predictor.model.layers]
@@ -141,10 +141,9 @@ class Trainer:
         at_slot = torch.arange(x.shape[1], device=self.device) == slots[:, None]  # If slot is -1, no position matches.
         x = x + at_slot[..., None] * vectors[:, None]
         known = ((slots >= 0) & (batch["pitch"] > 0)).float()
-        guess = self.traits(vectors.float())[:, 0]
-        trait = ((guess - 3 * torch.log(batch["pitch"].clamp(min=50) / 150)).abs() * known).sum() / known.sum().clamp(
-            min=1
-        )
+        traits = torch.stack((3 * torch.log(batch["pitch"].clamp(min=50) / 150), 10 * torch.log(batch["formant"])), 1)
+        gaps = (self.traits(vectors.float()) - traits).abs().sum(1)
+        trait = (gaps * known).sum() / known.sum().clamp(min=1)
         identity = F.cross_entropy(self.styles(vectors.float()), batch["styles"], reduction="sum") / known.sum().clamp(
             min=1
         )
