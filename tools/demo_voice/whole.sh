@@ -4,7 +4,8 @@
 # Every moment below is counted from START, in seconds. The first card trains the codec, then its decoder alone; the last one speaks
 # and trains the language model. OUT gets logs, and the exported voice each time that it is worth keeping: a machine that is
 # taken away early leaves what OUT has.
-# FROM: the folder of an export whose codec and text pieces stay; decoder and language model continue from it.
+# FROM: the folder of an export whose codec and text pieces stay; decoder and language model continue from it. The first card speaks
+# before it trains the decoder, so that the language model has the other one for itself.
 # WARM: the folder of an export whose encoder and decoder the codec begins with; its books are made again.
 set -euo pipefail
 start=$1 out=$2 small=${3:+--small}
@@ -13,10 +14,12 @@ out=$(realpath "$out")
 cd "$(dirname "$0")"
 mkdir -p work/shards
 export PYTHONUNBUFFERED=1 OMP_NUM_THREADS=2
-hours=${HOURS:-55} loaders=${LOADERS:-8} positions=${POSITIONS:-14000} sentences=${SENTENCES:-60} workers=${WORKERS:-7}
+hours=${HOURS:-55} loaders=${LOADERS:-8} positions=${POSITIONS:-14000} sentences=${SENTENCES:-240} workers=${WORKERS:-7}
 room=$((${hours%.*} + 5)) # hours that fit on the device
 codec_end=${CODEC_END:-700} end=${END:-1330}
 last=$(($(nvidia-smi --list-gpus 2> /dev/null | wc -l || true) > 1))
+speaking=$last # The card that speaks.
+[ -z "${FROM:-}" ] || speaking=0
 set -m # every job is a process group, so that its children end with it
 trap 'for job in $(jobs -p); do kill -- -$job 2> /dev/null || true; done' EXIT
 say() { echo "$(($(date +%s) - start)) s: $*" | tee -a "$out/course.log"; }
@@ -33,7 +36,7 @@ echo $((start + codec_end)) > work/codec_end
 echo $((start + end)) > work/end
 
 say "speech begins"
-on "$last" python3 speak.py --model work/kokoro.onnx --voices work/voices.npz --hours "$hours" ${BATCH:+--batch $BATCH} > "$out/speech.log" 2>&1 &
+on "$speaking" python3 speak.py --model work/kokoro.onnx --voices work/voices.npz --hours "$hours" ${BATCH:+--batch $BATCH} > "$out/speech.log" 2>&1 &
 speech=$!
 train_lm() { lm --codec work/codec_done.pt --until work/end --out work/lm.pt --resume work/lm_early.pt ${LM_RATE:+--rate $LM_RATE} "$@" > "$out/lm.log" 2>&1; }
 train_decoder() { codec --frozen --resume work/codec_done.pt --rate "${DECODER_RATE:-3e-4}" --until work/end --out work/decoder.pt > "$out/decoder.log" 2>&1; }
@@ -43,8 +46,6 @@ if [ -n "${FROM:-}" ]; then # The codes are known: the language model learns whi
     cp work/codec.pt work/codec_done.pt
     train_lm --min-hours "${MIN_HOURS:-12}" &
     training=$!
-    train_decoder &
-    decoder=$!
 else
     python3 text_vocabulary.py > "$out/pieces.log" 2>&1
     codec ${WARM:+--warm "$WARM"} --until work/codec_end --out work/codec.pt > "$out/codec.log" 2>&1 &
@@ -52,6 +53,11 @@ else
 fi
 wait $speech || { fails speech "$out/speech.log"; exit 1; } # All others would wait for speech until the end.
 say "speech: $(tail -n 1 "$out/speech.log")"
+
+if [ -n "${FROM:-}" ]; then
+    train_decoder &
+    decoder=$!
+fi
 
 eager=
 if [ -z "${FROM:-}" ]; then # The language model begins on the codes of a codec that still learns, and goes on with the final ones.
@@ -77,9 +83,9 @@ wait $decoder || fails "the decoder" "$out/decoder.log"
 say "language model: $(tail -n 1 "$out/lm.log"); decoder: $(tail -n 1 "$out/decoder.log")"
 [ -s work/decoder.pt ] || cp work/codec_done.pt work/decoder.pt
 keep work/decoder.pt work/lm.pt
-judge() { on "$1" python3 evaluate.py "${@:3}" --codec work/decoder.pt --sentences "$sentences" --workers "$workers" > "$out/$2.txt" 2> "$out/$2.err" || fails "judging $2" "$out/$2.err"; }
-judge 0 codec codec
-judge 0 tts tts &
-judge "$last" streaming tts --layout streaming &
+judge() { on "$1" python3 evaluate.py "${@:3}" --sentences "$sentences" --workers "$workers" > "$out/$2.txt" 2> "$out/$2.err" || fails "judging $2" "$out/$2.err"; }
+judge 0 tts tts --codec work/decoder.pt &
+judge "$last" streaming tts --codec work/decoder.pt --layout streaming &
 wait
+judge 0 codec codec --codec work/decoder.pt
 say "judged"
