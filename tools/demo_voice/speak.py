@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from config import CONFIG, HERE
-from kokoro_model import HOP, Kokoro, read_weights
+from kokoro_model import HOP_SAMPLES, Kokoro, read_weights
 from phonemes import read_lines
 
 STYLES = CONFIG["styles"]  # Kokoro's styles by gender.
@@ -119,8 +119,8 @@ def finish(said: Utterance, formant: float = 1.0) -> tuple[np.ndarray, np.ndarra
     part = part * min(1.0, 0.98 / np.abs(part).max())
     at = ((start + LABEL_SAMPLES // 2 + LABEL_SAMPLES * np.arange(len(part) // LABEL_SAMPLES)) * formant).astype(int)
     inside = at < len(said.audio)
-    token = np.searchsorted(said.durations.cumsum(), at // HOP, side="right").clip(max=len(said.ids) - 1)
-    phones, f0 = said.ids[token], said.f0[(at // (HOP // 2)).clip(max=len(said.f0) - 1)] * formant
+    token = np.searchsorted(said.durations.cumsum(), at // HOP_SAMPLES, side="right").clip(max=len(said.ids) - 1)
+    phones, f0 = said.ids[token], said.f0[(at // (HOP_SAMPLES // 2)).clip(max=len(said.f0) - 1)] * formant
     phones, f0 = phones * ((phones >= SILENT_ID_COUNT) & inside), f0 * ((f0 > 50) & inside)
     return (part * 32767).astype(np.int16), phones.astype(np.uint8), f0.astype(np.float16)
 
@@ -154,7 +154,7 @@ class Teacher:
         inputs = (torch.from_numpy(ids), count, torch.from_numpy(vectors).float(), speed, pitch)
         out = self.kokoro(*(x.to(self.device) for x in inputs))
         audio, durations, f0, frames = (x.cpu().numpy() for x in (out.audio, out.durations, out.f0, out.frames))
-        return [Utterance(audio[i, : HOP * n], line, durations[i, : len(line)], f0[i, : 2 * n])
+        return [Utterance(audio[i, : HOP_SAMPLES * n], line, durations[i, : len(line)], f0[i, : 2 * n])
                 for i, (line, n) in enumerate(zip(lines, frames, strict=True))]  # fmt: skip
 
 

@@ -25,7 +25,7 @@ from config import CONFIG, HERE
 from judges import Judges
 from restore import read_speech, without_books
 from spectral import SpectralLoss
-from store import LABELS, Store
+from store import LABEL_COUNT, Store
 
 
 class Trainer:
@@ -37,7 +37,7 @@ class Trainer:
         self.store = store
         self.device = device
         self.codec = Codec(self.c).to(device)
-        self.heads = Heads(self.c, LABELS).to(device)
+        self.heads = Heads(self.c, LABEL_COUNT).to(device)
         self.spectral = SpectralLoss().to(device)
         self.rate = torch.tensor(0.0, device=device)
         self.frozen = frozen  # True if only the decoder is trained. Encoder and codebooks are then constant.
@@ -74,9 +74,9 @@ class Trainer:
         made = codec.decoder(q.combine(first, rest))
         spec, mel = self.spectral(made, audio)
         # Codebook 0 predicts phones, and the acoustic codebooks 1 and 2 predict F0. The gradients reach the encoder.
-        phone = F.cross_entropy(self.heads.phone(first).reshape(-1, LABELS), phones.flatten())
+        phone = F.cross_entropy(self.heads.phone(first).reshape(-1, LABEL_COUNT), phones.flatten())
         scores = self.heads.read(through.unflatten(0, (batch, frames)).transpose(1, 2))
-        scores = scores.unflatten(1, (LABELS, 4)).transpose(2, 3).flatten(2)  # [B, labels, 4 F]
+        scores = scores.unflatten(1, (LABEL_COUNT, 4)).transpose(2, 3).flatten(2)  # [B, labels, 4 F]
         read = F.cross_entropy(scores, phones)
         early = rows[1] + rows[2]
         tail = y[:, q.dim :]

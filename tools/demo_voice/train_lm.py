@@ -32,7 +32,7 @@ from config import CONFIG, HERE
 from encode import Spoken
 from muon import Muon
 from prompts import STYLES, Corpus, collate
-from store import LABELS, Store
+from store import LABEL_COUNT, Store
 from text_vocabulary import TextVocabulary
 from train_codec import capture, load
 from vocabulary import CODES
@@ -98,7 +98,7 @@ class Trainer:
         if resume:
             self.voice.load_state_dict(read_voice(resume)[0])
         hidden = self.c["hidden"]
-        self.phone_head = nn.Linear(hidden, 4 * LABELS).to(device)
+        self.phone_head = nn.Linear(hidden, 4 * LABEL_COUNT).to(device)
         self.traits = nn.Linear(hidden, 2).to(device)
         self.styles = nn.Linear(hidden, len(STYLES)).to(device)
         self.modules = nn.ModuleList([self.voice, self.phone_head, self.traits, self.styles])
@@ -150,7 +150,7 @@ class Trainer:
         states = voice.talker.model.run(x).flatten(0, 1)
         first, target = first.flatten(), target.flatten(0, 1)
         code0 = F.cross_entropy(voice.talker.codec_head(states).float(), first, ignore_index=-1)
-        phone = F.cross_entropy(self.phone_head(states).float().reshape(-1, LABELS), batch["phones"].flatten())
+        phone = F.cross_entropy(self.phone_head(states).float().reshape(-1, LABEL_COUNT), batch["phones"].flatten())
         count = (target[:, 0] >= 0).cumsum(0)  # Frames are drawn with replacement, so that their number is constant.
         drawn = (torch.rand(3072, device=self.device, dtype=torch.float64) * count[-1]).long() + 1
         frames = torch.searchsorted(count, drawn)
