@@ -210,7 +210,7 @@ def judge_long(args: argparse.Namespace, rows: list[dict], candidate: Candidate)
         if len(text) + 1 + len(sentence) <= 1000:
             text = f"{text} {sentence}".strip()
     asks = [SpeechRequest(text=text, mode=Mode.CUSTOM_VOICE, voice=name, language=LANGUAGE) for name in SPEAKERS]
-    made, ended = candidate.say(asks, seed=5)
+    made, ended = candidate.synthesize(asks, seed=5)
     yield "long", {"characters": len(text), "ended": float(np.mean(ended)),
                    "ours": rate([text] * len(made), hear(made, args.workers))}  # fmt: skip
 
