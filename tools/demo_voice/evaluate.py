@@ -69,7 +69,7 @@ def cached(name: str, make: Callable[[], list[dict]]) -> list[dict]:
 
 
 def teacher_rows(args: argparse.Namespace) -> list[dict]:
-    """Return the teacher's audio and transcripts of the first held-out sentences by every speaker."""
+    """Return audio and transcripts of the teacher for the first held-out sentences."""
     return cached("teacher", lambda: teacher_set(args))[: args.sentences * len(SPEAKERS)]
 
 
@@ -274,7 +274,7 @@ def judge_clones(args: argparse.Namespace, candidate: Candidate) -> Iterator[tup
     own = np.arange(len(voices))
 
     def nearest(groups: list[list[np.ndarray]]) -> dict[str, float]:
-        """Return the fractions of voices whose nearest reference is their own, by timbre and by x-vector."""
+        """Return the fractions identified by timbre and by x-vector."""
         timbres = np.stack([np.mean([timbre(m) for m in group], 0) for group in groups])
         vectors = np.stack([np.mean([candidate.x_vector(m) for m in group], 0) for group in groups]) - centre
         closeness = vectors @ ((references - centre) / np.linalg.norm(references - centre, axis=1)[:, None]).T
