@@ -41,7 +41,7 @@ def test_percentile_of_known_samples_is_exact(share: float, value: int) -> None:
     assert percentile([50, 15, 40, 20, 35], share) == value
 
 
-def test_percentile_of_no_samples_is_none() -> None:
+def test_percentile_without_samples_is_none() -> None:
     assert percentile([], 0.5) is None
 
 
@@ -57,7 +57,9 @@ def test_percentile_of_no_samples_is_none() -> None:
         ((3.0, 3.6, 4.1), SimulatedPlayer(1, 0.1)),  # As above, but the last chunk arrives in time.
     ],
 )
-def test_underruns_of_a_player_without_a_buffer(arrivals: tuple[float, ...], wanted: SimulatedPlayer) -> None:
+def test_underruns_of_a_player_without_a_buffer_are_counted(
+    arrivals: tuple[float, ...], wanted: SimulatedPlayer
+) -> None:
     played = playback(chunks_at(*arrivals))
     assert played.underruns == wanted.underruns
     assert played.deficit_s == pytest.approx(wanted.deficit_s, abs=1e-9)
@@ -131,6 +133,6 @@ def test_rates_start_with_the_first_counted_call() -> None:
     assert reply_rate([warm, first, last]) == pytest.approx(2 / 2)
 
 
-def test_peak_number_of_concurrent_calls() -> None:
+def test_peak_number_of_concurrent_calls_is_counted() -> None:
     assert peak_in_flight([a_trace(sent=0, end=2), a_trace(sent=1, end=3), a_trace(sent=2, end=4)]) == 2
     assert peak_in_flight([a_trace(sent=0, end=4), a_trace(sent=1, end=3), a_trace(sent=2, end=4)]) == 3

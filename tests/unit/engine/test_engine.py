@@ -252,7 +252,7 @@ def test_refused_request_takes_no_queue_place(speaker: Checkpoint) -> None:
 # --- Cancellation
 
 
-def test_cancel_before_the_engine_has_read_the_request(quick: Checkpoint) -> None:
+def test_request_can_be_cancelled_before_the_engine_reads_it(quick: Checkpoint) -> None:
     engine = engine_of(quick)
     ((ticket, heard),) = submit(engine, {})
     engine.cancel(ticket)

@@ -232,7 +232,7 @@ def test_retry_after_has_a_minimum(quick: Checkpoint) -> None:
 # --- Cancellation and prefill
 
 
-def test_cancel_during_chunked_prefill(quick: Checkpoint) -> None:
+def test_request_can_be_cancelled_during_chunked_prefill(quick: Checkpoint) -> None:
     modes = {mode: ModeSettings(prefills=1) for mode in Mode}
     engine = engine_of(quick, slots=1, prompt_piece=16, modes=modes)
     long = custom_voice("Hello world, the old phone is slow, I say it again and again and again.")

@@ -249,7 +249,7 @@ async def test_external_runtime_cannot_be_changed_and_foreign_origins_are_refuse
         assert (foreign.status_code, foreign.json()["error"]["code"]) == (403, "origin_refused")
 
 
-def test_quantiles_of_a_histogram() -> None:
+def test_quantiles_of_a_histogram_are_interpolated() -> None:
     buckets = {0.1: 5.0, 0.2: 10.0, float("inf"): 10.0}
     assert quantile(buckets, 0.5) == pytest.approx(0.1)
     assert quantile(buckets, 0.95) == pytest.approx(0.19)

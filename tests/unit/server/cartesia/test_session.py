@@ -331,7 +331,7 @@ def test_language_codes_map_to_checkpoint_languages(code: str | None, name: str)
     assert driver.submitted[0].request.language == name
 
 
-def test_own_model_names_are_used_and_unknown_ones_mean_the_default() -> None:
+def test_unknown_model_names_select_the_default_checkpoint() -> None:
     driver = cartesia()
     driver.send(generation(context="a", model_id="tiny"))
     driver.send(generation(context="b", model_id="sonic-english"))

@@ -480,7 +480,7 @@ def test_failure_of_a_replaced_reference_is_ignored() -> None:
     assert driver.submitted[0].request.reference.x_vector_only
 
 
-def test_cancel_while_the_reference_is_decoded() -> None:
+def test_utterance_can_be_cancelled_while_its_reference_is_decoded() -> None:
     driver = ready(task_type="base", ref_audio="AAAA")
     driver.send("input.text", text="Hello.")
     driver.send("input.done")
