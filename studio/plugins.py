@@ -114,7 +114,7 @@ class PluginWorker:
                 raise
 
     def close(self) -> None:
-        """End the process, also in the middle of a call."""
+        """End the process, even during a call."""
         if self._pool is None:
             return
         if self._pid is not None:

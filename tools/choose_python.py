@@ -52,8 +52,8 @@ def choose(requested: str) -> str:
     """Return the requested interpreter, or the first supported one on PATH.
 
     Raises:
-        SystemExit: The requested interpreter is, or all of them are, not supported. The message tells how to install
-            one.
+        SystemExit: The requested interpreter is not supported, or no supported one was found. The message explains how
+            to install one.
     """
     found = {
         python: probe(python)[0] for python in ([requested] if requested else candidates()) if shutil.which(python)

@@ -91,9 +91,9 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Ordered calls of a run.
+    """Calls of a benchmark run, in order.
 
-    `clients` is the concurrency of a closed loop; 0 means an open loop.
+    `clients` is the number of concurrent clients of a closed loop, or 0 for an open loop.
     """
 
     load: Workload

@@ -122,10 +122,10 @@ def inspect(reference: str) -> Inspection:
 
 
 def inspect_folder(folder: Path) -> Inspection:
-    """Inspect a folder.
+    """Inspect the files of a checkpoint in a local folder.
 
     Raises:
-        CheckpointMissing, CheckpointUnsupported, SetUpError: It is an adapter without its base checkpoint.
+        CheckpointMissing, CheckpointUnsupported, SetUpError: The folder has an adapter without its base checkpoint.
     """
     source = source_at(folder)
     folder, added = source.folder, source.adapter_files

@@ -66,9 +66,9 @@ class Dictionary:
         self.apart = regex.compile(apart, _FLAGS) if apart else None
 
     def find(self, line: Line, start: int = 0) -> Iterator[tuple[int, int, str]]:
-        """Yield (start, end, replacement) of each word and each markup from an index on.
+        """Yield (start, end, replacement) of each word and each tag after an index.
 
-        Markup is its own replacement.
+        The replacement of a tag is the tag itself.
         """
         text = line.text
         apart = self._next_apart(text, start)

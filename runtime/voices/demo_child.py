@@ -24,7 +24,7 @@ NOT_OF_THE_DEMO = "it is no voice of the official Qwen3-TTS demo"
 
 
 def main() -> None:
-    """Read stdin and write the voice or a reason to stdout."""
+    """Read a voice file from stdin, and write the voice or an error to stdout."""
     import torch
     from safetensors.torch import save
 

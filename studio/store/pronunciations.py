@@ -40,7 +40,8 @@ class Pronunciations:
     def put(self, owner: str, fields: PronunciationFields, *, address: str | None = None) -> dict[str, Any]:
         """Replace the stored dictionary, and return the stored form.
 
-        `updated_at` of the fields is the version that the page has; 0 if it has none; None to replace any version.
+        The field `updated_at` is the version that the page has, 0 if the page has no version, or None to replace any
+        version.
 
         Raises:
             ChangedMeanwhile: Another version is stored.

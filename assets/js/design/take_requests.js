@@ -80,7 +80,7 @@ export function changed(description, change) {
 const LETTERS = [...'ABC'];
 const ADDED_TAKES = 2; // Number of takes that are added to a set.
 const MAX_LABEL_CHARS = 200;
-/** Variations of a take by Base: name and temperature factor. */
+/** Variations of a take by Base, with the key of the name and a temperature factor. */
 const VARIED = [
   { note: null, by: 1 },
   { note: 'design.note.steadier', by: 0.75 },

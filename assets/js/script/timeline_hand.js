@@ -2,7 +2,7 @@
  * Pointer actions on the timeline.
  *
  * A click seeks and selects the line, dragging a clip moves its line, and dragging a handle changes the silence after a
- * line. A touch drags after a delay, because before it scrolls.
+ * line. A touch scrolls, and drags only after a delay.
  *
  * The same actions exist for keys: arrows on the timeline, Alt+↑ and Alt+↓ on a line, and the line's pause field.
  *

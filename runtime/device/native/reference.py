@@ -51,7 +51,7 @@ def int8_product(x: Float32, values: Integers, steps: Float32) -> Float32:
 
 
 def int4_product(x: Float32, values: Integers, steps: Float32, middles: Float32) -> Float32:
-    """Multiply rows by a four-bit matrix, in which value 8 of a group is its middle.
+    """Multiply rows by a four-bit matrix, in which the value 8 is the middle of its group.
 
     Shapes: x [M, K]; values [N, K] from 0 to 15; steps, middles [N, K / 32]; result [M, N].
     """

@@ -112,7 +112,7 @@ class WeightBits:
         return weights
 
     def is_measured(self, config: ModelConfig) -> bool:
-        """True if the speed of this checkpoint is measured: large checkpoints on a CPU."""
+        """True if the speed is measured, as it is for large checkpoints on a CPU."""
         return can_round(self._device) and frame_reads(config) >= LARGE
 
 

@@ -1,4 +1,4 @@
-"""ElevenLabs' ``POST /v1/text-to-speech/{voice_id}``, also with character times."""
+"""ElevenLabs' ``POST /v1/text-to-speech/{voice_id}``, with and without character times."""
 
 from __future__ import annotations
 

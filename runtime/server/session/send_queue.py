@@ -40,7 +40,7 @@ class SendQueue:
         """Queue a JSON message.
 
         Args:
-            number: Utterance whose dropped audio also drops this message.
+            number: Utterance of the message. The message is dropped together with the utterance's audio.
         """
         item = TextMessage(_json(message), is_terminal, number, samples)
         self.items.append((item, about))
