@@ -31,6 +31,10 @@ from tests.support.app import App
 
 pytestmark = pytest.mark.browser
 
+DRAFT_HAS_SIX_TAKES = """
+() => JSON.parse(localStorage['voicewright.draft.design']).sets.flatMap(({ takes }) => takes).length === 6
+"""
+
 LONG = "The boat came back in the evening, and nobody on the quay had expected it so soon. " * 3
 
 
@@ -176,6 +180,7 @@ def test_reload_keeps_description_and_takes(studio: Page) -> None:
     make_three(studio)
     studio.keyboard.press("Escape")
     before = seeds(studio)
+    studio.wait_for_function(DRAFT_HAS_SIX_TAKES)  # A tab that crashes does not save its draft.
     reload(studio)
     expect(studio.locator("#vw-design-description")).to_have_value("A man with a low voice.")
     expect(studio.locator(".vw-design-set")).to_have_count(2)

@@ -217,6 +217,7 @@ export class ShownSets {
     card.on('act', (asks) => room.attempt(() => room.actions.act(card, asks)));
     take.addEventListener('done', () => take.state === 'done' && room.announce(card, 'design.said_done', { s: take.seconds.toFixed(1) }));
     take.addEventListener('done', () => take.isShort && studio.showError(card.error, studio.shortness(take)));
+    take.addEventListener('stored', () => studio.drafts.touch()); // The draft has the ids of stored takes.
     take.addEventListener('error', () => room.announce(card, 'design.said_failed', { why: take.error?.message ?? '' }));
     room.listening.watch(card);
     return card;
