@@ -1,7 +1,4 @@
-"""WebSocket API for tests.
-
-Its messages are ``{"say": …, "voice": …, "end": …}`` and ``{"stop": true}``.
-"""
+"""Test API: messages ``{"say": …, "voice": …, "end": …}`` and ``{"stop": true}``."""
 
 from __future__ import annotations
 
