@@ -157,8 +157,9 @@ def test_advice_is_one_sentence_per_fault() -> None:
 
 
 def test_examination_reports_the_trimmed_range_and_levels(speech: Samples) -> None:
-    found = examine(np.concatenate([silence(2), speech, silence(3)]) + noise(len(speech) + 120_000, 1e-4), WORDS)
-    kept = prepare_recording(np.concatenate([silence(2), speech, silence(3)]), WORDS, LIMITS)
+    recording = np.concatenate([silence(2), speech, silence(3)]) + noise(len(speech) + 120_000, 1e-4)
+    found = examine(recording, WORDS)
+    kept = prepare_recording(recording, WORDS, LIMITS)
     assert found.end_s - found.start_s == pytest.approx(len(kept.samples) / SAMPLE_RATE - PAUSE_S, abs=0.05)
     assert found.start_s == pytest.approx(1.9, abs=0.3)
     assert found.seconds == pytest.approx(5 + len(speech) / SAMPLE_RATE)
