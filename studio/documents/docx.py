@@ -299,8 +299,10 @@ class _Story:
             self._open.omitted.setdefault("hidden", _text_of(element))
 
     def _text(self, element: etree._Element) -> None:
-        font = attribute(child(child(element.getparent(), "w:rPr"), "w:rFonts"), "ascii")
-        text = _FONT_SYMBOL.sub(lambda found: self._font_symbol(font, ord(found[0]) - 0xF000), element.text or "")
+        text = element.text or ""
+        if _FONT_SYMBOL.search(text):
+            font = attribute(child(child(element.getparent(), "w:rPr"), "w:rFonts"), "ascii")
+            text = _FONT_SYMBOL.sub(lambda found: self._font_symbol(font, ord(found[0]) - 0xF000), text)
         self._add(scripted(text, self._script))
 
     def _symbol(self, element: etree._Element) -> None:
