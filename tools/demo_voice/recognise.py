@@ -7,6 +7,7 @@ fifth of the words of every voice.
 
 from __future__ import annotations
 
+import atexit
 import re
 import tempfile
 from functools import cache
@@ -64,7 +65,9 @@ def _recognise(audio: np.ndarray) -> str:
 @cache
 def _pool(workers: int) -> Pool:
     whisper_folder()
-    return get_context("spawn").Pool(workers)
+    pool = get_context("spawn").Pool(workers)
+    atexit.register(pool.terminate)
+    return pool
 
 
 def hear(audios: list[np.ndarray], workers: int = 2) -> list[str]:
