@@ -1,4 +1,4 @@
-"""Runtime process with faults: SIGUSR1 blocks its device, SIGUSR2 changes a weight."""
+"""Runtime with simulated faults: SIGUSR1 blocks its device, SIGUSR2 changes its weights."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OPENED: list[engine.Engine] = []
 
 
 class Ailing(engine.Engine):
-    """CPU device that the signal handlers can block."""
+    """Engine that is listed in `OPENED`, for the signal handlers."""
 
     def __init__(self, *arguments: object, **words: object) -> None:
         super().__init__(*arguments, **words)  # type: ignore[arg-type]
@@ -25,7 +25,7 @@ class Ailing(engine.Engine):
 
 
 def turn_head(opened: engine.Engine) -> None:
-    """Change a weight of the talker's head in place, like a memory fault."""
+    """Negate the weights of the talker's codec head in place, to simulate memory corruption."""
     for core in opened.registry.cores:
         core.checkpoint.talker.codec_head.weight.data.neg_()
 
@@ -44,7 +44,7 @@ def open_device(name: str, *, eager: bool = False) -> Device:
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("VOICEWRIGHT_ENGINE_PROCESS", "shared")  # This process patches the engine.
+    os.environ.setdefault("VOICEWRIGHT_ENGINE_PROCESS", "shared")  # The patched engine must be in this process.
     vars(engine).update(Engine=Ailing, open_device=open_device)
     on(signal.SIGUSR1, DEVICE.hang)
     on(signal.SIGUSR2, turn_heads)

@@ -1,4 +1,4 @@
-"""Studio with its runtime, started on a free port as a user starts app.py."""
+"""Context manager that starts app.py with its runtime on a free port."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO
 
 ROOT = Path(__file__).resolve().parents[2]
-START_S = 240.0  # Timeout of a start. Importing torch and gradio for the first time is slow on a busy machine.
+START_S = 240.0  # Timeout of a start. The first import of torch and gradio is slow on a busy machine.
 STOP_S = 60.0
 HURRY_S = 2.0
 READY = re.compile(r"Voicewright is ready at (http://\S+)")
@@ -23,7 +23,7 @@ READY = re.compile(r"Voicewright is ready at (http://\S+)")
 
 @dataclass(frozen=True)
 class App:
-    """Running app.py that has printed its URL."""
+    """Running app.py process that has printed its URL."""
 
     url: str
     process: subprocess.Popen[str]
@@ -34,7 +34,7 @@ class App:
 
     @property
     def runtime_pid(self) -> int:
-        """Return the process id of the runtime, which may not be the only child."""
+        """Return the process ID of the runtime, which may have sibling processes."""
         children = [child for task in Path(f"/proc/{self.process.pid}/task").iterdir() for child in _children(task)]
         words = {child: Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0") for child in children}
         (runtime,) = [child for child, said in words.items() if b"runtime" in said and b"--check" not in said]
@@ -49,10 +49,10 @@ def _children(task: Path) -> list[str]:
 def running_app(
     arguments: Sequence[str], *, log: IO[str] | None = None, instant: bool = False, module: str = "", **variables: str
 ) -> Iterator[App]:
-    """Start app.py, wait for its URL, and stop it at the end like Ctrl-C.
+    """Start app.py, wait for its URL, and send SIGINT to the process at the end of the block.
 
-    `variables` are added to its environment. Its standard error is written to `log`, by default to that of the tests.
-    With `instant`, its runtime generates audio instantly. `module` is run instead of app.py.
+    `variables` are added to the environment of app.py. Its standard error is written to `log`, or else inherited.
+    If `instant` is true, the runtime generates audio instantly. If `module` is set, that module runs instead of app.py.
     """
     module = module or ("tests.support.instant_app" if instant else "")
     start = ["-m", module] if module else ["app.py"]
@@ -69,11 +69,11 @@ def running_app(
         finally:
             late.cancel()
             if not _ended(process, HURRY_S):
-                assert _ended(process, STOP_S), "it did not end"  # This also ends speech that a test left running.
+                assert _ended(process, STOP_S), "it did not end"  # The process first finishes running speech.
 
 
 def _ended(process: subprocess.Popen[str], within_s: float) -> bool:
-    """Send a signal if the process is running, and wait for its end."""
+    """Send SIGINT if the process runs, and return True if it ends within `within_s`."""
     if process.poll() is None:
         process.send_signal(signal.SIGINT)
     with suppress(subprocess.TimeoutExpired):

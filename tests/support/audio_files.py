@@ -1,4 +1,4 @@
-"""Audio files in memory, written by libsndfile."""
+"""Encoder for audio files in memory, based on libsndfile."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 def audio_file(
     samples: NDArray[Any], rate: int = 24_000, *, kind: str = "WAV", subtype: str | None = "PCM_16"
 ) -> bytes:
-    """Return a file of the format that libsndfile calls `kind`.
+    """Return an audio file with these samples, in the libsndfile format `kind`.
 
     Args:
         samples: [N] or [N, channels].
-        subtype: of the samples; None: the format's usual one.
+        subtype: libsndfile's name of the sample encoding. None selects the default of the format.
     """
     file = io.BytesIO()
     soundfile.write(file, samples, rate, format=kind, subtype=subtype)

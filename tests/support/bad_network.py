@@ -1,7 +1,7 @@
-"""TCP proxy that delays, loses, throttles, blocks and resets, like Linux's `netem`.
+"""TCP proxy that simulates delay, packet loss, low bandwidth and resets, like `netem`.
 
-Loss is simulated as a program sees it above TCP: all data after a lost segment is delayed by the time of the
-retransmission.
+The proxy simulates packet loss as an application observes it: after a lost segment, all data arrives late by the
+time of a retransmission.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from math import inf
 
 SEGMENT = 1448  # Number of payload bytes of a TCP segment over Ethernet.
 AGAIN_S = 0.2  # Linux's minimum retransmission timeout, in addition to a round trip (RFC 6298).
-UNDERWAY = 64  # Maximum number of segments on the link: a window of 90 KiB.
+UNDERWAY = 64  # Minimum retransmission timeout of Linux (RFC 6298), in addition to one round trip.
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """Delay, loss and rate of a connection, the same in both directions."""
+    """Delay, loss and bandwidth of the simulated link, equal for both directions."""
 
     delay_s: float = 0.0
-    loss: float = 0.0  # Fraction of the segments that are lost once.
+    loss: float = 0.0  # Fraction of the segments that are retransmitted.
     bytes_s: float = inf
-    segment: int = SEGMENT  # Number of bytes that one read takes from the sender.
-    cut_after: int | None = None  # Number of bytes to the server after which both ends are reset. None: no reset.
+    segment: int = SEGMENT  # Maximum number of bytes per read from the sender.
+    cut_after: int | None = None  # Number of bytes to the server until both ends are reset. None: no reset.
 
 
 @dataclass(slots=True)
 class BadNetwork:
-    """Running proxy.
+    """Running proxy with one simulated link.
 
-    ``lost`` counts lost segments, and ``cut`` counts connections that were reset.
+    ``lost`` is the number of lost segments, ``cut`` the number of connections that were reset after `Link.cut_after`.
     """
 
     url: str  # URL of the proxied WebSocket.
@@ -47,16 +47,16 @@ class BadNetwork:
     _writers: set[asyncio.StreamWriter] = field(default_factory=set)
 
     def fall_silent(self) -> None:
-        """Stop forwarding without closing a connection, as if the cable were unplugged."""
+        """Stop forwarding data but leave all connections open, like an unplugged network cable."""
         self._passes.clear()
 
     def reset(self) -> None:
-        """Reset every connection (RST) at both ends, even in the middle of a frame."""
+        """Reset all connections to the client and to the server, even in the middle of a frame."""
         for writer in self._writers:
             reset(writer)
 
     async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, cut_after: int | None) -> None:
-        """Forward one direction of one connection until either end closes."""
+        """Forward data from `reader` to `writer` until one of the two peers closes its connection."""
         underway: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(UNDERWAY)
         delivering = asyncio.create_task(self._deliver(underway, writer))
         due, loop = 0.0, asyncio.get_running_loop()
@@ -94,7 +94,7 @@ class BadNetwork:
 
 
 def reset(writer: asyncio.StreamWriter) -> None:
-    """Send RST and no FIN."""
+    """Close a connection with RST instead of FIN."""
     kernel = writer.get_extra_info("socket")
     with suppress(OSError):
         kernel.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -103,9 +103,9 @@ def reset(writer: asyncio.StreamWriter) -> None:
 
 @asynccontextmanager
 async def bad_network(port: int, link: Link) -> AsyncIterator[BadNetwork]:
-    """Context manager for a proxy of a local port over a simulated link.
+    """Context manager that runs a proxy for a local port over a simulated link.
 
-    Open connections are reset when it exits.
+    All connections are reset when the block ends.
     """
     network = BadNetwork("", link)
     network._passes.set()
@@ -115,7 +115,7 @@ async def bad_network(port: int, link: Link) -> AsyncIterator[BadNetwork]:
         kernel = socket.socket()
         kernel.setsockopt(
             socket.SOL_SOCKET, socket.SO_RCVBUF, 4 * SEGMENT
-        )  # The buffer is small, so that data waits in the simulated link and not in the kernel.
+        )  # The receive buffer is small, so that data queues in the simulated link instead of the kernel.
         kernel.setblocking(False)
         await asyncio.get_running_loop().sock_connect(kernel, ("127.0.0.1", port))
         server, to_server = await asyncio.open_connection(sock=kernel, limit=SEGMENT)

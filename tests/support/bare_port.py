@@ -1,4 +1,4 @@
-"""HTTP server with our port's middleware and a test's own application."""
+"""HTTP server that serves a test application through the runtime's middleware."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ PIECES = [b"one ", b"two ", b"three"]
 
 
 class Port:
-    """Server whose application streams or waits."""
+    """Test server with routes that wait, stream or fail."""
 
     def __init__(self, most: int = 100, **words: Any) -> None:
-        """``words`` are arguments of uvicorn."""
+        """Create a server that accepts `most` requests at a time; ``words`` are passed to uvicorn."""
         self.begun, self.leave = asyncio.Event(), asyncio.Event()
-        self.send_s = TEST_TIMEOUT_S  # Maximum time in seconds in which a client may accept one message.
-        self.close_code: asyncio.Future[int] = asyncio.get_running_loop().create_future()  # Close code of the socket.
+        self.send_s = TEST_TIMEOUT_S  # Maximum time in seconds for sending one message to a client.
+        self.close_code: asyncio.Future[int] = asyncio.get_running_loop().create_future()  # Received close code.
         routes = [
             Route("/wait", self.wait),
             Route("/stream", self.stream),
@@ -61,7 +61,7 @@ class Port:
         return PlainTextResponse("done")
 
     async def busy(self, _: Request) -> Response:
-        """Use `BUSY_S` of the event loop's time."""
+        """Block the event loop for `BUSY_S` of processor time and return a response."""
         until = time.thread_time() + BUSY_S
         while time.thread_time() < until:
             pass
@@ -96,7 +96,7 @@ class Port:
         return StreamingResponse(pieces())
 
     async def length(self, client: WebSocket) -> None:
-        """Answer each message with its length."""
+        """Reply to each WebSocket message with the length of the message."""
         await client.accept()
         with suppress(WebSocketDisconnect):
             while (message := await client.receive())["type"] == "websocket.receive":
@@ -104,14 +104,14 @@ class Port:
                 await client.send_text(str(len(content)))
 
     async def goodbye(self, client: WebSocket) -> None:
-        """Close the socket at once."""
+        """Accept a WebSocket and close it immediately with code 1008."""
         await client.accept()
         await client.close(1008, "enough")
 
     async def speak(self, client: WebSocket) -> None:
-        """Send audio without an end.
+        """Send audio to a WebSocket until the client disconnects.
 
-        The server closes the socket of a client that reads nothing.
+        A client that does not read is disconnected with the reason `slow_reader`.
         """
         await client.accept()
         try:
@@ -137,7 +137,7 @@ class Port:
 
 
 async def ask(port: int, path: str, version: str = "1.1") -> bytes:
-    """Return everything received until the server closes."""
+    """Send a GET request, and return the raw response up to the end of the connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(f"GET {path} HTTP/{version}\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
     async with asyncio.timeout(TEST_TIMEOUT_S):
@@ -147,9 +147,9 @@ async def ask(port: int, path: str, version: str = "1.1") -> bytes:
 
 
 async def exchange(port: int, *pieces: bytes | None) -> bytes:
-    """Send the pieces, and return all data that the server sends until it closes.
+    """Send `pieces` on a new connection, and return all bytes received until its end.
 
-    None in the list waits for the first byte of a response.
+    A piece that is None means: wait for the first byte of a response.
     """
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     received = b""
@@ -162,7 +162,7 @@ async def exchange(port: int, *pieces: bytes | None) -> bytes:
 
     reading = asyncio.create_task(read())
     async with asyncio.timeout(TEST_TIMEOUT_S):
-        with suppress(ConnectionError):  # The server may close the connection before all data is sent.
+        with suppress(ConnectionError):  # The server may close the connection before it has received all pieces.
             for piece in pieces:
                 if piece is None:
                     await becomes(lambda: bool(received))

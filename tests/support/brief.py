@@ -1,7 +1,7 @@
-"""Fixtures with small checkpoints, for tests that need only four code groups.
+"""Fixtures with smaller checkpoints, for tests that need only four code groups.
 
-The checkpoints have a quarter of the published code groups, and their engines capture a few shapes of Code2Wav. Import
-the fixtures into a conftest.py, where they replace those with sixteen code groups.
+The published checkpoints have sixteen code groups. The engines of these fixtures capture only a few Code2Wav shapes.
+A conftest.py that imports the fixtures replaces the fixtures with sixteen code groups.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ def cloner(loaded: Loaded) -> Checkpoint:
 
 @pytest.fixture
 def few_shapes_of_sound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Capture few shapes of Code2Wav graphs.
+    """Fixture that limits the captured Code2Wav graphs to a few shapes.
 
-    By default, every engine would capture up to 44.
+    By default, every engine captures up to 44 shapes.
 
-    There are still several lengths and batch sizes, so that chunks are divided into pieces, and batches are divided or
+    The remaining shapes have several lengths and batch sizes, so chunks are still split, and batches are split or
     padded. tests/unit/engine/test_sound_graphs.py and test_npu_engine.py test all shapes.
     """
     families = {
@@ -46,5 +46,5 @@ def few_shapes_of_sound(monkeypatch: pytest.MonkeyPatch) -> None:
         Stream.AUDIO: Family((1, 2, 4), (1, 4)),
     }
     monkeypatch.setattr("runtime.engine.audio.code2wav_graphs.FAMILIES", families)
-    # A single buffer length, so that some recordings use a graph and others do not.
+    # With a single buffer length, some recordings use a graph and others do not.
     monkeypatch.setattr("runtime.engine.audio.voice_encoders.LENGTHS_S", (1.3,))

@@ -1,4 +1,4 @@
-"""Functions that change a checkpoint's weights, shards or configuration."""
+"""Functions that change the weights, shards or configuration of a checkpoint folder."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def rewrite(path: Path, change: Callable[[Tensors], object]) -> None:
 
 
 def shard(folder: Path, count: int, stem: str = "model") -> None:
-    """Spread a folder's weights over several files and an index.
+    """Split model.safetensors of a checkpoint folder into `count` shards with an index.
 
-    The reference's classes save large checkpoints in this way.
+    The reference implementation saves large checkpoints in this format.
     """
     tensors = load_file(folder / "model.safetensors")
     (folder / "model.safetensors").unlink()

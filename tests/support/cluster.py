@@ -1,4 +1,4 @@
-"""Cluster of real runtime processes on this machine, and loads for it."""
+"""Cluster of real runtime processes on this machine, and load generators for it."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from tests.support.replicas import runtimes
 from voicewright import Client, ConnectionLost, SpeechRefused, connect
 
 ROOT = Path(__file__).resolve().parents[2]
-PYTHON = ROOT / ".venv-cluster" / "bin" / "python"  # This environment also has Ray.
+PYTHON = ROOT / ".venv-cluster" / "bin" / "python"  # Python environment that also contains Ray.
 TEST_TIMEOUT_S = 120.0
-CHANGE_S = 480.0  # The time to replace all replicas in turn on a busy machine.
+CHANGE_S = 480.0  # Timeout for replacing all replicas one after another on a busy machine.
 LONG = "It was a bright cold day in April, and the clocks were striking thirteen. " * 3
 SHORT = "The clocks were striking."
 
@@ -44,13 +44,13 @@ def require_haproxy() -> None:
 
 
 def require_cluster() -> None:
-    """Skip the calling module if this environment has no Ray."""
+    """Skip the calling module if Ray or HAProxy is not installed."""
     pytest.importorskip("ray", reason=f"run it with {PYTHON.relative_to(ROOT)} -m pytest")
     require_haproxy()
 
 
 def python_with_ray() -> str:
-    """Return the Python interpreter that has Ray: this one, or that of `.venv-cluster`."""
+    """Return the path of a Python interpreter with Ray: this one, or that of `.venv-cluster`."""
     if importlib.util.find_spec("ray") is not None:
         return sys.executable
     if not PYTHON.exists():
@@ -60,7 +60,7 @@ def python_with_ray() -> str:
 
 @dataclass(slots=True)
 class RunningCluster:
-    """Running cluster with its public ``url`` and the ``address`` of Ray."""
+    """Running cluster with its public URL and the address of Ray."""
 
     url: str
     address: str
@@ -76,7 +76,7 @@ class RunningCluster:
         return list(httpx.get(f"{self.url}/cluster", headers=self.headers, timeout=10.0).json()["replicas"])
 
     def runtimes(self) -> dict[int, int]:
-        """Return the process ids of the runtime processes by port."""
+        """Return the process IDs of the runtime processes, keyed by port."""
         return runtimes(self.process.pid)
 
     def ready(self) -> list[str]:
@@ -84,7 +84,7 @@ class RunningCluster:
         return [replica["name"] for replica in self.replicas() if replica["state"] == "ready" and replica["load"]]
 
     async def until(self, count: int, *, without: str = "", seconds: float = 120.0) -> list[str]:
-        """Wait for `count` ready replicas other than `without`, and return their names."""
+        """Wait until `count` replicas are ready and none is called `without`; return their names."""
         end = time.monotonic() + seconds
         async with httpx.AsyncClient(headers=self.headers, timeout=10.0) as client:
             while time.monotonic() < end:
@@ -97,10 +97,10 @@ class RunningCluster:
         raise AssertionError(f"after {seconds:g} s there are {self.replicas()}")
 
     async def until_busy(self, *, active: int, waiting: int = 0) -> tuple[list[int], list[int]]:
-        """Wait for these numbers of active and waiting requests.
+        """Wait until the cluster has exactly `active` running and `waiting` queued requests.
 
         Returns:
-            Both numbers of each replica.
+            Sorted numbers of running requests and of queued requests per replica.
         """
 
         def seen(replicas: list[dict[str, Any]]) -> tuple[list[int], list[int]] | None:
@@ -112,7 +112,7 @@ class RunningCluster:
         return await self._until(seen)
 
     async def until_each_speaks(self) -> int:
-        """Wait until each replica has spoken at least once, and return the number of replicas."""
+        """Wait until every replica has generated speech, and return the number of replicas."""
         spoke: set[str] = set()
 
         def seen(replicas: list[dict[str, Any]]) -> int | None:
@@ -132,7 +132,7 @@ class RunningCluster:
         raise AssertionError(f"after {TEST_TIMEOUT_S:g} s there are {listed}")
 
     async def change(self, *arguments: str) -> None:
-        """Run the cluster's command-line tool with these arguments."""
+        """Run the cluster's command-line tool with these arguments, and check that it succeeds."""
         process = await asyncio.create_subprocess_exec(
             *command(self.url, "--address", self.address, *arguments),
             env=self.environment,
@@ -143,12 +143,12 @@ class RunningCluster:
             _, words = await asyncio.wait_for(process.communicate(), CHANGE_S)
         finally:
             with suppress(ProcessLookupError):
-                process.kill()  # Without this, the command would wait for ever and outlive the tests.
+                process.kill()  # If it is not killed, the command may wait forever and outlive the tests.
         assert process.returncode == 0, words.decode()[-2000:]
 
 
 def on_a_loop(test: Callable[[RunningCluster], Coroutine[None, None, None]]) -> Callable[[RunningCluster], None]:
-    """Run an async test on its own event loop."""
+    """Decorator that runs an async test in its own event loop."""
 
     @functools.wraps(test)
     def run(cluster: RunningCluster) -> None:
@@ -166,11 +166,11 @@ def command(url: str, *arguments: str) -> list[str]:
 def running_cluster(
     folder: Path, *arguments: str, key: str = "", without: Collection[str] = (), **environment: str
 ) -> Iterator[RunningCluster]:
-    """Start a cluster with its voices in `folder`, and end it with the block.
+    """Context manager that starts a cluster with its voices in `folder` and finally stops it.
 
-    It accepts the API key `key`.
+    Requests need the API key `key`.
 
-    Its environment is that of the tests, except the names in `without`, plus `environment`.
+    The cluster inherits the environment variables of the tests except those in `without`, and also gets `environment`.
     """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -186,7 +186,7 @@ def running_cluster(
     try:
         assert process.stdout is not None
         line = ""
-        for line in process.stdout:  # The loop has no timeout of its own. The test's timeout ends it.
+        for line in process.stdout:  # The loop has no timeout. The test's timeout ends it.
             if line.startswith("Voicewright cluster ready"):
                 break
         assert "(Ray at " in line, log.read_text()[-3000:]
@@ -202,9 +202,9 @@ def running_cluster(
 
 @asynccontextmanager
 async def holding(url: str) -> AsyncIterator[None]:
-    """Context manager that keeps a slot in use.
+    """Context manager that occupies one slot of the engine at `url`.
 
-    Its speech is not read and is longer than the buffers.
+    The generated speech is longer than all buffers and is not read, so the request does not finish.
     """
     async with connect(url) as client, client.speak(LONG * 4) as speech:
         await anext(aiter(speech))
@@ -213,7 +213,7 @@ async def holding(url: str) -> AsyncIterator[None]:
 
 @dataclass(slots=True)
 class StreamResult:
-    """Result of one stream."""
+    """Received bytes, error and durations of one stream."""
 
     bytes: int = 0
     error: str = ""
@@ -223,7 +223,7 @@ class StreamResult:
 
 @dataclass(slots=True)
 class Load:
-    """Clients that speak one stream after the other until `end`."""
+    """Load generator with clients that request one stream after another until `end` is called."""
 
     url: str
     text: str = SHORT
@@ -245,9 +245,9 @@ class Load:
 
 
 async def hear(url: str, text: str) -> StreamResult:
-    """Speak on a new socket.
+    """Request speech for `text` on a new WebSocket, and return the result.
 
-    After a refusal with a retry time, wait and try again.
+    If the server refuses with a retry time, wait and retry for up to a minute.
     """
     heard, start = StreamResult(), time.monotonic()
     while True:

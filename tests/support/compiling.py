@@ -1,7 +1,7 @@
-"""Compilation of kernels for a Hopper GPU, on a machine without one.
+"""Compilation of Triton kernels for a Hopper GPU on a machine without a GPU.
 
-Tests call `compiled`, which runs this module in a separate process: TRITON_INTERPRET=0 python -m
-tests.support.compiling gemm. Triton decides at import whether kernels are interpreted.
+Tests call `compiled`, which runs this module in a separate process (TRITON_INTERPRET=0 python -m
+tests.support.compiling gemm), because Triton decides at import time whether kernels are interpreted.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 LIMIT_S = 280
 H200_SHARED_BYTES = 227 * 1024
-# Steps, in order, of a kernel that requests its weights before the previous kernel has ended.
+# Order of the instructions in a kernel that prefetches its weights before the previous kernel has ended.
 STEPS = ("cp.async.cg.shared.global", "griddepcontrol.launch_dependents", "griddepcontrol.wait", "mma.sync")
 TYPES = dict.fromkeys(("x", "w", "residual", "out"), "*bf16")
 TYPES |= dict.fromkeys(("M", "x_stride", "residual_stride", "out_stride"), "i32")
@@ -24,7 +24,7 @@ Facts = dict[str, Any]
 
 
 def compiled(kernel: str) -> list[Facts]:
-    """Return the facts about each compiled shape of gemm, small_m_gemm or medium_m_gemm."""
+    """Compile all shapes of gemm, small_m_gemm or medium_m_gemm; return a report per kernel."""
     command = [sys.executable, "-m", "tests.support.compiling", kernel]
     environment = {**os.environ, "TRITON_INTERPRET": "0"}
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False)
@@ -33,17 +33,17 @@ def compiled(kernel: str) -> list[Facts]:
 
 
 def gemm() -> Iterator[Facts]:
-    """Compile products of eight-bit weights, each tile once.
+    """Compile the matrix multiplications with int8 weights, once for each tile size.
 
     Yields:
-        The instructions of each kernel.
+        The report of each kernel.
     """
     from triton.compiler import ASTSource
 
     from runtime.device.kernels import gemm, split_k
 
     types = TYPES | {"w": "*i8", "scale": "*fp32", "bias": "*bf16", "sums": "*fp32"}
-    # Outputs and inputs of matrices of which few rows were found to be faster with the older instruction.
+    # Measurements showed that these (N, K) shapes are faster with the older instruction if there are few rows.
     for N, K in ((1024, 2048), (1024, 3072), (2048, 1024), (2048, 2048)):
         chosen = {gemm.choose_tiles(N, K, rows, gated=False, eight_bits=True): rows for rows in (16, 64, 128, 256)}
         for tiles, rows in chosen.items():
@@ -59,9 +59,9 @@ def gemm() -> Iterator[Facts]:
 
 
 def small_m_gemm() -> Iterator[Facts]:
-    """Compile the products of a frame for one row and for eight rows.
+    """Compile the small matrix multiplications of a frame for batches of one and eight rows.
 
-    The weights have sixteen or eight bits.
+    The weights are bfloat16 or int8.
     """
     import torch
     from triton.experimental.gluon._runtime import GluonASTSource
@@ -71,7 +71,7 @@ def small_m_gemm() -> Iterator[Facts]:
 
     for name, answer in (("pdl", True), ("wgmma", True), ("shared_memory", H200_SHARED_BYTES)):
         setattr(small_m_gemm, name, lambda answer=answer: answer)
-    # Outputs, inputs and gate: with the norm, with a residual, gated, and with more rows than fit at once.
+    # Values of N, K and gated: with the norm, with a residual, gated, and with more rows than fit at once.
     for N, K, gated in ((4096, 1024, False), (1024, 3072, False), (3072, 1024, True), (2048, 6144, False)):
         for rows, dtype in ((rows, dtype) for rows in (1, 8) for dtype in (torch.bfloat16, torch.int8)):
             weight = torch.empty(2 * N if gated else N, K, device="meta", dtype=dtype)
@@ -91,13 +91,13 @@ def small_m_gemm() -> Iterator[Facts]:
 
 
 def medium_m_gemm() -> Iterator[Facts]:
-    """Compile the products of frames, for each number of rows that has tiles."""
+    """Compile the matrix multiplications of medium-sized batches, for all tile sizes."""
     from triton.experimental.gluon._runtime import GluonASTSource
 
     from runtime.device.kernels import medium_m_gemm
     from runtime.device.kernels.gemm import PARTS
 
-    # Outputs, inputs and gate: all weights ahead, some of them with a residual after it, and gated.
+    # Values of N, K and gated. All weights, or only some of them, are prefetched.
     for N, K, gated in ((4096, 1024, False), (2048, 6144, False), (6144, 2048, True)):
         for rows, tiles in zip(medium_m_gemm.SIZES, medium_m_gemm.TILES[N, K, gated], strict=True):
             if tiles is None:
@@ -115,9 +115,9 @@ def medium_m_gemm() -> Iterator[Facts]:
 def _compile(
     source_type: Any, kernel: Any, types: Mapping[str, str], constants: Mapping[str, object], **options: int
 ) -> Any:
-    """Compile a kernel with parameters of some types.
+    """Compile a kernel with these parameter types.
 
-    All other parameters are constants.
+    All parameters without a type are constants.
     """
     import triton
     from triton.backends.compiler import GPUTarget
@@ -138,7 +138,7 @@ def _compile(
 
 
 def _resources(made: Any) -> Facts:
-    """Return the shared memory of a kernel, and the places of `STEPS` in its code."""
+    """Return a compiled kernel's shared memory in bytes and positions of `STEPS` in its PTX."""
     return {"shared": made.metadata.shared, "at": [made.asm["ptx"].find(step) for step in STEPS]}
 
 

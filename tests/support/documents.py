@@ -1,4 +1,4 @@
-"""Generated books and letters, and malicious documents."""
+"""Generators of EPUB and DOCX files, including malicious files."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ def archive(files: dict[str, str | bytes]) -> bytes:
 
 
 def epub(**changed: str | bytes) -> bytes:
-    """Return an EPUB with two documents.
+    """Return an EPUB file with two documents.
 
     Args:
-        changed: Entries that replace those of the EPUB, by name.
+        changed: Files of the archive to replace, by name.
     """
     names = {name.rpartition("/")[2].partition(".")[0]: name for name in BOOK}
     return archive(BOOK | {names.get(name, f"META-INF/{name}.xml"): content for name, content in changed.items()})
@@ -89,10 +89,10 @@ def run(text: str, properties: str = "") -> str:
 
 
 def paragraph(*content: str, style: str = "", properties: str = "") -> str:
-    """Return a paragraph of runs.
+    """Return a WordprocessingML paragraph as XML.
 
     Args:
-        content: Runs. An argument without a tag is text.
+        content: XML of runs, or plain text.
     """
     named = f'<w:pStyle w:val="{style}"/>' if style else ""
     runs = "".join(one if one.startswith("<") else run(one) for one in content)
@@ -100,16 +100,16 @@ def paragraph(*content: str, style: str = "", properties: str = "") -> str:
 
 
 def word_table(*rows: list[str]) -> str:
-    """Return a table whose cells contain paragraphs."""
+    """Return a WordprocessingML table as XML, whose cells contain the XML in `rows`."""
     cells = ["".join(f"<w:tc><w:tcPr/>{cell}</w:tc>" for cell in row) for row in rows]
     grid = "<w:gridCol w:w='1000'/>" * max(map(len, rows))
     return f"<w:tbl><w:tblPr/><w:tblGrid>{grid}</w:tblGrid>{''.join(f'<w:tr>{row}</w:tr>' for row in cells)}</w:tbl>"
 
 
 def word(body: str, *, main: str = "word/document.xml", title: str = "", **parts: str) -> bytes:
-    """Return a DOCX with this body.
+    """Return a DOCX file whose body is this XML.
 
-    Other parts are given by the kind of their relationship.
+    `parts` maps the type of each further part, for example "styles", to its XML.
     """
     folder, _, name = main.rpartition("/")
     parts = {"styles": STYLES} | parts
@@ -143,7 +143,7 @@ def _relations(targets: dict[str, str]) -> str:
 
 
 def letter(*paragraphs: tuple[str, str], title: str = "", table: list[list[str]] | None = None) -> bytes:
-    """Return a DOCX with styled paragraphs and a table after them."""
+    """Return a DOCX file with these (style, text) paragraphs, followed by a table."""
     rows = [[paragraph(cell) for cell in row] for row in table or []]
     body = "".join(paragraph(text, style=style.replace(" ", "")) for style, text in paragraphs)
     return word(body + (word_table(*rows) if rows else ""), title=title)

@@ -1,4 +1,4 @@
-"""Engines with tiny checkpoints, which a test runs step by step with a manual clock."""
+"""Engines with tiny checkpoints that a test runs step by step with a virtual clock."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ GREEDY = Sampling(greedy=True)
 MAX_TICKS = 2000
 MAX_IDLE_S = 120.0
 
-new_device: Callable[[], Device] = CpuDevice  # Constructor of the device of all engines that `engine_of` makes.
+new_device: Callable[[], Device] = CpuDevice  # Device constructor for all engines that `engine_of` creates.
 
 Codes = NDArray[np.int64]
 
 
 @dataclass(slots=True)
 class VirtualClock:
-    """Manual clock that starts above zero, like every real clock."""
+    """Virtual clock that tests advance; it starts above 0, like all real clocks."""
 
     now: float = 100.0
 
@@ -55,7 +55,7 @@ class VirtualClock:
 
 @dataclass(slots=True)
 class EventRecorder:
-    """Sink that stores all events."""
+    """Event sink that stores all events of a request."""
 
     events: list[SpeechEvent] = field(default_factory=list)
 
@@ -63,7 +63,7 @@ class EventRecorder:
         self.events.append(event)
 
     def of(self, kind: type[SpeechEvent]) -> list[Any]:
-        """Return the events of one type, in order."""
+        """Return all stored events of type `kind`, in order."""
         return [event for event in self.events if isinstance(event, kind)]
 
     @property
@@ -72,7 +72,7 @@ class EventRecorder:
 
     @property
     def codes(self) -> Codes:
-        """Return all codes.
+        """Return the codes of all audio chunks.
 
         Shapes: result [frames, Q].
         """
@@ -80,7 +80,7 @@ class EventRecorder:
 
     @property
     def pcm(self) -> NDArray[np.int16]:
-        """Return all samples.
+        """Return the PCM samples of all audio chunks.
 
         Shapes: result [samples].
         """
@@ -101,7 +101,7 @@ class EventRecorder:
 
     @property
     def end(self) -> Finished | Broken:
-        """Return the only end event, which must be the last event."""
+        """Return the Finished or Broken event, which must be the last event."""
         (event,) = [event for event in self.events if isinstance(event, Finished | Broken)]
         assert event is self.events[-1]
         return event
@@ -117,9 +117,9 @@ def engine_of(
     device: Device | None = None,
     **settings: Any,
 ) -> Engine:
-    """Return an engine without threads, by default on the CPU.
+    """Return an engine with these checkpoints that has no thread, by default on the CPU.
 
-    The test calls ``tick``.
+    The test advances the engine with ``tick``.
     """
     device = device or new_device()
     engine_settings = EngineSettings(device="cpu", max_slots=slots, max_model_len=length, **settings)
@@ -139,7 +139,7 @@ def drain(
     turn_s: float = 0.0,
     before_tick: Callable[[], None] = lambda: None,
 ) -> None:
-    """Run turns until no work is left, advancing the clock by a fixed time per turn."""
+    """Call `tick` until the engine is idle, advancing the clock by `turn_s` seconds per call."""
     ticks, late = 0, time.monotonic() + MAX_IDLE_S
     while ticks < MAX_TICKS and time.monotonic() < late:
         before_tick()
@@ -149,7 +149,7 @@ def drain(
         if worked:
             ticks, late = ticks + 1, time.monotonic() + MAX_IDLE_S
         elif isinstance(engine.clock, VirtualClock):
-            engine.clock.now += PAUSE_S  # Some requests wait until a time on the engine's clock.
+            engine.clock.now += PAUSE_S  # Some requests wait until the engine's clock reaches a given time.
             time.sleep(0.0005)  # Other requests wait for a thread.
         if clock is not None:
             clock.now += turn_s
@@ -162,7 +162,7 @@ def run_turns(engine: Engine, count: int) -> None:
 
 
 def said(engine: Engine, request: SpeechRequest) -> EventRecorder:
-    """Serve one request to its end, and return its events."""
+    """Submit a request, run the engine until it is idle, and return the events."""
     heard = EventRecorder()
     engine.submit(request, heard)
     drain(engine)
@@ -170,7 +170,7 @@ def said(engine: Engine, request: SpeechRequest) -> EventRecorder:
 
 
 def said_together(engine: Engine, *requests: SpeechRequest, apart: int = 0) -> list[EventRecorder]:
-    """Serve several requests, each submitted ``apart`` turns after the previous one."""
+    """Submit requests ``apart`` ticks after each other, run the engine, return all events."""
     heards = []
     for request in requests:
         heards.append(EventRecorder())
@@ -181,7 +181,7 @@ def said_together(engine: Engine, *requests: SpeechRequest, apart: int = 0) -> l
 
 
 def said_by_thread(engine: Engine, *requests: SpeechRequest) -> list[EventRecorder]:
-    """Serve several requests on the engine's own thread, and close the engine."""
+    """Serve requests on the engine's own thread, close the engine and return all events."""
     heards = [EventRecorder() for _ in requests]
     engine.start()
     try:
@@ -194,7 +194,7 @@ def said_by_thread(engine: Engine, *requests: SpeechRequest) -> list[EventRecord
 
 
 def assert_same(heard: EventRecorder, expected: EventRecorder) -> None:
-    """Check that two requests ended for the same reason, with equal codes and samples."""
+    """Assert that both requests finished for the same reason with equal codes and samples."""
     assert isinstance(heard.end, Finished)
     assert isinstance(expected.end, Finished)
     assert heard.end.stop_reason == expected.end.stop_reason
@@ -208,7 +208,7 @@ def assert_all_same(heards: Sequence[EventRecorder], expected: Sequence[EventRec
 
 
 def assert_one_stream(heard: EventRecorder) -> None:
-    """Check that one stream starts once and that each chunk follows the one before."""
+    """Assert that the stream has a Started event and that its chunks are contiguous."""
     at = 0
     for chunk in heard.chunks:
         assert chunk.first_sample == at
@@ -217,26 +217,26 @@ def assert_one_stream(heard: EventRecorder) -> None:
 
 
 def custom_voice(text: str = "Hello world, the old phone is slow.", **words: Any) -> SpeechRequest:
-    """Return a CustomVoice request, by default greedy with twelve frames."""
+    """Return a CustomVoice request, by default with greedy sampling and at most twelve frames."""
     given = {"voice": "serena", "sampling": GREEDY, "max_frames": 12, "seed": 7, **words}
     return SpeechRequest(text=text, mode=Mode.CUSTOM_VOICE, **given)
 
 
 def voice_design(text: str = "Hello world, the old phone is slow.", **words: Any) -> SpeechRequest:
-    """Return a VoiceDesign request, by default greedy with twelve frames."""
+    """Return a VoiceDesign request, by default with greedy sampling and at most twelve frames."""
     given = {"instruct": "A warm young voice.", "sampling": GREEDY, "max_frames": 12, "seed": 7, **words}
     return SpeechRequest(text=text, mode=Mode.VOICE_DESIGN, **given)
 
 
 def streamed(text: str = "Hello world, the old phone is slow.", **words: Any) -> SpeechRequest:
-    """Return a CustomVoice request in the streaming layout that does not end before its text."""
+    """Return a CustomVoice request in the streaming layout with `holds_end` set."""
     return custom_voice(text, **{"layout": Layout.STREAMING, "holds_end": True, **words})
 
 
 def said_live(
     engine: Engine, request: SpeechRequest, pieces: Sequence[str], ticks: Sequence[int] = ()
 ) -> EventRecorder:
-    """Send a request's text in pieces, with a number of turns after each piece."""
+    """Submit a request with streamed text input, send its text in pieces, return the events."""
     heard = EventRecorder()
     ticket = engine.submit(replace(request, text="", open_text=True), heard)
     for piece, turns in zip_longest(pieces, ticks[: len(pieces)], fillvalue=0):
@@ -248,7 +248,7 @@ def said_live(
 
 
 def cloned(text: str = "Hello world, the old phone is slow.", *, seconds: float = 1.2, **words: Any) -> SpeechRequest:
-    """Return a Base request with a transcript, by default greedy with twelve frames."""
+    """Return a voice cloning request with a transcript, by default with greedy sampling."""
     x_vector_only = words.pop("x_vector_only", False)
     reference = Reference(samples=voice(seconds, 11), text="I say hello.", x_vector_only=x_vector_only)
     given = {"reference": reference, "sampling": GREEDY, "max_frames": 12, "seed": 7, **words}
@@ -256,7 +256,7 @@ def cloned(text: str = "Hello world, the old phone is slow.", *, seconds: float 
 
 
 def core_of(engine: Engine, mode: Mode = Mode.CUSTOM_VOICE) -> EngineCore:
-    """Return the engine core of a mode."""
+    """Return the engine core that serves a mode."""
     entry = engine.registry.entry(mode)
     assert entry is not None
     assert entry.core is not None
@@ -264,5 +264,5 @@ def core_of(engine: Engine, mode: Mode = Mode.CUSTOM_VOICE) -> EngineCore:
 
 
 def seeded(seed: int, **words: Any) -> dict[str, Any]:
-    """Return the fields of a request with the checkpoint's sampling defaults."""
+    """Return seed and sampling fields of a request, with the checkpoint's sampling defaults."""
     return {"seed": seed, "sampling": Sampling(**words)}

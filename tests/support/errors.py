@@ -1,4 +1,4 @@
-"""List of all errors that the runtime and the studio can raise."""
+"""Class hierarchy of all errors that the runtime and the studio can raise."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ROOMS = (runtime.errors, studio.errors)
 
 
 def tree(root: type[SpeechError] = SpeechError) -> dict[type[SpeechError], type[SpeechError]]:
-    """Return the parent class of each error that this repository defines."""
+    """Return the parent class of every subclass of `root` that this repository defines."""
     pairs: dict[type[SpeechError], type[SpeechError]] = {}
     for child in root.__subclasses__():
         if child.__module__ in {room.__name__ for room in ROOMS}:

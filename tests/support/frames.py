@@ -1,4 +1,4 @@
-"""Replacement of frame results at the moment when the host reads them."""
+"""Functions that replace the results of a model's frames when the host reads them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from runtime.engine.core import EngineCore
 from runtime.engine.execution.model_runner import FrameResult, LaunchedFrame, ModelRunner
 
 Slots = NDArray[np.int64]
-# Function that replaces the result of a frame, given the slots, their frame counts including this one, and the result.
+# Function of the slots, their frame counts (including this frame) and the result, which returns a new result.
 Change = Callable[[Slots, NDArray[np.int64], FrameResult], FrameResult]
 
 
 def launched(slots: Slots, result: FrameResult, device: Device) -> LaunchedFrame:
-    """Return a launched frame with this result."""
+    """Return a launched frame that yields this result."""
     output = torch.from_numpy(np.column_stack((result.codes, result.ended, result.finite)).astype(np.int64))
     memory = device.host_memory(*output.shape, dtype=torch.int64)
     device.to_host(output, memory)
@@ -29,7 +29,7 @@ def launched(slots: Slots, result: FrameResult, device: Device) -> LaunchedFrame
 
 @dataclass(frozen=True)
 class Changed(LaunchedFrame):
-    """Launched frame whose result is replaced when the host reads it."""
+    """Launched frame whose result is passed through `change` when the host reads it."""
 
     frames: NDArray[np.int64]
     change: Change
@@ -39,7 +39,7 @@ class Changed(LaunchedFrame):
 
 
 def change_frames(runner: ModelRunner, change: Change) -> None:
-    """Replace the results of all frames, except the first of each row, by those of ``change``."""
+    """Pass the results of all frames, except the first frame of each row, through ``change``."""
     step, first, frames = runner.step, runner.first, np.zeros(runner.slot_cache.slots, np.int64)
 
     def counted(slots: Slots, *words: Any) -> LaunchedFrame:
@@ -57,17 +57,17 @@ def change_frames(runner: ModelRunner, change: Change) -> None:
 
 
 def end_parts_after(core: EngineCore, frames: int | Callable[[int], int]) -> None:
-    """Make the talker end every segment after a number of frames.
+    """Make the talker end every segment after a given number of frames.
 
     Args:
-        frames: The number, or a function of the segment's index.
+        frames: Number of frames, or a function from the index of the segment to that number.
     """
     eos = core.checkpoint.config.talker.codec_eos_token_id
     begun = 0
 
     def ending(slots: Slots, made: Slots, result: FrameResult) -> FrameResult:
         nonlocal begun
-        begun += int((made == 2).any())  # Count a segment at its second frame: `step` does not return first frames.
+        begun += int((made == 2).any())  # Count a segment at its second frame, as `step` returns no first frames.
         ended = made > (frames if isinstance(frames, int) else frames(begun))
         return replace(result, ended=result.ended | ended, codes=np.where(ended[:, None], eos, result.codes))
 

@@ -1,8 +1,8 @@
-"""Detector of operations that cannot be captured in a graph.
+"""Dispatch mode that detects operations that cannot be captured in a graph.
 
-It finds reads by the host, data-dependent shapes, the device's own random numbers, copies between devices, and
-operators that Ascend's graphs refuse. Use it with meta tensors, which compute nothing and show every copy from the host
-by its device.
+It detects reads by the host, data-dependent shapes, random numbers of the device's generator, copies between devices
+and operators that Ascend graphs do not support. Use it with meta tensors: they compute nothing, and their device
+reveals every copy from the host.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ SHAPES = {
 RANDOM = {"multinomial", "bernoulli", "bernoulli_", "rand", "randn", "randint", "randperm", "uniform_", "normal_"}
 RANDOM |= {"exponential_", "random_", "native_dropout", "dropout"}
 INDEXING = {"index", "index_put", "index_put_", "_index_put_impl_"}
-# Operators without an aclnn form up to torch_npu 2.8.0: "Cannot run aclop operators during NPU graph capture".
+# Operators without aclnn implementation up to torch_npu 2.8.0: "Cannot run aclop operators during NPU graph capture".
 WITHOUT_ACLNN = {"__rshift__", "__lshift__", "__irshift__", "__ilshift__"}
 
-# Transfers between host data and tensors that the dispatcher does not see.
+# Transfers between host data and tensors that a dispatch mode does not see.
 FROM_HOST = [(torch, name) for name in ("tensor", "as_tensor", "from_numpy", "asarray")]
 TO_HOST = [(Tensor, name) for name in ("tolist", "numpy", "__array__")]
 
-hands_off_threads: set[int] = set()  # Threads that are inside `hands_off`, which is not reentrant.
+hands_off_threads: set[int] = set()  # IDs of the threads inside `hands_off`, which is not reentrant.
 
 
 class NotForGraphs(AssertionError):
-    """Operation that a graph cannot contain."""
+    """Error: a graph cannot contain this operation."""
 
 
 def refuse(func: torch._ops.OpOverload, args: Any, kwargs: Any) -> None:
@@ -68,14 +68,14 @@ def refuse(func: torch._ops.OpOverload, args: Any, kwargs: Any) -> None:
 
 
 def devices_of(values: Any) -> set[torch.device]:
-    """Return the devices of the tensors among some values."""
+    """Return the devices of all tensors in a nested structure of operator arguments."""
     return {leaf.device for leaf in leaves(values) if isinstance(leaf, Tensor)}
 
 
 def leaves(values: Any) -> Iterator[Any]:
-    """Yield the values inside operator arguments, which may be tuples, lists and dictionaries.
+    """Yield the leaves of operator arguments: nested tuples, lists and dictionaries.
 
-    torch's own walk over trees of any kind takes longer than the operators.
+    torch's general tree functions take longer than the operators themselves.
     """
     if isinstance(values, tuple | list):
         for value in values:
@@ -87,7 +87,7 @@ def leaves(values: Any) -> Iterator[Any]:
 
 
 class GraphLint(TorchDispatchMode):
-    """Dispatch mode that refuses operators for graphs."""
+    """Dispatch mode that raises NotForGraphs for operators that a graph cannot contain."""
 
     def __init__(self, device: torch.device) -> None:
         super().__init__()
@@ -105,10 +105,10 @@ class GraphLint(TorchDispatchMode):
 
 @contextmanager
 def linted(device: str | torch.device = "meta") -> Iterator[GraphLint]:
-    """Check that every operator within the block is legal in a graph of ``device``.
+    """Check that every operator in the block can be captured in a graph of ``device``.
 
     Raises:
-        NotForGraphs: An operator is not. Any other exception counts too, because meta tensors raise when data is read.
+        NotForGraphs: An operator cannot be captured, or the block raised an error. Meta tensors raise if data is read.
     """
     with hands_off(), GraphLint(torch.device(device)) as lint:
         try:
@@ -119,9 +119,9 @@ def linted(device: str | torch.device = "meta") -> Iterator[GraphLint]:
 
 @contextmanager
 def hands_off() -> Iterator[None]:
-    """Context manager in which this thread may not exchange data with the host.
+    """Context manager that forbids the current thread to exchange data with the host.
 
-    It may neither create tensors from host data nor read tensors.
+    The thread can neither create tensors from host data nor read tensors.
     """
 
     def guarded(name: str, original: Any) -> Any:

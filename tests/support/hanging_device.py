@@ -1,4 +1,4 @@
-"""CPU device whose frames do not finish while a test blocks it."""
+"""CPU device that a test can block, so that frames do not finish."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Literal
 from runtime.device.cpu import CpuDevice
 from runtime.device.interface import Event
 
-# Time at which the frame hangs: in the call that launches it, or after the call, as on a GPU.
+# The frame hangs in the call that launches it ("at once") or asynchronously after the call, as on a GPU ("behind").
 Hangs = Literal["at once", "behind"]
 
 
 class HangingDevice(CpuDevice):
-    """Device with the methods ``hang`` and ``go_on``."""
+    """CPU device whose frames hang between the calls ``hang`` and ``go_on``."""
 
     def __init__(self, hangs: Hangs) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class HangingDevice(CpuDevice):
 
 
 class Arrival:
-    """Event that completes unless the device hangs."""
+    """Event that completes when the device does not hang."""
 
     def __init__(self, flows: threading.Event) -> None:
         self._flows = flows

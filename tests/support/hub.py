@@ -1,7 +1,7 @@
-"""Fake Hugging Face Hub on a real port, which serves local checkpoint folders.
+"""Fake Hugging Face Hub that serves local checkpoint folders over HTTP.
 
-Its client is huggingface_hub. Weights are served after a redirect, as on the Hub, with range requests. The fake can be
-slow, break the connection, respond with an error, serve bytes that do not match its listing, or ignore ranges.
+Clients use huggingface_hub. As on the Hub, weights are served after a redirect and with range requests. The fake Hub
+can be slow, cut the connection, return errors, serve bytes that do not match its listing, or ignore ranges.
 """
 
 from __future__ import annotations
@@ -30,36 +30,36 @@ PIECE = 16384
 
 @dataclass
 class Hub:
-    """Fake Hub: its repositories by id, and the faults to simulate."""
+    """Fake Hub with its repositories by ID and the faults to simulate."""
 
     repositories: dict[str, Path] = field(default_factory=dict)
-    rate: float | None = None  # Bytes of weights per second.
-    hold_at: int | None = None  # Number of bytes of weights after which the response stalls while this is set.
-    break_after: int | None = None  # Number of bytes of weights after which the connection is cut once.
-    status: int | None = None  # HTTP status of every response. None: the normal status.
+    rate: float | None = None  # Number of bytes of weights per second. None disables the limit.
+    hold_at: int | None = None  # Number of bytes of weights after which a response stalls until this is None.
+    break_after: int | None = None  # Number of bytes of weights after which the first connection is cut.
+    status: int | None = None  # HTTP status of every response. None selects the normal status.
     is_damaged: bool = False
     knows_ranges: bool = True
     gated: set[str] = field(default_factory=set)
-    asked: list[tuple[str, str, str]] = field(default_factory=list)  # Method, path and range of each request.
-    sent: int = 0  # Bytes of weights sent.
+    asked: list[tuple[str, str, str]] = field(default_factory=list)  # Method, path and range of each received request.
+    sent: int = 0  # Number of bytes of weights sent.
     url: str = ""
 
     @property
     def elsewhere(self) -> str:
-        """Return the URL of the weights: another host name, as on the Hub."""
+        """Base URL of the weights, with another host name than `url`, as on the Hub."""
         return self.url.replace("127.0.0.1", "localhost")
 
     def weights_asked(self) -> list[str]:
-        """Return the ranges of all requests for weights, in order.
+        """Return the Range headers of all requests for weights, in order.
 
-        An empty range means the whole file.
+        An empty string is a request for the whole file.
         """
         return [ranges for method, path, ranges in self.asked if method == "GET" and path.startswith("/cdn/")]
 
 
 @contextmanager
 def asked_here(hub: Hub, home: Path) -> Iterator[Hub]:
-    """Context manager in which this process uses the fake Hub, with its cache in `home`."""
+    """Let huggingface_hub use the fake Hub and the cache folder `home` within the block."""
     with serving(hub), pytest.MonkeyPatch.context() as patch:
         patch.setattr(constants, "ENDPOINT", hub.url)
         patch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", hub.url + "/{repo_id}/resolve/{revision}/{filename}")
@@ -69,7 +69,7 @@ def asked_here(hub: Hub, home: Path) -> Iterator[Hub]:
 
 @contextmanager
 def serving(hub: Hub) -> Iterator[Hub]:
-    """Serve the fake Hub at `hub.url` within the block."""
+    """Context manager that serves the fake Hub at `hub.url`."""
     handler = type("Handler", (_Handler,), {"hub": hub})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         server.daemon_threads = True
@@ -150,7 +150,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command == "HEAD":
             return
-        # Weights may have gigabytes, so they are sent in pieces. Simulated faults need small pieces.
+        # Weights can have gigabytes, so they are sent in pieces. Simulated faults need smaller pieces.
         is_held = {self.hub.rate, self.hub.hold_at, self.hub.break_after} != {None}
         piece = PIECE if is_held else 64 * PIECE
         with file.open("rb") as source:
@@ -185,7 +185,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _listed(folder: Path, path: Path, *, as_tree: bool) -> dict[str, Any]:
-    """Return a file's entry in the format of the tree listing or of the model info."""
+    """Return the JSON entry of a file in a tree listing or in the model info."""
     size, name = path.stat().st_size, path.relative_to(folder).as_posix()
     lfs = {"size": size, "pointerSize": 134} if path.suffix in WEIGHTS else None
     if as_tree:
@@ -205,7 +205,7 @@ def _git_sha1(path: Path) -> str:
 
 @cache
 def _digest(path: Path, kind: str, written_at: int) -> str:
-    """Return the SHA-256 or git blob SHA-1 of a file, cached because weights may be gigabytes."""
+    """Return the SHA-256 or git blob SHA-1 of a file, cached because weights are large."""
     known = hashlib.new(kind, usedforsecurity=False)
     if kind == "sha1":
         known.update(b"blob %d\0" % path.stat().st_size)

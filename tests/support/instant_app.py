@@ -1,6 +1,6 @@
-"""Run the studio like app.py, with a runtime that generates audio instantly.
+"""Start the studio like app.py, but with a runtime that generates audio instantly.
 
-With INSTANT_WEB_PORT, every web address is one of this machine, at that port and with the certificate of the tests.
+If INSTANT_WEB_PORT is set, all web addresses resolve to this machine, with that port and the certificate of the tests.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ COMMAND = ("tests.support.instant_runtime", "runtime")
 
 
 class InstantRuntime(ChildRuntime):
-    """Child process of the runtime that runs the instant runtime instead."""
+    """Child process that runs the instant runtime instead of the real runtime."""
 
     def __init__(self, args: Sequence[str], command: Sequence[str] = COMMAND, drain_s: float = 0.0) -> None:
         super().__init__(args, command, drain_s)

@@ -1,7 +1,7 @@
-"""Engine that generates audio instantly, without networks.
+"""Engine that generates audio instantly without neural networks.
 
-Checkpoints, request validation, segmentation of streamed text, slots and refusals are the real engine's. The first
-second of audio is available at once. The rest arrives slightly faster than real time, so that long texts are streamed.
+Checkpoints, request validation, segmentation of streamed text, slots and refusals are the same as in the real engine.
+The first second of audio is available immediately, and the rest slightly faster than real time, so long texts stream.
 """
 
 from __future__ import annotations
@@ -55,17 +55,17 @@ from tests.support.instant_speech import FRAME_SAMPLES, frames_of, speech
 log = logging.getLogger(__name__)
 
 AT_ONCE = 12  # Number of frames that are available immediately.
-SPEED = float(os.environ.get("INSTANT_SPEED", "1.25"))  # Speed of the later frames as a multiple of real time.
-UNREAD = 250  # Maximum number of frames that are sent without an acknowledgement.
+SPEED = float(os.environ.get("INSTANT_SPEED", "1.25"))  # Ratio of the generation speed of later frames to real time.
+UNREAD = 250  # Maximum number of frames that are sent but not acknowledged.
 MAX_CHUNK_FRAMES = 8  # Maximum number of frames per chunk.
 TURN_S = 0.01
 RETRY_AFTER_S = 2.0
-X_VECTOR = 64  # Length of the x-vector. It is arbitrary, because nothing reads the vector.
+X_VECTOR = 64  # Length of the x-vector. Any length works, because nothing reads the vector.
 
 
 @dataclass(slots=True, eq=False)
 class Saying:
-    """Request that has not ended yet."""
+    """Running or waiting request."""
 
     request: SpeechRequest
     sink: Sink
@@ -74,15 +74,15 @@ class Saying:
     text: TextStream
     seed: int
     submitted: float
-    began: float | None = None  # Time at which the request got its slot. None before.
-    pieces: deque[NDArray[np.int16]] = field(default_factory=deque)  # PCM of frames that are not sent yet.
-    has_codes: bool = True  # False during a pause.
+    began: float | None = None  # Time at which the request got its slot. None while the request waits.
+    pieces: deque[NDArray[np.int16]] = field(default_factory=deque)  # PCM of frames that have not been sent yet.
+    has_codes: bool = True  # False if the next frames are a pause, which has no codes.
     said: int = 0  # Number of spoken characters of the open segment.
     made: int = 0  # Number of generated frames.
     taken: int = 0  # Number of acknowledged samples.
-    chunk: int = 1  # Number of frames of the next chunk.
-    place: int = -1  # Queue position that was last reported.
-    reported_chars: int = -1  # Number of characters at the last WaitingForText event.
+    chunk: int = 1  # Number of frames in the next chunk.
+    place: int = -1  # Queue position in the last event.
+    reported_chars: int = -1  # Number of characters in the last WaitingForText event.
     first_ms: float | None = None
 
     @property
@@ -102,7 +102,7 @@ class Saying:
         )
 
     def read_on(self) -> None:
-        """Generate the frames of the next segment, or of the flushed text of an open segment."""
+        """Generate frames for the next closed segment, or for the flushed text of an open segment."""
         if self.text.is_silent and not self.made:
             self.has_codes = False
             in_marks = pause_frames(self.text.text) if self.text.text.strip() else 0
@@ -118,7 +118,7 @@ class Saying:
                 self._generate(words, part)
 
     def flush(self) -> None:
-        """Speak the received text of the open segment."""
+        """Generate frames for the text of the open segment that has been received so far."""
         self.text.flush()
         if self.text.segments and not self.text.segments[-1].closed:
             part = self.text.segments[-1]
@@ -127,7 +127,7 @@ class Saying:
                 self._generate(words, part)
 
     def _generate(self, words: str, part: Segment) -> None:
-        """Generate the frames of a text and of the pause after it, rounded to whole frames."""
+        """Append frames for the pause before a segment and for the text `words`."""
         pause, part.pause = part.pause, 0
         self._add(np.zeros(FRAME_SAMPLES * round(pause / FRAME_SAMPLES), np.int16))
         spoken = self.admission.styled(part.style).prompt_inputs
@@ -138,9 +138,9 @@ class Saying:
         self.pieces.extend(sound.reshape(-1, FRAME_SAMPLES))
 
     def may_make(self, now: float) -> int:
-        """Return the number of frames in the next chunk.
+        """Return the number of frames to send in the next chunk, or 0 if it is too early to send.
 
-        It is limited by time and by the listener's acknowledgements.
+        The number is limited by the elapsed time and by the client's acknowledgements.
         """
         assert self.began is not None
         due = AT_ONCE + int(SPEED * (now - self.began) / FRAME_S) - self.made
@@ -160,7 +160,7 @@ class Saying:
 
     @property
     def reason(self) -> StopReason | None:
-        """Return the stop reason if the request has ended, else None."""
+        """Stop reason of the request, or None if it is still running."""
         if self.admission.requested_frames is not None and self.made >= self.admission.requested_frames:
             return StopReason.MAX_TOKENS
         is_over = self.text.closed and not self.text.segments and not self.pieces
@@ -168,9 +168,9 @@ class Saying:
 
 
 class InstantEngine:
-    """Implementation of `SpeechEngine` for tests.
+    """Implementation of `SpeechEngine` for tests, which generates audio without networks.
 
-    Commands run on the engine's thread.
+    All commands run on the engine's thread.
     """
 
     def __init__(self, registry: Registry, settings: Settings) -> None:
@@ -182,16 +182,16 @@ class InstantEngine:
         self._checkpoints = {entry.name: self._load(entry) for entry in registry.entries}
         self._lock = threading.Condition()
         self._commands: deque[Callable[[], None]] = deque()
-        self._sayings: dict[int, Saying] = {}  # Requests by ticket, in order of arrival.
+        self._sayings: dict[int, Saying] = {}  # Running and waiting requests by ticket, in order of arrival.
         self._tickets = 0
         self._frames = 0
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 
     @classmethod
     def open(cls, settings: Settings, progress: Progress = lambda loaded, of, step: None) -> Self:
-        """Open the checkpoints.
+        """Return an engine with the checkpoints of the settings.
 
-        A missing or invalid checkpoint raises an error, as in the real engine.
+        A missing or invalid checkpoint raises the same error as in the real engine.
         """
         progress(0, len(settings.models), "reading configurations")
         return cls(Registry.read(settings.models), settings)
@@ -217,7 +217,7 @@ class InstantEngine:
     def stacks(self) -> str:
         return ""
 
-    # --- Entry points; any thread.
+    # --- Methods for any thread.
 
     def submit(self, request: SpeechRequest, sink: Sink) -> int:
         checkpoint, admission, text = self._admitted(request)
@@ -228,7 +228,7 @@ class InstantEngine:
             if not self.alive:
                 raise EngineDead
             waiting = sum(other.is_ready for other in self._sayings.values()) - self._slots
-            # The following checks raise in the caller's thread.
+            # These checks raise an error in the caller's thread.
             if waiting >= self._settings.engine.max_waiting or request.is_background:
                 raise Overloaded(slots=self._slots, waiting=max(0, waiting), retry_after_s=RETRY_AFTER_S)
             self._tickets += 1
@@ -311,7 +311,7 @@ class InstantEngine:
             self._commands.append(command)
             self._lock.notify()
 
-    # --- The engine's thread.
+    # --- Methods of the engine's thread.
 
     def _run(self) -> None:
         try:
@@ -328,7 +328,7 @@ class InstantEngine:
                 self._end(ticket, saying, EngineDead())
 
     def _turn(self) -> None:
-        """Run the commands, assign slots and emit a chunk for every request until no chunk is due."""
+        """Run the queued commands, assign slots and send chunks until no chunk can be sent."""
         worked = True
         while worked and self.alive:
             while self._commands:
@@ -353,7 +353,7 @@ class InstantEngine:
                 saying.sink(Queued(place))
 
     def _speak(self, ticket: int, saying: Saying) -> bool:
-        """Emit the next chunk if it is due."""
+        """Send a request's next chunk if its audio is available; return True if one was sent."""
         saying.read_on()
         now = time.monotonic()
         frames = saying.may_make(now)

@@ -1,4 +1,4 @@
-"""Run `python -m runtime.cli` with an engine that generates audio instantly."""
+"""Start `python -m runtime.cli` with an engine that generates audio instantly."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from runtime.engine import engine
 from tests.support.instant_engine import InstantEngine
 
 if __name__ == "__main__":
-    # The engine is replaced in this process, so it must not run in another one.
+    # The engine class is patched in this process, so the engine must not run in another process.
     os.environ.setdefault("VOICEWRIGHT_ENGINE_PROCESS", "shared")
     engine.Engine = InstantEngine  # type: ignore[misc, assignment]
     sys.exit(main())

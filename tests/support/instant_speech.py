@@ -1,4 +1,4 @@
-"""Audio that resembles speech, composed from recordings of the demo voice."""
+"""Generator of speech-like audio, composed from recordings of the embedded voice."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from runtime.settings import DEMO_CHECKPOINT
 from runtime.shared.speech_rate import expected_frames
 
-FRAME_SAMPLES = 1920  # Samples of a frame.
-PACE = 0.5  # Ratio to the normal speaking time. Below 0.4, the page reports missing words.
+FRAME_SAMPLES = 1920  # Number of samples per frame.
+PACE = 0.5  # Ratio to the usual speaking time. Below 0.4, the page reports missing words.
 MIN_FRAMES = 6
 AUDIBLE = 0.02  # Minimum root mean square of a frame with speech.
 MIN_GAIN = 0.4
@@ -21,7 +21,7 @@ MIN_GAIN = 0.4
 
 @cache
 def _recordings() -> NDArray[np.float32]:
-    """Return the recordings without their pauses, so that every piece is audible.
+    """Return the concatenated recordings without pauses.
 
     Shapes: [samples].
     """
@@ -34,12 +34,12 @@ def _recordings() -> NDArray[np.float32]:
 
 
 def frames_of(text: str) -> int:
-    """Return the number of frames of a text: half of its expected duration."""
+    """Return the number of frames for a text: half of the expected number of frames."""
     return max(MIN_FRAMES, round(PACE * expected_frames(text)))
 
 
 def speech(text: str, manner: object, frames: int) -> NDArray[np.int16]:
-    """Return audio that depends only on text, voice, description and seed.
+    """Return `frames` frames of 16-bit audio, which depend only on the text and `manner`.
 
     Shapes: [frames * FRAME_SAMPLES].
     """

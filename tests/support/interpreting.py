@@ -1,4 +1,4 @@
-"""Triton's interpreter for CPU tensors, with fixes for three faults of version 3.6."""
+"""Fixes for three bugs of Triton 3.6's interpreter on CPU tensors."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from triton.runtime import interpreter
 
 @contextmanager
 def repaired() -> Iterator[None]:
-    """Context manager that fixes known faults of Triton's interpreter.
+    """Context manager that patches three bugs of Triton's interpreter.
 
-    It fixes loop bounds that are arrays of one number (refused by numpy 2.4), products of bfloat16 (taken for the
-    integers in which they are stored), and rounding to bfloat16 (truncated).
+    The bugs: numpy 2.4 refuses loop bounds that are arrays with one number; bfloat16 matrix products use the integers
+    that store the values; conversion to bfloat16 truncates instead of rounding.
     """
     patch_tensor, dot = interpreter._patch_lang_tensor, interpreter.InterpreterBuilder.create_dot
     convert = interpreter._convert_float
@@ -42,7 +42,7 @@ def repaired() -> Iterator[None]:
         patch.setattr(interpreter.InterpreterBuilder, "create_dot", dot_of_wide)
         options = replace(
             interpreter.interpreter_builder.options, sanitize_overflow=False
-        )  # Overflow checks would compute every sum twice, so they are off.
+        )  # Overflow checks would compute every sum twice, so they are disabled.
         patch.setattr(interpreter.interpreter_builder, "options", options)
         yield
 

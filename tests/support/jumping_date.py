@@ -1,8 +1,8 @@
-"""Run app.py and its runtime with a system date that a test can change.
+"""Start app.py and its runtime with a system date that a test can change.
 
-The offset of the date is read from a file. `python -m tests.support.jumping_date` is the studio, and with the argument
-`runtime` the runtime. We do not use libfaketime, because `time.sleep` of Python 3.11 does not work with its version
-0.9.10.
+A file contains the offset of the date. `python -m tests.support.jumping_date` starts the studio, and with the argument
+`runtime` it starts the runtime. libfaketime 0.9.10 is not used, because `time.sleep` of Python 3.11 does not work
+with it.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-FILE = "VOICEWRIGHT_TEST_DATE"  # The variable with the path of a file that has the clock's offset in seconds.
+FILE = "VOICEWRIGHT_TEST_DATE"  # Environment variable with the path of the file that contains the offset in seconds.
 COMMAND = ("tests.support.jumping_date", "runtime")
 
 
 def move(file: Path, seconds: float) -> None:
-    """Set the clock's offset atomically."""
+    """Write the offset of the system date to `file` atomically."""
     aside = file.with_suffix(".new")
     aside.write_text(str(seconds))
     aside.replace(file)
 
 
 def follow(file: Path) -> None:
-    """Add the offset in the file to the date of this process."""
+    """Patch `time.time` and `time.time_ns` of this process to add the offset in `file`."""
     date, date_ns = time.time, time.time_ns
     vars(time)["time"] = lambda: date() + float(file.read_text())
     vars(time)["time_ns"] = lambda: date_ns() + int(1e9 * float(file.read_text()))
@@ -43,7 +43,7 @@ def main() -> int:
     from studio.runtimes.supervisor import ChildRuntime
 
     class JumpingRuntime(ChildRuntime):
-        """Child process of the runtime that runs this module instead."""
+        """Child process that runs this module instead of the runtime."""
 
         def __init__(self, args: Sequence[str], command: Sequence[str] = COMMAND, drain_s: float = 0.0) -> None:
             super().__init__(args, command, drain_s)

@@ -1,4 +1,4 @@
-"""Store of the studio with its routes on a real socket, without the page."""
+"""Studio server with the take and voice storage on a real socket, without the page."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.support.signals import voice
 
 @contextmanager
 def kept(folder: Path, runtime: str = "", **settings: Any) -> Iterator[str]:
-    """Serve a folder's store, with the runtime at the URL if given, and yield its address."""
+    """Context manager that serves the storage in `folder` and yields the URL of the server."""
     keeping = StoreService(StoreSettings(data=str(folder), **settings))
     voices = keeping.voice_routes(Relay(GivenRuntime(runtime))) if runtime else []
 
@@ -55,19 +55,19 @@ def kept(folder: Path, runtime: str = "", **settings: Any) -> Iterator[str]:
 
 @contextmanager
 def visitor(address: str) -> Iterator[httpx.Client]:
-    """Return a client with its own cookies that has opened the page."""
+    """Context manager for an HTTP client with its own cookies that has loaded the page."""
     with httpx.Client(base_url=address, trust_env=False, timeout=30) as client:
         client.get("/").raise_for_status()
         yield client
 
 
 def pcm_of(seconds: float = 1.0, seed: int = 1) -> bytes:
-    """Return samples in the runtime's format."""
+    """Return 16-bit PCM of a synthetic voice in the runtime's format."""
     return (voice(seconds, seed) * 32767).astype("<i2").tobytes()
 
 
 def a_take(**fields: Any) -> dict[str, Any]:
-    """Return the metadata of a take in the format of the page."""
+    """Return the metadata of a take in the format that the page sends."""
     return {
         "room": "speakers",
         "mode": "custom_voice",
@@ -88,7 +88,7 @@ def a_take(**fields: Any) -> dict[str, Any]:
 def post(
     client: httpx.Client, pcm: bytes | None = None, reference: bytes | None = None, **fields: Any
 ) -> httpx.Response:
-    """Upload a take as the page does."""
+    """Upload a take in the same way as the page, and return the response."""
     files: dict[str, Any] = {"pcm": ("take.pcm", pcm_of() if pcm is None else pcm, "application/octet-stream")}
     if reference is not None:
         files["reference"] = ("reference.wav", reference, "audio/wav")
@@ -96,7 +96,7 @@ def post(
 
 
 def keep(client: httpx.Client, pcm: bytes | None = None, reference: bytes | None = None, **fields: Any) -> Any:
-    """Return the record of an uploaded take."""
+    """Upload a take and return the JSON record from the response."""
     answer = post(client, pcm, reference, **fields)
     assert answer.status_code == 201, answer.text
     return answer.json()

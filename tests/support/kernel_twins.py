@@ -1,4 +1,4 @@
-"""Reference implementations of the kernels in plain torch, and random inputs."""
+"""Reference implementations of the kernels in plain PyTorch, and their random inputs."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ EPS = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Heads:
-    """Arguments of an attention kernel, except its rows.
+    """Arguments of an attention kernel, except `slots` and `positions`.
 
-    Shapes: as in runtime/device/fused.py.
+    Shapes: see runtime/device/fused.py.
     """
 
     qkv: Tensor
@@ -47,7 +47,7 @@ class Heads:
         dtype: torch.dtype,
         device: str,
     ) -> Heads:
-        """Return the arguments of ``count`` new positions over slots with random keys and values."""
+        """Return random arguments for ``count`` new positions and a KV cache with ``slots`` slots."""
 
         def normal(*shape: int) -> Tensor:
             return torch.randn(*shape, generator=generator).to(device, dtype)
@@ -62,25 +62,25 @@ class Heads:
         )
 
     def copy(self) -> Heads:
-        """Return a copy with its own cache."""
+        """Return a copy of the arguments with a cloned KV cache."""
         return replace(self, cache=KVView(self.keys.clone(), self.values.clone()))
 
     def poison(self, slot: int, start: int) -> None:
-        """Fill the last positions of a slot with values that would change the results.
+        """Fill the cache of a slot from position `start` with NaN.
 
-        They must not be read.
+        A kernel that reads these positions returns NaN.
         """
         self.keys[slot, :, start:] = self.values[slot, :, start:] = torch.nan
 
     def given(self) -> tuple[Tensor, QKNormRope, KVView]:
-        """Return the arguments in the order of the kernels' parameters."""
+        """Return the arguments in the order of the kernel's parameters."""
         return self.qkv, self.heads, self.cache
 
 
 def attend_twin(heads: Heads, slots: list[int], positions: list[int]) -> Tensor:
-    """Compute attention of new positions over their slots.
+    """Compute the attention of new positions over the cached positions of their slots.
 
-    The cache is written first, as by the kernels.
+    Like the kernels, write the new keys and values to the cache first.
 
     Shapes: slots, positions: one for each row of qkv; result [len(qkv), heads * d].
     """
@@ -111,7 +111,7 @@ def _norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """Sampling state of the slots.
+    """Sampling parameters of all slots.
 
     Shapes: [S], seen [S, V].
     """
@@ -128,7 +128,7 @@ class Slots:
 
     @classmethod
     def random(cls, generator: torch.Generator, slots: int, width: int, device: str) -> Slots:
-        """Return sampling settings of every kind, some off and some extreme."""
+        """Return random sampling parameters, including disabled and extreme values."""
 
         def uniform(low: float, high: float) -> Tensor:
             return low + (high - low) * torch.rand(slots, generator=generator)
@@ -152,16 +152,16 @@ class Slots:
 
     @property
     def state(self) -> SamplingState:
-        """Return the state in the kernel's format."""
+        """Return the sampling parameters as the kernel's argument."""
         return SamplingState(self.temperature, self.top_k, self.top_p, self.greedy, self.seed, self.frame)
 
     def rules(self, fewest: int, eos: int, codes: int) -> Rules:
-        """Apply the talker's sampling rules to scores."""
+        """Return the talker's sampling rules as the kernel's argument."""
         return Rules(self.seen, self.penalty, self.hold_until, fewest, eos, codes)
 
 
 def draw_twin(logits: Tensor, rows: Tensor, slots: Slots, codebook: int, rules: Rules | None) -> Tensor:
-    """Draw one code per row.
+    """Sample one code for each row.
 
     Shapes: logits [B, V]; rows [B] int64; result [B] int64.
     """
@@ -184,7 +184,7 @@ def draw_twin(logits: Tensor, rows: Tensor, slots: Slots, codebook: int, rules: 
 
 
 def random_state(generator: torch.Generator, slots: int, groups: int, codes: int, texts: int, device: str) -> SlotState:
-    """Return slots in the middle of their texts, followed by a scratch slot."""
+    """Return the state of slots that have generated part of their text, and of a scratch slot."""
     length = 30
 
     def ints(below: int, *shape: int) -> Tensor:
@@ -207,7 +207,7 @@ def copy_of(state: SlotState) -> SlotState:
 
 
 def begin_twin(rows: Tensor, state: SlotState, frames: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the sums of each row's code embeddings and text embedding, and positions.
+    """Return each row's sum of code and text embeddings, and each row's position.
 
     Shapes: [B, H], [B] int64.
     """
@@ -218,9 +218,9 @@ def begin_twin(rows: Tensor, state: SlotState, frames: Tensor, text: Tensor) -> 
 
 
 def finish_twin(rows: Tensor, state: SlotState, codes: Tensor, finite: Tensor, eos: int, stops: Tensor) -> Tensor:
-    """Advance the rows one by one, and reset the scratch slot.
+    """Advance the state of the rows one by one, and reset the scratch slot.
 
-    Shapes: stops [B], the position of each row's next input.
+    Shapes: stops [B]: position of each row's next input.
     """
     output = []
     for row, slot in enumerate(rows.tolist()):

@@ -1,8 +1,8 @@
-"""CPU device that executes work later, like a GPU.
+"""CPU device that executes work asynchronously, like a GPU.
 
-Each stream has a queue of graphs and copies to the host. Work is only ordered within its stream, so a frame may run
-long after its row has ended, unless the streams wait for each other. Host memory that a copy will fill has an invalid
-value until the end of the copy has been observed.
+Each stream has a queue of graphs and copies to the host. Only the work of one stream is ordered, so a frame may run
+long after its row has ended, unless one stream waits for the other. Host memory contains an invalid value until the
+host has observed the end of the copy that fills it.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from runtime.device.cpu import CpuDevice
 from runtime.device.interface import Event, Graph, Stream
 
 Made = TypeVar("Made")
-INVALID_NUMBER = -(10**12)  # Content of memory that is not filled yet. No table has this index.
+INVALID_NUMBER = -(10**12)  # Content of host memory before a copy fills it. It is not a valid index.
 
 
 def invalid_number(dtype: torch.dtype) -> int:
-    """Return `INVALID_NUMBER`, or the lowest value of a dtype that is too small for it."""
+    """Return `INVALID_NUMBER`, or the minimum of an integer dtype that cannot hold the number."""
     return INVALID_NUMBER if dtype.is_floating_point else max(INVALID_NUMBER, torch.iinfo(dtype).min)
 
 
 class LateEvent:
-    """Event after a number of operations of a stream."""
+    """Event that is complete after the first `at` operations of a stream."""
 
     def __init__(self, device: LateDevice, stream: Stream | None, at: int) -> None:
         self.device, self.stream, self.at = device, stream, at
@@ -44,7 +44,7 @@ class LateEvent:
 
 
 class LateGraph(Graph[Made]):
-    """Graph whose replay queues the captured work again."""
+    """Graph whose replay queues the captured work on the stream."""
 
     def __init__(self, device: LateDevice, work: Callable[[], Made]) -> None:
         self._device, self._work = device, work
@@ -61,9 +61,9 @@ class LateGraph(Graph[Made]):
 
 
 class LateDevice(CpuDevice):
-    """CPU device with delayed work.
+    """CPU device that executes queued work later.
 
-    `chance` is the probability that a query finds the work done; with 0, only a wait completes it.
+    A query of an event completes the work with probability `chance`; with 0, only a wait completes it.
     """
 
     holds_graphs = True
@@ -72,7 +72,7 @@ class LateDevice(CpuDevice):
     def __init__(self, seed: int = 0, chance: float = 0.4) -> None:
         super().__init__()
         self.chance, self.replayed = chance, 0
-        self.host: set[int] = set()  # Storages of host memory, which may be read without waiting.
+        self.host: set[int] = set()  # Data pointers of host memory that may be read without waiting.
         self._luck = random.Random(seed)
         self._lock = threading.RLock()
         self._mine = threading.local()  # Current stream of each thread.
@@ -82,7 +82,7 @@ class LateDevice(CpuDevice):
         self._done: dict[Stream | None, int] = defaultdict(int)
         self._done_upto: dict[Stream | None, int] = defaultdict(int)
 
-    # --- The device interface.
+    # --- Methods of the device interface.
 
     @contextmanager
     def stream(self, stream: Stream) -> Iterator[None]:
@@ -120,12 +120,12 @@ class LateDevice(CpuDevice):
         self.host.add(memory.untyped_storage().data_ptr())
         return memory
 
-    # --- The simulation.
+    # --- Methods of the simulation.
 
     def put(self, work: Callable[[], None]) -> None:
         """Queue work on the current stream.
 
-        Without a stream it runs immediately.
+        Work without a stream runs immediately.
         """
         with self._lock:
             stream = self._current
@@ -135,7 +135,7 @@ class LateDevice(CpuDevice):
                 self.tell(None, self.asked[None])
 
     def do(self, stream: Stream | None, upto: int) -> None:
-        """Run the queued work of a stream up to and including one operation."""
+        """Run the queued work of a stream up to operation number `upto`, including that operation."""
         with self._lock, torch.inference_mode():
             before, self._mine.works = self._works, True
             while self._done[stream] < upto:
@@ -144,9 +144,9 @@ class LateDevice(CpuDevice):
             self._mine.works = before
 
     def tell(self, stream: Stream | None, upto: int) -> None:
-        """Run the queued work of a stream up to an operation.
+        """Run the queued work of a stream up to operation number `upto`.
 
-        Its results become visible to the host.
+        The results become visible to the host.
         """
         with self._lock, torch.inference_mode():
             self.do(stream, upto)
@@ -163,7 +163,7 @@ class LateDevice(CpuDevice):
             return self._done_upto[event.stream] >= event.at
 
     def catch_up(self) -> None:
-        """Run all queued work of the current stream before the next operation."""
+        """Run all queued work of the current stream."""
         if not self._works:
             self.do(self._current, self.asked[self._current])
 
@@ -177,7 +177,7 @@ class LateDevice(CpuDevice):
 
 
 class _InOrder(TorchDispatchMode):
-    """Dispatch mode that also orders operators outside of graphs by stream."""
+    """Dispatch mode that runs the stream's queued work before operators outside of graphs."""
 
     def __init__(self, device: LateDevice) -> None:
         super().__init__()

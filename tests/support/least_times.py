@@ -1,4 +1,4 @@
-"""Repeated measurements of processor time, for machines that also run other programs."""
+"""Repeated measurements of processor time that tolerate other programs on the machine."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ MAX_ROUNDS = 12
 
 
 def least_times(short: Callable[[], float], long: Callable[[], float], max_ratio: float) -> tuple[float, float]:
-    """Run two measurements alternately, and return the minimum time of each.
+    """Run two measurements alternately, and return the minimum of each measurement in seconds.
 
-    Other programs only make a measurement longer. So rounds are repeated until `long` takes less than `max_ratio` times
-    as long as `short`, at most `MAX_ROUNDS` times. For example, quadratic work has a ratio of 4 with an
-    input of twice the length.
+    Other programs only make a measurement longer. Therefore the measurements are repeated up to `MAX_ROUNDS` times,
+    until `long` takes less than `max_ratio` times as long as `short`. For example, a quadratic algorithm has a ratio of
+    4 if the input is twice as long.
 
     Args:
-        short: Measures the shorter input, in seconds.
-        long: Measures the longer input, in seconds.
+        short: Function that measures the shorter input and returns seconds.
+        long: Function that measures the longer input and returns seconds.
     """
     least = short(), long()
     for _ in range(MAX_ROUNDS - 1):

@@ -1,4 +1,4 @@
-"""Voice library in memory."""
+"""Voice library that stores its voices in memory."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from runtime.voices.voice import VoiceCard
 
 
 class MemoryLibrary:
-    """Library in memory with the interface of `runtime.voices.library.Library`.
+    """In-memory replacement of `runtime.voices.library.Library`.
 
-    All voices have their prompts.
+    Every voice has a prepared prompt.
     """
 
     def __init__(self, *voices: tuple[VoiceCard, Reference]) -> None:

@@ -1,6 +1,6 @@
-"""Requests of every kind with one marked word, to find where a client's text appears.
+"""Requests of every kind that contain a marked word, to find where client text is logged.
 
-HTTP requests are generated from an OpenAPI document, and WebSocket messages are those that clients of each API send.
+HTTP requests are generated from an OpenAPI document. WebSocket messages are examples of each API.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-WORD = "zebrafinch"  # Word that occurs in no other text.
+WORD = "zebrafinch"  # Word that occurs in no other request or log message.
 SPEAKER = "clara"
 METHODS = ("get", "head", "post", "put", "patch", "delete", "options")
 _PLACE = re.compile(r"{(\w+)}")
@@ -33,10 +33,7 @@ class Marked:
 
 
 def one_by_one(value: Any, word: str = f"Say {WORD}.") -> Iterator[Any]:
-    """Yield copies of the value, each with one string replaced.
-
-    In the last copy, all strings are replaced.
-    """
+    """Yield copies of a JSON value in which one string, or all strings, are `word`."""
     for path in list(_strings(value)):
         yield _with(value, path, word)
     everything = value
@@ -63,9 +60,9 @@ def _with(value: Any, path: tuple[Any, ...], word: str) -> Any:
 
 
 def of_document(document: Mapping[str, Any]) -> Iterator[Marked]:
-    """Yield requests for every operation.
+    """Yield requests for every operation of an OpenAPI document, with the marked word.
 
-    They are its example with the word in each place, forms, invalid bodies, and URLs.
+    The word is in the example, the form fields, an invalid body or the URL of the operation.
     """
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
@@ -87,10 +84,7 @@ def of_document(document: Mapping[str, Any]) -> Iterator[Marked]:
 
 
 def bodies(media: str, content: Mapping[str, Any], document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Return request bodies of an operation.
-
-    They are from the document's example or from its field names.
-    """
+    """Yield request bodies for an operation, from its OpenAPI example or its field names."""
     if media == "application/json":
         example = content.get("example") or dict.fromkeys(_fields(content["schema"], document), "x")
         yield {"json": example}
@@ -117,9 +111,9 @@ def _fields(schema: Mapping[str, Any], document: Mapping[str, Any]) -> list[str]
 
 
 def of_messages(messages: list[dict[str, Any]]) -> Iterator[list[str]]:
-    """Yield the messages of an API's session with the word in each place.
+    """Yield variants of a WebSocket session's messages with the marked word in one place.
 
-    Invalid messages follow.
+    Each variant ends with an invalid message. The first variant is the session without the word.
     """
     yield [json.dumps(message) for message in messages]
     for number, message in enumerate(messages):

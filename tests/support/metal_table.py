@@ -1,8 +1,8 @@
-"""Operators with a kernel for Apple's GPUs, from the table of the installed torch.
+"""Table of the operators of the installed PyTorch that have a Metal kernel for Apple GPUs.
 
-The wheels of torch for all systems contain torchgen and ``native_functions.yaml``. Implicit composites are decomposed
-before they reach the device, so only their parts are recorded. Explicit composites are recorded themselves; the
-operators that they need are listed here.
+The wheels of torch for all systems contain torchgen and ``native_functions.yaml``. PyTorch decomposes implicit
+composites before they reach the device, so only their components are recorded. Explicit composites are recorded as
+one operator; this file lists the operators that they need.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torchgen.gen import ParsedYaml, parse_native_yaml  # type: ignore[import-untyped]
 from torchgen.model import BackendIndex, DispatchKey, NativeFunction  # type: ignore[import-untyped]
 
-# Operators that an explicit composite or a kernel of the CPU needs on the device.
+# Operators that must have a Metal kernel instead of an explicit composite or a CPU operator.
 INSTEAD = {
     "_scaled_dot_product_flash_attention_for_cpu": ("_scaled_dot_product_attention_math_for_mps",),
     "index_put_": ("_index_put_impl_",),
@@ -30,7 +30,7 @@ ON_THE_HOST = {
     "lift_fresh",
     "_to_copy",
     "detach",
-}  # Operators that run on the host: numpy arrays are cast before the copy.
+}  # Operators that run on the host, because numpy arrays are cast before the copy.
 
 
 @cache
@@ -60,7 +60,7 @@ def has_kernel(name: str) -> bool:
 
 
 class Recorder(TorchDispatchMode):
-    """Dispatch mode that records the operators of a thread, and those with 64-bit floats."""
+    """Dispatch mode that records names of operators, and of those with 64-bit floats."""
 
     def __init__(self) -> None:
         super().__init__()

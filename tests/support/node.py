@@ -12,12 +12,12 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 CLIENT = ROOT / "clients" / "js"
-NEEDED = 20  # The first version with a WebSocket; before 22 it needs a flag.
+NEEDED = 20  # First Node version with a WebSocket client. Before version 22, it needs a flag.
 
 
 @cache
 def command() -> list[str]:
-    """Return the command that starts Node: the one that `make` installs, or else the system's."""
+    """Return the command that starts Node with WebSocket support, or skip the test."""
     path = shutil.which("node", path=str(Path(sys.executable).parent)) or shutil.which("node")
     if path is None:
         pytest.skip("Node was not found; get it with: make check")

@@ -1,8 +1,8 @@
-"""Operators of an Ascend 910B or A3 that run on its slow AI CPU instead of the AI cores.
+"""Rules for operators that run on the slow AI CPU of an Ascend 910B or A3.
 
-The list is from CANN's sources: ``IsAiCPUSupport`` of ops-nn (e5c3fa93, index/index_put_v2, index/index) and the lists
-of dtypes of ops-math (c4193324, math/*/op_api). Operators that are not listed here support every dtype of a frame on
-the AI cores.
+The rules are from CANN's sources: ``IsAiCPUSupport`` of ops-nn (e5c3fa93, index/index_put_v2, index/index) and the
+dtype lists of ops-math (c4193324, math/*/op_api). Operators without a rule run on the AI cores with every dtype that a
+frame uses.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ RULES: dict[str, Callable[..., Reason]] = {
 
 
 def reason(func: Any, args: Any, kwargs: Any) -> Reason:
-    """Return the reason why an operator runs on the AI CPU, or None if it does not."""
+    """Return the reason why an operator runs on the AI CPU, or None for the AI cores."""
     tensors = [part for part in args if isinstance(part, Tensor)]
     if any(tensor.dtype is torch.float64 for tensor in tensors) and not func.is_view:
         return "torch.float64"

@@ -1,8 +1,8 @@
-"""Torch's device type ``npu`` for tests, as a Python backend over CPU tensors.
+"""PyTorch device type ``npu`` for tests: a Python backend over CPU tensors.
 
-After `register`, ``torch.device("npu")`` is a device of this process. Operators that mix its tensors with CPU tensors
-are refused. Every operator on its tensors calls `launch`, which notifies the simulated driver. The CPU computes the
-result.
+After `register`, ``torch.device("npu")`` is a device of this process. An operator raises an error if it mixes NPU
+tensors with CPU tensors. Every operator on NPU tensors calls `launch`, which notifies the simulated driver. The CPU
+computes the result.
 """
 
 from __future__ import annotations
@@ -19,45 +19,42 @@ from torch.utils.backend_registration import _setup_privateuseone_for_python_bac
 from runtime.model.products import linear
 
 KIND = "npu"
-NPU = torch.device("privateuseone", 0)  # Its name until `register` renames it.
+NPU = torch.device("privateuseone", 0)  # The device type has this name until `register` renames it.
 CPU = torch.device("cpu")
 aten = torch.ops.aten
 
-# Copies: operators with tensors of two devices.
+# Copy operators: they accept tensors of two devices.
 ACROSS = {aten.copy_.default, aten._to_copy.default, aten._copy_from.default}
-# Operators that make a tensor from numbers alone, in several steps that change its size.
+# Operators that create a tensor from numbers in several steps that change its size.
 MADE = (aten.arange.default, aten.arange.start, aten.arange.start_step, aten.hann_window.default)
-# Operators of the NPU that torch would otherwise decompose into changes of metadata.
+# Composite operators that have their own kernel on the NPU, so they must not be decomposed.
 WHOLE = {aten.stft.default, aten.stft.center}
-# Metadata changes that a wrapper cannot follow.
+# Operators that change metadata in place, which a wrapper subclass cannot support.
 UNKNOWN = {"resize_", "set_", "t_", "transpose_", "squeeze_", "unsqueeze_", "as_strided_", "swapaxes_"}
 
 
 class Misuse(AssertionError):
-    """Error for a call that torch_npu would refuse, or whose result would be wrong there."""
+    """Error for a call that torch_npu would refuse or compute incorrectly."""
 
 
 class Driver(Protocol):
-    """Observer that is notified of every operator before it is computed.
+    """Observer that is notified of every NPU operator before the operator is computed.
 
-    It is called on the operator's thread.
+    PyTorch calls `launch` on the thread that runs the operator.
     """
 
     def launch(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Compute the operator by `compute`, and return its result."""
+        """Call `compute` for the operator, and return the result."""
 
 
 class NpuTensor(Tensor):
-    """Tensor of the NPU.
-
-    `held` is the CPU tensor with its data.
-    """
+    """Tensor on the NPU, whose data is in the CPU tensor `held`."""
 
     held: Tensor
 
     @staticmethod
     def __new__(cls, held: Tensor, requires_grad: bool = False) -> NpuTensor:
-        # Views that are created in inference mode may have base tensors from outside, which are normal tensors.
+        # A view that is created in inference mode may have a normal tensor as its base.
         with torch.inference_mode(False):
             made: NpuTensor = Tensor._make_wrapper_subclass(
                 cls,
@@ -75,7 +72,7 @@ class NpuTensor(Tensor):
     def __torch_dispatch__(  # type: ignore[override]
         cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        if is_composite(func):  # Torch decomposes composites before this point, except in inference mode.
+        if is_composite(func):  # PyTorch decomposes composites before this point, except in inference mode.
             return func.decompose(*args, **(kwargs or {}))
         return launch(func, args, kwargs or {})
 
@@ -93,9 +90,9 @@ class NpuTensor(Tensor):
 
 
 class BackendModule:
-    """Functions of ``torch.npu`` that torch itself calls.
+    """Functions of ``torch.npu`` that PyTorch itself calls.
 
-    Other functions are in the replacement for torch_npu.
+    All other functions are in torch_npu_stand_in.py.
     """
 
     stand_in: Any = None
@@ -116,14 +113,14 @@ class BackendModule:
         return 0
 
     def manual_seed_all(self, seed: int) -> None:
-        """Ignore the seed: no code uses the NPU's own generator."""
+        """Ignore the seed, because no code uses the NPU's random generator."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.stand_in, name)
 
 
 class _State:
-    """The installed driver, and the registrations of this process."""
+    """Current driver, and the library that this process registered with PyTorch."""
 
     def __init__(self) -> None:
         self.driver: Driver | None = None
@@ -136,14 +133,11 @@ _state = _State()
 
 
 def register(driver: Driver | None, stand_in: Any = None) -> None:
-    """Register the device type with torch once, and install the driver.
-
-    The driver is notified of the device's operators.
-    """
+    """Register the device type with PyTorch once, and install the driver for its operators."""
     with _state.lock:
         if _state.library is None:
             _setup_privateuseone_for_python_backend(rename=KIND, backend_module=_state.module)
-            _state.library = torch.library.Library("aten", "IMPL")  # It must live as long as the process.
+            _state.library = torch.library.Library("aten", "IMPL")  # The library must exist as long as the process.
             _state.library.impl("empty.memory_format", _empty, "PrivateUse1")
             _state.library.impl("empty_strided", _empty_strided, "PrivateUse1")
             _state.library.impl("_copy_from", _copy_from, "PrivateUse1")
@@ -161,10 +155,7 @@ def _empty_strided(size: Any, stride: Any, *, dtype: Any = None, **where: Any) -
 
 
 def _copy_from(source: Tensor, target: Tensor, non_blocking: bool = False) -> Any:
-    """Copy for torch's implicit copies.
-
-    An example is the copy of the numbers in ``torch.tensor([1], device="npu")``.
-    """
+    """Copy a tensor implicitly, for example the data of ``torch.tensor([1], device="npu")``."""
     return launch(aten.copy_.default, (target, source), {"non_blocking": non_blocking})
 
 
@@ -177,14 +168,14 @@ def _made_by(func: Any) -> Callable[..., Any]:
 
 @cache
 def is_composite(func: Any) -> bool:
-    """True if an operator is a composite of other operators on every device."""
+    """True if PyTorch decomposes an operator into other operators on every device."""
     return func not in WHOLE and torch._C._dispatch_has_kernel_for_dispatch_key(
         func.name(), "CompositeImplicitAutograd"
     )
 
 
 def changed(values: Any, change: Callable[[Any], Any]) -> Any:
-    """Return the same tuples, lists and dictionaries with changed leaves.
+    """Return a copy of nested tuples, lists and dictionaries with changed leaves.
 
     Args:
         change: Function that is applied to each leaf.
@@ -197,16 +188,16 @@ def changed(values: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def launch(func: Any, args: Any, kwargs: Any) -> Any:
-    """Run an operator that has, or creates, at least one tensor of the NPU."""
+    """Notify the driver of an operator with NPU tensors, and return the computed result."""
     driver = _state.driver
     return compute(func, args, kwargs) if driver is None else driver.launch(func, args, kwargs)
 
 
 def compute(func: Any, args: Any, kwargs: Any) -> Any:
-    """Compute an operator on the CPU.
+    """Compute an NPU operator on the CPU, and return its result as NPU tensors.
 
     Raises:
-        Misuse: tensors of two devices meet.
+        Misuse: The arguments mix NPU tensors and CPU tensors.
     """
     inner = _held_of(args, func)
     words = {name: _held_of((value,), func)[0] for name, value in kwargs.items()}
@@ -231,9 +222,9 @@ def compute(func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def held(leaf: Any) -> Any:
-    """Return the CPU tensor or CPU device of an NPU tensor or device.
+    """Return the CPU tensor of an NPU tensor, or the CPU device for the NPU device.
 
-    Other values are unchanged.
+    All other values are returned unchanged.
     """
     if type(leaf) is NpuTensor:
         return leaf.held
@@ -241,10 +232,10 @@ def held(leaf: Any) -> Any:
 
 
 def _held_of(values: Any, func: Any) -> list[Any]:
-    """Return the arguments with CPU tensors and devices instead of the NPU's.
+    """Return operator arguments with all NPU tensors and devices replaced by those of the CPU.
 
     Raises:
-        Misuse: one is a tensor of the host's, and no number.
+        Misuse: An argument is a CPU tensor with at least one dimension.
     """
     inner = []
     for value in values:
@@ -273,5 +264,5 @@ def _addmm(bias: Tensor, rows: Tensor, matrix: Tensor, *, beta: float = 1, alpha
     return made
 
 
-# Batch-invariant products, like those of the CPU device, so that codes can be compared.
+# Batch-invariant matrix multiplications as on the CPU device, so that codes can be compared.
 INSTEAD: dict[Any, Callable[..., Any]] = {aten.mm.default: _mm, aten.addmm.default: _addmm}

@@ -1,7 +1,7 @@
-"""Capture and replay of operators with fixed memory addresses, as on a device.
+"""Capture and replay of operators with fixed memory addresses, as on a real device.
 
-Tensors that are created during the capture belong to the graph and keep their address. For other tensors, only the
-address is recorded. If their memory was freed or moved, the replay fails; a real device would read wrong data.
+Tensors that are created during the capture belong to the graph and keep their address. For all other tensors, only the
+address is recorded. The replay fails if their memory was freed or moved, because a real device would read wrong data.
 """
 
 from __future__ import annotations
@@ -22,15 +22,12 @@ __all__ = ["Capture", "Misuse"]
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """Memory address of a tensor that was created before the capture.
-
-    It does not keep the tensor alive.
-    """
+    """Weak reference to the memory of a tensor that was created before the capture."""
 
     memory: StorageWeakRef
     address: int
     dtype: torch.dtype
-    place: tuple[int, tuple[int, ...], tuple[int, ...]]  # Offset, size and stride.
+    place: tuple[int, tuple[int, ...], tuple[int, ...]]  # Storage offset, size and stride of the tensor.
 
     @classmethod
     def of(cls, tensor: Tensor) -> Outside:
@@ -39,10 +36,10 @@ class Outside:
         return cls(StorageWeakRef(memory), memory.data_ptr(), tensor.dtype, place)
 
     def tensor(self) -> Tensor:
-        """Return the tensor.
+        """Return a new tensor object for the recorded memory.
 
         Raises:
-            Misuse: Its memory was freed.
+            Misuse: The memory was freed or moved.
         """
         memory = torch.UntypedStorage._new_with_weak_ptr(self.memory.cdata)
         if memory is None or memory.data_ptr() != self.address:
@@ -54,7 +51,7 @@ class Step(NamedTuple):
     func: Any
     args: Any
     kwargs: Any
-    made: list[Tensor]  # Results that are not views of the arguments.
+    made: list[Tensor]  # Results that are not views of arguments.
 
 
 def tensor_of(leaf: Any) -> Any:
@@ -62,12 +59,12 @@ def tensor_of(leaf: Any) -> Any:
 
 
 class Capture:
-    """Recorder of the operators of one thread on one stream during a capture."""
+    """Recorder of a capture: the operators of one thread on one stream."""
 
     def __init__(self, stream: object) -> None:
         self.stream, self.thread = stream, threading.get_ident()
         self.steps: list[Step] = []
-        self._own: dict[int, Tensor] = {}  # The tensors that the graph has made, by address.
+        self._own: dict[int, Tensor] = {}  # Tensors that the graph has created, keyed by address.
         self._hands_off = hands_off()
 
     def __enter__(self) -> Capture:
@@ -78,10 +75,10 @@ class Capture:
         self._hands_off.__exit__(*error)
 
     def write_down(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Compute an operator, and record it.
+        """Compute an operator and append it to the captured steps.
 
         Raises:
-            NotForGraphs: the operator cannot be captured.
+            NotForGraphs: A graph cannot contain the operator.
         """
         refuse(func, args, kwargs)
         given = [held(leaf) for leaf in leaves((args, kwargs)) if isinstance(leaf, Tensor)]

@@ -1,9 +1,9 @@
 """CPU implementations of torch_npu's operators for tests.
 
-They raise errors for arguments that the real operators refuse or would misinterpret. Names, defaults and rules are from
+They raise `Misuse` for arguments that the real operators refuse or misinterpret. Names, defaults and rules are from
 torch_npu 2.14.0 (its wheel's operator table and Python sources) and from op-plugin's documents of
 npu_fused_infer_attention_score, npu_fusion_attention and npu_rms_norm (docs/npu.md). Attention is computed in float64,
-so that the order of additions does not change the rounded result. All arguments are CPU tensors: `NpuTensor.held`.
+so the order of additions does not change the rounded result. All arguments are CPU tensors (`NpuTensor.held`).
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ COMPRESSED = 2048
 
 
 def need(holds: bool, rule: str) -> None:
-    """Raise Misuse with the broken rule."""
+    """Raise Misuse with the message `rule` if the condition `holds` is false."""
     if not holds:
         raise Misuse(rule)
 
 
 class Operator:
-    """Operator of torch_npu in the form of a torch operator."""
+    """Operator of torch_npu with the attributes of a PyTorch operator."""
 
     is_view = False
 
@@ -38,7 +38,7 @@ class Operator:
         self._function = function
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        with _disable_current_modes():  # These operators are hidden from the driver's checks.
+        with _disable_current_modes():  # The driver must not check the PyTorch operators in this function.
             return self._function(*args, **kwargs)
 
     def __str__(self) -> str:
@@ -65,9 +65,9 @@ def npu_fused_infer_attention_score(
     inner_precise: int = 0,
     softmax_lse_flag: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """Compute attention like Ascend's operator.
+    """Compute the attention of Ascend's operator with the same name.
 
-    Parameters for pages, prefixes and quantization are missing.
+    Parameters for paged caches, shared prefixes and quantization are not implemented.
     """
     need(pse_shift is None and not softmax_lse_flag, "not emulated: pse_shift, softmax_lse_flag")
     need(actual_seq_lengths is None and actual_seq_lengths_kv is None, "not emulated: lengths")
@@ -79,7 +79,7 @@ def npu_fused_infer_attention_score(
     need(0 <= sparse_mode <= 4, f"sparse_mode {sparse_mode} is not supported")
     single = q.shape[2] == 1
     need(inner_precise in ((0, 1) if single else (0, 1, 2, 3)), f"inner_precise {inner_precise} for {q.shape[2]}")
-    mode = 0 if single else sparse_mode  # With one query, the mode has no effect.
+    mode = 0 if single else sparse_mode  # With one query, `sparse_mode` has no effect.
     if atten_mask is not None:
         need(atten_mask.dtype in (torch.bool, torch.int8, torch.uint8), f"a mask of {atten_mask.dtype}")
         B, _, P, _ = q.shape
@@ -137,7 +137,7 @@ def npu_fusion_attention(
 
 @Operator
 def npu_rms_norm(self: Tensor, gamma: Tensor, epsilon: float = 1e-6) -> tuple[Tensor, Tensor]:
-    """Compute the norm including the weight in float32, and cast once."""
+    """Compute RMSNorm and multiply by the weight in float32; cast the result once."""
     need(gamma.dim() == 1 and gamma.shape[0] == self.shape[-1], f"a weight {tuple(gamma.shape)} of {tuple(self.shape)}")
     need(gamma.dtype is self.dtype, f"a weight of {gamma.dtype} for {self.dtype}")
     need(self.dtype in (torch.float32, torch.float16, torch.bfloat16), f"no norm of {self.dtype}")
@@ -147,9 +147,9 @@ def npu_rms_norm(self: Tensor, gamma: Tensor, epsilon: float = 1e-6) -> tuple[Te
 
 
 def check_heads(query: Tensor, key: Tensor, value: Tensor, layout: str, heads: int, kv_heads: int) -> None:
-    """Check the rules that both operators have in common.
+    """Check the shapes, dtypes and devices of the arguments of an attention operator.
 
-    Only the layout of the runtime is emulated.
+    Only the layout BNSD, which the runtime uses, is implemented.
     """
     need(layout == "BNSD", f"not emulated: layout {layout}")
     for name, part in (("queries", query), ("keys", key), ("values", value)):
@@ -166,7 +166,7 @@ def check_heads(query: Tensor, key: Tensor, value: Tensor, layout: str, heads: i
 
 
 def check_mask(mask: Tensor, shapes: list[tuple[int, ...]], mode: int) -> None:
-    """Check the mask: one of these shapes in modes 0 and 1, the compressed mask in the others."""
+    """Check that the attention mask has one of `shapes`, or 2048 x 2048 in modes 2 to 4."""
     need(mask.is_contiguous(), "the mask is not contiguous")
     if mode in (0, 1):
         need(tuple(mask.shape) in shapes, f"a mask of {tuple(mask.shape)} where one of {shapes} belongs")
@@ -181,7 +181,7 @@ def check_mask(mask: Tensor, shapes: list[tuple[int, ...]], mode: int) -> None:
 
 
 def unseen_of(mask: Tensor | None, q: Tensor, k: Tensor, mode: int, before: int, after: int) -> Tensor:
-    """Return the mask of the keys hidden from each query.
+    """Return the boolean mask that is true for keys that a query must not attend to.
 
     Shapes: result [B or 1, heads or 1, P, T] bool.
     """
@@ -191,14 +191,14 @@ def unseen_of(mask: Tensor | None, q: Tensor, k: Tensor, mode: int, before: int,
         unseen = torch.zeros(1, 1, P, T, dtype=torch.bool, device=q.device)
     elif mode in (0, 1):
         need((before, after) == (UNBOUND, UNBOUND), "not emulated: bands")
-        # With one query, the mask of a row has no query dimension. All other masks lack the leading dimensions.
+        # With one query, the mask of a row has no query dimension. Other masks may omit leading dimensions.
         unseen = mask.bool().view(-1, 1, 1, T) if P == 1 and mask.dim() < 4 and len(mask) == B else mask.bool()
         unseen = (
             unseen.unsqueeze(1) if unseen.dim() == 3 else unseen.expand(1, 1, P, T) if unseen.dim() == 2 else unseen
         )
     else:
         need(mode in (2, 3), "not emulated: bands")
-        # 2: the first query sees the first key. 3: the last query sees the last key.
+        # Mode 2: the first query attends to the first key. Mode 3: the last query attends to the last key.
         first = 0 if mode == 2 else T - P
         unseen = torch.ones(P, T, dtype=torch.bool, device=q.device).triu(first + 1).expand(1, 1, P, T)
     looks_nowhere = bool(unseen.all(-1).any())
@@ -208,9 +208,9 @@ def unseen_of(mask: Tensor | None, q: Tensor, k: Tensor, mode: int, before: int,
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, unseen: Tensor, scale: float) -> Tensor:
-    """Compute attention in float64.
+    """Compute attention in float64, and return the result in the dtype of the query.
 
-    As on the device, zero weights do not remove non-finite values.
+    As on the device, a non-finite value makes the result non-finite even if its weight is zero.
     """
     share = q.shape[1] // k.shape[1]
     wide_k, wide_v = (part.double().repeat_interleave(share, dim=1) for part in (k, v))

@@ -1,10 +1,10 @@
-"""Generated PDFs with positioned text, an outline and metadata."""
+"""Generator of PDFs with positioned text, an outline and metadata."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-Placed = tuple[float, float, float, str]  # Place, size and text of a row.
+Placed = tuple[float, float, float, str]  # Position (x, y), font size and text of a line.
 
 
 def pdf(
@@ -15,10 +15,10 @@ def pdf(
     outline: Sequence[tuple[str, int]] = (),
     picture: bool = False,
 ) -> bytes:
-    """Return a PDF of these pages.
+    """Return a PDF with these pages.
 
     Args:
-        picture: True to cover each page with a filled box.
+        picture: Draw a filled box over each page.
     """
     count = len(pages)
     first_content, first_entry = 5 + count, 5 + 2 * count

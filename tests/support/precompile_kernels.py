@@ -1,4 +1,4 @@
-"""Compile two kernels without a GPU and print the result, for test_compiling.py."""
+"""Script that compiles two kernels without a GPU and prints the result (test_compiling.py)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ loaders: set[str] = set()
 
 
 class Launcher:
-    """Recorder of loaded kernels and their launches."""
+    """Kernel launcher that records which kernels were loaded and launched."""
 
     def __init__(self, source: Any, metadata: Any) -> None:
         loaders.add(threading.current_thread().name.split("_")[0])
@@ -28,7 +28,7 @@ class Launcher:
 
 
 class Card:
-    """Minimal driver for compiling and launching."""
+    """Minimal Triton driver for compiling and launching kernels."""
 
     launcher_cls = Launcher
     utils = SimpleNamespace(
@@ -51,7 +51,7 @@ torch.cuda.current_device = lambda: 0
 torch.cuda.set_device = lambda device: None
 weight, x = torch.zeros(64, 64, dtype=torch.bfloat16), torch.zeros(4, 64, dtype=torch.bfloat16)
 good = gemm.Tiles(16, 64, 1, 4, 2)
-bad = gemm.Tiles(16, 24, 1, 4, 2)  # A side of 24 is invalid.
+bad = gemm.Tiles(16, 24, 1, 4, 2)  # A tile size of 24 is invalid.
 
 
 def product() -> None:

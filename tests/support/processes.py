@@ -1,4 +1,4 @@
-"""State of processes, read from the kernel."""
+"""State of Linux processes, read from /proc."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ from pathlib import Path
 
 
 def runs(pid: int) -> bool:
-    """True if the process exists and has not ended.
-
-    A zombie counts as ended.
-    """
+    """True if a process exists and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except (FileNotFoundError, ProcessLookupError):

@@ -1,4 +1,4 @@
-"""Promises of docs/reliability.md, their tests, and their measured results."""
+"""Promises of docs/reliability.md, the tests that check them, and their measured results."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _NUMBERED = re.compile(r"^\| ([A-Z]\d+) \|", re.MULTILINE)
 
 
 def promised() -> list[str]:
-    """Return the numbers of all promises of the page, in its order."""
+    """Return the numbers of all promises in docs/reliability.md, in the order of the page."""
     return _NUMBERED.findall(PAGE.read_text(encoding="utf-8"))
 
 
 def holding_tests() -> dict[str, list[str]]:
-    """Return the tests of each promise, as node ids below tests/."""
+    """Return the tests that check each promise, as node IDs relative to tests/."""
     return tomllib.loads((ROOT / "tests" / "proof" / "promises.toml").read_text(encoding="utf-8"))
 
 
 def record_figures(figures: Mapping[str, str], path: Path = FIGURES) -> None:
-    """Write results, by promise or measurement, to the file.
+    """Add measured results to the JSON file, keyed by promise or measurement.
 
-    Other results in it are kept.
+    Results of other promises remain in the file.
     """
     path.parent.mkdir(exist_ok=True)
     known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
@@ -39,9 +39,9 @@ def record_figures(figures: Mapping[str, str], path: Path = FIGURES) -> None:
 
 
 def command_of(test: str) -> str:
-    """Return the make target that runs a test or file: `test` or `test-all`.
+    """Return the make target that runs a test or a test file: `test` or `test-all`.
 
-    The result is empty if there is no such test.
+    Return an empty string if the test does not exist.
     """
     path, _, name = test.partition("::")
     file = ROOT / "tests" / path
@@ -54,9 +54,9 @@ def command_of(test: str) -> str:
 
 @cache
 def _marks(file: Path) -> dict[str, set[str]]:
-    """Return the tests of a file by name, with the marks of each.
+    """Return the pytest marks of each test in a file, keyed by the name of the test.
 
-    The mark `slow` is included only if it applies to all cases.
+    The mark `slow` is omitted if it applies only to some cases of a test.
     """
     tree = ast.parse(file.read_text(encoding="utf-8"))
     functions = [node for node in tree.body if isinstance(node, FUNCTIONS) and node.name.startswith("test_")]

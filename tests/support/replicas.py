@@ -1,4 +1,4 @@
-"""Search for a cluster's runtime processes on this machine by Linux's /proc."""
+"""Search for a cluster's runtime processes in Linux's /proc."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 
 
 def runtimes(command: int) -> dict[int, int]:
-    """Return the process ids of a cluster's runtime processes by port.
+    """Return the process IDs of a cluster's runtime processes, keyed by port.
 
-    ``command`` is the process id of ``voicewright cluster``; Ray's processes, and so the runtimes, descend from it.
-    Runtimes of other clusters and studios are ignored.
+    ``command`` is the process ID of ``voicewright cluster``, which is an ancestor of Ray's processes and the runtimes.
+    Runtimes of other clusters and of studios are ignored.
     """
     parents: dict[int, int] = {}
     started: list[int] = []
@@ -29,7 +29,7 @@ def runtimes(command: int) -> dict[int, int]:
 
 
 def environment_of(process: int) -> dict[str, str]:
-    """Return the environment with which a process was started."""
+    """Return the initial environment variables of the process with this ID."""
     words = Path("/proc", str(process), "environ").read_text(encoding="utf-8").split("\0")
     return dict(word.split("=", 1) for word in words if "=" in word)
 
@@ -44,7 +44,7 @@ def _listening(process: Path) -> list[int]:
     try:
         sockets = {os.readlink(item) for item in (process / "fd").iterdir() if os.path.islink(item)}
         rows = (process / "net/tcp").read_text().splitlines()[1:]
-    except OSError:  # The process has just ended.
+    except OSError:  # The process has ended in the meantime.
         return []
     return [
         int(row.split()[1].rpartition(":")[2], 16)

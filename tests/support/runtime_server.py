@@ -1,4 +1,4 @@
-"""Runtime server in the test's process, with real sockets."""
+"""Runtime server with real sockets that runs in the test's process."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from tests.support.timeouts import TEST_TIMEOUT_S, until
 START_S = 240.0
 IDLE_S = 30.0
 FRAMES = "voicewright_frames_total "
-# Number of frames that may still be generated after a disconnect, which passes two threads and a socket.
+# Number of frames that may still be generated after a disconnect, which passes through two threads and a socket.
 FREED_FRAMES = 16
 
 
 @dataclass(slots=True)
 class RunningServer:
-    """Running server, reached at its own port or through a studio's.
+    """Running server with its ports and its engine.
 
-    ``exit_status`` is set after its end, ``engine`` if it runs in this process, ``engine_pid`` if it has its own
-    process.
+    ``exit_status`` is set when the server has ended. ``engine`` is set if the engine runs in this process, and
+    ``engine_pid`` if the engine has its own process.
     """
 
     port: int
-    runtime_port: int = 0  # The runtime's port, if `port` is the studio's.
+    runtime_port: int = 0  # Port of the runtime, if `port` belongs to a studio.
     engine: Engine | None = None
     engine_pid: int | None = None
     loop: asyncio.AbstractEventLoop | None = None
@@ -56,35 +56,32 @@ class RunningServer:
         return dict(httpx.get(f"{self.own_http}/ready").json())
 
     def metrics(self) -> str:
-        """Return the Prometheus metrics, which a studio does not relay."""
+        """Return the runtime's metrics in Prometheus format; a studio does not relay them."""
         return httpx.get(f"{self.own_http}/metrics").text
 
     @property
     def own_http(self) -> str:
-        """Return the runtime's own URL.
-
-        ``http`` may be a studio's URL.
-        """
+        """Return the HTTP URL of the runtime itself; ``http`` may be the URL of a studio."""
         return f"http://127.0.0.1:{self.runtime_port or self.port}"
 
     def tell_to_end(self) -> None:
-        """Ask a server in another process to end, like SIGTERM."""
+        """Start the shutdown of the server, like SIGTERM."""
         assert self.loop is not None
         assert self.stop is not None
         self.loop.call_soon_threadsafe(self.stop.set)
 
     def tasks(self) -> set[str]:
-        """Return the names of the server's tasks that serve a socket or an HTTP speech request."""
+        """Return the names of the asyncio tasks that serve a WebSocket or an HTTP speech request."""
         assert self.loop is not None
         return {name for task in asyncio.all_tasks(self.loop) if (name := task.get_name()).startswith("speech-")}
 
     def wait_until_idle(self) -> None:
-        """Wait until no slot is in use.
+        """Wait until the engine has no active and no waiting requests.
 
-        `frames_until_idle` measures how soon.
+        Use `frames_until_idle` to measure the delay.
 
         Raises:
-            AssertionError: a slot is still in use after ``IDLE_S`` of processor time, which no other process lengthens.
+            AssertionError: The engine is still busy after ``IDLE_S`` of this process's processor time.
         """
         start = time.process_time()
         while (load := self.load())["active"] or load["waiting"]:
@@ -92,21 +89,21 @@ class RunningServer:
             time.sleep(0.002)
 
     def wait_for_no_tasks(self) -> None:
-        """Wait until no socket and no speech reply is served.
+        """Wait until no WebSocket and no HTTP speech request is served.
 
         Raises:
-            AssertionError: as `until`.
+            AssertionError: A request is still served at the timeout of `until`.
         """
         until(lambda: not self.tasks())
 
     def frames_made(self) -> int:
-        """Return the number of frames whose audio the engine has generated."""
+        """Return the number of frames that the engine has generated."""
         return round(next(float(line.split()[1]) for line in self.metrics().splitlines() if line.startswith(FRAMES)))
 
     def frames_until_idle(self) -> int:
-        """Return the number of frames until no slot is in use.
+        """Wait until the engine is idle, and return the number of frames that it generated.
 
-        Unlike a time, it does not depend on the machine's load.
+        Unlike a duration, this number does not depend on the load of the machine.
         """
         before = self.frames_made()
         self.wait_until_idle()
@@ -121,17 +118,14 @@ def running_server(
     limits: Limits | None = None,
     apart: bool = False,
 ) -> Iterator[RunningServer]:
-    """Context manager that serves these checkpoints on a free port.
-
-    With ``apart``, the engine has its own process.
-    """
+    """Serve checkpoints on a free port; with ``apart``, the engine has its own process."""
     settings = Settings(
         models=tuple(map(str, models)),
         engine=engine or EngineSettings(threads=1),
         server=replace(server or ServerSettings(), port=0),
         limits=limits or Limits(queue_s=10 * TEST_TIMEOUT_S),
     )
-    if not settings.server.voices:  # Tests must not use the voices folder of the user who runs them.
+    if not settings.server.voices:  # Tests must not use the user's folder of voices.
         folder = tempfile.TemporaryDirectory(prefix="voices-", ignore_cleanup_errors=True)
         settings = replace(settings, server=replace(settings.server, voices=folder.name))
     listener = listen(settings.server)

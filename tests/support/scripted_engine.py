@@ -1,7 +1,4 @@
-"""Engine that records its commands.
-
-The test sends its events.
-"""
+"""Speech engine that records all commands and emits only events that a test scripts."""
 
 from __future__ import annotations
 
@@ -47,7 +44,7 @@ CARD = ModelCard(
 
 
 def chunk(frames: int = 1, value: int = 1) -> AudioChunk:
-    """Return audio with equal samples."""
+    """Return an audio chunk of `frames` frames whose samples are all equal to `value`."""
     return AudioChunk(
         pcm=np.full(1920 * frames, value, "<i2").tobytes(), codes=np.zeros((frames, 4), np.int64), first_sample=0
     )
@@ -59,13 +56,13 @@ def finished(reason: StopReason = StopReason.EOS, frames: int = 1) -> Finished:
 
 @dataclass(slots=True)
 class ScriptedEngine:
-    """Engine that records its commands and emits only the events that the test sends.
+    """Speech engine that records all commands and emits only events that a test scripts.
 
     Attributes:
-        script: events of a request by its ticket; without them the test calls `say`.
-        faults: exceptions by the method that raises them.
-        first_ticket: a number unlike those of utterances shows whether a session mixes them up.
-        commands: every command after `submit` in its order: the method and its arguments.
+        script: Events of a request, keyed by its ticket. For other requests, the test calls `say`.
+        faults: Exception to raise, keyed by the name of the method that raises it.
+        first_ticket: Number that differs from utterance numbers, so that a test notices if a session confuses them.
+        commands: Name and arguments of each command after `submit`, in order.
     """
 
     script: dict[int, list[SpeechEvent]] = field(default_factory=dict)
@@ -97,7 +94,7 @@ class ScriptedEngine:
     def submit(self, request: SpeechRequest, sink: Sink) -> int:
         if self.refusal is not None:
             raise self.refusal
-        if request.is_background:  # The test's own requests are part of the script.
+        if request.is_background:  # The script covers only the test's own requests.
             raise Overloaded(slots=8, waiting=0, retry_after_s=1.0)
         self.requests.append(request)
         self.sinks.append(sink)

@@ -1,6 +1,6 @@
-"""Deterministic reference audio with gliding harmonics, syllables and a little noise.
+"""Deterministic voice-like audio with gliding harmonics, syllables and a little noise.
 
-It is not speech. But pitch, loudness and timbre change as in a voice, so codes and x-vectors change too.
+The audio is not speech. However, pitch, loudness and timbre change as in a voice, so codes and x-vectors change too.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ SAMPLE_RATE = 24000
 
 
 def voice(seconds: float, seed: int, sample_rate: int = SAMPLE_RATE) -> NDArray[np.float32]:
-    """Synthesise a mono signal.
+    """Return voice-like mono audio.
 
-    Shapes: [round(seconds * sample_rate)], peak 0.5. Two seeds give two voices.
+    Shapes: [round(seconds * sample_rate)], peak 0.5. Each seed yields a different voice.
     """
     return _voice(seconds, seed, sample_rate).copy()
 
 
-@lru_cache(64)  # Tests request the same few signals hundreds of times.
+@lru_cache(64)  # Tests request the same signals hundreds of times.
 def _voice(seconds: float, seed: int, sample_rate: int) -> NDArray[np.float32]:
     stream = np.random.RandomState(seed)
     count = round(seconds * sample_rate)
@@ -42,7 +42,7 @@ def _voice(seconds: float, seed: int, sample_rate: int) -> NDArray[np.float32]:
 
 
 def noise(count: int, channels: int, seed: int) -> NDArray[np.float32]:
-    """Return white noise, in which every sample and channel differs.
+    """Return white noise with independent samples and channels.
 
     Shapes: [count, channels], peak 0.5.
     """
@@ -50,7 +50,7 @@ def noise(count: int, channels: int, seed: int) -> NDArray[np.float32]:
 
 
 def hush(seed: int = 1) -> NDArray[np.float32]:
-    """Return a long "sh" sound as loud as a voice: noise of 2200 to 4500 Hz."""
+    """Return a long "sh" as loud as a voice: noise between 2200 and 4500 Hz."""
     count = round(0.25 * SAMPLE_RATE)
     spectrum = np.fft.rfft(np.random.RandomState(seed).standard_normal(count))
     hertz = np.fft.rfftfreq(count, 1 / SAMPLE_RATE)
@@ -59,7 +59,7 @@ def hush(seed: int = 1) -> NDArray[np.float32]:
 
 
 def cough(seed: int = 1) -> NDArray[np.float32]:
-    """Return a cough: a decaying burst of noise of 500 to 3000 Hz."""
+    """Return a cough: a decaying burst of noise between 500 and 3000 Hz."""
     count = round(0.35 * SAMPLE_RATE)
     time = np.arange(count) / SAMPLE_RATE
     spectrum = np.fft.rfft(np.random.RandomState(seed).standard_normal(count))

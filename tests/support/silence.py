@@ -1,4 +1,4 @@
-"""Measurement of the time in which a server detects that a network is silent."""
+"""Measurement of the time until a server detects that a network connection is silent."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ SESSIONS = 'voicewright_sessions{dialect="voicewright"} '
 
 
 async def noticed_s(url: str, network: BadNetwork, session: Talk, *, others: int = 0) -> float:
-    """Return the seconds from the start of the silence until the server closes the session.
+    """Return the seconds between the start of the silence and the end of the server's session.
 
     Args:
-        url: HTTP URL of the runtime itself, because a studio does not relay its metrics.
-        session: Session over the bad network, without requests so far.
+        url: HTTP URL of the runtime itself, because a studio does not relay the runtime's metrics.
+        session: Session over the bad network that has not sent requests yet.
     """
     await session.say("Speak for a long time.")
     while not isinstance(await session.hear(), bytes):
@@ -27,7 +27,7 @@ async def noticed_s(url: str, network: BadNetwork, session: Talk, *, others: int
         network.fall_silent()
         clock = (
             asyncio.get_running_loop().time
-        )  # The server's event loop has the same clock, which excludes times in which the process is stopped.
+        )  # The server's loop uses the same clock, which excludes the time in which the process is stopped.
         began = clock()
         while f"{SESSIONS}{others:.1f}\n" not in (await client.get("/metrics")).text:  # noqa: ASYNC110  a blocking server
             await asyncio.sleep(QUERY_TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""Simulation of the scheduler, its two threads and its listeners with a virtual clock."""
+"""Simulation of the scheduler, its two threads and its clients with a virtual clock."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ FRAME_S = 0.08
 
 @dataclass(slots=True)
 class Listener:
-    """Listener of one row, who plays it in real time from its first chunk on."""
+    """Client of one row, which plays audio in real time from its first chunk on."""
 
     frames: int
     arrives: float = 0.0
-    reads: bool = True  # True if the listener reads audio at once, False if it never reads.
+    reads: bool = True  # True if the client reads audio immediately, False if it never reads.
     slot: int = -1
     chunks: list[int] = field(default_factory=list)
     first_audio_at: float | None = None
@@ -32,18 +32,18 @@ class Listener:
 
 @dataclass(slots=True)
 class Simulation:
-    """Simulated engine with fixed costs of a frame and of a Code2Wav call."""
+    """Simulated engine with constant costs per frame and per Code2Wav call."""
 
     scheduler: Scheduler
     table: SequenceTable
-    frame_cost: tuple[float, float] = (0.01, 0.002)  # Seconds per frame: a fixed cost, and a cost per row.
-    # Seconds per Code2Wav call: a fixed cost, and a cost per frame of a row.
+    frame_cost: tuple[float, float] = (0.01, 0.002)  # Seconds per frame, and additional seconds per row.
+    # Seconds per Code2Wav call, and additional seconds per frame of a row.
     sound_cost: tuple[float, float] = (0.004, 0.008)
-    steps: list[float] = field(default_factory=list)  # Additional seconds of each frame.
+    steps: list[float] = field(default_factory=list)  # Additional seconds for each frame, by index.
     pace: Pace = field(default_factory=Pace)
     prefill_s: float = 0.02
     is_scarce: bool = False
-    max_in_flight: int = 0  # Number of frames that may be launched before their results are known.
+    max_in_flight: int = 0  # Number of frames that may be launched before their results are available.
     now: float = 0.0
     worker_free_at: float = 0.0
     stepped: list[list[int]] = field(default_factory=list)
@@ -79,7 +79,7 @@ class Simulation:
         return simulation
 
     def run(self, listeners: list[Listener], until: float = 60.0) -> None:
-        """Serve all listeners, each in the slot of its index."""
+        """Run the simulation for these clients; the client with index i uses slot i."""
         waiting = sorted(listeners, key=lambda listener: listener.arrives)
         by_slot: dict[int, Listener] = {}
         for slot, listener in enumerate(listeners):
@@ -131,7 +131,7 @@ class Simulation:
         by_slot[slot] = one
 
     def _fly(self, by_slot: dict[int, Listener]) -> None:
-        """Start the worker's next call, if it is idle, with the chunks that are due now."""
+        """Start the next Code2Wav call with the chunks that can be sent, if the worker is idle."""
         while self.worker_free_at <= self.now:
             chunks = self.scheduler.due_chunks(self.table, self.now, self.pace)
             if not chunks:
@@ -160,10 +160,7 @@ class Simulation:
 
 
 def nobody_waits_for(gap: float) -> float:
-    """Return a gap in seconds.
-
-    Rounding errors become zero.
-    """
+    """Return a gap between chunks in seconds, with rounding errors replaced by zero."""
     return 0.0 if math.isclose(gap, 0.0, abs_tol=1e-9) else gap
 
 

@@ -1,4 +1,4 @@
-"""Small disk (tmpfs) that can be filled or made read-only, if the process may mount it."""
+"""Small tmpfs that a test can fill or make read-only, if the process may mount it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ FILLER = "filler"
 
 @dataclass(frozen=True, slots=True)
 class SmallDisk:
-    """Mounted small disk."""
+    """Mounted tmpfs of a limited size."""
 
     folder: Path
 
     def fill(self) -> None:
-        """Fill the disk completely."""
+        """Write data until the disk has no free space."""
         with (self.folder / FILLER).open("ab", buffering=0) as file:
             for size in (1 << 16, 1 << 12, 1):
                 try:
@@ -34,19 +34,16 @@ class SmallDisk:
         (self.folder / FILLER).unlink()
 
     def allow_writing(self, is_allowed: bool) -> None:
-        """Make the disk read-only or writable.
+        """Remount the disk as writable or read-only.
 
-        No file on it may be open for writing.
+        No file on the disk may be open for writing.
         """
         _mount("-o", f"remount,{'rw' if is_allowed else 'ro'}", str(self.folder))
 
 
 @contextmanager
 def small_disk(folder: Path, kib: int) -> Iterator[SmallDisk]:
-    """Mount a disk of this size.
-
-    The test is skipped if mounting is not allowed.
-    """
+    """Mount a tmpfs with `kib` KiB at `folder`, or skip the test if mounting is not allowed."""
     folder.mkdir()
     try:
         _mount("-t", "tmpfs", "-o", f"size={kib}k,mode=700", "tmpfs", str(folder))

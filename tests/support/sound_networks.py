@@ -13,18 +13,18 @@ from runtime.model.code2wav import Code2Wav
 from runtime.model.config import Code2WavConfig
 from runtime.model.products import Conv, Linear, TransposedConv
 
-LOUDNESS = 0.2  # Standard deviation of the audio; full scale is 1.
+LOUDNESS = 0.2  # Standard deviation of the audio samples, whose maximum is 1.
 
 
 def published() -> Code2WavConfig:
-    """Return decoder_config of every published checkpoint (docs/model.md 1.3)."""
+    """Return the decoder_config of the published checkpoints (docs/model.md 1.3)."""
     return Code2WavConfig(
         codebook_dim=512, latent_dim=1024, hidden_size=512, head_dim=64, intermediate_size=1024
-    )  # All other values are defaults.
+    )  # All other values are the defaults.
 
 
 def random_network(config: Code2WavConfig, device: torch.device, seed: int = 0) -> Code2Wav:
-    """Return a network whose layers all matter and whose audio is neither silent nor clipped."""
+    """Return a Code2Wav with random weights that generates audible audio without clipping."""
     torch.manual_seed(seed)
     with torch.device(device):
         network = Code2Wav(config)
@@ -48,16 +48,16 @@ def random_network(config: Code2WavConfig, device: torch.device, seed: int = 0) 
                 if "block.1.conv" in name or ("upsample" in name and weight.dim() == 3 and "dwconv" not in name):
                     inputs = weight.shape[0] * (
                         2 if "block.1" in name else 1
-                    )  # A transposed convolution has its input channels first.
+                    )  # The first dimension of a transposed convolution is its input channels.
                 weight.normal_(0, 0.7 / inputs**0.5)
-        parts: Any = network.decoder  # Torch's types do not cover the elements of a ModuleList.
+        parts: Any = network.decoder  # The type stubs of torch do not cover the elements of a ModuleList.
         _, *blocks, _, end = parts
         for block in blocks:  # Scale the residual branches so that they do not dominate the sum.
             for unit in block.block[2:]:
                 unit.conv2.conv.weight.mul_(0.4)
     network.requires_grad_(False)
     last = end.conv
-    last.weight.mul_(0.001)  # Keep the output below the clipping limit.
+    last.weight.mul_(0.001)  # Keep the audio below the clipping limit.
     codes = torch.randint(0, config.codebook_size, (1, 4, config.num_quantizers), device=device)
     wave = network(codes, network.fresh_state(1))
     last.weight.mul_(LOUDNESS / wave.std())
@@ -66,10 +66,7 @@ def random_network(config: Code2WavConfig, device: torch.device, seed: int = 0) 
 
 
 def rounded(network: Code2Wav) -> Code2Wav:
-    """Return the network with weights and inputs of products rounded to bfloat16.
-
-    Sums are in float32.
-    """
+    """Return a copy that rounds weights and product inputs to bfloat16 and sums in float32."""
 
     def narrow(value: Tensor) -> Tensor:
         return value.bfloat16().to(value.dtype)
@@ -85,12 +82,12 @@ def rounded(network: Code2Wav) -> Code2Wav:
 
 
 def snr_db(truth: Tensor, other: Tensor) -> float:
-    """Return the signal-to-noise ratio in dB."""
+    """Return the signal-to-noise ratio of `other` compared with `truth`, in dB."""
     noise = (truth - other).double().pow(2).mean()
     return float(10 * torch.log10(truth.double().pow(2).mean() / noise.clamp(min=1e-30)))
 
 
-# The published structure with few samples a frame. No tile is as wide as the 12 channels of the last block.
+# Published structure with fewer samples per frame. No tile is as wide as the 12 channels of the last block.
 SMALL = replace(
     published(),
     codebook_size=64,

@@ -1,4 +1,4 @@
-"""Client of the native protocol for tests, using the `websockets` library."""
+"""Test client of the native WebSocket protocol, based on the `websockets` library."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ANYHOW: Mapping[str, Any] = {}
 
 @dataclass(slots=True)
 class Take:
-    """All messages and audio that were received for one context."""
+    """Audio and messages that were received for one context."""
 
     pcm: bytes = b""
     start: dict[str, Any] = field(default_factory=dict)
@@ -29,7 +29,7 @@ class Take:
 
 
 class Talk:
-    """Open session."""
+    """Open WebSocket session with the server."""
 
     def __init__(self, connection: ClientConnection) -> None:
         self.connection = connection
@@ -43,17 +43,14 @@ class Talk:
         return json.loads(message) if isinstance(message, str) else message
 
     async def until(self, *kinds: str) -> dict[str, Any]:
-        """Return the next message of one of these types.
-
-        Other messages are skipped.
-        """
+        """Skip messages until one of these types arrives, and return that message."""
         while True:
             message = await self.hear()
             if isinstance(message, dict) and message["type"] in kinds:
                 return message
 
     async def first_audio(self) -> bytes:
-        """Return the next audio message."""
+        """Skip JSON messages until an audio message arrives, and return its bytes."""
         while not isinstance(message := await self.hear(), bytes):
             pass
         return message
@@ -63,7 +60,7 @@ class Talk:
         await self.send("input.done", **fields)
 
     async def take(self) -> Take:
-        """Return everything up to the end of the only context, with plain frames."""
+        """Receive audio and messages until the only context ends, and return them."""
         take = Take()
         while True:
             message = await self.hear()
@@ -76,7 +73,7 @@ class Talk:
                 return take
 
     async def closed(self) -> tuple[int, str]:
-        """Wait for the server to close, and return its code and reason."""
+        """Wait until the server closes the connection, and return the close code and reason."""
         with contextlib.suppress(ConnectionClosed):
             while True:
                 await asyncio.wait_for(self.connection.recv(), WAIT_S)
@@ -85,10 +82,10 @@ class Talk:
 
 @asynccontextmanager
 async def talk(url: str, connecting: Mapping[str, Any] = _ANYHOW, /, **config: Any) -> AsyncIterator[Talk]:
-    """Connect, read session.created, and configure if fields are given.
+    """Connect, read session.created, and send session.config if `config` is not empty.
 
     Args:
-        connecting: Arguments of `connect`.
+        connecting: Arguments of `websockets.connect`.
     """
     protocols = [Subprotocol(PROTOCOL)]
     async with connect(url, subprotocols=protocols, max_size=None, compression=None, **connecting) as connection:
@@ -102,12 +99,12 @@ async def talk(url: str, connecting: Mapping[str, Any] = _ANYHOW, /, **config: A
 
 
 async def spoken(url: str, text: str, **config: Any) -> Take:
-    """Speak one utterance on its own socket."""
+    """Generate speech for a text on a new WebSocket, and return the audio and messages."""
     async with talk(url, **config) as session:
         await session.say(text)
         return await session.take()
 
 
 def same_sound(one: bytes, other: bytes) -> bool:
-    """Assert that two utterances are bitwise equal and not empty."""
+    """True if two utterances are bitwise equal and not silent."""
     return one == other and any(one)

@@ -1,4 +1,4 @@
-"""Recogniser plug-in from docs/guide.md: pocketsphinx with its English model."""
+"""Recogniser plug-in of docs/guide.md: pocketsphinx with its English model."""
 
 from __future__ import annotations
 

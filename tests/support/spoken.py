@@ -1,4 +1,4 @@
-"""Speech of the demo voice, and comparison of transcripts with texts."""
+"""Speech generated with the embedded voice, and comparison of transcripts with texts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WORDS = "Good morning, everybody. The kettle is on, and the bread is nearly done
 
 
 def spoken(text: str = WORDS, seed: int = 3) -> NDArray[np.float32]:
-    """Return the speech of a text.
+    """Generate speech for a text with the embedded voice.
 
     Shapes: result [N] float32, mono, 24 kHz.
     """
@@ -26,7 +26,7 @@ def spoken(text: str = WORDS, seed: int = 3) -> NDArray[np.float32]:
 
 @cache
 def each_spoken(*texts: str, seed: int = 3) -> list[NDArray[np.float32]]:
-    """Return the speech of several texts, each generated alone."""
+    """Generate speech for several texts, one after another; return one array per text."""
     settings = Settings(models=(str(DEMO_CHECKPOINT),), engine=EngineSettings(threads=1))
     engine = Engine.open(settings)
     try:
@@ -47,6 +47,6 @@ def words(text: str) -> list[str]:
 
 
 def share_heard(text: str, heard: list[str]) -> float:
-    """Return the fraction of a text's words that was heard, in any order."""
+    """Return the fraction of a text's words that occur in `heard`, in any order."""
     wanted, got = Counter(words(text)), Counter(heard)
     return sum(min(count, got[word]) for word, count in wanted.items()) / sum(wanted.values())

@@ -9,9 +9,9 @@ from contextlib import closing, contextmanager, suppress
 
 
 class StallingProxy:
-    """Proxy to a local port.
+    """TCP proxy for a local port that can be stalled.
 
-    While it is stalled, data and new connections wait.
+    While the proxy is stalled, data and new connections wait.
     """
 
     def __init__(self, target: int) -> None:
@@ -24,15 +24,15 @@ class StallingProxy:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def stall(self) -> None:
-        """Stop forwarding without closing connections."""
+        """Stop forwarding data without closing connections."""
         self._flows.clear()
 
     def flow(self) -> None:
-        """Forward the data that has waited, and new data."""
+        """Forward all waiting data, and continue to forward new data."""
         self._flows.set()
 
     def close(self) -> None:
-        """End every connection."""
+        """Close the listening socket and all connections."""
         self._flows.set()
         for connection in self._open:
             with suppress(OSError):
@@ -65,6 +65,6 @@ class StallingProxy:
 
 @contextmanager
 def stalling_proxy(target: int) -> Iterator[StallingProxy]:
-    """Return a proxy to ``target`` that is not stalled."""
+    """Context manager that runs a proxy for the local port ``target``."""
     with closing(StallingProxy(target)) as proxy:
         yield proxy

@@ -10,9 +10,9 @@ from tests.support.checkpoints import MODES, TINY, CheckpointSpec, model_config,
 
 
 def write_stand_in(folder: Path, spec: CheckpointSpec = TINY, seed: int = 1) -> None:
-    """Write a Base checkpoint with CustomVoice's speaker table and our extension keys.
+    """Write a Base checkpoint that also has CustomVoice's speakers and all three modes.
 
-    See docs/checkpoints.md.
+    The configuration keys for this are in docs/checkpoints.md.
     """
     write_checkpoint(folder, spec, "base", seed)
     speakers = model_config(spec, "custom_voice")["talker_config"]

@@ -1,4 +1,4 @@
-"""Studio without the page, connected to a runtime in the test's process."""
+"""Studio server without the page, connected to a runtime server in the test's process."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def studio_port(
     visits: VisitSettings | None = None,
     **store: Any,
 ) -> Iterator[int]:
-    """Serve the studio in front of the runtime at this address, and yield its port."""
+    """Serve a studio for the runtime at the URL `runtime`, and yield the studio's port."""
     runtime_settings = Settings(server=server or ServerSettings(), limits=limits or Limits())
     with tempfile.TemporaryDirectory(prefix="studio-", ignore_cleanup_errors=True) as folder:
         settings = StudioSettings(
@@ -68,7 +68,7 @@ def studio_port(
 
 @contextmanager
 def running_server_behind_studio(*models: Path, **settings: object) -> Iterator[RunningServer]:
-    """Run `running_server` behind a studio's port with the same settings."""
+    """Run `running_server` and a studio with the same settings; requests go to the studio."""
     with (
         running_server(*models, **settings) as runtime,  # type: ignore[arg-type]
         studio_port(runtime.http, settings.get("server"), settings.get("limits")) as port,  # type: ignore[arg-type]

@@ -1,8 +1,8 @@
-"""Processes that are killed at a chosen line while they write takes.
+"""Test of take storage in which writing processes are killed at a random line of code.
 
-Run: ``python -m tests.support.take_writers FOLDER TIMES``.
+Command: ``python -m tests.support.take_writers FOLDER TIMES``.
 
-The kill can happen before any line of the code that writes, so that even short moments are tested.
+The kill can happen before any line of the writing code, so the test also covers very short intervals.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def fields(**changes: object) -> TakeFields:
 
 
 def killed_after(lines: int) -> None:
-    """End this process like kill -9 before the given line of the writing code."""
+    """Kill this process with SIGKILL after it has executed N lines of the storage code."""
     left = lines
 
     def line(_: FrameType, event: str, __: object) -> Trace | None:
@@ -56,9 +56,9 @@ def killed_after(lines: int) -> None:
 
 
 def write(store: Store, said: int, lines: int) -> None:
-    """Store takes and delete some until the process is killed.
+    """Add takes and delete old takes until the process is killed.
 
-    Each take is reported after it is stored.
+    The ID of each stored take is written to the file descriptor `said`.
     """
     sounds = [pcm_of(0.5, seed) for seed in range(3)]
     killed_after(lines)
@@ -75,7 +75,7 @@ def write(store: Store, said: int, lines: int) -> None:
 
 
 def check(store: Store, said: list[str]) -> None:
-    """Check that every take is complete, and that the take which was reported last exists."""
+    """Check that all takes are complete and that the last reported take exists."""
     records, _ = store.takes.page(OWNER, Wanted(limit=100))
     for record in records:
         _, pcm = store.takes.pcm(OWNER, record["id"])
@@ -83,7 +83,7 @@ def check(store: Store, said: list[str]) -> None:
         assert len(store.takes.reference(OWNER, record["id"])) == 50_004
     kept = {record["id"] for record in records}
     if said and said[-1] != "deleted":
-        # Another process may have deleted the take before it was reported.
+        # Another process may have deleted the take before its ID was reported.
         assert said[-1] in kept or store.takes.restore(OWNER, said[-1])
     assert not [path for path in store.folder.rglob("*.tmp")]
     with contextlib.closing(sqlite3.connect(store.folder / FILE)) as connection:
@@ -92,10 +92,10 @@ def check(store: Store, said: list[str]) -> None:
 
 
 def kill_writers(folder: Path, times: int) -> int:
-    """Repeatedly start a writing child, kill it, and check its folder.
+    """Start a process that writes takes, kill it, check the folder; repeat `times` times.
 
     Returns:
-        The number of stored takes.
+        Number of takes that were stored.
     """
     chance, count = random.Random(7), 0
     settings = StoreSettings(data=str(folder), max_takes=KEPT)
@@ -120,7 +120,7 @@ def kill_writers(folder: Path, times: int) -> int:
 
 
 def with_one_more(store: Store) -> None:
-    """Free space for one more take, and add it."""
+    """Open the storage, delete takes if necessary, and check that one more take can be added."""
     store.open()
     store.takes.free(OWNER, max(0, store.takes.space(OWNER)["takes"] - KEPT + 1))
     store.takes.add(OWNER, fields(), pcm_of(0.1))

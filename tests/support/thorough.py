@@ -1,8 +1,8 @@
-"""Selection of tests by the markers `slow` and `quick`.
+"""Selection of tests by the pytest markers `slow` and `quick`.
 
-`make test` runs one test of each behaviour, and `make test-all` runs all tests. `slow`, at a test or in a file's
-`pytestmark`, marks tests for `make test-all` only; `quick` reverses it. A parameter's mark has priority over the
-test's, and this over the file's. Both markers accept ids of cases.
+`make test` runs at least one test of each behaviour, and `make test-all` runs all tests. A test or file with the
+marker `slow` runs only in `make test-all`, and `quick` reverses this. The marker of a case has priority over the
+marker of its test, which has priority over the marker of the file. Arguments of a marker select cases by ID.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-THIRDS = 3  # Number of parts into which the files are divided. One CI run tests one part.
-# Each file opens a studio, imports client packages for seconds, or kills processes.
+THIRDS = 3  # Number of groups of test files. One CI run executes one group.
+# Tests in these folders open a studio, import client packages for seconds, or kill processes.
 SLOW_FOLDERS = ("tests/browser/", "tests/clients/", "tests/chaos/", "tests/proof/")
 _MARK_OF_FILE = re.compile(r"^pytestmark = \[?\s*pytest\.mark\.(slow|quick)\b", re.MULTILINE)
 
 
 def third_of(path: str) -> int:
-    """Return the index (0 to 2) of the third to which a file belongs."""
+    """Return the group (0 to 2) of a test file."""
     return zlib.crc32(path.encode()) % THIRDS
 
 
@@ -38,11 +38,11 @@ def is_thorough(item: pytest.Item) -> bool:
 
 
 def is_slow_file(path: str, source: str) -> bool:
-    """True if the tests of a file are thorough unless they are marked `quick`."""
+    """True if the tests of a file run only in `make test-all`, except those marked `quick`."""
     mark = _MARK_OF_FILE.search(source)
     return mark[1] == "slow" if mark else path.startswith(SLOW_FOLDERS)
 
 
 def is_thorough_file(path: str, source: str) -> bool:
-    """True if `make test` runs no test of a file, so that the file is not imported."""
+    """True if `make test` runs no test of the file, so that pytest need not import it."""
     return is_slow_file(path, source) and "pytest.mark.quick" not in source

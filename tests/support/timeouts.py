@@ -1,8 +1,8 @@
-"""Event loops whose clocks exclude the time in which the test process is not scheduled.
+"""Event loops with clocks that exclude the time in which the test process is stopped.
 
-Test machines can stop a process for seconds. Every event loop of the process, including those of servers in it, has a
-clock that stops with the process, so that no session limit, ping or timeout expires because of a stop. Blocking calls
-without a loop get TEST_TIMEOUT_S.
+Test machines can stop a process for seconds. The clock of every event loop in the process, including those of servers,
+stops together with the process. Therefore no session limit, ping or timeout expires because of the stop. Blocking
+calls without an event loop have the timeout TEST_TIMEOUT_S.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ import httpx
 Clock = Callable[[], float]  # Function that returns seconds.
 Found = TypeVar("Found")
 
-TEST_TIMEOUT_S = 60.0  # Timeout for events that occur immediately on an idle machine.
-POLL_INTERVAL_S = 0.01  # Poll interval for conditions without an event.
-SLICE_S = 0.25  # Maximum length of one wait of a loop, so that a stop is noticed before timeouts expire.
-LATE_S = 0.05  # Maximum delay of a wait that does not count as a stop of the process.
+TEST_TIMEOUT_S = 60.0  # Timeout for events that happen immediately on an idle machine.
+POLL_INTERVAL_S = 0.01  # Poll interval for conditions that have no event to wait for.
+SLICE_S = 0.25  # Maximum duration of one wait of a loop, so that a stop is noticed before timeouts expire.
+LATE_S = 0.05  # Maximum delay of a wait that does not count as a stop.
 HELD_S = 1.0  # Maximum duration of a callback that does not count as a stop.
 
 
 class PatientSelector(selectors.DefaultSelector):
-    """Selector that divides each wait into slices, to measure stopped time.
+    """Selector that measures how long the process was stopped while it waited.
 
-    It adds the times by which slices exceed SLICE_S. These are the times in which the process was stopped.
+    Each wait is divided into slices of SLICE_S seconds. `stopped_s` is the time by which slices were longer.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -51,14 +51,14 @@ class PatientLoop(asyncio.SelectorEventLoop):
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
         self._selecting = PatientSelector(clock)
-        self._held_s = 0.0  # Sum of the times by which callbacks were longer than HELD_S.
+        self._held_s = 0.0  # Total time by which callbacks were longer than HELD_S.
         self._looked = clock()
         self._stopped_before = 0.0
         super().__init__(self._selecting)
 
     def time(self) -> float:
         now, stopped_s = self._clock(), self._selecting.stopped_s
-        # The time since the last call, without the stops that the selector has measured.
+        # Time since the last call without the stops that the selector has measured.
         passed_s = now - self._looked - (stopped_s - self._stopped_before)
         self._held_s += max(0.0, passed_s - SLICE_S - HELD_S)
         self._looked, self._stopped_before = now, stopped_s
@@ -66,30 +66,30 @@ class PatientLoop(asyncio.SelectorEventLoop):
 
 
 class PatientLoopPolicy(asyncio.DefaultEventLoopPolicy):
-    """Policy that makes asyncio.run use `PatientLoop`."""
+    """Event loop policy that makes asyncio.run use `PatientLoop`."""
 
     def new_event_loop(self) -> asyncio.AbstractEventLoop:
         return PatientLoop()
 
 
 def exclude_stopped_time() -> None:
-    """Exclude the times in which the process was stopped from timeouts.
+    """Let timeouts exclude the time in which the process is stopped.
 
-    Every loop of the process becomes a `PatientLoop`, and httpx's default timeout becomes TEST_TIMEOUT_S.
+    All new event loops become a `PatientLoop`, and httpx's default timeout becomes TEST_TIMEOUT_S.
     """
     asyncio.set_event_loop_policy(PatientLoopPolicy())
-    # The functions and clients of httpx share this default object (5 s).
+    # All functions and clients of httpx share this default object (5 s).
     default: Any = inspect.signature(httpx.get).parameters["timeout"].default
     default.connect = default.read = default.write = default.pool = TEST_TIMEOUT_S
 
 
 def until(holds: Callable[[], Found], within_s: float = TEST_TIMEOUT_S) -> Found:
-    """Poll until the condition is true, and return its value.
+    """Poll `holds` until its result is true, and return the result.
 
-    Time is counted in polls.
+    The timeout is a number of polls, so a slow machine gets more time.
 
     Raises:
-        AssertionError: The condition is still false after ``within_s``.
+        AssertionError: The result is still false after ``within_s``.
     """
     for _ in range(round(within_s / POLL_INTERVAL_S)):
         if found := holds():
@@ -99,10 +99,10 @@ def until(holds: Callable[[], Found], within_s: float = TEST_TIMEOUT_S) -> Found
 
 
 async def becomes(holds: Callable[[], Found], within_s: float = TEST_TIMEOUT_S) -> Found:
-    """Poll like `until`, in a coroutine.
+    """Poll `holds` in a coroutine until its result is true, and return the result.
 
     Raises:
-        AssertionError: The condition is still false after ``within_s``.
+        AssertionError: The result is still false after ``within_s``.
     """
     for _ in range(round(within_s / POLL_INTERVAL_S)):
         if found := holds():

@@ -1,7 +1,7 @@
-"""Replacement for torch_npu that computes by torch on the CPU.
+"""Replacement for torch_npu that computes with PyTorch on the CPU.
 
-It raises an error if torch_npu would refuse an operation or compute another result than intended. Its tensors have
-torch's device type ``npu`` (npu_backend.py), and its operators are in npu_operators.py. Names, defaults and rules are
+The replacement raises an error if torch_npu would refuse an operation or compute an unintended result. Its tensors
+have the device type ``npu`` (npu_backend.py), and its operators are in npu_operators.py. Names, defaults and rules are
 from torch_npu 2.14.0: its wheel's operator table and Python sources (docs/npu.md).
 """
 
@@ -35,13 +35,13 @@ FREE = {
     "lift_fresh",
     "_unsafe_view",
     "_local_scalar_dense",
-}  # Operators that launch no kernel.
+}  # Operators that do not launch a kernel.
 
 
 class NpuStream:
-    """Stream whose work runs immediately.
+    """NPU stream whose work runs immediately.
 
-    ``threads`` are those that have used it.
+    ``threads`` contains the threads that have used the stream.
     """
 
     def __init__(self, npu: StandInNpu, priority: int = 0) -> None:
@@ -75,7 +75,7 @@ class Event:
 
 
 class Setting:
-    """Object with boolean settings, which refuses unknown names."""
+    """Namespace of boolean settings that raises an error for unknown names."""
 
     def __init__(self, **defaults: bool | None) -> None:
         for name, value in defaults.items():
@@ -90,7 +90,7 @@ class Setting:
 
 
 class Graph:
-    """Captured graph, filled by ``StandInNpu.graph``."""
+    """Captured NPU graph that ``StandInNpu.graph`` fills."""
 
     def __init__(self) -> None:
         self.npu: StandInNpu | None = None
@@ -106,10 +106,10 @@ class Graph:
 
 
 class StandInNpu:
-    """``torch_npu.npu``: ``torch.npu``, its streams and settings, and its tensors' driver.
+    """Replacement of the module ``torch_npu.npu``, and driver of the device type ``npu``.
 
-    ``launches`` counts operators by name. ``ai_cpu`` has those that the AI CPU runs, and why. ``copied`` has the bytes
-    of tensors that an operator makes contiguous before it reads or writes them by indices.
+    ``launches`` counts operators by name. ``ai_cpu`` lists operators that run on the AI CPU with the reason. ``copied``
+    is the number of bytes that indexing operators copy to make tensors contiguous.
     """
 
     NPUGraph = Graph
@@ -126,16 +126,16 @@ class StandInNpu:
         self.ai_cpu: list[tuple[str, str]] = []
         self.copied = 0
         self._default, self._mine = NpuStream(self), threading.local()
-        self._replayed_on: dict[int, NpuStream] = {}  # The last stream of a replay, by memory pool.
+        self._replayed_on: dict[int, NpuStream] = {}  # Stream of the last replay, keyed by memory pool.
         self._lock = threading.Lock()
 
-    # --- The library's interface.
+    # --- Functions of torch_npu.npu.
 
     def is_available(self) -> bool:
         return self.available
 
     def current_device(self) -> int:
-        self._mine.has_context = True  # The first call of a process creates the context.
+        self._mine.has_context = True  # The first call in a process creates the context.
         return 0
 
     def set_device(self, device: object) -> None:
@@ -219,10 +219,10 @@ class StandInNpu:
             stream.threads.discard(threading.get_ident())  # The capture has ended.
         self.graphs.append(npu_graph)
 
-    # --- Checks of the device and its driver.
+    # --- Checks of the simulated device and its driver.
 
     def launch(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Check an operator before it is computed (npu_backend.py)."""
+        """Check an operator, and then compute it with npu_backend.py."""
         stream, capture = self.current_stream(), self.capturing
         name = func.overloadpacket.__name__
         if not func.is_view and name not in FREE:
@@ -241,7 +241,7 @@ class StandInNpu:
         return capture.write_down(func, args, kwargs)
 
     def operator(self, function: Operator, *args: Any, **kwargs: Any) -> Any:
-        """Check one of the library's own operators."""
+        """Check an operator of torch_npu itself, and then compute it."""
         given = [part for part in (*args, *kwargs.values()) if isinstance(part, Tensor)]
         strange = next((part for part in given if not isinstance(part, NpuTensor)), None)
         need(strange is None, f"{function}: a tensor of the host's")
@@ -266,9 +266,9 @@ class StandInNpu:
 
 
 class StandIn(ModuleType):
-    """Replacement for the module.
+    """Replacement of the module ``torch_npu``.
 
-    ``calls`` has the name, query and key shapes, and sparse mode of each attention call.
+    ``calls`` lists the operator, query shape, key shape and sparse mode of each attention call.
     """
 
     def __init__(self) -> None:
@@ -289,7 +289,7 @@ class StandIn(ModuleType):
 
 
 def install(patch: pytest.MonkeyPatch) -> StandIn:
-    """Register the stand-in for ``import torch_npu``, and its device with torch."""
+    """Replace ``import torch_npu`` by the stand-in, and register its device type with PyTorch."""
     module = StandIn()
     patch.setitem(sys.modules, "torch_npu", module)
     patch.setattr(Tensor, "pin_memory", lambda tensor, device=None: tensor)

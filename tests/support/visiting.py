@@ -1,4 +1,4 @@
-"""Visitors of a studio, each with their own cookies."""
+"""Cookie headers of different visitors of a studio."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ VISITORS = Visitors(each=True, key=KEY)
 
 
 def header_of(letter: str, visitors: Visitors = VISITORS) -> dict[str, str]:
-    """Return the cookie header of a visitor whose number repeats one letter."""
+    """Return the cookie header of a visitor whose ID is one letter, repeated 43 times."""
     return {"cookie": f"{COOKIE}={visitors.signed(letter * 43)}"}
 
 
 def new_visitor(port: int) -> dict[str, str]:
-    """Open the studio at this port as a new browser does.
+    """Request the studio at `port` without a cookie, as a new browser does.
 
     Returns:
-        The header that the browser sends from then on.
+        Cookie header for the following requests of that browser.
     """
     answer = httpx.get(f"http://127.0.0.1:{port}/studio/me")
     return {"cookie": f"{COOKIE}={answer.cookies[COOKIE]}"}

@@ -1,4 +1,4 @@
-"""Voices for tests of the voice library."""
+"""Voices and voice prompts for tests of the voice library."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from runtime.voices.voice_file import _checksum, write_voice
 
 
 def crafted(voice: Voice, **metadata: str) -> bytes:
-    """Return a voice file with other metadata and a matching checksum.
+    """Return a voice file with changed metadata and a matching checksum.
 
-    An attacker could make such a file.
+    An attacker could craft such a file.
     """
     data = write_voice(voice)
     size = int.from_bytes(data[:8], "little")
@@ -38,7 +38,7 @@ BOMBS = {
 
 
 def a_prompt(fingerprint: str = "abc", frames: int | None = 5) -> VoicePrompt:
-    """Return a random voice prompt.
+    """Return a voice prompt with arbitrary x-vector and codes.
 
     Shapes: x_vector [32], codes [frames, 16].
     """
@@ -47,9 +47,9 @@ def a_prompt(fingerprint: str = "abc", frames: int | None = 5) -> VoicePrompt:
 
 
 def a_voice(name: str = "Clara", samples: int = 1200, **changes: Any) -> Voice:
-    """Return a voice with all fields.
+    """Return a voice with a value for every field.
 
-    The samples of the reference count up from a different number for each voice.
+    The reference samples differ between two voices.
     """
     voice_id = new_id()
     made = Voice(

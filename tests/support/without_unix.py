@@ -1,10 +1,10 @@
-"""Run a module as if the operating system were not Unix.
+"""Command that runs a Python module as if the operating system were not Unix.
 
-Run: ``python -m tests.support.without_unix MODULE ARGUMENTS…``
+Command line: ``python -m tests.support.without_unix MODULE ARGUMENTS…``
 
-Features that Windows' Python lacks are removed before the module is imported: modules, functions and flags of ``os``,
-socket options, and signal handlers of the event loop. A replacement for msvcrt locks files with the removed functions.
-The tests show that our code does not need these features, not that it works on Windows.
+Before the module is imported, features that Python on Windows lacks are removed: modules, functions and flags of
+``os``, socket options and signal handlers of the event loop. A replacement for msvcrt locks files with the removed
+functions. The tests show that our code does not need these features, but not that the code works on Windows.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import os
 import runpy
 import socket
 import sys
-from asyncio import unix_events  # Import the loop's modules before the patch.
+from asyncio import unix_events  # Import the event loop's modules before the patch.
 from types import ModuleType
 from typing import Any, NoReturn
 
-import torch  # These third-party modules check the platform when they are imported, which must precede the patch.
+import torch  # These third-party modules check the platform at import, so they are imported before the patch.
 import uvicorn
 
 OTHERS = (torch, uvicorn)
@@ -33,7 +33,7 @@ OF_SOCKETS = ("SO_REUSEPORT", "TCP_USER_TIMEOUT")
 
 
 class Msvcrt(ModuleType):
-    """Stand-in for Windows' byte locks by ``fcntl.lockf``."""
+    """Replacement for the msvcrt module of Windows that locks bytes with ``fcntl.lockf``."""
 
     LK_LOCK = 1
 
@@ -43,7 +43,7 @@ class Msvcrt(ModuleType):
 
 
 def hide() -> None:
-    """Remove the features that Windows does not have from this process."""
+    """Remove all features that Windows lacks from this process."""
     for name in MODULES:
         sys.modules[name] = None  # type: ignore[assignment]
     sys.modules["msvcrt"] = Msvcrt("msvcrt")
@@ -62,7 +62,7 @@ def hide() -> None:
     for loop in (asyncio.AbstractEventLoop, unix_events._UnixSelectorEventLoop):
         loop.add_signal_handler = unknown  # type: ignore[method-assign, assignment]
         loop.remove_signal_handler = unknown  # type: ignore[method-assign, assignment]
-    from runtime.device import cpu  # In Windows, a system call returns the memory size.
+    from runtime.device import cpu  # On Windows, a system call returns the size of the memory.
 
     assert "runtime.shared.system" not in sys.modules
     cpu.total_bytes = cpu.free_bytes = lambda: memory  # type: ignore[attr-defined]

@@ -1,6 +1,6 @@
-"""Process that writes to a voice library, for tests of concurrency and kills.
+"""Processes that write to a voice library, for tests of concurrent writes and kills.
 
-Run: ``python -m tests.support.writers kill|write FOLDER ...``.
+Command: ``python -m tests.support.writers kill|write FOLDER ...``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.support.voices import a_voice
 
 
 def kill_writers(folder: Path, times: int) -> None:
-    """Repeatedly start a child process that replaces a large voice in a loop, and kill it."""
+    """Start a process that replaces a large voice in a loop, kill it; repeat `times` times."""
     library = Library(folder)
     library.open()
     voice = a_voice("Victim", samples=500_000)
@@ -43,7 +43,7 @@ def kill_writers(folder: Path, times: int) -> None:
 
 
 def write(folder: Path, who: str, times: int) -> None:
-    """Add, rename and delete this process's voices, and compete for one name."""
+    """Add, rename and delete voices, and compete with other writers for one voice name."""
     library = Library(folder)
     library.open()
     for number in range(times):
@@ -58,7 +58,7 @@ def write(folder: Path, who: str, times: int) -> None:
                 if (shared := library.find("shared")) is not None:
                     library.delete(shared.id)
             except VoiceNotFound:
-                continue  # Another writer has changed the file first.
+                continue  # Another writer has changed the file in the meantime.
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Wyoming client that sends given bytes and returns all received bytes."""
+"""Wyoming client for tests that can also send raw bytes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WAIT_S = 60.0
 
 @dataclass(slots=True)
 class ReceivedEvents:
-    """Received events up to the end: their types, the data of the last, and the audio."""
+    """Received events: their types, the data of the last event, and all audio."""
 
     kinds: list[str]
     last: dict[str, Any]
@@ -23,7 +23,7 @@ class ReceivedEvents:
 
 
 class WyomingClient:
-    """Wyoming connection."""
+    """Open TCP connection to a Wyoming server."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -38,7 +38,7 @@ class WyomingClient:
         await self.writer.drain()
 
     async def event(self) -> tuple[str, dict[str, Any], bytes] | None:
-        """Return the next event, or None at the end of the connection."""
+        """Return the next event as (type, data, payload), or None at the end of the connection."""
         line = await asyncio.wait_for(self.reader.readline(), WAIT_S)
         if not line:
             return None
@@ -47,7 +47,7 @@ class WyomingClient:
         return header["type"], data, await self.reader.readexactly(header.get("payload_length", 0))
 
     async def until(self, *kinds: str) -> ReceivedEvents:
-        """Read up to an event of one of these types, or to the end of the connection."""
+        """Receive events until an event of one of these types or the end of the connection."""
         heard = ReceivedEvents([], {}, b"")
         while (event := await self.event()) is not None:
             kind, data, payload = event
@@ -62,7 +62,7 @@ class WyomingClient:
 
 @asynccontextmanager
 async def wyoming(uri: str) -> AsyncIterator[WyomingClient]:
-    """Connect to ``tcp://HOST:PORT``."""
+    """Context manager for a connection to a server URL ``tcp://HOST:PORT``."""
     parts = urlsplit(uri)
     reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
     try:

@@ -1,7 +1,7 @@
-"""Checkpoints with random weights in the published layout, tiny or of published size.
+"""Random checkpoints in the published format, with tiny or published sizes.
 
-A specification and a seed determine a checkpoint. Only `torch_draw.py` needs torch, so the environments of the product
-and of the reference can create the same files.
+A specification and a seed determine all files of a checkpoint. Only `torch_draw.py` needs PyTorch, so the environments
+of the product and of the reference implementation can create the same files.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
 
 
 def few_layers(name: str, layers: int) -> CheckpointSpec:
-    """Return a spec with the widths of 1.7B, few layers and the tiny checkpoint's vocabulary."""
+    """Return a spec with the layer widths of 1.7B, fewer layers and the tiny vocabulary."""
     return replace(
         LARGE,
         name=name,

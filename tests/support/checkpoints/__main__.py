@@ -1,8 +1,8 @@
-"""Command that creates checkpoints of published sizes with random weights.
+"""Command that writes checkpoints of the published sizes with random weights.
 
 `python -m tests.support.checkpoints FOLDER --size 1.7B --mode custom_voice` writes every file of the published
-repository. They are for measuring speed: utterances never end before their limit (`endless.py`), so that all runs have
-equal lengths.
+repository. Use these checkpoints to measure speed: utterances always end at their limit (`endless.py`), so all runs
+have equal lengths.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ SPEECH_TOKENIZER = "speech_tokenizer/model.safetensors"
 
 
 def main() -> int:
-    """Write one checkpoint for each mode.
+    """Write one checkpoint for each selected mode.
 
-    Their speech tokenizers share one file on the disk.
+    The checkpoints share the file of the speech tokenizer by a hard link.
     """
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, help="with several modes: a folder of each mode's name is made in it")

@@ -1,7 +1,7 @@
-"""Random tensors by name, and the safetensors file with them.
+"""Generator of random tensors, and writer of safetensors files.
 
-Each tensor has its own random stream, seeded by (seed, key), so it does not depend on the other tensors. All numbers
-are uniform, because these need no libm and are bitwise equal on every machine.
+Each tensor has its own random stream, seeded by (seed, key), so it does not depend on other tensors. All numbers are
+uniformly distributed: they need no libm, so they are bitwise equal on all machines.
 """
 
 from __future__ import annotations
@@ -15,40 +15,37 @@ from typing import Any
 
 import numpy as np
 
-Array = Any  # A numpy array, or a torch tensor in subclasses; both support the operations used here.
+Array = Any  # A numpy array, or a torch tensor in subclasses. Both types support the operations of this file.
 Tensors = Iterator[tuple[str, Array]]
 
 
 def key_digest(seed: int, key: str) -> bytes:
-    """Return the 32 bytes that seed the stream of one tensor."""
+    """Return the 32-byte seed of the tensor with this key."""
     return hashlib.sha256(f"{seed}:{key}".encode()).digest()
 
 
 @dataclass(frozen=True)
 class Draw:
-    """Random tensors with mean 0 and a given standard deviation.
-
-    Seed and key determine their values.
-    """
+    """Generator of random tensors whose values depend only on the seed and the tensor's key."""
 
     seed: int
 
     def spread(self, key: str, shape: tuple[int, ...], std: float, mean: float = 0.0) -> Array:
-        """Draw uniformly around `mean`."""
+        """Return uniformly distributed numbers with mean `mean` and standard deviation `std`."""
         stream = np.random.RandomState(np.frombuffer(key_digest(self.seed, key), dtype="<u4").astype(np.int64))
         unit = stream.random_sample(shape) * 2.0 - 1.0
         return (unit * (std * 3.0**0.5) + mean).astype(np.float32)
 
     def linear(self, key: str, out: int, fan_in: int, gain: float = 1.0, bias: bool = False) -> Tensors:
-        """Yield a matrix that keeps unit variance times `gain` squared, and its bias."""
+        """Yield a weight [out, fan_in] that scales the variance by `gain` squared, and a bias."""
         yield f"{key}.weight", self.spread(f"{key}.weight", (out, fan_in), gain / fan_in**0.5)
         if bias:
             yield f"{key}.bias", self.spread(f"{key}.bias", (out,), 0.1)
 
     def conv(self, key: str, out: int, fan_in: int, kernel: int, gain: float = 1.0, bias: bool = True) -> Tensors:
-        """Yield a Conv1d kernel [out, in, kernel] and its bias.
+        """Yield a Conv1d weight [out, fan_in, kernel] and its bias.
 
-        A depthwise kernel has `fan_in` 1.
+        A depthwise convolution has `fan_in` 1.
         """
         std = gain / (fan_in * kernel) ** 0.5
         yield f"{key}.weight", self.spread(f"{key}.weight", (out, fan_in, kernel), std)
@@ -56,30 +53,30 @@ class Draw:
             yield f"{key}.bias", self.spread(f"{key}.bias", (out,), 0.05)
 
     def transposed(self, key: str, fan_in: int, out: int, kernel: int, stride: int) -> Tensors:
-        """Yield a ConvTranspose1d kernel [in, out, kernel] and its bias."""
+        """Yield a ConvTranspose1d weight [fan_in, out, kernel] and its bias."""
         std = (stride / (fan_in * kernel)) ** 0.5
         yield f"{key}.weight", self.spread(f"{key}.weight", (fan_in, out, kernel), std)
         yield f"{key}.bias", self.spread(f"{key}.bias", (out,), 0.05)
 
     def norm(self, key: str, width: int, bias: bool = False) -> Tensors:
-        """Yield norm weights near one."""
+        """Yield the weight of a norm, close to one, and optionally its bias."""
         yield f"{key}.weight", self.spread(f"{key}.weight", (width,), 0.1, 1.0)
         if bias:
             yield f"{key}.bias", self.spread(f"{key}.bias", (width,), 0.1)
 
     def codebook(self, key: str, total: str, rows: int, width: int, std: float) -> Tensors:
-        """Yield the usage counts and the row sums of a codebook.
+        """Yield usage counts [rows] and row sums [rows, width] of a codebook.
 
-        Their quotients have a given spread.
+        The quotients of row sums and usage counts have the standard deviation `std`.
         """
         usage = self.spread(f"{key}.cluster_usage", (rows,), 1.0, 2.5)
         yield f"{key}.cluster_usage", usage
         yield f"{key}.{total}", self.spread(f"{key}.{total}", (rows, width), std) * usage[:, None]
 
     def save(self, path: Path, tensors: Tensors, dtype: str) -> None:
-        """Write a safetensors file: a JSON header, then the bytes.
+        """Write tensors to a safetensors file.
 
-        The library needs numpy, which has no bfloat16.
+        The safetensors library is not used, because it needs numpy arrays, which do not support bfloat16.
         """
         tag = {"float32": "F32", "bfloat16": "BF16"}[dtype]
         header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
@@ -95,6 +92,6 @@ class Draw:
 
 
 def _bfloat16(tensor: Array) -> np.ndarray[Any, np.dtype[np.uint16]]:
-    # The upper half of the float32 bits, rounded to nearest even.
+    # The result is the upper half of the float32 bits, rounded to nearest even.
     bits = np.ascontiguousarray(tensor).view(np.uint32)
     return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)

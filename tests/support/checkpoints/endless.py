@@ -1,24 +1,24 @@
-"""Weights that never generate EOS, so that every utterance has ``max_frames`` frames.
+"""Change of random weights that prevents EOS: every utterance has ``max_frames`` frames.
 
 Every input of the talker includes a projected text embedding. The bias of the text projection writes a constant to
-coordinate 0, and no other weight writes there. So coordinate 0 of the last hidden state is always positive. The EOS row
-of the head has one large negative weight, for this coordinate. Its logit is therefore far below all others, for any
-sampling.
+coordinate 0, and no other weight writes to that coordinate. Therefore coordinate 0 of the last hidden state is always
+positive. The EOS row of the head has one large negative weight, at coordinate 0. So the logit of EOS is far below all
+other logits, for all sampling parameters.
 """
 
 from __future__ import annotations
 
 from tests.support.checkpoints.draw import Tensors
 
-LEVEL = 8.0  # Coordinate 0 of every input; the other coordinates stay below a few tens, so it survives the norm.
-# Weight of EOS for coordinate 0. The logit of EOS is hundreds below the others, which differ by less than ten.
+LEVEL = 8.0  # Coordinate 0 of every input. Other coordinates are below a few tens, so the norm does not remove it.
+# Weight of EOS at coordinate 0. The EOS logit is hundreds below the other logits, which differ by less than ten.
 WEIGHT = -1000.0
 
 SILENT_ROWS = (".o_proj.weight", ".down_proj.weight", "speaker_encoder.fc.weight", "speaker_encoder.fc.bias")
 
 
 def without_end(tensors: Tensors, eos: int) -> Tensors:
-    """Yield the tensors of model.safetensors, changed so that `eos` is never sampled."""
+    """Yield tensors of model.safetensors, changed so that the token `eos` is never sampled."""
     for key, tensor in tensors:
         if key == "talker.text_projection.linear_fc2.weight":
             tensor[0] = 0.0

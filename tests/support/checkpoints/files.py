@@ -1,6 +1,6 @@
-"""Generator of all files of a published repository, from a specification and a seed.
+"""Generator of all files of a published repository from a specification and a seed.
 
-It needs only numpy, so the environments of the product and of the reference can create the same files.
+It needs only numpy, so the environments of the product and of the reference implementation can create the same files.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ def write_checkpoint(folder: Path, spec: CheckpointSpec, mode: str, seed: int, d
     """Write all files of a published repository into `folder`.
 
     Args:
-        dtype: Dtype of model.safetensors.
+        dtype: "float32" or "bfloat16", the dtype of model.safetensors.
     """
     write_drawn(folder, spec, mode, Draw(seed), dtype)
 
 
 def write_drawn(folder: Path, spec: CheckpointSpec, mode: str, draw: Draw, dtype: str) -> None:
-    """Write all files of a checkpoint with the tensors of this `Draw`."""
+    """Write all files of a checkpoint, with tensors from the generator `draw`."""
     if mode not in MODES:
         raise ValueError(f"mode {mode!r} is not one of {MODES}")
     tokenizer = folder / "speech_tokenizer"
@@ -59,7 +59,7 @@ def write_drawn(folder: Path, spec: CheckpointSpec, mode: str, draw: Draw, dtype
 
 
 def model_config(spec: CheckpointSpec, mode: str) -> dict[str, Any]:
-    """Build config.json with the keys of the published ones."""
+    """Return the content of config.json, with all keys of the published file."""
     ids = special_ids(spec.tokens, spec.special_tokens)
     config: dict[str, Any] = {
         "architectures": ["Qwen3TTSForConditionalGeneration"],
@@ -157,7 +157,7 @@ def _stack_config(stack: Stack) -> dict[str, Any]:
 
 
 def speech_tokenizer_config(spec: CheckpointSpec) -> dict[str, Any]:
-    """Build speech_tokenizer/config.json with the keys of the published one."""
+    """Return the content of speech_tokenizer/config.json, with all keys of the published file."""
     return {
         "architectures": ["Qwen3TTSTokenizerV2Model"],
         "model_type": "qwen3_tts_tokenizer_12hz",

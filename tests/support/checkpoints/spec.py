@@ -1,8 +1,8 @@
-"""Specification of a checkpoint: shapes, ids and tables of its configuration and weights.
+"""Specification of a checkpoint: shapes, token IDs and tables.
 
-It contains only numbers; `files.py` creates the files. Defaults are the published values. All published checkpoints
-have 16 code groups, 1920 samples per frame, and the same number of codes in all codebooks. Here, each of these numbers
-can be changed.
+This file contains only numbers; `files.py` creates the files. The defaults are the published values. All published
+checkpoints have 16 code groups, 1920 samples per frame, and the same number of codes in all codebooks. Each of these
+numbers can be changed here.
 """
 
 from __future__ import annotations
@@ -12,15 +12,12 @@ from dataclasses import dataclass, field
 
 MODES = ("custom_voice", "voice_design", "base")
 
-SUPPRESSED_IDS = 1024  # The reference suppresses the last 1024 talker ids, independent of the codebook size.
+SUPPRESSED_IDS = 1024  # The reference suppresses the last 1024 talker IDs, regardless of the codebook size.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stack:
-    """Dimensions of decoder layers.
-
-    The layers are those of talker, code predictor, or Code2Wav's transformer.
-    """
+    """Dimensions of the layers of the talker, code predictor or Code2Wav transformer."""
 
     hidden: int
     intermediate: int
@@ -37,10 +34,10 @@ class Code2WavSpec:
     """Dimensions of Code2Wav, the decoder of the speech tokenizer."""
 
     transformer: Stack
-    sliding_window: int  # The number of keys that a frame attends to, including its own.
-    codebook_dim: int  # Twice the width of a codebook row.
+    sliding_window: int  # Number of keys that a frame attends to, including its own key.
+    codebook_dim: int  # Twice the width of one codebook row.
     latent: int
-    decoder_dim: int  # Every upsampling block halves it.
+    decoder_dim: int  # Every upsampling block halves this number of channels.
     upsampling_ratios: tuple[int, ...] = (2, 2)
     upsample_rates: tuple[int, ...] = (8, 5, 4, 3)
 
@@ -50,7 +47,7 @@ class EncoderSpec:
     """Dimensions of the speech encoder (Mimi)."""
 
     filters: int
-    ratios: tuple[int, ...] = (8, 6, 5, 4)  # Strides in the config's order; the encoder applies them in reverse.
+    ratios: tuple[int, ...] = (8, 6, 5, 4)  # Strides of the config. The encoder applies them in reverse order.
     hidden: int
     intermediate: int
     layers: int
@@ -64,7 +61,7 @@ class EncoderSpec:
 class SpeakerEncoderSpec:
     """Dimensions of the speaker encoder (ECAPA-TDNN).
 
-    The last entry of each list is for the layer that joins the outputs of the blocks.
+    The last entry of each list belongs to the layer that combines the outputs of the blocks.
     """
 
     channels: tuple[int, ...]
@@ -77,10 +74,10 @@ class SpeakerEncoderSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointSpec:
-    """Specification of one checkpoint except its mode and seed."""
+    """Specification of one checkpoint, without its mode and seed."""
 
     name: str
-    model_size: str  # With "0b6", the instruct of CustomVoice is ignored. With "1b7", it is used.
+    model_size: str  # With "0b6", CustomVoice ignores the instruct. With "1b7", CustomVoice uses it.
     talker: Stack
     predictor: Stack
     text_hidden: int
@@ -89,22 +86,22 @@ class CheckpointSpec:
     code_groups: int
     mrope_section: tuple[int, int, int]
     mrope_interleaved: bool
-    codec_ids: Mapping[str, int]  # The keys are those of talker_config.
+    codec_ids: Mapping[str, int]  # Keys of talker_config.
     languages: Mapping[str, int]
     dialects: Mapping[str, int]
     speakers: Mapping[str, int]
     speaker_dialects: Mapping[str, str]
-    tokens: tuple[str, ...]  # Texts that are single tokens of the BPE vocabulary, in addition to every byte.
-    special_tokens: tuple[str, ...]  # Sorted by their ids, which follow the BPE vocabulary.
+    tokens: tuple[str, ...]  # Texts that are single tokens of the BPE vocabulary, in addition to all bytes.
+    special_tokens: tuple[str, ...]  # Sorted by ID. The IDs follow the BPE vocabulary.
     code2wav: Code2WavSpec
     encoder: EncoderSpec
     speaker_encoder: SpeakerEncoderSpec
     generation: Mapping[str, float | int | bool] = field(default_factory=dict)
-    # Standard deviation of the logits. It is large, so that the order of logits does not depend on rounding.
+    # Standard deviation of the logits. It is large, so rounding does not change the order of the logits.
     logit_scale: float = 4.0
     eos_scale: float = 0.65  # Relative scale of the EOS logit. With this value, greedy utterances have several frames.
-    is_endless: bool = False  # EOS is never drawn with any sampling settings (endless.py).
-    text_rows: int | None = None  # Rows of the text embedding; None: a round number above the last special id.
+    is_endless: bool = False  # True if EOS is never sampled, for all sampling parameters (endless.py).
+    text_rows: int | None = None  # Rows of the text embedding. None: the next multiple of 64.
 
     @property
     def samples_per_frame(self) -> int:
@@ -116,7 +113,7 @@ class CheckpointSpec:
 
 
 def codec_ids_after(codes: int) -> dict[str, int]:
-    """Return the special ids of a codec vocabulary at their published distance from the codes."""
+    """Return the special token IDs of the codec vocabulary, which follow its `codes` codes."""
     offsets = {
         "codec_pad_id": 100,
         "codec_bos_id": 101,

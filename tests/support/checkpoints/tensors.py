@@ -1,4 +1,4 @@
-"""Random tensors of a checkpoint with the published key names."""
+"""Generator of all tensors of a checkpoint, with the published key names."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from tests.support.checkpoints.endless import without_end
 from tests.support.checkpoints.spec import CheckpointSpec, Code2WavSpec, EncoderSpec, SpeakerEncoderSpec, Stack
 from tests.support.checkpoints.tokenizer import special_ids
 
-MEL_BINS = 128  # The reference's mel front end fixes it; the config does not.
+MEL_BINS = 128  # The mel spectrogram of the reference has this size; the config does not contain it.
 
 
 def model_tensors(draw: Draw, spec: CheckpointSpec, mode: str) -> Tensors:
     """Yield the tensors of model.safetensors.
 
-    They are talker, code predictor and, in Base, speaker encoder.
+    They belong to the talker, the code predictor and, in Base, the speaker encoder.
     """
     tensors = _model(draw, spec, mode)
     return without_end(tensors, spec.codec_ids["codec_eos_token_id"]) if spec.is_endless else tensors
@@ -29,14 +29,14 @@ def _model(draw: Draw, spec: CheckpointSpec, mode: str) -> Tensors:
 def speech_tokenizer_tensors(draw: Draw, spec: CheckpointSpec) -> Tensors:
     """Yield the tensors of speech_tokenizer/model.safetensors.
 
-    They are the Mimi encoder and the Code2Wav decoder.
+    They belong to the Mimi encoder and the Code2Wav decoder.
     """
     yield from _mimi(draw, spec.encoder, spec.codebook_size)
     yield from _code2wav(draw, spec.code2wav, spec.codebook_size, spec.code_groups)
 
 
 def text_rows(spec: CheckpointSpec) -> int:
-    """Return the number of rows of the text embedding."""
+    """Return the number of rows of the talker's text embedding."""
     return spec.text_rows or (max(special_ids(spec.tokens, spec.special_tokens).values()) // 64 + 1) * 64
 
 
@@ -74,7 +74,7 @@ def _layers(draw: Draw, name: str, stack: Stack) -> Tensors:
         yield from draw.linear(f"{layer}.self_attn.k_proj", key_value, stack.hidden)
         yield from draw.linear(f"{layer}.self_attn.v_proj", key_value, stack.hidden, 1.5)
         yield from draw.linear(f"{layer}.self_attn.o_proj", stack.hidden, query, 1.5)
-        # Weights above one sharpen the attention; otherwise a random layer only averages.
+        # Weights above one sharpen the attention. With smaller weights, a random layer only averages.
         for norm in ("q_norm", "k_norm"):
             key = f"{layer}.self_attn.{norm}.weight"
             yield key, draw.spread(key, (stack.head_dim,), 0.1, 1.4)
@@ -93,7 +93,7 @@ def _swiglu(draw: Draw, layer: str, stack: Stack, gain: float) -> Tensors:
 def _speaker_encoder(draw: Draw, spec: SpeakerEncoderSpec, width: int) -> Tensors:
     name, channels = "speaker_encoder", spec.channels
     for key, tensor in draw.conv(f"{name}.blocks.0.conv", channels[0], MEL_BINS, spec.kernels[0]):
-        # Log-mels are far below zero; a kernel that ignores their mean keeps voices distinct.
+        # Log-mels are far below zero. A kernel that ignores their mean keeps voices distinct.
         yield key, tensor - tensor[:, list(reversed(range(MEL_BINS)))] if tensor.ndim == 3 else tensor
     for index in range(1, len(channels) - 1):
         block, wide = f"{name}.blocks.{index}", channels[index]

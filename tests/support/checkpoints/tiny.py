@@ -16,8 +16,8 @@ from tests.support.checkpoints.spec import (
     codec_ids_after,
 )
 
-# Earlier texts win if merges compete. The first two must be whole tokens in every checkpoint; the next two are only if
-# the pre-tokenizer is Qwen2's own, because others cut at the inner capital.
+# If merges conflict, earlier texts have priority. The first two texts must be single tokens in every checkpoint. The
+# next two are single tokens only with Qwen2's pre-tokenizer, because other pre-tokenizers split at the inner capital.
 WORDS = (
     *("assistant", "user", "iPhone", "McDonald", "the", "and", "ing", "you", "is", "er", "speak", "voice"),
     *("hello", "world", "clear", "calm", "low", "happy", "warm", "young", "old", "slow", "costs", "phone"),
@@ -145,10 +145,10 @@ QUICK = replace(
     predictor=replace(TINY.predictor, layers=1),
     code_groups=2,
     code2wav=SHORT_CODE2WAV,
-)  # A frame costs a quarter of TINY's: for tests that need many frames of any content.
+)  # A frame costs a quarter of a frame of TINY, for tests that need many frames with any content.
 
-# TINY with fewer code groups and a shallower Code2Wav, for tests that do not depend on them. Comparisons with the
-# reference use all sixteen groups.
+# TINY with fewer code groups and a shallower Code2Wav, for tests that do not depend on these numbers. Comparisons
+# with the reference use all sixteen groups.
 BRIEF = replace(TINY, name="brief", code_groups=4, code2wav=SHORT_CODE2WAV)
 
 SPECS = {spec.name: spec for spec in (TINY, TINY_0B6, TINY_EOS, ODD, QUICK, BRIEF)}

@@ -1,7 +1,7 @@
 """Small byte-level BPE tokenizer in the file format of Qwen2's tokenizer.
 
-The files are vocab.json, merges.txt and tokenizer_config.json. Any UTF-8 text can be tokenized, because every byte is a
-token. The texts that are passed to the functions become single tokens.
+The files are vocab.json, merges.txt and tokenizer_config.json. Every byte is a token, so any UTF-8 text can be
+tokenized. The texts that are passed to the functions become single tokens.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def byte_symbols() -> list[str]:
-    """Return the printable character of each byte in GPT-2's byte-level BPE."""
+    """Return the printable character that GPT-2's byte-level BPE uses for each byte."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     symbols = {byte: chr(byte) for byte in printable}
     others = (byte for byte in range(256) if byte not in symbols)
@@ -21,9 +21,9 @@ def byte_symbols() -> list[str]:
 
 
 def merges(texts: Sequence[str]) -> list[tuple[str, str]]:
-    """Return ranked merges that build every text from left to right.
+    """Return BPE merges in rank order, which build every text from left to right.
 
-    Earlier texts win if merges conflict.
+    If merges conflict, earlier texts have priority.
     """
     symbols = byte_symbols()
     ranked: dict[tuple[str, str], None] = {}
@@ -35,21 +35,21 @@ def merges(texts: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def vocabulary(texts: Sequence[str]) -> dict[str, int]:
-    """Return the ids of the bytes, followed by those of the merged tokens."""
+    """Return the token IDs: first those of the bytes, then those of the merges."""
     tokens = dict.fromkeys([*byte_symbols(), *(left + right for left, right in merges(texts))])
     return {token: index for index, token in enumerate(tokens)}
 
 
 def special_ids(texts: Sequence[str], special_tokens: Sequence[str]) -> dict[str, int]:
-    """Return the ids of the special tokens, which follow the vocabulary in the given order."""
+    """Return the IDs of the special tokens, which follow the vocabulary in the same order."""
     first = len(vocabulary(texts))
     return {token: first + offset for offset, token in enumerate(special_tokens)}
 
 
 def write_tokenizer(folder: Path, texts: Sequence[str], special_tokens: Sequence[str]) -> None:
-    """Write the three tokenizer files of a checkpoint.
+    """Write vocab.json, merges.txt and tokenizer_config.json of a checkpoint.
 
-    There is no tokenizer.json, as in published checkpoints.
+    As in published checkpoints, there is no tokenizer.json.
     """
     lines = ["#version: 0.2", *(f"{left} {right}" for left, right in merges(texts))]
     (folder / "merges.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
