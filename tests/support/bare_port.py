@@ -34,7 +34,7 @@ class Port:
     """Test server with routes that wait, stream or fail."""
 
     def __init__(self, most: int = 100, **words: Any) -> None:
-        """Create a server that accepts `most` requests at a time; ``words`` are passed to uvicorn."""
+        """Create a server for up to `most` connections, and pass ``words`` to uvicorn."""
         self.begun, self.leave = asyncio.Event(), asyncio.Event()
         self.send_s = TEST_TIMEOUT_S  # Maximum time in seconds for sending one message to a client.
         self.close_code: asyncio.Future[int] = asyncio.get_running_loop().create_future()  # Received close code.

@@ -84,7 +84,7 @@ class RunningCluster:
         return [replica["name"] for replica in self.replicas() if replica["state"] == "ready" and replica["load"]]
 
     async def until(self, count: int, *, without: str = "", seconds: float = 120.0) -> list[str]:
-        """Wait until `count` replicas are ready and none is called `without`; return their names."""
+        """Wait until `count` replicas other than `without` are ready, and return their names."""
         end = time.monotonic() + seconds
         async with httpx.AsyncClient(headers=self.headers, timeout=10.0) as client:
             while time.monotonic() < end:

@@ -24,7 +24,7 @@ Facts = dict[str, Any]
 
 
 def compiled(kernel: str) -> list[Facts]:
-    """Compile all shapes of gemm, small_m_gemm or medium_m_gemm; return a report per kernel."""
+    """Compile all shapes of gemm, small_m_gemm or medium_m_gemm, and return their reports."""
     command = [sys.executable, "-m", "tests.support.compiling", kernel]
     environment = {**os.environ, "TRITON_INTERPRET": "0"}
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False)

@@ -45,7 +45,7 @@ Codes = NDArray[np.int64]
 
 @dataclass(slots=True)
 class VirtualClock:
-    """Virtual clock that tests advance; it starts above 0, like all real clocks."""
+    """Virtual clock in seconds that tests advance."""
 
     now: float = 100.0
 

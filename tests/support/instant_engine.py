@@ -353,7 +353,7 @@ class InstantEngine:
                 saying.sink(Queued(place))
 
     def _speak(self, ticket: int, saying: Saying) -> bool:
-        """Send a request's next chunk if its audio is available; return True if one was sent."""
+        """Send a request's next chunk if its audio is available, and return True if it was sent."""
         saying.read_on()
         now = time.monotonic()
         frames = saying.may_make(now)

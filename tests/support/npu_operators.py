@@ -137,7 +137,7 @@ def npu_fusion_attention(
 
 @Operator
 def npu_rms_norm(self: Tensor, gamma: Tensor, epsilon: float = 1e-6) -> tuple[Tensor, Tensor]:
-    """Compute RMSNorm and multiply by the weight in float32; cast the result once."""
+    """Compute RMSNorm with its weight in float32, and cast the result once."""
     need(gamma.dim() == 1 and gamma.shape[0] == self.shape[-1], f"a weight {tuple(gamma.shape)} of {tuple(self.shape)}")
     need(gamma.dtype is self.dtype, f"a weight of {gamma.dtype} for {self.dtype}")
     need(self.dtype in (torch.float32, torch.float16, torch.bfloat16), f"no norm of {self.dtype}")

@@ -1,4 +1,4 @@
-"""Script that compiles two kernels without a GPU and prints the result (test_compiling.py)."""
+"""Script of test_compiling.py that compiles two kernels without a GPU."""
 
 from __future__ import annotations
 

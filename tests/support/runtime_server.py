@@ -56,12 +56,12 @@ class RunningServer:
         return dict(httpx.get(f"{self.own_http}/ready").json())
 
     def metrics(self) -> str:
-        """Return the runtime's metrics in Prometheus format; a studio does not relay them."""
+        """Return the runtime's metrics in Prometheus format, which a studio does not relay."""
         return httpx.get(f"{self.own_http}/metrics").text
 
     @property
     def own_http(self) -> str:
-        """Return the HTTP URL of the runtime itself; ``http`` may be the URL of a studio."""
+        """Return the HTTP URL of the runtime itself, even if ``http`` is that of a studio."""
         return f"http://127.0.0.1:{self.runtime_port or self.port}"
 
     def tell_to_end(self) -> None:
@@ -118,7 +118,7 @@ def running_server(
     limits: Limits | None = None,
     apart: bool = False,
 ) -> Iterator[RunningServer]:
-    """Serve checkpoints on a free port; with ``apart``, the engine has its own process."""
+    """Serve checkpoints on a free port, with the engine in its own process if ``apart``."""
     settings = Settings(
         models=tuple(map(str, models)),
         engine=engine or EngineSettings(threads=1),

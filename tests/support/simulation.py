@@ -79,7 +79,7 @@ class Simulation:
         return simulation
 
     def run(self, listeners: list[Listener], until: float = 60.0) -> None:
-        """Run the simulation for these clients; the client with index i uses slot i."""
+        """Run the simulation for these clients, each in the slot with the client's index."""
         waiting = sorted(listeners, key=lambda listener: listener.arrives)
         by_slot: dict[int, Listener] = {}
         for slot, listener in enumerate(listeners):

@@ -26,7 +26,7 @@ def spoken(text: str = WORDS, seed: int = 3) -> NDArray[np.float32]:
 
 @cache
 def each_spoken(*texts: str, seed: int = 3) -> list[NDArray[np.float32]]:
-    """Generate speech for several texts, one after another; return one array per text."""
+    """Generate speech for several texts, one after another."""
     settings = Settings(models=(str(DEMO_CHECKPOINT),), engine=EngineSettings(threads=1))
     engine = Engine.open(settings)
     try:

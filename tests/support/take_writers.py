@@ -92,7 +92,7 @@ def check(store: Store, said: list[str]) -> None:
 
 
 def kill_writers(folder: Path, times: int) -> int:
-    """Start a process that writes takes, kill it, check the folder; repeat `times` times.
+    """Start a process that writes takes, kill it and check the folder, `times` times.
 
     Returns:
         Number of takes that were stored.
