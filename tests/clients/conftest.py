@@ -1,4 +1,4 @@
-"""Fixtures of the client tests: a real runtime with the embedded voice, and .venv-clients."""
+"""Fixtures for the client tests: a runtime with the embedded voice, and .venv-clients."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from voicewright import say, wav
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = ROOT / ".venv-clients" / "bin" / "python"
-PACKAGES = ROOT / ".venv-clients" / "node_modules"  # Packages in JavaScript.
+PACKAGES = ROOT / ".venv-clients" / "node_modules"  # JavaScript packages.
 SCRIPTS = Path(__file__).parent / "scripts"
 REFERENCE_TEXT = "The old clock in the hall strikes nine, and then it is quiet again."
 CLIENT_S = 150  # The slowest client needs half a minute for its imports on a busy machine.
@@ -39,14 +39,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
 
 @pytest.fixture(scope="package")
 def app() -> Iterator[App]:
-    """Studio and runtime with the embedded voice."""
+    """Running studio and runtime with the embedded voice."""
     with running_app([]) as running:
         yield running
 
 
 @pytest.fixture(scope="package")
 def recording(server: RunningServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """WAV file with a voice to clone."""
+    """WAV file with the reference audio of a voice to clone."""
     path = tmp_path_factory.mktemp("recording") / "neighbour.wav"
     path.write_bytes(wav(say(server.http, REFERENCE_TEXT, voice="angus", seed=3)))
     return path
@@ -54,9 +54,9 @@ def recording(server: RunningServer, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.fixture
 def client(server: RunningServer) -> Client:
-    """Return a function that runs a client script with arguments, and returns its output.
+    """Return a function that runs a client script with arguments and returns its JSON output.
 
-    The script uses an unchanged third-party client with the server's address. JavaScript scripts are named with their
+    The script uses an unmodified third-party client with the server's address. A JavaScript script is named with its
     suffix.
     """
     if not PYTHON.exists():

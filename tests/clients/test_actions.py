@@ -1,4 +1,4 @@
-"""Tests of the page's Gradio API and MCP tools, with the complete product."""
+"""Tests of the page's Gradio API and MCP tools against a complete studio."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ async def session(app: App) -> AsyncIterator[ClientSession]:
 
 
 def content_of(result: CallToolResult) -> Any:
-    """Return the result of a tool.
+    """Return the JSON result of an MCP tool.
 
-    Its text and its structured content must be equal.
+    The text and the structured content of the result must be equal.
     """
     assert not result.isError, result.content
     (content,) = result.content
@@ -58,7 +58,7 @@ def test_model_designs_three_takes_saves_one_as_voice_and_speaks(app: App) -> No
             assert len({take["take"] for take in takes}) == 3
             assert "wav" not in str(takes)
             async with httpx.AsyncClient(trust_env=False) as client:
-                heard = await client.get(takes[1]["audio"])  # The address of the audio is absolute.
+                heard = await client.get(takes[1]["audio"])  # The URL of the audio is absolute.
             samples, rate = soundfile.read(io.BytesIO(heard.content))
             assert (rate, len(samples) / rate) == (24_000, pytest.approx(takes[1]["seconds"], abs=1e-3))
 
@@ -107,7 +107,7 @@ def test_every_tool_and_argument_has_a_description(app: App) -> None:
 
 
 def test_stored_voice_speaks_with_a_style_and_is_reproducible(app: App) -> None:
-    """The take contains the checkpoint's mode, so that it can be reproduced."""
+    """The take contains the mode of the checkpoint, so the audio can be reproduced."""
     page = Client(app.url, verbose=False)
     (take,) = page.predict(description=DESCRIPTION, text=TEXT, takes=1, api_name="/design")
     voice = page.predict(take=take["take"], name="Nephew", api_name="/keep")
@@ -154,7 +154,7 @@ def test_tags_and_pronunciations_apply_to_one_call_and_takes_have_captions(app: 
     assert [word["word"] for word in times["words"]] == ["Ask", "Nguyen."]
     assert times["estimated"] is (times["by"] is None)
     if times["by"] is not None:
-        assert times["words"][0]["start_s"] > 0.2  # The first word follows the pause.
+        assert times["words"][0]["start_s"] > 0.2  # The first word starts after the pause.
 
 
 def test_invalid_tool_arguments_get_one_sentence_and_a_code(app: App) -> None:

@@ -1,6 +1,6 @@
-"""Tests that run the examples of the docs.
+"""Tests that run the code examples of the documentation.
 
-Only the address is changed.
+Only the server address in the examples is replaced.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.support.runtime_server import RunningServer
 PYTHON_CLIENT = ROOT / "clients" / "python"
 PYTHON_PAGE = (PYTHON_CLIENT / "README.md").read_text("utf-8")
 JAVASCRIPT_PAGE = (node.CLIENT / "README.md").read_text("utf-8")
-PAGES = ("README.md", "docs/quickstart.md", "docs/api.md", "docs/mcp.md")  # All their Python, sh and js examples run.
+PAGES = ("README.md", "docs/quickstart.md", "docs/api.md", "docs/mcp.md")  # All examples of these pages run.
 ADDRESS = re.compile(r"(?<=://)(?:localhost|127\.0\.0\.1):7860")
 EXAMPLE_S = 150
 
@@ -70,7 +70,7 @@ def run(command: list[str], folder: Path) -> str:
 def test_every_example_has_its_test() -> None:
     assert len(examples("python", PYTHON_PAGE)) == len(PYTHON)
     assert len(examples("js", JAVASCRIPT_PAGE)) == len(JAVASCRIPT)
-    assert len(examples("html", JAVASCRIPT_PAGE)) == 1  # It is run by tests/browser/test_ws_client.py.
+    assert len(examples("html", JAVASCRIPT_PAGE)) == 1  # tests/browser/test_ws_client.py runs this example.
     assert len(EXAMPLES) > 20
 
 
@@ -95,7 +95,7 @@ def test_javascript_examples_print_the_documented_output(
 def interpreter(code: str) -> str:
     """Return the Python interpreter for an example.
 
-    It has third-party clients if the example imports one. Otherwise it is that of the tests.
+    It is that of .venv-clients if the example imports a third-party client, otherwise that of the tests.
     """
     if not re.search(r"^from (openai|mcp|elevenlabs|cartesia)\b", code, re.MULTILINE):
         return sys.executable

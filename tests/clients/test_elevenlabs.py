@@ -1,4 +1,4 @@
-"""Tests of unmodified ElevenLabs clients: its own, LiveKit's and Pipecat's."""
+"""Tests of unmodified ElevenLabs clients: ElevenLabs' own client, LiveKit and Pipecat."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_elevenlabs_python_client_works_unmodified(client: Client, server: Runni
     assert heard["realtime"]["rms"] > 300
     (http_status, http_body), (close_code, said) = heard["refused"]
     assert (http_status, http_body["detail"]["status"]) == (404, "unknown_voice")
-    # The client reads the message, or only the reason if the socket closes during its write.
+    # The client reads the message, or only the close reason if the socket closes while the client is writing.
     assert (close_code, said["error"] if isinstance(said, dict) else said) == (1008, "unknown_voice")
     assert set(heard["voices"]) >= SPEAKERS
     assert heard["one"] == heard["voices"][0]
@@ -53,7 +53,7 @@ def test_elevenlabs_python_client_works_unmodified(client: Client, server: Runni
     assert kept["pairs"][0] != kept["pairs"][1]
     assert kept["rules"] == [["Nguyen", "Lose"]]
     assert "<grapheme>Nguyen</grapheme>" in kept["lexicon"]
-    # The newest entries come first; other tests on this server may have stored earlier ones.
+    # The newest entries come first. Other tests on this server may have stored older entries.
     assert (kept["removed"], kept["page"], kept["next"][:1]) == (0, [["A copy"], True], ["Our names"])
     assert kept["left"][:1] == ["Our names"]
     assert kept["refused"][0] == 400
@@ -75,7 +75,7 @@ def test_elevenlabs_javascript_client_works_unmodified(client: Client, server: R
     assert "In JavaScript" in heard["kept"]
 
 
-def test_livekit(client: Client) -> None:
+def test_livekit_elevenlabs_plugin_works_unmodified(client: Client) -> None:
     heard = client("livekit_elevenlabs")
     for turn, rate in (
         ("first", 24_000),
@@ -91,12 +91,12 @@ def test_livekit(client: Client) -> None:
     assert "".join(word for word, _, _ in words) == "The kettle is on. The boat comes back in the evening. "
     edges = [time for _, start, end in words for time in (start, end)]
     assert edges == sorted(edges)
-    # The frames have 10 ms, and the last one is padded.
+    # Each frame has 10 ms, and the last frame is padded.
     assert abs(edges[-1] - heard["first"]["samples"] / 24_000) < 0.0101
     assert set(heard["voices"]) >= SPEAKERS
 
 
-def test_pipecat(client: Client) -> None:
+def test_pipecat_elevenlabs_services_work_unmodified(client: Client) -> None:
     heard = client("pipecat_elevenlabs")
     for way in ("socket", "http"):
         turns = heard[way]

@@ -1,4 +1,4 @@
-"""Tests of the page's HTTP API, with Gradio's client and with plain HTTP."""
+"""Tests of the page's HTTP API with Gradio's client and with plain HTTP requests."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_error_is_the_sentence_of_the_runtime(page: Client, asked: dict[str, Any
 
 
 def call(app: App, origin: str | None) -> list[str]:
-    """Call an action by plain HTTP, and return the lines of its response."""
+    """Call the action /speak over plain HTTP, and return the lines of the event stream."""
     headers = {"origin": origin} if origin else {}
     inputs = [TEXT, "", "", "auto", "", None]
     route = f"{app.url}/gradio_api/call/speak"

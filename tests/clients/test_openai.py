@@ -1,6 +1,6 @@
 """Tests of unmodified OpenAI clients.
 
-Only the base URL is changed.
+Only the base URL of the clients is changed.
 """
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ from tests.clients.conftest import REFERENCE_TEXT, Client
 from tests.support.runtime_server import RunningServer
 from voicewright import say
 
-TEXT = "The kettle is on, and the boat comes back in the evening."  # The same text as in the scripts.
+TEXT = "The kettle is on, and the boat comes back in the evening."  # The client scripts use the same text.
 A_SECOND = 24_000
 
 
 @pytest.fixture(scope="module")
 def same_as_native(server: RunningServer) -> str:
-    """Return the hash of the sentence's audio by the native protocol.
+    """Return the SHA-256 of the audio that the native protocol generates for `TEXT`.
 
-    Voice and seed are those of the scripts.
+    The voice and the seed are equal to those of the client scripts.
     """
     return hashlib.sha256(say(server.http, TEXT, voice="clara", language="English", seed=7)).hexdigest()
 
 
-def test_openai(client: Client, recording: Path, same_as_native: str) -> None:
+def test_openai_python_client_works_unmodified(client: Client, recording: Path, same_as_native: str) -> None:
     heard = client("openai_client", recording, REFERENCE_TEXT)
 
     whole = heard["whole"]
     assert whole["type"] == "audio/mpeg"
-    assert whole["head"].startswith(("494433", "fff"))  # MP3 begins with an ID3 tag or with a frame.
+    assert whole["head"].startswith(("494433", "fff"))  # An MP3 file starts with an ID3 tag or with a frame.
     assert whole["bytes"] > 5_000
 
     streamed = heard["streamed"]
     assert streamed["type"] == "audio/pcm"
     assert streamed["samples"] > A_SECOND
     assert streamed["rms"] > 300
-    assert streamed["last_s"] - streamed["first_s"] > 0.2  # The audio arrived during its generation.
+    assert streamed["last_s"] - streamed["first_s"] > 0.2  # The audio arrived while it was generated.
     assert streamed["sha256"] == same_as_native
 
     events = heard["events"]
@@ -70,14 +70,14 @@ def test_openai(client: Client, recording: Path, same_as_native: str) -> None:
     assert len(heard["request_ids"]["theirs"]) == 16
 
 
-def test_livekit(client: Client) -> None:
+def test_livekit_openai_plugin_works_unmodified(client: Client) -> None:
     heard = client("livekit_openai")
     assert heard["rates"] == [A_SECOND]
     assert heard["samples"] > A_SECOND
     assert heard["rms"] > 300
 
 
-def test_pipecat(client: Client) -> None:
+def test_pipecat_openai_service_works_unmodified(client: Client) -> None:
     heard = client("pipecat_openai")
     assert heard["errors"] == []
     assert heard["samples"] > A_SECOND

@@ -1,4 +1,4 @@
-"""Tests with Schemathesis, which sends valid and invalid requests by the OpenAPI document."""
+"""Tests with Schemathesis: valid and invalid requests from the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ CHECKS = (
     *("not_a_server_error", "status_code_conformance", "content_type_conformance", "response_schema_conformance"),
     *("response_headers_conformance", "ignored_auth"),
 )
-# Examples and bounds of the document. Random bodies are left out, because they would double the time.
+# Examples and bounds from the document. Random bodies are omitted, because they would double the duration.
 PHASES = "examples,coverage"
-BUDGET_S = 540  # Several times the duration on an idle machine.
+BUDGET_S = 540  # Timeout, several times the duration on an idle machine.
 READY = re.compile(r"Voicewright runtime ready at (http://\S+)")
 STORED = "Grandmother"
 
 
 @pytest.fixture
 def runtime(tmp_path: Path) -> Iterator[str]:
-    """Start the real server with a key and the embedded voice's checkpoint.
+    """Start the real server with an API key and the embedded voice's checkpoint.
 
     Its engine generates audio instantly.
     """

@@ -1,4 +1,4 @@
-"""Tests that build the client packages and use them without the repository."""
+"""Tests that build the client packages and use them outside of the repository."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ console.log(JSON.stringify([import.meta.resolve('voicewright'), hash.digest('hex
 
 
 def run(*command: object, cwd: Path, **environment: str) -> str:
-    """Return the output of a command that cannot import modules of the checkout."""
+    """Run a command that cannot import modules of the repository, and return its output."""
     own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     ended = subprocess.run(
         list(map(str, command)),
@@ -69,15 +69,15 @@ def run(*command: object, cwd: Path, **environment: str) -> str:
 
 @pytest.fixture(scope="module")
 def expected(server: RunningServer) -> str:
-    """Return the hash of the sentence by the client in the checkout."""
+    """Return the SHA-256 of the audio that the repository's own client receives for `TEXT`."""
     return hashlib.sha256(say(server.http, TEXT, **CONFIG)).hexdigest()
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the Python client and return the files.
+    """Build the Python client package, and return the folder with the files.
 
-    It is built with `uv build` and the locked build backend.
+    The build uses `uv build` and the locked build backend.
     """
     folder = tmp_path_factory.mktemp("dist")
     options = ("--no-build-isolation", "--offline", "--no-config", "--python", sys.executable, "--out-dir", folder)

@@ -1,4 +1,4 @@
-"""Tests of the routes of Gradio and MCP.
+"""Tests of the HTTP routes of Gradio and MCP.
 
 Only listed routes are public, and invalid requests are refused.
 """
@@ -39,7 +39,7 @@ def test_route_description_lists_only_open_routes(app: App) -> None:
     page = httpx.get(f"{app.url}/openapi", trust_env=False).text
     assert "/metrics" not in paths
     assert "/metrics" not in page
-    assert "/docs" not in paths  # The studio serves its own pages under this path.
+    assert "/docs" not in paths  # The studio serves its own pages under the path /docs.
     for path in (
         "/v1/audio/speech",
         "/v1/audio/voices/{name}/file",

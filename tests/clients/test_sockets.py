@@ -1,4 +1,4 @@
-"""Tests of unmodified WebSocket clients for Cartesia's and vLLM-Omni's APIs."""
+"""Tests of unmodified WebSocket clients of Cartesia's and vLLM-Omni's APIs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from voicewright import say
 HALF_A_SECOND = 12_000
 
 
-def test_cartesia(client: Client, server: RunningServer) -> None:
+def test_cartesia_python_client_works_unmodified(client: Client, server: RunningServer) -> None:
     heard = client("cartesia_client")
     for name in ("whole", "pieces", "after_cancel"):
         assert heard[name]["last"] == "done", name
@@ -38,7 +38,7 @@ def test_cartesia(client: Client, server: RunningServer) -> None:
     assert generated["mp3"] > 5_000
 
 
-def test_livekit(client: Client) -> None:
+def test_livekit_cartesia_plugin_works_unmodified(client: Client) -> None:
     heard = client("livekit_cartesia")
     for turn in ("first", "second", "at_once"):
         assert heard[turn]["rates"] == [24_000]
@@ -46,7 +46,7 @@ def test_livekit(client: Client) -> None:
         assert heard[turn]["rms"] > 300
 
 
-def test_pipecat(client: Client) -> None:
+def test_pipecat_cartesia_service_works_unmodified(client: Client) -> None:
     heard = client("pipecat_cartesia")
     assert heard["errors"] == []
     assert heard["stops"] == 2
@@ -55,7 +55,7 @@ def test_pipecat(client: Client) -> None:
     assert heard["words"] == ["The", "kettle", "is", "on.", "The", "boat", "comes", "back", "in", "the", "evening."]
 
 
-def test_vllm_omni(client: Client) -> None:
+def test_vllm_omni_client_messages_work_unmodified(client: Client) -> None:
     heard = client("omni_client")
     for name in ("streamed", "newer"):
         start, audio_done, session_done = heard[name]["said"]
@@ -65,12 +65,12 @@ def test_vllm_omni(client: Client) -> None:
         assert audio_done["type"] == "audio.done"
         assert audio_done["total_bytes"] == 2 * heard[name]["samples"] > 2 * HALF_A_SECOND
         assert audio_done["error"] is False
-        pieces = 2 if name == "newer" else 1  # Streamed messages are counted.
+        pieces = 2 if name == "newer" else 1  # The number of streamed messages is counted.
         assert session_done == {"type": "session.done", "utterance_index": 0, "total_sentences": pieces}
-    assert heard["streamed"]["sha256"] == heard["newer"]["sha256"]  # The same seed and text give the same audio.
+    assert heard["streamed"]["sha256"] == heard["newer"]["sha256"]  # The same seed and text yield the same audio.
 
     sentences = heard["sentences"]
     kinds = ["audio.start", "audio.done"] * 2 + ["session.done"]
     assert [message["type"] for message in sentences["said"]] == kinds
-    assert sentences["heads"] == ["RIFF", "RIFF"]  # WAV is vLLM-Omni's default format.
+    assert sentences["heads"] == ["RIFF", "RIFF"]  # WAV is the default format of vLLM-Omni.
     assert [done["total_bytes"] for done in sentences["said"][1::2]] == sentences["bytes"]

@@ -1,4 +1,4 @@
-"""Tests of Wyoming with the client that Home Assistant uses."""
+"""Test of the Wyoming server with the client that Home Assistant uses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.support.runtime_server import RunningServer
 HALF_A_SECOND = 12_000
 
 
-def test_wyoming(client: Client, server: RunningServer) -> None:
+def test_home_assistant_wyoming_client_works_unmodified(client: Client, server: RunningServer) -> None:
     heard = client("wyoming_client", server.load()["ports"]["wyoming"])
     described = heard["described"]
     assert described["streams"] is True

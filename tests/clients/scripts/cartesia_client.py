@@ -1,4 +1,4 @@
-"""Script that uses Cartesia's client: contexts, streamed text, cancel, and HTTP."""
+"""Client script for Cartesia's SDK: contexts, streamed text, cancel and HTTP."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ OPTIONS = {"model_id": "sonic-3", "voice": VOICE, "output_format": FORMAT, "lang
 
 
 def heard(context: Any, name: str) -> dict[str, Any]:
-    """Return the messages of one context.
+    """Receive the events of a context, and return their types and the audio.
 
-    After a cancel, the SDK also returns messages that were in transit.
+    After a cancel, the SDK also returns events of the cancelled context, which are ignored.
     """
     pcm, kinds = b"", []
     for event in context.receive():
@@ -29,7 +29,7 @@ def heard(context: Any, name: str) -> dict[str, Any]:
 
 
 def generated(client: Cartesia) -> dict[str, Any]:
-    """Generate one text over HTTP, as samples and as an MP3."""
+    """Generate audio for one text over HTTP, as PCM and as MP3."""
     options = {"model_id": "sonic-3", "voice": "clara", "language": "en", "transcript": "One sentence at once."}
     pcm = client.tts.generate(**options, output_format=FORMAT, extra_body={"seed": 7})
     mp3 = client.tts.generate(**options, output_format={"container": "mp3", "sample_rate": 44100, "bit_rate": 128000})
@@ -37,9 +37,9 @@ def generated(client: Cartesia) -> dict[str, Any]:
 
 
 def flushed(connection: Any) -> dict[str, Any]:
-    """Speak two texts in one context.
+    """Generate two texts in one context, separated by a flush.
 
-    Their audio is separated by flush_id, as in Cartesia's example.
+    As in Cartesia's example, flush_id assigns the audio to the texts.
     """
     context = connection.context("flushes", timeout=60, **OPTIONS)
     context.push("Stay hungry.")
@@ -64,7 +64,7 @@ def as_events(client: Cartesia) -> dict[str, Any]:
 
 
 def voices(client: Cartesia) -> dict[str, Any]:
-    listed = list(client.voices.list(limit=2))  # The client fetches page after page.
+    listed = list(client.voices.list(limit=2))  # The client requests one page after another.
     return {"names": [voice.name for voice in listed], "one": client.voices.get(listed[0].id).name}
 
 

@@ -1,4 +1,4 @@
-"""Script that uses ElevenLabs' client: HTTP, character times, live text, and lists."""
+"""Client script for ElevenLabs' SDK: HTTP, character times, streamed text input and lists."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def http(client: ElevenLabs) -> dict[str, Any]:
     speech = client.text_to_speech
     whole = b"".join(speech.convert(text=TEXT, output_format=FORMAT, **SPOKEN))
     streamed = b"".join(speech.stream(text=TEXT, output_format=FORMAT, **SPOKEN))
-    mp3 = b"".join(speech.convert(text=TEXT, **SPOKEN))  # The client's default format.
+    mp3 = b"".join(speech.convert(text=TEXT, **SPOKEN))  # MP3 is the client's default format.
     settings = VoiceSettings(speed=1.2, stability=0.6, similarity_boost=0.75, style=0.0, use_speaker_boost=True)
     faster = b"".join(speech.convert(text=TEXT, output_format=FORMAT, voice_settings=settings, **SPOKEN))
     timed = speech.convert_with_timestamps(text=TEXT, output_format=FORMAT, **SPOKEN)
@@ -54,7 +54,7 @@ def http(client: ElevenLabs) -> dict[str, Any]:
 
 
 def dialogue(client: ElevenLabs) -> dict[str, Any]:
-    """Speak a dialogue of two voices with all four methods."""
+    """Generate a dialogue of two voices with all four methods of the client."""
     turns = [("clara", "Is the kettle on?"), ("angus", "It is."), ("clara", "Good.")]
     inputs = [DialogueInput(text=text, voice_id=voice) for voice, text in turns]
     spoken: dict[str, Any] = {"inputs": inputs, "model_id": "eleven_v3", "language_code": "en", "seed": 7}
@@ -110,9 +110,9 @@ def refused(client: ElevenLabs) -> list[Any]:
 
 
 def dictionaries(client: ElevenLabs) -> dict[str, Any]:
-    """Create dictionaries from rules and from a file, change, use and archive them.
+    """Create, change, use and archive dictionaries, from rules and from a file.
 
-    Two versions are used.
+    Two versions of a dictionary are used.
     """
     kept = client.pronunciation_dictionaries
     made = kept.create_from_rules(name="Our names", rules=[Alias(string_to_replace="Nguyen", alias="Win")])
@@ -155,7 +155,7 @@ def dictionaries(client: ElevenLabs) -> dict[str, Any]:
 
 
 def main(base: str) -> None:
-    # The client always uses wss for its sockets, even if the base URL is http.
+    # The client always uses wss for WebSockets, even if the base URL is http.
     with tls(urlsplit(base).port or 80) as address:
         client = ElevenLabs(base_url=address, api_key="none")
         voices = client.voices.get_all().voices

@@ -1,4 +1,4 @@
-"""Print a client script's result: one line of JSON that describes the received audio."""
+"""Output of a client script: one line of JSON that describes the received audio."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def sound(pcm: bytes) -> dict[str, Any]:
-    """Return length, loudness and hash of mono s16le samples."""
+    """Return the number of samples, the RMS level and the SHA-256 of mono s16le audio."""
     samples = array.array("h", pcm)
     rms = math.sqrt(sum(s * s for s in samples) / len(samples)) if samples else 0.0
     return {"samples": len(samples), "rms": rms, "sha256": hashlib.sha256(pcm).hexdigest()}

@@ -1,4 +1,4 @@
-"""Script that uses LiveKit's Cartesia plugin: two live texts on one connection, and HTTP."""
+"""Client script for LiveKit's Cartesia plugin: two streamed texts, and HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Script that uses LiveKit's ElevenLabs plugin: live text, word times, HTTP, voices."""
+"""Client script for LiveKit's ElevenLabs plugin: streamed text, word times, HTTP, voices."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ async def main(base: str) -> None:
         tts = elevenlabs.TTS(voice_id="clara", encoding="pcm_24000", **options)
         first = await spoken(tts, "The kettle is on. ", "The boat comes back ", "in the evening.")
         second = await spoken(tts, "And again.")
-        plain = elevenlabs.TTS(**options)  # The plugin's default voice and format.
+        plain = elevenlabs.TTS(**options)  # Default voice and format of the plugin.
         third = await spoken(plain, "Sound as it comes.")
         fourth = await heard(plain.synthesize("And once more, all of it at once."))
         scheduled = elevenlabs.TTS(

@@ -1,4 +1,4 @@
-"""Collection of audio, sample rates and word times from LiveKit's plugins."""
+"""Collector of audio, sample rates and word times from LiveKit's plugins."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from heard import sound
 
 
 async def heard(events: AsyncIterable[Any]) -> dict[str, Any]:
-    """Return all events of a stream."""
+    """Read a LiveKit stream to its end, and return its audio, sample rates and word times."""
     pcm, rates, words = b"", set(), []
     async for event in events:
         pcm += bytes(event.frame.data)
@@ -20,7 +20,7 @@ async def heard(events: AsyncIterable[Any]) -> dict[str, Any]:
 
 
 async def spoken(tts: Any, *pieces: str) -> dict[str, Any]:
-    """Speak a text that arrives in pieces."""
+    """Send a text in pieces to a LiveKit plugin, and return the result of `heard`."""
     async with tts.stream() as stream:
         for piece in pieces:
             stream.push_text(piece)

@@ -1,4 +1,4 @@
-"""Script that uses LiveKit's OpenAI plugin, which requests and decodes MP3."""
+"""Client script for LiveKit's OpenAI plugin, which requests and decodes MP3."""
 
 from __future__ import annotations
 

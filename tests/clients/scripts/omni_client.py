@@ -1,4 +1,4 @@
-"""Script that sends the messages of vLLM-Omni 0.30's clients."""
+"""Client script that sends the same messages as the clients of vLLM-Omni 0.30."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ TEXT = "The kettle is on, and the boat comes back in the evening."
 
 
 async def session(base: str, config: dict[str, Any], *texts: str) -> tuple[list[dict[str, Any]], list[bytes]]:
-    """Speak one utterance.
+    """Generate one utterance from these texts.
 
     Returns:
-        The text messages, and the audio of each sentence.
+        The received JSON messages, and the audio of each sentence.
     """
     url = base.replace("http", "ws", 1) + "/v1/audio/speech/stream"
     said: list[dict[str, Any]] = []
@@ -41,7 +41,7 @@ async def session(base: str, config: dict[str, Any], *texts: str) -> tuple[list[
 
 async def main(base: str) -> None:
     voice = {"speaker": "clara", "task_type": "CustomVoice", "language": "English", "seed": 7}
-    beside = {"non_streaming_mode": False}  # Default layout of live text.
+    beside = {"non_streaming_mode": False}  # Default layout of streamed text input.
     streamed, (pcm,) = await session(base, {**voice, **beside, "response_format": "pcm", "stream_audio": True}, TEXT)
     newer, (again,) = await session(
         base, {**voice, "response_format": "pcm", "streaming_mode": "token_level"}, TEXT[:20], TEXT[20:]

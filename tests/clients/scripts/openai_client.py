@@ -1,4 +1,4 @@
-"""Script that uses OpenAI's client: streams, files, stored voices, models, refusals."""
+"""Client script for OpenAI's SDK: streams, files, stored voices, models and refusals."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def as_events(client: OpenAI) -> dict[str, Any]:
 
 
 def stored_voice(client: OpenAI, recording: Path, transcript: str) -> dict[str, Any]:
-    """Store a voice with consent, use it by its id, and delete it."""
+    """Store a voice with consent, use the voice by its ID, and delete the voice."""
     voice = client.audio.voices.create(
         audio_sample=(recording.name, recording.read_bytes(), "audio/wav"),
         consent="cons_1234",
@@ -89,7 +89,7 @@ def refused(
 
 
 def files(client: OpenAI) -> dict[str, Any]:
-    """Return libsndfile's metadata of files in the formats whose header has a length."""
+    """Return libsndfile's metadata of the file formats whose header contains a length."""
     found: dict[str, Any] = {}
     for name in ("wav", "flac"):
         reply = client.audio.speech.create(model="tts-1", voice="clara", input=TEXT, response_format=name)
@@ -99,7 +99,7 @@ def files(client: OpenAI) -> dict[str, Any]:
 
 
 def every_model(client: OpenAI) -> dict[str, int]:
-    """Check that each model name in the package's type can speak."""
+    """Generate speech with each model name in the SDK, and return the bytes of audio."""
     return {
         name: len(client.audio.speech.create(model=name, voice="alloy", input="Hi.", response_format="pcm").content)
         for name in get_args(SpeechModel)

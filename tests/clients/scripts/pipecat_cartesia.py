@@ -1,4 +1,4 @@
-"""Script that runs Pipecat's Cartesia service: two turns on one socket."""
+"""Client script for Pipecat's Cartesia service: two utterances on one WebSocket."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Script that runs Pipecat's ElevenLabs services: two turns, by socket and by HTTP."""
+"""Client script for Pipecat's ElevenLabs services: two utterances, by WebSocket and HTTP."""
 
 from __future__ import annotations
 

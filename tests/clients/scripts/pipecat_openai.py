@@ -1,4 +1,4 @@
-"""Script that runs Pipecat's OpenAI service, which accepts only OpenAI's voice names."""
+"""Client script for Pipecat's OpenAI service, which accepts only OpenAI's voice names."""
 
 from __future__ import annotations
 

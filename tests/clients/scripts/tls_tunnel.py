@@ -1,4 +1,4 @@
-"""TLS proxy with a temporary certificate, for clients that refuse plain HTTP."""
+"""TLS proxy with a temporary certificate, for clients that require HTTPS."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HOST = "127.0.0.1"
 
 
 def _certificate(folder: Path) -> Path:
-    """Return a file with a certificate for this host and its key."""
+    """Write a certificate for this host and its private key to a file, and return the file."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, HOST)])
     now = datetime.now(UTC)
@@ -50,12 +50,12 @@ async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 
 
 async def _serve(port: int, context: ssl.SSLContext, opened: queue.Queue[tuple[int, Callable[[], None]]]) -> None:
-    """Serve until stopped.
+    """Run the TLS proxy until the stop callback is called.
 
     Args:
-        port: Port to which connections are forwarded.
-        context: TLS context of the server.
-        opened: Queue that receives the port and a callback that stops the server.
+        port: Port to which the proxy forwards connections.
+        context: TLS context of the proxy.
+        opened: Queue that receives the proxy's port and a callback that stops the proxy.
     """
     loop, over = asyncio.get_running_loop(), asyncio.Event()
 
@@ -70,9 +70,9 @@ async def _serve(port: int, context: ssl.SSLContext, opened: queue.Queue[tuple[i
 
 @contextmanager
 def tls(port: int) -> Iterator[str]:
-    """Context manager that serves a port over https.
+    """Context manager that serves a local HTTP port over HTTPS and yields the HTTPS URL.
 
-    All clients here trust its certificate.
+    All HTTP clients in this process trust the certificate.
     """
     with TemporaryDirectory() as folder:
         file = _certificate(Path(folder))

@@ -1,4 +1,4 @@
-"""Script that uses the client of the `wyoming` package: whole and streamed text."""
+"""Client script for the `wyoming` package: complete and streamed texts."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ STEP_S = 60
 
 
 async def asked(uri: str, *events: Event) -> dict[str, Any]:
-    """Send events on a new connection.
+    """Send events on a new connection, and receive events.
 
     Returns:
-        The events up to the end of a text or of the connection.
+        The received events up to the end of the text or of the connection.
     """
     streaming = SynthesizeStart.is_type(events[0].type)
     heard: dict[str, Any] = {"kinds": [], "error": None}
