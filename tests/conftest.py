@@ -1,4 +1,4 @@
-"""Fixtures of all tests: random checkpoints and a data folder."""
+"""Pytest configuration and fixtures for all tests: random checkpoints and a data folder."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from tests.support.timeouts import exclude_stopped_time
 # Exclude the time in which the process is stopped from timeouts, so that no test fails on a busy machine.
 exclude_stopped_time()
 
-# The matrices have a few dozen rows: a second thread gains nothing, and on a busy machine it waits.
+# Matrices in the tests have a few dozen rows, so a second thread does not make them faster.
 torch.set_num_threads(1)
 
-# Without a GPU, kernels run in Triton's interpreter, which must be chosen before Triton is imported.
+# Without a GPU, kernels run in Triton's interpreter. It must be selected before Triton is imported.
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
-# Hypothesis uses the same examples on every machine and in every run, and rejects none because the machine is slow.
-# `make test` uses the second profile, with a tenth of the examples.
+# Hypothesis uses the same examples on all machines and in all runs, and does not fail on a slow machine.
+# `make test` uses the profile "quick", which has a tenth of the examples.
 settings.register_profile("same", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("quick", settings.get_profile("same"), max_examples=10)
 settings.register_profile("proof", settings.get_profile("same"), derandomize=False, max_examples=5_000)
@@ -44,10 +44,10 @@ FolderOf = Callable[..., Path]
 Loaded = Callable[..., Checkpoint]
 
 SEED = 1
-# Groups of files that share slow servers. The files of one row run in the same process.
+# Groups of files that share slow servers. All files of one group run in the same process.
 TOGETHER = (("tests/clients/",), ("tests/browser/test_speaking.py", "tests/browser/test_whole_path.py"))
-WITH_THE_QUICK = (("tests/browser/",),)  # `make test` runs too few browser tests to start two browsers and two studios.
-# The slowest folders run first, so that no process still has one of them when the others have finished.
+WITH_THE_QUICK = (("tests/browser/",),)  # `make test` has too few browser tests to start two browsers and two studios.
+# The slowest folders run first, so that they do not delay the end of the test run.
 FIRST = ("tests/browser/", "tests/clients/", "tests/wire/", "tests/chaos/", "tests/speech/", "tests/unit/benchmarks/")
 END_OF_CERTIFICATE = "-----END CERTIFICATE-----\n"
 NO_CHROMIUM = "Chromium was not found"
@@ -55,9 +55,9 @@ NO_CHROMIUM = "Chromium was not found"
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling:
-    """Run whole files in each process, and files that share slow servers in the same process.
+    """Run each test file in one process, and files with shared slow servers in the same one.
 
-    Browser tests are distributed one file at a time, because each process has its own Chromium and studio.
+    Other browser tests are distributed file by file, because each process has its own Chromium and studio.
     """
     from xdist.scheduler import LoadFileScheduling
 
@@ -78,7 +78,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Skip files without tests to run, because every process would import them."""
+    """Skip test files without selected tests, because every process imports all other files."""
     if collection_path.suffix != ".py" or not collection_path.is_relative_to(ROOT):
         return None
     path = collection_path.relative_to(ROOT).as_posix()
@@ -93,9 +93,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests for `make test-all`, which repeats some tests with all examples.
+    """Add the marker `thorough` to tests of `make test-all`, `examples` to Hypothesis tests.
 
-    Tests of slow folders are first.
+    Tests in slow folders are moved to the front.
     """
     for item in items:
         if is_thorough(item):
@@ -106,7 +106,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print a warning if the browser tests were skipped."""
+    """Print a warning if browser tests were skipped because there is no Chromium."""
     skipped = [report for report in terminalreporter.stats.get("skipped", []) if NO_CHROMIUM in str(report.longrepr)]
     if skipped:
         terminalreporter.write_sep("-", "not tested")
@@ -116,9 +116,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def voices_of_nobody(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """User data folder for this session and its processes.
+    """Folder for user data of this test session and its child processes.
 
-    No test may use the user's own folder.
+    Tests must not use the real user's data.
     """
     with pytest.MonkeyPatch.context() as patch:
         folder = tmp_path_factory.mktemp("user")
@@ -128,10 +128,10 @@ def voices_of_nobody(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]
 
 @pytest.fixture(scope="session", autouse=True)
 def one_certificate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Bundle with one certificate.
+    """Bundle with only one CA certificate, which all HTTP clients of the tests use.
 
-    httpx reads the usual 150 certificates for every client. Child processes get the path by an environment variable.
-    Clients that ignore it ask `certifi`.
+    httpx reads the usual 150 certificates for every client, which is slow. Child processes get the path of the bundle
+    in an environment variable. Clients that ignore the variable call `certifi.where`.
     """
     with pytest.MonkeyPatch.context() as patch:
         bundle = tmp_path_factory.mktemp("certificates") / "one.pem"
@@ -145,16 +145,16 @@ def one_certificate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
-    """Event loop of `async def` tests."""
+    """Name of the event loop library for `async def` tests."""
     return "asyncio"
 
 
 @pytest.fixture(autouse=True)
 def nothing_fails_unseen(request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """Fail a test if the code under test logs an error.
+    """Fail the test if the code under test logs an error.
 
-    Tests marked with ``logs_errors`` may log errors. Engine and servers survive many faults, so a test could otherwise
-    pass in spite of an error.
+    Tests with the marker ``logs_errors`` may log errors. Engine and servers survive many faults, so a test could
+    otherwise pass in spite of an error.
     """
     yield
     if request.node.get_closest_marker("logs_errors") is None:
@@ -164,9 +164,9 @@ def nothing_fails_unseen(request: pytest.FixtureRequest, caplog: pytest.LogCaptu
 
 @pytest.fixture(scope="session")
 def folder_of(tmp_path_factory: pytest.TempPathFactory) -> FolderOf:
-    """Return a function (spec name, mode, seed) that returns a checkpoint's folder.
+    """Return a function (spec name, mode, seed) that returns the folder of a checkpoint.
 
-    Tests must not change its files.
+    Tests must not change the files.
     """
 
     @cache
@@ -180,9 +180,9 @@ def folder_of(tmp_path_factory: pytest.TempPathFactory) -> FolderOf:
 
 @pytest.fixture(scope="session")
 def loaded(folder_of: FolderOf) -> Loaded:
-    """Return a function (spec name, mode, seed) that returns a loaded checkpoint.
+    """Return a function that loads a checkpoint (spec name, mode, seed) as float32 on the CPU.
 
-    It is in float32 on the CPU and shared by all tests.
+    All tests share the loaded checkpoint.
     """
 
     @cache
@@ -194,37 +194,37 @@ def loaded(folder_of: FolderOf) -> Loaded:
 
 @pytest.fixture(scope="session")
 def speaker(loaded: Loaded) -> Checkpoint:
-    """The tiny CustomVoice checkpoint."""
+    """Tiny CustomVoice checkpoint."""
     return loaded("tiny", "custom_voice")
 
 
 @pytest.fixture(scope="session")
 def quick(loaded: Loaded) -> Checkpoint:
-    """CustomVoice checkpoint with fast frames, whose talker never ends greedy speech."""
+    """CustomVoice checkpoint with fast frames, whose greedy speech never ends with EOS."""
     return loaded("quick", "custom_voice")
 
 
 @pytest.fixture(scope="session")
 def designer(loaded: Loaded) -> Checkpoint:
-    """The tiny VoiceDesign checkpoint."""
+    """Tiny VoiceDesign checkpoint."""
     return loaded("tiny", "voice_design")
 
 
 @pytest.fixture(scope="session")
 def demo() -> Checkpoint:
-    """The embedded voice."""
+    """Checkpoint of the embedded voice."""
     return load_checkpoint(str(DEMO_CHECKPOINT), torch.device("cpu"), torch.float32)
 
 
 @pytest.fixture(scope="session")
 def cloner(loaded: Loaded) -> Checkpoint:
-    """The tiny Base checkpoint."""
+    """Tiny Base checkpoint."""
     return loaded("tiny", "base")
 
 
 @pytest.fixture
 def bounds_of_loops() -> Iterator[None]:
-    """Fix faults of Triton's interpreter for tests of kernels without a GPU."""
+    """Fix bugs of Triton's interpreter for kernel tests without a GPU."""
     from tests.support.interpreting import repaired
 
     with repaired():

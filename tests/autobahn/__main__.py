@@ -1,6 +1,6 @@
-"""Run Autobahn's 301 WebSocket test cases against the runtime's port.
+"""Command that runs Autobahn's 301 WebSocket test cases against the runtime's HTTP port.
 
-`make autobahn` starts it, and records the result for docs/reliability.md (T9).
+`make autobahn` runs this command, which records the result for docs/reliability.md (T9).
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from pathlib import Path
 from tests.support.promises import record_figures
 from tests.support.thorough import ROOT
 
-CASES = 301  # All cases except those of compression, which the server does not negotiate (T8).
+CASES = 301  # All cases except those about compression, which the server does not negotiate (T8).
 LONGEST_S = 580
 DRIVER = ROOT / "tests" / "autobahn" / "driver.py"
 
 
 def play(environment: Path, cases: Path, *wanted: str) -> dict[str, list[str]]:
-    """Run the cases.
+    """Run the test cases against an echo server on the runtime's port.
 
-    Return behaviour, behaviour at the close, and a sentence by case.
+    Returns the behaviour, the behaviour at the close, and a message of each, keyed by case.
 
-    Raises:     subprocess.CalledProcessError: The driver has failed.
+    Raises:  subprocess.CalledProcessError: The test driver failed.
     """
     echo = [sys.executable, "-m", "tests.autobahn.echo"]
     with subprocess.Popen(echo, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         port = server.stdout.readline().strip()
-        # The cases violate the protocol on purpose, so the warnings are hidden.
+        # The cases intentionally violate the protocol, so Python's warnings are hidden.
         driver = [str(environment / "bin" / "python"), "-W", "ignore", str(DRIVER), str(cases), port, *wanted]
         try:
             said = subprocess.run(driver, stdout=subprocess.PIPE, text=True, check=True, timeout=LONGEST_S).stdout
@@ -42,7 +42,7 @@ def play(environment: Path, cases: Path, *wanted: str) -> dict[str, list[str]]:
 
 
 def figure(ends: Mapping[str, list[str]]) -> str:
-    """Return the counts of results, and the names of cases that do not follow the RFC."""
+    """Return a summary: number of cases per result, and names of failed cases."""
     counts = Counter(behaviour for behaviour, *_ in ends.values())
     failed = sorted(case for case, (behaviour, *_) in ends.items() if behaviour == "FAILED")
     said = ", ".join(f"{count} {behaviour.lower()}" for behaviour, count in counts.most_common())
@@ -50,7 +50,7 @@ def figure(ends: Mapping[str, list[str]]) -> str:
 
 
 def main() -> None:
-    """Run the cases, print the figure and record it."""
+    """Run the cases, print the results and record the summary."""
     parser = argparse.ArgumentParser(prog="make autobahn", description=__doc__)
     parser.add_argument("environment", type=Path)
     parser.add_argument("cases", nargs="*", metavar="CASE", help="7.1.5, …; all, if none")

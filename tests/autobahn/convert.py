@@ -1,6 +1,6 @@
-"""Convert Autobahn's test cases from Python 2 to Python 3: `convert.py SDIST FOLDER`.
+"""Converter of Autobahn's test cases from Python 2 to Python 3: `convert.py SDIST FOLDER`.
 
-It runs in .venv-autobahn and writes only there. This repository contains no files of the suite.
+The script runs in .venv-autobahn and writes only there. This repository contains no files of the Autobahn suite.
 """
 
 import ast
@@ -15,7 +15,7 @@ COMPRESSION = ("case12", "case13")  # The server does not negotiate compression 
 
 
 class _AsBefore(ast.NodeTransformer):
-    """Fixer for Python 2 behaviour that lib2to3 keeps: integer division and old-style classes."""
+    """AST transformer for Python 2 behaviour: integer division and old-style classes."""
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
         self.generic_visit(node)
@@ -29,7 +29,7 @@ class _AsBefore(ast.NodeTransformer):
 
 
 def main(archive: str, folder: str) -> None:
-    """Write the package ``case`` below the folder."""
+    """Write the converted package ``case`` into the folder."""
     tool = RefactoringTool(get_fixers_from_package("lib2to3.fixes"))
     target = Path(folder) / "case"
     target.mkdir(parents=True, exist_ok=True)
@@ -40,9 +40,9 @@ def main(archive: str, folder: str) -> None:
                 continue
             content = files.extractfile(member)
             assert content is not None
-            # Decode each byte to one character, like the strings of Python 2.
+            # Decode each byte to one character, because Python 2 strings contain bytes.
             text = io.TextIOWrapper(content, encoding="latin-1").read().replace("\t", "   ")
-            # Rewrite the relative imports here, because lib2to3's fixer would need the package on the disk.
+            # Rewrite the relative imports here, because lib2to3's fixer requires that the package is on disk.
             lines = [
                 line.replace("from case", "from .case", 1) if line.startswith("from case") else line
                 for line in text.splitlines()

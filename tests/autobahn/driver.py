@@ -1,7 +1,7 @@
-"""Run Autobahn's test cases as a client and print JSON: `driver.py FOLDER PORT [ID …]`.
+"""WebSocket client that runs Autobahn's test cases: `driver.py FOLDER PORT [ID …]`.
 
-It runs in .venv-autobahn, with a current Autobahn client. The cases keep bytes in strings, as in Python 2: each
-character of Latin-1 in a case is one byte on the network.
+The script runs in .venv-autobahn, with a current Autobahn client, and prints JSON. The cases contain bytes in strings,
+as in Python 2: each Latin-1 character of a string is one byte on the network.
 """
 
 import binascii
@@ -25,9 +25,9 @@ class _Validator(utf8validator.Utf8Validator):
 
 
 def load(folder):
-    """Load the cases, except those of compression.
+    """Import the test cases, except those about compression.
 
-    Their base class compares by value instead of by pickles.
+    Their base class is patched to compare by value instead of by pickles.
     """
     hexadecimal = types.ModuleType("binascii")
     hexadecimal.b2a_hex = lambda text: binascii.b2a_hex(_bytes(text)).decode()
@@ -54,9 +54,9 @@ def name_of(case):
 
 
 class Player(WebSocketClientProtocol):
-    """Connection of one case, with the methods that a case calls.
+    """Connection of one test case, which provides the methods that the case calls.
 
-    The current client implements the methods.
+    The methods are implemented with the current Autobahn client.
     """
 
     case = None
@@ -102,7 +102,7 @@ class Player(WebSocketClientProtocol):
         super().sendCloseFrame(code, _bytes(reasonUtf8), isReply)
 
     def sendClose(self, code=None, reason=None):
-        # The client's own method refuses codes that some cases must send.
+        # The client's own method refuses close codes that some cases must send.
         self.sendCloseFrame(code, reason)
 
     def enableWirelog(self, enable):
@@ -122,7 +122,7 @@ class Player(WebSocketClientProtocol):
 
 
 class Conductor(WebSocketClientFactory):
-    """Runner that plays one case after another."""
+    """Factory that runs the test cases one after another."""
 
     def __init__(self, url, cases):
         super().__init__(url)

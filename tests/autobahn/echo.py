@@ -1,6 +1,6 @@
 """WebSocket echo server on the runtime's HTTP port: `python -m tests.autobahn.echo`.
 
-It prints its port, and exits when its standard input ends.
+The server prints its port, and exits when its standard input ends.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from runtime.shared.port.serving import Server, config, listen
 
 
 async def echo(scope: Scope, receive: Receive, send: Send) -> None:
-    """ASGI application that returns every message."""
+    """ASGI application that sends every received WebSocket message back."""
     if scope["type"] != "websocket":
         return
     await receive()

@@ -1,4 +1,4 @@
-"""Tests of app.py as a process: start, exit, runtime crash, and bad options."""
+"""Tests of the process app.py: start, exit, runtime crash and invalid options."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def socket_url(app: App) -> str:
 
 @contextmanager
 def speaking(app: App, max_frames: int = 4000) -> Iterator[ClientConnection]:
-    """Open a socket that is speaking."""
+    """Open a WebSocket on which speech is being generated."""
     with connect(socket_url(app), subprotocols=[Subprotocol(PROTOCOL)], open_timeout=TEST_TIMEOUT_S) as socket:
         for message in (
             {"type": "session.config", "task_type": "custom_voice", "voice": "serena", "max_frames": max_frames},
@@ -61,7 +61,7 @@ def speaking(app: App, max_frames: int = 4000) -> Iterator[ClientConnection]:
 
 
 def rest(socket: ClientConnection) -> tuple[list[dict[str, object]], int, str]:
-    """Return the remaining messages of a socket, and its close code and reason."""
+    """Receive messages until the close, and return them with the close code and reason."""
     messages = []
     with suppress(ConnectionClosed):
         while True:
@@ -111,7 +111,7 @@ def test_signal_finishes_running_replies_and_refuses_new_ones(checkpoint: Path, 
         assert "audio.done" in [message["type"] for message in rest(socket)[0]]
         assert app.process.wait(60) == 0
         assert app.process.stdout is not None
-        # The runtime prints this message too, but it appears only once.
+        # The runtime also prints this message, but the output contains it only once.
         assert app.process.stdout.read() == "Finishing what is spoken, 240 s at most; Ctrl-C again ends at once.\n"
     assert "Traceback" not in Path(log.name).read_text()
 
@@ -150,7 +150,7 @@ def test_killed_runtime_logs_one_line_per_interrupted_stream(checkpoint: Path, t
         said = Path(log.name).read_text()
         os.kill(app.runtime_pid, signal.SIGKILL)
         for pieces in heard:
-            with pytest.raises(httpx.RemoteProtocolError):  # Incomplete audio must not look complete to a client.
+            with pytest.raises(httpx.RemoteProtocolError):  # Incomplete audio must end with an error.
                 collections.deque(pieces, maxlen=0)
         more = Path(log.name).read_text().removeprefix(said).splitlines()
     lines = [line for line in more if "studio.runtimes.supervisor" not in line]
@@ -177,7 +177,7 @@ def test_external_runtime_is_used_and_left_running(checkpoint: Path) -> None:
 
 
 def refused(*arguments: str) -> str:
-    """Run app.py with invalid arguments and return its error message."""
+    """Run app.py with invalid arguments, check its exit status 2, and return its error output."""
     command = [sys.executable, "app.py", "--port", "0", *arguments]
     ended = subprocess.run(
         command, cwd=ROOT, env={**os.environ}, capture_output=True, text=True, timeout=START_S, check=False

@@ -1,4 +1,4 @@
-"""Tests of changing checkpoints during speech: running requests finish."""
+"""Tests of loading other checkpoints while speech is generated: running requests finish."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.app import App, running_app
 from tests.support.checkpoints import BRIEF, write_checkpoint
 
 SPOKEN = ("audio.done", None)
-WITHIN_S = 120.0  # Timeout of a start while other tests use all processors.
+WITHIN_S = 120.0  # Timeout of a start on a machine whose processors are all busy.
 
 
 @pytest.fixture(scope="module")
@@ -39,9 +39,9 @@ def app(folder: Path) -> Iterator[App]:
 
 @contextmanager
 def speaking(app: App, frames: int) -> Iterator[ClientConnection]:
-    """Open a socket that is speaking this number of frames.
+    """Open a WebSocket on which this number of frames is being generated.
 
-    Random weights never end earlier.
+    Speech from random weights never ends earlier.
     """
     url = f"ws://127.0.0.1:{app.port}/v1/audio/speech/stream"
     with connect(url, subprotocols=["voicewright.speech.v1"], max_queue=None, open_timeout=WITHIN_S) as socket:
@@ -57,7 +57,7 @@ def speaking(app: App, frames: int) -> Iterator[ClientConnection]:
 
 
 def end_of(socket: ClientConnection) -> tuple[str, str | None]:
-    """Read a stream to its end, and return the result and its reason."""
+    """Receive messages until the stream ends, and return the last message's type and code."""
     while True:
         message = socket.recv(timeout=WITHIN_S)
         if isinstance(message, str) and (said := json.loads(message))["type"] in {"audio.done", "error"}:
@@ -65,10 +65,10 @@ def end_of(socket: ClientConnection) -> tuple[str, str | None]:
 
 
 def load(app: App, *models: Path) -> list[dict[str, Any]]:
-    """Request a change of checkpoints and wait for its end.
+    """Request a change of checkpoints, and wait until it has ended.
 
     Returns:
-        All states that the host has received.
+        All states that the studio returned in the meantime.
     """
     with httpx.Client(base_url=app.url, trust_env=False, timeout=30) as client:
         answer = client.post("/studio/host/models", json={"models": [str(model) for model in models]})

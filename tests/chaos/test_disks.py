@@ -1,4 +1,4 @@
-"""Tests of app.py on a full or read-only disk, and of two instances with one folder."""
+"""Tests of app.py with a full or read-only disk, and of two studios with one data folder."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ TITLE = {"name": "Play"}
 
 @contextmanager
 def studio(data: Path, log: IO[str] | None = None) -> Iterator[tuple[App, httpx.Client]]:
-    """Start the studio with a data folder, and return a visitor's client."""
+    """Start a studio with this data folder, and yield the app and a visitor's HTTP client."""
     environment = {"VOICEWRIGHT_DATA": str(data), "VOICEWRIGHT_VISITORS": "one"}
     with running_app([], log=log, instant=True, **environment) as app, visitor(app.url) as client:
         yield app, client
 
 
 def say(app: App) -> None:
-    """Check that the studio can still speak."""
+    """Check that the studio can still generate speech."""
     url = f"ws://127.0.0.1:{app.port}/v1/audio/speech/stream"
     take = asyncio.run(asyncio.wait_for(spoken(url, "Still here.", max_frames=4), 60))
     assert take.pcm
@@ -78,7 +78,7 @@ def test_full_disk_is_reported_speech_continues_and_stored_takes_survive_restart
             assert ids(client) == {take["id"] for take in before}
             assert all(sound(client, take) == SOUND for take in before)
             say(app)
-        # The studio starts and reports nothing about storage until a request needs it.
+        # The studio starts without an error message about storage until a request needs the storage.
         with studio(disk.folder) as (app, client):
             assert ids(client) == {take["id"] for take in before}
             assert client.get("/studio/scripts/s").json() == script
@@ -104,7 +104,7 @@ def test_read_only_disk_is_reported_and_left_unchanged(tmp_path: Path) -> None:
         disk.allow_writing(False)
         with (tmp_path / "log").open("w") as log, studio(disk.folder, log) as (app, client):
             one_sentence(client.get("/studio/me").json()["temporary_note"], "cannot be written", disk.folder)
-            spare = keep(client, SOUND)  # The take is kept until the studio exits.
+            spare = keep(client, SOUND)  # The take exists until the studio exits.
             assert sound(client, spare) == SOUND
             one_sentence(refused(upload(client, "Wilma"), 507, "storage_failed"), "cannot be written", disk.folder)
             assert voice in {each["id"] for each in client.get(VOICES).json()["data"]}
@@ -120,7 +120,7 @@ def test_read_only_disk_is_reported_and_left_unchanged(tmp_path: Path) -> None:
 
 
 def refused_at(port: str, data: Path) -> str:
-    """Return the error message of a studio whose port is in use."""
+    """Start a studio on a port that is in use, and return its error message."""
     command = [sys.executable, "app.py", "--port", port]
     environment = os.environ | {"VOICEWRIGHT_DATA": str(data)}
     ended = subprocess.run(
@@ -131,9 +131,9 @@ def refused_at(port: str, data: Path) -> str:
 
 
 def test_two_studios_share_a_folder_safely_and_cannot_share_a_port(tmp_path: Path) -> None:
-    """A second studio starts while the first one is writing.
+    """A second studio starts while the first studio is writing.
 
-    Then both studios write.
+    Then both studios write to the same data folder.
     """
     with studio(tmp_path / "data") as (app, first):
         one_sentence(refused_at(app.port, tmp_path / "data"), f"Port {app.port}", tmp_path)

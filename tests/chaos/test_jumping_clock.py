@@ -1,6 +1,6 @@
-"""Tests of the studio and runtime while the system date jumps by hours and by a year.
+"""Tests of studio and runtime while the system date jumps by hours and by a year.
 
-The date of both processes changes repeatedly. The monotonic clock is correct.
+The date of both processes changes repeatedly, but the monotonic clock stays correct.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SOUND = pcm_of(0.5)
 
 @contextmanager
 def jumping(file: Path) -> Iterator[None]:
-    """Context manager that changes the date in the file every tenth of a second."""
+    """Context manager that changes the date offset in the file every 0.1 seconds."""
     ended = threading.Event()
 
     def jump() -> None:
@@ -89,7 +89,7 @@ def test_clock_jumps_end_no_stream_delete_no_data_and_allow_restart(tmp_path: Pa
 
 
 def _await_ready(client: httpx.Client) -> None:
-    """Wait until the runtime that replaces the killed one responds."""
+    """Wait until the runtime that replaces the killed runtime is ready."""
     end = time.monotonic() + 240
     gone = False
     while time.monotonic() < end:
