@@ -1,4 +1,4 @@
-"""Utterances whose reference output is stored, grouped by purpose."""
+"""Utterances whose reference outputs are stored, grouped by purpose."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DESIGN_ZH = "\u6e29\u548c\u7684\u58f0\u97f3\uff0c\u8bf4\u5f97\u6162\u3002"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """Reference audio as `tests.support.signals.voice` makes it."""
+    """Parameters of reference audio that `tests.support.signals.voice` generates."""
 
     seconds: float
     seed: int
@@ -33,7 +33,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """Utterance of one checkpoint."""
+    """Utterance with a checkpoint and all input parameters."""
 
     name: str
     mode: str
@@ -48,20 +48,20 @@ class Case:
     max_frames: int = 12
     checkpoint: str = TINY.name
     keeps_waveform: bool = False
-    same_as: str | None = None  # The name of a case that must have the same result.
+    same_as: str | None = None  # Name of a case that must have the same result.
 
     @property
     def spec(self) -> CheckpointSpec:
-        """Return the shapes of the checkpoint."""
+        """Return the specification of the checkpoint."""
         return SPECS[self.checkpoint]
 
     @property
     def seed(self) -> int:
-        """Return the seed of the checkpoint."""
+        """Return the seed of the random checkpoint."""
         return SEEDS[self.checkpoint]
 
     def inputs(self) -> dict[str, Any]:
-        """Return all inputs as JSON values."""
+        """Return all inputs of the case as JSON values."""
         return {**asdict(self), "seed": self.seed}
 
 
@@ -69,12 +69,12 @@ SHORT = Reference(seconds=1.2, seed=11)
 MIDDLE = Reference(seconds=3.0, seed=12)
 LENGTHY = Reference(seconds=6.5, seed=13)
 NARROW = Reference(seconds=2.5, seed=14, sample_rate=16000)
-# This has 48,001 samples at 24 kHz, and needs one more codec frame than 48,000 samples.
+# The audio has 48,001 samples at 24 kHz, and needs one more codec frame than 48,000 samples.
 WIDE = Reference(seconds=2.0, seed=15, sample_rate=44100)
 
 
 def cases() -> Iterator[Case]:
-    """Yield every stored utterance."""
+    """Yield all utterances whose reference outputs are stored."""
     yield from _custom_voice()
     yield from _voice_design()
     yield from _x_vector()
@@ -185,7 +185,7 @@ def _x_vector() -> Iterator[Case]:
 def _icl() -> Iterator[Case]:
     mode, said = "base", "The old phone is slow."
     yield Case(
-        name="icl_short_stream",  # The text is longer than the reference.
+        name="icl_short_stream",  # The text is longer than the reference audio.
         mode=mode,
         text=ENGLISH,
         reference=SHORT,
@@ -195,7 +195,7 @@ def _icl() -> Iterator[Case]:
         keeps_waveform=True,
     )
     yield Case(
-        name="icl_long_stream",  # The reference is longer than the text.
+        name="icl_long_stream",  # The reference audio is longer than the text.
         mode=mode,
         text="Hello you.",
         reference=LENGTHY,
@@ -236,7 +236,7 @@ def _icl() -> Iterator[Case]:
 def _eos() -> Iterator[Case]:
     shared: dict[str, Any] = {"mode": "custom_voice", "checkpoint": TINY_EOS.name, "max_frames": 40}
     yield Case(name="eos_late", text=ENGLISH, voice="ryan", **shared)
-    # EOS is already the best choice in the second frame, where it is still forbidden.
+    # EOS already has the highest logit in the second frame, in which EOS is still forbidden.
     yield Case(name="eos_forbidden", text=ENGLISH, voice="serena", layout="streaming", **shared)
     yield Case(name="eos_at_once", text="you and I", voice="serena", layout="streaming", **shared)
 

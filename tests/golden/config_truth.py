@@ -1,4 +1,4 @@
-"""Default values of the reference's configuration classes, for files with missing fields.
+"""Values of the reference's configuration classes for config files with missing fields.
 
 `.venv-oracle/bin/python -m tests.golden.config_truth SEED FILE` writes such files and their values as JSON.
 """
@@ -27,13 +27,13 @@ from qwen_tts.core.tokenizer_12hz.configuration_qwen3_tts_tokenizer_v2 import (
 )
 from transformers import MimiConfig, PretrainedConfig
 
-FILES_PER_KIND = 6  # Files of each kind.
+FILES_PER_KIND = 6  # Number of config files of each kind.
 LEFT_OUT = 0.4  # Fraction of the fields that are omitted.
 MODEL, TOKENIZER, GENERATION = "config.json", "speech_tokenizer/config.json", "generation_config.json"
 
 Json = dict[str, Any]
 
-# Fields of the sections according to their classes, and fields that the classes read without a parameter.
+# Configuration class of each section. Below are fields that the classes read without a parameter.
 CLASSES: dict[str, type[PretrainedConfig]] = {
     "talker_config": Qwen3TTSTalkerConfig,
     "code_predictor_config": Qwen3TTSTalkerCodePredictorConfig,
@@ -46,20 +46,20 @@ UNNAMED: Json = {
     "decoder_config": {"head_dim": 24},
 }
 CHOSEN: Json = {
-    # These values fit the defaults of omitted fields: head counts for every number of keys, ids for every table size.
+    # These values are valid together with defaults of other fields.
     **{"num_attention_heads": 32, "num_key_value_heads": 4, "num_code_groups": 32, "num_semantic_quantizers": 2},
     "spk_id": {"zoe": 3},
     "spk_is_dialect": {"zoe": False},
     "codec_language_id": {"english": 2},
     "upsampling_ratios": [3, 2],
     "head_dim": 40,
-    # Fields that the runtime refuses, or that the classes derive from other fields, keep their defaults.
+    # Fields that the runtime refuses, or that the classes derive from other fields, have their default values.
     **dict.fromkeys(("rope_scaling", "layer_types", "code_predictor_config", "frame_rate"), None),
     **dict.fromkeys(("use_sliding_window", "tie_word_embeddings", "use_conv_shortcut"), False),
     "hidden_act": None,
     "use_causal_conv": True,
 }
-KEPT = {  # Required fields: the classes have no default for them, or one that does not fit the others.
+KEPT = {  # Required fields: the classes have no default, or a default that is inconsistent with the other fields.
     "talker_config": {"vocab_size": 6000, "text_vocab_size": 152_000},
     "decoder_config": {"codebook_dim": 512},
     "": {"tts_model_type": "voice_design"},
@@ -71,7 +71,7 @@ SETTINGS = (
 
 
 def config_truth(seed: int) -> list[Json]:
-    """Return config files with missing fields, and the value of every field of every section."""
+    """Return config files with missing fields, and the loaded value of every field."""
     stream = np.random.RandomState(seed)
     cases = [_case(stream, 0.0), _case(stream, 1.0)]
     cases += [_case(stream, LEFT_OUT) for _ in range(FILES_PER_KIND)]
@@ -81,7 +81,7 @@ def config_truth(seed: int) -> list[Json]:
 
 
 def known_fields() -> list[str]:
-    """Return all fields of the classes, for all sections."""
+    """Return the names of all fields that the configuration classes read."""
     known = set(PretrainedConfig().to_dict())
     for kind in (*CLASSES.values(), Qwen3TTSConfig, Qwen3TTSTokenizerV2Config):
         known |= set(_signature(kind))
@@ -134,11 +134,11 @@ def _case(stream: np.random.RandomState, left_out: float) -> Json:
 
 
 def _saved(stream: np.random.RandomState, case: Json, *, as_difference: bool) -> Json:
-    """Return the files of a case as the classes save them.
+    """Return the config files of a case as the configuration classes save them.
 
     Some fields that have default values are missing.
 
-    Args:     as_difference: True to save only values that differ from the defaults, like ``save_pretrained``.
+    Args:  as_difference: True to save only values that differ from the defaults, like ``save_pretrained``.
     """
 
     def thinned(section: Json, kind: type) -> Json:
@@ -161,7 +161,7 @@ def _saved(stream: np.random.RandomState, case: Json, *, as_difference: bool) ->
 
 
 def _drawn(stream: np.random.RandomState, name: str, default: Any) -> Any:
-    """Return a random value of a field's type that is not its default."""
+    """Return a random value with the type of a field's default, but another value."""
     if name in CHOSEN:
         return CHOSEN[name]
     if isinstance(default, bool):
@@ -176,7 +176,7 @@ def _drawn(stream: np.random.RandomState, name: str, default: Any) -> Any:
 
 
 def _loaded(files: dict[str, Json]) -> tuple[Qwen3TTSConfig, Qwen3TTSTokenizerV2Config]:
-    """Return the files as the classes load them."""
+    """Return the configuration objects that the classes load from these files."""
     with tempfile.TemporaryDirectory() as folder:
         for name in (MODEL, TOKENIZER):
             path = Path(folder) / name
@@ -187,9 +187,9 @@ def _loaded(files: dict[str, Json]) -> tuple[Qwen3TTSConfig, Qwen3TTSTokenizerV2
 
 
 def _values(files: dict[str, Json]) -> Json:
-    """Return the fields by section as the classes load them.
+    """Return the loaded values of all fields, keyed by section.
 
-    Missing fields are omitted.
+    Fields that a class does not have are omitted.
     """
     model, tokenizer = _loaded(files)
     sections = {
@@ -205,7 +205,7 @@ def _values(files: dict[str, Json]) -> Json:
     for name, config in sections.items():
         wanted = {*_signature(type(config)), *UNNAMED.get(name, ()), *KEPT.get(name, ())}
         own = {field: getattr(config, field) for field in sorted(wanted) if hasattr(config, field)}
-        if "num_attention_heads" in own:  # The layers of these classes use this default.
+        if "num_attention_heads" in own:  # The attention layers of these classes compute this default.
             own["head_dim"] = getattr(config, "head_dim", config.hidden_size // config.num_attention_heads)
         values[name] = {field: value for field, value in own.items() if not isinstance(value, PretrainedConfig)}
     return values | {"generation_config": _settings(files[GENERATION])}

@@ -1,7 +1,7 @@
-"""Generator of tests/golden/data with the reference implementation.
+"""Generator of the files in tests/golden/data, which runs the reference implementation.
 
-Run `.venv-oracle/bin/python -m tests.golden.make_golden` in the root of the repository. It refuses to store a case in
-which another correct implementation could fail because of rounding.
+Run `.venv-oracle/bin/python -m tests.golden.make_golden` in the root of the repository. The command does not store a
+case in which rounding could change the codes of another correct implementation.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from tests.support.signals import voice
 
 DATA = Path(__file__).parent / "data"
 
-# Minimum difference between the two best logits. Their standard deviation is near 4, so this is a few hundred times the
-# rounding error.
+# Minimum difference between the two highest logits. The standard deviation of logits is about 4, so this is a few
+# hundred times the rounding error.
 CLEAR_GAP = 5e-4
 DECODED_FRAMES = {TINY.name: (1, 5, 40), ODD.name: (1, 5, 60)}  # The last length exceeds the transformer's window.
 
-WINDOWED = {TINY.name: 625, ODD.name: 305}  # Lengths in frames, with two seams and with one.
+WINDOWED = {TINY.name: 625, ODD.name: 305}  # Lengths in frames that need three windows and two windows.
 KEPT_OF_WINDOWED = 61  # Every 61st sample is stored.
 
 Arrays = dict[str, NDArray[Any]]
@@ -42,7 +42,7 @@ Arrays = dict[str, NDArray[Any]]
 class Checkpoints:
     """Checkpoints that are created from their seeds.
 
-    The reference loads each checkpoint once.
+    The reference implementation loads each checkpoint once.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -56,9 +56,9 @@ class Checkpoints:
 
 
 def main() -> None:
-    """Write every golden file.
+    """Write all golden files.
 
-    Report cases that are unsuitable.
+    Report cases in which rounding could change the codes.
     """
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="cases whose name starts with this; then nothing else is made")
@@ -87,7 +87,7 @@ def main() -> None:
 
 
 def utterance(case: Case) -> Utterance:
-    """Turn the inputs of a case into the reference's arguments."""
+    """Convert a case into the arguments of the reference implementation."""
     return Utterance(
         mode=case.mode,
         text=case.text,
@@ -137,7 +137,7 @@ def _check(results: dict[str, tuple[Case, Result]]) -> None:
 
 
 def _check_batch(checkpoints: Checkpoints) -> None:
-    # The reference pads a batch on the left. If this changed the rows, comparisons with single runs would mean little.
+    # The reference pads a batch on the left. Comparisons with single runs need rows that do not depend on the padding.
     oracle = checkpoints.oracle(TINY.name, "custom_voice")
     rows = [case for case in cases() if case.name in ("cv_english", "cv_chinese", "cv_one_token", "cv_long")]
     settings = {"do_sample": False, "subtalker_dosample": False, "max_new_tokens": 13}
@@ -212,7 +212,7 @@ def _decoded(oracle: Oracle, name: str) -> Arrays:
 
 
 def _windowed(oracle: Oracle, name: str) -> Arrays:
-    """Decode more frames than a window has, and return a part of the samples."""
+    """Decode more frames than fit into one window, and return every 61st sample."""
     codes, waveform = _decode(oracle, name, WINDOWED[name])
     return {
         "codes": codes.astype(np.uint8),

@@ -1,6 +1,6 @@
-"""Reference implementation, run for one utterance with its intermediate values recorded.
+"""Reference implementation for one utterance, with recorded intermediate values.
 
-It runs only inside .venv-oracle (see oracle_env.sh). Golden files are float32 from a CPU.
+The module runs only inside .venv-oracle (see oracle_env.sh). Golden files contain float32 results of a CPU.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ GREEDY = {"do_sample": False, "subtalker_dosample": False}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Utterance:
-    """Request.
+    """Arguments of one utterance for the reference implementation.
 
     Fields that the mode does not use are None.
     """
@@ -33,14 +33,14 @@ class Utterance:
     non_streaming: bool
     speaker: str | None = None
     instruct: str | None = None
-    reference: tuple[NDArray[np.float32], int] | str | None = None  # Samples and rate, or a path.
+    reference: tuple[NDArray[np.float32], int] | str | None = None  # Samples and sample rate, or a path.
     reference_text: str | None = None
     x_vector_only: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
 class Result:
-    """Result of a request.
+    """Outputs and intermediate values of one utterance.
 
     Shapes: codes [frames, groups]; waveform [samples]; prompt [positions, hidden]; logits before and scores after the
     reference's logit processors [frames + 1, vocab]; reference_codes [frames, groups].
@@ -51,16 +51,16 @@ class Result:
     text_ids: list[int]
     prompt: NDArray[np.float32]
     logits: NDArray[np.float32]
-    # For each frame, the smallest difference between the best and the second logit of its choices.
+    # Minimum difference between the highest and the second highest logit in each frame.
     smallest_gaps: NDArray[np.float64]
     reference_codes: NDArray[np.int64] | None = None
     x_vector: NDArray[np.float32] | None = None
 
 
 class _Gaps(LogitsProcessor):
-    """Last logit processor, which records the gap of every greedy choice.
+    """Logits processor that records the gap of every greedy choice.
 
-    The gap is the difference between the two best scores.
+    The gap is the difference between the two highest scores. This must be the last processor.
     """
 
     def __init__(self) -> None:
@@ -73,24 +73,24 @@ class _Gaps(LogitsProcessor):
 
 
 class Oracle:
-    """Checkpoint in the reference's own classes."""
+    """Checkpoint that is loaded by the reference implementation."""
 
     def __init__(self, folder: Path, dtype: torch.dtype = torch.float32) -> None:
         self.wrapper = Qwen3TTSModel.from_pretrained(str(folder), dtype=dtype)
-        # The package requests a Mistral pre-tokenizer, which local folders with a large vocabulary would then get.
+        # The package would use a Mistral pre-tokenizer for local folders with a large vocabulary.
         self.wrapper.processor = AutoProcessor.from_pretrained(str(folder))
         self.model = self.wrapper.model
         self.speech_tokenizer = self.model.speech_tokenizer
 
     def text_ids(self, text: str) -> list[int]:
-        """Tokenize a template or any other text."""
+        """Return the token IDs of a template or any other text."""
         return list(self.wrapper.processor.tokenizer(text)["input_ids"])
 
     def speak(self, utterance: Utterance, max_frames: int | None = None, **settings: Any) -> Result:
-        """Speak one utterance, greedy unless `settings` has other values."""
+        """Generate one utterance, greedily unless `settings` selects other sampling parameters."""
         options = {**GREEDY, **settings}
         if max_frames is not None:
-            options["max_new_tokens"] = max_frames + 1  # The last sampled c0 never becomes a frame.
+            options["max_new_tokens"] = max_frames + 1  # The last sampled c0 does not become a frame.
         with self._watched() as watched:
             wavs, reference = self._generate(utterance, options)
         groups = self.model.config.talker_config.num_code_groups
@@ -112,7 +112,7 @@ class Oracle:
         )
 
     def _cut(self, codes: NDArray[np.int64], reference: Any, official: NDArray[np.float32]) -> NDArray[np.float32]:
-        # The reference removes its lead-in by a ratio of floats, which can be wrong by one sample.
+        # The reference removes its lead-in by a floating-point ratio, which can be wrong by one sample.
         if not _has_codes(reference):
             return official
         joined = torch.cat([reference.ref_code, torch.from_numpy(codes)])
@@ -159,9 +159,9 @@ class Oracle:
 
 
 class _Watch:
-    """Wrapper of the reference's three nested `generate` calls.
+    """Wrapper around the reference's three nested `generate` methods.
 
-    It records their arguments and results.
+    The wrapper records their arguments and results.
     """
 
     def __init__(self) -> None:

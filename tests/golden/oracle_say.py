@@ -1,4 +1,4 @@
-r"""Command that speaks with the reference, with the flags of `voicewright say`.
+r"""Command like `voicewright say` that generates speech with the reference implementation.
 
     python -m tests.golden.oracle_say --random-checkpoint FOLDER --mode base --seed 3
     python -m tests.golden.oracle_say "Hello." --model FOLDER --mode base --ref-audio a.wav --ref-text Hi. \
@@ -22,7 +22,7 @@ from tests.support.checkpoints import MODES
 
 
 def main() -> None:
-    """Create a checkpoint, or speak an utterance."""
+    """Create a random checkpoint, or generate an utterance."""
     arguments = _parser().parse_args()
     torch.set_num_threads(2)
     if arguments.random_checkpoint is not None:
@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def _utterance(arguments: argparse.Namespace) -> Utterance:
-    # The reference's default: the whole text at once, except for Base.
+    # Default of the reference: non-streaming, except for Base.
     layout = arguments.layout or ("streaming" if arguments.mode == "base" else "non_streaming")
     return Utterance(
         mode=arguments.mode,

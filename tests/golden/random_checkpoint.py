@@ -1,7 +1,7 @@
-"""Random checkpoint, written by the reference's own classes.
+"""Generator of random checkpoints that uses the reference's own classes.
 
-The seed determines widths, layers, tables and ids. `save_pretrained` writes the files, so config.json has the fields of
-the reference. It runs only inside .venv-oracle.
+The seed determines widths, layers, tables and token IDs. `save_pretrained` writes the files, so config.json has the
+fields of the reference. The module runs only inside .venv-oracle.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SPECIALS = (
 
 
 def random_checkpoint(folder: Path, mode: str, seed: int) -> None:
-    """Write a checkpoint in the published layout that serves one mode."""
+    """Write a random checkpoint in the published layout for one mode."""
     torch.manual_seed(seed)
     stream = np.random.RandomState(seed)
     codebook = int(stream.choice([64, 128, 256]))
@@ -46,7 +46,7 @@ def random_checkpoint(folder: Path, mode: str, seed: int) -> None:
 
 
 def _repair_config(path: Path, mode: str) -> None:
-    # The reference cannot read the empty model_type that it writes; only Base is published with this section.
+    # The reference cannot read the empty model_type that it writes. Only Base is published with this section.
     config = json.loads(path.read_text())
     section = config.pop("speaker_encoder_config")
     del section["model_type"]
@@ -56,7 +56,7 @@ def _repair_config(path: Path, mode: str) -> None:
 
 
 def _randomise(network: torch.nn.Module) -> None:
-    # The reference's initial weights leave codebooks empty and layers without effect, which is not useful in a test.
+    # The reference's initial weights leave codebooks empty and layers without effect, which is useless for tests.
     for name, tensor in network.state_dict().items():
         if name.endswith("initialized"):
             tensor.fill_(1.0)

@@ -1,4 +1,4 @@
-"""Audio that the reference resampled from other rates."""
+"""Audio that the reference implementation resampled from other sample rates."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from tests.golden.oracle import Oracle
 from tests.support.signals import noise
 
 RATES = (8_000, 11_025, 16_000, 22_050, 32_000, 44_100, 48_000, 96_000)
-LENGTHS = 65  # The number of lengths per rate.
+LENGTHS = 65  # Number of lengths per sample rate.
 LONGEST_S = 3.0
-KEPT = (0.021, 0.03)  # Approximate lengths in seconds, for which the samples are stored in mono and stereo.
+KEPT = (0.021, 0.03)  # Durations in seconds of which samples are stored, for mono and for stereo.
 
 
 def resampling_truth(oracle: Oracle, folder: Path) -> dict[str, NDArray[Any]]:
-    """Return input and output lengths by rate, and resampled noise.
+    """Return input and output lengths for each sample rate, and resampled noise.
 
-    The noise is ``noise(count, channels, rate)``.
+    The noise is ``noise(count, channels, rate)`` of tests/support/signals.py.
     """
     stream, arrays = np.random.RandomState(15), dict[str, NDArray[Any]]()
     for rate in RATES:
@@ -38,6 +38,6 @@ def resampling_truth(oracle: Oracle, folder: Path) -> dict[str, NDArray[Any]]:
 
 
 def _resampled(oracle: Oracle, mono: NDArray[np.float32], rate: int) -> NDArray[np.float32]:
-    """Return the samples that the speech tokenizer encodes."""
+    """Return the resampled audio that the reference's speech tokenizer would encode."""
     (samples,) = oracle.speech_tokenizer._normalize_audio_inputs([mono], sr=rate)
     return np.asarray(samples, np.float32)

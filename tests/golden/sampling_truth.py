@@ -1,4 +1,4 @@
-"""Exact probabilities after the reference's logit processors, for tests of sampling."""
+"""Exact probabilities after the reference's logits processors, for tests of sampling."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ HISTORY_SEED = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """Sampling settings of a request, and the number of c0 codes that it has already drawn."""
+    """Sampling parameters of a test case and its number of previously sampled c0 codes."""
 
     name: str
-    frame: int  # The frame whose recorded logits are used.
+    frame: int  # Index of the frame whose recorded logits are used.
     drawn: int
     temperature: float = 0.9
     top_k: int = 50
@@ -31,7 +31,7 @@ class Setting:
 SETTINGS = (
     Setting(name="default", frame=3, drawn=9),
     Setting(name="first", frame=0, drawn=0),  # EOS is still forbidden.
-    Setting(name="second", frame=1, drawn=1),  # EOS is forbidden here, too.
+    Setting(name="second", frame=1, drawn=1),  # EOS is forbidden in this frame, too.
     Setting(name="third", frame=2, drawn=2),  # EOS is allowed from this frame on.
     Setting(name="hot", frame=4, drawn=6, temperature=1.7, top_k=0),
     Setting(name="cold", frame=5, drawn=6, temperature=0.3),
@@ -47,7 +47,7 @@ SETTINGS = (
 
 
 def sampling_truth(oracle: Oracle) -> tuple[dict[str, NDArray[Any]], list[dict[str, Any]]]:
-    """Record logits of a real utterance and work out the distribution of every setting.
+    """Record logits of an utterance, and compute the distribution for every setting.
 
     Shapes: NAME_logits [vocab], NAME_history [drawn], NAME_probabilities [vocab].
     """
@@ -57,7 +57,7 @@ def sampling_truth(oracle: Oracle) -> tuple[dict[str, NDArray[Any]], list[dict[s
     arrays: dict[str, NDArray[Any]] = {}
     for setting in SETTINGS:
         logits = recorded[setting.frame]
-        # Half of the history comes from the most likely codes, for which a penalty matters most.
+        # Half of the history consists of the most likely codes, which a penalty affects most.
         likely = np.argsort(-logits[:64], kind="stable")[:8]
         history = np.where(
             stream.random_sample(setting.drawn) < 0.5,

@@ -22,13 +22,13 @@ CASES: dict[str, dict[str, Any]] = {
 
 @cache
 def arrays(name: str) -> dict[str, NDArray[Any]]:
-    """Return all arrays of one file."""
+    """Return all arrays of the file tests/golden/data/NAME.npz."""
     with np.load(DATA / f"{name}.npz", allow_pickle=False) as stored:
         return dict(stored)
 
 
 def request_of(case: dict[str, Any]) -> SpeechRequest:
-    """Return a stored case as a request of the engine."""
+    """Convert a stored case into a request for the engine."""
     return SpeechRequest(
         text=case["text"],
         mode=Mode(case["mode"]),

@@ -1,4 +1,4 @@
-"""Tests of configuration files with missing fields, compared with the reference."""
+"""Tests of config files with missing fields, compared with the reference implementation."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STORED = json.loads((DATA / "configs.json").read_text(encoding="utf-8"))
 
 
 def read(case: Json, folder: Path) -> Json:
-    """Return the runtime's values of a case, by section."""
+    """Write the config files of a case, and return the runtime's parsed values by section."""
     for name, content in case["files"].items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(json.dumps(content))
@@ -51,7 +51,7 @@ def read(case: Json, folder: Path) -> Json:
 
 
 def plain(value: Any) -> Any:
-    """Convert a value to its JSON form.
+    """Convert a parsed value to JSON, in which a tuple becomes a list.
 
     The reference's null for a table becomes an empty table.
     """

@@ -1,4 +1,4 @@
-"""Tests with new random checkpoints: `voicewright say` compared with the reference."""
+"""Tests of `voicewright say` against the reference with new random checkpoints."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_say_equals_the_reference_on_a_fresh_checkpoint(tmp_path: Path, source: 
     run(sys.executable, "runtime.cli", "say", *words, "--codes-out", str(ours), "--out", str(our_sound))
     assert np.array_equal(np.load(ours), np.load(theirs))
     left, right = soundfile.read(our_sound)[0], soundfile.read(their_sound)[0]
-    # The reference may cut one sample more or less because of rounding (docs/model.md 6.1).
+    # Because of rounding, the reference may return one sample more or less (docs/model.md 6.1).
     assert abs(len(left) - len(right)) <= 1
     shared = min(len(left), len(right))
     assert np.abs(left[-shared:] * 32768 / 32767 - right[-shared:]).max() <= PCM_ATOL

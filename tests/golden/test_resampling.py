@@ -1,4 +1,4 @@
-"""Tests of resampling, compared with the reference."""
+"""Tests of resampling, compared with the reference implementation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.golden.stored import arrays
 from tests.support.audio_files import audio_file
 from tests.support.signals import noise
 
-SAMPLES_ATOL = 1e-6  # The order of soxr's sums depends on the processor's vector unit.
+SAMPLES_ATOL = 1e-6  # The order of soxr's additions depends on the vector unit of the processor.
 
 STORED = arrays("resampling")
 RATES = [int(name.split("_")[1]) for name in STORED if name.startswith("lengths_")]

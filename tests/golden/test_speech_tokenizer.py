@@ -1,4 +1,4 @@
-"""Tests of the speech tokenizer and speaker encoder, compared with the reference."""
+"""Tests of the speech tokenizer and the speaker encoder, compared with the reference."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tests.golden.stored import arrays
 from tests.support.signals import voice
 
 MEL_ATOL = 1e-5  # The values are logarithms between -11.5 and 3.
-# A Fourier transform rounds each bin relative to the loudest bin of its frame, and the logarithm amplifies this in
-# quiet bins. Machines whose kernels sum in another order differed by two ULPs of the frame's peak.
+# A Fourier transform rounds each bin relative to the loudest bin of its frame, and the logarithm amplifies the error in
+# quiet bins. On machines that add in another order, results differed by two ULPs of the frame's peak.
 MEL_ULPS = 4 * float(np.finfo(np.float32).eps)
 X_VECTOR_ATOL = 1e-5
-WAVEFORM_ATOL = 2e-5  # Full scale is 1.
+WAVEFORM_ATOL = 2e-5  # The maximum of the waveform is 1.
 
 REFERENCES = {"short": SHORT, "middle": MIDDLE, "lengthy": LENGTHY}
 
@@ -54,9 +54,9 @@ def test_the_log_mel_spectrogram_equals_the_reference(checkpoint: Checkpoint) ->
 
 @pytest.mark.parametrize("seconds", [3, 14])
 def test_reference_codes_equal_the_reference(checkpoint: Checkpoint, seconds: int) -> None:
-    """A recording of 14 s has more than 250 positions.
+    """The recording of 14 s has more than 250 positions.
 
-    Newer versions of `transformers` would limit them.
+    Newer versions of `transformers` would truncate the attention of such a recording.
     """
     with torch.inference_mode():
         codes = checkpoint.speech_tokenizer.encoder(torch.from_numpy(voice(float(seconds), 21)))
@@ -93,7 +93,7 @@ def test_whole_decode_equals_the_windowed_one_up_to_its_first_seam(loaded: Loade
 
 @torch.inference_mode()
 def decoded_both_ways(checkpoint: Checkpoint, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the audio decoded in windows, and in one pass."""
+    """Return the audio of codes, decoded in windows and decoded in one pass."""
     rows, code2wav = torch.from_numpy(codes.astype(np.int64)).unsqueeze(0), checkpoint.speech_tokenizer.code2wav
     whole = code2wav(rows, code2wav.fresh_state(1))[0]
     return decode_in_windows(code2wav, rows)[0].numpy(), whole.numpy()

@@ -1,4 +1,4 @@
-"""Tests of complete utterances, compared with the reference: codes and audio."""
+"""Tests of the codes and audio of complete utterances, compared with the reference."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from tests.conftest import Loaded
 from tests.golden.stored import CASES, arrays, request_of
 from tests.support.engines import core_of, engine_of, said, said_together
 
-# The largest observed differences are about a tenth of these limits; embeddings and logits have values near 1 and 4.
+# The largest observed differences are about a tenth of these limits. Embeddings have values near 1, and logits near 4.
 PROMPT_ATOL = 2e-5
 LOGITS_ATOL = 1e-4
 X_VECTOR_ATOL = 1e-5
-PCM_ATOL = 1.6 / 32767  # Half a step for the rounding to s16le, and one step if the rounding differs.
+PCM_ATOL = 1.6 / 32767  # Half a step for the rounding to s16le, and one step for a different rounding.
 
 EngineOf = Callable[[dict[str, Any]], Engine]
 
@@ -34,9 +34,9 @@ per_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 
 @pytest.fixture(scope="module")
 def engine_for(loaded: Loaded) -> EngineOf:
-    """Return one engine per checkpoint.
+    """Return a function that returns the engine for a case.
 
-    All cases of a checkpoint use the same slots in succession.
+    All cases of a checkpoint use the same engine and its slots, one after another.
     """
     engines = cache(lambda name, mode, seed: engine_of(loaded(name, mode, seed), slots=2))
     return lambda case: engines(case["checkpoint"], case["mode"], case["seed"])
@@ -119,7 +119,7 @@ def test_text_token_ids_equal_the_reference(engine_for: EngineOf, case: dict[str
 def test_audio_equals_the_reference(engine_for: EngineOf, case: dict[str, Any]) -> None:
     waveform = arrays(case["name"])["waveform"]
     pcm = said(engine_for(case), request_of(case)).pcm
-    # If it removes the part of a reference, the official package may be wrong by one sample (docs/model.md 6.1).
+    # The official package may be wrong by one sample when it removes the reference audio (docs/model.md 6.1).
     offset = len(pcm) - len(waveform)
     assert offset in ((0,) if case["reference"] is None else (0, 1, -1))
     if offset < 0:
@@ -148,7 +148,7 @@ def test_ineffective_options_do_not_change_the_codes(case: dict[str, Any]) -> No
 def test_stored_cases_cover_the_required_combinations() -> None:
     """There are at least thirty prompts in three modes and both layouts.
 
-    They cover every special rule of docs/model.md 3.
+    The prompts cover all special rules of docs/model.md 3.
     """
     cases = CASES.values()
     assert len(CASES) >= 30
