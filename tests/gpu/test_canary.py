@@ -1,4 +1,4 @@
-"""Tests of the canary on a GPU: the codes of its four frames never change."""
+"""Tests of the canary on a GPU: its four frames always have the same codes."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ WITHIN_S = 120.0
 
 
 def canaries(server: RunningServer) -> int:
-    """Return the number of rounds with equal results.
+    """Return the number of canary runs with the expected result.
 
-    After a different result, the server has exited.
+    The server exits after a run with another result.
     """
     name = 'voicewright_canaries_total{outcome="same"} '
     return int(sum(float(line.removeprefix(name)) for line in server.metrics().splitlines() if line.startswith(name)))
@@ -40,7 +40,7 @@ def test_canary_audio_is_reproducible(folder_of: FolderOf, mode: str) -> None:
         while (rounds := canaries(server)) < MIN_ROUNDS:
             assert server.exit_status is None, "it was not the same"
             assert time.monotonic() < late, rounds
-            # Earlier data of other requests in slots and caches has no effect.
+            # Earlier data of other requests in slots and caches must have no effect.
             if mode != "base" and rounds > 10 * company:
                 company += 1
                 asyncio.run(spoken(server.socket, "Now.", task_type=mode, max_frames=5, instructions="Slowly."))

@@ -28,9 +28,9 @@ SOUND_ATOL = 2e-3  # Convolutions on the GPU may use TF32.
 
 @pytest.fixture(scope="module", autouse=True)
 def exact_convolutions() -> Iterator[None]:
-    """Disable TF32.
+    """Disable TF32 for convolutions.
 
-    It would change Mimi's codes where two neighbours are almost equally near.
+    With TF32, Mimi would select other codes if two codebook vectors are almost equally near.
     """
     before = torch.backends.cudnn.allow_tf32
     torch.backends.cudnn.allow_tf32 = False
@@ -39,9 +39,9 @@ def exact_convolutions() -> Iterator[None]:
 
 
 def engine_on(*folders: str, device: str, dtype: str = "float32", slots: int = 8) -> Engine:
-    """Open an engine with one dtype for talker and Code2Wav.
+    """Open an engine that uses one dtype for the talker and for Code2Wav.
 
-    The default of Code2Wav on a GPU is bfloat16.
+    By default, Code2Wav on a GPU uses bfloat16.
     """
     settings = EngineSettings(device=device, dtype=dtype, sound_dtype=dtype, max_slots=slots)
     return Engine.open(Settings(models=folders, engine=settings))
@@ -88,7 +88,7 @@ def test_bfloat16_works_on_cuda(folder_of: FolderOf) -> None:
 def test_int8_works_on_cuda_rounded_at_load_or_read_from_a_file(
     folder_of: FolderOf, tmp_path: Path, dtype: str
 ) -> None:
-    """bfloat16 uses the kernels. float32 uses the reference products."""
+    """The GPU kernels run with bfloat16, and PyTorch's matrix multiplications with float32."""
     folder, written = folder_of("tiny", "custom_voice"), tmp_path / "rounded"
     quantize(str(folder), Quantization.INT8, written)
     request = SpeechRequest(text="A quarter of the bits.", mode=Mode.CUSTOM_VOICE, voice="ryan", seed=1, max_frames=20)
@@ -103,9 +103,9 @@ def test_int8_works_on_cuda_rounded_at_load_or_read_from_a_file(
 
 
 def test_cross_checkpoint_embeddings_work_in_graphs_with_cpu_codes(folder_of: FolderOf) -> None:
-    """Other rows of the batches use their own tables.
+    """Other rows of the batches use their own embedding tables.
 
-    The CPU embeds with the readable version.
+    The CPU uses the plain PyTorch implementation.
     """
     folders = str(folder_of("tiny", "custom_voice")), str(folder_of("tiny", "base", 2))
     said_there = []

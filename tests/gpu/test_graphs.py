@@ -1,7 +1,7 @@
-"""Tests of frames in CUDA graphs with bfloat16 kernels: equal codes in every batch.
+"""Tests of frames in CUDA graphs with bfloat16 kernels: codes do not depend on the batch.
 
-The tests use tiny matrices, whose products have one tiling, and a few layers of the published sizes, whose tiling
-depends on the number of rows.
+The tests use tiny matrices, for which all batch sizes have the same tiling, and a few layers of the published sizes,
+whose tiling depends on the number of rows.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device here"),
 ]
 
-SLOTS, FRAMES, LENGTH, PIECE = 20, 60, 256, 64  # Eight chunks have as many positions as one launch.
+SLOTS, FRAMES, LENGTH, PIECE = 20, 60, 256, 64  # Eight prefill chunks have as many positions as one launch.
 STEPS = 8
-BUSY_CYCLES = 10**9  # Half a second in cycles of the GPU.
+BUSY_CYCLES = 10**9  # Half a second in clock cycles of the GPU.
 WAITS = {"cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaEventSynchronize", "cudaMemcpy"}
 WIDE = replace(
     few_layers("wide", 2),
@@ -62,7 +62,7 @@ def checkpoint(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
 def runner_of(checkpoint: Checkpoint) -> RunnerOf:
     def make(*, eager: bool = False) -> ModelRunner:
         runner = ModelRunner(checkpoint, CudaDevice(eager=eager), torch.bfloat16, SLOTS, LENGTH, PIECE)
-        torch.cuda.synchronize()  # The device's streams do not wait for the work of this thread.
+        torch.cuda.synchronize()  # The streams of the device do not wait for the work of this thread.
         runner.capture()
         return runner
 
@@ -71,7 +71,7 @@ def runner_of(checkpoint: Checkpoint) -> RunnerOf:
 
 @torch.inference_mode()
 def prompt_of(checkpoint: Checkpoint, serial: int) -> Prompt:
-    """Return a prompt with one prefill chunk or two, depending on `serial`."""
+    """Return a prompt that needs one or two prefill chunks, depending on `serial`."""
     ids = torch.arange(serial, serial + 9 + 3 * serial, device="cuda") % 200
     return Prompt(checkpoint.talker.embed_text(ids), [])
 
@@ -87,7 +87,7 @@ def settings_of(serial: int) -> RowSettings:
 
 
 def spoken(runner: ModelRunner, checkpoint: Checkpoint, serials: list[int], together: bool) -> Codes:
-    """Return the frames of several requests in one batch.
+    """Generate frames for several requests in one batch, with joint or separate prefill.
 
     Shapes: [requests, frames, Q].
     """
@@ -143,7 +143,7 @@ def test_slot_contains_no_state_of_its_previous_request(checkpoint: Checkpoint, 
 
 
 def test_step_does_not_synchronise_with_the_gpu(checkpoint: Checkpoint, runner_of: RunnerOf) -> None:
-    """PyTorch's profiler counts synchronising calls during steps whose results are not read."""
+    """PyTorch's profiler must find no synchronising CUDA calls if the results are not read."""
     runner, slots = runner_of(), []
     for serial in range(4):
         slots.append(runner.slot_cache.take(SlotInputs(settings_of(serial), 7 + serial, [])))
@@ -169,12 +169,12 @@ def test_step_does_not_synchronise_with_the_gpu(checkpoint: Checkpoint, runner_o
 
 
 def test_capture_waits_for_pending_work_of_its_caller() -> None:
-    """On a busy GPU, the caller's writes to the input tensors may still be queued."""
+    """On a busy GPU, writes of the caller to the input tensors may still be queued."""
     device = CudaDevice()
     row, seen = torch.full((1,), -1, device=device.torch_device), torch.zeros(1, device=device.torch_device)
     torch.cuda.synchronize()
     torch.cuda._sleep(BUSY_CYCLES)
     row.fill_(1)
-    device.capture(lambda: seen.copy_(row), Stream.VOICES)  # Capture runs the work once before it records it.
+    device.capture(lambda: seen.copy_(row), Stream.VOICES)  # `capture` runs the work once before it records the graph.
     torch.cuda.synchronize()
     assert seen.item() == 1

@@ -1,4 +1,4 @@
-"""Tests of the kernels on a GPU, compared with reference code."""
+"""Tests of the Triton kernels on a GPU, compared with their PyTorch twins."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def ints(*numbers: int) -> Tensor:
 
 
 def agree(ours: Heads, twins: Heads, dtype: torch.dtype) -> None:
-    """Check that both caches contain the same keys and values, and that the rest is unchanged."""
+    """Check that both KV caches contain the same keys and values."""
     torch.testing.assert_close(ours.keys, twins.keys, equal_nan=True, **TOLERANCE[dtype])
     torch.testing.assert_close(ours.values, twins.values, equal_nan=True, rtol=0, atol=0)
 
@@ -221,7 +221,7 @@ def test_frame_input_is_the_sum_of_code_and_text_embeddings(dtype: torch.dtype) 
 
 
 def product_of(N: int, K: int, *, gated: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Return a weight, the maximum number of input rows, and a residual."""
+    """Return a weight, an input with the maximum number of rows, and a residual."""
     generator = torch.Generator("cuda").manual_seed(N + K)
     shapes = ((2 * N if gated else N, K), (MAX_ROWS, K), (MAX_ROWS, N))
     weight, x, residual = (torch.randn(shape, generator=generator, device="cuda").bfloat16() for shape in shapes)
@@ -229,7 +229,7 @@ def product_of(N: int, K: int, *, gated: bool) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def weights_of(weight: Tensor, *, rounded: bool) -> tuple[Tensor, Tensor | None, Tensor]:
-    """Return the weights of a product, their scale, and the equivalent float32 weights."""
+    """Return weights (int8 if `rounded`), scales or None, and the equivalent float32 weights."""
     if not rounded:
         return weight, None, weight.float()
     int8 = Int8.of(weight)
@@ -263,9 +263,9 @@ def test_gemm_is_batch_invariant(shape: tuple[int, int, bool], rounded: bool) ->
 
 
 def test_prefill_pieces_in_one_launch_equal_the_whole_chunk() -> None:
-    """Three chunks are split into interleaved pieces of 16 tokens.
+    """Three prefill chunks are split into interleaved pieces of 16 tokens.
 
-    All results are bitwise equal.
+    All results must be bitwise equal to those of unsplit chunks.
     """
     counts, starts, slots, piece = (70, 128, 16), (0, 40, 300), (2, 0, 1), 16
     whole = heads_of(21, sum(counts), (16, 8, 128), slots=4, length=700, dtype=torch.bfloat16)
@@ -293,7 +293,7 @@ def test_prefill_pieces_in_one_launch_equal_the_whole_chunk() -> None:
 @is_rounded
 @pytest.mark.parametrize("shape", small_m_gemm.TILES, ids=str)
 def test_prefetching_weights_does_not_change_any_bit(shape: tuple[int, int, bool], rounded: bool) -> None:
-    """Small batches: with and without a fused norm, solo and batched, contiguous and strided."""
+    """The inputs have up to 8 rows, with and without a fused norm, contiguous or strided."""
     N, K, gated = shape
     published, x, residual = product_of(N, K, gated=gated)
     weight, scale, _ = weights_of(published, rounded=rounded)
@@ -326,7 +326,7 @@ def test_prefetching_weights_does_not_change_any_bit(shape: tuple[int, int, bool
 
 @pytest.mark.parametrize("shape", medium_m_gemm.TILES, ids=str)
 def test_rows_loaded_step_by_step_do_not_change_any_bit(shape: tuple[int, int, bool]) -> None:
-    """Up to 64 rows in bfloat16 and float16, solo and batched, contiguous and strided."""
+    """The inputs have up to 64 rows in bfloat16 and float16, contiguous or strided."""
     N, K, gated = shape
     found = 0
     for dtype in (torch.bfloat16, torch.float16):
@@ -397,7 +397,7 @@ def test_row_state_advances_and_reports_its_frame(counted: bool) -> None:
 
 
 def test_graph_of_chained_kernels_replays_correctly() -> None:
-    """Each kernel of the frame may start early by PDL.
+    """With PDL, each kernel of the frame may start before the previous kernel has ended.
 
     It must wait before it reads its inputs.
     """

@@ -25,10 +25,10 @@ pytestmark = [
 
 FRAMES = 24
 SLOTS = 34
-# Each of about sixty roundings to 8 bits costs about -58 dB. The network without kernels, with rounded weights and
-# inputs, has the same error. The kernels also round the residual stream, which may cost as much again.
-WORSE_THAN_ROUNDING = 3.0  # In dB.
-FLOAT32_DB = 80.0  # Another order of sums, the polynomial of snake, and half a step of s16 at -100 dB.
+# About sixty roundings to bfloat16 each add an error of about -58 dB. The network without kernels, with rounded weights
+# and inputs, has the same error. The kernels also round the residual stream, which may add the same error again.
+WORSE_THAN_ROUNDING = 3.0  # Maximum additional error in dB.
+FLOAT32_DB = 80.0  # Additions in another order, the polynomial of snake, and half a step of s16 at -100 dB.
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def codes(network: Code2Wav) -> Tensor:
 @pytest.fixture(scope="module")
 def streams(network: Code2Wav, device: CudaDevice) -> Code2WavStreams:
     made = Code2WavStreams(network, SLOTS, device, torch.bfloat16)
-    torch.cuda.synchronize()  # The device's streams do not wait for the work of this thread.
+    torch.cuda.synchronize()  # The streams of the device do not wait for the work of this thread.
     made.capture()
     assert made.graphs.sizes(Stream.AUDIO), "nothing was captured"
     return made
@@ -71,7 +71,7 @@ def decoded(streams: Code2WavStreams, slots: list[int], codes: Tensor, ends: lis
 
 
 def continued(streams: Code2WavStreams, slots: list[int], codes: Tensor, ends: list[int]) -> list[bytes]:
-    torch.cuda.synchronize()  # The slots were opened outside the device's streams.
+    torch.cuda.synchronize()  # The slots were opened outside of the device's streams.
     sounds = [b""] * len(slots)
     for begin, end in pairwise([0, *ends]):
         stream = Stream.FIRST_AUDIO if end <= 2 else Stream.AUDIO
@@ -119,7 +119,7 @@ def test_cloned_stream_continues_from_its_reference(streams: Code2WavStreams, ne
     with torch.inference_mode():
         truth = plain(network, codes[:1])[:, 14 * streams.samples_per_frame :]
     heard = []
-    for slot in (8, 20):  # The first slot is warmed up, the second uses the stored state.
+    for slot in (8, 20):  # The first slot computes the reference's state; the second slot uses the stored state.
         streams.open(slot, voice)
         heard += continued(streams, [slot], codes[:1, 14:], [1, FRAMES - 14])
     assert heard[0] == heard[1]

@@ -1,4 +1,4 @@
-"""Tests of the voice encoders' graphs on a GPU, with random weights of published size."""
+"""Tests of the voice encoders' CUDA graphs with random weights of the published size."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = [
 ]
 
 ENCODERS = few_layers("encoders", 1)
-# Relative to the largest value, in float32: the library chooses the order of its sums by the length.
+# Tolerance relative to the largest value, in float32. The library's order of additions depends on the length.
 X_VECTOR_RTOL = 1e-5
 
 
@@ -64,8 +64,8 @@ def test_graph_output_equals_the_encoder_networks(
 def test_voice_is_bitwise_identical_without_graphs(
     checkpoint: Checkpoint, encoders: VoiceEncoders, seconds: float
 ) -> None:
-    """Eager and graph execution give the same codes only if the voice is bitwise equal."""
-    # The runtime uses this setting, which gives the library more algorithms to choose from.
+    """Eager and graph execution yield the same codes only if the voice is bitwise equal."""
+    # The runtime uses this setting, which allows the library to choose among more algorithms.
     torch.backends.cudnn.allow_tf32 = True
     samples, device = voice(seconds, 5), CudaDevice(eager=True)
     eagerly = VoiceEncoders(checkpoint, device)

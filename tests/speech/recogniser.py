@@ -1,6 +1,6 @@
-"""Transcription of generated speech by Whisper base, if it is installed.
+"""Transcription of generated speech with Whisper base, if its packages are installed.
 
-See tests/support/whisper.py.
+The packages are listed in tests/support/whisper.py.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ RECOGNISER_RATE = 16_000  # In Hz.
 
 @cache
 def recogniser() -> Any:
-    """Return the recogniser's model."""
+    """Return the loaded Whisper model."""
     folder = whisper_base(Path(mkdtemp(prefix="whisper-base-")))
     return faster_whisper.WhisperModel(str(folder), device="cpu", compute_type="int8", cpu_threads=1)
 
 
 def heard_words(pcm: NDArray[np.int16]) -> list[str]:
-    """Return the words of an utterance.
+    """Transcribe an utterance, and return its lower-case words.
 
     Shapes: pcm [N] int16, 24 kHz.
     """

@@ -1,4 +1,4 @@
-"""Tests that a recogniser understands the demo voice."""
+"""Tests that a speech recogniser understands the embedded voice."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.engines import said, said_together
 from tests.support.spoken import share_heard
 from tests.support.stand_in import write_stand_in
 
-MIN_RECOGNISED = 0.85  # Minimum fraction of recognised words. The voice reaches at least 0.95, and noise almost 0.
+MIN_RECOGNISED = 0.85  # Minimum fraction of recognised words. The voice reaches at least 0.95, noise almost 0.
 NEXT_TO_NOTHING = 0.2  # Maximum fraction of recognised words in noise.
 SEEDS = (1, 2)
 
@@ -43,9 +43,9 @@ def text(presets: dict[str, object]) -> str:
 
 
 def shares(engine: Engine, text: str, *requests: SpeechRequest) -> list[float]:
-    """Return the fraction of recognised words of each utterance of a batch.
+    """Generate one utterance per request, and return its fraction of recognised words.
 
-    All utterances must end by EOS.
+    All utterances must end with EOS.
     """
     heards = said_together(engine, *requests)
     assert {heard.end.stop_reason for heard in heards} == {StopReason.EOS}
@@ -53,7 +53,7 @@ def shares(engine: Engine, text: str, *requests: SpeechRequest) -> list[float]:
 
 
 def mean_share(engine: Engine, text: str, seeds: tuple[int, ...] = SEEDS, **words: object) -> float:
-    """Return the mean fraction of recognised words over several seeds."""
+    """Return the fraction of recognised words, averaged over several seeds."""
     requests = [SpeechRequest(text=text, seed=seed, **words) for seed in seeds]  # type: ignore[arg-type]
     return float(np.mean(shares(engine, text, *requests)))
 

@@ -1,4 +1,4 @@
-"""Tests of the length guards with the demo voice: runaway speech and no false alarms."""
+"""Tests of the guards against runaway speech and of false alarms (embedded voice)."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def spoken() -> list[EventRecorder]:
 
 
 def watched(codes: Codes, pcm: bytes) -> tuple[RunawayDetector, list[int]]:
-    """Feed the detector frame by frame.
+    """Pass an utterance to a new RunawayDetector, frame by frame, without a detection.
 
     Returns:
-        The detector, and the longest run of each of its counters.
+        The detector, and the maximum value of each of its counters.
     """
     detector, longest = RunawayDetector(), np.zeros(9, np.int64)
     size = len(pcm) // len(codes)
@@ -55,7 +55,7 @@ def watched(codes: Codes, pcm: bytes) -> tuple[RunawayDetector, list[int]]:
 
 
 def test_normal_speech_is_far_from_the_runaway_limits(spoken: list[EventRecorder]) -> None:
-    """The limits are a third of those that stop speech."""
+    """The counters reach at most a third of the values that stop speech."""
     for text, heard in zip(TEXTS, spoken, strict=True):
         detector, longest = watched(heard.codes, heard.pcm.tobytes())
         assert max(longest[:-1]) < (REPEATED_FRAMES - 8) / 3, text
@@ -69,7 +69,7 @@ def test_speech_ends_before_its_text_counts_as_spoken(spoken: list[EventRecorder
 
 
 def test_two_second_pause_between_sentences_does_not_stop_speech(spoken: list[EventRecorder]) -> None:
-    """The pause is the voice's own silent frame, repeated 25 times."""
+    """The pause consists of the utterance's last silent frame, repeated 25 times."""
     one, other = spoken[3], spoken[5]
     size = 2 * len(one.pcm) // len(one.codes)
     codes = np.concatenate([one.codes, np.repeat(one.codes[-1:], 25, axis=0), other.codes])
@@ -78,7 +78,7 @@ def test_two_second_pause_between_sentences_does_not_stop_speech(spoken: list[Ev
 
 @pytest.mark.parametrize(("still", "guard"), [(True, Guard.SILENCE), (False, Guard.REPETITION)])
 def test_endless_speech_is_stopped(spoken: list[EventRecorder], still: bool, guard: Guard) -> None:
-    """After its last word the voice repeats three frames, audible or silent."""
+    """After the last word, the voice repeats three frames, either audible or silent."""
     heard = spoken[7]
     size, frames = 2 * len(heard.pcm) // len(heard.codes), len(heard.codes)
     detector, _ = watched(heard.codes, heard.pcm.tobytes())

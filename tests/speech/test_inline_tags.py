@@ -1,4 +1,4 @@
-"""Tests of inline tags with the demo voice: each span sounds like a separate request."""
+"""Tests of inline tags with the embedded voice: a tagged span equals a separate request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of texts of several segments: words, loudness and rhythm at the joints."""
+"""Tests of texts with several segments: words, loudness and pauses at segment boundaries."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ TEXT = (
     "closed for weeks. He had learned to bake bread there, and to repair an old engine with very little. In the "
     "morning we walked along the river to the station, because the bus was late again."
 )
-MIN_RECOGNISED = 0.85  # Minimum fraction of recognised words. A text without one of its five parts has less.
-QUIET = 300  # Maximum magnitude of inaudible int16 samples.
-PAUSE_S = 0.15  # The shortest pause between sentences.
+MIN_RECOGNISED = 0.85  # Minimum fraction of recognised words. Without one of the five parts, the fraction is lower.
+QUIET = 300  # Maximum absolute value of inaudible int16 samples.
+PAUSE_S = 0.15  # Minimum duration of a pause between sentences in seconds.
 LONGEST_PAUSE_S = 1.2
-APART_LU = 5.0  # Maximum difference in loudness between the stretches between pauses.
-# Minimum duration of a stretch in seconds. Shorter ones are single phrases, whose loudness depends on their stress.
+APART_LU = 5.0  # Maximum difference in loudness between two stretches of speech.
+# Minimum duration of a stretch of speech in seconds. A shorter stretch is a single phrase, whose loudness varies.
 SHORTEST_S = 2.0
 
 
@@ -37,7 +37,7 @@ def heard() -> EventRecorder:
 
 
 def pauses(heard: EventRecorder) -> NDArray[np.int64]:
-    """Return the first sample of each pause, and the first sample after it.
+    """Return the first sample of each pause and the first sample after the pause.
 
     Shapes: [N, 2].
     """
