@@ -23,7 +23,7 @@ SECONDS = 1.3
 
 ONE_TO_EIGHT = (1, 2, 3, 4, 5, 6, 7, 8)
 STEREO = (1, 2)
-SPEAKERS = (1, 2, 6, 8)  # Channel counts of encoders that accept only the usual layouts.
+SPEAKERS = (1, 2, 6, 8)  # Channel counts of encoders that accept only the usual speaker layouts.
 # Columns: muxer, encoder, sample rate, channel counts that the encoder accepts.
 KINDS = [
     ("wav", "pcm_s24le", 48_000, ONE_TO_EIGHT),
@@ -68,7 +68,7 @@ KINDS = [
 
 
 def recording(channels: int, rate: int) -> bytes:
-    """Return the same voice in every channel, with a different level in each."""
+    """Return a WAV file with the same voice in all channels, at a different level in each."""
     samples = voice(SECONDS, 1, rate)
     levels = np.linspace(1.0, 0.5, channels, dtype=np.float32)
     return audio_file(samples[:, None] * levels, rate, subtype="FLOAT")
@@ -81,7 +81,7 @@ def ffmpeg(*arguments: str, given: bytes) -> bytes:
 
 
 def similarity(one: NDArray[np.float32], other: NDArray[np.float32]) -> float:
-    """Return the correlation of two signals at their best alignment."""
+    """Return the normalised correlation of two signals at their best alignment."""
     size = 2 * max(len(one), len(other))
     products = np.fft.irfft(np.fft.rfft(one, size) * np.conj(np.fft.rfft(other, size)))
     return float(products.max() / (np.linalg.norm(one) * np.linalg.norm(other)))

@@ -1,4 +1,4 @@
-"""Tests of DOCX import, compared with pandoc's text."""
+"""Tests of DOCX import, compared with the text that pandoc extracts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FLAT = ["ALPHA BRAVO CHARLIE."]
 
 
 def inside(tag: str, content: str = B, attributes: str = "") -> str:
-    """Return a document with the word ALPHA, an element with content, and the word CHARLIE."""
+    """Return a paragraph with ALPHA, an element that contains `content`, and CHARLIE."""
     return paragraph(A, f"<w:{tag} {attributes}>{content}</w:{tag}>", C)
 
 
@@ -38,7 +38,7 @@ def listed(text: str, level: int = 0, numbers: int = 1) -> str:
 
 
 def levels(*kinds: tuple[str, str]) -> str:
-    """Return a list definition with these formats and texts of its levels, and three lists.
+    """Return the XML of three lists whose levels have these (number format, text) pairs.
 
     The third list starts at 5.
     """
@@ -62,7 +62,7 @@ def box(content: str, place: str = "inline") -> str:
     )
 
 
-# Kinds for which pandoc returns the same text.
+# Documents for which pandoc returns the same text.
 SAME: dict[str, tuple[str, list[str]]] = {
     "runs": (paragraph(A, B, C), FLAT),
     "raised and lowered numbers": (
@@ -134,7 +134,7 @@ SAME: dict[str, tuple[str, list[str]]] = {
     ),
     "Greek letter of a symbol font": (paragraph(A, '<w:r><w:sym w:font="Symbol" w:char="F061"/></w:r>'), ["ALPHA α"]),
 }
-# Kinds for which pandoc 2.17 returns another text. The reason follows the paragraphs.
+# Documents for which pandoc 2.17 returns another text. The third value is the reason.
 OTHER: dict[str, tuple[str, list[str], str]] = {
     "raised letters": (paragraph("1", script("st"), ", x", script("2n"), "."), ["1st, x2n."], "written as ^(st)"),
     "simple field": (inside("fldSimple", attributes='w:instr="AUTHOR"'), FLAT, "left out"),

@@ -1,4 +1,4 @@
-"""Tests of EPUB import, compared with pandoc's text."""
+"""Tests of EPUB import, compared with the text that pandoc extracts."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ TWO = '<h1 id="a">One</h1><p>ALPHA.</p><h1 id="b">Two</h1><p>BRAVO.</p>'
 def book(
     body: str | bytes, nav: str = "", href: str = "c.xhtml", entry: str = "c.xhtml", spine: str = ITEM, more: str = ""
 ) -> bytes:
-    """Return a book of one page.
+    """Return an EPUB file with one page.
 
     Args:
-        entry: Name of the page's file.
-        href: Name by which the package refers to the file.
+        entry: File name of the page in the archive.
+        href: Name of the page in the package document.
     """
     items = f'<item id="c" href="{href}" media-type="application/xhtml+xml"/>{more}'
     if nav:
@@ -55,7 +55,7 @@ def mark(link: str) -> tuple[str, list[str], dict[str, int]]:
     return f"<p>ALPHA{link} BRAVO.</p>", ["ALPHA BRAVO."], {"note_marks": 1}
 
 
-# Kinds for which pandoc returns the same text.
+# Pages for which pandoc returns the same text.
 SAME: dict[str, tuple[str, list[str]]] = {
     "ordered list": ("<ol><li>ALPHA</li><li><p>BRAVO</p><p>more</p></li></ol>", ["1. ALPHA", "2. BRAVO", "more"]),
     "list that begins elsewhere": ('<ol start="7"><li>ALPHA</li><li>BRAVO</li></ol>', ["7. ALPHA", "8. BRAVO"]),
@@ -73,7 +73,7 @@ SAME: dict[str, tuple[str, list[str]]] = {
         ["See page 12 and table 3."],
     ),
 }
-# Kinds for which pandoc 2.17 returns another text, with the omitted parts.
+# Pages for which pandoc 2.17 returns another text. The third value counts the omitted elements.
 OTHER: dict[str, tuple[str, list[str], dict[str, int]]] = {
     "raised letters": (
         "<p>1<sup>st</sup>, M<sup>me</sup>, x<sup>2<i>n</i></sup>, a<sub>i</sub>.</p>",

@@ -61,9 +61,9 @@ NOTES = {
     "rolling.vtt": [("repeated", 3, ["yeah what", "this is"])],
     "growing.srt": [("repeated", 2, ["Hello", "Hello my"])],
 }
-# FFmpeg reads no TTML, SBV and output of Whisper, requires empty rows, valid times and fractions of seconds,
-# and treats ruby annotations and drawings as text.
-FORMATS = {".sub": "microdvd", ".mpl2": "mpl2"}  # Formats of files that are too short for FFmpeg's detection.
+# FFmpeg does not read TTML, SBV and the output of Whisper. It requires empty rows, valid times and fractions of
+# seconds, and it treats ruby annotations and drawings as text.
+FORMATS = {".sub": "microdvd", ".mpl2": "mpl2"}  # FFmpeg cannot detect the format of these short files.
 UNKNOWN_TO_FFMPEG = {
     "timed.ttml",
     "without_fractions.srt",

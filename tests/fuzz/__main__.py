@@ -1,8 +1,8 @@
-"""Coverage-guided fuzzing: `python -m tests.fuzz FOLDER [--target NAME] [--runs N]`.
+"""Command for coverage-guided fuzzing: `python -m tests.fuzz FOLDER [--target NAME]`.
 
-`make fuzz` installs atheris and runs it. Without a target, all targets run one after another, and the result is
-recorded. An input that crashes a target is stored in FOLDER as `crash-…`. Add it to tests/fuzz/test_targets.py as an
-example.
+`make fuzz` installs atheris and runs this command. Without `--target`, all targets run one after another, and the
+result is recorded. An input that crashes a target is stored in FOLDER as `crash-…`. Add that input to
+tests/fuzz/test_targets.py as an example.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from pathlib import Path
 from tests.fuzz.mutation import Mutation, mutator
 
 SLOWEST_S = 10  # Time limit of one input in seconds. A longer run counts as a hang.
-MAX_MESSAGE_BYTES = 128 * 2**10  # The maximum size of a message on a socket.
+MAX_MESSAGE_BYTES = 128 * 2**10  # Maximum size of a WebSocket message.
 FIGURE = "Fuzzing by coverage"
-SLOW = {"document": 0.02}  # Slow targets, with the fraction of executions that they get relative to other targets.
+SLOW = {"document": 0.02}  # Slow targets, with their number of executions relative to other targets.
 EXECUTED = re.compile(r"stat::number_of_executed_units:\s+(\d+)")
 
 
 def shares(runs: int, names: list[str]) -> dict[str, int]:
-    """Divide a number of executions among the targets.
+    """Divide a number of executions among the fuzzing targets.
 
     The last target gets the remainder.
     """
@@ -39,7 +39,7 @@ def shares(runs: int, names: list[str]) -> dict[str, int]:
 
 
 def fuzz(name: str, folder: Path, runs: int) -> None:
-    """Fuzz one target in this process, which ends afterwards."""
+    """Fuzz one target in this process, which libFuzzer ends afterwards."""
     import atheris
 
     with atheris.instrument_imports(include=["runtime", "studio"]):
@@ -55,7 +55,7 @@ def fuzz(name: str, folder: Path, runs: int) -> None:
     longest = max(MAX_MESSAGE_BYTES, *map(len, target.seeds))
     logging.disable()
     with tempfile.TemporaryDirectory(prefix="fuzz-") as nowhere:
-        os.chdir(nowhere)  # The folder is empty, so files that a target writes or opens by name are found here.
+        os.chdir(nowhere)  # The folder is empty, so files that a target writes or opens by name are detected.
 
         def once(data: bytes) -> None:
             target.run(data)
@@ -71,14 +71,14 @@ def fuzz(name: str, folder: Path, runs: int) -> None:
 def _mutator(mutation: Mutation) -> Callable[[bytes, int, int], bytes]:
     import atheris
 
-    # Fuzz() replaces Mutate(), so look it up at each call.
+    # Fuzz() replaces the function Mutate(), so each call looks it up again.
     return mutator(mutation, lambda data, most: atheris.Mutate(data, most))
 
 
 def fuzz_all(folder: Path, runs: int) -> str:
-    """Fuzz each target in its own process.
+    """Fuzz each target in its own process, and return a summary.
 
-    Raises:     SystemExit: A target had a finding; the message names it.
+    Raises: SystemExit: A target crashed. The message contains its name.
     """
     from tests.fuzz.targets import TARGETS
 

@@ -1,7 +1,7 @@
-"""Mutations of JSON messages: changed values, added and removed fields, another order.
+"""Mutations of JSON messages: changed values, added and removed fields, other orders.
 
-Random changes of bytes seldom give valid JSON. With libFuzzer's own mutations, only 13 of 100 inputs were valid, so the
-code that reads the fields was hardly tested.
+Random changes of bytes rarely produce valid JSON. With libFuzzer's own mutations, only 13 of 100 inputs were valid, so
+the code that reads the fields was hardly tested.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-LINE = b"\n"  # Separator of the messages of one session.
+LINE = b"\n"  # Separator between the messages of one session.
 ODD: tuple[Any, ...] = (
     *(None, True, False, 0, -1, 1, 7.5, 2**31, 2**63, 10**30, 1e308, -0.0, float("nan"), float("inf")),
     *("", " ", "x", "\0", "\ud800", "../x", "é" * 200, "你好。", "0", "true", "null", "pcm_16000", "AAAA", "{}"),
@@ -20,9 +20,9 @@ ODD: tuple[Any, ...] = (
 
 
 class Mutation:
-    """Mutator of one target's data.
+    """Mutator for the JSON messages of one fuzzing target.
 
-    ``seeds`` are messages whose fields and values are used, in addition to unusual values.
+    New fields and values are copied from the messages ``seeds`` or are unusual values.
     """
 
     def __init__(self, seeds: Sequence[bytes]) -> None:
@@ -33,7 +33,7 @@ class Mutation:
         self._messages = [json.loads(line) for seed in seeds for line in seed.split(LINE)]
 
     def __call__(self, data: bytes, most: int, seed: int) -> bytes | None:
-        """Return the data with one change and at most this size, or None if it cannot be changed."""
+        """Return a mutated copy of `data` with at most `most` bytes, or None if this fails."""
         dice = random.Random(seed)
         lines = data.split(LINE)
         number = dice.randrange(len(lines))
@@ -81,7 +81,7 @@ class Mutation:
 
 
 def _nodes(value: Any) -> Iterator[Any]:
-    """Return a JSON value and all values inside it."""
+    """Yield a JSON value and all values inside it."""
     yield value
     inner: Iterable[Any] = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     for each in inner:
@@ -89,9 +89,9 @@ def _nodes(value: Any) -> Iterator[Any]:
 
 
 def mutator(mutation: Mutation, bytewise: Callable[[bytes, int], bytes]) -> Callable[[bytes, int, int], bytes]:
-    """Return libFuzzer's callback for the next input.
+    """Return libFuzzer's callback that computes the next input.
 
-    One time in five, and if no message can be changed, the callback uses ``bytewise``.
+    For every fifth seed, and if no message can be changed, the callback calls ``bytewise``.
     """
 
     def mutate(data: bytes, most: int, seed: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Fuzzing targets, each of which must accept any bytes or raise its documented error."""
+"""Fuzzing targets: functions that accept any bytes or raise their documented error."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ NATIVE: list[dict[str, Any]] = [
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Fuzz target.
+    """Fuzzing target.
 
-    ``run`` accepts any bytes and must not raise. ``seeds`` are valid inputs. ``mutation`` changes messages, for targets
-    that read messages.
+    ``run`` accepts any bytes and must not raise. ``seeds`` are valid inputs. ``mutation`` changes JSON messages,
+    and is None for targets that do not read messages.
     """
 
     run: Callable[[bytes], object]
@@ -68,9 +68,9 @@ def _native(data: bytes) -> None:
 
 
 def _session(name: str, data: bytes) -> None:
-    """Process several messages of one session.
+    """Process several messages of one session of a protocol.
 
-    Submitted requests start, get audio and end, depending on the length of the messages.
+    For each submitted request, the engine events (start, audio, end) depend on the length of the message.
     """
     driver, ended = SESSIONS[name][0](), 0
     for line in data.split(LINE):
@@ -92,7 +92,7 @@ def _body(name: str, data: bytes) -> None:
 
 
 def _json(data: bytes) -> None:
-    """Check that accepted JSON can be written and parsed again with the same result."""
+    """Check that accepted JSON is unchanged after it is serialised and parsed again."""
     try:
         value = strict_json.parse(data)
     except ValueError:
@@ -118,7 +118,7 @@ def _voice_file(data: bytes) -> None:
 
 
 def _document(data: bytes) -> None:
-    # In the product, the process that reads documents reports these two errors as unreadable files.
+    # In the product, the process that reads documents reports these two errors as an unreadable file.
     with suppress(UnreadableError, MemoryError, RecursionError):
         read_document(data)
 

@@ -1,4 +1,4 @@
-"""Tests of the fuzzing targets with their seeds, parts of the seeds, and earlier crashes."""
+"""Tests of the fuzzing targets with seeds, truncated seeds and inputs of past crashes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tests.fuzz.targets import TARGETS
 from tests.support.documents import letter
 
 LETTER = letter(("Normal", "Words."))
-# The offset of the central directory's position, which the end record of the ZIP contains.
+# Position of the field in the end record of the ZIP file that contains the offset of the central directory.
 DIRECTORY = LETTER.rindex(b"PK\5\6") + 16
-PART = LETTER.index(b"word/styles.xml") + 60  # A position in the middle of the compressed data.
+PART = LETTER.index(b"word/styles.xml") + 60  # Position in the middle of the compressed data.
 
-FOUND = {  # Inputs that crashed a target in the past, by target.
+FOUND = {  # Inputs that crashed a target in the past, keyed by target.
     "document": (
         LETTER[:DIRECTORY] + (2**24).to_bytes(4, "little") + LETTER[DIRECTORY + 4 :],
         LETTER[:PART] + b"\xff" * 60 + LETTER[PART + 60 :],
@@ -46,9 +46,9 @@ def of_messages(name: str) -> Mutation:
 
 @pytest.mark.parametrize("name", [name for name, target in TARGETS.items() if target.mutation])
 def test_mutated_messages_are_accepted_or_refused(name: str) -> None:
-    """Mutations accumulate, as in a fuzzer.
+    """Mutations are applied on top of each other, as in a fuzzer.
 
-    At least four of five results are valid JSON.
+    At least four of five mutated messages are valid JSON.
     """
     target, mutation = TARGETS[name], of_messages(name)
     data, is_json = target.seeds[-1], []
