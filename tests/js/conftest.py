@@ -1,4 +1,4 @@
-"""Fixture with one Node process for all tests of JavaScript modules without a DOM."""
+"""Fixture for tests of JavaScript modules without a DOM: one Node process."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ EVALUATE = Path(__file__).with_name("evaluate.js")
 
 
 class Node:
-    """Process that calls JavaScript functions like Playwright's pages."""
+    """Node process that evaluates JavaScript functions, like a Playwright page."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
 
     def evaluate(self, body: str, value: Any = None) -> Any:
-        """Call the function in ``body`` with a JSON value, and return its (awaited) result.
+        """Call the function in ``body`` with a JSON value, and return its awaited result.
 
-        Raises:     AssertionError: the function threw an error.
+        Raises: AssertionError: The function threw an error.
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -35,7 +35,7 @@ class Node:
         return answer.get("result")
 
     def call(self, module: str, name: str, *values: Any) -> Any:
-        """Call one exported function of a module of the page."""
+        """Call an exported function of a JavaScript module of the page, and return its result."""
         body = f"async (values) => (await import('/js/{module}.js')).{name}(...values)"
         return self.evaluate(body, list(values))
 

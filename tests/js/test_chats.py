@@ -1,4 +1,4 @@
-"""Tests of exported chats from several systems: senders, system messages, missing media."""
+"""Tests of exported chats of several apps: senders, system messages and missing media."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from tests.js.conftest import Node
 
-MARK = "\u200e"  # Mark of iOS before system messages.
+MARK = "\u200e"  # Character that iOS writes before system messages.
 
 ANDROID = """12/31/25, 10:30 PM - Messages and calls are end-to-end encrypted. Only people in this chat can read them.
 12/31/25, 10:30 PM - Mary: Hello

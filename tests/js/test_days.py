@@ -1,4 +1,4 @@
-"""Tests of the names of days in the page's language."""
+"""Tests of relative names of days in the language of the page."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NAMED = """async ({ at, now, language }) => {
   const { dayOf, nameOfDay } = await import('/js/common/dates.js');
   return nameOfDay(dayOf(new Date(...at).getTime()), new Date(...now).getTime(), language);
 }"""
-NOW = (2026, 10, 24, 0, 30)  # JavaScript counts months from 0: half past midnight on 24 November.
+NOW = (2026, 10, 24, 0, 30)  # Half past midnight on 24 November, because JavaScript counts months from 0.
 
 
 @pytest.mark.parametrize(

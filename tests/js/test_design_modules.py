@@ -1,4 +1,4 @@
-"""Tests of modules of the Design room: seeds, loudness, names, and origin of a voice."""
+"""Tests of modules of the Design room: seeds, loudness, names and origin of a voice."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tests.js.conftest import Node
 MAX_SEED = 2**32 - 1
 
 
-def test_seeds_of_a_set_follow_from_the_first_and_are_not_adjacent(node: Node) -> None:
+def test_seeds_of_a_set_are_derived_from_the_first_seed_and_are_not_adjacent(node: Node) -> None:
     seeds = node.call("design/take_requests", "series", 7, 500)
     assert seeds[0] == 7
     assert len(set(seeds)) == 500
     assert all(isinstance(seed, int) and 0 <= seed <= MAX_SEED for seed in seeds)
-    assert max(seeds) > MAX_SEED // 2  # All 32 bits are used.
+    assert max(seeds) > MAX_SEED // 2  # The seeds use all 32 bits.
     assert min(abs(other - seed) for seed in seeds for other in seeds if other != seed) > 1
     assert node.call("design/take_requests", "series", 7, 3) == seeds[:3]
     assert not set(node.call("design/take_requests", "series", 8, 500)) & set(seeds)
@@ -40,13 +40,13 @@ def test_change_is_appended_in_the_description_language_and_strengthened_when_re
     ("levels", "level", "gains"),
     [
         ([-20, -23, -18], -23, [-3, 0, -5]),
-        ([-20, None, -18], -20, [0, 0, -2]),  # An unmeasured take is unchanged.
+        ([-20, None, -18], -20, [0, 0, -2]),  # A take without a measured loudness is unchanged.
         ([-20, None, None], None, [0, 0, 0]),
-        ([-20, -70, -18], -20, [0, 0, -2]),  # A nearly silent take does not lower the others.
+        ([-20, -70, -18], -20, [0, 0, -2]),  # A nearly silent take does not attenuate the other takes.
         ([], None, []),
     ],
 )
-def test_takes_are_attenuated_to_the_quietest(
+def test_takes_are_attenuated_to_the_loudness_of_the_quietest_take(
     node: Node, levels: list[float | None], level: float | None, gains: list[float]
 ) -> None:
     assert node.call("design/listening", "matched", levels) == {"level": level, "gains": gains}
@@ -83,10 +83,10 @@ CAPTION = """async (take) => {
     [
         ("Take 1A", LOW, f"{BUT_SHORT} · Take 1A"),
         ("候选 12C", LOW, f"{BUT_SHORT} · 候选 12C"),
-        ("Take B", LOW, f"{BUT_SHORT} · Take B"),  # A label from before sets existed.
+        ("Take B", LOW, f"{BUT_SHORT} · Take B"),  # Label of a take that was stored before sets existed.
         ("Take 1A", "A preset.", "Narrator · Take 1A"),
         ("Take 1A", None, "Take 1A"),
-        (f"Take 2B · {LOW}", None, f"{BUT_SHORT} · Take 2B · {LOW}"),  # A clone, whose request has no description.
+        (f"Take 2B · {LOW}", None, f"{BUT_SHORT} · Take 2B · {LOW}"),  # A cloned voice has no description.
         ("Take 2B · Low · slow", None, "Low · slow · Take 2B"),
         (f"{BUT_SHORT} · Take 1A", LOW, f"{BUT_SHORT} · Take 1A"),
         (f"{BUT_SHORT} · Take 1A · {LOW}", None, f"{BUT_SHORT} · Take 1A · {LOW}"),
@@ -94,7 +94,7 @@ CAPTION = """async (take) => {
         (None, LOW, ""),
     ],
 )
-def test_take_stored_without_a_speaker_caption_is_captioned_like_others(
+def test_take_stored_without_a_speaker_caption_gets_a_caption(
     node: Node, label: str | None, instructions: str | None, caption: str
 ) -> None:
     config = {} if instructions is None else {"instructions": instructions}

@@ -1,4 +1,4 @@
-"""Tests of the list of stored takes with late and reordered responses."""
+"""Tests of the list of stored takes with delayed and reordered responses."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.js.conftest import Node
 
-# The tests send responses in any order; `asked` has the requests as method and path.
+# The tests choose the order of the responses. `asked` contains the method and path of each request.
 HISTORY = """async () => {
   const before = [globalThis.document, globalThis.fetch];
   const asked = [], waiting = [];
@@ -55,7 +55,7 @@ def test_second_change_of_a_take_is_sent_after_the_first_response(node: Node) ->
           await turn();
         }""",
     )
-    assert len(late["asked"]) == 1  # Two concurrent requests could arrive in either order.
+    assert len(late["asked"]) == 1  # Two concurrent requests could arrive in any order.
 
 
 def test_refused_change_does_not_block_the_next(node: Node) -> None:

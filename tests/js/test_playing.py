@@ -15,7 +15,7 @@ def module(node: Node, body: str, **given: Any) -> Any:
 
 
 def test_programme_plays_in_order_from_any_position(node: Node) -> None:
-    """Takes and silences play without a gap or a repeated sample, also during generation."""
+    """Takes and silences play without a gap or a repeated sample, even during generation."""
     handed = module(
         node,
         """
@@ -65,15 +65,15 @@ FRAME_SAMPLES = 1920
 @pytest.mark.parametrize(
     ("arrivals_ms", "frames"),
     [
-        ([0, 40, 80, 120], 1),  # Twice as fast as playback.
-        ([0, 80, 160, 240], 1),  # Just in time.
-        ([0, 300, 310, 320], 2),  # A stall after the first chunk.
-        ([0, 100, 200, 300, 400], 2),  # A little too slow: the buffer must last to the end.
-        ([0, 160, 320, 480], 3),  # Half as fast as playback.
-        ([0, 10, 20, 500], 4),  # A stall that needs all audio before the start.
+        ([0, 40, 80, 120], 1),  # Generation is twice as fast as playback.
+        ([0, 80, 160, 240], 1),  # Generation is exactly as fast as playback.
+        ([0, 300, 310, 320], 2),  # Generation stalls after the first chunk.
+        ([0, 100, 200, 300, 400], 2),  # Generation is slower than playback, so the buffer must last until the end.
+        ([0, 160, 320, 480], 3),  # Generation is half as fast as playback.
+        ([0, 10, 20, 500], 4),  # Generation stalls, so all audio must be buffered before the start.
     ],
 )
-def test_start_buffer_equals_what_the_last_take_needed(node: Node, arrivals_ms: list[int], frames: int) -> None:
+def test_start_buffer_is_as_large_as_the_last_take_required(node: Node, arrivals_ms: list[int], frames: int) -> None:
     needed = module(
         node,
         """
@@ -83,7 +83,7 @@ def test_start_buffer_equals_what_the_last_take_needed(node: Node, arrivals_ms: 
         arrivals=arrivals_ms,
     )
     assert needed == frames * FRAME_SAMPLES
-    # Simulation: with this buffer there is no underrun, with one chunk less there is one.
+    # Simulate playback: with this buffer there is no underrun, but with one chunk less there is one.
     at = np.array(arrivals_ms) / 1000
     dry = [bool(np.any(at[k:] > at[k - 1] + np.arange(k, len(at)) * 0.08 + 1e-9)) for k in range(1, len(at) + 1)]
     assert dry.index(False) + 1 == frames
@@ -94,7 +94,7 @@ def test_start_buffer_equals_what_the_last_take_needed(node: Node, arrivals_ms: 
     [
         ([0, 40, 80, 120], 0),
         ([0, 80, 160, 240], 0),
-        ([0, 85, 90, 100], 5),  # 5 ms late, once.
+        ([0, 85, 90, 100], 5),  # One chunk arrives 5 ms late.
         ([0, 100, 200, 300, 400], 80),
         ([0, 10, 20, 500], 260),
     ],
@@ -109,7 +109,7 @@ def test_start_is_delayed_by_the_lateness_of_the_last_take(node: Node, arrivals_
         arrivals=arrivals_ms,
     )
     assert hold == pytest.approx(24 * hold_ms)
-    # Simulation: with this delay there is no underrun, a millisecond earlier there is one.
+    # Simulate playback: with this delay there is no underrun, but with one millisecond less there is one.
     played_until = hold_ms + 80 * np.arange(len(arrivals_ms))
     assert not np.any(np.array(arrivals_ms) > played_until)
     assert hold_ms == 0 or np.any(np.array(arrivals_ms) > played_until - 1)
@@ -121,15 +121,15 @@ FAST, SLOW, LATE = [0, 10, 20, 30], [0, 160, 320, 480], [0, 40, 500, 540]  # Arr
 @pytest.mark.parametrize(
     ("takes", "holds_ms"),
     [
-        # A runtime as slow as playback raises the buffer at once, while one of the last five takes was so.
+        # If generation was as slow as playback in one of the last five takes, the buffer is larger.
         ([SLOW, FAST, FAST, FAST, FAST, FAST], [240, 240, 240, 240, 240, 0]),
-        # One late chunk counts as chance; the same in a second take does not.
+        # One take with a late chunk does not change the buffer, but a second such take does.
         ([FAST, LATE, FAST, FAST, LATE, FAST], [0, 0, 0, 0, 340, 340]),
         ([LATE, FAST, FAST, FAST, FAST, LATE, FAST], [0, 0, 0, 0, 0, 0, 0]),
         ([[0, 400]], [0]),
         ([[0, 400], [0, 400]], [0, 320]),
         ([[0], []], [0, 0]),
-        ([[0, 9000, 18000]], [1500]),  # The maximum.
+        ([[0, 9000, 18000]], [1500]),  # The delay has a maximum.
     ],
 )
 def test_single_late_chunk_affects_the_buffer_less_than_slow_generation(
@@ -149,19 +149,19 @@ def test_single_late_chunk_affects_the_buffer_less_than_slow_generation(
         takes=takes,
     )
     assert [round(hold) for hold, _ in learnt] == holds_ms
-    # At least one frame is needed to start.
+    # At least one frame must be buffered before playback starts.
     assert all((target > 1920) == (hold > 0) for hold, target in learnt)
 
 
 @pytest.mark.parametrize(
     ("learnt", "frames", "hold_ms"),
     [
-        (SLOW, 0, 240),  # Unknown length.
-        (SLOW, 2, 160),  # A word: chunks after the expected length plus a quarter are ignored.
-        (SLOW, 8, 600),  # Half as fast as playback and longer: it needs twice the buffer.
-        (SLOW, 800, 1500),  # The maximum.
+        (SLOW, 0, 240),  # The length of the take is unknown.
+        (SLOW, 2, 160),  # For a single word, chunks after 125 % of the expected length are ignored.
+        (SLOW, 8, 600),  # Generation is half as fast as playback, and the longer take needs twice the buffer.
+        (SLOW, 800, 1500),  # The delay has a maximum.
         (FAST, 800, 0),
-        ([0, 500, 510, 520, 530], 3, 420),  # A stall is not longer in a longer take.
+        ([0, 500, 510, 520, 530], 3, 420),  # The stall does not depend on the length of the take.
         ([0, 500, 510, 520, 530], 800, 420),
     ],
 )

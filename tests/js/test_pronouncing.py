@@ -1,4 +1,4 @@
-"""Tests of pronunciation in the page and the studio, and of word lists as files."""
+"""Tests of pronunciation in the page and the studio, and of pronunciation lists as files."""
 
 from __future__ import annotations
 
@@ -133,18 +133,18 @@ def test_spreadsheet_lists_are_parsed_and_invalid_rows_skipped(node: Node) -> No
 
 
 @pytest.mark.parametrize("heading", ["word,said", "Word;Say as", "term\talias", '"Words","Said as"'])
-def test_header_row_is_not_an_entry(node: Node, heading: str) -> None:
+def test_header_row_of_a_spreadsheet_is_not_a_pronunciation(node: Node, heading: str) -> None:
     read = node.call("speak/pronunciation", "readWordList", f"{heading}\nGIF,jif\n")
     assert read == {"entries": [{"word": "GIF", "said": "jif"}], "leftOut": 0}
 
 
-def test_edits_of_two_windows_are_merged(node: Node) -> None:
+def test_pronunciation_edits_of_two_windows_are_merged(node: Node) -> None:
     def words(**said: str) -> list[dict[str, str]]:
         return [{"word": word, "said": how} for word, how in said.items()]
 
     before = words(a="1", b="2", c="3", d="4")
-    mine = words(a="1", b="mine", d="4", e="5")  # Without c.
-    theirs = words(a="theirs", b="2", c="3", f="6")  # Without d.
+    mine = words(a="1", b="mine", d="4", e="5")  # The entry "c" is deleted.
+    theirs = words(a="theirs", b="2", c="3", f="6")  # The entry "d" is deleted.
     assert node.call("speak/pronunciation", "mergedWords", before, mine, theirs) == words(
         a="theirs", b="mine", f="6", e="5"
     )

@@ -1,4 +1,4 @@
-"""Tests of schedule.js: start times of a script's lines, from their lengths."""
+"""Tests of schedule.js: start times of a script's lines, computed from their lengths."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_clips_follow_each_other_with_their_gaps(node: Node) -> None:
     ]
     sounds = {"One.": {"samples": 1000}, "Two.": {"samples": 2000}, "Three.": {"samples": 3000}}
     first = 1000 + RATE
-    second = first + RATE // 2  # A line without text has no silence.
+    second = first + RATE // 2  # A line without text is not followed by silence.
     third = second + 2000 + 2 * RATE
     last = third + 3000 + RATE // 2
     assert laid_out(node, lines, **sounds) == [

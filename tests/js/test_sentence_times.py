@@ -1,4 +1,4 @@
-"""Tests of estimated sentence times, on audio whose sentence times are known."""
+"""Tests of estimated sentence times, with audio whose sentence times are known."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SENTENCES = [
     "10.5 miles, he said. ",
     "Then they all went home along the river, slowly, and slept.",
 ]
-# Audio as peaks of 10 ms: clauses with different paces, each followed by a pause, a longer one after a sentence.
+# Audio with peaks of 10 ms. Each clause has its own pace and is followed by a pause, which is longer after a sentence.
 FOUND = """async ({ text, paces }) => {
   const { sentencesOf, clausesOf, pausesOf, beginningsOf } = await import('/js/speak/sounding_text.js');
   const { expectedSeconds } = await import('/js/common/text.js');
@@ -51,14 +51,14 @@ FOUND = """async ({ text, paces }) => {
 
 
 @pytest.mark.parametrize("paces", [[1, 1, 1, 1, 1], [0.8, 0.8, 0.8, 0.8, 0.8], [1.3, 1, 1.2, 1.1, 1.3]], ids=str)
-def test_sentence_times_are_found(node: Node, paces: list[float]) -> None:
+def test_sentence_times_are_estimated_from_complete_audio(node: Node, paces: list[float]) -> None:
     found = node.evaluate(FOUND, {"text": TEXT, "paces": paces})
     assert found["sentences"] == SENTENCES
     assert np.array(found["all"]) == pytest.approx(np.array(found["begun"]), abs=0.15)
 
 
 @pytest.mark.parametrize("paces", [[1, 1, 1, 1, 1], [0.85, 0.9, 0.85, 0.8, 0.9], [1.2, 1.2, 1.1, 1.2, 1.2]], ids=str)
-def test_sentence_times_are_found_while_audio_is_streaming(node: Node, paces: list[float]) -> None:
+def test_sentence_times_are_estimated_while_audio_is_streaming(node: Node, paces: list[float]) -> None:
     found = node.evaluate(FOUND, {"text": TEXT, "paces": paces})
     assert np.array(found["live"]) == pytest.approx(np.array(found["begun"]), abs=0.25)
 

@@ -1,4 +1,4 @@
-"""Tests of the playback speed: length, constant pitch, and unchanged samples at rate 1."""
+"""Tests of playback speed: duration, constant pitch and unchanged samples at rate 1."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RATE = 24000
 WINDOW = 2400
 RATES = [0.75, 1.25, 1.5, 2]
 
-# Like the audio thread: one block at a time, with as much input as the stretcher wants.
+# Like the audio thread, process one block at a time, with as much input as the stretcher requests.
 STRETCH = """async ({ pcm, rate }) => {
   const { Stretch } = await import('/js/player/worklet_stretch.js');
   const stretch = new Stretch(24000);
@@ -35,9 +35,9 @@ def stretched(node: Node, pcm: NDArray[np.int16], rate: float) -> NDArray[np.flo
 
 
 def vowel(pitch: float, seconds: float = 4.0) -> NDArray[np.int16]:
-    """Return harmonics under two formants, like a spoken vowel.
+    """Return synthetic audio of a spoken vowel: harmonics with two formants.
 
-    They have a pitch glide of 8 %, syllable-like loudness, and breath noise.
+    The audio has a pitch glide of 8 %, syllable-like loudness and breath noise.
     """
     t = np.arange(int(RATE * seconds)) / RATE
     phase = 2 * np.pi * np.cumsum(pitch * (1 + 0.08 * np.sin(3 * np.pi * t))) / RATE
@@ -50,7 +50,7 @@ def vowel(pitch: float, seconds: float = 4.0) -> NDArray[np.int16]:
 
 
 def pitch_of(sound: NDArray[np.int16] | NDArray[np.float64], rate: float) -> NDArray[np.float64]:
-    """Return the pitch of forty windows, from the lag of the highest autocorrelation."""
+    """Return the pitch in Hz of forty windows, from the lag of the highest autocorrelation."""
     hann = np.hanning(WINDOW)
 
     def correlation(window: NDArray[np.float64]) -> NDArray[np.float64]:

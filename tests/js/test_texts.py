@@ -45,7 +45,7 @@ def test_duration_estimates_and_file_names_equal_those_of_the_runtime(node: Node
       return texts.map((text) => [expectedSeconds(text), fileName(text, 'wav')]);
     }"""
     for text, (seconds, name) in zip(TEXTS, node.evaluate(body, TEXTS), strict=True):
-        assert abs(seconds - expected_seconds(text)) <= 0.0401, text  # The runtime has whole frames.
+        assert abs(seconds - expected_seconds(text)) <= 0.0401, text  # The runtime rounds to whole frames.
         assert name == file_name(text, "wav"), text
 
 

@@ -1,4 +1,4 @@
-"""Tests of clauses and edits of a text that is spoken while it is typed."""
+"""Tests of the clauses and edits of a text that is spoken while the user types it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MODULE = "speak/typed_speech"
         ("Hello the", ""),
         ("Hello there,", "Hello there,"),
         ("Hello there. ", "Hello there. "),
-        ("Hello there.", ""),  # The full stop of an abbreviation or an address looks the same.
+        ("Hello there.", ""),  # This full stop could belong to an abbreviation or an address.
         ("Mr. ", ""),
         ("J. ", ""),
         ("1,000 and 10:30 at https://a.b/c?d=1", ""),
@@ -45,7 +45,7 @@ def test_finished_clauses_are_detected(node: Node, text: str, finished: str) -> 
         ("abcd", "aXd", None, (1, 2, 1)),
         ("aa", "aaa", None, (2, 0, 1)),
         ("aa", "aaa", 0, (0, 0, 1)),
-        ("The kettle.", "T", 0, (0, 11, 1)),  # The typed letter is the first one of the replaced text.
+        ("The kettle.", "T", 0, (0, 11, 1)),  # The typed letter is equal to the first letter of the replaced text.
         ("same", "same", None, (4, 0, 0)),
     ],
 )
@@ -57,6 +57,6 @@ def test_edit_between_two_texts_is_detected(
     assert (found["start"], found["removed"], found["added"]) == edit
 
 
-def test_positions_follow_an_edit(node: Node) -> None:
+def test_positions_in_the_text_are_updated_after_an_edit(node: Node) -> None:
     edit = {"start": 2, "removed": 3, "added": 1}
     assert [node.call(MODULE, "moved", position, edit) for position in (0, 2, 3, 5, 8)] == [0, 2, 2, 3, 6]

@@ -1,4 +1,4 @@
-"""Tests of the automatic assignment of voices to a script's lines."""
+"""Tests of the automatic assignment of voices to the lines of a script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of voices in pickers: marks, search, and availability."""
+"""Tests of voice pickers: coloured marks, search and available voices."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_speaker_colours_and_bars_are_stable_and_distinct(node: Node) -> None:
     assert len({tuple(heights) for heights in bars}) == len(bars)
 
 
-def test_every_hue_is_readable_on_its_ground_and_unlike_the_others_in_both_themes() -> None:
+def test_voice_colours_have_contrast_and_are_distinct_in_both_themes() -> None:
     tokens = Path("assets/css/tokens.css").read_text()
     for theme in tokens.split(".dark {"):
         inks = dict(re.findall(r"--vw-h(\d): (#\w{6});", theme))
@@ -46,7 +46,7 @@ def rgb(colour: str) -> list[float]:
 
 
 def luminance(colour: str) -> float:
-    """Relative luminance of WCAG 2."""
+    """Return the relative luminance of a colour (WCAG 2)."""
     linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in rgb(colour)]
     return sum(share * part for share, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
