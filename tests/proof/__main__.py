@@ -1,6 +1,6 @@
-"""Run the measurements for docs/reliability.md and write artifacts/proof.json.
+"""Command that measures the promises of docs/reliability.md into artifacts/proof.json.
 
-`make proof` starts it. With ``--short``, the results are only printed.
+`make proof` runs this command. With ``--short``, results are printed but not written.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from tests.support.promises import holding_tests, record_figures
 from tests.support.thorough import ROOT
 
 ONE_THREAD = {"VOICEWRIGHT_THREADS": "1", "OMP_NUM_THREADS": "1"}
-FUZZED = {  # Promises, with the property-based tests whose examples are counted.
+FUZZED = {  # Promises and the property-based tests whose examples are counted.
     "P1": ("tests/unit/server/test_any_message.py", "tests/unit/server/native/test_schema.py"),
     "S2": ("tests/unit/shared/test_decoding.py", "tests/unit/voices/test_voice_file.py"),
 }
 ISOLATION = tuple(f"tests/unit/engine/test_{name}.py" for name in ("leaks", "faults", "batches", "walk"))
 PAIRS = ("tests/unit/server/native/test_totality.py", "tests/unit/server/test_dialect_totality.py", "-k", "every_pair")
-ELSEWHERE = ("T9",)  # Promises whose figures other commands measure.
-SEND_S, PING_S = 5.0, 5.0  # The time limit of a client that reads nothing, and the interval between pings.
+ELSEWHERE = ("T9",)  # Promises whose results other commands measure.
+SEND_S, PING_S = 5.0, 5.0  # Timeout for a client that reads nothing, and the ping interval.
 
 
 def process_figure(model: Path, slots: int, form: Callable[[BenchRuntime], Awaitable[str]], **settings: str) -> str:
-    """Measure with a separate runtime process."""
+    """Start a runtime process for a checkpoint, and return the result of measurement `form`."""
 
     async def run() -> str:
         arguments = ["--model", str(model), "--max-slots", str(slots)]
@@ -60,10 +60,10 @@ async def leavers_figure(runtime: BenchRuntime, count: int) -> str:
 
 
 def passed_figure(what: str, *arguments: str) -> str:
-    """Return the number of passed tests.
+    """Run pytest with these arguments, and return the number of passed tests as text.
 
     Raises:
-        ValueError: A test has failed.
+        ValueError: A test failed.
     """
     said = _run("-m", "pytest", *arguments)
     (passed,) = re.findall(r"(\d+) passed", said)
@@ -71,17 +71,17 @@ def passed_figure(what: str, *arguments: str) -> str:
 
 
 def cases_figure(tests: list[str]) -> str:
-    """Return the number of passed test cases of a promise that has no other figure."""
+    """Run the test cases of a promise without other results, and return how many passed."""
     return passed_figure("cases", *(f"tests/{test}" for test in tests))
 
 
 def runaway_figure(count: int) -> str:
-    """Measure in a separate process, because the embedded voice needs half a gigabyte."""
+    """Measure runaway speech in a separate process, because the embedded voice needs 0.5 GB."""
     return _run("-c", f"from tests.proof.runaway import runaway; print(runaway({count}))").strip()
 
 
 def crowd_figure(model: Path, count: int) -> str:
-    """Measure a runtime with 4 slots."""
+    """Measure a runtime with 4 slots under many short requests."""
 
     async def run() -> str:
         async with runtime_process(["--model", str(model), "--max-slots", "4"], ONE_THREAD) as runtime:
@@ -100,9 +100,9 @@ def crash_figure(model: Path) -> str:
 
 
 def kills_figure(folder: Path, times: int) -> str:
-    """Run the writers and kill them.
+    """Repeatedly kill processes that write takes and voices.
 
-    They check all files after each kill and fail if a file is damaged or lost.
+    The processes check all files after each kill and fail if a file is damaged or lost.
     """
     takes = _run("-m", "tests.support.take_writers", str(folder / "takes"), str(times))
     _run("-m", "tests.support.writers", "kill", str(folder / "voices"), str(times))
@@ -111,7 +111,7 @@ def kills_figure(folder: Path, times: int) -> str:
 
 
 def fuzz_figure(paths: tuple[str, ...], profile: str) -> str:
-    """Return the number of examples that the property-based tests have passed."""
+    """Run property-based tests, and return the number of passed examples as text."""
     said = _run("-m", "pytest", "-q", f"--hypothesis-profile={profile}", "--hypothesis-show-statistics", *paths)
     examples = sum(int(count) for count in re.findall(r"(\d+) passing", said))
     return f"{examples} examples, 0 failures"
@@ -125,11 +125,11 @@ def _run(*arguments: str) -> str:
 
 
 def forms(folder: Path, *, short: bool) -> dict[str, Callable[[], str]]:
-    """Return the measurement of each promise.
+    """Return the measurement function of each promise.
 
     Args:
-        folder: Empty folder, to which checkpoints are written.
-        short: True for quick measurements.
+        folder: Empty folder for checkpoints.
+        short: Reduce the duration of all measurements.
     """
     model, cloner = folder / "model", folder / "cloner"
     write_checkpoint(model, BRIEF, "custom_voice", seed=1)
@@ -174,9 +174,9 @@ def forms(folder: Path, *, short: bool) -> dict[str, Callable[[], str]]:
 
 
 def main() -> None:
-    """Measure each promise, print the result and record it at once.
+    """Run the measurement of each promise, print each result and record it immediately.
 
-    Results that are already recorded stay if a later measurement fails. Short measurements are not recorded.
+    Results that are already recorded remain if a later measurement fails. Short measurements are not recorded.
     """
     parser = argparse.ArgumentParser(prog="make proof", description=__doc__)
     parser.add_argument("--short", action="store_true", help="a fiftieth of everything, and nothing is written")

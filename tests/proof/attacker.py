@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from websockets.frames import Frame, Opcode
 
-PIECE_BYTES, PAUSE_S = 65536, 0.1  # 640 kB per second, like one client on a slow connection.
+PIECE_BYTES, PAUSE_S = 65536, 0.1  # 640 kB per second, the rate of one client on a slow connection.
 
 
 def _frame(opcode: Opcode, data: bytes = b"", *, fin: bool = True) -> bytes:
@@ -33,7 +33,7 @@ _MARKUP = json.dumps({"input": "![a](" * 25_000, "text_filter": "markdown", "voi
 _LONG = b"POST /v1/audio/speech HTTP/1.1\r\nContent-Length: %d\r\n" % len(_MARKUP) + _HOST + b"\r\n" + _MARKUP
 _BODY = b"POST /v1/audio/speech HTTP/1.1\r\nContent-Length: 16000000\r\n" + _HOST + b"\r\n"
 _RESERVED = bytes([_frame(Opcode.TEXT, b"{}")[0] | 0x40]) + _frame(Opcode.TEXT, b"{}")[1:]
-# The data sent once per connection, and the data that follows repeatedly.
+# Data that is sent once per connection, and data that is then sent repeatedly.
 ATTACKS: dict[str, tuple[bytes, bytes]] = {
     "headers": (b"GET / HTTP/1.1\r\n" + _HOST, b"a: b\r\n"),
     "trailers": (_CHUNKED + b"2\r\n{}\r\n0\r\n", b"a: b\r\n"),
@@ -54,9 +54,9 @@ ATTACKS: dict[str, tuple[bytes, bytes]] = {
 
 
 async def attack(name: str, port: int) -> None:
-    """Send this flood until the process is killed.
+    """Flood the port with the traffic `name` until the process is killed.
 
-    A line is printed at its start. A new connection is opened whenever the server closes one.
+    Print a line at the start, and reconnect whenever the server closes the connection.
     """
     before, again = ATTACKS[name]
     piece = again * max(1, PIECE_BYTES // len(again))

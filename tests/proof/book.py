@@ -1,8 +1,8 @@
-"""Measurement of a long book's import, speech and export while processes are killed.
+"""Measurement of import, speech and export of a long book while processes are killed.
 
-``python -m tests.proof.book --pages 500 --kills 2`` prints the results. With ``--voice``, the demo voice speaks at its
-own speed. With ``--tiny``, the real engine and codec run a small checkpoint with random weights, whose lines take about
-as long as speech. Otherwise, the runtime generates audio instantly.
+``python -m tests.proof.book --pages 500 --kills 2`` prints the results. With ``--voice``, the embedded voice generates
+speech at its real speed. With ``--tiny``, the real engine runs a small random checkpoint whose lines take about as long
+as real speech. Otherwise, the runtime generates audio instantly.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ PAGES_PER_CHAPTER = 20
 PARAGRAPH_SENTENCES = (2, 7)
 LOADED_MS = 600_000
 MEMORY_TURN_S = 0.5
-TINY_LINE_FRAMES = 150  # About the mean of a paragraph; random weights do not end a line.
+TINY_LINE_FRAMES = 150  # About the mean length of a paragraph. Speech from random weights does not end earlier.
 KIB = 1024
 
 TITLE, AUTHOR = "The Long Voyage", "Ann Author"
 RATE = 24_000
 TURN_MS = 50
-MIN_ALIKE = 0.9  # Correlation of a take with its part of the exported file, which is compressed.
+MIN_ALIKE = 0.9  # Minimum correlation of a take with its segment of the exported file, which is compressed.
 
 Samples = NDArray[np.int16]
 
@@ -58,7 +58,7 @@ _PLACES = "behind near beyond under before along"
 
 @dataclass(frozen=True, slots=True)
 class BookReport:
-    """Results for one book."""
+    """Results of the measurement with one book."""
 
     pages: int
     lines: int
@@ -83,7 +83,7 @@ class BookReport:
 
 
 def manuscript(pages: int, seed: int = 1) -> str:
-    """Return the Markdown of a book in which every sentence is different."""
+    """Return a book as Markdown in which every sentence is different."""
     choose = random.Random(seed)
     nouns, adjectives, verbs, places = (words.split() for words in (_NOUNS, _ADJECTIVES, _VERBS, _PLACES))
 
@@ -109,7 +109,7 @@ def manuscript(pages: int, seed: int = 1) -> str:
 
 
 def book_file(folder: Path, pages: int) -> Path:
-    """Return an EPUB that pandoc has written, with a cover, an author and a table of contents."""
+    """Write a book as an EPUB with pandoc, including cover, author and table of contents."""
     cover, text, book = folder / "cover.png", folder / "book.md", folder / "book.epub"
     with av.open(str(cover), "w", format="image2") as image:
         stream = image.add_stream("png", rate=1)
@@ -123,7 +123,7 @@ def book_file(folder: Path, pages: int) -> Path:
 
 
 class Memory:
-    """Peak proportional memory (Pss) of each watched process."""
+    """Monitor for the peak memory (proportional set size) of several processes."""
 
     def __init__(self) -> None:
         self.peaks: dict[str, float] = {}
@@ -150,7 +150,7 @@ class Memory:
 class Product:
     """Studio and runtime with one port and one data folder.
 
-    They can be killed and started again.
+    Both processes can be killed and restarted.
     """
 
     def __init__(self, folder: Path, memory: Memory, *, has_voice: bool, model: Path | None = None) -> None:
@@ -176,7 +176,7 @@ class Product:
         return app
 
     def kill(self) -> None:
-        """Kill both processes at once, as a power failure does."""
+        """Kill studio and runtime at the same time, like a power failure."""
         runtime = self.app.runtime_pid
         self.app.process.kill()
         os.kill(runtime, signal.SIGKILL)
@@ -191,7 +191,7 @@ class Product:
 
 @contextmanager
 def opened(browser: Browser, url: str) -> Iterator[Page]:
-    """Open the page in a new window."""
+    """Open the studio's page in a new browser window, and yield the page."""
     with browser.new_context(accept_downloads=True) as window:
         page = window.new_page()
         page.goto(url, wait_until="domcontentloaded")
@@ -200,14 +200,14 @@ def opened(browser: Browser, url: str) -> Iterator[Page]:
 
 
 def stored(page: Page) -> dict[str, Any]:
-    """Return the script that was saved last, as the studio stores it."""
+    """Return the script that was saved last, as stored by the studio."""
     of = "fetch('/studio/scripts').then((answer) => answer.json()).then(({ scripts }) => scripts[0].id)"
     script: dict[str, Any] = page.evaluate(f"{of}.then((id) => fetch('/studio/scripts/' + id)).then((a) => a.json())")
     return script
 
 
 def renderer_pid(page: Page) -> int:
-    """Return the process of the page, which is the one with the most memory of its kind."""
+    """Return the process ID of the page: the renderer process with the most memory."""
     browser = page.context.browser
     assert browser is not None
     found = browser.new_browser_cdp_session().send("SystemInfo.getProcessInfo")["processInfo"]
@@ -216,22 +216,22 @@ def renderer_pid(page: Page) -> int:
 
 
 class Export:
-    """Export of the open script on the page, during which processes are killed."""
+    """Export of the open script on the page, while processes are killed."""
 
     def __init__(self, page: Page, running: Product) -> None:
-        self.messages: list[str] = []  # Progress messages of the page, without repetitions.
+        self.messages: list[str] = []  # Progress messages of the page without repetitions.
         self.errors: list[str] = []  # Errors after which Export was pressed again.
         self.made_s = self.joined_s = 0.0
         self._page = page
         self._running = running
 
     def save(self, path: Path, kill_after: list[int], rests_s: list[float]) -> None:
-        """Press Export and save the file.
+        """Press Export and save the downloaded file.
 
         Args:
-            path: File to write.
-            kill_after: Numbers of lines after which both processes are killed.
-            rests_s: Seconds for which the processes are stopped.
+            path: Destination of the exported file.
+            kill_after: Numbers of generated lines after which both processes are killed.
+            rests_s: Seconds between each kill and the restart.
         """
         page = self._page
         downloads: list[Download] = []
@@ -272,7 +272,7 @@ class Export:
 
 
 def import_book(page: Page, file: Path) -> dict[str, Any]:
-    """Open a book on the page with all its chapters, and return the stored script."""
+    """Import a book with all its chapters on the page, and return the stored script."""
     page.click("#vw-tab-script")
     page.locator("#vw-script-lines > li").first.wait_for()
     page.set_input_files("#vw-script-file", str(file))
@@ -283,10 +283,10 @@ def import_book(page: Page, file: Path) -> dict[str, Any]:
 
 
 def check_lines(script: dict[str, Any], pages: int) -> list[str]:
-    """Check that the script has each paragraph once and each line one take.
+    """Check that the script contains each paragraph once, and that each line has one take.
 
     Returns:
-        The take ids.
+        The IDs of all takes.
     """
     lines = script["lines"]
     wanted = [paragraph.removeprefix("# ") for paragraph in manuscript(pages).split("\n\n")]
@@ -300,9 +300,9 @@ def check_lines(script: dict[str, Any], pages: int) -> list[str]:
 
 
 def check_file(path: Path, script: dict[str, Any], pcm_of: Callable[[str], Samples]) -> tuple[int, float]:
-    """Check the file with ffprobe: chapters, cover, duration, and the audio of every line.
+    """Check chapters, cover, duration and audio of an exported file with ffprobe.
 
-    Returns:     The number of chapters, and the duration in seconds.
+    Returns: Number of chapters, and duration in seconds.
     """
     command = ["ffprobe", "-v", "error", "-show_chapters", "-show_format", "-show_streams", "-of", "json", str(path)]
     found = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
@@ -338,7 +338,7 @@ def book(
     is_tiny: bool = False,
     seed: int = 1,
 ) -> tuple[BookReport, Export]:
-    """Generate a book on the page, and check the result.
+    """Import a book on the page, generate and export its audio, and check the result.
 
     Both processes are killed at random lines.
     """
@@ -381,7 +381,7 @@ def book(
 
 
 def client(page: Page, app: App) -> httpx.Client:
-    """A client with the page's cookies."""
+    """Return an HTTP client with the cookies of the page."""
     cookies = {cookie["name"]: cookie["value"] for cookie in page.context.cookies()}
     return httpx.Client(base_url=app.url, cookies=cookies, trust_env=False, timeout=120)
 

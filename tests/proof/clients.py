@@ -1,4 +1,4 @@
-"""Measurement with misbehaving clients: disconnects, cancels, stalls, and huge messages."""
+"""Measurements with misbehaving clients: disconnects, cancels, stalls and huge uploads."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SHORT = {"task_type": "custom_voice", "seed": 11, "max_frames": 12}
 HEARD = {"task_type": "custom_voice", "seed": 11, "max_frames": 60}
 FRAMES = "voicewright_frames_total "
 DEAF, NEIGHBOURS = 20, 20
-BOMB_S = 1800  # Seconds of silence: 135 kB of FLAC become 86 MB of samples.
+BOMB_S = 1800  # Duration of the silence: 135 kB of FLAC become 86 MB of samples.
 TOGETHER = 8
 
 
@@ -42,13 +42,13 @@ async def frames_made(client: httpx.AsyncClient) -> int:
 
 @dataclass(slots=True)
 class LeaversReport:
-    """Results of clients that leave during a reply."""
+    """Results of clients that disconnect or cancel during a reply."""
 
-    freed_ms: list[float] = field(default_factory=list)  # Time in ms from the hang-up until no slot is used.
+    freed_ms: list[float] = field(default_factory=list)  # Milliseconds from the disconnect until no slot is in use.
     wasted: list[int] = field(default_factory=list)  # Number of frames that were generated in that time.
-    cancelled_ms: list[float] = field(default_factory=list)  # Time in ms from the cancel to its response.
-    after: int = 0  # Number of chunks of audio after the response.
-    held: tuple[Held, Held] | None = None  # Resources before the first and after the last client.
+    cancelled_ms: list[float] = field(default_factory=list)  # Milliseconds from the cancel to its response.
+    after: int = 0  # Number of audio chunks that arrived after the response.
+    held: tuple[Held, Held] | None = None  # Resources of the runtime before the first client and after the last client.
 
     @property
     def figure(self) -> str:
@@ -64,7 +64,7 @@ class LeaversReport:
 
 
 async def leavers(runtime: BenchRuntime, count: int) -> LeaversReport:
-    """Measure clients that disconnect after the first audio, and the same number that cancel."""
+    """Measure `count` clients that disconnect after the first audio, and `count` that cancel."""
     report = LeaversReport()
     async with httpx.AsyncClient(base_url=runtime.url, trust_env=False) as client:
         for _ in range(3):  # The first requests create threads and caches.
@@ -105,9 +105,9 @@ async def _cancel(runtime: BenchRuntime, report: LeaversReport) -> None:
 
 
 async def deaf_ears(runtime: BenchRuntime, send_s: float) -> str:
-    """Measure memory and time of 20 clients that read nothing, and another client's audio.
+    """Measure the memory of 20 clients that read nothing, and their effect on another client.
 
-    The runtime has more slots than clients.
+    The runtime has more slots than there are clients.
     """
     alone = [await _heard(runtime) for _ in range(NEIGHBOURS)]
     before = await held(runtime)
@@ -134,9 +134,9 @@ async def deaf_ears(runtime: BenchRuntime, send_s: float) -> str:
 
 @dataclass(slots=True)
 class _Heard:
-    """Audio of a reply, its time to first audio, and the largest delay of a chunk.
+    """Audio of a reply, its time to first audio, and the maximum delay of a chunk.
 
-    The delay is measured without a buffer.
+    The delay is measured as if the client had no playback buffer.
     """
 
     pcm: bytes = b""
@@ -160,7 +160,7 @@ async def _heard(runtime: BenchRuntime) -> _Heard:
 
 
 async def _deaf(runtime: BenchRuntime) -> socket.socket:
-    """Open a connection whose reply fills all buffers, because the client does not read."""
+    """Open a connection that does not read, and request a reply that fills all buffers."""
     kernel = socket.socket()
     kernel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     kernel.setblocking(False)
@@ -179,7 +179,7 @@ async def _deaf(runtime: BenchRuntime) -> socket.socket:
 
 
 async def drain(runtime: BenchRuntime, streams: int) -> str:
-    """Send SIGTERM during several replies, all of which must be completed."""
+    """Send SIGTERM during several replies, and check that all replies are completed."""
     ready, is_terminating = asyncio.Semaphore(0), asyncio.Event()
 
     async def reply() -> bool:
@@ -206,13 +206,13 @@ async def drain(runtime: BenchRuntime, streams: int) -> str:
 
 
 async def bombs(runtime: BenchRuntime, count: int) -> str:
-    """Upload recordings that unpack to half an hour of audio, all of which must be refused.
+    """Upload compressed half-hour recordings, and check that all are refused.
 
-    Every second one hides its length.
+    Every second recording does not declare its length.
     """
     honest = audio_file(np.zeros(BOMB_S * 24_000, np.int16), kind="FLAC")
     silent = bytearray(honest)
-    silent[21] &= 0xF0  # STREAMINFO has 36 bits for the number of samples; 0 means unknown.
+    silent[21] &= 0xF0  # STREAMINFO stores the number of samples in 36 bits. The value 0 means unknown.
     silent[22:26] = bytes(4)
     left, statuses, peaks = list(range(count)), [], [0, 0]
     async with httpx.AsyncClient(base_url=runtime.url, trust_env=False, timeout=120) as client:
@@ -246,7 +246,7 @@ async def bombs(runtime: BenchRuntime, count: int) -> str:
 
 
 def _resident_kib(pid: int) -> tuple[int, int]:
-    """Return the resident memory of a process and its children in KiB."""
+    """Return the resident memory of a process, and that of all its children, in KiB."""
     _, *children = with_children(pid)
     return _pages(pid), sum(_pages(child) for child in children)
 

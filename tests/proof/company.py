@@ -1,4 +1,4 @@
-"""Measurement with concurrent clients: reconnects, fairness, and event loop delays."""
+"""Measurements with concurrent clients: reconnects, fairness and event loop delays."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from tests.support.speech_client import Talk, spoken, talk
 TEXT = "The bread is warm."
 SHORT = {"task_type": "custom_voice", "max_frames": 12}
 SEEDS = 8
-STORM_S = 2.0  # Time in seconds in which all sockets are disconnected.
+STORM_S = 2.0  # Seconds within which all sockets are disconnected.
 POLITE = 4  # Number of clients that send one request after another.
 FEW, STREAMS = 4, 64
 LAG = 'voicewright_loop_lag_seconds_bucket{le="'
 
 
 async def storm(runtime: BenchRuntime, count: int) -> str:
-    """Disconnect many sockets within two seconds, most of them during a reply.
+    """Disconnect many WebSockets within two seconds, most of them during a reply.
 
-    Their clients reconnect at once. A refused client waits for the time in the refusal.
+    All clients reconnect immediately. A refused client waits for the retry time of the refusal.
 
-    Raises:     AssertionError: A reply differs from the solo reply, a refusal has no estimate, or resources are still
-    used.
+    Raises: AssertionError: A reply differs from the solo reply, a refusal has no retry time, or resources are still
+    in use.
     """
     alone = [(await spoken(runtime.stream, TEXT, seed=seed, **SHORT)).pcm for seed in range(SEEDS)]
     before, dice = await at_rest(runtime), random.Random(1)
@@ -73,9 +73,9 @@ async def storm(runtime: BenchRuntime, count: int) -> str:
 
 
 async def _let_in(stack: AsyncExitStack, runtime: BenchRuntime, config: dict[str, object]) -> Talk:
-    """Open a session.
+    """Open a session on a new WebSocket.
 
-    If there are too many connections, wait for the time in the refusal.
+    If the server refuses because of too many connections, wait for the retry time and try again.
     """
     while True:
         try:
@@ -85,15 +85,15 @@ async def _let_in(stack: AsyncExitStack, runtime: BenchRuntime, config: dict[str
 
 
 async def greedy(runtime: BenchRuntime, running: int, seconds: float) -> str:
-    """Measure polite clients alone, and together with a client that always has many requests.
+    """Measure polite clients alone, and next to a client that always has many requests.
 
-    Each client has its own address, by which the runtime distinguishes them. A refused client waits for the time in the
-    refusal, and stops waiting at the end of the measurement.
+    Each client has its own IP address, by which the runtime distinguishes clients. A refused client waits for the retry
+    time of the refusal, and stops at the end of the measurement.
     """
     over = asyncio.Event()
 
     async def first_ms(address: str, seed: int, gone: float) -> float | None:
-        """Return the time in ms to the first audio, including waits, or None if always refused."""
+        """Return the milliseconds to the first audio, or None if all requests were refused."""
         began = time.perf_counter()
         while True:
             async with talk(runtime.stream, {"local_addr": (address, 0)}, **SHORT, seed=seed) as session:
@@ -138,9 +138,9 @@ async def greedy(runtime: BenchRuntime, running: int, seconds: float) -> str:
 
 
 async def busy_loop(runtime: BenchRuntime, seconds: float) -> str:
-    """Measure delays of the event loop with few and many streams.
+    """Measure delays of the event loop with few streams and with many streams.
 
-    In the meantime, recordings are decoded, stored and deleted.
+    In the meantime, a client uploads, stores and deletes recordings.
     """
     async with httpx.AsyncClient(base_url=runtime.url, trust_env=False, timeout=120) as client:
         results = [await _late(runtime, client, streams, seconds) for streams in (FEW, STREAMS)]
@@ -175,10 +175,10 @@ async def _late(runtime: BenchRuntime, client: httpx.AsyncClient, streams: int, 
 
 
 def lags(page: str) -> dict[float, float]:
-    """Return the number of event loop delays by upper limit in seconds.
+    """Return the cumulative number of event loop delays, keyed by upper bound in seconds.
 
     Args:
-        page: Page of metrics.
+        page: Metrics in Prometheus format.
     """
     rows = (line.removeprefix(LAG).split('"} ') for line in page.splitlines() if line.startswith(LAG))
     return {float(bound): float(count) for bound, count in rows}

@@ -1,4 +1,4 @@
-"""Measurement of recovery if the runtime is killed while it streams audio."""
+"""Measurement of the recovery after the runtime is killed while it streams audio."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ QUERY_TIMEOUT_S = 0.02
 
 @dataclass(frozen=True, slots=True)
 class CrashReport:
-    """Times in seconds after the kill."""
+    """Durations after the kill in seconds."""
 
-    notified_s: tuple[float, ...]  # Time in seconds until the client of each stream was notified.
-    ready_s: float  # Time in seconds until /ready returned 200 again.
-    spoken_s: float  # Time in seconds until a stream was complete again.
+    notified_s: tuple[float, ...]  # Seconds until the client of each stream was notified.
+    ready_s: float  # Seconds until /ready returned 200 again.
+    spoken_s: float  # Seconds until a new stream was complete.
 
     @property
     def figure(self) -> str:
@@ -35,7 +35,7 @@ class CrashReport:
 
 
 async def crash(app: App) -> CrashReport:
-    """Kill the runtime of an app while it speaks ten streams."""
+    """Kill the runtime of an app during ten streams, and measure the recovery."""
     url = f"ws://127.0.0.1:{app.port}/v1/audio/speech/stream"
     speaking, kill = asyncio.Semaphore(0), asyncio.Event()
 
@@ -66,7 +66,7 @@ async def crash(app: App) -> CrashReport:
 
 
 async def _end(session: Talk) -> None:
-    """Read until the connection ends or the client receives an error."""
+    """Receive messages until the connection ends or an error message arrives."""
     try:
         while isinstance(message := await session.hear(), bytes) or message["type"] != "error":
             pass

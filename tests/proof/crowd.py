@@ -1,4 +1,4 @@
-"""Measurement with many clients: leaks, and a load of four times the capacity."""
+"""Measurements with many clients: resource leaks, and a load of four times the capacity."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from benchmarks.common.servers import BenchRuntime
 from tests.support.speech_client import Talk, talk
 
 TOGETHER = 12
-QUIET_S = 20.0  # Time limit in seconds for the release of all resources.
-FRAMES = 6  # Maximum frames of a request.
-AT_ONCE_MS = 1000  # Maximum time in ms of a refusal. A slower one would have waited in the queue.
+QUIET_S = 20.0  # Timeout in seconds for the release of all resources.
+FRAMES = 6  # Maximum number of frames of a request.
+AT_ONCE_MS = 1000  # Maximum milliseconds of an immediate refusal. A later refusal means that the request was queued.
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Resources of the process, according to the kernel and the server."""
+    """Resources that the runtime uses, according to the kernel and the server."""
 
-    busy: int  # Requests in slots or in the queue, and open sessions.
+    busy: int  # Number of requests in slots or in the queue, plus open sessions.
     threads: int
     files: int
     resident_kib: int
@@ -46,7 +46,7 @@ def _of_process(pid: int) -> tuple[int, int, int]:
 
 
 async def at_rest(runtime: BenchRuntime) -> Held:
-    """Return the resources that are used after all requests have ended, or after a timeout."""
+    """Wait until no request is running or a timeout expires, and return the used resources."""
     late = time.monotonic() + QUIET_S
     while (now := await held(runtime)).busy and time.monotonic() < late:  # noqa: ASYNC110 - another process has no event
         await asyncio.sleep(0.05)
@@ -55,14 +55,14 @@ async def at_rest(runtime: BenchRuntime) -> Held:
 
 @dataclass(slots=True)
 class CrowdReport:
-    """Results of short requests, and the resources after each tenth of them."""
+    """Results of short requests, and the used resources after each tenth of the requests."""
 
     ends: dict[str, int] = field(default_factory=dict)
     held: list[Held] = field(default_factory=list)
 
     @property
     def kib_per_1000(self) -> float:
-        """Return the growth of resident memory from the third tenth on, when caches are full."""
+        """Return the growth of resident memory per 1000 requests, in KiB, after caches are full."""
         count = sum(self.ends.values()) * (len(self.held) - 3) / (len(self.held) - 1)
         return (self.held[-1].resident_kib - self.held[2].resident_kib) / count * 1000
 
@@ -78,9 +78,9 @@ class CrowdReport:
 
 
 async def crowd(runtime: BenchRuntime, count: int, seed: int = 1) -> CrowdReport:
-    """Send short requests, some of them concurrently.
+    """Send `count` short requests, some of them concurrently, and measure the resources.
 
-    Of ten requests, three are cancelled, one hangs up, one reads slowly, and five are normal.
+    Of ten requests on average, three are cancelled, one disconnects, one reads slowly and five are normal.
     """
     report, dice = CrowdReport(), random.Random(seed)
     for kind in ("polite", "cancelled", "hung up", "slow"):  # The first requests create threads and caches.
@@ -126,7 +126,7 @@ async def _heard(session: Talk, pause_s: float) -> None:
 
 @dataclass(slots=True)
 class Load:
-    """Milliseconds to the first audio of served requests, and to the refusal of others."""
+    """Milliseconds to the first audio of served requests and to the error of refused requests."""
 
     served_ms: list[float] = field(default_factory=list)
     refused_ms: list[float] = field(default_factory=list)
@@ -147,10 +147,10 @@ class OverloadReport:
 
     alone: Load = field(default_factory=Load)
     full: Load = field(default_factory=Load)  # As many clients as slots.
-    rate: float = 0.0  # Requests per second of the full load.
+    rate: float = 0.0  # Requests per second with the full load.
     overload: Load = field(default_factory=Load)  # Four times as many requests per second.
-    pressed: Load = field(default_factory=Load)  # Four times as many clients, which retry at once.
-    recovered_ms: float = 0.0  # Time to the first audio of the first request afterwards.
+    pressed: Load = field(default_factory=Load)  # Four times as many clients, which retry immediately.
+    recovered_ms: float = 0.0  # Milliseconds to the first audio of the first request after the overload.
 
     @property
     def figure(self) -> str:
@@ -167,10 +167,10 @@ def p95(values: list[float]) -> float:
 
 
 async def overload(runtime: BenchRuntime, slots: int, seconds: float) -> OverloadReport:
-    """Measure a full load, and overloads of requests and of clients.
+    """Measure a full load, and overloads by requests and by clients.
 
     The overloads are four times as many requests per second, and four times as many clients. The first phase takes a
-    tenth of the time and the last one a fifth. The runtime has no queue.
+    tenth of `seconds`, and the last phase takes a fifth. The runtime has no queue.
     """
     report = OverloadReport()
     for _ in range(10):
@@ -185,7 +185,7 @@ async def overload(runtime: BenchRuntime, slots: int, seconds: float) -> Overloa
 
 
 async def queue(runtime: BenchRuntime, slots: int, seconds: float) -> str:
-    """Send four times as many requests per second as capacity, with the default queue."""
+    """Send four times as many requests per second as the capacity, with the default queue."""
     load = Load()
     rate = await _capacity(runtime, slots, Load(), seconds / 10)
     await _offer(runtime, 4 * rate, load, seconds)
@@ -201,7 +201,7 @@ async def queue(runtime: BenchRuntime, slots: int, seconds: float) -> str:
 
 
 async def _request(runtime: BenchRuntime, load: Load) -> bool:
-    """Send one request, and return True if it was served."""
+    """Send one request, record its duration, and return True if it was served."""
     ms, refusal = await _first(runtime)
     if refusal is None:
         load.served_ms.append(ms)
@@ -212,7 +212,7 @@ async def _request(runtime: BenchRuntime, load: Load) -> bool:
 
 
 async def _clients(runtime: BenchRuntime, count: int, load: Load, for_s: float) -> None:
-    """Run clients that send the next request after a reply, or soon after a refusal."""
+    """Run clients that send a request after each reply, or 0.1 seconds after a refusal."""
     until = time.monotonic() + for_s
 
     async def client() -> None:
@@ -224,7 +224,7 @@ async def _clients(runtime: BenchRuntime, count: int, load: Load, for_s: float) 
 
 
 async def _capacity(runtime: BenchRuntime, slots: int, load: Load, for_s: float) -> float:
-    """Return the requests per second of as many clients as there are slots."""
+    """Measure the capacity in requests per second, with as many clients as slots."""
     began = time.monotonic()
     await _clients(runtime, slots, load, for_s)
     assert not load.refused_ms, "one was refused though there was a slot for it"
@@ -232,7 +232,7 @@ async def _capacity(runtime: BenchRuntime, slots: int, load: Load, for_s: float)
 
 
 async def _offer(runtime: BenchRuntime, rate: float, load: Load, for_s: float) -> None:
-    """Send a number of requests per second, independently of their results."""
+    """Send `rate` requests per second, regardless of their results."""
     began = time.monotonic()
     async with asyncio.TaskGroup() as group:
         for number in range(round(for_s * rate)):
@@ -241,7 +241,7 @@ async def _offer(runtime: BenchRuntime, rate: float, load: Load, for_s: float) -
 
 
 async def _first(runtime: BenchRuntime) -> tuple[float, dict[str, Any] | None]:
-    """Return the milliseconds to the first audio or to the refusal, and the message."""
+    """Return the milliseconds to the first audio or the refusal, and the refusal or None."""
     async with talk(runtime.stream, task_type="custom_voice", max_frames=12, seed=1) as session:
         began = time.perf_counter()
         await session.say("The bread is warm.")

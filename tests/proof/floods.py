@@ -1,4 +1,4 @@
-"""Measurement of one client's flood on both ports, and its effect on another client."""
+"""Measurement of one client's flood on both ports, and of its effect on another client."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests.support.speech_client import talk
 from tests.support.thorough import ROOT
 from tests.support.timeouts import TEST_TIMEOUT_S
 
-_TURN = 20  # The number of measurements alone, and of measurements during a flood.
+_TURN = 20  # Number of measurements in each phase, without and with the flood.
 
 
 @asynccontextmanager
 async def _attacked(name: str, port: int) -> AsyncIterator[None]:
-    """Run the attack in a separate process for the duration of the block."""
+    """Run the flood `name` in a separate process for the duration of the block."""
     command = [sys.executable, "-m", "tests.proof.attacker", name, str(port)]
     process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=asyncio.subprocess.PIPE)
     assert process.stdout is not None
@@ -38,10 +38,10 @@ async def _attacked(name: str, port: int) -> AsyncIterator[None]:
 
 
 async def floods(runtime: BenchRuntime, heard: int, attacks: tuple[str, ...] = tuple(ATTACKS)) -> str:
-    """Measure a client's first audio without and during each flood.
+    """Measure a client's time to first audio without and during each flood.
 
-    The runtime's port and a studio's port are measured. Measurements with and without the flood alternate every few
-    seconds, so that other load on the machine affects both.
+    The ports of the runtime and of a studio are measured. Measurements with and without the flood alternate every
+    few seconds, so that other load on the machine affects both.
     """
     with running_app(["--runtime-url", runtime.url]) as app:
         ports = {"runtime": int(runtime.url.rpartition(":")[2]), "studio": int(app.port)}
@@ -64,7 +64,7 @@ def _shown(first_ms: list[float]) -> str:
 
 
 async def _pair(runtime: BenchRuntime, name: str, port: int, heard: int) -> tuple[list[float], list[float]]:
-    """Return the times to first audio without and during the flood, in ms."""
+    """Return the milliseconds to first audio without the flood and during the flood."""
     url = f"ws://127.0.0.1:{port}/v1/audio/speech/stream"
 
     async def first_ms() -> float:

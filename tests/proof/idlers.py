@@ -1,4 +1,4 @@
-"""Measurement of thousands of idle sockets: their cost for other clients, and the limit."""
+"""Measurement of thousands of idle sockets: their effect on other clients, and the limit."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from tests.support.speech_client import talk
 
 SPEAKERS, TIMES = 8, 5
 VOICE = {"task_type": "custom_voice", "seed": 11, "max_frames": 12}
-SPARE = 4  # Number of additional connections, for requests of the metrics.
+SPARE = 4  # Number of additional connections for requests of the metrics.
 AT_ONCE = 25  # Number of concurrent handshakes.
 REFUSED = 20
 
 
 def as_many_as_allowed(count: int) -> int:
-    """Return the number of idle sockets to open.
+    """Return how many idle sockets this process can open, up to `count`.
 
-    This process's file limit is raised accordingly. A port accepts half as many sockets as its process may have files
-    (`runtime/shared/port/connections/waiting.py`).
+    The file limit of this process is raised accordingly. A port accepts half as many sockets as the file limit of its
+    process (`runtime/shared/port/connections/waiting.py`).
     """
     most = max_files(at_most=True)
     if most is None:
@@ -36,11 +36,11 @@ def as_many_as_allowed(count: int) -> int:
 
 
 async def idlers(runtime: BenchRuntime, count: int, times: int = TIMES) -> str:
-    """Measure speakers next to `count` idle sockets, and refusals beyond the connection limit.
+    """Measure clients next to `count` idle sockets, and refusals above the connection limit.
 
-    Each speaker speaks `times` texts.
+    Each client requests speech for `times` texts.
 
-    Raises:     AssertionError: A socket was refused below the limit, accepted above it, or refused without an estimate.
+    Raises: AssertionError: A socket was refused below the limit, accepted above it, or refused without a retry time.
     """
     await _first_sounds_ms(runtime, 1)  # The first requests create threads and caches.
     alone_ms = await _first_sounds_ms(runtime, times)
@@ -59,14 +59,14 @@ async def idlers(runtime: BenchRuntime, count: int, times: int = TIMES) -> str:
 
 
 async def _sit(stack: AsyncExitStack, runtime: BenchRuntime, count: int) -> None:
-    """Open sessions that stay open until the stack ends and send nothing."""
+    """Open `count` idle sessions, which stay open until the exit stack is closed."""
     for start in range(0, count, AT_ONCE):
         opening = (talk(runtime.stream, **VOICE) for _ in range(min(AT_ONCE, count - start)))
         await asyncio.gather(*(stack.enter_async_context(session) for session in opening))
 
 
 async def _first_sounds_ms(runtime: BenchRuntime, times: int) -> list[float]:
-    """Return the milliseconds from text to first audio of several speakers at the same time."""
+    """Return the milliseconds from text to first audio of several concurrent clients."""
 
     async def speaker() -> list[float]:
         times_ms = []
@@ -85,9 +85,9 @@ async def _first_sounds_ms(runtime: BenchRuntime, times: int) -> list[float]:
 
 
 async def _refusals_ms(stack: AsyncExitStack, runtime: BenchRuntime) -> list[float]:
-    """Return the time in ms of refused handshakes.
+    """Return the milliseconds of refused WebSocket handshakes.
 
-    Accepted connections stay open.
+    Accepted connections stay open until the exit stack is closed.
     """
     refusals_ms: list[float] = []
     admit_waiting = 0

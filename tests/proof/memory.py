@@ -1,4 +1,4 @@
-"""Measurement of a runtime without free memory: only one request fails (E5)."""
+"""Measurement of a runtime without free memory, in which only one request may fail (E5)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.signals import voice
 from tests.support.speech_client import Take, spoken, talk
 
 NEIGHBOURS = 3
-SHORT_S, LONG_S = 1.0, 55.0  # Lengths of references.
+SHORT_S, LONG_S = 1.0, 55.0  # Durations of the reference audio.
 ROOM_BYTES = 8 * 2**20
 ANY = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
 
@@ -25,9 +25,9 @@ def _config(seconds: float, seed: int) -> dict[str, object]:
 
 
 async def short_of_memory(runtime: BenchRuntime, times: int) -> str:
-    """Limit the process's address space, and repeatedly request a voice that needs more.
+    """Limit the runtime's memory, and repeatedly request a voice that needs more memory.
 
-    Raises:     AssertionError: Another stream changed, the voice fails later, or a resource was not released.
+    Raises: AssertionError: Another stream changed, the same voice fails later, or a resource was not released.
     """
     alone = [(await spoken(runtime.stream, "Hello.", **_config(SHORT_S, seed))).pcm for seed in range(NEIGHBOURS)]
     failed = sum([await _fail_once(runtime, alone) for _ in range(times)])
@@ -42,7 +42,7 @@ async def short_of_memory(runtime: BenchRuntime, times: int) -> str:
 
 
 async def _fail_once(runtime: BenchRuntime, alone: list[bytes]) -> bool:
-    """True if the request that needs memory failed.
+    """Send a request that needs too much memory, and return True if the request failed.
 
     The other requests must finish.
     """
@@ -72,5 +72,5 @@ async def _fail_once(runtime: BenchRuntime, alone: list[bytes]) -> bool:
 
 
 def _address_space(pid: int) -> int:
-    """Return the size of a process in bytes."""
+    """Return the size of the address space of a process in bytes."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[0]) * resource.getpagesize()

@@ -1,4 +1,4 @@
-"""Measurement of delay and loss on a bad network, and detection of a silent network."""
+"""Measurement of a network with delay and loss, and of the detection of a silent network."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ LONG = VOICE | {"max_frames": 4000}
 
 
 async def far_away(runtime: BenchRuntime, ping_s: float) -> str:
-    """Compare replies over a slow network with local ones.
+    """Compare replies over a slow network with replies over the local network.
 
     Args:
-        runtime: Runtime with this ping interval.
-        ping_s: The ping interval in seconds.
+        runtime: Runtime with the ping interval `ping_s`.
+        ping_s: Ping interval in seconds.
     """
     port = int(runtime.url.rpartition(":")[2])
     near = await asyncio.gather(*(_heard(runtime.stream) for _ in range(TIMES)))
@@ -42,7 +42,7 @@ async def far_away(runtime: BenchRuntime, ping_s: float) -> str:
 
 
 async def _heard(url: str) -> tuple[float, bytes]:
-    """Return the time in ms from the text to the first audio, and the complete audio."""
+    """Return the milliseconds from the text to the first audio, and the complete audio."""
     async with talk(url, **VOICE) as session:
         began = time.perf_counter()
         await session.say("The bread is warm.")
@@ -55,5 +55,5 @@ async def _heard(url: str) -> tuple[float, bytes]:
 async def _noticed_s(runtime: BenchRuntime, port: int) -> float:
     async with bad_network(port, Link()) as network, talk(network.url, **LONG) as session:
         noticed = await noticed_s(runtime.url, network, session)
-        network.reset()  # No client waits for the reply to the close.
+        network.reset()  # No client waits for the server's close frame.
         return noticed

@@ -18,9 +18,9 @@ _TIMEOUT_S = 300
 
 
 def rates(model: Path) -> str:
-    """Compare two visitors who exceed the request rate.
+    """Compare two visitors that exceed the request rate.
 
-    One visitor retries at once under forged accounts, the other one after a refusal.
+    One visitor retries immediately under forged accounts. Whenever this visitor is refused, the other sends a request.
     """
     limit = str(PER_MINUTE)
     with running_app(
@@ -47,7 +47,7 @@ async def _two_visitors(app: App) -> str:
                     await asyncio.sleep(0.02)
 
     task = asyncio.create_task(greedy())
-    served = 0  # Number of the other visitor's requests that were served.
+    served = 0  # Number of served requests of the other visitor.
     async with httpx.AsyncClient(headers=new_visitor(port), timeout=30, trust_env=False) as client:
         for _ in range(PER_MINUTE):
             await refused.acquire()

@@ -1,4 +1,4 @@
-"""Measurement of start times with many stored files, with and without indexes."""
+"""Measurement of start times with many stored takes and voices, with and without indexes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.keeping import pcm_of
 from tests.support.take_writers import OWNER, fields
 from tests.support.voices import a_voice
 
-SECONDS = 2.0  # Seconds of audio in a take.
+SECONDS = 2.0  # Duration of a take in seconds.
 
 
 def _timed(open_: Callable[[], Any]) -> float:
@@ -28,9 +28,9 @@ def _timed(open_: Callable[[], Any]) -> float:
 
 
 def recovery(folder: Path, count: int) -> str:
-    """Measure the start with many takes and many voices.
+    """Measure the start time with `count` takes and `count` voices.
 
-    Raises:     AssertionError: An item was lost.
+    Raises: AssertionError: A take or a voice was lost.
     """
     settings = StoreSettings(data=str(folder / "takes"), max_takes=2 * count)
     store = Store(settings)

@@ -18,9 +18,9 @@ TOGETHER = 8
 
 
 def odd_texts(count: int, seed: int = 1) -> list[str]:
-    """Return texts that often cause runaway speech.
+    """Return `count` texts that often cause runaway speech.
 
-    They repeat one piece, have random pieces, or repeat a sentence.
+    Each text repeats a word, consists of random words, or repeats a sentence.
     """
     dice = random.Random(seed)
     texts = []
@@ -36,7 +36,7 @@ def odd_texts(count: int, seed: int = 1) -> list[str]:
 
 
 def runaway(count: int) -> str:
-    """Speak the unusual texts and the normal ones."""
+    """Generate speech for unusual and normal texts, and return a summary."""
     engine = Engine.open(Settings())
     voices = engine.cards[0].speakers
 

@@ -24,7 +24,7 @@ from tests.support.app import running_app
 from tests.support.promises import PAGE, promised, record_figures
 from tests.support.runtime_server import FREED_FRAMES
 
-THREADS = 2  # The decoder and encoder threads, which start with their first work and stay.
+THREADS = 2  # The decoder thread and the encoder thread, which start on demand and do not end.
 
 
 async def test_mixed_load_of_all_client_kinds_leaks_no_resources(folder_of: FolderOf) -> None:
@@ -55,7 +55,7 @@ async def test_fourfold_overload_refuses_immediately_and_serves_the_rest(folder_
             assert load.estimates == len(load.refused_ms)
         assert len(report.overload.served_ms) > 5
         assert len(report.pressed.refused_ms) > 5
-        # Clients and runtime share this machine's cores with each other and with other processes.
+        # Clients and runtime share the cores of this machine with other processes.
         assert statistics.median(report.pressed.refused_ms) < max(50, statistics.median(report.alone.served_ms))
 
 
