@@ -26,7 +26,7 @@ def play(environment: Path, cases: Path, *wanted: str) -> dict[str, list[str]]:
 
     Returns the behaviour, the behaviour at the close, and a message of each, keyed by case.
 
-    Raises:  subprocess.CalledProcessError: The test driver failed.
+    Raises: subprocess.CalledProcessError: The test driver failed.
     """
     echo = [sys.executable, "-m", "tests.autobahn.echo"]
     with subprocess.Popen(echo, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:

@@ -138,7 +138,7 @@ def _saved(stream: np.random.RandomState, case: Json, *, as_difference: bool) ->
 
     Some fields that have default values are missing.
 
-    Args:  as_difference: True to save only values that differ from the defaults, like ``save_pretrained``.
+    Args: as_difference: True to save only values that differ from the defaults, like ``save_pretrained``.
     """
 
     def thinned(section: Json, kind: type) -> Json:

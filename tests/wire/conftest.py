@@ -1,7 +1,7 @@
-"""Server with three tiny checkpoints, shared by most wire tests.
+"""Fixture with a server for three tiny checkpoints, shared by most tests in this folder.
 
-The server stops after the tests of this folder. The engine's tests change global state of this process, and the
-server's self-test (canary) would report it as an error.
+The server stops after the tests in this folder. Engine tests change global state of this process, and the self-test
+of the server (canary) would report these changes as an error.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Serving = Callable[..., AbstractContextManager[RunningServer]]  # Type of `runni
 
 @pytest.fixture(scope="package")
 def server(folder_of: FolderOf) -> Iterator[RunningServer]:
-    """Run a server with three modes and four slots per checkpoint."""
+    """Running server with all three modes and four slots per checkpoint."""
     folders = [folder_of("brief", mode) for mode in ("custom_voice", "voice_design", "base")]
     with running_server(*folders, engine=EngineSettings(threads=1, max_slots=4)) as running:
         yield running
@@ -33,16 +33,16 @@ def server(folder_of: FolderOf) -> Iterator[RunningServer]:
 
 @pytest.fixture(scope="package")
 def behind_studio(server: RunningServer) -> Iterator[RunningServer]:
-    """The same server, reached through a studio's port."""
+    """The server of the fixture `server`, reached through the port of a studio."""
     with studio_port(server.http) as port:
         yield replace(server, port=port, runtime_port=server.port)
 
 
 @pytest.fixture(params=["runtime", pytest.param("studio", marks=pytest.mark.slow)])
 def either(request: pytest.FixtureRequest) -> RunningServer:
-    """The server at its own port, then through a studio's port.
+    """The server of the fixture `server`, at its own port or through the port of a studio.
 
-    Both must keep the same promises.
+    Tests with this fixture run once with each port.
     """
     running: RunningServer = request.getfixturevalue("server" if request.param == "runtime" else "behind_studio")
     return running
@@ -50,11 +50,11 @@ def either(request: pytest.FixtureRequest) -> RunningServer:
 
 @pytest.fixture(params=["runtime", pytest.param("studio", marks=pytest.mark.slow)])
 def serving(request: pytest.FixtureRequest) -> Serving:
-    """Return `running_server`, for tests that start their own server."""
+    """Return a function that starts a server, without a studio or with one."""
     return running_server if request.param == "runtime" else running_server_behind_studio
 
 
 @pytest.fixture(scope="session")
 def ref_audio() -> str:
-    """Two seconds of a voice as a data URL."""
+    """Two seconds of a synthetic voice as a data URL."""
     return "data:audio/wav;base64," + base64.b64encode(audio_file(voice(2.0, 5))).decode()

@@ -1,4 +1,4 @@
-"""Tests of a visitor's daily limit of speech, in every API."""
+"""Tests of a studio visitor's daily limit of generated speech, in all APIs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.speech_client import PROTOCOL
 from tests.support.studio_port import studio_port
 from tests.support.visiting import new_visitor
 
-FIELDS = {"max_frames": 13, "seed": 5}  # A little more than one second of speech.
+FIELDS = {"max_frames": 13, "seed": 5}  # The audio is slightly longer than one second.
 POSTED: dict[str, tuple[str, dict[str, Any]]] = {
     "stream": ("/v1/audio/speech", {"input": "Hello.", "response_format": "pcm"}),
     "mp3": ("/v1/audio/speech", {"input": "Hello.", "response_format": "mp3"}),
@@ -62,14 +62,14 @@ ENDS = ("audio.done", "session.done", "done", "error")
 
 @pytest.fixture(scope="module")
 def studio(server: RunningServer) -> Iterator[int]:
-    """Run a studio whose visitors have one second of speech per day."""
+    """Run a studio that limits each visitor to one second of speech per day."""
     visits = VisitSettings(visitor_speech_s=1, visitors_per_address=0)
     with studio_port(server.http, visits=visits, visitors="each") as port:
         yield port
 
 
 def post(port: int, kind: str, headers: dict[str, str]) -> str:
-    """Send a request with forged account headers, and return the response."""
+    """Send a request with forged account headers, and return the error text or "sound"."""
     path, body = POSTED[kind]
     forged = {"x-speech-account": "somebody else", "x-speech-seconds": "999"}
     answer = httpx.post(f"http://127.0.0.1:{port}{path}", json={**body, **FIELDS}, headers=headers | forged, timeout=30)

@@ -62,9 +62,9 @@ async def test_client_reading_single_bytes_receives_all_audio(server: RunningSer
 
 
 async def test_connection_resets_inside_a_frame_release_every_slot_and_affect_no_other(either: RunningServer) -> None:
-    """A client sends more than 900 bytes, a third of them in the handshake.
+    """Each client sends more than 900 bytes, a third of them in the handshake.
 
-    Most resets are inside a message.
+    Most connections are reset in the middle of a message.
     """
     dice = random.Random(1)
 
@@ -92,9 +92,9 @@ async def test_connection_resets_inside_a_frame_release_every_slot_and_affect_no
 async def test_silent_network_is_detected_within_two_pings_and_a_slow_one_is_not(
     folder_of: FolderOf, serving: Serving
 ) -> None:
-    """Both clients stream when one connection goes silent.
+    """Two clients receive audio when the connection of one client becomes silent.
 
-    The other one answers every ping after 0.4 s.
+    The other client answers every ping after 0.4 s and must stay connected.
     """
     ping_s = 2.0
 
@@ -107,13 +107,13 @@ async def test_silent_network_is_detected_within_two_pings_and_a_slow_one_is_not
         ):
             after_s = await noticed_s(server.own_http, silent, cut_off, others=1)
             await asyncio.to_thread(server.wait_until_idle)
-            # A ping is sent within one interval, and its pong is due within another. The rest is a margin for a busy
-            # machine.
+            # A ping is sent within one interval, and the pong must arrive within another interval. The rest is a margin for
+            # a busy machine.
             assert after_s < 2 * ping_s + 2
             await asyncio.sleep(max(0.0, 2.5 * ping_s - after_s))
             await patient.send("ping", t=1)
             assert await patient.until("pong") == {"type": "pong", "t": 1}
-            silent.reset()  # No client waits for the reply to the close.
+            silent.reset()  # No client waits for the server's close frame.
 
     with serving(folder_of("brief", "custom_voice"), server=ServerSettings(ping_s=ping_s, send_s=60)) as server:
         await asyncio.wait_for(silence(server), SECONDS)

@@ -1,4 +1,4 @@
-"""Tests of blends of two voices in the native API and OpenAI's."""
+"""Tests of blends of two voices in the native API and in OpenAI's API."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ FIXED: dict[str, Any] = {"seed": 11, "max_frames": 4, "language": "English"}
 
 @pytest.fixture(scope="module")
 def running(folder_of: FolderOf, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """Run CustomVoice and Base of one size, with three stored voices.
+    """Run checkpoints for CustomVoice and Base, with three stored voices.
 
-    One of the voices forbids blends.
+    One of the stored voices forbids blends.
     """
     models = [folder_of("brief", "custom_voice"), folder_of("brief", "base")]
     library = ServerSettings(voices=str(tmp_path_factory.mktemp("library") / "voices"))
@@ -46,7 +46,7 @@ def ask(server: RunningServer, voice: str, **fields: Any) -> httpx.Response:
     return httpx.post(f"{server.http}/v1/audio/speech", json=body, timeout=60)
 
 
-def test_blend_is_equal_in_every_api_and_between_its_voices(running: RunningServer, speakers: list[str]) -> None:
+def test_blend_has_the_same_audio_in_every_api_for_each_ratio(running: RunningServer, speakers: list[str]) -> None:
     first, second = speakers
     blends = {share: f"{first}:{1 - share:g}+{second}:{share:g}" for share in (0.3, 0.7)}
     heard = {share: ask(running, voice).raise_for_status().content for share, voice in blends.items()}

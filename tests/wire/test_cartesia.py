@@ -1,4 +1,4 @@
-"""Tests of Cartesia's API with messages of LiveKit's, Pipecat's and Cartesia's clients."""
+"""Tests of Cartesia's API with the messages of LiveKit, Pipecat and Cartesia's SDK."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ async def hear(connection: ClientConnection) -> dict[str, Any]:
     message = await asyncio.wait_for(connection.recv(), WAIT_S)
     assert isinstance(message, str)
     found = json.loads(message)
-    assert "context_id" in found  # Pipecat reads this field before all others.
+    assert "context_id" in found  # Pipecat reads this field before all other fields.
     assert isinstance(found, dict)
     return found
 
 
 async def until_done(connection: ClientConnection, *contexts: str) -> dict[str, list[dict[str, Any]]]:
-    """Receive all messages of these contexts, up to the last message of each."""
+    """Receive messages until the last message of each context, and return them by context."""
     came: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
     waiting = set(contexts)
     while waiting:

@@ -1,4 +1,4 @@
-"""Tests of Cartesia's POST /tts/bytes: the same audio in all formats."""
+"""Tests of Cartesia's route POST /tts/bytes: all formats contain the same audio."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def post(server: RunningServer, **fields: Any) -> httpx.Response:
 
 @pytest.fixture(scope="module")
 def native(server: RunningServer) -> bytes:
-    """Return the PCM of BODY from the native protocol."""
+    """Return the PCM that the native protocol generates for the text of BODY."""
     config = {"task_type": "custom_voice", "voice": "alloy", "language": "english", "seed": 11, "max_frames": 12}
     return asyncio.run(spoken(server.socket, "Good morning.", **config)).pcm
 
@@ -102,7 +102,7 @@ def test_mp3_has_the_requested_rates(server: RunningServer, rate: int, bit_rate:
 
 @pytest.mark.slow
 def test_fields_of_newer_clients_are_accepted(server: RunningServer, native: bytes) -> None:
-    """The voice is a plain id, the language is in `locale`, and there are unknown fields."""
+    """The voice is an ID, the language is in `locale`, and there are unknown fields."""
     body = {name: value for name, value in BODY.items() if name != "language"}
     more = {"voice": "alloy", "locale": "en-GB", "save": False, "generation_config": {"speed": 1}, "speed": "normal"}
     reply = httpx.post(server.http + PATH, json={**body, **more}, timeout=60)

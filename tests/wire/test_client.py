@@ -1,4 +1,4 @@
-"""Tests of the Python client with the real server, and with broken connections."""
+"""Tests of the Python client with the real server and with broken connections."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def first_chunk(speech: Speech) -> bytes:
     return (await anext(speech)).pcm
 
 
-async def test_text_is_received_in_chunks_that_join(server: RunningServer) -> None:
+async def test_audio_of_a_text_is_received_in_contiguous_chunks(server: RunningServer) -> None:
     async with connect(server.http) as client:
         assert client.session["limits"]["max_contexts"] == 8
         speech = await client.speak("Good morning.", **VOICE)
@@ -117,12 +117,12 @@ async def test_cancel_ends_one_utterance_and_keeps_the_others(server: RunningSer
     server.wait_until_idle()
 
 
-async def test_abandoned_and_refused_utterances_release_their_place(
+async def test_abandoned_and_refused_utterances_do_not_count_towards_the_limit(
     server: RunningServer,
 ) -> None:
     async with asyncio.timeout(60):
         async with connect(server.http) as client:
-            for _ in range(12):  # This is more than the number of requests that may run at once.
+            for _ in range(12):  # Twelve is more than the number of requests that may run at the same time.
                 async with client.speak(**VOICE) as left:
                     pass
                 assert await left.ended() == Cancelled(0.0, None)
@@ -142,7 +142,7 @@ async def test_leaving_the_context_manager_early_cancels(server: RunningServer) 
 
 async def test_cancel_wakes_a_waiting_reader(server: RunningServer) -> None:
     async with connect(server.http) as client:
-        speech = await client.speak(**VOICE)  # The speech is live, and no text is sent.
+        speech = await client.speak(**VOICE)  # The client streams text input but sends no text.
         waiting = asyncio.create_task(speech.read())
         await asyncio.sleep(0.05)
         await speech.cancel()
@@ -185,8 +185,8 @@ async def test_unread_audio_is_not_fetched(server: RunningServer) -> None:
         other = await client.speak("Short.", **VOICE)
         await asyncio.sleep(1.5)
         assert speech._sound.qsize() <= MAX_WAITING
-        assert speech.end is None  # The end follows the audio, which has not been read yet.
-        sounds = await asyncio.gather(speech.read(), other.read())  # No audio is lost while it is unread.
+        assert speech.end is None  # The end event follows the audio, which has not been read yet.
+        sounds = await asyncio.gather(speech.read(), other.read())  # No audio is lost while the client does not read.
         assert [len(sound) // 2 for sound in sounds] == [
             each_speech.done.samples for each_speech in (speech, other) if each_speech.done
         ]
@@ -301,7 +301,7 @@ async def test_blocking_say_works_inside_a_running_event_loop(server: RunningSer
     async def notebook() -> bytes:
         return say(server.http, "Good morning.", **VOICE)
 
-    # The server has its own event loop, so the loop of the notebook may block.
+    # The server has its own event loop, so the event loop of the notebook may block.
     assert same_sound(await notebook(), (await spoken(server.socket, "Good morning.", **VOICE)).pcm)
 
 
@@ -384,7 +384,7 @@ def frame(first_sample: int, samples: int) -> bytes:
 
 @asynccontextmanager
 async def sick(talk: Callable[[ServerConnection], Awaitable[None]], **options: Any) -> AsyncIterator[str]:
-    """Server of the protocol that sends only what the test requests."""
+    """Run a WebSocket server of the native protocol that sends only what `talk` sends."""
     async with serve(talk, "127.0.0.1", 0, subprotocols=[PROTOCOL], **options) as server:  # type: ignore[list-item]
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
@@ -397,7 +397,7 @@ async def until_done(socket: ServerConnection) -> None:
 
 
 async def hear(talk: Callable[[ServerConnection], Awaitable[None]]) -> tuple[bytes, VoicewrightError]:
-    """Return the audio of an utterance, and its error if it failed."""
+    """Return the audio of an utterance before its error, and the error."""
 
     async def heard() -> tuple[bytes, VoicewrightError]:
         sound = b""
@@ -584,7 +584,7 @@ async def test_silent_utterance_times_out_and_queue_updates_reset_the_timer() ->
                     cancelled.set()
 
         async with sick(queues) as url, connect(url) as client:
-            # The timeout is shorter than all four waits together and longer than each of them.
+            # The timeout is shorter than all four waits together but longer than each single wait.
             speech = client.speak("Hello.", timeout=1.2)
             with pytest.raises(SpeechTimeout):
                 await speech.read()

@@ -1,4 +1,4 @@
-"""Tests that jumps of the system date do not affect running speech."""
+"""Test that jumps of the system date do not affect running speech."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def test_clock_jump_ends_no_session_ticket_or_rate_window(folder_of: FolderOf, m
     with running_server(folder_of("brief", "custom_voice"), server=settings, limits=Limits(session_s=120)) as server:
         whole = asyncio.run(take(ticket(server.http), server.socket))
         before = ticket(server.http)
-        # Every second reading of the clock differs by six hours.
+        # Every second call of the clock differs by six hours.
         monkeypatch.setattr(time, "time", lambda: date() + next(jumps))
         monkeypatch.setattr(time, "time_ns", lambda: date_ns() + int(next(jumps) * 1e9))
         assert abs(time.time() - time.time()) > HOURS_S - 60
         jumped = asyncio.run(asyncio.wait_for(take(before, server.socket), 60))
         assert jumped.end["type"] == "audio.done"
         assert same_sound(jumped.pcm, whole.pcm)
-        # The jumps do not end the minute of the rate limit.
+        # The jumps do not end the one-minute window of the rate limit.
         statuses = [httpx.get(f"{server.http}/v1/models", headers=KEY).status_code for _ in range(5)]
         assert statuses[-1] == 429
         monkeypatch.undo()

@@ -1,4 +1,4 @@
-"""Tests of several runtime processes behind one port."""
+"""Tests of a cluster of runtime processes behind one port."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
     folder = tmp_path_factory.mktemp("cluster")
-    # Some streams of these tests have a slot and do not read their audio for a while. Long timeouts keep them, and the
-    # streams that wait, open.
+    # In these tests, some streams have a slot but do not read their audio for a while. Long timeouts keep these streams
+    # and the waiting streams open.
     timeouts = {f"VOICEWRIGHT_{name}": "300" for name in ("PING_S", "SEND_S", "QUEUE_S", "DRAIN_S")}
     with running_cluster(folder, "--replicas", "2", VOICEWRIGHT_MAX_WAITING="1", **timeouts) as running:
         yield running
@@ -53,7 +53,7 @@ async def test_new_streams_go_to_the_freest_replica_and_a_full_cluster_refuses_o
             active, _ = await cluster.until_busy(active=number)
             if number == 4:
                 assert active == [2, 2]
-        # One request in the queue of each replica.
+        # Each replica has one request in its queue.
         waiting = [asyncio.create_task(hear(cluster.url, SHORT)) for _ in range(2)]
         assert await cluster.until_busy(active=8, waiting=2) == ([4, 4], [1, 1])
         async with connect(cluster.url) as client:
@@ -88,7 +88,7 @@ SOCKETS: dict[str, list[dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("path", SOCKETS)
-def test_sockets_of_every_dialect_pass_the_proxy(cluster: RunningCluster, path: str) -> None:
+def test_proxy_forwards_websockets_of_every_dialect(cluster: RunningCluster, path: str) -> None:
     async def talk() -> int:
         sounds = 0
         async with asyncio.timeout(60), connect_socket(f"ws{cluster.url.removeprefix('http')}{path}") as socket:
@@ -106,7 +106,7 @@ def test_sockets_of_every_dialect_pass_the_proxy(cluster: RunningCluster, path: 
 
 
 @on_a_loop
-async def test_http_of_every_dialect_passes_and_metrics_cover_all_replicas(cluster: RunningCluster) -> None:
+async def test_proxy_forwards_http_of_every_dialect_and_metrics_cover_all_replicas(cluster: RunningCluster) -> None:
     async with httpx.AsyncClient(base_url=cluster.url, timeout=60.0) as client:
         spoken = await client.post("/v1/audio/speech", json={"input": SHORT, "response_format": "pcm"})
         assert spoken.status_code == 200

@@ -1,4 +1,4 @@
-"""Tests of replicas with different modes behind one port."""
+"""Tests of a cluster whose replicas have different modes behind one port."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ require_cluster()
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 KEY = "the first key"
-EVERYWHERE_S = 2.0  # Time until every replica has a new voice or key, on an idle machine.
+EVERYWHERE_S = 2.0  # Seconds until every replica has a new voice or API key, on an idle machine.
 SPEAKERS = {"angus", "clara", "nora", "mia", "iris", "reed", "bruno", "owen"}
 SAID = LONG[:74]
 
 
 @dataclass(frozen=True, slots=True)
 class Pools:
-    """Cluster with clients for its port and for the runtime port of each replica."""
+    """Running cluster, with HTTP clients for its port and for the port of each replica."""
 
     cluster: RunningCluster
     store: Path
@@ -57,7 +57,7 @@ def pools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pools]:
             *("--quantize", "int8", "--eager", "--wyoming", for_wyoming),
             key=KEY,
             VOICEWRIGHT_STORE=f"file://{store}",
-            VOICEWRIGHT_QUANTIZE="off",  # The command line takes precedence over this variable.
+            VOICEWRIGHT_QUANTIZE="off",  # The command line has priority over this variable.
             VOICEWRIGHT_QUEUE_S="77.5",
         ) as cluster,
         ExitStack() as stack,
@@ -71,13 +71,13 @@ def pools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pools]:
         by_mode = {}
         for port in cluster.runtimes():
             runtime = client(f"http://127.0.0.1:{port}")
-            with suppress(httpx.HTTPError):  # A runtime listens on Wyoming's port, too.
+            with suppress(httpx.HTTPError):  # A runtime also listens on Wyoming's port, which has no HTTP.
                 by_mode[runtime.get("/v1/models").json()["data"][0]["modes"][0]] = runtime
         yield Pools(cluster, store, client(cluster.url), by_mode["custom_voice"], by_mode["base"])
 
 
 def after(seen: Callable[[], bool]) -> float:
-    """Wait for a condition and return the time in seconds."""
+    """Poll a condition until it is true, and return the elapsed seconds."""
     start = time.monotonic()
     while not seen():
         assert time.monotonic() - start < EVERYWHERE_S * 10
@@ -137,7 +137,7 @@ def test_voice_stored_on_one_replica_is_spoken_and_deleted_on_all(pools: Pools) 
     kept = keep(pools.speakers, "Kept", pools.all.post("/v1/audio/speech", json=speech).content)
     assert kept.status_code in {200, 201}, kept.text
     took = after(lambda: pools.clones.get("/v1/audio/voices/Kept").status_code == 200)
-    # No speaker has this name, so the replica with the stored voice serves the request.
+    # No speaker has this name, so a replica with stored voices serves the request.
     spoken = pools.all.post("/v1/audio/speech", json={"input": SHORT, "voice": "Kept", "response_format": "pcm"})
     assert spoken.status_code == 200, spoken.text
     assert len(spoken.content) > 24_000

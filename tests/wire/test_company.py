@@ -1,4 +1,4 @@
-"""Test of the time to first audio on a CPU with four clients, compared with one."""
+"""Test of the time to first audio on a CPU with four clients, compared with one client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the examples of other APIs in docs/api.md, with the real server."""
+"""Tests of the examples for other APIs in docs/api.md against the real server."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ PAGE = (Path(__file__).resolve().parents[2] / "docs" / "api.md").read_text()
 
 
 def conversation(heading: str) -> list[tuple[str, Any]]:
-    """Return the messages of the first block under a heading.
+    """Return the messages in the first code block of a section of docs/api.md.
 
-    A message has its direction and its JSON, or None for audio.
+    Each message is a tuple of its direction and its JSON; the JSON is None for audio.
     """
     block = PAGE.split(f"\n## {heading}\n", 1)[1].split("```\n", 2)[1]
     turns = []
@@ -32,9 +32,9 @@ def conversation(heading: str) -> list[tuple[str, Any]]:
 
 
 def shape(message: Any) -> Any:
-    """Return the parts of a message that must equal those in the documentation.
+    """Return the parts of a message that must be equal to those in the documentation.
 
-    These are the names of all fields, and the values of some.
+    These are the names of all fields and the values of some fields.
     """
     if message is None or isinstance(message, bytes):
         return "sound"
@@ -92,7 +92,7 @@ async def test_documented_conversations_match_the_server(server: RunningServer, 
 
     heard, metrics = await hold()
     wanted = [shape(what) for who, what in turns if who == "←"]
-    # The number of messages with audio, and with times next to it, may vary.
+    # The number of messages with audio or with word times may vary.
     kinds = [event for event in heard if is_sound(event)]
     assert all(kind in wanted for kind in kinds)
     assert [one for one, _ in groupby(event for event in heard if event not in kinds)] == [

@@ -1,4 +1,4 @@
-"""Tests of dialogues over HTTP: OpenAI's route, its events, and disconnects."""
+"""Tests of dialogues over HTTP: OpenAI's route, its events and disconnects."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BODY: dict[str, Any] = {"inputs": TURNS, "language": "English", "seed": 7, "resp
 
 @pytest.fixture(scope="module")
 def talking() -> Iterator[RunningServer]:
-    """Run the embedded voice on one slot, which is enough for a dialogue."""
+    """Running server with the embedded voice and one slot, which is enough for a dialogue."""
     with running_server(DEMO_CHECKPOINT, engine=EngineSettings(threads=1, max_slots=1)) as running:
         yield running
 
@@ -34,7 +34,7 @@ def post(server: RunningServer, **fields: Any) -> httpx.Response:
     return httpx.post(f"{server.http}/v1/audio/speech", json={**BODY, **fields}, timeout=60)
 
 
-def test_a_dialogue_is_its_turns_with_pauses(talking: RunningServer) -> None:
+def test_dialogue_audio_consists_of_its_turns_with_pauses(talking: RunningServer) -> None:
     whole = post(talking, stream=False, turn_pause_ms=400)
     alone = [post(talking, inputs=None, input=turn["text"], voice=turn["voice"]).content for turn in TURNS]
     assert whole.content == bytes(19_200).join(alone)
@@ -55,18 +55,18 @@ def test_events_time_the_words_of_all_turns(talking: RunningServer) -> None:
     assert events[-1]["metrics"]["parts"] == 3
 
 
-def test_error_contains_the_turn(talking: RunningServer) -> None:
+def test_dialogue_error_contains_the_index_of_the_turn(talking: RunningServer) -> None:
     reply = post(talking, inputs=[*TURNS, {"voice": "nobody", "text": "No."}])
     assert (reply.status_code, reply.json()["error"]["param"]) == (404, "inputs.3.voice")
 
 
-def test_a_client_that_leaves_ends_the_dialogue(talking: RunningServer) -> None:
+def test_disconnect_ends_the_dialogue(talking: RunningServer) -> None:
     before = talking.frames_made()
     with httpx.stream("POST", f"{talking.http}/v1/audio/speech", json={**BODY, "inputs": TURNS * 40}) as reply:
         next(reply.iter_bytes())
     talking.wait_until_idle()
-    assert talking.frames_made() - before < 400  # The dialogue would have about 4,000.
-    assert post(talking).status_code == 200  # The slot is available for the next request.
+    assert talking.frames_made() - before < 400  # The complete dialogue would have about 4,000 frames.
+    assert post(talking).status_code == 200  # The next request can use the slot.
 
 
 def test_quotes_in_a_narration_use_the_quoted_voice(talking: RunningServer) -> None:
@@ -78,7 +78,7 @@ def test_quotes_in_a_narration_use_the_quoted_voice(talking: RunningServer) -> N
     assert narrated.content == post(talking, inputs=turns, turn_pause_ms=0).content
 
 
-def test_native_dialogue_is_the_same_audio(talking: RunningServer) -> None:
+def test_native_dialogue_has_the_same_audio_as_the_openai_route(talking: RunningServer) -> None:
     with connect(talking.socket) as client:
         with client.speak(inputs=[*TURNS], turn_pause_ms=400, language="English", seed=7) as speech:
             chunks = list(speech)

@@ -1,4 +1,4 @@
-"""Tests of SIGTERM: running speech may finish, and new requests are refused."""
+"""Tests of SIGTERM: running requests may finish, and new requests are refused."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LONG: dict[str, Any] = {**VOICE, "max_frames": 4000}
 def draining(
     folder_of: FolderOf, scenario: Callable[[RunningServer], Awaitable[None]], drain_s: float, slots: int = 4
 ) -> int | None:
-    """Run a scenario on a server and drain it.
+    """Run a scenario against a server that is drained, and wait for the server's end.
 
     Returns:
         The server's exit status.
@@ -94,7 +94,7 @@ def test_session_with_running_speech_may_not_start_another(folder_of: FolderOf) 
             assert await session.closed() == (1001, "draining")
 
     async def sounding_or_nothing(session: Talk) -> None:
-        """Wait until the engine has the text: a ping is answered after it."""
+        """Send a ping and wait for its pong, before which the engine receives the text."""
         await session.send("ping", t=1)
         await session.until("pong")
 
@@ -131,7 +131,7 @@ async def test_second_signal_ends_immediately(folder_of: FolderOf, number: signa
             await until_draining(url)
             child.send_signal(number)
             closed = await session.closed()
-            assert child.wait(60) == 0  # The process would run for an hour if it waited for this client's reply.
+            assert child.wait(60) == 0  # Without the second signal, the process would wait up to an hour.
             assert closed == (1001, "draining")
     finally:
         child.kill()

@@ -27,7 +27,7 @@ from tests.wire.test_cartesia import speaker
 from tests.wire.test_openai import raw, wait_for_sound
 
 ONE, MANY = "stream-input", "multi-stream-input"
-SHORT = {"seed": 11, "max_frames": 12}  # Fields of the native protocol, which ElevenLabs' messages may contain.
+SHORT = {"seed": 11, "max_frames": 12}  # Fields of the native protocol that ElevenLabs' messages may also contain.
 SECONDS = 12 * 0.08
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "api.md").read_text()
 
@@ -55,7 +55,7 @@ async def hear(connection: ClientConnection) -> dict[str, Any]:
 
 
 async def until_final(connection: ClientConnection, *names: str | None) -> dict[str | None, list[dict[str, Any]]]:
-    """Receive all messages of these contexts, up to the last message of each."""
+    """Receive messages until the last message of each context, and return them by context."""
     came: dict[str | None, list[dict[str, Any]]] = {}
     waiting = set(names or (None,))
     while waiting:
@@ -67,7 +67,7 @@ async def until_final(connection: ClientConnection, *names: str | None) -> dict[
 
 
 async def closed(connection: ClientConnection) -> tuple[list[dict[str, Any]], int | None]:
-    """Return the remaining messages and the close code."""
+    """Receive messages until the server closes, and return them with the close code."""
     came = []
     try:
         while True:
@@ -90,10 +90,10 @@ async def native(server: RunningServer, text: str) -> bytes:
 
 
 async def one(server: RunningServer, *texts: str, **query: str) -> tuple[list[dict[str, Any]], int | None]:
-    """Speak texts on a new socket.
+    """Generate speech for several texts on a new socket.
 
     Returns:
-        All messages and the close code.
+        All received messages, and the close code.
     """
     async with socket(server, ONE, **query) as connection:
         await send(connection, " ", **SHORT)
@@ -142,7 +142,7 @@ async def test_encoded_audio_on_a_socket_is_a_readable_file(server: RunningServe
         ({"language_code": "hi"}, "unsupported_language"),
     ],
 )
-async def test_invalid_url_is_one_error(server: RunningServer, query: dict[str, str], error: str) -> None:
+async def test_invalid_query_is_reported_as_one_error(server: RunningServer, query: dict[str, str], error: str) -> None:
     async with socket(server, ONE, **query) as connection:
         if error == "unsupported_language":
             await send(connection, "Hello.")
@@ -323,7 +323,7 @@ def test_voices_are_listed_at_once_in_pages_and_individually(either: RunningServ
     found = httpx.get(f"{either.http}/v2/voices", params={"search": ids[0], "voice_ids": [ids[0], "x"]}).json()
     assert [voice["voice_id"] for voice in found["voices"]] == ids[:1]
     settings = httpx.get(f"{either.http}/v1/voices/{ids[0]}/settings").json()
-    assert (settings["stability"], settings["speed"]) == (0.5, 1.0)  # These settings do not change a request.
+    assert (settings["stability"], settings["speed"]) == (0.5, 1.0)  # The server ignores these settings.
     assert httpx.get(f"{either.http}/v1/voices/settings/default").json() == settings
     nobodys = httpx.get(f"{either.http}/v1/voices/nobody/settings")
     assert nobodys.status_code == 404

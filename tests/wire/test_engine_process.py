@@ -1,4 +1,4 @@
-"""Tests of a runtime whose engine has its own process."""
+"""Tests of a runtime whose engine runs in a separate process."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ OWN = {"VOICEWRIGHT_ENGINE_PROCESS": "own"}
 
 @pytest.fixture(scope="module")
 def apart(folder_of: FolderOf) -> Iterator[RunningServer]:
-    """Server like `server`, with the engine in a separate process."""
+    """Running server like the fixture `server`, but with the engine in a separate process."""
     folders = [folder_of("brief", mode) for mode in ("custom_voice", "voice_design", "base")]
     with running_server(*folders, engine=EngineSettings(threads=1, max_slots=4), apart=True) as running:
         yield running
@@ -90,7 +90,7 @@ async def test_seed_gives_the_same_audio_over_the_websocket(server: RunningServe
     assert (ends[0]["type"], ends[0]["total_bytes"]) == (ends[1]["type"], ends[1]["total_bytes"])
 
 
-def test_ten_second_recording_passes_with_its_request(server: RunningServer, apart: RunningServer) -> None:
+def test_ten_second_recording_is_sent_to_the_engine_process(server: RunningServer, apart: RunningServer) -> None:
     sound = "data:audio/wav;base64," + base64.b64encode(recording(10.0)).decode()
     replies = [post(one, task_type="Base", ref_audio=sound, ref_text=WORDS) for one in (server, apart)]
     assert [reply.status_code for reply in replies] == [200, 200]
@@ -143,7 +143,7 @@ def test_cancel_during_speech_releases_the_slot(folder_of: FolderOf) -> None:
         asyncio.run(scenario())
         with raw(server, {"input": "Speak for a long time.", "max_frames": 200, "response_format": "pcm"}):
             until(lambda: server.load()["active"])
-        until(lambda: not server.load()["active"])  # The slot is also released after a hang-up.
+        until(lambda: not server.load()["active"])  # The server also releases the slot after a disconnect.
 
 
 @pytest.mark.slow
@@ -154,10 +154,10 @@ def test_slow_reader_pauses_only_its_own_row(folder_of: FolderOf) -> None:
         with raw(server, body, receive_bytes=4096) as connection:
             until(server.frames_made)
             held, before = 1, 0
-            while before < held < 150:  # Wait until a second brings no new frames.
+            while before < held < 150:  # Wait until no new frames are generated for a second.
                 time.sleep(1)
                 held, before = server.frames_made(), held
-            assert held < 100  # The buffers and the setting's two seconds hold at most 8 s of audio.
+            assert held < 100  # The buffers and the two seconds of the setting contain at most 8 s of audio.
             assert post(server).status_code == 200  # Another client is served in the meantime.
             connection.settimeout(60)
             heard = 0
@@ -172,20 +172,20 @@ def test_slow_reader_pauses_only_its_own_row(folder_of: FolderOf) -> None:
 
 @pytest.fixture(scope="module")
 def narrow(folder_of: FolderOf) -> Iterator[tuple[RunningServer, RunningServer]]:
-    """Two servers with one slot each and no queue: one process, and two processes."""
+    """Two servers with one slot and no queue, without and with a separate engine process."""
     folder = folder_of("brief", "custom_voice")
     with running_server(folder, engine=ONE_SLOT) as one, running_server(folder, engine=ONE_SLOT, apart=True) as two:
         yield one, two
 
 
 def refusal_of(reply: httpx.Response) -> tuple[int, dict[str, Any], bool]:
-    """Return status, error without its estimate, and True if there is a retry time."""
+    """Return the status, the error without its estimate, and True if there is Retry-After."""
     error = reply.json()["error"]
     return reply.status_code, without_estimate(error), "retry-after" in reply.headers
 
 
 def without_estimate(error: dict[str, Any]) -> dict[str, Any]:
-    """Return an error message without the estimated seconds."""
+    """Return an error without its estimated waiting time."""
     facts = {name: fact for name, fact in error.get("facts", {}).items() if name != "retry_after_s"}
     return {
         **error,
@@ -196,7 +196,7 @@ def without_estimate(error: dict[str, Any]) -> dict[str, Any]:
 
 
 def counted(server: RunningServer) -> tuple[dict[str, float], dict[str, float]]:
-    """Return refusals by code, and requests by outcome."""
+    """Return the number of refusals by error code, and of requests by outcome."""
     page = server.metrics()
     return (
         {code: float(n) for code, n in re.findall(r'^voicewright_refusals_total{code="(\w+)"} (\S+)', page, re.M)},
@@ -216,7 +216,7 @@ def counted(server: RunningServer) -> tuple[dict[str, float], dict[str, float]]:
         ("model_not_loaded", {"task_type": "VoiceDesign", "instructions": "Calm."}),
     ],
 )
-def test_http_refusal_is_identical(
+def test_http_refusal_is_identical_with_a_separate_engine_process(
     narrow: tuple[RunningServer, RunningServer], code: str, fields: dict[str, Any]
 ) -> None:
     before = [counted(server) for server in narrow]
@@ -265,9 +265,9 @@ def test_full_engine_gives_the_same_error_and_the_session_continues(
 
 
 def heard_at_the_end(server: RunningServer, deed: signal.Signals) -> tuple[list[Any], list[tuple[int, str]]]:
-    """Return the last messages of two clients after a signal to the engine.
+    """Send a signal to the engine process, and return what two clients receive last.
 
-    One of the clients is speaking.
+    One client is speaking and the other is idle.
     """
     assert server.engine_pid is not None
     pid = server.engine_pid
@@ -315,7 +315,7 @@ def test_stopped_engine_is_detected_and_killed(folder_of: FolderOf, caplog: pyte
 async def test_engine_ignores_the_signals_that_end_the_server(folder_of: FolderOf) -> None:
     """A service manager sends SIGTERM to both processes.
 
-    Running requests must still finish.
+    The engine must ignore the signal, so that running requests finish.
     """
     with running_server(folder_of("brief", "custom_voice"), apart=True) as server:
         assert server.engine_pid is not None
@@ -327,7 +327,7 @@ async def test_engine_ignores_the_signals_that_end_the_server(folder_of: FolderO
                 os.kill(server.engine_pid or 0, number)
             assert (await session.take()).end["type"] == "audio.done"
         pid = server.engine_pid
-    assert not runs(pid)  # The process was closed in order.
+    assert not runs(pid)  # The server has closed the engine process.
 
 
 @contextmanager
@@ -335,7 +335,7 @@ def loading(*arguments: str, **settings: str) -> Iterator[tuple[subprocess.Popen
     """Start a runtime in its own process group.
 
     Yields:
-        The runtime and the process id of its engine.
+        The runtime process and the process ID of its engine.
     """
     child = subprocess.Popen(
         [sys.executable, "-m", "runtime.cli", "runtime", *arguments, "--port", "0"],
@@ -355,10 +355,10 @@ def loading(*arguments: str, **settings: str) -> Iterator[tuple[subprocess.Popen
 
 @contextmanager
 def started(*arguments: str, **settings: str) -> Iterator[tuple[subprocess.Popen[str], int, str]]:
-    """Start a runtime and wait until it is ready.
+    """Start a runtime, and wait until it is ready.
 
     Yields:
-        The runtime, its engine's process id and its URL.
+        The runtime process, the process ID of its engine, and the URL of the server.
     """
     with loading(*arguments, **settings) as (child, engine):
         assert child.stdout is not None
@@ -380,7 +380,7 @@ async def test_killed_server_leaves_no_engine_process(folder_of: FolderOf) -> No
 def test_server_that_ends_while_loading_leaves_no_engine_process(
     folder_of: FolderOf, tmp_path: Path, number: signal.Signals
 ) -> None:
-    """The checkpoint is a pipe without a writer, so loading never ends."""
+    """The checkpoint's config.json is a pipe without a writer, so loading never ends."""
     folder = Path(shutil.copytree(folder_of("brief", "custom_voice"), tmp_path / "endless"))
     (folder / "config.json").unlink()
     os.mkfifo(folder / "config.json")
@@ -430,7 +430,7 @@ def test_ctrl_c_during_engine_start_ends_both_silently(folder_of: FolderOf) -> N
 
 @pytest.mark.slow
 @pytest.mark.parametrize("damage", ["missing", "torn"])
-def test_checkpoint_load_error_is_the_same_sentence(folder_of: FolderOf, tmp_path: Path, damage: str) -> None:
+def test_checkpoint_load_error_is_identical_in_both_layouts(folder_of: FolderOf, tmp_path: Path, damage: str) -> None:
     folder = Path(shutil.copytree(folder_of("brief", "custom_voice"), tmp_path / "broken"))
     weights = folder / "model.safetensors"
     if damage == "missing":

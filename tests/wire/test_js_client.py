@@ -1,6 +1,6 @@
 """Tests of the JavaScript client in Node.
 
-tests/browser/test_ws_client.py tests it in Chromium.
+tests/browser/test_ws_client.py tests the client in Chromium.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ async def hear(connection: ClientConnection) -> dict[str, Any] | bytes:
 
 
 async def replies(connection: ClientConnection) -> tuple[list[Reply], dict[str, Any]]:
-    """Read replies like the server's example clients: audio belongs to the last audio.start."""
+    """Receive all replies up to session.done, in which audio follows its audio.start."""
     found: list[Reply] = []
     while True:
         message = await hear(connection)
@@ -106,10 +106,10 @@ async def test_disconnect_while_speaking_releases_the_slot_within_two_frames(eit
 
 
 async def said_until_done(connection: ClientConnection) -> tuple[bytes, list[dict[str, Any]]]:
-    """Receive an utterance.
+    """Receive one utterance up to session.done.
 
     Returns:
-        Its audio and its messages in order.
+        The audio, and the JSON messages in order.
     """
     pcm, said = b"", []
     while not said or said[-1]["type"] != "session.done":
@@ -130,12 +130,12 @@ async def live(
         return await said_until_done(connection)
 
 
-async def test_token_level_text_is_one_request_with_early_audio(server: RunningServer) -> None:
+async def test_text_streamed_by_token_is_one_request_with_early_audio(server: RunningServer) -> None:
     async with omni(server, **SHORT, streaming_mode="token_level", response_format="pcm") as connection:
         await send(connection, "input.text", text="Good morning, the kettle is on, and the ")
         start = await hear(connection)
         assert isinstance(start, dict)
-        first = await hear(connection)  # Only the first words of the text were sent.
+        first = await hear(connection)  # At this point, the client has sent only the first words of the text.
         assert isinstance(first, bytes)
         await send(connection, "input.text", text="boat comes back.")
         await send(connection, "input.done")
@@ -149,7 +149,7 @@ async def test_token_level_text_is_one_request_with_early_audio(server: RunningS
     assert (said[0]["sample_rate"], said[0]["channels"]) == (24_000, 1)
     assert said[0]["sentence_text"] == "Good morning, the kettle is on, and the "
     assert (said[1]["sentence_index"], said[1]["total_bytes"], said[1]["error"]) == (0, len(pcm), False)
-    assert said[2]["total_sentences"] == 2  # As in vLLM-Omni, messages with text are counted.
+    assert said[2]["total_sentences"] == 2  # As in vLLM-Omni, this is the number of messages with text.
 
 
 async def test_sentence_commits_belong_to_one_request(server: RunningServer) -> None:

@@ -1,4 +1,4 @@
-"""Tests that a seed gives the same PCM bytes on each route and in each batch."""
+"""Tests that a seed yields the same PCM bytes on each route and in each batch."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ DESIGN = "A calm old man."
 WORDS = "Some words."
 STORED = "Clara"
 
-Cast = dict[str, Any]  # Fields that select the voice, shared by the native protocol, vLLM-Omni's and OpenAI's.
+Cast = dict[str, Any]  # Fields that select a voice in the native protocol and in vLLM-Omni's and OpenAI's APIs.
 Route = Callable[[RunningServer, Cast], bytes]
 
 
@@ -152,7 +152,7 @@ def openai_batch(server: RunningServer, cast: Cast) -> bytes:
     return base64.b64decode(reply["results"][0]["audio_data"])
 
 
-# --- Cartesia's dialect, where a voice is an id.
+# --- Cartesia's dialect, in which a voice is an ID.
 
 
 def cartesia_whole(server: RunningServer, cast: Cast) -> bytes:
@@ -181,7 +181,7 @@ def cartesia_bytes(server: RunningServer, cast: Cast) -> bytes:
     return httpx.post(f"{server.http}/tts/bytes", json={**body, **more}, timeout=60).content
 
 
-# --- ElevenLabs' dialect, where the voice is in the path.
+# --- ElevenLabs' dialect, in which the voice is part of the path.
 
 
 def elevenlabs_in_pieces(server: RunningServer, cast: Cast) -> bytes:
@@ -257,7 +257,7 @@ def test_speaker_embedding_returns_the_bytes_of_its_reference(
 
 @pytest.mark.parametrize("who", CASTS)
 def test_concurrent_requests_do_not_change_the_bytes(server: RunningServer, casts: dict[str, Cast], who: str) -> None:
-    """All routes are requested at once, which is more than there are slots."""
+    """All routes are requested at the same time, which is more requests than slots."""
     wanted = native_whole(server, casts[who])
     routes = ROUTES + (BY_ID if "voice" in casts[who] else ())
     with ThreadPoolExecutor(len(routes)) as pool:
@@ -266,7 +266,7 @@ def test_concurrent_requests_do_not_change_the_bytes(server: RunningServer, cast
 
 
 def test_voices_and_seeds_change_the_audio(server: RunningServer, casts: dict[str, Cast]) -> None:
-    """Otherwise the comparisons above could not fail."""
+    """If voices or seeds had no effect, the other comparisons could not fail."""
     sounds = {who: native_whole(server, cast) for who, cast in casts.items()}
     assert len(set(sounds.values())) == len(CASTS)
     other = post(server, casts["speaker"], response_format="pcm", seed=SEED + 1).content
@@ -295,9 +295,9 @@ def test_command_line_returns_the_same_bytes(
 
 
 async def test_split_text_is_equal_for_any_chunking(folder_of: FolderOf) -> None:
-    """Segments with random weights end by their frame budget.
+    """Each segment has random weights, so it ends at its frame limit.
 
-    Guards do not depend on the chunks.
+    The guards against runaway speech do not depend on the chunks.
     """
     cast = {"task_type": "custom_voice", "split_granularity": "sentence", "seed": SEED}
     texts = ("Ye", "s. N", "o. ", "Tea?")

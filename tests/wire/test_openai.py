@@ -1,4 +1,4 @@
-"""Tests of POST /v1/audio/speech: formats, events, errors, disconnects, batches."""
+"""Tests of POST /v1/audio/speech: formats, events, errors, disconnects and batches."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def events(reply: httpx.Response) -> Iterator[dict[str, Any]]:
 def raw(
     server: RunningServer, body: dict[str, Any], path: str = PATH, receive_bytes: int | None = None
 ) -> sockets.socket:
-    """Send a request on a raw connection and do not read the response."""
+    """Send a POST request on a new socket, and return the socket without reading a response."""
     connection = sockets.socket()
     if receive_bytes is not None:
         connection.setsockopt(sockets.SOL_SOCKET, sockets.SO_RCVBUF, receive_bytes)
@@ -85,14 +85,14 @@ def open_files() -> dict[str, str]:
     """Return the target of each open file descriptor of this process."""
     found = {}
     for number in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(FileNotFoundError):  # The descriptor of the listing itself is closed by now.
+        with contextlib.suppress(FileNotFoundError):  # The file descriptor of the directory listing is already closed.
             found[number] = os.readlink(f"/proc/self/fd/{number}")
     return found
 
 
 @pytest.fixture(scope="module")
 def plain(server: RunningServer) -> bytes:
-    """Return the PCM of BODY."""
+    """Return the PCM audio of the request BODY."""
     return post(server, response_format="pcm").content
 
 
@@ -158,7 +158,7 @@ def test_first_byte_is_sent_with_the_first_chunk(either: RunningServer, extra: d
         assert reply.status_code == 200
         pieces = reply.iter_raw()
         assert len(next(pieces)) > 100
-        assert either.load()["active"] == 1  # The engine continues to speak.
+        assert either.load()["active"] == 1  # The engine is still generating the speech.
     either.wait_until_idle()
 
 
@@ -233,7 +233,7 @@ def test_body_without_length_is_limited_while_reading(either: RunningServer) -> 
     pieces = (b"a" * 2**20 for _ in range(40))
     try:
         reply = httpx.post(either.http + PATH, content=pieces, timeout=30)
-    except httpx.TransportError:  # The server closed the connection during the upload, which is also a valid refusal.
+    except httpx.TransportError:  # The server may close the connection early, which is also a refusal.
         return
     assert reply.json()["error"]["code"] == "message_too_large"
 
@@ -253,10 +253,10 @@ def test_full_queue_sends_retry_after(serving: Serving, folder_of: FolderOf) -> 
 
 @pytest.mark.slow
 @pytest.mark.logs_errors
-def test_interrupted_reply_is_recognisable(serving: Serving, folder_of: FolderOf) -> None:
+def test_client_can_recognise_an_interrupted_reply(serving: Serving, folder_of: FolderOf) -> None:
     """The engine fails during the reply.
 
-    Raw audio is cut off, and events report an error.
+    Raw audio ends with a connection error, and an event stream ends with an error event.
     """
     with serving(folder_of("brief", "custom_voice")) as server:
         assert server.engine is not None
@@ -311,7 +311,7 @@ def test_disconnect_ends_encoder_threads_without_garbage_collection(
         server.wait_until_idle()
         server.wait_for_no_tasks()
 
-    for _ in range(8):  # After these requests, the pool of encoders has all its threads.
+    for _ in range(8):  # After these requests, the encoder pool has all its threads.
         hang_up()
     gc.collect()
     before = len(os.listdir("/proc/self/task"))
@@ -319,7 +319,7 @@ def test_disconnect_ends_encoder_threads_without_garbage_collection(
     try:
         for _ in range(8):
             hang_up()
-        until(lambda: len(os.listdir("/proc/self/task")) <= before + 2)  # There are not two new threads per hang-up.
+        until(lambda: len(os.listdir("/proc/self/task")) <= before + 2)  # The hang-ups add no threads.
     finally:
         gc.enable()
 
@@ -349,10 +349,10 @@ def test_100_disconnects_leak_nothing(either: RunningServer, ref_audio: str) -> 
         whole_batch = dice.random() < 0.1
         with raw(either, batch if whole_batch else body, PATH + "/batch" if whole_batch else PATH) as connection:
             time.sleep(dice.random() * 0.15)
-            if dice.random() < 0.5:  # Reset the connection instead of closing it in order.
+            if dice.random() < 0.5:  # Reset the connection with RST instead of FIN.
                 connection.setsockopt(sockets.SOL_SOCKET, sockets.SO_LINGER, b"\1\0\0\0\0\0\0\0")
 
-    post(either)  # After this, the threads for encoding and decoding exist.
+    post(either)  # These requests start the threads for encoding and decoding.
     post(either, ref_audio=ref_audio, ref_text="Words.")
     threads, files = threading.active_count(), open_files()
     callers = [threading.Thread(target=lambda: [hang_up() for _ in range(25)]) for _ in range(4)]
@@ -362,8 +362,8 @@ def test_100_disconnects_leak_nothing(either: RunningServer, ref_audio: str) -> 
         caller.join(120)
     either.wait_until_idle()
     either.wait_for_no_tasks()
-    assert threading.active_count() <= threads + 2  # Each of the two pools may have a second thread.
-    # Files are closed one iteration of the event loop after their tasks have ended.
+    assert threading.active_count() <= threads + 2  # Each of the two thread pools may start a second thread.
+    # Files are closed one iteration of the event loop after the end of their tasks.
     until(lambda: len(open_files()) <= len(files) + 2)
     assert post(either).status_code == 200
 
@@ -387,10 +387,10 @@ def test_slow_reader_pauses_its_row_and_resumes(
             while not made:
                 time.sleep(0.01)
             held, before = 0, -1
-            while before < held < 12 * 48_000:  # Wait until a second brings no new bytes.
+            while before < held < 12 * 48_000:  # Wait until no new bytes arrive for a second.
                 time.sleep(1)
                 held, before = sum(made.values()), held
-            assert held < 8 * 48_000  # The limit covers the buffers and the setting's two seconds.
+            assert held < 8 * 48_000  # This covers the buffers and the two seconds of the setting.
             assert post(server).status_code == 200  # Another client is served in the meantime.
             connection.settimeout(30)
             heard = 0
@@ -400,7 +400,7 @@ def test_slow_reader_pauses_its_row_and_resumes(
 
 
 @pytest.mark.slow
-def test_missing_body_times_out(serving: Serving, folder_of: FolderOf) -> None:
+def test_request_without_its_body_times_out(serving: Serving, folder_of: FolderOf) -> None:
     with serving(folder_of("brief", "custom_voice"), limits=Limits(config_s=0.3)) as server:
         with sockets.create_connection(("127.0.0.1", server.port)) as connection:
             connection.sendall(b"POST /v1/audio/speech HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50\r\n\r\n{")
@@ -412,7 +412,7 @@ def test_missing_body_times_out(serving: Serving, folder_of: FolderOf) -> None:
 
 @pytest.mark.slow
 def test_runaway_is_retried_with_the_next_seed(server: RunningServer) -> None:
-    """Random weights rarely end by EOS, so the reply is the last retry."""
+    """Speech from random weights rarely ends with EOS, so the reply is the last retry."""
     fields = {"input": "Hi.", "max_frames": None, "stream": False, "response_format": "pcm", "temperature": 0.01}
     again = post(server, **fields, seed=5, retries=1)
     assert (again.headers["x-stop-reason"], again.headers["x-seed"]) == ("runaway", "6")
@@ -536,9 +536,9 @@ def test_docs_page_lists_every_format_with_its_media_type() -> None:
 def test_file_header_with_a_length_has_the_correct_length(
     server: RunningServer, plain: bytes, response_format: str
 ) -> None:
-    """Libsndfile, librosa and browsers trust the header.
+    """libsndfile, librosa and browsers rely on the length in the header.
 
-    Audio is streamed on request only.
+    Therefore audio is streamed only on request.
     """
     data = post(server, response_format=response_format).content
     with soundfile.SoundFile(io.BytesIO(data)) as file:

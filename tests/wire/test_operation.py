@@ -1,4 +1,4 @@
-"""Tests of metrics and logs: each request counts once, and no text is logged."""
+"""Tests of metrics and logs: each request is counted once, and no text is logged."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def running(folder_of: FolderOf) -> Iterator[RunningServer]:
 
 
 def counts(server: RunningServer) -> Counts:
-    """Return ended requests by dialect and outcome, and refusals by code."""
+    """Return ended requests by (dialect, outcome), and refusals by code."""
     found: Counts = {}
     for family in text_string_to_metric_families(httpx.get(f"{server.http}/metrics").text):
         for sample in family.samples:

@@ -1,4 +1,4 @@
-"""Tests of misbehaving clients: disconnects at any byte, silence, unread responses."""
+"""Tests of misbehaving clients: disconnects at any byte, silence and unread responses."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ HANDSHAKE = (
 
 
 def frame(**message: Any) -> bytes:
-    """Return a masked text frame.
+    """Return a masked WebSocket text frame with a JSON message.
 
     The mask is zero, so the payload is unchanged.
     """
@@ -61,7 +61,7 @@ async def test_thousand_disconnects_at_any_byte_leak_nothing(either: RunningServ
         + frame(type="input.done", context_id="a")
         + frame(type="context.cancel", context_id="b"),
     ]
-    # The large message is rare, and it is mostly cut near its end, where most of the work happens.
+    # The large message is rare. It is usually cut near its end, where the server does most of the work.
     big = HANDSHAKE + _large(json.dumps({"type": "session.config", **clone}).encode()) + text[0] + text[1]
 
     async def hang_up() -> None:
@@ -74,7 +74,7 @@ async def test_thousand_disconnects_at_any_byte_leak_nothing(either: RunningServ
                 await reader.readuntil(b"\r\n\r\n")
                 writer.write(script[len(HANDSHAKE) : cut])
             if cut == len(script) and dice.random() < 0.7:
-                # Usually read some of the audio; a text that stays open may have none.
+                # Usually read some of the audio. Without the end of the text, there may be no audio.
                 await asyncio.wait_for(reader.readexactly(dice.randrange(1, 12_000)), 0.5)
             elif dice.random() < 0.5:
                 await asyncio.sleep(dice.random() * 0.02)
@@ -93,10 +93,10 @@ async def test_thousand_disconnects_at_any_byte_leak_nothing(either: RunningServ
     either.wait_until_idle()
     either.wait_for_no_tasks()
     until(lambda: len(os.listdir("/proc/self/fd")) <= descriptors + 2)
-    assert threading.active_count() <= threads + 3  # These are the two decoders and the thread for long texts.
+    assert threading.active_count() <= threads + 3  # Two decoder threads and a thread for long texts may have started.
     assert (await spoken(either.socket, "Still here.", **VOICE)).end["type"] == "audio.done"
     nobody = 'voicewright_sessions{dialect="voicewright"} 0.0'
-    until(lambda: nobody in either.metrics())  # The relay closes after its client has.
+    until(lambda: nobody in either.metrics())  # The studio closes its connection later.
 
 
 def _large(text: bytes) -> bytes:
@@ -247,12 +247,12 @@ def memory() -> int:
     [b"", b"GET /health HTT", b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Slow: ", HANDSHAKE[:-2]],
     ids=["silent", "half a line", "half a header", "all but the end"],
 )
-async def test_missing_request_times_out(serving: Serving, folder_of: FolderOf, begun: bytes) -> None:
+async def test_incomplete_request_times_out(serving: Serving, folder_of: FolderOf, begun: bytes) -> None:
     with serving(folder_of("brief", "custom_voice"), server=ServerSettings(header_s=0.8)) as server:
 
         async def dawdle(*first: bytes) -> float:
             reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
-            for request in first:  # The server answers each request and keeps the connection.
+            for request in first:  # The server responds to each request and keeps the connection open.
                 writer.write(request)
                 assert (await reader.readuntil(b"}")).startswith(b"HTTP/1.1 200")
             start_s = time.monotonic()
@@ -283,7 +283,7 @@ async def test_idle_connections_do_not_exhaust_the_limit(
         async with httpx.AsyncClient(base_url=server.http, trust_env=False) as client:
             assert (await client.get("/v1/models")).status_code == 200
         assert (await spoken(server.socket, "Me.", **VOICE)).end["type"] == "audio.done"
-        async with asyncio.timeout(60):  # Wait until the closes have arrived.
+        async with asyncio.timeout(60):  # Wait until the connections are closed.
             while sum(reader.at_eof() or reader.exception() is not None for reader, _ in silent) < 300 - 2 * 20:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
         for _, writer in silent:
@@ -346,7 +346,7 @@ def test_keys_tickets_and_origins_are_enforced_on_real_sockets(folder_of: Folder
 def test_client_input_is_neither_echoed_nor_logged(folder_of: FolderOf, caplog: pytest.LogCaptureFixture) -> None:
     canary = "canary7f3a"
     caplog.set_level(logging.DEBUG)
-    logging.getLogger("websockets.client").setLevel(logging.WARNING)  # Silence the logger of the test's own client.
+    logging.getLogger("websockets.client").setLevel(logging.WARNING)  # Hide log messages of the test's own client.
     logging.getLogger("httpcore").setLevel(logging.WARNING)
     logging.getLogger("httpx").setLevel(logging.WARNING)
     said: list[object] = []

@@ -1,4 +1,4 @@
-"""Tests of the runtime process: start, readiness, exit, and HTTP routes."""
+"""Tests of the runtime process: start, readiness, exit and HTTP routes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def start(*arguments: str, **settings: str) -> subprocess.Popen[str]:
 
 @pytest.fixture
 def process(folder_of: FolderOf) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Runtime process that is ready, and its URL."""
+    """Running runtime process and its URL."""
     child = start("--model", str(folder_of("brief", "custom_voice")), "--port", "0", VOICEWRIGHT_DRAIN_S="0.5")
     assert child.stdout is not None
     line = child.stdout.readline()
@@ -59,7 +59,7 @@ def process(folder_of: FolderOf) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 
 def test_health_ready_and_model_routes_respond(server: RunningServer) -> None:
-    server.wait_until_idle()  # Earlier tests may have left requests running.
+    server.wait_until_idle()  # Requests of earlier tests may still be running.
     for method in ("GET", "HEAD"):
         assert httpx.request(method, f"{server.http}/health").status_code == 200
         assert httpx.request(method, f"{server.http}/ready").status_code == 200
@@ -79,7 +79,7 @@ def test_http_and_session_list_the_same_models(server: RunningServer) -> None:
         "styles_voices", "grafts_voices", "sample_rate", "samples_per_frame", "part_chars", "device", "dtype",
         "fingerprint", "loaded", "slots", "sampling",
     }  # fmt: skip
-    assert not any("/" in card["id"] for card in reply["data"])  # An id is a name and never a path.
+    assert not any("/" in card["id"] for card in reply["data"])  # The ID of a model is a name and never a path.
     assert sum(card["slots"] for card in reply["data"]) == httpx.get(f"{server.http}/ready").json()["slots"]
 
     async def created() -> dict[str, object]:
@@ -133,7 +133,7 @@ def test_trailing_slash_is_mentioned_only_if_it_is_the_mistake(server: RunningSe
 
 
 def bare(server: RunningServer, request: str) -> tuple[bytes, bytes]:
-    """Return head and body of the response to a request that no library would send."""
+    """Send a raw HTTP request, and return the head and the body of the response."""
     with socket.create_connection(("127.0.0.1", server.port), timeout=TEST_TIMEOUT_S) as connection:
         connection.sendall(request.encode().replace(b"\n", b"\r\n"))
         answer = b"".join(iter(lambda: connection.recv(65_536), b""))
@@ -224,9 +224,9 @@ async def test_dead_engine_is_reported_to_all_requests_and_ends_the_process(fold
 
 
 async def test_loading_state_is_reported(folder_of: FolderOf) -> None:
-    """The server listens before the checkpoint is loaded.
+    """The server starts to listen before the checkpoint is loaded.
 
-    Loading waits for a lock.
+    In this test, loading waits until a lock is released.
     """
     from runtime.engine.engine import Engine
     from runtime.server.serve import listen, run
@@ -350,9 +350,9 @@ def test_signal_during_loading_ends_the_process(folder_of: FolderOf) -> None:
 def test_signals_during_a_forward_pass_end_the_process_cleanly(
     folder_of: FolderOf, signals: list[signal.Signals]
 ) -> None:
-    """The loader's thread runs torch.
+    """The thread that loads the checkpoint runs torch.
 
-    Torch would abort if the interpreter ended during the call.
+    If the interpreter ended during that call, torch would abort the process.
     """
     with socket.create_server(("127.0.0.1", 0)) as found:
         port = found.getsockname()[1]
@@ -412,7 +412,7 @@ def test_verbose_option_may_follow_the_command(folder_of: FolderOf) -> None:
 
 
 def one_sentence(child: subprocess.Popen[str]) -> str:
-    """Return the only line on stderr of a process that has exited with status 2."""
+    """Wait for exit status 2, and return the only line that the process printed to stderr."""
     _, errors = child.communicate(timeout=60)
     assert child.returncode == 2, errors
     assert len(errors.splitlines()) == 1, errors

@@ -26,14 +26,14 @@ ASKED = "Ask Nguyen."
 
 @pytest.fixture
 def http(server: RunningServer, request: pytest.FixtureRequest) -> Iterator[httpx.Client]:
-    """Return a client with its own owner name, whose library is empty."""
+    """HTTP client with its own owner name, for which no dictionaries are stored."""
     owner = {"X-Voice-Owner": request.node.name}
     with httpx.Client(base_url=server.http, timeout=30, headers=owner) as client:
         yield client
 
 
 def refused(reply: httpx.Response, status: int, code: str, param: str | None = None) -> str:
-    """Return the message of a refusal in any dialect's format."""
+    """Check status, code and parameter of a refusal in any dialect, and return its message."""
     body = reply.json()
     problem = body.get("error") or body.get("detail") or body
     error_code = next(problem[name] for name in ("code", "status", "error_code") if name in problem)
@@ -172,7 +172,7 @@ def test_elevenlabs_dictionary_routes(http: httpx.Client) -> None:
         ("add-from-file", {"name": "x"}, "body", "multipart"),
     ],
 )
-def test_unspeakable_rules_are_refused(
+def test_invalid_pronunciation_rules_are_refused(
     server: RunningServer, route: str, body: dict[str, Any], param: str, why: str
 ) -> None:
     reply = httpx.post(f"{server.http}{ELEVEN}/{route}", json=body, timeout=30)
@@ -269,7 +269,7 @@ def test_dictionary_routes_exist_on_both_ports(either: RunningServer) -> None:
 
 @pytest.fixture(scope="module")
 def kept(server: RunningServer) -> Iterator[str]:
-    """Create a dictionary in the library of the shared server and yield its id."""
+    """Store a dictionary on the shared server, yield its ID, and delete the dictionary."""
     body = {"name": "Names", "pronunciations": WORDS}
     made = httpx.post(server.http + OURS, json=body, timeout=30).raise_for_status().json()
     yield made["id"]
@@ -302,7 +302,7 @@ def test_stored_dictionary_works_in_every_dialect(server: RunningServer, kept: s
 
 
 def bytes_of(server: RunningServer, transcript: str, **fields: Any) -> bytes:
-    """Speak a text by Cartesia's bytes route and return the audio."""
+    """Generate speech with Cartesia's route POST /tts/bytes, and return the audio."""
     form = {"container": "raw", "encoding": "pcm_s16le", "sample_rate": 24000}
     body = {"transcript": transcript, "output_format": form, "seed": 1, "max_frames": 12, **fields}
     return httpx.post(server.http + "/tts/bytes", json=body, timeout=30).raise_for_status().content

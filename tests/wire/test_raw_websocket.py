@@ -25,7 +25,7 @@ PING_MESSAGE = b'{"type":"ping","t":42}'
 
 
 def frame(opcode: int, payload: bytes = b"", *, fin: bool = True, rsv: int = 0, masked: bool = True) -> bytes:
-    """Return a frame whose mask consists of zeros, so that the payload is unchanged."""
+    """Return a WebSocket frame whose mask is zero, so that the payload is unchanged."""
     size = len(payload)
     head = bytes([fin << 7 | rsv << 4 | opcode])
     if size < 126:
@@ -38,9 +38,9 @@ def frame(opcode: int, payload: bytes = b"", *, fin: bool = True, rsv: int = 0, 
 
 
 class Raw:
-    """WebSocket connection of raw bytes.
+    """WebSocket connection that sends and receives raw bytes.
 
-    The first messages of the server are already read.
+    The constructor reads the first messages of the server.
     """
 
     def __init__(self, port: int) -> None:
@@ -57,9 +57,9 @@ class Raw:
         self._socket.sendall(data)
 
     def hear(self) -> tuple[int, bytes]:
-        """Return opcode and payload of the next frame.
+        """Return the opcode and the payload of the next frame.
 
-        At the end of the connection, it is an empty close.
+        At the end of the connection, return CLOSE and an empty payload.
         """
         head = self._stream.read(2)
         if len(head) < 2:
@@ -70,7 +70,7 @@ class Raw:
         return head[0] & 15, self._stream.read(size)
 
     def until(self, wanted: int) -> bytes:
-        """Return the payload of the next frame with this opcode."""
+        """Skip frames until one with the opcode `wanted` arrives, and return its payload."""
         while True:
             opcode, payload = self.hear()
             if opcode == wanted:
@@ -78,14 +78,14 @@ class Raw:
             assert opcode != CLOSE, payload
 
     def close_code(self) -> int:
-        """Read up to the close frame, after which nothing may follow, and return its code."""
+        """Read up to the close frame, check that no data follows, and return the close code."""
         while (heard := self.hear())[0] != CLOSE:
             pass
         assert self._stream.read() == b"", "nothing follows a close"
         return int.from_bytes(heard[1][:2], "big")
 
     def pong(self) -> dict[str, Any]:
-        """Return the pong of a ping, which shows that an audio message was sent completely."""
+        """Return the next JSON message, which must be the pong to a ping."""
         return dict(json.loads(self.until(TEXT)))
 
     def close(self) -> None:
@@ -183,7 +183,7 @@ def test_character_may_be_split_between_fragments(either: RunningServer) -> None
 )
 def test_close_frames_are_echoed(server: RunningServer, payload: bytes, code: int) -> None:
     with raw(server) as connection:
-        connection.send(frame(CLOSE, payload) + frame(TEXT, PING_MESSAGE))  # Frames after a close have no effect.
+        connection.send(frame(CLOSE, payload) + frame(TEXT, PING_MESSAGE))  # Frames after a close frame have no effect.
         answer = connection.close_code()
         assert answer == (code if payload else answer)
         assert answer in {code, 0, 1005} or not payload
@@ -202,7 +202,7 @@ def test_announced_length_allocates_no_memory(server: RunningServer, size: int) 
 
 
 def test_client_missing_two_pongs_is_disconnected(folder_of: FolderOf, serving: Serving) -> None:
-    """A client whose network was cut sends no close, and its slot must be released."""
+    """A client whose network was cut sends no close frame, but its slot must be released."""
     with (
         serving(folder_of("brief", "custom_voice"), server=ServerSettings(ping_s=0.5, send_s=60)) as server,
         raw(server) as dead,

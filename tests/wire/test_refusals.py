@@ -1,4 +1,4 @@
-"""Tests of the remaining error statuses and codes."""
+"""Tests of HTTP error statuses and error codes that other files do not test."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def post(server: RunningServer, text: str = "Hello.", **fields: Any) -> httpx.Re
 
 
 def refused(reply: httpx.Response, code: str) -> None:
-    """Assert that the response has this error code, and its status and fields from the table."""
+    """Check the error code of a response, and the status and fields that belong to the code."""
     error = reply.json()["error"]
     assert (reply.status_code, error["code"]) == (BY_CODE[code].http_status, code)
     assert error["retryable"] is BY_CODE[code].retryable
@@ -51,7 +51,7 @@ def recording(seconds: float) -> str:
 @pytest.mark.slow
 async def test_queued_request_reports_its_wait_and_times_out(serving: Serving, folder_of: FolderOf) -> None:
     with serving(folder_of("brief", "custom_voice"), engine=ONE_SLOT, limits=Limits(queue_s=0.5)) as server:
-        await spoken(server.socket, "First.", **VOICE)  # After this request, the server can estimate the waiting time.
+        await spoken(server.socket, "First.", **VOICE)  # After this request, the server can estimate waiting times.
         async with talk(server.socket, **LONG) as speaking, talk(server.socket, **VOICE) as waiting:
             await speaking.say("Speak for a long time.")
             await speaking.first_audio()
@@ -73,13 +73,13 @@ async def test_streamed_sessions_without_text_hold_no_slot_or_queue_place(folder
     engine = EngineSettings(threads=1, max_slots=1, max_waiting=1)
     with running_server(folder_of("brief", "custom_voice"), engine=engine, limits=Limits(queue_s=1.0)) as server:
         async with talk(server.socket, **VOICE, frames="labelled") as idle:
-            for name in "abcd":  # These contexts are open, but have no text that can be spoken.
+            for name in "abcd":  # These contexts are open but have no text to speak.
                 await idle.send("input.text", context_id=name, text=" ")
             await idle.send("ping", t=1)
             await idle.until("pong")
             load = server.load()
             assert (load["active"], load["waiting"]) == (0, 0)
-            await asyncio.sleep(1.5)  # This is longer than the limit of the queue.
+            await asyncio.sleep(1.5)  # This time is longer than the maximum waiting time in the queue.
             for _ in range(2):
                 assert (await spoken(server.socket, "Me.", **VOICE)).end["type"] == "audio.done"
             for name in "abcd":
@@ -95,7 +95,7 @@ def test_requests_over_the_rate_limit_are_refused(folder_of: FolderOf) -> None:
         assert [httpx.get(f"{server.http}/v1/models").status_code for _ in range(2)] == [200, 200]
         refused(httpx.get(f"{server.http}/v1/models"), "rate_limited")
         assert handshake(server) == "rate_limited"
-        assert httpx.get(f"{server.http}/ready").status_code == 200  # Health checks are not counted by the rate limit.
+        assert httpx.get(f"{server.http}/ready").status_code == 200  # The rate limit does not count health checks.
 
 
 def test_utterances_over_the_rate_limit_are_refused(folder_of: FolderOf) -> None:
@@ -104,7 +104,7 @@ def test_utterances_over_the_rate_limit_are_refused(folder_of: FolderOf) -> None
 
         async def scenario() -> None:
             async with talk(server.socket, **VOICE) as session:
-                # The rate limit counts the first request together with the socket.
+                # The rate limit counts the WebSocket handshake and its first request together.
                 for code in (None, None, None, "rate_limited"):
                     await session.say("Once more.")
                     end = (await session.take()).end

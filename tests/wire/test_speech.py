@@ -1,4 +1,4 @@
-"""Tests of the native API over real sockets: modes, contexts, cancel, errors."""
+"""Tests of the native API over real sockets: modes, contexts, cancel and errors."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ async def test_audio_equals_that_of_the_engine(server: RunningServer, folder_of:
     config = {"task_type": "custom_voice", "do_sample": False, "seed": 1, "max_frames": 9}
     assert same_sound((await spoken(server.socket, "Good morning.", **config)).pcm, wanted)
     other = (await spoken(server.socket, "Good evening.", **config)).pcm
-    assert not same_sound(other, wanted)  # Different texts give different audio, so the comparison can fail.
+    assert not same_sound(other, wanted)  # Another text yields other audio, so the comparison above can fail.
 
 
 async def test_contexts_share_a_socket_with_labelled_frames(server: RunningServer) -> None:
-    # The text of the second context arrives long before the end of the first one's audio.
+    # The text of the second context arrives long before the audio of the first context ends.
     voice = {**VOICE, "max_frames": 80}
     alone = {name: (await spoken(server.socket, f"This is {name}.", **voice)).pcm for name in "ab"}
 
@@ -92,7 +92,7 @@ async def test_contexts_share_a_socket_with_labelled_frames(server: RunningServe
 
     pcm, order = await both()
     assert all(same_sound(pcm[name], alone[name]) for name in "ab")
-    assert order != sorted(order)  # The two contexts took turns.
+    assert order != sorted(order)  # The server alternates between the two contexts.
 
 
 async def test_cancel_stops_audio_immediately_and_releases_the_slot(either: RunningServer) -> None:
@@ -218,7 +218,7 @@ async def test_wrong_socket_path_error_refers_to_the_openapi_document(either: Ru
         await connect(f"ws://127.0.0.1:{either.port}{path}", subprotocols=[PROTOCOL])
     answer = refused.value.response
     said = json.loads(answer.body or b"")
-    error = said.get("error", said)  # Under the paths of Cartesia's routes, a refusal has Cartesia's format.
+    error = said.get("error", said)  # Under the paths of Cartesia's routes, an error has Cartesia's format.
     assert (answer.status_code, error.get("code", error.get("error_code"))) == (404, "unknown_route")
     assert "/openapi lists" in error["message"]
 
@@ -287,7 +287,7 @@ async def test_any_message_sequence_is_answered_by_known_codes(
 async def test_complete_sentence_is_spoken_before_more_text_follows(server: RunningServer) -> None:
     """The client waits for audio before it sends more text.
 
-    So no text marks the sentence's end.
+    Therefore the end of the sentence must be detected without the following text.
     """
     async with talk(server.socket) as session:
         await session.send("session.config", **{**VOICE, "max_frames": 40})

@@ -31,7 +31,7 @@ Manner = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def running(folder_of: FolderOf, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """Run CustomVoice and Base of one size with different weights, and store a voice."""
+    """Run CustomVoice and Base checkpoints of the same size, and store a voice."""
     models = [folder_of("brief", "custom_voice"), folder_of("brief", "base", 2)]
     library = ServerSettings(voices=str(tmp_path_factory.mktemp("library") / "voices"))
     with running_server(*models, engine=EngineSettings(threads=1, max_slots=2), server=library) as server:
@@ -96,9 +96,9 @@ DIALECTS = [by_our_client, omni, openai, cartesia_socket, cartesia_bytes, eleven
 
 @pytest.fixture(scope="module")
 def expected(running: RunningServer) -> dict[str, bytes]:
-    """Return the audio of each style by the native protocol.
+    """Return the audio that the native protocol generates for each style.
 
-    All of them differ.
+    The audio of any two styles differs.
     """
     sounds = {name: native(running, manner) for name, manner in MANNERS.items()}
     assert len(set(sounds.values())) == len(MANNERS)

@@ -50,7 +50,7 @@ def of_omni(server: RunningServer, text: str, **fields: Any) -> bytes:
 
 @pytest.fixture(scope="module")
 def excited(server: RunningServer) -> bytes:
-    """Return the audio of the same text as a separate request."""
+    """Return the audio of a separate request with the style "excited"."""
     return asyncio.run(spoken(server.socket, "Ask Win.", **CAST, instructions="excited")).pcm
 
 
@@ -90,7 +90,7 @@ def test_excessive_tags_are_refused(server: RunningServer, text: str, code: str)
 
 
 def eleven(server: RunningServer, kind: str, text: str, size: int = 1000, **fields: Any) -> list[dict[str, Any]]:
-    """Send one text in pieces over ElevenLabs' socket, and return the messages."""
+    """Send a text to ElevenLabs' socket in pieces, and return all received messages."""
 
     async def speak() -> list[dict[str, Any]]:
         async with socket(server, kind, speaker(server)) as connection:

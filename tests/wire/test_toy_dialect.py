@@ -1,4 +1,4 @@
-"""Tests of a small API that only the tests define, on the real server."""
+"""Tests of a minimal API that only the tests define, on the real server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TEXT = "The **kettle** is on. Tea soon."
 
 @pytest.fixture(scope="module")
 def server(folder_of: FolderOf) -> Iterator[RunningServer]:
-    """Server whose application has the toy dialect in addition to the others."""
+    """Running server whose application has the toy dialect in addition to all others."""
     app.DIALECTS.append(sys.modules[toy_dialect.__name__])
     try:
         with running_server(folder_of("brief", "custom_voice"), limits=Limits(max_text_chars=100)) as running:
@@ -34,7 +34,7 @@ def server(folder_of: FolderOf) -> Iterator[RunningServer]:
 
 
 async def heard(connection: ClientConnection) -> tuple[bytes, dict[str, Any]]:
-    """Receive audio up to the next message, and the message."""
+    """Receive audio up to the next JSON message, and return both."""
     pcm = b""
     while isinstance(message := await asyncio.wait_for(connection.recv(), 60), bytes):
         pcm += message
@@ -42,14 +42,14 @@ async def heard(connection: ClientConnection) -> tuple[bytes, dict[str, Any]]:
 
 
 async def play(server: RunningServer, *messages: dict[str, Any] | str | bytes) -> tuple[bytes, dict[str, Any]]:
-    """Send messages and return the audio up to the first message."""
+    """Send messages on a new socket, and return the audio and the first JSON message."""
     async with connect(f"ws://127.0.0.1:{server.port}/toy") as connection:
         for message in messages:
             await connection.send(json.dumps(message) if isinstance(message, dict) else message)
         return await heard(connection)
 
 
-def test_toy_dialect_has_less_than_80_lines() -> None:
+def test_toy_dialect_has_fewer_than_80_lines() -> None:
     assert len(Path(toy_dialect.__file__).read_text(encoding="utf-8").splitlines()) < 80
 
 

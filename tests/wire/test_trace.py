@@ -1,4 +1,4 @@
-"""Test that a short request passes through few files and function calls."""
+"""Test that a short request passes through few files and few function calls."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ from tests.support.runtime_server import running_server
 RUNTIME = str(Path(__file__).resolve().parents[2] / "runtime")
 MAX_FILES = 45
 MAX_HOPS = 22
-ASIDE = ("Watchdog.", "ServerMetrics.")  # Tasks of the server that run during the request.
+ASIDE = ("Watchdog.", "ServerMetrics.")  # Tasks of the server that run at the same time as the request.
 
 
 class Trace:
-    """Trace of the runtime's function calls in all threads, until a request reaches the core.
+    """Profiler of the runtime's function calls in all threads, until the core gets a request.
 
-    The trace starts with the next message. Hops are the longest call chain on the event loop's thread and the longest
-    one on the engine's thread.
+    The trace starts with the next message. ``hops`` is the sum of two lengths: the longest call chain in the event
+    loop's thread, and the longest in the engine's thread.
     """
 
     def __init__(self) -> None:
         self.is_on = False
         self.files: set[str] = set()
         self.functions: set[tuple[str, int]] = set()
-        self.chains: dict[str, list[str]] = {"test-server": [], "engine": []}  # The longest call chain of each thread.
+        self.chains: dict[str, list[str]] = {"test-server": [], "engine": []}  # Longest call chain of each thread.
 
     @property
     def hops(self) -> int:
         return sum(map(len, self.chains.values()))
 
     def follow(self, frame: FrameType, event: str, _: Any) -> None:
-        """Record a call.
+        """Record a function call.
 
-        This is the profile function of every thread.
+        This method is the profile function of every thread.
         """
         code = frame.f_code
         if not self.is_on or event != "call" or not code.co_filename.startswith(RUNTIME):
@@ -63,7 +63,7 @@ class Trace:
 
 
 def names_above(frame: FrameType | None) -> Iterator[str]:
-    """Yield the functions of the runtime on the stack, the innermost first."""
+    """Yield the names of the runtime's functions on the stack, starting with the innermost."""
     while frame is not None:
         if frame.f_code.co_filename.startswith(RUNTIME):
             yield frame.f_code.co_qualname
@@ -72,7 +72,7 @@ def names_above(frame: FrameType | None) -> Iterator[str]:
 
 @contextmanager
 def following_all_threads() -> Iterator[Trace]:
-    """Trace the threads that start inside the block."""
+    """Trace all threads that start inside the block."""
     trace = Trace()
     threading.setprofile(trace.follow)
     try:
@@ -91,7 +91,7 @@ def test_a_native_request_enters_few_files_and_calls(folder_of: FolderOf) -> Non
             server=ServerSettings(canary_s=0),
         ) as server,
     ):
-        for is_measured in (False, True):  # The first, unmeasured request fills the caches.
+        for is_measured in (False, True):  # The first request fills caches and is not measured.
             with connect(server.socket, subprotocols=[PROTOCOL]) as socket:  # type: ignore[list-item]
                 assert json.loads(socket.recv())["type"] == "session.created"
                 trace.is_on = is_measured

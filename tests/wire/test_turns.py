@@ -1,4 +1,4 @@
-"""Tests of fair scheduling: a client with many requests does not block the others."""
+"""Tests of fair scheduling: a client with many requests does not block other clients."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ONE_SLOT = EngineSettings(threads=1, max_slots=1, max_waiting=PLACES)
 
 @dataclass(frozen=True)
 class Somebody:
-    """Client with an address and headers, by which the server identifies it."""
+    """Client with the IP address and headers by which the server identifies it."""
 
     address: str = "127.0.0.1"
     headers: dict[str, str] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Somebody:
 
 
 async def take_turns(port: int, greedy: Somebody, polite: Somebody) -> None:
-    """Let one client use the slot and all queue places, and another client connect."""
+    """Check that a polite client is served next although a greedy client fills the queue."""
     async with AsyncExitStack() as stack:
         speaking = await greedy.talk(stack, port, **LONG)
         await speaking.say("Speak for a long time.")

@@ -1,6 +1,6 @@
 """Tests of two replicas under Ray, each with an accelerator.
 
-`make test-all` runs these tests in the environment that has Ray. Other tests are in test_cluster.py.
+`make test-all` runs these tests in the environment that contains Ray. Other tests are in test_cluster.py.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.support.replicas import environment_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-ELSEWHERE_S = 1.0  # Time in seconds until a new stream is served after a replica was killed, on an idle machine.
+ELSEWHERE_S = 1.0  # Seconds until a new stream is served after a replica was killed, on an idle machine.
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster
         folder,
         *("--replicas", "2"),
         without={"OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES"},
-        RAY_OVERRIDE_RESOURCES='{"GPU": 2}',  # Ray reports two GPUs; torch uses the devices that exist.
+        RAY_OVERRIDE_RESOURCES='{"GPU": 2}',  # Ray assumes two GPUs, but torch uses the devices that exist.
         VOICEWRIGHT_DRAIN_S="300",
     ) as running:
         yield running
@@ -59,7 +59,7 @@ async def test_killed_replica_ends_only_its_own_streams_and_restarts(cluster: Ru
     killed = time.monotonic()
     again = await hear(cluster.url, SHORT)
     assert not again.error
-    # The margin is for other tests on the same processors. docs/scaling.md has the measured value.
+    # The limit has a margin for other tests on the same processors. The measured value is in docs/scaling.md.
     assert again.first_s < ELSEWHERE_S * 5, again
     ends = [heard.error for heard in await asyncio.gather(*streams)]
     assert sorted(map(bool, ends)) == [False, False, True, True], ends

@@ -1,4 +1,4 @@
-"""Tests of stored voices that have the name of a speaker."""
+"""Tests of stored voices with the same name as a built-in speaker."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SPEECH = "/v1/audio/speech"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a library that contains a voice with the name of a built-in speaker."""
+    """Return the folder of a library that contains a voice with the name of a speaker."""
     folder = tmp_path_factory.mktemp("library") / "voices"
     library = Library(folder)
     library.add(a_voice("SERENA", samples=48_000, transcript=None))

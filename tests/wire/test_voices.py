@@ -53,7 +53,7 @@ def running(folder: Path, folder_of: FolderOf) -> Iterator[RunningServer]:
 
 @pytest.fixture
 def client(running: RunningServer) -> Iterator[httpx.Client]:
-    """Return a client of an empty library."""
+    """Yield an HTTP client for an empty library, and delete all its voices at the end."""
     with httpx.Client(base_url=running.http, timeout=30) as client:
         yield client
         for voice in client.get(VOICES).json()["data"]:
@@ -67,7 +67,7 @@ def upload(client: httpx.Client, name: str = "Clara", sound: bytes | None = None
 
 
 def refused(response: httpx.Response, status: int, code: str, param: str | None) -> str:
-    """Return the message of a refusal."""
+    """Check the status, code and parameter of an error response, and return its message."""
     error = response.json()["error"]
     assert (response.status_code, error["code"], error["param"]) == (status, code, param), error
     return str(error["message"])
@@ -83,12 +83,12 @@ def test_voice_is_stored_and_returned_in_both_formats(client: httpx.Client) -> N
     assert len(reply["id"]) == 32
     assert isinstance(reply["created_at"], int)
     assert abs(reply["created_at"] - time.time()) < 60
-    # The reference is a generated signal without speech.
+    # The reference audio is a synthetic signal without speech.
     assert any("speech" in sentence for sentence in reply["advice"])
 
     listed = client.get(VOICES).json()
     assert "Clara" in listed["voices"]
-    assert len(listed["voices"]) > 1  # The list also contains the checkpoint's speakers.
+    assert len(listed["voices"]) > 1  # The list also contains the speakers of the checkpoint.
     assert [voice["name"] for voice in listed["uploaded_voices"]] == ["Clara"]
     assert [voice["id"] for voice in listed["data"]] == [reply["id"]]
     for address in (reply["id"], "clara", "CLARA"):
@@ -167,7 +167,7 @@ def test_recording_is_checked_without_storing_it(client: httpx.Client) -> None:
     assert said["usable"] is True
     assert said["seconds"] == 4.0
     assert said["trim"]["end_s"] - said["trim"]["start_s"] == pytest.approx(kept["seconds"] - 0.5, abs=0.01)
-    assert -7 < said["levels"]["peak_db"] < -5  # The peak is half of full scale.
+    assert -7 < said["levels"]["peak_db"] < -5  # The peak is at half of full scale (-6 dB).
     assert said["levels"]["clipped"] == 0
     assert [voice["name"] for voice in client.get(VOICES).json()["data"]] == ["Clara"]
 
@@ -223,7 +223,7 @@ def test_voices_are_visible_to_their_owner_only(client: httpx.Client, running: R
     sentence = refused(speak(annas["id"], bert), 404, "unknown_voice", "voice")
     assert "House" in sentence
     assert annas["id"] not in sentence
-    # The two owners have different voices of the same name.
+    # The two owners have different voices with the same name.
     assert speak("clara", anna).content != speak("clara", bert).content
     refused(speak("clara", {}), 404, "unknown_voice", "voice")
     for made, owner in [(annas, anna), (berts, bert)]:
@@ -281,7 +281,7 @@ def test_exported_voice_is_imported_unchanged(client: httpx.Client) -> None:
     assert parts_of(client.get(f"{VOICES}/{made['id']}/file").content) == parts_of(file)
 
 
-def test_voice_of_the_official_demo_speaks_and_has_no_recording(client: httpx.Client) -> None:
+def test_voice_prompt_file_of_the_official_demo_can_speak_without_a_recording(client: httpx.Client) -> None:
     item = {"ref_spk_embedding": torch.ones(64), "ref_code": None, "x_vector_only_mode": True, "ref_text": None}
     file = io.BytesIO()
     torch.save({"items": [item]}, file)
@@ -298,9 +298,9 @@ def test_voice_of_the_official_demo_speaks_and_has_no_recording(client: httpx.Cl
 
 
 def parts_of(file: bytes) -> tuple[Any, bytes]:
-    """Split a file into its parsed header and its tensors.
+    """Split a voice file into its parsed header and its tensors, for a comparison.
 
-    The order of header fields may differ.
+    The order of the header fields may differ between equal files.
     """
     end = 8 + int.from_bytes(file[:8], "little")
     return json.loads(file[8:end]), file[end:]
@@ -484,7 +484,7 @@ def test_client_data_is_not_logged(client: httpx.Client, caplog: pytest.LogCaptu
 
 @pytest.mark.parametrize("path", ["/v1/open-webui/audio/voices", f"{VOICES}?of=objects"])
 def test_open_webui_lists_and_uses_stored_voices(client: httpx.Client, path: str) -> None:
-    """If an entry lacks an id or a name, Open WebUI shows OpenAI's six voices instead."""
+    """If an entry has no ID or no name, Open WebUI shows OpenAI's six voices instead."""
     voice = upload(client, "Wilma").json()
     try:
         menu = {voice["id"]: voice["name"] for voice in client.get(path).json()["voices"]}

@@ -1,6 +1,6 @@
 """Tests of the watchdog: a faulty runtime reports its state and is restarted.
 
-They cover the promises E8 and O4 of docs/reliability.md.
+The tests cover the promises E8 and O4 of docs/reliability.md.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ async def test_stuck_frame_fails_health_ends_clients_and_the_process(
         device.go_on()
         assert server.exit_status == Exit.FRAME_OVERDUE
     (said,) = [record.getMessage() for record in caplog.records if record.name == watchdog.__name__]
-    assert "runtime/engine/engine.py" in said  # The report has the stack of each thread.
+    assert "runtime/engine/engine.py" in said  # The report contains the stack of each thread.
     assert "long time" not in said
 
 
@@ -93,7 +93,7 @@ async def test_slow_machine_gets_a_longer_frame_timeout(monkeypatch: pytest.Monk
 
     class Slow(ScriptedEngine):
         def at_work_since(self) -> float | None:
-            """Simulate a step of 15 polls, one of 40, and one that never ends."""
+            """Simulate a step of 15 polls, a step of 40 polls, and a step that never ends."""
             nonlocal looks
             looks += 1
             return 1.0 if looks <= 15 else 2.0 if looks <= 55 else 3.0
@@ -101,12 +101,12 @@ async def test_slow_machine_gets_a_longer_frame_timeout(monkeypatch: pytest.Monk
     host = Host(Settings(server=ServerSettings(frame_s=0.25)), lambda *_: Slow(), MemoryLibrary())
     await host.load()
     assert await host.watch() is Exit.FRAME_OVERDUE
-    assert looks == 55 + 1 + watchdog.MAX_STEP_RATIO * 39  # The host does not exit after the 25 checks of the setting.
+    assert looks == 55 + 1 + watchdog.MAX_STEP_RATIO * 39  # A slow machine gets more polls than the setting's 25.
     host.close()
 
 
 def test_suspension_of_the_process_makes_no_frame_overdue(folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a suspension, the watchdog checks an old step again before it fails."""
+    """After a suspension, the watchdog checks the old step again before it fails."""
     with running_server(folder_of("brief", "custom_voice"), server=ServerSettings(frame_s=1.0)) as server:
         assert server.engine is not None
         hour_ago, looks = time.monotonic() - 3600, 0
@@ -138,9 +138,9 @@ def test_canary_detects_changed_weights(folder_of: FolderOf, mode: str, caplog: 
 
 @pytest.mark.slow
 async def test_canary_yields_to_requests_takes_no_slot_and_is_not_counted(folder_of: FolderOf) -> None:
-    """There is one slot and no queue.
+    """The server has one slot and no queue.
 
-    A client would be refused or wait if the canary used the slot.
+    If the canary used the slot, a client would be refused or would have to wait.
     """
     settings = EngineSettings(threads=1, max_slots=1, max_waiting=0)
     with running_server(

@@ -1,7 +1,7 @@
-"""Tests that logs contain no text, key or token of a client.
+"""Tests that logs contain no text, API key or token of a client.
 
-The tests send a marked word to each route of the OpenAPI document, to each route of the studio, and to each WebSocket.
-They use both ports, with valid and invalid keys.
+The tests send a marked word to each route of the OpenAPI document, to each route of the studio, and to each
+WebSocket. They use the ports of the runtime and of the studio, with valid and invalid API keys.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from tests.unit.server.test_any_message import CARTESIA, ELEVENLABS, OMNI, WYOMI
 
 GOOD, WRONG = f"{WORD}-the-key", f"{WORD}-no-key"
 READY = re.compile(r"Voicewright runtime ready at (http://\S+)")
-QUIET_S = 1.0  # A socket that sends nothing for this time is complete.
+QUIET_S = 1.0  # If a socket sends nothing for this time, the conversation counts as complete.
 AT_ONCE = 16
 DIALECTS = {"voicewright", "omni", "cartesia", "elevenlabs", "openai", "wyoming"}
 
@@ -78,7 +78,7 @@ TALKS: dict[str, tuple[str, str | None, list[dict[str, Any]]]] = {
 
 @contextmanager
 def runtime(log: Path, data: Path) -> Iterator[str]:
-    """Run the runtime process with the most verbose log, a key and all ports."""
+    """Run the runtime process with verbose logs, an API key and all ports."""
     environment = {
         "VOICEWRIGHT_API_KEYS": GOOD,
         "VOICEWRIGHT_DATA": str(data),
@@ -106,11 +106,11 @@ def keys(word: str) -> Iterator[dict[str, str]]:
 
 
 async def ask_all(base: str, requests: list[Marked], headers: dict[str, str]) -> list[int]:
-    """Send the requests, several at a time, and return the status codes."""
+    """Send HTTP requests, up to 16 concurrently, and return their status codes."""
     left = list(enumerate(requests))
     statuses = [0] * len(requests)
     async with httpx.AsyncClient(base_url=base, trust_env=False, timeout=60, headers=headers) as client:
-        # An owner, and headers that a browser sends.
+        # Headers with an owner, and headers that a browser sends.
         environment = {"x-voice-owner": WORD, "user-agent": WORD, "cookie": f"{WORD}={WORD}", "referer": WORD}
         client.headers.update(environment)
 
@@ -126,7 +126,7 @@ async def ask_all(base: str, requests: list[Marked], headers: dict[str, str]) ->
 
 
 async def talk_all(base: str) -> None:
-    """Run every conversation of every WebSocket dialect, with the key in each possible place."""
+    """Run conversations of all WebSocket dialects, with the API key in each possible place."""
     busy = asyncio.Semaphore(AT_ONCE)
     address = base.replace("http", "ws", 1)
 
@@ -160,13 +160,13 @@ async def talk_all(base: str) -> None:
 
 
 async def _quietly(talk: Any) -> None:
-    """Await a conversation that the server may close."""
+    """Await a conversation, and ignore that the server closes the connection."""
     with suppress(ConnectionClosed):
         await talk
 
 
 async def send_no_utf8(base: str) -> None:
-    """Send text that is not UTF-8, for which both processes log a line."""
+    """Send text that is not UTF-8, which makes both processes log a message."""
     headers = {"x-api-key": GOOD}
     address = base.replace("http", "ws", 1) + "/v1/audio/speech/stream"
     async with connect(address, subprotocols=[Subprotocol(PROTOCOL)], additional_headers=headers) as socket:
@@ -190,7 +190,7 @@ async def talk_wyoming(port: int) -> None:
 
 
 def of_the_studio(folder: Path) -> Iterator[Marked]:
-    """Return requests to every route of the studio, with takes, scripts and texts that exist."""
+    """Yield requests for every route of the studio, with existing takes, scripts and texts."""
     settings = StudioSettings(store=StoreSettings(data=str(folder), visitors="one"), transcriber=NOBODY)
     keeping = StoreService(settings.store)
     app = build(
@@ -246,7 +246,7 @@ def test_client_data_appears_in_no_log_of_either_process(tmp_path: Path) -> None
 
 
 async def send_everything(app: App, url: str, folder: Path, wyoming: int) -> list[int]:
-    """Send all requests through both ports, and return the status codes."""
+    """Send all requests to the runtime and to the studio, and return the status codes."""
     good = {"x-api-key": GOOD}
     statuses = []
     async with httpx.AsyncClient(trust_env=False, headers=good) as client:

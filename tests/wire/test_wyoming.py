@@ -1,4 +1,4 @@
-"""Tests of Wyoming over real connections: audio, refusals, and attacks."""
+"""Tests of Wyoming over real connections: audio, refusals and attacks."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ FRAME_BYTES = 2 * 1920
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[RunningServer]:
-    """Run the embedded voice, whose speech ends by EOS.
+    """Running server with the embedded voice, whose speech ends with EOS.
 
-    The protocol has no frame limit.
+    The Wyoming protocol has no limit of frames.
     """
     with running_server(
         DEMO_CHECKPOINT,
@@ -56,7 +56,7 @@ def play(server: RunningServer, scene: Callable[[WyomingClient], Awaitable[Any]]
 
 
 def answer_to(server: RunningServer, *bytes_sent: bytes) -> ReceivedEvents:
-    """Send raw bytes and return everything up to the end of the connection."""
+    """Send raw bytes, and return all events up to the end of the connection."""
 
     async def scene(client: WyomingClient) -> ReceivedEvents:
         for data in bytes_sent:
@@ -109,7 +109,7 @@ def test_disconnect_releases_its_slot(server: RunningServer) -> None:
 
 def test_describe_and_ping_are_answered(server: RunningServer) -> None:
     async def scene(client: WyomingClient) -> tuple[ReceivedEvents, ReceivedEvents]:
-        await client.write(b'{"type": "describe"}\n')  # The message is one line without data.
+        await client.write(b'{"type": "describe"}\n')  # The message is a single line without data.
         info = await client.until("info")
         await client.send("ping", text="there?")
         return info, await client.until("pong")
@@ -149,9 +149,9 @@ def test_malformed_event_is_reported_and_closes_the_connection(server: RunningSe
 
 
 def test_endless_line_uses_bounded_memory(server: RunningServer) -> None:
-    """The client is notified after some kilobytes.
+    """The client receives an error after some kilobytes.
 
-    It reads the message while it is still sending.
+    It receives the error while it is still sending.
     """
 
     async def scene(client: WyomingClient) -> tuple[ReceivedEvents, int]:
@@ -209,7 +209,7 @@ async def test_connections_are_limited(server: RunningServer) -> None:
 
 @pytest.mark.slow
 def test_server_that_ends_immediately_leaves_no_announcement(folder_of: FolderOf) -> None:
-    """An open connection with an incomplete message is closed without a log line."""
+    """An open connection with an incomplete message is closed without a log message."""
     with running_server(folder_of("quick", "custom_voice"), server=ServerSettings(wyoming=ANY_PORT)) as server:
         uri = uri_of(server)
 
@@ -230,7 +230,7 @@ def test_server_that_ends_immediately_leaves_no_announcement(folder_of: FolderOf
 async def test_successor_binds_the_port_and_takes_over(folder_of: FolderOf) -> None:
     """The studio loads other checkpoints in this way.
 
-    The new runtime starts before the old one has drained.
+    The new runtime starts before the old runtime has finished its requests.
     """
     folder, engine = folder_of("quick", "custom_voice"), EngineSettings(threads=1)
 
@@ -264,7 +264,7 @@ async def test_successor_binds_the_port_and_takes_over(folder_of: FolderOf) -> N
                 heard, idle = scene.result()
                 assert heard.kinds[-1] == "audio-stop"
                 assert idle.last["code"] == "draining"
-                # These replies come from the new runtime, which has no speakers.
+                # The new runtime, which has no speakers, sends these replies.
                 assert [await voices(uri) for _ in range(8)] == [[]] * 8
 
 
@@ -296,7 +296,7 @@ def test_used_port_is_refused() -> None:
 
 
 def begun(uri: str) -> None:
-    """Run a server with this address."""
+    """Start a server with this Wyoming address."""
     settings = Settings(server=ServerSettings(port=0, wyoming=uri))
     with listen(settings.server) as listener:
         asyncio.run(run(settings, listener, nothing))
@@ -313,15 +313,14 @@ def test_port_is_announced_until_the_server_ends(folder_of: FolderOf) -> None:
         with running_server(folder_of("brief", "custom_voice"), server=server_settings) as running:
             port = int(uri_of(running).rpartition(":")[2])
             watching = pool.submit(asyncio.run, watched(port, found))
-            # The server must not stop before the browser has found the service. An earlier goodbye would have no
-            # effect.
+            # The server must not stop before the browser has found the service, as an earlier goodbye has no effect.
             while not found.wait(0.1) and not watching.done():
                 pass
         assert watching.result(60) == (["127.0.0.1"], port)
 
 
 async def watched(port: int, found: threading.Event) -> tuple[list[str], int | None]:
-    """Watch the service with a Zeroconf browser from its announcement to its goodbye."""
+    """Return the addresses and the port of a Zeroconf service after its goodbye."""
     states = {state: asyncio.Event() for state in ServiceStateChange}
 
     def on_change(zeroconf: Any, service_type: str, name: str, state_change: ServiceStateChange) -> None:
@@ -345,7 +344,7 @@ async def watched(port: int, found: threading.Event) -> tuple[list[str], int | N
         await network.async_close()
 
 
-async def test_nothing_is_announced_without_zeroconf(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_wyoming_port_is_not_announced_without_zeroconf(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "zeroconf", None)
     settings = Settings(server=ServerSettings(port=0, wyoming=ANY_PORT, wyoming_announced=True))
     with listen(settings.server) as listener, pytest.raises(InvalidSetting, match="zeroconf"):

@@ -30,7 +30,7 @@ class ToyMessage(StrictFields):
 
 
 class ToyDialect(Dialect[Utterance[ToyMessage]]):
-    """Dialect with one text at a time."""
+    """Dialect of the test API, with one utterance at a time."""
 
     def _read(self, fields: dict[str, Any]) -> ToyMessage:
         return checked(ToyMessage, fields)
