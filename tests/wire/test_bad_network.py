@@ -107,8 +107,8 @@ async def test_silent_network_is_detected_within_two_pings_and_a_slow_one_is_not
         ):
             after_s = await noticed_s(server.own_http, silent, cut_off, others=1)
             await asyncio.to_thread(server.wait_until_idle)
-            # A ping is sent within one interval, and the pong must arrive within another interval. The rest is a margin for
-            # a busy machine.
+            # A ping is sent within one interval, and the pong must arrive within another interval. The rest is a margin
+            # for a busy machine.
             assert after_s < 2 * ping_s + 2
             await asyncio.sleep(max(0.0, 2.5 * ping_s - after_s))
             await patient.send("ping", t=1)
