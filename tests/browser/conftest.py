@@ -1,7 +1,7 @@
-"""Fixtures of the browser tests, such as Chromium with a file as its microphone.
+"""Fixtures for the browser tests, for example Chromium with an audio file as microphone.
 
-Their scope is the package, not the session, because Playwright's event loop conflicts with every later call of
-asyncio.run.
+The fixtures have package scope and not session scope, because Playwright's event loop conflicts with every later call
+of asyncio.run.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tests.support.timeouts import TEST_TIMEOUT_S
 HOW_TO_GET_IT = f"{NO_CHROMIUM}; get it with: apt-get install chromium (or set CHROMIUM to its path)"
 MICROPHONE_S = 2.5
 INSECURE_HOST = "studio.test"
-POLICY = "Content Security Policy"  # Part of Chromium's log messages about a violation.
+POLICY = "Content Security Policy"  # Text that Chromium logs for each policy violation.
 TAP = (Path(__file__).parent / "tap.js").read_text("utf-8")
 SCREENSHOTS = ROOT / "artifacts" / "screenshots"
 READY_MS = 1000 * TEST_TIMEOUT_S
@@ -44,7 +44,7 @@ OF_A_PAGE = {"viewport", "color_scheme"}  # Options that can be changed on a pag
 def chromium() -> str:
     """Return the path of Chromium.
 
-    Without Chromium, tests are skipped, except in CI.
+    If Chromium is not installed, tests are skipped, or fail in CI.
     """
     path = find_chromium()
     if path is None:
@@ -60,9 +60,9 @@ def playwright(chromium: str) -> Iterator[Playwright]:
 
 @pytest.fixture(scope="package")
 def microphone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the audio of the fake microphone.
+    """WAV file for the fake microphone.
 
-    It is repeated, and ends in silence so that the repetition has no click.
+    Chromium plays the file in a loop. It ends with silence, so that the loop has no click.
     """
     path = tmp_path_factory.mktemp("microphone") / "voice.wav"
     samples = voice(MICROPHONE_S, seed=3)
@@ -84,7 +84,7 @@ def browser(playwright: Playwright, chromium: str, microphone: Path, slowness: S
         "--use-fake-ui-for-media-stream",
         "--use-fake-device-for-media-stream",
         f"--use-file-for-fake-audio-capture={microphone}",
-        # A name other than localhost makes the page's origin insecure, as on another machine.
+        # With a host name other than localhost, the page's origin is insecure, as on another machine.
         f"--host-resolver-rules=MAP {INSECURE_HOST} 127.0.0.1",
     ]
     launched = playwright.chromium.launch(executable_path=chromium, args=arguments, slow_mo=slowness.pause_ms)
@@ -96,7 +96,7 @@ class _Modules(SimpleHTTPRequestHandler):
     extensions_map = SimpleHTTPRequestHandler.extensions_map | {".js": "text/javascript"}
 
     def translate_path(self, path: str) -> str:
-        """Map the client's path next to assets/, as the studio does."""
+        """Map the path /clients/js/ to the client's folder, as the studio does."""
         return str(ROOT / path.lstrip("/")) if path.startswith("/clients/js/") else super().translate_path(path)
 
     def log_message(self, format: str, *args: object) -> None:
@@ -105,7 +105,7 @@ class _Modules(SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="package")
 def modules() -> Iterator[str]:
-    """Serve assets/ as plain files, without a studio."""
+    """URL of a server for the plain files in assets/, without a studio."""
     handler = partial(_Modules, directory=str(ROOT / "assets"))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -122,9 +122,9 @@ def page_of_modules(browser: Browser) -> Iterator[Page]:
 
 @pytest.fixture
 def blank(page_of_modules: Page, modules: str) -> Iterator[Page]:
-    """Empty page on the origin of the modules.
+    """Empty page on the origin of the JavaScript modules.
 
-    It is loaded for every test and left after it, which ends all scripts.
+    The page is loaded before each test. After the test it is left, which ends all scripts.
     """
     page_of_modules.goto(f"{modules}/html/studio.html")
     yield page_of_modules
@@ -135,7 +135,7 @@ def blank(page_of_modules: Page, modules: str) -> Iterator[Page]:
 def app(chromium: str, modules: str) -> Iterator[App]:
     """Studio with a runtime that generates audio instantly, for all tests of the page.
 
-    Pages of the origin of `modules` may frame it.
+    Pages of the origin `modules` may embed the studio in a frame.
     """
     with running_app(
         [],
@@ -149,9 +149,9 @@ def app(chromium: str, modules: str) -> Iterator[App]:
 
 @pytest.fixture(scope="package")
 def app_with_demo_voice(chromium: str) -> Iterator[App]:
-    """Studio as `make run` starts it, with the demo voice in every mode.
+    """Studio as `make run` starts it, with the embedded voice in every mode.
 
-    It is for tests of complete user paths and of audio.
+    The fixture is for tests of complete user workflows and of audio.
     """
     with running_app([]) as running:
         yield running
@@ -159,7 +159,7 @@ def app_with_demo_voice(chromium: str) -> Iterator[App]:
 
 @pytest.fixture
 def no_voices(app: App) -> Iterator[None]:
-    """Empty the library before and after the test."""
+    """Delete all stored voices before and after the test."""
 
     def empty() -> None:
         with httpx.Client(base_url=app.url, trust_env=False) as client:
@@ -178,7 +178,7 @@ OpenStudio = Callable[..., Page]
 def first_window(browser: Browser) -> Iterator[BrowserContext]:
     """Browser window for the first page of every test, which makes later pages twice as fast.
 
-    The renderer process, which a page without scripts keeps alive, makes the difference.
+    Later pages reuse the renderer process, which an empty page in this window keeps alive.
     """
     context = browser.new_context(viewport=VIEWPORT)
     context.new_page()
@@ -187,7 +187,7 @@ def first_window(browser: Browser) -> Iterator[BrowserContext]:
 
 
 def emptied(window: BrowserContext, url: str) -> BrowserContext:
-    """Remove cookies and storage of the previous test."""
+    """Remove the cookies and the storage of the previous test, and return the window."""
     window.clear_cookies()
     session = window.new_cdp_session(window.pages[0])
     session.send("Storage.clearDataForOrigin", {"origin": url.partition("/#")[0], "storageTypes": "all"})
@@ -197,9 +197,9 @@ def emptied(window: BrowserContext, url: str) -> BrowserContext:
 
 @pytest.fixture
 def open_studio(browser: Browser, app: App, first_window: BrowserContext, slowness: Slowness) -> Iterator[OpenStudio]:
-    """Open the page in a new window.
+    """Return a function that opens the studio's page in a new window.
 
-    A script error or a violation of its policy fails the test.
+    The test fails if the page has a script error or violates its content security policy.
     """
     contexts: list[BrowserContext] = []
     pages: list[Page] = []
@@ -218,7 +218,7 @@ def open_studio(browser: Browser, app: App, first_window: BrowserContext, slowne
         url: str = app.url,
         script: str | None = None,
         await_ready: bool = True,
-        # True for tests that install a clock, because Playwright's clocks belong to the window.
+        # Must be True for tests that install a clock, because Playwright's clocks belong to the window.
         has_own_window: bool = False,
         **options: Any,
     ) -> Page:
@@ -256,7 +256,7 @@ def studio(open_studio: OpenStudio) -> Page:
 
 @pytest.fixture
 def script(open_studio: OpenStudio) -> Page:
-    """Script room with a dialogue in a new script, for which no take was generated yet."""
+    """Script room with a dialogue in a new script, without generated takes."""
     page = open_studio(script=TAP)
     enter_script(page)
     new_script(page, "At the river")

@@ -1,4 +1,4 @@
-"""Helpers for tests of the Design room: user actions, and checks of the stored takes."""
+"""Helpers for tests of the Design room: user actions and checks of stored takes."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from tests.support.signals import voice
 
 Pcm = NDArray[np.int16]
 
-LETTERS = "ABC"  # Labels of takes that are generated together.
+LETTERS = "ABC"  # Labels of the three takes that are generated together.
 SAID = "The kettle has just boiled, and the boat came back in the evening before anybody expected it. "
-KEPT_SEED = 7  # Seed of the takes that become voices.
+KEPT_SEED = 7  # Seed of the takes that are saved as voices.
 MADE_MS = 150_000
 SAID_MS = 60_000
-HEADER_BYTES = 16  # Number of bytes of a frame's header.
+HEADER_BYTES = 16  # Size of the header of an audio frame.
 
 
 @dataclass
 class Wire:
-    """Messages on the page's sockets, as seen by the browser's network layer."""
+    """Recorder of the messages on the page's WebSockets."""
 
     asked: list[dict[str, Any]] = field(default_factory=list)  # Messages of type session.config.
     frames: list[bytes] = field(default_factory=list)
@@ -52,7 +52,7 @@ class Wire:
             self.frames.append(data)
 
     def channels(self) -> list[int]:
-        """Return the take of each audio frame, in order of arrival."""
+        """Return the channel number of each received audio frame, in order of arrival."""
         return [int.from_bytes(frame[2:4], "little") for frame in self.frames]
 
     def sound(self, channel: int) -> Pcm:
@@ -61,7 +61,7 @@ class Wire:
 
 
 def newest(page: Page) -> Locator:
-    """Return the newest set."""
+    """Return the newest set of takes."""
     return page.locator(".vw-design-set").first
 
 
@@ -81,7 +81,7 @@ def expect_state(page: Page, letters: str, *states: str) -> None:
 
 
 def expect_set(page: Page, number: int, letters: str = LETTERS) -> None:
-    """Wait until the newest set has this number and these takes are complete."""
+    """Wait until the newest set has this number and all its takes are complete."""
     expect(newest(page).get_by_role("heading")).to_have_text(f"Set {number}")
     expect_state(page, letters, "done")
 
@@ -95,9 +95,9 @@ def change(page: Page, letter: str, name: str) -> None:
 
 
 def keep_as(page: Page, letter: str, name: str) -> None:
-    """Store a take as a voice of this name.
+    """Save a take of the newest set as a voice with this name.
 
-    An error in the form fails the test.
+    Fail if the form shows an error.
     """
     act(page, letter, "keep")
     page.fill("#vw-design-name", name)
@@ -110,10 +110,10 @@ def keep_as(page: Page, letter: str, name: str) -> None:
 
 
 def fix_seed(page: Page, seed: int) -> None:
-    """Use this seed for all three takes of each set from now on.
+    """Use this seed for all three takes of each following set.
 
-    With about one seed in seventy, the random audio contains so little speech that the runtime reports another
-    transcript. The form that keeps a take then shows an error.
+    With about one seed in seventy, the random audio contains so little speech that the runtime reports a transcript
+    mismatch. Then the form that saves a take as a voice shows an error.
     """
     vary(page)
     page.check("#vw-lock")
@@ -121,7 +121,7 @@ def fix_seed(page: Page, seed: int) -> None:
 
 
 def menu(page: Page, letter: str, name: str = "") -> str:
-    """Open a take's menu, select the item with this name, and return the menu's first line."""
+    """Open the menu of a take, click the item `name`, and return the first line of the menu."""
     card(page, letter).locator(".vw-design-take-menu").click()
     facts = page.locator("#vw-design-menu p").inner_text()
     if name:
@@ -132,12 +132,12 @@ def menu(page: Page, letter: str, name: str = "") -> str:
 
 
 def fixed_seed(page: Page) -> int | None:
-    """Return the seed in the form, or None if it is not fixed."""
+    """Return the seed in the form, or None if the seed is not fixed."""
     return int(page.input_value("#vw-seed")) if page.is_checked("#vw-lock") else None
 
 
 def seeds(page: Page) -> list[int]:
-    """Return the seeds of the newest set, whose takes are all stored."""
+    """Return the seeds of the newest set, after all its takes were stored."""
     number = newest(page).get_by_role("heading").inner_text().removeprefix("Set ")
     kept = {take_name(take): take["seed"] for take in reversed(takes(page))}
     letters = newest(page).locator("article").evaluate_all("all => all.map(({ dataset }) => dataset.letter)")
@@ -145,18 +145,18 @@ def seeds(page: Page) -> list[int]:
 
 
 def take_name(take: dict[str, Any]) -> str:
-    """Return the set and letter of a take, such as "Take 1A".
+    """Return the set and letter of a stored take, for example "Take 1A".
 
-    In the label, the name of the voice precedes it.
+    In the label of the take, the name of the voice precedes this text.
     """
     found = re.search(r"Take \d+[ABC]", take["label"] or "")
     return found[0] if found else ""
 
 
 def playing(page: Page) -> list[str]:
-    """Return the letters of the newest set's takes that are playing.
+    """Return the letters of the takes in the newest set that are playing.
 
-    They are read from the texts for screen readers.
+    The state is read from the button labels for screen readers.
     """
     stop = re.compile(r"^Stop take \d+[ABC]$")
     return [letter for letter in LETTERS if card(page, letter).get_by_role("button", name=stop).count()]
@@ -178,9 +178,9 @@ def enter_design(page: Page, text: str) -> None:
 
 @contextmanager
 def newly_kept(page: Page, count: int) -> Iterator[None]:
-    """Context manager that waits at its end until takes were stored.
+    """Wait at the end of the block until `count` new takes were stored.
 
-    The page must know this number of new takes.
+    The Library on the page must also list the new takes.
     """
     before = {take["id"] for take in takes(page)}
     yield
@@ -195,7 +195,7 @@ def newly_kept(page: Page, count: int) -> Iterator[None]:
 
 
 def make_three(page: Page) -> None:
-    """Generate three takes and wait until all are stored."""
+    """Generate three takes, and wait until all are stored."""
     before = page.locator(".vw-design-set").count()
     with newly_kept(page, 3):
         page.click("#vw-speak")
@@ -204,13 +204,13 @@ def make_three(page: Page) -> None:
 
 
 def takes(page: Page) -> list[dict[str, Any]]:
-    """Return the stored takes of this room, the newest first."""
+    """Return the stored takes of the Design room, newest first."""
     listed: dict[str, Any] = page.request.get(f"{origin(page)}/studio/takes?room=design&limit=100").json()
     return list(listed["takes"])
 
 
 def take_of(page: Page, seed: int) -> dict[str, Any]:
-    """Return the newest stored take with a seed."""
+    """Return the newest stored take with this seed."""
     return next(take for take in takes(page) if take["seed"] == seed)
 
 
@@ -219,9 +219,9 @@ def sound_of(page: Page, take: dict[str, Any]) -> Pcm:
 
 
 def keep_take(page: Page, number: int, **fields: Any) -> str:
-    """Keep a take and return its id.
+    """Upload a generated take, and return its ID.
 
-    Its label is of the older kind, which does not name the voice.
+    The take has an old label, which does not contain the name of the voice.
     """
     take = {"room": "design", "mode": "voice_design", "text": SAID, "label": f"Take {number}B", **fields}
     pcm = np.round(voice(1.0, number) * 32767).astype("<i2")

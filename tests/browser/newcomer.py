@@ -1,8 +1,8 @@
-"""Measurement of first use: one click, a download, 8-bit weights, and the first speech.
+"""Measurement of first use: one click, a download, 8-bit weights and the first speech.
 
-A local server replaces the Hub. It has a repository with the published 0.6B layout and random weights, which are
-generated once per machine. ``python -m tests.browser.newcomer`` prints the measurements as JSON. Run it on an idle
-machine.
+A local server replaces the Hugging Face Hub. It has a repository in the published 0.6B layout with random weights,
+which are generated once per machine. ``python -m tests.browser.newcomer`` prints the measurements as JSON. Run it on an
+idle machine.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ class Walked:
     """Results of the measurement."""
 
     model: str  # Model in the metadata of the stored take.
-    weights: str  # Weight format on the model's card.
+    weights: str  # Weight format on the card of the model.
     frames: int
-    rtf: float  # Seconds of computation per second of speech.
+    rtf: float  # Seconds of computation per second of audio.
     ttfa_ms: float
     plan_s: float  # Seconds from opening the dialog until it shows the measured speed.
     change_s: float  # Seconds from the click until the new voice serves requests.
-    offered: str  # Text of the dialog's offer before the download.
+    offered: str  # Text of the offer in the dialog before the download.
 
 
 def repository() -> Path:
-    """Return the repository on this machine's disk (2.5 GB).
+    """Return the folder of the random repository (2.5 GB), which is created if necessary.
 
-    It is created completely or not at all.
+    The folder appears only when it is complete.
     """
     folder = Path(tempfile.gettempdir()) / f"voicewright-random-0.6B-{os.getuid()}"
     if not folder.is_dir():
@@ -59,14 +59,14 @@ def repository() -> Path:
         write_synthetic(making, "0.6B", "custom_voice", device="cpu")
         try:
             making.rename(folder)
-        except OSError:  # Another process has created the file.
+        except OSError:  # Another process has created the folder.
             shutil.rmtree(making)
     return folder
 
 
 @contextmanager
 def fresh_studio(folder: Path) -> Iterator[App]:
-    """Studio that has never run, and a fake Hub that has the checkpoint.
+    """Run a studio without stored data, and a fake Hub that offers the checkpoint.
 
     The studio uses all processor cores.
     """
@@ -80,14 +80,14 @@ def fresh_studio(folder: Path) -> Iterator[App]:
 
 
 def walk(page: Page, app: App) -> Walked:
-    """Measure from the opened page to the end of the first take."""
+    """Measure first use on the opened page, up to the end of the first take."""
     page.click("#vw-loaded-open")
     page.click("#vw-loaded-see")
     sheet, began = page.locator("#vw-real-voices"), time.monotonic()
     offer = sheet.locator(".vw-offer", has=page.locator(f"input[value='{CHECKPOINT}']"))
     expect(offer).to_contain_text("real time", timeout=PAGE_MS)
     plan_s = time.monotonic() - began
-    # The Hub of the test has only one of the offered models.
+    # The fake Hub has only one of the offered models.
     for box in sheet.locator(".vw-offer input:checked").all():
         if box.get_attribute("value") != CHECKPOINT:
             box.uncheck()
@@ -116,7 +116,7 @@ def walk(page: Page, app: App) -> Walked:
 
 
 def main() -> int:
-    """Run the measurement once and print the results."""
+    """Run the measurement once and print the results as JSON."""
     from playwright.sync_api import sync_playwright
 
     with tempfile.TemporaryDirectory() as folder, fresh_studio(Path(folder)) as app, sync_playwright() as playwright:

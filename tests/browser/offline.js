@@ -1,8 +1,8 @@
 /**
  * Render a schedule of messages with worklet.js in an OfflineAudioContext.
  *
- * There is no loudspeaker and no real time. Each entry of the schedule is [seconds, message]; `pcm` in a message is a
- * plain array. A message takes effect at the first render quantum (128 samples) that starts at its time or later.
+ * Rendering needs neither a loudspeaker nor real time. Each entry of the schedule is [seconds, message], where `pcm`
+ * is a plain array. A message takes effect at the first render quantum (128 samples) that starts at its time or later.
  */
 window.playSchedule = async (workletUrl, seconds, schedule) => {
   const rate = 24000;

@@ -1,7 +1,7 @@
 /**
  * Record every AudioBufferSourceNode that is started.
  *
- * The record has its start time, end time and samples.
+ * The record contains the start time, the end time and the samples of the node.
  */
 (() => {
   window.scheduled = [];

@@ -1,4 +1,4 @@
-"""Helpers for tests of the Script room: user actions, and checks of the audio."""
+"""Helpers for tests of the Script room: user actions and checks of the audio."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from playwright.sync_api import Locator, Page, expect
 from tests.browser.design_steps import origin
 from tests.support.app import App
 
-MADE_MS = 120_000  # Time to generate a few sentences on a busy machine.
+MADE_MS = 120_000  # Timeout for generating a few sentences on a busy machine.
 
 Pcm = NDArray[np.int16]
 
@@ -38,12 +38,12 @@ def line(page: Page, number: int) -> Locator:
 
 
 def voice_of(page: Page, number: int) -> str:
-    """Return mode and voice of a line."""
+    """Return the mode and the voice of a line, as "mode:voice"."""
     return line(page, number).locator(".vw-line-voice").get_attribute("data-voice") or ""
 
 
 def cast(page: Page, number: int, voice: str) -> None:
-    """Select mode and voice of a line in the picker."""
+    """Select the voice of a line in the voice picker."""
     line(page, number).locator(".vw-line-voice").click()
     page.click(f"#vw-voice-sheet .vw-pick[data-voice='{voice}'] > .vw-pick-choose")
     expect(page.locator("#vw-voice-sheet")).to_be_hidden()
@@ -94,9 +94,9 @@ def await_made(page: Page, *numbers: int) -> None:
 
 
 def await_kept(page: Page, *numbers: int, beside: Collection[str] = ()) -> None:
-    """Wait until the stored script has takes for these lines only.
+    """Wait until the stored script has takes for all these lines, except the takes `beside`.
 
-    Audio is complete before the studio has stored the take and the script.
+    The page receives all audio of a take before the studio has stored the take and the script.
     """
     listed = f"{origin(page)}/studio/scripts"
     takes: list[list[str]] = []
@@ -117,7 +117,7 @@ def await_kept(page: Page, *numbers: int, beside: Collection[str] = ()) -> None:
 
 
 def client(page: Page, app: App) -> httpx.Client:
-    """Return a client with the page's cookies."""
+    """Return an HTTP client with the cookies of the page."""
     cookies = {cookie["name"]: cookie["value"] for cookie in page.context.cookies()}
     return httpx.Client(base_url=app.url, cookies=cookies, trust_env=False, timeout=120)
 
@@ -129,9 +129,9 @@ def stored_script(page: Page, app: App) -> dict[str, Any]:
 
 
 def await_stored(page: Page, app: App, lines: list[dict[str, Any]]) -> None:
-    """Wait until the studio has stored these lines.
+    """Wait until the lines of the stored script are equal to `lines`.
 
-    Earlier saves are ignored.
+    Earlier versions of the script are ignored.
     """
     for _ in range(MADE_MS // 100):
         if stored_script(page, app)["lines"] == lines:
@@ -150,7 +150,7 @@ def silence(seconds: float) -> Pcm:
 
 
 def heard(page: Page) -> Pcm:
-    """Return the audio at the loudspeaker without silence at its start and end."""
+    """Return the audio that the page has played, without silence at the start and the end."""
     samples = np.array(page.evaluate("tap.samples()"), np.float64)
     whole = np.round(samples).astype(np.int16)
     assert np.array_equal(whole, samples), "what is heard is whole steps of 16 bits"
@@ -158,7 +158,7 @@ def heard(page: Page) -> Pcm:
 
 
 def joined(page: Page, app: App) -> tuple[Pcm, list[Pcm]]:
-    """Return the joined audio of the script's takes and silences, and the audio of each line."""
+    """Return the audio of the script with its pauses, and the audio of its three lines."""
     first_sound, two, three = (
         [sound_of(page, app, part["take"]) for part in kept["takes"]] for kept in stored_script(page, app)["lines"]
     )
@@ -179,7 +179,7 @@ def await_silence(page: Page) -> None:
 
 
 def listen_anew(page: Page) -> None:
-    """Wait until playback has ended completely, including the fade-out of a stopped take."""
+    """Wait until playback and its fade-out have ended, and clear the recorded audio."""
     await_silence(page)
     page.wait_for_timeout(500)
     page.evaluate("tap.clear()")

@@ -1,7 +1,7 @@
 """Pytest options that slow the page down, to find tests that read a result too early.
 
 ``pytest tests/browser --page-latency 500`` delays every HTTP response by 500 ms. ``--page-pause 150`` waits 150 ms
-before every action of a test. ``--page-processor 4`` runs the page's scripts four times slower.
+before every action of a test. ``--page-processor 4`` makes the scripts of the page four times slower.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from playwright.sync_api import Page
 
 @dataclass(frozen=True)
 class Slowness:
-    """Slowdown of the page, where 0 and 1 mean no slowdown."""
+    """Latency and pause in ms, and slowdown factor of the processor."""
 
     latency_ms: float
     pause_ms: float

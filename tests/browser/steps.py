@@ -14,20 +14,20 @@ PLAYED_MS = 60_000
 
 
 def reading(page: Page, name: str) -> str:
-    """Return a figure of the take.
+    """Return the text of an element with the ID "vw-" plus `name`, which may be hidden.
 
-    Most figures are in a closed sheet.
+    Most of these elements show measurements of the take and are in a closed dialog.
     """
     return (page.text_content(f"#vw-{name}") or "").strip()
 
 
 def vary(page: Page) -> None:
-    """Open the settings in which takes differ."""
+    """Open the section of settings that make takes differ."""
     page.evaluate("document.querySelector('#vw-shared-variation').open = true")
 
 
 def save(page: Page, form: str = "wav") -> Download:
-    """Download the take in one of the forms that the dock offers."""
+    """Download the current take in the format `form`, one of the player's download formats."""
     page.click("#vw-save")
     with page.expect_download() as download:
         page.click("#vw-download" if form == "wav" else f"#vw-keep [data-format={form}]")
@@ -54,13 +54,13 @@ def await_end(page: Page) -> None:
 
 
 def speak_whole(page: Page, text: str) -> None:
-    """Speak a text to its end."""
+    """Generate speech for a text, and wait until it has been played to its end."""
     page.fill("#vw-text", text)
     play_through(page, "#vw-speak")
 
 
 def kept_take(page: Page, text: str) -> str:
-    """Speak a text, wait until the studio has stored it, and return the take's id."""
+    """Generate speech for a text, wait until the take is stored, and return its ID."""
     page.fill("#vw-text", text)
     with page.expect_response(lambda reply: reply.url.endswith("/studio/takes"), timeout=2 * PLAYED_MS) as kept:
         page.click("#vw-speak")
@@ -70,7 +70,7 @@ def kept_take(page: Page, text: str) -> str:
 
 
 def history_row(page: Page, words: str) -> Locator:
-    """Return the row of the newest take with this text or name in the library."""
+    """Return the row of the newest take with this text or name in the Library."""
     return page.locator("#vw-takes-list .vw-take", has_text=words).first
 
 
@@ -94,7 +94,7 @@ def reload(page: Page) -> None:
 
 
 def recall_a_take(page: Page) -> None:
-    """Reload the page in a browser that has played a take."""
+    """Reload the page as in a browser that has already played a take."""
     page.evaluate("localStorage.setItem('voicewright.heard', '1')")
     reload(page)
 
@@ -107,7 +107,7 @@ def enter(page: Page, room: str) -> None:
 def speaker(page: Page) -> str:
     """Return the voice that is selected in the Speak room.
 
-    It is a speaker's name or the id of a stored voice.
+    The result is the name of a speaker or the ID of a stored voice.
     """
     return (picker(page).locator(".vw-picked").get_attribute("data-voice") or "").partition(":")[2]
 
@@ -116,33 +116,33 @@ def expect_speaker(page: Page, name: str) -> None:
     """Wait until a voice is selected in the Speak room.
 
     Args:
-        page: The studio's page.
-        name: Name of a speaker, or id of a stored voice.
+        page: Page of the studio.
+        name: Name of a speaker, or ID of a stored voice.
     """
     expect(picker(page).locator(".vw-picked")).to_have_attribute("data-voice", re.compile(rf":{re.escape(name)}$"))
 
 
 def picker(page: Page) -> Locator:
-    """Return the voice picker next to the text."""
+    """Return the voice picker of the Speak room."""
     return page.locator("#vw-speakers-picker")
 
 
 def choose(page: Page, name: str) -> None:
-    """Select a voice in the Speak room by its name."""
+    """Select the voice with this name in the Speak room."""
     picker(page).locator(".vw-pick-choose", has=page.get_by_text(name, exact=True)).click()
 
 
 def to_words(page: Page, file: FilePayload) -> None:
-    """Open the Clone room's second step with this recording."""
+    """Upload a recording in the Clone room, and continue to the transcript step."""
     page.set_input_files("#vw-clone-file", file)
     page.click("#vw-clone-use")
     expect(page.locator("#vw-clone-transcript")).to_be_visible()
 
 
 def clone_from(page: Page, file: FilePayload, words: str | None) -> None:
-    """Go through the steps of the Clone room until the voice can speak without being stored.
+    """Use a recording in the Clone room, and continue until the voice can speak.
 
-    Without words, only the x-vector is used.
+    The voice is not stored. If `words` is None, only the x-vector of the recording is used.
     """
     to_words(page, file)
     if words is None:
@@ -152,7 +152,7 @@ def clone_from(page: Page, file: FilePayload, words: str | None) -> None:
     try_out(page)
 
 
-# True if the browser keeps the Clone room's recording with this name (assets/js/common/storage.js).
+# True if the browser has stored the Clone room's recording with this name (assets/js/common/storage.js).
 KEEPS = """
 async (name) => {
   const asked = indexedDB.open('voicewright', 1);
@@ -170,15 +170,15 @@ async (name) => {
 
 
 def await_recording(page: Page, name: str) -> None:
-    """Wait until a reload would restore the recording with this name."""
+    """Wait until the browser has stored the recording with this name for the next reload."""
     expect(page.locator("#vw-clone-name")).to_have_text(name)
     page.wait_for_function(KEEPS, arg=name)
 
 
 def hear_clone(page: Page) -> None:
-    """Play the clone with the text of the recording.
+    """Play the cloned voice speaking the text of the recording.
 
-    This is required before the clone can be stored.
+    The page requires this before the voice can be stored.
     """
     page.click("#vw-clone-play-clone")
     await_sound(page)
@@ -187,9 +187,9 @@ def hear_clone(page: Page) -> None:
 
 
 def try_out(page: Page) -> None:
-    """Continue from the transcript to the step that tries the voice.
+    """Continue from the transcript to the step in which the voice can be tried.
 
-    The voice can speak there without being stored.
+    The voice can speak in this step without being stored.
     """
     page.click("#vw-clone-words-done")
     page.click("#vw-clone-try > summary")
@@ -197,7 +197,7 @@ def try_out(page: Page) -> None:
 
 
 def prepare(page: Page, room: str) -> None:
-    """Open a room and fill in the fields that speech needs."""
+    """Open a room, and fill in the fields that are required for speech."""
     enter(page, room)
     if room == "clone":
         clone_from(page, wav(3.0), "The boat came back in the evening.")

@@ -1,9 +1,9 @@
 /**
- * Record the output of an audio context.
+ * Record the audio that the page sends to the loudspeaker.
  *
- * Every node that is connected to its destination is also connected here.
+ * Every node that is connected to the destination of an audio context is also connected to the recorder.
  *
- * window.tap.samples() returns all samples from the first one that is not silent. window.tap.lastLoud is the context
+ * window.tap.samples() returns all samples from the first sample that is not silent. window.tap.lastLoud is the context
  * time of the last sample that was not silent.
  */
 (() => {

@@ -1,4 +1,4 @@
-"""Tests of the Clone room: record, trim, read the advice, store the voice, and speak."""
+"""Tests of the Clone room: record, trim, read the advice, store the voice and speak."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ VOICES = "/v1/audio/voices"
 
 
 def configs(page: Page) -> list[dict[str, Any]]:
-    """Return a list to which every session.config of the page is appended."""
+    """Return a list to which each following session.config message of the page is appended."""
     sent: list[dict[str, Any]] = []
 
     def keep(data: str | bytes) -> None:
@@ -43,7 +43,7 @@ def configs(page: Page) -> list[dict[str, Any]]:
 
 
 def reference(config: dict[str, Any]) -> NDArray[np.int16]:
-    """Return the reference audio that the page has sent."""
+    """Return the samples of the reference audio in a session.config message."""
     samples, rate = soundfile.read(io.BytesIO(base64.b64decode(config["ref_audio"].split(",")[1])), dtype="int16")
     assert (rate, samples.ndim) == (24000, 1)
     return samples
@@ -56,7 +56,7 @@ def complaint(page: Page, field: str) -> str:
 
 
 def advice(page: Page) -> list[str]:
-    """Return the codes of the displayed advice when the check has ended."""
+    """Wait until the recording was checked, and return the codes of the displayed advice."""
     page.wait_for_timeout(700)
     expect(page.locator("#vw-clone-clinic")).to_have_attribute("data-state", "said")
     found = page.locator("#vw-clone-clinic .vw-care, #vw-clone-fit .vw-care").all()
@@ -64,15 +64,15 @@ def advice(page: Page) -> list[str]:
 
 
 def silence(page: Page) -> None:
-    """Stop playback, which may have ended already."""
+    """Stop playback if it has not ended yet."""
     page.keyboard.press("Escape")
     await_end(page)
 
 
 def span(page: Page) -> list[float]:
-    """Return start and end of the selection in seconds, as announced to screen readers."""
+    """Return the start and end of the selection in seconds, as announced to screen readers."""
     handles = page.locator("#vw-clone-trim [role=slider]")
-    # The handles exist before the recording has been read. They get their values then.
+    # The handles exist before the recording has been decoded. They get their values afterwards.
     expect(handles.last).to_have_attribute("aria-valuenow", re.compile(r"\d"))
     return [float(str(handle.get_attribute("aria-valuenow"))) for handle in handles.all()]
 
@@ -94,11 +94,11 @@ def test_recording_from_microphone_becomes_a_voice_that_speaks(app: App, studio:
     enter(studio, "clone")
     record(studio, 3.0)
     assert "Thursday" in studio.input_value("#vw-clone-transcript"), "what was to be read stands there"
-    # The text is too long for the length of the recording.
+    # The text is too long for the duration of the recording.
     expect(studio.locator("#vw-clone-clinic")).to_have_attribute("data-state", "unusable")
     studio.click("#vw-clone-use")
     studio.fill("#vw-clone-transcript", SAID)
-    # The recording is a signal without speech.
+    # The recording is a synthetic signal without speech.
     assert set(advice(studio)) & {"no_speech", "short", "silence", "transcript"}
     studio.screenshot(path=SCREENSHOTS / "clone-clinic.png", full_page=True)
     try_out(studio)
@@ -109,7 +109,7 @@ def test_recording_from_microphone_becomes_a_voice_that_speaks(app: App, studio:
     silence(studio)
     heard = reference(sent[-1])
     assert sent[-1]["ref_text"] == SAID
-    # The samples must come from tests/support/signals.voice, and not be noise of the same level.
+    # The samples must be those of tests/support/signals.voice, and not noise of the same level.
     spectra = [np.abs(np.fft.rfft(samples)) for samples in (heard / 32768, voice(2.5, seed=3))]
     bands = [np.interp(np.linspace(0, 1, 4000), np.linspace(0, 1, s.size), s) for s in spectra]
     smooth = [np.convolve(b, np.ones(25) / 25, "same")[:1000] for b in bands]
@@ -117,7 +117,7 @@ def test_recording_from_microphone_becomes_a_voice_that_speaks(app: App, studio:
 
     studio.click("#vw-clone-keep-button")
     assert "agrees" in complaint(studio, "consent")
-    assert "name" in complaint(studio, "name")  # Both errors are shown at the same time.
+    assert "name" in complaint(studio, "name")  # Both error messages are shown at the same time.
     studio.check("#vw-clone-consent")
     expect(studio.locator("#vw-room-clone [data-error-for=consent]")).to_be_empty()
     assert "name" in complaint(studio, "name")
@@ -133,7 +133,7 @@ def test_recording_from_microphone_becomes_a_voice_that_speaks(app: App, studio:
 
     assert "blend" not in kept["provenance"]
 
-    # Undo opens the form again. Saving it again makes the same voice, now without consent to blends.
+    # Undo opens the form again. Saving the form again stores the same voice, now without consent to blends.
     studio.locator(".vw-toast button", has_text="Undo").click()
     expect(studio.locator("#vw-clone-keep-name")).to_have_value("Thursday")
     assert httpx.get(app.url + VOICES, trust_env=False).json()["data"] == []
@@ -176,7 +176,7 @@ ASKED_FOR_LONG = """() => {
 
 
 def test_microphone_permission_is_requested_before_the_countdown(studio: Page) -> None:
-    """A user who reads the browser's question cannot start to speak."""
+    """While the user reads the browser's question, the recording must not start."""
     enter(studio, "clone")
     studio.evaluate(ASKED_FOR_LONG)
     studio.click("#vw-clone-record")
@@ -217,13 +217,13 @@ def test_only_the_trimmed_part_of_a_recording_is_sent(studio: Page) -> None:
     assert span(studio) == [0.0, 6.0]
     ruler = studio.locator(".vw-trim-ruler span").all_inner_texts()
     assert ruler == ["0:00.0", "0:01.5", "0:03.0", "0:04.5", "0:06.0"]
-    # With Shift, the keyboard moves a handle by half a second.
+    # With Shift, an arrow key moves a handle by half a second.
     studio.focus("#vw-clone-trim [data-edge=start]")
     for _ in range(2):
         studio.keyboard.press("Shift+ArrowRight")
     studio.keyboard.press("ArrowLeft")
     assert span(studio) == [0.95, 6.0]
-    # The mouse drags the end to two thirds.
+    # The mouse drags the end of the selection to two thirds of the recording.
     box = studio.locator("#vw-clone-trim canvas").bounding_box()
     assert box is not None
     studio.mouse.move(box["x"] + box["width"] - 2, box["y"] + 20)
@@ -246,7 +246,7 @@ def test_only_the_trimmed_part_of_a_recording_is_sent(studio: Page) -> None:
     assert abs(heard.size / 24000 - (end - start)) < 0.02
     assert np.array_equal(heard, original[begin : begin + heard.size])
     assert (sent[-1]["x_vector_only_mode"], "ref_text" in sent[-1]) == (True, False)
-    # A handle cannot be moved past the other one.
+    # A handle cannot be moved past the other handle.
     studio.locator(".vw-step-change").first.click()
     studio.focus("#vw-clone-trim [data-edge=start]")
     studio.keyboard.press("End")
@@ -269,7 +269,7 @@ def test_recording_is_transcribed_and_trimmed_to_its_speech(studio: Page) -> Non
     enter(studio, "clone")
     file = audio_file(np.concatenate([quiet, speech, quiet]), kind="FLAC")
     studio.set_input_files("#vw-clone-file", {"name": "a.flac", "mimeType": "audio/flac", "buffer": file})
-    # The initial selection excludes silence at both ends.
+    # The initial selection excludes the silence at both ends.
     start, end = span(studio)
     assert 1.2 < start < 1.6
     assert abs(end - start - len(speech) / 24_000) < 0.5
@@ -287,7 +287,7 @@ def test_recording_is_transcribed_and_trimmed_to_its_speech(studio: Page) -> Non
     expect(studio.locator("#vw-clone-heard")).to_contain_text("Not heard: “marmalade”", timeout=120_000)
     expect(studio.locator("#vw-clone-transcript")).to_have_value(said + " marmalade")
     try_out(studio)
-    # The text to speak must differ from the text of the recording.
+    # The page shows a hint if the text to speak is equal to the text of the recording.
     studio.fill("#vw-text", said.upper() + "!")
     expect(studio.locator("#vw-clone-same")).to_be_visible()
     studio.fill("#vw-text", "Something else altogether.")
@@ -295,7 +295,7 @@ def test_recording_is_transcribed_and_trimmed_to_its_speech(studio: Page) -> Non
 
 
 def test_checkmark_appears_only_for_an_automatic_transcript(studio: Page, app: App) -> None:
-    held: list[Route] = []  # The comparison gets no response.
+    held: list[Route] = []  # The request for the comparison gets no response.
     studio.route("**/studio/transcribe?*", lambda route: held.append(route))
     enter(studio, "clone")
     step = studio.locator(".vw-step").nth(1)
@@ -306,7 +306,7 @@ def test_checkmark_appears_only_for_an_automatic_transcript(studio: Page, app: A
     expect(step).to_have_attribute("data-verdict", "unchecked")
     expect(step.locator(".vw-step-sum")).to_have_text(f"Not checked against the recording: {WORDS}")
 
-    # The runtime's advice about another text is shown at this step, and again after saving.
+    # This step shows the runtime's advice about another text, and saving shows it again.
     step.locator(".vw-step-change").click()
     studio.fill("#vw-clone-transcript", "Good morning.")
     assert advice(studio) == ["transcript"]
@@ -330,7 +330,7 @@ def test_checkmark_appears_only_for_an_automatic_transcript(studio: Page, app: A
 
 
 def noisy(above_db: float) -> FilePayload:
-    """Return a long phrase without pauses, with silence at both ends and noise everywhere."""
+    """Return a long phrase without pauses in noise, with silence at both ends."""
     quiet = np.zeros(24_000, np.float32)
     sound = np.concatenate([quiet, voice(12, 1), quiet])
     level = np.sqrt(np.mean(np.square(voice(12, 1)))) * 10 ** (-above_db / 20)
@@ -350,7 +350,7 @@ def test_noise_outside_the_selected_part_is_reported(studio: Page) -> None:
     expect(studio.locator(".vw-step").first).to_have_attribute("data-verdict", "care")
 
 
-def test_recording_in_which_noise_cannot_be_measured_is_not_called_good(studio: Page) -> None:
+def test_recording_with_unmeasurable_noise_is_not_rated_as_good(studio: Page) -> None:
     enter(studio, "clone")
     studio.set_input_files("#vw-clone-file", wav(6.0))
     advice(studio)
@@ -386,7 +386,7 @@ def test_original_and_clone_are_played_next_to_each_other(open_studio: OpenStudi
 
 
 def speech_file() -> FilePayload:
-    """Return a file with real speech, whose text is `WORDS`."""
+    """Return a WAV file with real speech, whose text is `WORDS`."""
     return {"name": "speech.wav", "mimeType": "audio/wav", "buffer": audio_file(spoken(seed=1))}
 
 
@@ -413,9 +413,9 @@ def test_without_speech_recognition_only_the_host_reads_how_to_install_it(studio
 
 
 def scene() -> FilePayload:
-    """Return phrases of 3 s with pauses, two coughs and silence.
+    """Return a WAV file with phrases of 3 s, pauses, two coughs and silence.
 
-    A cough and the silence follow the second phrase, and another cough is in the best part.
+    A cough and the silence follow the second phrase. The other cough is in the best part of the recording.
     """
     quiet = np.zeros(9_600, np.float32)
     early = [voice(3, 1), quiet, cough(), np.zeros(60_000, np.float32)]
@@ -448,7 +448,7 @@ def test_best_part_selection_and_cough_removal_can_be_undone(studio: Page) -> No
     assert "cough" in advice(studio)
     studio.click("#vw-clone-best")
     assert span(studio) == [start, end]
-    # Each step focuses its heading and adds its name to the address.
+    # Each step moves the focus to its heading and adds its name to the URL.
     studio.click("#vw-clone-use")
     assert studio.evaluate("document.activeElement.textContent") == "Transcript"
     assert studio.url.endswith("#/clone/2")

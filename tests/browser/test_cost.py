@@ -1,4 +1,4 @@
-"""Tests of the page's processor use, while it is idle and during playback."""
+"""Tests of the page's processor use while it is idle and during playback."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.app import App
 
 pytestmark = pytest.mark.browser
 
-# Script that counts requests for animation frames and writes to the dock. It runs before the page's own scripts.
+# Script that counts requests for animation frames and changes of the player bar. It runs before the page's own scripts.
 COUNTED = """
 window.frames_asked = window.dock_written = 0;
 const ask = window.requestAnimationFrame.bind(window);
@@ -20,8 +20,8 @@ window.requestAnimationFrame = (then) => {
   return ask(then);
 };
 """
-# Return the requested frames, the writes to the dock, the elapsed seconds, and if playback continues. They are read
-# after twenty ticks of 100 ms, which take longer if the machine is busy.
+# Return the number of requested frames, the number of changes of the player bar, the elapsed seconds, and True if
+# playback continues. The values are read after twenty ticks of 100 ms, which take longer on a busy machine.
 COST = """() => new Promise((done) => {
   const begun = performance.now(), before = window.frames_asked;
   new MutationObserver(() => (window.dock_written += 1)).observe(document.querySelector('#vw-stage'), {

@@ -48,14 +48,14 @@ HOLD = """
 
 
 def offer(page: Page) -> Locator:
-    """Return the button that repeats the interrupted take."""
+    """Return the button that generates the interrupted take again."""
     return page.get_by_role("button", name="Speak it again", exact=True)
 
 
 def hold(page: Page, *, passed: int = -1) -> None:
-    """Hold back responses to requests that store something, until the page is left.
+    """Block the page's requests that store a take, until the page is left.
 
-    The requests in ``passed`` are sent to the studio.
+    Only the request with index ``passed`` reaches the studio, but the page receives no response.
     """
     page.evaluate(HOLD, passed)
 
@@ -65,13 +65,13 @@ def await_held(page: Page, count: int) -> None:
 
 
 def kept(page: Page) -> dict[str, Any]:
-    """Take that the studio has stored without the page's knowledge."""
+    """Return the take that the studio has stored without the page's knowledge."""
     record: dict[str, Any] = page.wait_for_function("held.find(Boolean)").json_value()
     return record
 
 
 def expect_in_dock(page: Page, record: dict[str, Any]) -> None:
-    """Check that the dock shows this stored take, and that no repetition is offered."""
+    """Check that the player bar contains this stored take, and that no retry is offered."""
     expect(page.locator("#vw-star")).to_be_visible()
     page.click("#vw-star")
     enter(page, "library")
@@ -80,7 +80,7 @@ def expect_in_dock(page: Page, record: dict[str, Any]) -> None:
 
 
 def configs(page: Page) -> list[dict[str, object]]:
-    """Return the configurations that the page sends to the runtime from the next load on."""
+    """Return a list to which each session.config message is appended after the next page load."""
     asked: list[dict[str, object]] = []
 
     def note(data: str | bytes) -> None:
@@ -93,7 +93,7 @@ def configs(page: Page) -> list[dict[str, object]]:
 
 
 def cut_off_clone(page: Page, text: str | None = None) -> None:
-    """Speak with a reference recording, and reload the page before the take is stored."""
+    """Generate speech in the Clone room, and reload the page before the take is stored."""
     enter(page, "clone")
     clone_from(page, wav(3.0), "The boat came back in the evening.")
     await_recording(page, "voice.wav")
@@ -155,7 +155,7 @@ def test_take_not_stored_because_of_reload_is_offered_again(studio: Page) -> Non
     expect(studio.locator("#vw-star")).to_be_visible()
 
 
-def test_take_stored_despite_reload_is_shown_in_the_dock(studio: Page) -> None:
+def test_take_stored_despite_reload_is_shown_in_the_player_bar(studio: Page) -> None:
     hold(studio, passed=0)
     studio.fill("#vw-text", "It was kept before the page heard of it.")
     studio.click("#vw-speak")
@@ -165,7 +165,7 @@ def test_take_stored_despite_reload_is_shown_in_the_dock(studio: Page) -> None:
     expect_in_dock(studio, record)
 
 
-# Positions of the parts of the Speak room.
+# Positions of the elements of the Speak room.
 PLACES = """
 () => Object.fromEntries(
   ['#vw-text', '#vw-text-count', '#vw-shared-variation', '.vw-footer', '#vw-stage'].map((place) => {
@@ -178,7 +178,7 @@ PLACES = """
 
 @pytest.fixture
 def offered(open_studio: OpenStudio) -> Callable[..., Page]:
-    """Open the page in a window of this size with an offer to repeat an interrupted take."""
+    """Return a function that opens a window with the offer to retry an interrupted take."""
 
     def cut_off(width: int = 1200, height: int = 860) -> Page:
         page = open_studio(viewport={"width": width, "height": height}, has_own_window=True)
@@ -232,7 +232,7 @@ def test_retry_offer_follows_a_change_of_the_page_language(offered: Callable[...
     expect(notice).to_contain_text("朗读被中断了。")
     named = notice.get_by_role("button").evaluate_all("all => all.map((one) => one.ariaLabel ?? one.textContent)")
     assert named == ["再次朗读", "不再朗读"]
-    with page.expect_response("**/studio/me"):  # The studio stores the language. Other tests must get their own.
+    with page.expect_response("**/studio/me"):  # Restore the stored language for other tests.
         page.select_option("#vw-language", "en")
     expect(offer(page)).to_be_visible()
 
@@ -326,7 +326,7 @@ def test_clone_is_not_offered_again_if_its_recording_cannot_be_identified(open_s
     expect(offer(neighbours)).to_have_count(0)
 
 
-def test_cloned_take_stored_despite_reload_is_shown_in_the_dock(studio: Page) -> None:
+def test_cloned_take_stored_despite_reload_is_shown_in_the_player_bar(studio: Page) -> None:
     enter(studio, "clone")
     clone_from(studio, wav(3.0), "The boat came back in the evening.")
     await_recording(studio, "voice.wav")

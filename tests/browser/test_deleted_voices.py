@@ -48,7 +48,7 @@ def chip(page: Page, number: int) -> str:
 
 @pytest.fixture
 def spoken(studio: Page) -> Page:
-    """Script with two lines of the stored voice Peter.
+    """Script with two lines in the stored voice Peter.
 
     Only the first line has a take.
     """
@@ -109,7 +109,7 @@ def test_line_keeps_its_audio_after_its_voice_is_deleted(spoken: Page) -> None:
     expect(said).to_have_text("The voice of line 1 (Peter) was deleted. Choose another voice for it.")
     expect(line(spoken, 1)).to_have_attribute("data-state", "made")
     expect(spoken.locator(".vw-toast", has_text="made again")).to_have_count(0)
-    # The second line has no take. Export names this line and the next step.
+    # The second line has no take. The error of the export contains the line number and the next step.
     text_of(spoken, 2).fill("And a good night.")
     spoken.click("#vw-script-files")
     spoken.click("#vw-script-go")
@@ -125,10 +125,10 @@ def test_line_keeps_its_audio_after_its_voice_is_deleted(spoken: Page) -> None:
     expect(line(spoken, 1)).to_have_attribute("data-state", "unmade")
 
 
-def test_line_keeps_its_old_audio_if_it_cannot_be_remade(spoken: Page) -> None:
+def test_line_keeps_its_old_audio_if_new_audio_cannot_be_generated(spoken: Page) -> None:
     stored = spoken.request.get(f"{origin(spoken)}{VOICES}").json()["data"]
     seed = line(spoken, 1).locator(".vw-line-seed").input_value()
-    for voice in stored:  # Another client deletes the voices, so this window does not know of it.
+    for voice in stored:  # Another client deletes the voices, so this window has an outdated list of voices.
         spoken.request.delete(f"{origin(spoken)}{VOICES}/{voice['id']}")
     line(spoken, 1).locator(".vw-line-remake").click()
     expect(spoken.get_by_text("It keeps its audio.")).to_be_visible()
@@ -140,7 +140,7 @@ def test_line_keeps_its_old_audio_if_it_cannot_be_remade(spoken: Page) -> None:
 
 def test_voice_deleted_in_another_window_is_reported_and_no_longer_offered(studio: Page) -> None:
     peter = keep_voice(studio, "Peter")
-    enter(studio, "library")  # Opening the library loads the voices again.
+    enter(studio, "library")  # Opening the Library loads the voices again.
     expect(studio.locator("#vw-voices-list > li", has_text="Peter")).to_be_visible()
     enter(studio, "speakers")
     choose(studio, "Peter")
@@ -166,7 +166,7 @@ def test_line_shows_that_its_voice_was_deleted_in_another_window(spoken: Page) -
     expect(line(spoken, 1).locator(".vw-line-voice")).to_have_text("Peter (deleted)")
 
 
-def test_line_keeps_its_old_audio_if_remaking_is_stopped(spoken: Page) -> None:
+def test_line_keeps_its_old_audio_if_generation_is_stopped(spoken: Page) -> None:
     text_of(spoken, 1).fill("The boat came back in the evening, and nobody had expected it so soon. " * 6)
     line(spoken, 1).locator(".vw-line-play").click()
     await_made(spoken, 1)
@@ -188,7 +188,7 @@ def test_script_opened_by_its_address_shows_voice_names(spoken: Page, open_studi
     expect(spoken.locator(".vw-clip span").first).to_have_text("Peter")
 
 
-def test_clone_room_follows_the_deletion_of_its_voice_and_its_return(studio: Page) -> None:
+def test_clone_room_is_updated_if_its_voice_is_deleted_or_restored(studio: Page) -> None:
     enter(studio, "clone")
     clone_from(studio, wav(4.0), "The boat came back in the evening, and nobody had expected it.")
     hear_clone(studio)
@@ -222,7 +222,7 @@ def test_design_offers_to_keep_a_take_whose_voice_was_deleted(studio: Page) -> N
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_voice_is_deleted_for_good_with_its_takes(open_studio: OpenStudio, width: int) -> None:
+def test_voice_can_be_permanently_deleted_with_its_takes(open_studio: OpenStudio, width: int) -> None:
     page = open_studio()
     keep_voice(page, "Peter")
     page.reload(wait_until="domcontentloaded")

@@ -1,4 +1,4 @@
-"""Tests of the Design room: takes, their comparison, variations, and a voice from a take."""
+"""Tests of the Design room: takes, their comparison, variations and a voice from a take."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("no_voices")]
 
 TAP = (Path(__file__).parent / "tap.js").read_text("utf-8")
 TEXT = "The kettle is on."
-HEARD = "The kettle is on, and the boat came back in the evening."  # Text that is long enough for a reference.
+HEARD = "The kettle is on, and the boat came back in the evening."  # Long enough for reference audio.
 LONGER = f"{HEARD} {HEARD}"
-FAILED_BELOW = 20  # In loudness units (LU), as in assets/js/design/listening.js.
+FAILED_BELOW = 20  # Difference in loudness units (LU), as in assets/js/design/listening.js.
 LOW, HIGH = "A man with a low voice, speaking slowly.", "A woman with a high voice, speaking quickly."
 
 
@@ -69,7 +69,7 @@ def wire() -> Wire:
 
 @pytest.fixture
 def room(open_studio: OpenStudio, app: App, wire: Wire) -> Page:
-    """Design room with a short text, whose audio is recorded."""
+    """Design room with a short text, in which the played audio is recorded."""
     page = open_studio(url=f"{app.url}/health", await_ready=False, script=TAP)
     wire.listen(page)
     page.goto(app.url, wait_until="domcontentloaded")
@@ -80,7 +80,7 @@ def room(open_studio: OpenStudio, app: App, wire: Wire) -> Page:
 
 
 def stop_three(room: Page) -> None:
-    """Start three takes of a long text and stop them."""
+    """Start three takes of a long text, and stop them."""
     room.fill("#vw-text", "This goes on for longer than anybody wants to listen. " * 12)
     with newly_kept(room, 3):
         room.click("#vw-speak")
@@ -90,7 +90,7 @@ def stop_three(room: Page) -> None:
 
 
 def tapped(page: Page, button: str, letter: str) -> Pcm:
-    """Return the audio at the loudspeaker while a take is played."""
+    """Press a key that plays a take, and return the played audio."""
     page.evaluate("tap.clear()")
     page.keyboard.press(button)
     expect(card(page, letter)).to_have_class(re.compile(r"\bvw-design-take-playing\b"))
@@ -104,9 +104,9 @@ def turned(pcm: Pcm, decibels: float) -> Pcm:
 
 
 def turned_down(levels: list[float | None]) -> list[float]:
-    """Return the gains in dB that make all takes as loud as the quietest.
+    """Return the gains in dB that make all takes as loud as the quietest take.
 
-    Nearly silent takes are ignored.
+    Nearly silent takes do not count as the quietest take.
     """
     known = [level for level in levels if level is not None]
     quietest = min(level for level in known if level > max(known) - FAILED_BELOW)
@@ -114,9 +114,9 @@ def turned_down(levels: list[float | None]) -> list[float]:
 
 
 def decibels(gain: float) -> str:
-    """Format a number as JavaScript does.
+    """Return a gain as the page formats it.
 
-    JavaScript rounds halves away from zero, and Python to the even neighbour.
+    JavaScript rounds halves away from zero, but Python rounds them to the even neighbour.
     """
     text = str(abs(Decimal(gain)).quantize(Decimal("0.1"), ROUND_HALF_UP))
     return f"{text if text == '0.0' else f'−{text}'} dB"
@@ -132,7 +132,7 @@ def await_taken(page: Page, holds: Callable[[list[dict[str, Any]]], bool]) -> No
 
 
 def without_base(page: Page) -> None:
-    """Reload the page with a runtime that cannot clone."""
+    """Reload the page with a runtime that cannot clone voices."""
 
     def answer(route: Route) -> None:
         listing = route.fetch().json()
@@ -146,7 +146,7 @@ def without_base(page: Page) -> None:
 
 
 def test_three_takes_with_different_seeds_stream_concurrently(room: Page, wire: Wire) -> None:
-    room.fill("#vw-text", LONGER)  # The text is long enough that no take ends before all have begun.
+    room.fill("#vw-text", LONGER)  # The text is so long that no take ends before all takes have begun.
     with newly_kept(room, 3):
         room.click("#vw-speak")
         expect_state(room, LETTERS, "streaming", "done")
@@ -158,7 +158,7 @@ def test_three_takes_with_different_seeds_stream_concurrently(room: Page, wire: 
     assert len(channels) == 3
     begun = [order.index(channel) for channel in channels]
     ended = [len(order) - 1 - order[::-1].index(channel) for channel in channels]
-    assert max(begun) < min(ended)  # Each take has begun before any has ended.
+    assert max(begun) < min(ended)  # Each take has begun before any take has ended.
 
     asked = [message["seed"] for message in wire.asked]
     assert asked == seeds(room)
@@ -195,7 +195,7 @@ def test_same_seed_and_text_give_identical_bytes(room: Page, app: App) -> None:
 
 
 def test_keyboard_plays_stops_and_resumes_a_take(room: Page) -> None:
-    room.fill("#vw-text", LONGER)  # The text is long enough that no take ends before its key is pressed.
+    room.fill("#vw-text", LONGER)  # The text is so long that no take ends before its key is pressed.
     make_three(room)
     room.keyboard.press("Escape")
     room.locator("#vw-speak").focus()
@@ -211,7 +211,7 @@ def test_keyboard_plays_stops_and_resumes_a_take(room: Page) -> None:
     room.keyboard.press("Shift+3")
     expect_playing(room, "C")
     room.wait_for_function(f"{seconds} > {reached}")
-    assert room.evaluate(seconds) < reached + 2  # Playback of C continues at B's position.
+    assert room.evaluate(seconds) < reached + 2  # Playback of C continues at the position of B.
     room.keyboard.press("3")
     expect_playing(room)
     room.focus("#vw-design-description")
@@ -233,7 +233,7 @@ def test_takes_are_played_at_equal_loudness(room: Page) -> None:
     np.testing.assert_array_equal(heard, turned(sound_of(room, kept[loudest]), gains[loudest]))
 
 
-def test_closer_to_this_clones_the_take_and_keeps_its_original(room: Page, wire: Wire) -> None:
+def test_closer_to_this_button_clones_the_take_and_keeps_the_original(room: Page, wire: Wire) -> None:
     room.fill("#vw-text", HEARD)
     expect(room.locator("#vw-text-count")).to_contain_text("12 words")
     counted = room.locator("#vw-text-count").inner_text()
@@ -242,7 +242,7 @@ def test_closer_to_this_clones_the_take_and_keeps_its_original(room: Page, wire:
     make_three(room)
     parent = take_of(room, seeds(room)[1])
     assert parent["config"]["tags"] is True
-    # The description applies to the next three takes and does not change the existing one.
+    # A new description applies to the next three takes and not to the existing take.
     room.fill("#vw-design-description", HIGH)
     room.fill("#vw-text", "Come in.")
     with newly_kept(room, 3):
@@ -266,7 +266,7 @@ def test_closer_to_this_clones_the_take_and_keeps_its_original(room: Page, wire:
     assert steadier < livelier
     expect(card(room, "B")).to_contain_text("steadier")
     expect(card(room, "C")).to_contain_text("livelier")
-    # The mark is hidden, because a description has no effect on these takes.
+    # The mark is hidden, because descriptions do not affect cloned takes.
     expect(card(room, "A").locator("[data-change=older]")).to_be_hidden()
     followed = room.locator(".vw-design-set").nth(1)
     expect(followed.locator("[data-change=older]")).to_have_count(3)
@@ -362,7 +362,7 @@ def test_escape_stops_generation(room: Page) -> None:
     expect_playing(room)
     assert [take["stop_reason"] for take in takes(room)[:3]] == ["cancelled"] * 3, "what had come is kept"
     expect(card(room, "A").locator("[data-act=keep]")).to_be_hidden()
-    room.keyboard.press("2")  # The part that has arrived can be played.
+    room.keyboard.press("2")  # The received part of the audio can be played.
     expect_playing(room, "B")
 
 
@@ -371,7 +371,7 @@ def test_text_over_the_limit_fails_all_takes_and_shows_an_error(room: Page) -> N
     room.click("#vw-speak")
     expect_state(room, LETTERS, "failed")
     expect(card(room, "A")).to_contain_text("failed")
-    # Retry is hidden, because it would fail in the same way.
+    # Retry is hidden, because it would fail again.
     expect(card(room, "A").locator("[data-act=again]")).to_be_hidden()
     expect(room.locator("#vw-text-error")).not_to_be_empty()
 
@@ -475,7 +475,7 @@ def test_message_about_a_saved_voice_disappears_when_the_room_is_left(room: Page
 
 
 def refuse(route: Route) -> None:
-    """Respond like a runtime that gets a recording too short for its text."""
+    """Respond like a runtime that receives a recording that is too short for its text."""
     error = TranscriptMismatch(param="ref_text", characters=len(HEARD), seconds=1.0)
     route.fulfill(status=error.http_status, json=shaped(error, "/v1/audio/voices", ""))
 
@@ -510,7 +510,7 @@ def test_late_response_for_one_take_does_not_close_the_form_of_the_next(room: Pa
     name = room.locator("#vw-design-name")
     expect(name).to_be_focused()
     name.fill("Second")
-    room.keyboard.press("Enter")  # The second request waits for the response to the first.
+    room.keyboard.press("Enter")  # The second request waits for the response to the first request.
     if is_kept:
         held.pop().continue_()
         expect_state(room, "A", "kept")
@@ -525,7 +525,7 @@ def test_presets_are_listed_by_language_and_keep_the_users_text(room: Page) -> N
     chips = room.locator("#vw-design-chips button")
     assert {"Narrator", "Old sailor"} <= set(chips.all_inner_texts())
     sailor = chips.filter(has_text="Old sailor")
-    sailor.click()  # Text that the user has typed is not replaced.
+    sailor.click()  # The preset does not replace text that the user has typed.
     assert "gravelly" in room.input_value("#vw-design-description")
     expect(room.locator("#vw-text")).to_have_value(TEXT)
     expect(room.locator("#vw-design-hint")).to_contain_text("Your own text was kept")
@@ -536,7 +536,7 @@ def test_presets_are_listed_by_language_and_keep_the_users_text(room: Page) -> N
     room.select_option("#vw-design-tongue", "german")
     assert "Narrator" not in chips.all_inner_texts()
     chips.filter(has_text="Hexe").click()
-    assert "Ofen" in room.input_value("#vw-text")  # Text from a preset is replaced by another preset.
+    assert "Ofen" in room.input_value("#vw-text")  # The preset replaces text of another preset.
     expect(room.locator("#vw-design-language")).to_have_value("auto")
     expect(room.locator("#vw-design-hint")).to_contain_text("does not speak German")
 
@@ -560,7 +560,7 @@ def test_new_takes_scroll_into_view_on_a_phone(open_studio: OpenStudio) -> None:
     expect(newest(page).get_by_role("heading")).to_be_in_viewport(ratio=1)
 
 
-def test_stopped_take_can_be_remade_in_its_card(room: Page) -> None:
+def test_stopped_take_can_be_generated_again_in_its_card(room: Page) -> None:
     stop_three(room)
     before = seeds(room)
     act(room, "B", "again")
@@ -572,7 +572,7 @@ def test_stopped_take_can_be_remade_in_its_card(room: Page) -> None:
     assert seeds(room)[0] in before
 
 
-def test_take_interrupted_by_a_runtime_crash_can_be_remade_in_its_card(room: Page, app: App) -> None:
+def test_take_interrupted_by_a_runtime_crash_can_be_generated_again_in_its_card(room: Page, app: App) -> None:
     presets = room.locator(".vw-design-presets")
     before = presets.bounding_box()
     room.fill("#vw-text", "This goes on for longer than anybody wants to listen. " * 12)

@@ -1,4 +1,4 @@
-"""Tests of the documentation pages: their examples use the studio's own address."""
+"""Test of the documentation pages: their examples use the studio's own URL."""
 
 from __future__ import annotations
 

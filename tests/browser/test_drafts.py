@@ -39,12 +39,12 @@ LONG = "The boat came back in the evening, and nobody on the quay had expected i
 
 
 def await_draft(page: Page, words: str) -> None:
-    """Wait until the draft is saved, so that a new tab would start with this text."""
+    """Wait until the draft with this text is saved, so that a new tab would load the draft."""
     kept = "(words) => Object.values(localStorage).some((draft) => draft.includes(words))"
     page.wait_for_function(kept, arg=words)
 
 
-# --- Addresses.
+# --- URLs.
 
 
 def test_browser_back_returns_to_the_previous_room(app: App, studio: Page) -> None:
@@ -80,7 +80,7 @@ def test_browser_back_returns_to_the_previous_room(app: App, studio: Page) -> No
 def test_address_opens_its_room_and_an_unknown_address_the_first_room(app: App, open_studio: OpenStudio) -> None:
     page = open_studio(url=f"{app.url}/#/library", await_ready=False)
     expect(page.locator("#vw-room-library")).to_be_visible()
-    page.evaluate("location.hash = '#/speakers'")  # An earlier name of the room.
+    page.evaluate("location.hash = '#/speakers'")  # Former name of the room in URLs.
     expect(page.locator("#vw-room-speakers")).to_be_visible()
     page.evaluate("location.hash = '#/clone'")
     expect(page.locator("#vw-room-clone")).to_be_visible()
@@ -180,7 +180,7 @@ def test_reload_keeps_description_and_takes(studio: Page) -> None:
     make_three(studio)
     studio.keyboard.press("Escape")
     before = seeds(studio)
-    studio.wait_for_function(DRAFT_HAS_SIX_TAKES)  # A tab that crashes does not save its draft.
+    studio.wait_for_function(DRAFT_HAS_SIX_TAKES)  # Wait for the draft, because a tab that crashes does not save it.
     reload(studio)
     expect(studio.locator("#vw-design-description")).to_have_value("A man with a low voice.")
     expect(studio.locator(".vw-design-set")).to_have_count(2)
@@ -196,7 +196,7 @@ def test_reload_keeps_description_and_takes(studio: Page) -> None:
 def test_reload_keeps_recording_transcript_and_selection(studio: Page) -> None:
     enter(studio, "clone")
     studio.set_input_files("#vw-clone-file", wav(3.0))
-    expect(studio.locator("#vw-clone-trim")).to_be_visible()  # Hidden elements receive no keys.
+    expect(studio.locator("#vw-clone-trim")).to_be_visible()  # Hidden elements do not receive key events.
     studio.focus("#vw-clone-trim [data-edge=start]")
     studio.keyboard.press("Shift+ArrowRight")
     expect(studio.locator("#vw-clone-span")).to_contain_text("0.50 to 3.00 s")
@@ -281,7 +281,7 @@ def test_idle_page_does_not_overwrite_a_newer_draft(open_studio: OpenStudio) -> 
 
 
 def test_stopped_take_is_kept_and_labelled_stopped(app: App, studio: Page) -> None:
-    studio.fill("#vw-text", LONG)  # The text is long enough that it is still being generated at the stop.
+    studio.fill("#vw-text", LONG)  # The text is so long that its audio is still being generated at the stop.
     with studio.expect_response(lambda reply: reply.url.endswith("/studio/takes")) as kept:
         studio.click("#vw-speak")
         await_sound(studio)
@@ -333,7 +333,7 @@ def by_key(page: Page) -> None:
 def test_style_suggestion_can_be_undone(studio: Page, undo: Undo) -> None:
     chips = studio.locator("#vw-speakers-chips button")
     chips.first.click()
-    expect(studio.locator("#vw-toasts")).to_be_empty()  # No text of the user was replaced.
+    expect(studio.locator("#vw-toasts")).to_be_empty()  # The suggestion has not replaced text of the user.
     studio.fill("#vw-speakers-instruct", "As my aunt would.")
     chips.first.click()
     chips.nth(1).click()

@@ -1,4 +1,4 @@
-"""Tests of shared page elements, such as notices that stay while they are in use."""
+"""Tests of shared page elements, such as notices that do not expire while they are used."""
 
 from __future__ import annotations
 

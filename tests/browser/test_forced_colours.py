@@ -1,4 +1,4 @@
-"""Tests of the page with forced colours, such as Windows' contrast themes."""
+"""Tests of the page with forced colours, such as the contrast themes of Windows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.browser
 
 ROOMS = ("speakers", "design", "clone", "script", "library", "host")
 
-# Visible icons that have the colour of their background.
+# Visible icons whose colour is equal to their background.
 UNSEEN = """
 () => [...document.querySelectorAll('#vw *')].filter((each) => each.checkVisibility()).flatMap((each) =>
   ['::before', '::after'].filter((part) => {
@@ -28,7 +28,7 @@ UNSEEN = """
 
 
 def looks(page: Page, selector: str) -> set[str]:
-    """Return each distinct background, text colour and lower border of the elements."""
+    """Return the distinct (background, text colour, lower border) styles of visible elements."""
     return set(
         page.locator(selector).evaluate_all(
             "(all) => all.filter((each) => each.checkVisibility()).map((each) => { const s = getComputedStyle(each);"

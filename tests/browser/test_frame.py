@@ -1,4 +1,4 @@
-"""Tests of the layout in common window sizes: nothing is covered or shifts."""
+"""Tests of the layout in common window sizes: nothing is covered and nothing shifts."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ pytestmark = pytest.mark.browser
 WINDOWS = [(1440, 900), (1366, 768), (1280, 720), (1024, 768), (360, 780)]
 ROOMS = ("speakers", "design", "clone", "script", "library", "host")
 SENTENCE = "The boat came back in the evening, and nobody on the quay had expected it so soon. "
-LONG = SENTENCE * 10  # 160 words.
+LONG = SENTENCE * 10  # Text with 160 words.
 MAX_SHIFT = 0.02  # Maximum layout shift. Chrome rates shifts up to 0.1 as good.
 
-# The page waits five seconds for typefaces (studio/page/template.py) and shifts if they arrive later. A machine with
-# tests on every core can be this slow, so the page waits for a minute here.
+# The page waits five seconds for fonts (studio/page/template.py), and the layout shifts if they arrive later. A machine
+# with tests on every core can be this slow, so the page waits for a minute here.
 SHIFTS = """
 const later = setTimeout;
 window.setTimeout = (deed, wait, ...values) => later(deed, wait === 5000 ? 60000 : wait, ...values);
@@ -36,7 +36,7 @@ new PerformanceObserver((list) => {
 }).observe({ type: 'layout-shift', buffered: true });
 """
 
-# Effects of a key, for the failure message of a test that waits for an effect.
+# Log of key presses and their effects, for the error message of a test that waits for an effect.
 DEEDS = """
 () => {
   window.deeds = [];
@@ -58,7 +58,7 @@ FORM = """
 }
 """
 
-# Scroll each control into view; the element at its centre must be the control or a part of it.
+# Scroll each control into view, and check that the element at its centre is the control or its child.
 COVERED = """
 (room) => {
   const all = ':is(button, input, select, textarea, a, summary, [role=slider])';
@@ -77,7 +77,7 @@ COVERED = """
 }
 """
 
-# Outlines of the focused element, of its container, and of the element that represents it.
+# Outlines of the focused element, of its container and of the element that represents it.
 RINGS = """
 () => {
   const FIELDS = 'textarea, select, input:not([type=checkbox], [type=radio])'; // their line would be another ring
@@ -106,7 +106,7 @@ CLIPPED = """
 
 
 def is_in_view(page: Page, selector: str) -> bool:
-    """True if the middle of the element is visible without scrolling."""
+    """True if the centre of the element is visible without scrolling."""
     found: bool = page.evaluate(
         """(selector) => {
           const element = document.querySelector(selector);
@@ -119,7 +119,7 @@ def is_in_view(page: Page, selector: str) -> bool:
 
 
 def in_each_window(page: Page) -> Iterator[str]:
-    """Yield the page in each window size."""
+    """Resize the page to each window size, and yield the size as text."""
     for width, height in WINDOWS:
         page.set_viewport_size({"width": width, "height": height})
         yield f"{width}x{height}"
@@ -132,7 +132,7 @@ def picture(page: Page, name: str) -> None:
 
 
 def fill_in(page: Page, room: str) -> None:
-    """Fill a room with as much content as users have."""
+    """Fill a room with as much content as real users have."""
     if room == "design":
         page.fill("#vw-design-description", LONG)
     elif room == "clone":
@@ -198,7 +198,7 @@ def test_page_load_and_room_changes_cause_no_layout_shift(open_studio: OpenStudi
     for room in ROOMS:
         enter(page, room)
         dock = page.locator("#vw-stage")
-        if dock.is_visible():  # The dock is hidden if there is nothing to start or play.
+        if dock.is_visible():  # The player bar is hidden if there is nothing to start or play.
             tops.add(dock.evaluate("(dock) => dock.getBoundingClientRect().top"))
     assert len(tops) == 1, f"the dock stands at {tops}"
 
@@ -222,7 +222,7 @@ def test_choosing_a_recording_barely_shifts_the_steps_below(open_studio: OpenStu
 def test_saving_a_take_does_not_shift_older_sets(open_studio: OpenStudio, window: tuple[int, int]) -> None:
     page = open_studio(viewport={"width": window[0], "height": window[1]}, script=SHIFTS)
     enter(page, "design")
-    # The text is too short for a reference, and the form says so.
+    # The text is too short for reference audio, so the form shows a hint.
     page.fill("#vw-text", "Good evening. The last ferry leaves at nine.")
     make_three(page)
     make_three(page)
@@ -230,7 +230,7 @@ def test_saving_a_take_does_not_shift_older_sets(open_studio: OpenStudio, window
     act(page, "B", "keep")
     expect(page.locator("#vw-design-short")).to_be_visible()
     expect(page.locator("#vw-design-name")).to_be_focused()  # Without the focus, the key would have no effect.
-    expect(page.locator("#vw-design-name")).not_to_have_value("")  # A voice without a name is not kept.
+    expect(page.locator("#vw-design-name")).not_to_have_value("")  # A voice without a name cannot be saved.
     held: list[Route] = []
     page.route("**/voice", lambda route: held.append(route))
     page.evaluate(DEEDS)
@@ -239,14 +239,14 @@ def test_saving_a_take_does_not_shift_older_sets(open_studio: OpenStudio, window
             page.keyboard.press("Enter")
     except TimeoutError as error:
         raise AssertionError(f"no request of {len(held)} that are held: {page.evaluate(FORM)}") from error
-    page.wait_for_timeout(600)  # Layout shifts within half a second of a key are attributed to the key.
+    page.wait_for_timeout(600)  # Layout shifts within half a second of a key press are attributed to the key.
     page.evaluate("shifts.length = 0")
     held.pop().continue_()
     expect_state(page, "B", "kept")
     page.evaluate("new Promise((seen) => requestAnimationFrame(() => requestAnimationFrame(seen)))")
     shifts = page.evaluate("shifts")
     assert sum(shift["value"] for shift in shifts) < 0.005, shifts
-    # When the room is opened again, the card is as tall as before.
+    # The card has the same height after the room is opened again.
     asked = card(page, "B").evaluate("(card) => card.offsetHeight")
     enter(page, "speakers")
     enter(page, "design")
@@ -268,7 +268,7 @@ def test_takes_restored_after_reload_cause_no_layout_shift(open_studio: OpenStud
 
 
 @pytest.mark.parametrize("window", WINDOWS[:-1], ids=lambda size: f"{size[0]}x{size[1]}")
-def test_voice_sheet_does_not_cover_the_dock(open_studio: OpenStudio, window: tuple[int, int]) -> None:
+def test_voice_picker_does_not_cover_the_player_bar(open_studio: OpenStudio, window: tuple[int, int]) -> None:
     page = open_studio(viewport={"width": window[0], "height": window[1]})
     enter(page, "script")
     lines = page.locator("#vw-script-lines > li .vw-line-voice")
@@ -284,7 +284,7 @@ def test_voice_sheet_does_not_cover_the_dock(open_studio: OpenStudio, window: tu
 
 
 @pytest.mark.parametrize("window", [(1280, 720), (1024, 768), (360, 780)], ids=lambda size: f"{size[0]}x{size[1]}")
-def test_notification_does_not_overlap_the_room_or_the_dock(open_studio: OpenStudio, window: tuple[int, int]) -> None:
+def test_notification_does_not_overlap_the_page_content(open_studio: OpenStudio, window: tuple[int, int]) -> None:
     page = open_studio(viewport={"width": window[0], "height": window[1]}, script=SHIFTS)
     enter(page, "design")
     page.fill("#vw-text", "Good evening. The last ferry leaves at nine.")
@@ -295,7 +295,7 @@ def test_notification_does_not_overlap_the_room_or_the_dock(open_studio: OpenStu
     page.keyboard.press("Enter")
     toast = page.locator(".vw-toast")
     expect(toast).to_have_count(1)
-    # In a wide window, the footer does not cover this row. On a phone, the room becomes smaller.
+    # In a wide window, the footer does not cover the row with the rooms. On a phone, the room becomes smaller.
     above, notice, dock = (page.locator(place).bounding_box() for place in (".vw-rooms", ".vw-toast", "#vw-stage"))
     assert above
     assert notice
@@ -349,7 +349,7 @@ def test_masthead_fits_a_window_of_320_px(open_studio: OpenStudio) -> None:
         assert box["x"] + box["width"] <= 320, last
 
 
-def test_dock_buttons_fit_in_one_row_on_a_phone(open_studio: OpenStudio) -> None:
+def test_player_bar_buttons_fit_in_one_row_on_a_phone(open_studio: OpenStudio) -> None:
     page = open_studio()
     kept_take(page, "Hi.")
     page.set_viewport_size({"width": 360, "height": 780})
@@ -386,7 +386,7 @@ def test_late_stylesheet_causes_no_layout_shift(open_studio: OpenStudio) -> None
     page = open_studio()
 
     def late(route: Route) -> None:
-        time.sleep(0.7)  # The delay simulates a busy machine or a slow network.
+        time.sleep(0.7)  # Simulate a busy machine or a slow network.
         route.continue_()
 
     page.route("**/studio/css/*o*.css", late)
@@ -444,7 +444,7 @@ def test_name_is_visible_before_the_page_has_loaded(
     open_studio: OpenStudio, app: App, locale: str, title: str | None
 ) -> None:
     page = open_studio(locale=locale, has_own_window=True)
-    held: list[Route] = []  # No response arrives, as on a very slow line.
+    held: list[Route] = []  # No response, as on a very slow connection.
     page.route("**/studio/bundle/page.js", lambda route: held.append(route))
     page.goto(f"{app.url}/?slow", wait_until="commit")
     arriving = page.locator("#vw-arriving")

@@ -16,7 +16,7 @@ from tests.browser.test_frame import MAX_SHIFT, SHIFTS, WINDOWS
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("no_voices")]
 
-FILLED = {  # Address of each room, and an element that is visible when all stored items have loaded.
+FILLED = {  # URL fragment of each room, and an element that is visible when all stored items have loaded.
     "speak": "#vw-speak:enabled",
     "design": "#vw-design-description",
     "clone": "#vw-clone-file",
@@ -45,9 +45,9 @@ def keep_script(page: Page, name: str, voices: list[str], lines: int = 8) -> str
 
 @contextmanager
 def full_store(page: Page) -> Iterator[None]:
-    """Fill the store.
+    """Store many takes, voices and scripts for the test.
 
-    The scripts are removed afterwards, because their voices are removed too.
+    The scripts are deleted after the test, because their voices are deleted too.
     """
     voices = [keep_voice(page, name) for name in ("Carla", "Peter", "Wilma")]
     for number in range(12):
@@ -69,7 +69,7 @@ FRAMES.append(pytest.param(WINDOWS[-1], LATE_FRAMES, id="late-frames"))
 
 
 @pytest.mark.parametrize(("window", "frames"), FRAMES)
-def test_room_opened_by_its_address_fills_without_layout_shift(
+def test_room_opened_by_its_url_loads_without_layout_shift(
     open_studio: OpenStudio, window: tuple[int, int], frames: str
 ) -> None:
     page = open_studio(viewport={"width": window[0], "height": window[1]})
@@ -99,7 +99,7 @@ def test_designed_takes_of_the_same_text_show_their_descriptions(studio: Page) -
         expect(studio.locator(f"[data-take='{take}'] small")).to_contain_text(said)
 
 
-def test_take_stored_without_a_voice_caption_is_captioned_like_others(
+def test_take_stored_without_a_voice_caption_gets_a_caption(
     open_studio: OpenStudio,
 ) -> None:
     page = open_studio(viewport={"width": 1366, "height": 768})

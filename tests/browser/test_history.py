@@ -1,4 +1,4 @@
-"""Tests of stored takes: search, changes, undo, repetition, and export as code."""
+"""Tests of stored takes: search, changes, undo, repetition and export as code."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def pcm_of(app: App, take_id: str) -> NDArray[np.int16]:
 
 
 def shown(page: Page) -> Locator:
-    """Return the texts or names of the listed takes, the newest first."""
+    """Return the elements with the texts or names of the listed takes, newest first."""
     return page.locator("#vw-takes-list .vw-take-text")
 
 
@@ -58,7 +58,7 @@ def unfold(row: Locator) -> None:
     row.locator(".vw-take-open").click()
 
 
-def test_play_button_also_pauses_the_take(studio: Page) -> None:
+def test_play_button_in_the_library_also_pauses_the_take(studio: Page) -> None:
     kept_take(studio, "The heron waits for the evening, and the otter dives where the river is deep.")
     await_end(studio)
     kept_take(studio, "Hi.")
@@ -89,7 +89,7 @@ def test_takes_are_listed_and_searchable_after_a_reload(studio: Page) -> None:
     expect(shown(studio).nth(0)).to_have_text("The otter dives.")
     expect(shown(studio).nth(1)).to_have_text("The heron waits.")
     day, otter = studio.locator("#vw-takes-list > li").nth(0), studio.locator("#vw-takes-list > li").nth(1)
-    expect(day).to_have_text(re.compile("Today|Yesterday"))  # It may be past midnight since the take was made.
+    expect(day).to_have_text(re.compile("Today|Yesterday"))  # The take may have been stored before midnight.
     expect(otter).to_contain_text("The otter dives.")
     expect(otter.locator("small").first).to_have_text(re.compile(r"· \d{1,2}:\d\d\s[AP]M"))
     studio.reload(wait_until="domcontentloaded")
@@ -160,7 +160,7 @@ def test_take_requested_by_voice_id_is_listed_under_the_voice_name(studio: Page)
 
 
 def test_right_to_left_text_is_right_aligned(studio: Page) -> None:
-    """A long text must not be cut off at its beginning."""
+    """The beginning of a long text must not be cut off."""
     kept_take(studio, "مرحبا بالعالم، كيف حالك اليوم. Hello.")
     enter(studio, "library")
     row = history_row(studio, "مرحبا")
@@ -248,7 +248,7 @@ def _answering(record: dict[str, Any]) -> Callable[[Route], None]:
 
 
 def test_unreproducible_take_shows_the_reason(app: App, studio: Page) -> None:
-    """The test changes the weights, the device and the samples in the record."""
+    """The test changes the weights, the device and the samples in the record of the take."""
     first = kept_take(studio, "Not the same.")
     record = httpx.get(f"{app.url}/studio/takes/{first}", trust_env=False).json()
     enter(studio, "library")
@@ -334,7 +334,7 @@ def use_settings(page: Page, words: str) -> None:
     row.locator("[data-do=restore]").click()
 
 
-def test_dock_offers_every_format_and_the_favourite_button(app: App, studio: Page) -> None:
+def test_player_bar_offers_every_format_and_the_favourite_button(app: App, studio: Page) -> None:
     take = kept_take(studio, "Take me along.")
     length = pcm_of(app, take).size / 24000
     for name in ("wav", "mp3", "flac", "opus"):
@@ -347,7 +347,7 @@ def test_dock_offers_every_format_and_the_favourite_button(app: App, studio: Pag
     record = httpx.get(f"{app.url}/studio/takes/{take}", trust_env=False).json()
     assert record["favourite"] is True
 
-    # The bit rate of MP3 files is remembered, also by the Library's menu.
+    # The page remembers the bit rate of MP3 files, also for the Library's menu.
     studio.click("#vw-save")
     studio.locator("#vw-keep select").select_option("128 kbit/s")
     with studio.expect_download() as download:
@@ -378,7 +378,7 @@ PYTHONS = {"OpenAI SDK": SDKS, "ElevenLabs SDK": SDKS, "WebSocket, Python": sys.
 
 
 def run_code(page: Page, language: str, folder: Path) -> str:
-    """Run a snippet and return its output."""
+    """Run a code snippet of the page, and return its output."""
     if language == "curl":
         runner = ["bash", "-euc"]
     elif language in PYTHONS:
@@ -411,7 +411,7 @@ def test_code_snippets_of_a_take_run_and_give_the_same_audio(
     expect(page.locator("#vw-code")).to_be_visible()
     expect(page.locator("#vw-code-elevenlabs-sdk")).to_be_visible(visible=room == "speakers")
     run_code(page, "curl", tmp_path)
-    assert abs(heard(tmp_path / "take.mp3").size - served.size) < 0.2 * RATE  # The difference is an encoder's padding.
+    assert abs(heard(tmp_path / "take.mp3").size - served.size) < 0.2 * RATE  # The encoder adds padding.
     for language, python in PYTHONS.items():
         if not Path(python).exists() or (language == "ElevenLabs SDK" and room != "speakers"):
             continue
@@ -425,9 +425,7 @@ def test_code_snippets_of_a_take_run_and_give_the_same_audio(
     expect(page.locator("#vw-code")).to_be_hidden()
 
 
-def test_dock_shows_the_present_request_as_code_before_anything_was_spoken(
-    open_studio: OpenStudio, tmp_path: Path
-) -> None:
+def test_player_bar_shows_the_request_as_code_before_the_first_take(open_studio: OpenStudio, tmp_path: Path) -> None:
     page = open_studio(permissions=["clipboard-read", "clipboard-write"])
     choose(page, "Clara")
     page.fill("#vw-text", "The heron waits [pause 300ms] for the evening.")
@@ -446,7 +444,7 @@ def test_dock_shows_the_present_request_as_code_before_anything_was_spoken(
     for room in ("script", "library"):
         enter(page, room)
         expect(page.locator("#vw-as-code")).to_be_hidden()
-    enter(page, "design")  # The dock of this room is hidden before the first take.
+    enter(page, "design")  # In this room, the player bar is hidden before the first take.
     page.click("#vw-design-chips button")
     page.click("#vw-speak")
     expect(page.locator("#vw-as-code")).to_be_visible()

@@ -1,4 +1,4 @@
-"""Tests of the Host room: runtime state, metrics, and changing the checkpoint."""
+"""Tests of the Host room: runtime state, metrics and loading another checkpoint."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def own(chromium: str, checkpoints: Path, wyoming: str) -> Iterator[App]:
-    """Separate studio, because the test changes its checkpoints."""
+    """Separate studio for this file, because its tests load other checkpoints."""
     environment = {"VOICEWRIGHT_HOSTS": "studio.test", "VOICEWRIGHT_WYOMING": wyoming}
     with running_app(["--model", str(checkpoints / "first")], **environment) as running:
         yield running
@@ -44,7 +44,7 @@ def wyoming() -> str:
 
 
 def served_by_wyoming(uri: str) -> set[str]:
-    """Return the models whose voices Home Assistant can use."""
+    """Return the names of the models whose voices are available to Home Assistant."""
     parts = urlsplit(uri)
     with socket.create_connection((parts.hostname, parts.port)) as connection, connection.makefile("rwb") as file:
         file.write(b'{"type": "describe"}\n')
@@ -63,7 +63,7 @@ def test_host_room_shows_the_running_checkpoint_and_loads_another(
     page = open_studio(url=own.url)
     page.locator("#vw-speak").click()
     await_sound(page)
-    # The metrics are updated at the end of a request, which random weights never reach.
+    # The metrics are updated at the end of a request, but speech from random weights does not end.
     page.locator("#vw-stop").click()
     page.locator("#vw-tab-host").click()
     models = page.locator("#vw-host-models")
@@ -72,14 +72,14 @@ def test_host_room_shows_the_running_checkpoint_and_loads_another(
     expect(page.locator("#vw-host-figure-active .vw-host-value")).to_contain_text("/ 8")
     expect(page.locator("#vw-host-figure-ttfa .vw-host-value")).to_contain_text("ms", timeout=CHANGE_MS)
     assert re.search(r"[\d.]+ GiB\s+[\d.]+ GiB available", figure(page, "memory"))
-    expect(page.locator("#vw-host-figure-device_memory")).to_be_hidden()  # On a CPU, this is the memory of the machine.
+    expect(page.locator("#vw-host-figure-device_memory")).to_be_hidden()  # A CPU has no own memory.
     assert "0 waiting" in figure(page, "active")
-    expect(page.locator("#vw-host-figure-uncaptured")).to_be_hidden()  # A CPU captures no graphs.
+    expect(page.locator("#vw-host-figure-uncaptured")).to_be_hidden()  # On a CPU, no graphs are captured.
     expect(page.locator("#vw-host-wyoming")).to_contain_text(f"Served by Wyoming at {wyoming}")
     assert served_by_wyoming(wyoming) == {"first"}
     page.wait_for_function("document.querySelector('#vw-host-figure-frames polyline').points.length > 1")
 
-    # The checkpoint is missing. The page shows the reason, and the earlier checkpoint still serves.
+    # The requested checkpoint is missing. The page shows the reason, and the previous checkpoint still serves requests.
     wanted = page.locator("#vw-host-wanted")
     assert wanted.input_value() == str(checkpoints / "first")
     wanted.fill(str(checkpoints / "nowhere"))
@@ -93,13 +93,13 @@ def test_host_room_shows_the_running_checkpoint_and_loads_another(
     assert own.runtime_pid == pid
     expect(page.locator("#vw-host-submit")).to_be_enabled()
 
-    # An existing checkpoint replaces the earlier one, and the studio speaks with it.
+    # An existing checkpoint replaces the previous checkpoint, and the studio can speak with the new one.
     wanted.fill(str(checkpoints / "second"))
     page.locator("#vw-host-submit").click()
     expect(models).to_contain_text("second", timeout=CHANGE_MS)
     expect(models).not_to_contain_text("first")
     expect(state).to_have_text("Ready.")
-    assert served_by_wyoming(wyoming) == {"second"}  # The port is the same as that of the earlier runtime.
+    assert served_by_wyoming(wyoming) == {"second"}  # The new runtime uses the same Wyoming port.
     page.locator("#vw-tab-speakers").click()
     expect(page.locator("#vw-models")).to_contain_text("second", timeout=CHANGE_MS)
     expect(page.locator("#vw-speak")).to_be_enabled(timeout=CHANGE_MS)

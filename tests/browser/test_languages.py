@@ -1,4 +1,4 @@
-"""Tests of the Chinese page: no text and no error message is English."""
+"""Tests of the Chinese page: neither texts nor error messages are in English."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests.support.app import App
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("no_voices")]
 
-# All visible text and all accessible names, except data: the user's own text, names of speakers, models and languages,
-# code, spoken samples, and elements that are marked as English.
+# All visible texts and all accessible names, except data. Data are the user's own text, names of speakers, models and
+# languages, code, spoken samples, and elements that are marked as English.
 VISIBLE = """() => {
   const data = ['[lang=en]:not(html)', 'code', 'pre', 'q', 'blockquote', 'kbd', '.vw-pick-name', '#vw-caption',
     '#vw-language', '.vw-line-role', '.vw-line-paper', '.vw-clip', '#vw-script-list', '.vw-take-text', '.vw-voice-name',
@@ -38,7 +38,7 @@ VISIBLE = """() => {
   return said;
 }"""
 WORD = re.compile(r"[A-Za-z][A-Za-z0-9]+")
-# Names that are the same in every language.
+# Names that are equal in all languages.
 NAMES = {
     "Voicewright",
     "CustomVoice",
@@ -53,7 +53,7 @@ NAMES = {
     "TTS",
     "Cookie",
     "API",
-    "neutral",  # A tag of the text in its source form.
+    "neutral",  # Tag of the text as the user writes it.
     *("Home", "Assistant", "Wyoming", "VOICEWRIGHT", "WYOMING", "tcp"),
 } | {
     *(
@@ -83,7 +83,7 @@ NAMES = {
 
 
 def english(page: Page, *allowed: str) -> list[str]:
-    """Return the English texts on the Chinese page."""
+    """Return all texts on the page that contain English words which are not allowed."""
     known = NAMES | set(allowed)
     return sorted({said for said in page.evaluate(VISIBLE) if set(WORD.findall(said)) - known})
 
@@ -94,7 +94,7 @@ SPEAKERS = ("Angus", "Clara", "Nora", "Mia", "Iris", "Reed", "Bruno", "Owen")
 @pytest.fixture
 def chinese(app: App, open_studio: OpenStudio) -> Iterator[Page]:
     me = f"http://127.0.0.1:{app.port}/studio/me"
-    httpx.patch(me, json={"language": "zh"}).raise_for_status()  # Another test may have chosen a language.
+    httpx.patch(me, json={"language": "zh"}).raise_for_status()  # Another test may have selected another language.
     page = open_studio(locale="zh-CN")
     expect(page.locator("html")).to_have_attribute("lang", "zh")
     assert "zh" in languages()
@@ -103,7 +103,7 @@ def chinese(app: App, open_studio: OpenStudio) -> Iterator[Page]:
 
 
 def test_no_room_shows_text_in_another_language(chinese: Page) -> None:
-    takes = urljoin(chinese.url, "/studio/takes")  # Other tests stored takes with English names.
+    takes = urljoin(chinese.url, "/studio/takes")  # Other tests have stored takes with English names.
     for take in httpx.get(takes, params={"limit": 100}).json()["takes"]:
         httpx.delete(f"{takes}/{take['id']}").raise_for_status()
     kept_take(chinese, SHORT)
@@ -129,7 +129,7 @@ def test_no_room_shows_text_in_another_language(chinese: Page) -> None:
             expect(groups.first).to_be_visible()
             for group in groups.all():
                 group.click()
-            # These texts name values and devices; test_words checks that each is translated.
+            # These texts name values and devices. test_words checks that each text is translated.
             expect(chinese.locator("#vw-host-settings small").first).to_be_visible()
             expect(chinese.locator("#vw-host-settings small[lang]")).to_have_count(0)
         chinese.screenshot(path=SCREENSHOTS / f"words-zh-{room}.png")
@@ -144,7 +144,7 @@ def test_server_errors_are_shown_in_the_page_language(chinese: Page) -> None:
     chinese.click("#vw-speak")
     expect(note).to_contain_text("文本")
     assert english(chinese, *SPEAKERS) == []
-    enter(chinese, "design")  # Speak turns a text of this length into a script.
+    enter(chinese, "design")  # The Speak room would turn a text of this length into a script.
     chinese.fill("#vw-design-description", "A calm voice.")
     chinese.fill("#vw-text", "字" * 4097)
     chinese.click("#vw-speak")

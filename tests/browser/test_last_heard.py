@@ -1,4 +1,4 @@
-"""Tests that the page shows the last played take, without playing it, after a reload."""
+"""Tests that after a reload, the page shows the last played take without playing it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def shift(page: Page) -> float:
 
 
 @pytest.mark.parametrize("window", [(1366, 768), (360, 780)], ids=lambda size: f"{size[0]}x{size[1]}")
-def test_reload_keeps_the_last_take_in_the_dock(app: App, open_studio: OpenStudio, window: tuple[int, int]) -> None:
+def test_reload_keeps_the_last_take_in_the_player(app: App, open_studio: OpenStudio, window: tuple[int, int]) -> None:
     page = open_studio(script=SHIFTS)
     kept_take(page, "The heron waits.")
     take = kept_take(page, "The otter dives.")
@@ -47,7 +47,7 @@ def test_reload_keeps_the_last_take_in_the_dock(app: App, open_studio: OpenStudi
     page.keyboard.press("Space")
     expect(page.locator("#vw-time")).not_to_have_text("0:00.0")
     await_end(page)
-    enter(page, "library")  # The take appears in the library first.
+    enter(page, "library")  # Wait until the take is listed in the Library.
     expect(page.locator("#vw-takes-list .vw-take-text").nth(1)).to_have_text("The heron waits.")
 
 
@@ -67,7 +67,7 @@ def test_play_pressed_before_the_audio_has_loaded_starts_after_loading(open_stud
     assert not held  # The page has requested the take only once.
 
 
-def test_deleted_take_is_not_restored_to_the_dock(open_studio: OpenStudio) -> None:
+def test_deleted_take_is_not_restored_to_the_player_bar(open_studio: OpenStudio) -> None:
     page = open_studio()
     take = kept_take(page, "The otter dives.")
     await_end(page)
@@ -77,14 +77,14 @@ def test_deleted_take_is_not_restored_to_the_dock(open_studio: OpenStudio) -> No
     expect(page.locator("#vw-dock-line")).to_be_visible()
 
 
-def test_new_tab_starts_with_an_empty_dock(app: App, open_studio: OpenStudio) -> None:
+def test_new_tab_starts_with_an_empty_player_bar(app: App, open_studio: OpenStudio) -> None:
     page = open_studio()
     kept_take(page, "The otter dives.")
     other = open_studio(url=app.url)
     expect(other.locator("#vw-play")).to_be_hidden()
 
 
-def test_reload_keeps_the_played_script_in_the_dock(script: Page) -> None:
+def test_reload_keeps_the_played_script_in_the_player_bar(script: Page) -> None:
     page = script
     page.add_init_script(SHIFTS)
     page.click("#vw-speak")

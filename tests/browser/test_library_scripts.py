@@ -1,4 +1,4 @@
-"""Tests of scripts in the Library: one entry per script, deletion, and undo."""
+"""Tests of scripts in the Library: one entry per script, deletion and undo."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def entry_of(page: Page, kept: dict[str, str]) -> Locator:
 
 
 def listed(page: Page, take: str) -> Locator:
-    """Return a take in the list that does not belong to a script."""
+    """Return the list entry of a take that does not belong to a script."""
     return page.locator(f"#vw-takes-list > [data-take='{take}']")
 
 
@@ -120,5 +120,5 @@ def test_unnamed_script_is_listed_by_its_first_words(script: Page, app: App) -> 
     script.keyboard.press("Escape")
     enter(script, "library")
     expect(entry_of(script, kept).locator(".vw-take-text")).to_have_text("Who left the gate open?")
-    script.reload(wait_until="domcontentloaded")  # A script that the page has not opened has the same takes.
+    script.reload(wait_until="domcontentloaded")  # The list must not depend on an open script.
     expect(entry_of(script, kept).locator(".vw-take-text")).to_have_text("Who left the gate open?")

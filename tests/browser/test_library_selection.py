@@ -1,6 +1,6 @@
-"""Tests of the selection of several takes in the Library.
+"""Tests of selecting several takes in the Library.
 
-They cover mouse, keyboard, favourites, download, and deletion with undo.
+The tests cover mouse, keyboard, favourites, download, and deletion with undo.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NAMES = ["Alpha one.", "Bravo two.", "Charlie three.", "Delta four."]
 
 def library(open_studio: OpenStudio) -> Page:
     page = open_studio()
-    # The tests of a studio share its history, and earlier ones may have left takes in the bin.
+    # Earlier tests on the same studio may have left takes in the bin.
     assert page.evaluate("fetch('studio/takes/bin', { method: 'DELETE' }).then((reply) => reply.ok)")
     for name in NAMES:
         kept_take(page, name)
@@ -38,14 +38,14 @@ def test_several_takes_are_selected_starred_downloaded_and_deleted(open_studio: 
     count = page.locator("#vw-takes-bar b")
     expect(alpha.locator(".vw-take-pick")).to_be_hidden()
 
-    # A day before all takes, and today.
+    # Filter by a day before all takes, and by today.
     page.fill("#vw-takes-day", "2020-02-29")
     expect(alpha).to_have_count(0)
     page.fill("#vw-takes-day", page.evaluate("new Date().toLocaleDateString('sv')"))
     expect(alpha).to_have_count(1)
     page.fill("#vw-takes-day", "")
 
-    # The same with the keyboard alone.
+    # Repeat the selection with the keyboard.
     page.focus("#vw-takes-select")
     page.keyboard.press("Enter")
     expect(count).to_have_text("0 selected")
@@ -60,7 +60,7 @@ def test_several_takes_are_selected_starred_downloaded_and_deleted(open_studio: 
     expect(page.locator("#vw-takes-bar")).to_be_hidden()
     expect(page.locator("#vw-takes-select")).to_be_focused()
 
-    # Ctrl and Shift on rows select without opening them.
+    # Ctrl and Shift on rows select takes without opening them.
     charlie.locator(".vw-take-open").click(modifiers=["Control"])
     alpha.locator(".vw-take-open").click(modifiers=["Shift"])
     expect(count).to_have_text("3 selected")
@@ -97,7 +97,7 @@ def test_several_takes_are_selected_starred_downloaded_and_deleted(open_studio: 
     expect(charlie).to_have_count(1)
     expect(in_bin).to_be_hidden()
 
-    # The bin remains accessible after the notice. Its takes can be restored or deleted for good.
+    # The bin is still accessible after the notice has disappeared. Its takes can be restored or permanently deleted.
     alpha.locator(".vw-take-open").click(modifiers=["Control"])
     page.click("#vw-takes-bar [data-do=remove]")
     expect(in_bin).to_contain_text("1 take in the bin")

@@ -1,4 +1,4 @@
-"""Tests of voices in the Library: search, edit, export, import, delete, undo, and use."""
+"""Tests of voices in the Library: search, edit, export, import, delete, undo and use."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CONSENT = "Carla agrees."
 
 @pytest.fixture
 def client(app: App) -> Iterator[httpx.Client]:
-    """Client of a library that is emptied after the test."""
+    """HTTP client of the studio, whose stored voices are deleted after the test."""
     with httpx.Client(base_url=app.url, trust_env=False, timeout=30) as client:
         yield client
         for voice in client.get(VOICES).json()["data"]:
@@ -45,7 +45,7 @@ def keep(client: httpx.Client) -> Callable[..., dict[str, Any]]:
 
 
 def silence(page: Page) -> None:
-    """Stop playback, which may have ended already."""
+    """Stop playback if it has not ended yet."""
     page.keyboard.press("Escape")
     await_end(page)
 
@@ -59,7 +59,7 @@ def row(page: Page, voice: dict[str, Any]) -> Locator:
 
 
 def opened(page: Page, voice: dict[str, Any]) -> Locator:
-    """Return the voice's row in the library with its details open."""
+    """Open the Library, and return the row of a voice with its details open."""
     enter(page, "library")
     found = row(page, voice)
     found.locator(".vw-voice-open").click()
@@ -111,7 +111,7 @@ def test_error_for_a_refused_name_is_shown_below_its_field(studio: Page, keep: C
     found.locator("[data-field=tags]").fill("radio")
     found.locator("[data-field=tags]").press("Tab")
     expect(found.locator("small")).to_contain_text("#radio")
-    expect(field).to_have_value("bert")  # The list is loaded again. The name in the dialog is not changed.
+    expect(field).to_have_value("bert")  # Loading the list again does not change the dialog.
     field.fill("Berta")
     expect(field).to_have_attribute("aria-invalid", "false")
     expect(error_text).to_have_count(0)
@@ -266,7 +266,7 @@ def test_voices_are_reached_with_one_tap_on_a_phone(studio: Page, keep: Callable
     expect(takes).to_be_visible()
     seen = "(heads) => heads.map(({ offsetWidth }) => offsetWidth > 1)"
     assert heads.evaluate_all(seen) == [False, False], "the pressed button says it"
-    # The heading stays for screen readers.
+    # The heading is still available for screen readers.
     expect(page.get_by_role("heading", name="Takes", exact=True)).to_be_attached()
     expect(voices).to_be_hidden()
     turns.filter(has_text="Voices").click()

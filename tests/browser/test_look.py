@@ -1,4 +1,4 @@
-"""Tests of the page's appearance and accessibility: themes, languages, and first use."""
+"""Tests of the page's appearance and accessibility: themes, languages and first use."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_axe_reports_no_accessibility_violation_in_any_room(open_studio: OpenStu
 
 
 def names(page: Page) -> Locator:
-    """Return the names of all voices in the Speak room's picker."""
+    """Return the elements with the names of all voices in the Speak room's picker."""
     return picker(page).locator(".vw-pick-name > span:first-child")
 
 
@@ -144,10 +144,10 @@ def test_theme_follows_the_system_until_the_user_chooses_one(open_studio: OpenSt
     expect(page.locator("#vw-theme")).to_have_attribute("aria-label", "Theme: dark")
     assert luminance(page) < 0.15
     with page.expect_response("**/studio/me"):
-        page.click("#vw-theme")  # Restore the theme for later tests, because the studio stores it.
+        page.click("#vw-theme")  # The studio stores the theme, so it must be restored for later tests.
 
 
-# True if a pixel of the canvas has the page's current colour of this name.
+# True if a pixel of the canvas has the page's current colour with this CSS name.
 COLOURED = """
 ([selector, name]) => {
   const canvas = document.querySelector(selector);
@@ -229,7 +229,7 @@ def test_two_pages_do_not_affect_each_other(open_studio: OpenStudio) -> None:
     other.click("#vw-stop")
 
 
-# The number of shared settings in each row, from top to bottom.
+# Number of shared settings in each row, from top to bottom.
 IN_ROWS = """
 () => {
   const all = [...document.querySelectorAll('.vw-variation-in > :not([hidden])')];

@@ -1,4 +1,4 @@
-"""Tests of the page on an unreliable network: error messages and recovery without loss."""
+"""Tests of the page on an unreliable network: error messages, and recovery without loss."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def open_with_clock(open_studio: OpenStudio, port: int) -> Page:
 
 
 def expect_interruption(page: Page) -> None:
-    """Wait for the message that the studio is unreachable, then speak: the text must be kept."""
+    """Wait for the message that the studio is unreachable, and check that the text is kept."""
     status = page.locator("#vw-status")
     expect(status).to_have_attribute("data-state", "waiting", timeout=NOTICED_MS)
     expect(status).to_contain_text("You are offline" if not page.evaluate("navigator.onLine") else "is not responding")
@@ -62,11 +62,11 @@ def test_stalled_connection_is_detected_reported_and_reconnected(app: App, open_
 def test_audio_resumes_at_the_same_position_after_a_short_stall(app: App, open_studio: OpenStudio) -> None:
     with stalling_proxy(int(app.port)) as proxy:
         page = open_with_clock(open_studio, proxy.port)
-        # The text is long enough that audio is missing when the network stalls.
+        # The text is so long that audio is missing when the network stalls.
         page.fill("#vw-text", " ".join([TEXT] * 7))
         page.click("#vw-speak")
-        # The time of the first sound is not shown: the page's clock is ahead of the device's by the time between
-        # its installation and the reload, so that the sound would be earlier than the click.
+        # The test cannot check the time to first audio. The page's clock is ahead of the audio device's clock by the
+        # time between its installation and the reload, so the audio would start before the click.
         expect(page.locator("#vw-time")).not_to_have_text("0:00.0")
         proxy.stall()
         page.clock.run_for(NOTICED_BY_CLOCK_MS)
@@ -98,7 +98,7 @@ def test_network_fault_while_gradio_loads_causes_no_page_error(app: App, open_st
     page.route(lost, lambda route: route.abort())
     with page.expect_event("requestfailed"):
         page.goto(app.url, wait_until="domcontentloaded")
-    page.wait_for_timeout(500)  # The fixture `open_studio` fails if Gradio throws in this time.
+    page.wait_for_timeout(500)  # The fixture `open_studio` fails if Gradio throws an error in this time.
     page.fill("#vw-text", SHORT)
     play_through(page, "#vw-speak")
 
@@ -136,7 +136,7 @@ def test_click_without_a_response_is_reported(app: App, open_studio: OpenStudio)
         page.fill("#vw-text", TEXT)
         proxy.stall()
         page.context.set_offline(True)
-        page.click("#vw-speak")  # The click is earlier than the response that tells if this studio needs a network.
+        page.click("#vw-speak")  # The click precedes the response that tells whether this studio needs a network.
         expect(page.locator("#vw-note")).to_have_text("No answer yet.")
         page.context.set_offline(False)
         proxy.flow()
@@ -156,7 +156,7 @@ def test_library_shows_no_second_error_if_the_status_reports_the_outage(app: App
     with stalling_proxy(int(app.port)) as proxy:
         page = open_studio(url=f"http://127.0.0.1:{proxy.port}")
         for route in ("**/studio/takes?*", "**/v1/audio/voices"):
-            # The request fails at once. On a stalled connection, it would wait.
+            # The request fails immediately. On a stalled connection, it would wait.
             page.route(route, lambda route: route.abort())
         proxy.stall()
         page.click("#vw-tab-library")

@@ -1,6 +1,7 @@
 """Test of first use with a full-size 0.6B repository: click, download, speech.
 
-The speed is printed (also by ``python -m tests.browser.newcomer``) and not asserted, because it depends on the machine.
+The test prints the speed, like ``python -m tests.browser.newcomer``. The speed is not checked, because it depends on
+the machine.
 """
 
 from __future__ import annotations

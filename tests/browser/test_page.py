@@ -1,4 +1,4 @@
-"""Tests of faults and limits: bad input, a runtime crash, an insecure origin, a phone."""
+"""Tests of faults and limits: invalid input, a runtime crash, an insecure origin, a phone."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SCHEDULED = Path(__file__).with_name("scheduled.js").read_text("utf-8")
 
 
 def complaints(page: Page) -> dict[str, str]:
-    """Return the error messages on the page by their field."""
+    """Return the error messages on the page, keyed by field."""
     said = page.evaluate(
         "() => [...document.querySelectorAll('[data-error-for]')].map((p) => [p.dataset.errorFor, p.textContent])"
     )
@@ -49,7 +49,7 @@ def complaints(page: Page) -> dict[str, str]:
 
 
 def expect_complaint(page: Page, field: str, *words: str) -> None:
-    """Speak, and expect exactly one error message, near its field."""
+    """Press Speak, and expect exactly one error message, which contains `words`, at its field."""
     page.click("#vw-speak")
     page.wait_for_function("[...document.querySelectorAll('[data-error-for]')].some((p) => p.textContent)")
     said = complaints(page)
@@ -79,7 +79,7 @@ def test_invalid_input_shows_one_sentence_at_its_field(studio: Page) -> None:
     studio.click("#vw-design-chips button")
     studio.fill("#vw-text", "a" * 4097)
     expect_complaint(studio, "text", "4,097", "4,096")
-    studio.fill("#vw-text", "a" * 200_000)  # The text is longer than a message may be.
+    studio.fill("#vw-text", "a" * 200_000)  # The text exceeds the maximum size of a message.
     expect_complaint(studio, "text", "200,000", "4,096")
     studio.fill("#vw-text", text)
     studio.click("#vw-speak")
@@ -97,11 +97,11 @@ def test_pronounced_differently_note_is_shown(studio: Page) -> None:
     studio.fill("#vw-design-description", "warm " * 101)
     studio.click("#vw-speak")
     expect(studio.locator("#vw-note")).to_contain_text("more than 500 characters")
-    studio.keyboard.press("Escape")  # Three short takes may have ended already.
+    studio.keyboard.press("Escape")  # Playback of the three short takes may have ended already.
 
 
 def noted(page: Page, *notes: str) -> None:
-    """Add these notes to the responses about every text."""
+    """Add these notes to all responses of the runtime about a text."""
 
     def add(socket: WebSocketRoute) -> None:
         runtime = socket.connect_to_server()
@@ -126,8 +126,8 @@ def test_long_note_can_be_read_in_full_in_the_page_language(open_studio: OpenStu
     note, more, sheet = (page.locator(name) for name in ("#vw-note", "#vw-note-more", "#vw-notes"))
     expect(note).to_contain_text("This voice speaks English. The Chinese letters in the text were not read")
     expect(note).not_to_contain_text("checkpoint")
-    # The button stays visible although the sentence is truncated. One call measures both, because the layout changes
-    # when audio arrives.
+    # The button stays visible although the sentence is truncated. A single call measures both elements, because the
+    # layout changes when audio arrives.
     page.wait_for_function("""() => {
       const box = (id) => document.querySelector(id).getBoundingClientRect();
       const [more, whole] = [box('#vw-note-more'), box('.vw-caption')];
@@ -196,7 +196,7 @@ def test_invalid_reference_shows_its_error_at_the_reference_step(studio: Page, t
     studio.set_input_files("#vw-clone-file", poem)
     expect(said).to_contain_text("poem.txt")
     expect(taken).to_have_text("voice.wav"), "what was there stays"
-    long = tmp_path / "long.wav"  # A file is used, because Playwright takes seconds to send the same bytes.
+    long = tmp_path / "long.wav"  # A file is used, because Playwright takes seconds to send the same number of bytes.
     long.write_bytes(bytes(13 * 2**20))
     studio.set_input_files("#vw-clone-file", long)
     expect(said).to_contain_text("13.0 MB")
@@ -218,7 +218,7 @@ def _stereo() -> dict[str, Any]:
 
 
 def test_runtime_crash_is_reported_and_the_page_recovers(app: App, studio: Page) -> None:
-    studio.fill("#vw-text", LONG)  # The text is long enough that it is still being generated.
+    studio.fill("#vw-text", LONG)  # The text is so long that its audio is still being generated.
     studio.click("#vw-speak")
     await_sound(studio)
     killed = app.runtime_pid
@@ -316,7 +316,7 @@ def test_insecure_origin_plays_without_an_audio_worklet(app: App, open_studio: O
 
 
 def _only(*modes: str) -> Any:
-    """Return the runtime's /v1/models with fewer modes."""
+    """Return a route handler that removes all other modes from /v1/models."""
 
     def answer(route: Route) -> None:
         listing = route.fetch().json()
@@ -344,7 +344,7 @@ def test_mode_without_a_checkpoint_is_shown_with_the_reason(studio: Page) -> Non
     expect(studio.locator("#vw-speak")).to_be_enabled()
 
 
-def test_page_labels_random_weights_and_names_checkpoints(studio: Page) -> None:
+def test_page_marks_random_weights_and_shows_checkpoint_names(studio: Page) -> None:
     def mute(route: Route) -> None:
         listing = route.fetch().json()
         route.fulfill(json={**listing, "data": [{**card, "speaks": False} for card in listing["data"]]})
@@ -377,7 +377,7 @@ def test_page_fits_the_width_of_a_phone(open_studio: OpenStudio, room: str) -> N
           .map((e) => e.id || e.className)"""
     )
     assert outside == []
-    page.fill("#vw-text", LONG)  # A screenshot may take seconds.
+    page.fill("#vw-text", LONG)  # The text is long, because a screenshot may take seconds.
     page.tap("#vw-speak")
     await_sound(page)
     page.screenshot(path=SCREENSHOTS / f"{room}-phone.png", full_page=True)
@@ -440,7 +440,7 @@ def test_page_loads_few_files(open_studio: OpenStudio) -> None:
     own = [url for url in asked if "/studio/" in url or "/clients/" in url]
     assert not [url for url in own if "/studio/js/" in url or "/clients/" in url], "modules come in one file"
     assert len(own) <= 14, own
-    # Gradio starts afterwards.
+    # Gradio loads its files afterwards.
     others = [url for url in asked if not url.startswith("data:") and "/assets/" not in url]
     assert len(others) <= 24, others
 

@@ -1,4 +1,4 @@
-"""Tests of the pronunciation sheet, whose entries apply in every room."""
+"""Tests of the pronunciation dialog, whose entries apply in every room."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ def words(app: App) -> dict[str, str]:
 
 
 def await_words(app: App, awaited: dict[str, str]) -> None:
-    """Wait until the server has these words.
+    """Wait until the server has stored exactly these pronunciations.
 
-    "Saved." may refer to an earlier change.
+    The status "Saved." is not sufficient, because it may refer to an earlier change.
     """
     until(lambda: words(app) == awaited)
 
 
 def write(page: Page, word: str, said: str, status: str = "Saved.") -> None:
-    """Fill in the empty row at the end, or a new row."""
+    """Add a pronunciation in the empty last row or in a new row."""
     row = page.locator("#vw-pronunciation-list li").last
     if row.count() == 0 or row.locator("input").first.input_value():
         page.click("#vw-pronunciation-add")
@@ -54,7 +54,7 @@ def write(page: Page, word: str, said: str, status: str = "Saved.") -> None:
     expect(page.locator("#vw-pronunciation-told")).to_have_text(status)
 
 
-def test_adding_a_word_focuses_the_empty_row(studio: Page) -> None:
+def test_adding_a_pronunciation_focuses_the_empty_row(studio: Page) -> None:
     studio.click("#vw-text-said")
     rows = studio.locator("#vw-pronunciation-list li")
     expect(rows).to_have_count(1)
@@ -101,7 +101,7 @@ def test_pronunciation_rule_changes_speech_and_is_stored_with_the_take(app: App,
     expect(studio.locator("#vw-code-text")).to_contain_text("Ask Win.")
     studio.click("#vw-code-close")
 
-    # Later changes of the entries do not change the labels of existing takes.
+    # Later changes of pronunciations do not change the labels of existing takes.
     httpx.put(f"{app.url}{ROUTE}", json={"words": [{"word": "Nguyen", "said": "Noo yen"}]}, trust_env=False)
     enter(studio, "library")
     row = studio.locator(f"[data-take='{take}']")
@@ -151,7 +151,7 @@ def test_pronunciation_list_can_be_imported_and_exported(app: App, studio: Page)
     expect(studio.locator("#vw-pronunciation-error")).to_contain_text("no.csv has no words")
 
 
-def test_duplicate_word_does_not_block_saving_other_words(app: App, studio: Page) -> None:
+def test_duplicate_pronunciation_does_not_block_saving_other_entries(app: App, studio: Page) -> None:
     enter(studio, "library")
     studio.click("#vw-library-pronunciation")
     write(studio, "GIF", "jif")

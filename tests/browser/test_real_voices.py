@@ -1,4 +1,4 @@
-"""Tests of the change from the demo voice to a full model: notice, download, result."""
+"""Tests of the change from the embedded voice to a full model: notice, download, result."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def hub(folder_of: FolderOf) -> Iterator[Hub]:
 
 @pytest.fixture(scope="module")
 def own(chromium: str, hub: Hub, tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
-    """Separate studio, because the test changes its checkpoints."""
+    """Separate studio for this file, because its tests load other checkpoints."""
     folder = tmp_path_factory.mktemp("studio")
     folders = {"HF_HOME": str(folder / "home"), "VOICEWRIGHT_DATA": str(folder / "data")}
     with running_app([], instant=True, HF_ENDPOINT=hub.url, VOICEWRIGHT_HOSTS=INSECURE_HOST, **folders) as running:
@@ -44,7 +44,7 @@ def sound(page: Page) -> None:
     assert results.violations_count == 0, results.generate_report()
 
 
-# Distances of the first button from the edge of its sheet during repeated layouts.
+# Distances of the first button from the edge of its dialog during repeated layouts.
 WATCHED = """
 () => {
   window.placesLeft = [];
@@ -96,7 +96,7 @@ def test_download_failure_shows_details_to_the_host_only(open_studio: OpenStudio
     page.click("#vw-real-begin")
     expect(page.locator("#vw-banner")).to_contain_text("cannot be reached", timeout=CHANGE_MS)
 
-    # After the stop, another attempt is possible.
+    # After the stop, the download can be started again.
     hub.status = None
     page.click("#vw-banner-see")
     expect(page.locator("#vw-real-stop")).to_have_text("Choose other voices")
@@ -106,9 +106,9 @@ def test_download_failure_shows_details_to_the_host_only(open_studio: OpenStudio
 
 
 def stands(page: Page, words: str) -> None:
-    """Check that the banner shows these texts.
+    """Check that the banner shows this text.
 
-    Its appearance must have moved no other element.
+    The appearance of the banner must not have moved other elements.
     """
     expect(page.locator("#vw-banner")).to_contain_text(words)
     page.evaluate("new Promise((seen) => requestAnimationFrame(() => requestAnimationFrame(seen)))")
@@ -126,7 +126,7 @@ def test_waiting_or_failed_download_causes_no_layout_shift(open_studio: OpenStud
 
     assert page.request.post(downloads, data={"models": [CUSTOM]}).ok
     assert page.request.post(f"{downloads}/pause").ok
-    # The response about downloads arrives after the other data, as on a slow network.
+    # The response about downloads arrives after the other responses, as on a slow network.
     page.route("**/host/downloads", lambda route: (page.wait_for_timeout(400), route.continue_()))
     for width, height in WINDOWS:
         page.set_viewport_size({"width": width, "height": height})
@@ -156,7 +156,7 @@ def test_host_downloads_real_voices_while_the_demo_voice_speaks(open_studio: Ope
     expect(banner).to_contain_text("the small built-in voice")
     expect(page.locator("#vw-status")).to_have_text("Built-in voice")
 
-    # After it was dismissed, the notice is still available below the status.
+    # After the notice was dismissed, it is still available below the status.
     page.click("#vw-banner-leave")
     expect(banner).to_be_hidden()
     page.reload(wait_until="domcontentloaded")
@@ -178,7 +178,7 @@ def test_host_downloads_real_voices_while_the_demo_voice_speaks(open_studio: Ope
     expect(page.locator("#vw-real-sum")).to_contain_text(re.compile(r"of [\d.]+ GB of memory"))
     sound(page)
 
-    # The sheet shows the weight format, which can be changed.
+    # The dialog shows the weight format, which can be changed.
     weights, first = sheet.get_by_role("combobox"), sheet.locator(".vw-offer").first
     expect(weights).to_have_value("auto")
     weights.select_option("int4")
@@ -186,7 +186,7 @@ def test_host_downloads_real_voices_while_the_demo_voice_speaks(open_studio: Ope
     weights.select_option("off")
     expect(first).not_to_contain_text("-bit weights")
 
-    # With the keyboard: the checkpoint of the Speak room stays, and the other one is removed.
+    # Use the keyboard: the checkpoint of the Speak room stays selected, and the other checkpoint is removed.
     page.focus(f"#vw-real-voices input[value='{BASE}']")
     page.keyboard.press("Space")
     expect(page.locator("#vw-real-begin")).to_have_text("Download and switch")
@@ -215,5 +215,5 @@ def test_host_downloads_real_voices_while_the_demo_voice_speaks(open_studio: Ope
     expect(banner).to_be_hidden()
     expect(page.locator("#vw-status")).to_have_text("Ready")
 
-    # Deletion can be undone (tests/unit/studio/test_downloads.py tests its effect).
+    # Deletion can be undone. tests/unit/studio/test_downloads.py tests the effect of the deletion.
     expect(page.locator("#vw-toasts button").last).to_have_text("Undo")

@@ -1,6 +1,6 @@
-"""Tests of the recogniser in the Clone room.
+"""Tests of the speech recogniser in the Clone room.
 
-They cover its download, and the comparison of transcripts with recordings.
+The tests cover its download and the comparison of transcripts with recordings.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from tests.support.whisper import require_whisper, whisper_base
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(1200)]
 
-# Timeout of a transcription. A recogniser has the lowest priority, and other tests use the processors.
+# Timeout of a transcription. A recogniser runs with the lowest priority, and other tests use the processors.
 HEARD_MS = 600_000
-OTHER = "Nobody in the harbour had expected a storm, and so the boats stayed."  # As long as WORDS.
+OTHER = "Nobody in the harbour had expected a storm, and so the boats stayed."  # This text is as long as WORDS.
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
 
 @pytest.fixture(scope="module")
 def own(chromium: str, hub: Hub, tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
-    """Separate studio that has no downloaded recogniser."""
+    """Separate studio without a downloaded recogniser."""
     folder = tmp_path_factory.mktemp("studio")
     folders = {"HF_HOME": str(folder / "home"), "VOICEWRIGHT_DATA": str(folder / "data")}
     with running_app([], instant=True, HF_ENDPOINT=hub.url, VOICEWRIGHT_HOSTS=INSECURE_HOST, **folders) as running:
@@ -67,7 +67,7 @@ def test_host_downloads_the_recogniser_which_writes_and_compares_transcripts(
     sound(page)
     page.screenshot(path=SCREENSHOTS / "clone-recogniser.png")
 
-    # Without a recogniser, no transcript is reported as matching.
+    # Without a recogniser, the page reports no transcript as matching.
     page.fill("#vw-clone-transcript", OTHER)
     page.click("#vw-clone-words-done")
     expect(step).to_have_attribute("data-verdict", "unchecked")
@@ -98,7 +98,7 @@ def test_host_downloads_the_recogniser_which_writes_and_compares_transcripts(
     expect(step).to_have_attribute("data-verdict", "good")
     page.screenshot(path=SCREENSHOTS / "clone-compared.png")
 
-    # The recogniser compares another transcript. A small error is tolerated.
+    # The recogniser compares another transcript with the recording and tolerates a small error.
     step.locator(".vw-step-change").click()
     page.fill("#vw-clone-transcript", OTHER)
     page.click("#vw-clone-words-done")
@@ -128,7 +128,7 @@ def test_host_downloads_the_recogniser_which_writes_and_compares_transcripts(
 def test_transcript_is_compared_when_it_is_accepted(open_studio: OpenStudio, own: App) -> None:
     """The previous test has downloaded the recogniser.
 
-    The user only presses the step's button.
+    In this test, the user only presses the button of the step.
     """
     page = open_studio(url=own.url, viewport={"width": 390, "height": 844}, color_scheme="dark")
     enter(page, "clone")

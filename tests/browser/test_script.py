@@ -1,4 +1,4 @@
-"""Tests of scripts with the demo voice: gapless playback, new takes, export, reload."""
+"""Tests of scripts with the embedded voice: gapless playback, new takes, export, reload."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ pytestmark = pytest.mark.browser
 
 
 def test_lines_stream_in_order_and_join_without_a_gap(script: Page, app: App) -> None:
-    """During the first line and its pause, the other lines can be generated on a slow machine."""
+    """A pause of 3 s gives a slow machine time to generate the other lines during playback."""
     text_of(script, 1).fill(text_of(script, 1).input_value() + " [pause 3s]")
     text_of(script, 2).fill(f"Yes. {DIALOGUE.partition(': ')[2].partition('.')[0]}. [pause 0.5s] Quite.")
     line(script, 1).locator(".vw-line-play").click()
@@ -91,7 +91,7 @@ def test_playback_starts_at_any_line_and_can_be_stopped(script: Page, app: App) 
     assert script.locator("[data-sounding]").count() == 0
 
 
-def test_remaking_a_line_keeps_the_others(script: Page, app: App) -> None:
+def test_generating_a_line_again_keeps_the_other_lines(script: Page, app: App) -> None:
     make_all(script)
     before = stored_script(script, app)["lines"]
     line(script, 2).locator(".vw-line-remake").click()
@@ -110,7 +110,7 @@ def test_remaking_a_line_keeps_the_others(script: Page, app: App) -> None:
     await_stored(script, app, after)  # The earlier takes are kept.
 
 
-def test_locked_line_is_identical_when_remade(script: Page, app: App) -> None:
+def test_line_with_a_locked_seed_is_identical_when_generated_again(script: Page, app: App) -> None:
     line(script, 2).locator(".vw-line-open").click()
     line(script, 2).locator(".vw-line-seed").fill("7")
     line(script, 2).locator(".vw-line-seed").blur()
@@ -147,7 +147,7 @@ def test_line_can_use_a_described_voice(script: Page, app: App) -> None:
     assert record["config"]["instructions"] == "A man with a low voice. He speaks slowly."
 
 
-def test_export_makes_missing_lines_and_joins_all(script: Page, app: App) -> None:
+def test_export_generates_missing_lines_and_joins_all_lines(script: Page, app: App) -> None:
     script.on("download", lambda _: None)
     name, data = export(script, "joined", format="wav", loudness="")
     assert name == "At the river.wav"
@@ -165,7 +165,7 @@ def test_export_makes_missing_lines_and_joins_all(script: Page, app: App) -> Non
     assert name == "At the river.zip"
     with zipfile.ZipFile(io.BytesIO(data)) as files:
         sounds = [decoded(files.read(name)) for name in sorted(files.namelist())]
-    lines[2] = lines[2][round(0.3 * RATE) :]  # The exported file begins with the first word.
+    lines[2] = lines[2][round(0.3 * RATE) :]  # The exported file starts with the first word.
     assert [len(sound) for sound in sounds] == [len(line) for line in lines]
     assert all(np.array_equal(sound, each_sound) for sound, each_sound in zip(sounds, lines, strict=True))
 

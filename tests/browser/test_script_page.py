@@ -1,4 +1,4 @@
-"""Tests of the Script room: editing, voices, files, several scripts, and two tabs."""
+"""Tests of the Script room: editing, voices, files, several scripts and two tabs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of a script's timeline: clips of lines, total length, and seeking."""
+"""Tests of a script's timeline: clips of lines, total length and seeking."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def clip(page: Page, number: int) -> Locator:
 
 
 def places(page: Page) -> list[tuple[float, float]]:
-    """Return start and end of each clip as shares of the timeline."""
+    """Return the start and end of each clip, as fractions of the timeline's width."""
     found: list[tuple[float, float]] = page.evaluate(
         """() => {
           const { left, width } = document.querySelector('.vw-timeline-in').getBoundingClientRect();
@@ -65,7 +65,7 @@ def test_clip_length_equals_the_audio_length_of_its_line(script: Page, app: App)
     assert clip(script, 2).locator("path").get_attribute("d"), "also before anything was fetched"
 
 
-def test_played_script_is_in_the_dock_as_one_audio(script: Page, app: App) -> None:
+def test_played_script_is_a_single_audio_in_the_player_bar(script: Page, app: App) -> None:
     make_all(script)
     expected, lines = joined(script, app)
     script.click("#vw-speak")
@@ -86,7 +86,7 @@ def test_played_script_is_in_the_dock_as_one_audio(script: Page, app: App) -> No
         "from there, over the line's end and all the rest"
     )
 
-    # A position in the silence between two lines.
+    # Position in the silence between two lines.
     at = round((len(lines[0]) / RATE + GAP_S / 2) * 10) / 10
     box = script.locator(".vw-timeline-in").bounding_box()
     assert box is not None
@@ -166,7 +166,7 @@ def test_clip_is_moved_by_dragging(script: Page) -> None:
     script.mouse.down()
     script.mouse.move(right["x"] + right["width"] - 3, y, steps=4)
     expect(script.locator(".vw-timeline-drop")).to_be_visible()
-    # During a drag, the preview would stay at the clip's earlier position.
+    # During a drag, the preview would stay at the previous position of the clip.
     expect(script.locator(".vw-timeline-hover")).to_be_hidden()
     script.mouse.up()
     assert texts(script) == [second, third, first]
@@ -182,7 +182,7 @@ def test_clip_is_moved_by_dragging(script: Page) -> None:
 
 
 def drag(page: Page, number: int, x: float) -> None:
-    """Drag a clip to a position on the screen."""
+    """Drag a clip to a horizontal position on the screen."""
     at, y = middle(page, clip(page, number))
     page.mouse.move(at, y)
     page.mouse.down()
@@ -211,7 +211,7 @@ def test_drag_can_be_undone_without_losing_other_edits(script: Page) -> None:
     expect(pause).not_to_have_value("")
     script.keyboard.press("Control+z")
     expect(pause).to_have_value("")
-    for expected in ([second, third, first], lines, lines):  # After these steps, nothing can be undone.
+    for expected in ([second, third, first], lines, lines):  # After these three steps, there is nothing left to undo.
         script.keyboard.press("Control+z")
         assert texts(script) == expected
     expect(script.locator("#vw-script-name")).to_have_value("The hat")
@@ -296,7 +296,7 @@ def test_click_between_clips_seeks_without_changing_the_gap(script: Page) -> Non
     assert box is not None
     assert inner is not None
     x = box["x"] + box["width"] / 2
-    script.mouse.click(x, box["y"] + box["height"] - 2)  # The click is at the lower edge.
+    script.mouse.click(x, box["y"] + box["height"] - 2)  # Click at the lower edge of the timeline.
     length = float(timeline.get_attribute("aria-valuemax") or 0)
     expected = length * (x - inner["x"]) / inner["width"]
     assert float(timeline.get_attribute("aria-valuenow") or 0) == pytest.approx(

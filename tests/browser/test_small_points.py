@@ -1,4 +1,4 @@
-"""Tests of details of controls: states, order, touch targets, printing, and numbers."""
+"""Tests of details of controls: states, order, touch targets, printing and numbers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_script_has_one_primary_button(studio: Page) -> None:
     expect(studio.locator(".vw-primary:visible")).to_have_count(1)
 
 
-def test_targets_are_large_enough_for_fingers_in_every_room(open_studio: OpenStudio) -> None:
+def test_touch_targets_are_large_enough_for_fingers_in_every_room(open_studio: OpenStudio) -> None:
     page = open_studio(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
     kept_take(page, "Hi.")
     for room in ("speakers", "design", "clone", "script", "library", "host"):
@@ -52,7 +52,7 @@ def test_targets_are_large_enough_for_fingers_in_every_room(open_studio: OpenStu
         assert page.evaluate(SMALL) == [], room
 
 
-def test_playing_a_word_does_not_stop_the_reading(studio: Page) -> None:
+def test_preview_of_a_pronunciation_does_not_stop_playback(studio: Page) -> None:
     studio.fill("#vw-text", LONG)
     studio.click("#vw-speak")
     await_sound(studio)
@@ -92,7 +92,7 @@ def test_take_from_another_window_appears_when_the_window_gets_the_focus(open_st
 
 
 def test_first_audio_is_never_negative(open_studio: OpenStudio) -> None:
-    # Chromium's output clock and the page's differ under a fake clock, as they do on some devices.
+    # With a fake clock, Chromium's output clock differs from the page's clock, as on some devices.
     page = open_studio(
         script="AudioContext.prototype.getOutputTimestamp = function () {"
         " return { contextTime: this.currentTime, performanceTime: 1 }; };"

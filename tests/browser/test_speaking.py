@@ -1,4 +1,4 @@
-"""Tests that the played audio equals the served audio, in each room."""
+"""Tests that the played audio is equal to the served audio in each room."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def app(app_with_demo_voice: App) -> App:
 
 TAP = Path(__file__).with_name("tap.js").read_text("utf-8")
 WHOLE_TAKES = Path(__file__).with_name("whole_takes.js").read_text("utf-8")
-HEADER_BYTES = 16  # Number of bytes of a frame's header.
-LONG = 80 * "The boat came back in the evening. "  # Text of several minutes of speech.
+HEADER_BYTES = 16  # Size of the header of an audio frame.
+LONG = 80 * "The boat came back in the evening. "  # Text for several minutes of speech.
 FREED_S = 10.0  # Timeout on a busy machine. The complete text takes longer than this on every machine.
 
 
@@ -70,7 +70,7 @@ def test_each_room_speaks(studio: Page, room: str) -> None:
     prepare(studio, room)
     studio.click("#vw-speak")
     await_sound(studio)
-    for _ in range(100):  # Speech begins with some silence.
+    for _ in range(100):  # Speech starts with some silence.
         if accent_pixels(studio) > 0:
             break
         studio.wait_for_timeout(100)
@@ -89,14 +89,14 @@ def off_by(one: NDArray[np.int16], other: NDArray[np.int16]) -> int:
 
 
 def served_frames(page: Page) -> list[bytes]:
-    """Return the audio messages since the last call."""
+    """Return the audio messages that were served since the last call."""
     return [bytes(message) for message in page.evaluate("served()")]
 
 
 def tapped(page: Page, size: int) -> NDArray[np.float64]:
-    """Return the audio at the loudspeaker without the silence at its ends.
+    """Return the played audio without silence at both ends.
 
-    It waits until this number of samples has arrived or no more arrive.
+    Wait until `size` samples have been played, but at most 10 seconds.
     """
     for _ in range(200):
         samples = np.trim_zeros(np.array(page.evaluate("tap.samples()")))
@@ -125,12 +125,12 @@ def test_playback_receives_the_served_samples_bit_for_bit(app: App, open_studio:
     saved, rate = soundfile.read(file.path(), dtype="int16")
     assert rate == 24000
     assert np.array_equal(saved, served)
-    # The second playback comes from memory. It has the same samples and sends no request.
+    # The second playback uses audio in memory. It must have the same samples and send no request.
     page.evaluate("tap.clear()")
     play_through(page, "#vw-play")
     assert np.array_equal(tapped(page, spoken.size), spoken)
     assert served_frames(page) == []
-    # A native client gets the same codes, decoded in chunks of other sizes, so the last bit may differ.
+    # A native client receives the same codes, but decoded in chunks of other sizes, so the last bit may differ.
     other = speak(app, SHORT, task_type="custom_voice", voice=voice, language="auto", seed=seed(page))
     assert off_by(other, served) <= 1
 
@@ -150,7 +150,7 @@ def test_stop_silences_immediately_and_frees_the_slot(app: App, open_studio: Ope
     )
     until(lambda: active_slots(app) == 0, FREED_S)
     page.wait_for_timeout(300)
-    # The device's buffer may contain one render burst when the message arrives; then follows a ramp of 5 ms.
+    # When the message arrives, the device's buffer may contain one render burst. A ramp of 5 ms follows.
     assert page.evaluate("tap.lastLoud") - clicked < 0.1
     assert reading(page, "reason") == "stopped"
     expect(page.locator("#vw-stop")).to_be_disabled()

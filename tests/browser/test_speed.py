@@ -1,6 +1,6 @@
 """Tests of the playback speed.
 
-The pitch stays the same, and saved files keep the original speed.
+The pitch does not change, and saved files keep the original speed.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ TEXT = "The boat came back in the evening, and nobody had seen where it had been
 
 
 def play_s(page: Page) -> tuple[float, float]:
-    """Play the take in the dock.
+    """Play the take in the player bar, and measure the duration.
 
     Returns:
-        The duration without stops of the page, and the total duration.
+        Seconds during which the page was running, and total seconds.
     """
     page.evaluate("window.ticks = 0; window.ticking = setInterval(() => (window.ticks += 1), 100)")
     page.click("#vw-play")
@@ -68,7 +68,7 @@ def test_playback_speed_does_not_change_the_saved_file(studio: Page) -> None:
     studio.keyboard.press("Escape")
     choose(studio, "2")
     expect(button).to_have_text("2×")
-    # Playback takes half of the audio's duration, with a margin for a busy machine.
+    # Playback takes half of the audio's duration, plus a margin for a busy machine.
     ran_s, passed_s = play_s(studio)
     assert seconds(studio) / 2 - 1 < passed_s
     assert ran_s < 0.85 * seconds(studio)

@@ -1,4 +1,4 @@
-"""Tests of the player in the dock: seek, pause, order of takes, and start of playback."""
+"""Tests of the player bar: seek, pause, order of takes and start of playback."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.browser.steps import SHORT, await_end, await_sound, clock, play_throu
 pytestmark = pytest.mark.browser
 
 
-# Record every time that the player shows, in seconds.
+# Record every time in seconds that the player bar shows.
 TOLD = """() => {
   const time = document.querySelector('#vw-time');
   window.shownTimes = [];
@@ -33,7 +33,7 @@ COUNT_TAKES = """() => {
 
 
 def module(page: Page, body: str, **values: Any) -> Any:
-    """Run a script that may import the page's modules."""
+    """Run a script that may import JavaScript modules of the page."""
     return page.evaluate(f"async (given) => {{ {body} }}", values)
 
 
@@ -57,14 +57,14 @@ def test_waveform_is_a_slider_for_mouse_and_keyboard(studio: Page) -> None:
     studio.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     expect(studio.locator("#vw-stop")).to_be_enabled()
     studio.wait_for_function("shownTimes.length > 0")
-    shown = max(length, 4.0)  # The time that the width represents.
+    shown = max(length, 4.0)  # Duration that the width of the waveform represents.
     begun = studio.evaluate("shownTimes[0]")
     assert begun == pytest.approx(shown / 2, abs=0.6), "it plays on from where it was clicked"
     await_end(studio)
 
 
 def test_space_pauses_and_resumes_playback(studio: Page) -> None:
-    # The text is long enough that the pause comes before its end on every machine.
+    # The text is so long that the pause comes before its end on every machine.
     speak_whole(studio, 3 * "One more sentence that takes its time. ")
     length = float(studio.get_attribute("#vw-seek", "aria-valuemax") or 0)
     studio.evaluate("document.activeElement.blur()")

@@ -1,4 +1,4 @@
-"""Tests of a cold start: first a waiting page, then the studio at the same address."""
+"""Tests of a cold start: a waiting page appears first, then the studio at the same URL."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from playwright.sync_api import Browser
 
 from tests.support.app import ROOT, STOP_S
 
-PORT_WITHIN_S = 120.0  # Two seconds are usual on an idle machine, but other tests may use every core.
+PORT_WITHIN_S = 120.0  # Two seconds are usual on an idle machine, but other tests may use all cores.
 STUDIO_WITHIN_MS = 120_000
 
 
 @contextmanager
 def cold_app() -> Iterator[str]:
-    """Start app.py and return its URL before the server responds."""
+    """Start app.py, and yield its URL before the server responds."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     command = [sys.executable, "app.py", "--port", str(port)]
@@ -60,7 +60,7 @@ def test_startup_page_is_shown_first_and_becomes_the_studio(browser: Browser) ->
         page.goto(url)
         assert page.locator("#vw-opening h1").inner_text() == "Voicewright"
         page.locator("#vw-opening-what:not(:empty)").wait_for(timeout=STUDIO_WITHIN_MS)
-        # The page is replaced without a reload by the user.
+        # The studio replaces the waiting page without a reload by the user.
         page.locator("#vw-speak:enabled").wait_for(timeout=STUDIO_WITHIN_MS)
         assert page.locator("#vw-opening").count() == 0
         assert client.head("/").status_code == 200

@@ -1,4 +1,4 @@
-"""Tests of inline tags in Speak and Script: display, word counts, requests, subtitles."""
+"""Tests of inline tags in Speak and Script: display, word counts, requests and subtitles."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_style_tag_applies_after_a_pause_in_a_script(app: App, studio: Page) -> 
     studio.click("#vw-speak")
     await_made(studio, 1)
     wanted, takes = {"Hello. [sad] It rains.", "[sad] Still."}, []
-    for _ in range(300):  # A take is stored a moment after it is generated.
+    for _ in range(300):  # A take is stored shortly after it is generated.
         newest = httpx.get(f"{app.url}/studio/takes?room=script&limit=2", trust_env=False).json()["takes"]
         takes = [take for take in newest if take["text"] in wanted]
         if len(takes) == len(wanted):

@@ -1,4 +1,4 @@
-"""Tests of the text's length and language in the page, and its conversion to a script."""
+"""Tests of the displayed length and language of a text, and its conversion to a script."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_surrounding_white_space_does_not_count_towards_the_limit(studio: Page) 
     assert complaints(studio) == {}
 
 
-def test_count_near_the_limit_includes_everything_that_is_sent(studio: Page) -> None:
+def test_character_count_near_the_limit_includes_all_text_that_is_sent(studio: Page) -> None:
     enter(studio, "design")
     studio.fill("#vw-text", f"[pause 1s] {'a' * 4090}")
     count = studio.locator("#vw-text-count")
@@ -112,7 +112,7 @@ def test_clone_that_skipped_text_is_reported_with_advice(studio: Page) -> None:
         sent: list[int] = []
 
         def pass_on(message: str | bytes) -> None:
-            """Pass on the first frame and the end message, and drop everything between them."""
+            """Forward the first frame and the end message, and drop all messages between them."""
             if isinstance(message, bytes):
                 if not sent:
                     sent.append(len(message))
@@ -181,7 +181,7 @@ def test_example_texts_fill_the_field_and_keep_the_users_text(studio: Page) -> N
     expect(starters.first).to_be_visible()
     studio.select_option("#vw-language", "zh")
     expect(starters.locator("span")).to_have_text(["故事", "广告", "对话", "随机"])
-    studio.select_option("#vw-language", "en")  # The studio keeps the choice.
+    studio.select_option("#vw-language", "en")  # The studio stores the language.
     expect(starters.locator("span").first).to_have_text("A story")
 
 
@@ -210,7 +210,7 @@ def test_example_languages_are_those_of_the_checkpoint(studio: Page) -> None:
     studio.click("#vw-stop")
 
 
-def test_small_voice_notice_is_shown_after_the_first_take(studio: Page) -> None:
+def test_notice_about_the_embedded_voice_is_shown_after_the_first_take(studio: Page) -> None:
     banner = studio.locator("#vw-banner")
     expect(studio.locator("#vw-status")).to_have_text("Built-in voice")
     expect(banner).to_be_hidden()

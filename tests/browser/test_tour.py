@@ -1,6 +1,6 @@
 """Screenshots of every room for the README.
 
-Only `make tour` takes them, and writes them to docs/images.
+Only `make tour` takes the screenshots and writes them to docs/images.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ RECORDING = ROOT / "assets" / "demo-voice" / "samples" / "clara.wav"
 
 
 def photograph(page: Page, name: str) -> None:
-    """Take a screenshot.
+    """Take a screenshot of the page.
 
-    The waveform must have bars, and the audio must be complete.
+    The waveform must be visible, and playback must not have had an underrun.
     """
     page.mouse.move(0, 0)
     assert reading(page, "underruns") in {"0", "–"}, f"the sound of {name} ran dry: the machine does other things too"
@@ -52,7 +52,7 @@ def test_every_room_is_screenshotted_in_use(open_studio: OpenStudio, scheme: str
     page = open_studio(color_scheme=scheme, viewport={"width": 1280, "height": 960})
     kept_take(page, TEXT)
     await_end(page)
-    # After an underrun on a busy machine, the second playback is complete because it comes from memory.
+    # After an underrun on a busy machine, the second playback is complete because it uses audio in memory.
     if reading(page, "underruns") != "0":
         play_through(page, "#vw-play")
     photograph(page, f"speakers-{scheme}")

@@ -1,4 +1,4 @@
-"""Test of a workflow of twelve steps with the demo voice, including a restart."""
+"""Test of a workflow of twelve steps with the embedded voice, including a restart."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ FERRY = "The last ferry leaves at nine, and the sea is calm tonight."
 
 @pytest.fixture
 def start(chromium: str, tmp_path: Path) -> Iterator[Callable[[], App]]:
-    """Start the studio with one data folder, and stop the previous studio first."""
+    """Return a function that stops the current studio and starts another with the same data."""
     with ExitStack() as running:
 
         def begin() -> App:
@@ -60,7 +60,7 @@ def start(chromium: str, tmp_path: Path) -> Iterator[Callable[[], App]]:
 
 
 def recorded_by_a_phone() -> FilePayload:
-    """Return speech as phones record it: AAC at 44.1 kHz in an MP4 file."""
+    """Return speech in the format of phone recordings: AAC at 44.1 kHz in an MP4 file."""
     file = io.BytesIO()
     with av.open(file, "w", format="ipod") as container:
         stream = container.add_stream("aac", rate=44_100, layout="mono")
@@ -90,7 +90,7 @@ def test_twelve_user_steps_from_first_visit_to_export(start: Callable[[], App], 
     app = start()
     page = open_studio(url=app.url)
 
-    # Steps 1 to 3: design a voice, make three takes, keep one.
+    # Steps 1 to 3: design a voice, generate three takes, save one take as a voice.
     enter_design(page, FERRY)
     page.fill("#vw-design-description", "A woman with a bright voice, speaking quickly.")
     fix_seed(page, KEPT_SEED)
@@ -120,7 +120,7 @@ def test_twelve_user_steps_from_first_visit_to_export(start: Callable[[], App], 
     assert styled["config"]["voice"] == voices(app)["Ferrywoman"]["id"]
     assert preset["config"]["voice"] == "angus"
 
-    # Steps 7 and 8: clone a phone's recording, first with a wrong transcript.
+    # Steps 7 and 8: clone a phone recording, first with a wrong transcript.
     enter(page, "clone")
     to_words(page, recorded_by_a_phone())
     page.fill("#vw-clone-transcript", "Yes.")
@@ -137,7 +137,7 @@ def test_twelve_user_steps_from_first_visit_to_export(start: Callable[[], App], 
     expect(page.locator("#vw-clone-done")).to_contain_text("Saved: Neighbour.")
     assert voices(app)["Neighbour"]["transcript"] == WORDS
 
-    # Step 9: give the clone a line, and export the script.
+    # Step 9: add a line in the cloned voice, and export the script.
     enter_script(page)
     paste(page, 2, "NEIGHBOUR: The bread is nearly done.")
     name, data = export(page, "joined", format="flac", loudness="")
@@ -147,7 +147,7 @@ def test_twelve_user_steps_from_first_visit_to_export(start: Callable[[], App], 
     assert len(decoded(data)) > 3 * RATE
     kept = take_of_line(page, app, 1)
 
-    # Step 10: find everything in the library.
+    # Step 10: find all takes and scripts in the Library.
     enter(page, "library")
     expect(history_row(page, FERRY)).to_be_visible()
 
@@ -159,7 +159,7 @@ def test_twelve_user_steps_from_first_visit_to_export(start: Callable[[], App], 
     expect(page.locator("#vw-script-name")).to_have_value("Ferry")
     await_made(page, 1, 2, 3)
 
-    # Step 12: repeat the first take and get the same bytes.
+    # Step 12: repeat the first take, which must have the same bytes.
     enter(page, "library")
     first = history_row(page, FERRY).get_attribute("data-take")
     row = page.locator(f"[data-take='{first}']")

@@ -1,4 +1,4 @@
-"""Tests of Speak as I type: each clause is spoken while the next one is typed."""
+"""Tests of "Speak as I type": each clause is spoken while the user types the next clause."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LIMIT = re.compile(r'("max_text_chars": ?)\d+')
 
 
 class Sent:
-    """Text messages that the page has sent to its runtime."""
+    """Recorder of the JSON messages that the page sends to the runtime."""
 
     def __init__(self, page: Page) -> None:
         self.messages: list[dict[str, Any]] = []
@@ -92,10 +92,10 @@ def test_each_clause_is_spoken_and_marked_while_the_next_one_is_typed(app: App, 
 def test_speech_continues_after_a_pause_in_typing(app: App, sent: tuple[Page, Sent]) -> None:
     page, messages = sent
     start(page, app)
-    page.keyboard.insert_text("One ")  # Without a punctuation mark, the pause ends the clause.
+    page.keyboard.insert_text("One ")  # There is no punctuation mark, so the pause in typing ends the clause.
     expect_texts(page, messages, ["One "])
     page.wait_for_function("document.querySelector('#vw-time').textContent !== '0:00.0'")
-    page.wait_for_timeout(2500)  # All audio has been played by now.
+    page.wait_for_timeout(2500)  # All audio has been played after this time.
     position = reading(page, "time")
     page.wait_for_timeout(500)
     assert reading(page, "time") == position
@@ -118,7 +118,7 @@ def test_corrections_of_typed_text_are_spoken(app: App, sent: tuple[Page, Sent])
     for _ in range(5):
         page.keyboard.press("Backspace")
     page.wait_for_timeout(2000)
-    assert len(messages.texts) == 1  # After a deletion, a pause does not cause speech.
+    assert len(messages.texts) == 1  # After a deletion, a pause in typing does not cause speech.
     page.keyboard.insert_text("th, ")
     expect_texts(page, messages, ["We met on Monday,", " We met on Month,"])  # The changed end is spoken again.
     hint = page.locator("#vw-typed-hint")
@@ -204,7 +204,7 @@ def test_composed_text_is_spoken_when_it_is_committed(app: App, sent: tuple[Page
     keyboard.send("Input.insertText", {"text": "你好，"})
     expect_texts(page, messages, ["你好，"])
     keyboard.send("Input.insertText", {"text": "世界"})
-    expect_texts(page, messages, ["你好，", "世界"])  # The pause ends the second clause.
+    expect_texts(page, messages, ["你好，", "世界"])  # The pause in typing ends the second clause.
     page.keyboard.press("Escape")
 
 
@@ -227,7 +227,7 @@ def test_text_beyond_the_limit_is_spoken_in_another_take(app: App, sent: tuple[P
     assert newest(page, app)["text"] == " and here is the second one,"
 
 
-def test_long_pasted_text_is_sent_in_parts(app: App, sent: tuple[Page, Sent]) -> None:
+def test_long_pasted_text_is_sent_in_several_messages(app: App, sent: tuple[Page, Sent]) -> None:
     page, messages = sent
     start(page, app)
     text = "The boat came back in the evening. " * 40

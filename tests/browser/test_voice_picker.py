@@ -1,4 +1,4 @@
-"""Tests of the voice picker in the Speak room: search, preview, choice, and reload."""
+"""Tests of the voice picker in the Speak room: search, preview, selection and reload."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ VOICES = "/v1/audio/voices"
 
 @pytest.fixture
 def keep(app: App) -> Callable[..., str]:
-    """Store a voice and return its id."""
+    """Return a function that stores a voice and returns the voice's ID."""
 
     def keep(name: str, **fields: str) -> str:
         data = {"name": name, "consent": "Yes.", "ref_text": "A few words that could be said here.", **fields}
@@ -37,12 +37,12 @@ def reload(page: Page) -> None:
 
 
 def rows(page: Page) -> Locator:
-    """Return the names of the listed voices."""
+    """Return the elements with the names of the listed voices."""
     return page.locator("#vw-speakers-picker .vw-pick-name > span:first-child")
 
 
 def without_styles(page: Page) -> None:
-    """Make no checkpoint support styles with stored voices."""
+    """Let the runtime report that no checkpoint supports styles for stored voices."""
 
     def answer(route: Route) -> None:
         listing = route.fetch().json()
@@ -77,16 +77,16 @@ def test_deleting_the_selected_voice_falls_back_to_the_previous_one(
     choose(studio, "Marta")
     expect_speaker(studio, marta)
     httpx.delete(f"{app.url}{VOICES}/{marta}", trust_env=False).raise_for_status()
-    enter(studio, "library")  # The library loads the voices again.
+    enter(studio, "library")  # The Library loads the voices again.
     expect(studio.locator("#vw-voices-empty")).to_be_visible()
     enter(studio, "speakers")
     expect_speaker(studio, "clara")
 
 
 def with_grafts(page: Page) -> None:
-    """Make CustomVoice support the embeddings of Base.
+    """Let the runtime report that CustomVoice supports embeddings of Base.
 
-    The demo voice records requests with such embeddings.
+    The embedded voice records requests with such embeddings.
     """
 
     def answer(route: Route) -> None:
@@ -215,7 +215,7 @@ def test_voices_can_be_searched_previewed_and_chosen_by_keyboard(studio: Page, k
     expect(picker(studio).locator("[data-icon=pause]")).to_have_count(0)
     expect_speaker(studio, "angus")
     search.focus()
-    for key in ("ArrowDown", "End", "ArrowUp", "Home", "Enter"):  # Own voices come first.
+    for key in ("ArrowDown", "End", "ArrowUp", "Home", "Enter"):  # Stored voices are listed first.
         studio.keyboard.press(key)
     expect(picker(studio).locator(".vw-picked")).to_contain_text("Marta")
     studio.keyboard.press("Tab")

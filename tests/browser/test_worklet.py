@@ -16,7 +16,7 @@ pytestmark = pytest.mark.browser
 RATE = 24000
 FRAME_SAMPLES = 1920
 QUANTUM = 128
-RAMP = 120  # Number of samples of a ramp (5 ms).
+RAMP = 120  # Number of samples of a fade (5 ms).
 TARGET = FRAME_SAMPLES
 Message = tuple[float, dict[str, Any]]
 
@@ -32,7 +32,7 @@ class Played:
 
     @property
     def sounding(self) -> NDArray[np.float64]:
-        """Return the samples from the first to the last that is not silent."""
+        """Return the samples from the first to the last sample that is not silent."""
         (loud,) = np.nonzero(self.samples)
         return self.samples[loud[0] : loud[-1] + 1]
 
@@ -52,7 +52,7 @@ def play(blank: Page, modules: str) -> Any:
 def sound(frames: int, seed: int = 0) -> NDArray[np.int16]:
     """Return loud noise that is never zero.
 
-    Lost, doubled and cut samples are detected in it.
+    Lost, repeated and truncated samples are detected in this noise.
     """
     stream = np.random.default_rng(seed)
     pcm = stream.integers(1000, 32768, frames * FRAME_SAMPLES) * stream.choice([-1, 1], frames * FRAME_SAMPLES)
@@ -81,7 +81,7 @@ def test_audio_received_in_time_is_output_bit_for_bit(play: Any, sizes: list[int
     pcm = sound(10)
     schedule, at = [begin()], 0
     for size in sizes:
-        # Each chunk arrives when half of the earlier audio has been played.
+        # Each chunk arrives when half of the previous audio has been played.
         schedule.append(push(at / 2 / RATE, pcm[at : at + size * FRAME_SAMPLES]))
         at += size * FRAME_SAMPLES
     schedule.append(end(at / 2 / RATE))
@@ -131,7 +131,7 @@ def test_playback_starts_after_the_maximum_hold_time(play: Any, hold_ms: int) ->
 
 @pytest.mark.quick
 def test_playback_waits_for_the_target_buffer_after_a_stall(play: Any) -> None:
-    """After a stall, the time that has passed is not a reason to start."""
+    """The time that has passed before a stall must not count as waiting time."""
     pcm = sound(4)
     at, message = begin()
     message["hold"] = 0
@@ -167,7 +167,7 @@ def test_stall_is_counted_faded_and_loses_no_samples(play: Any) -> None:
     resumed = gap + silence
     assert played.last["underruns"] == 1
     assert resumed == pytest.approx(0.4 * RATE, abs=2 * QUANTUM)
-    # The last value fades out within 5 ms. Silence follows, and then a ramp of 5 ms.
+    # The last value fades out within 5 ms. Then follow silence and a fade-in of 5 ms.
     tail = before[-1] * np.arange(RAMP - 1, -1, -1) / RAMP
     assert played.samples[gap : gap + RAMP] == pytest.approx(tail, abs=1e-6)
     assert not played.samples[gap + RAMP : resumed].any()
@@ -179,7 +179,7 @@ def test_stall_is_counted_faded_and_loses_no_samples(play: Any) -> None:
     assert played.last["played"] == pcm.size
 
 
-@pytest.mark.parametrize("rested", [0.05, 0.3])  # Before and after the queue is empty.
+@pytest.mark.parametrize("rested", [0.05, 0.3])  # These times are before and after the queue becomes empty.
 def test_expected_pause_is_not_an_underrun_and_playback_restarts_like_a_take(play: Any, rested: float) -> None:
     pcm = sound(4)
     at, message = begin(target=4 * FRAME_SAMPLES)
@@ -201,7 +201,7 @@ def test_each_stall_doubles_the_target_buffer_up_to_its_limit(play: Any) -> None
     pcm = sound(40)
     schedule, at, targets = [begin()], 0, []
     for stall in range(4):
-        # One frame never fills a raised target; the end of the schedule releases all frames.
+        # One frame does not reach a raised target. The end of the schedule releases all frames.
         take = FRAME_SAMPLES * 2**stall
         schedule.append(push(stall * 0.8, pcm[at : at + take]))
         at += take
@@ -248,7 +248,7 @@ def test_new_take_plays_no_samples_of_the_previous_one(play: Any) -> None:
 
 @pytest.mark.parametrize("fault", ["lost", "doubled", "swapped", "halved"])
 def test_comparison_detects_every_planted_fault(play: Any, fault: str) -> None:
-    """Negative controls: the tolerances of the tests above must not be too large."""
+    """Negative controls: the tests above must not be so tolerant that they miss these faults."""
     pcm = sound(4)
     parts = list(np.split(pcm, 4))
     if fault == "lost":
@@ -283,9 +283,9 @@ def test_playback_rate_sets_the_duration_and_all_samples_are_counted(play: Any, 
 
 
 def test_stream_slower_than_the_playback_rate_makes_no_underrun(play: Any) -> None:
-    """Audio arrives at 1.2 times real time, and playback is at twice real time.
+    """Audio arrives at 1.2 times real time and is played at twice real time.
 
-    This speed would empty the buffer.
+    Without a lower speed, the buffer would become empty.
     """
     pcm = tone(4)
     parts = [
@@ -305,7 +305,7 @@ def test_returning_to_normal_speed_outputs_exact_samples(play: Any) -> None:
     assert played.last["played"] == pcm.size
 
 
-# Fake count of the device's underruns, because a test cannot make a real device run dry.
+# Fake number of underruns of the device, because a test cannot cause underruns of a real device.
 COUNTED = """
 async () => {
   let events = 0;
@@ -346,7 +346,7 @@ def test_device_underrun_enlarges_the_device_buffer_of_the_next_take(blank: Page
     assert first < last
 
 
-# No second context is available, as in a browser that has reached its limit.
+# No second audio context is available, as in a browser that has reached its limit.
 NONE_LEFT = """
 async () => {
   const stats = { get: () => ({ underrunEvents: 1 }), configurable: true };
@@ -383,7 +383,7 @@ def test_playback_continues_after_a_device_underrun_without_a_new_audio_context(
     assert outcome == {"played": [2400, 2400], "same": True, "state": "running"}
 
 
-# The audio thread's module fails to load once, as without a network.
+# The module of the audio thread fails to load once, as without a network.
 FAILED = """
 async () => {
   const { Player } = await import('/js/player/player.js');

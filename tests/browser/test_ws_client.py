@@ -1,4 +1,4 @@
-"""Tests of the JavaScript client in a page that is not the studio's."""
+"""Tests of the JavaScript client in a page that does not belong to the studio."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.timeouts import TEST_TIMEOUT_S
 
 pytestmark = pytest.mark.browser
 
-# Speak, and report the calls of the handlers in their order.
+# Generate speech, and report all calls of the handlers in order.
 PRELUDE = """
 const { SpeechSocket } = await import('/clients/js/voicewright.js');
 const calls = [];
@@ -108,7 +108,7 @@ def test_cancel_silences_immediately_and_is_acknowledged(blank: Page, server: Ru
     server.wait_until_idle()
 
 
-def test_finished_text_accepts_no_more_text(blank: Page, server: RunningServer) -> None:
+def test_finished_utterance_accepts_no_more_text(blank: Page, server: RunningServer) -> None:
     body = """
     const socket = new SpeechSocket(given.url);
     const speech = socket.speak({ voice: 'clara' }, 'All of it.', {});
@@ -130,7 +130,7 @@ def test_docs_page_example_speaks(blank: Page, server: RunningServer) -> None:
 
 @contextmanager
 def sick(talk: Callable[[ServerConnection], Awaitable[None]]) -> Iterator[str]:
-    """Server on its own thread that sends only what the test requests."""
+    """Run a server of the native protocol in a thread, which sends only what `talk` sends."""
     opened: Future[tuple[str, Callable[[], object]]] = Future()
 
     async def serving() -> None:
@@ -176,7 +176,7 @@ def test_api_key_is_sent_as_subprotocol_and_ticket_in_the_address(blank: Page) -
     assert asked == [(f"{PROTOCOL}, voicewright.token.secret", "/speech"), (PROTOCOL, "/speech?ticket=once")]
 
 
-@pytest.mark.logs_errors  # The errors are logged by the test's own server.
+@pytest.mark.logs_errors  # The test's own server logs the errors.
 def test_lost_socket_fails_running_utterances_and_reconnects(blank: Page) -> None:
     opened: list[ServerConnection] = []
 

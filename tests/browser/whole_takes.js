@@ -1,7 +1,7 @@
 /**
- * Deliver the audio of a take at once after all of it was served, also on a slow machine.
+ * Deliver the audio of a take to the page only after all of the audio has arrived.
  *
- * window.served() returns the messages with audio as they were sent, and clears the list.
+ * window.served() returns the audio messages that the server has sent since its last call.
  */
 (() => {
   const { get, set } = Object.getOwnPropertyDescriptor(WebSocket.prototype, 'onmessage');

@@ -16,7 +16,7 @@ from tests.support.timeouts import TEST_TIMEOUT_S
 
 
 def speak(app: App, text: str, **config: Any) -> NDArray[np.int16]:
-    """Return the PCM of an utterance."""
+    """Generate speech for a text, and return the PCM samples."""
     url = f"ws://127.0.0.1:{app.port}/v1/audio/speech/stream"
     with connect(
         url, subprotocols=[Subprotocol("voicewright.speech.v1")], compression=None, open_timeout=TEST_TIMEOUT_S
@@ -40,7 +40,7 @@ def speak(app: App, text: str, **config: Any) -> NDArray[np.int16]:
 
 
 def active_slots(app: App) -> int:
-    """Return the number of utterances in slots, as reported by the runtime."""
+    """Return the number of engine slots in use, as reported by the runtime."""
     return int(httpx.get(f"{app.url}/ready", trust_env=False).json()["active"])
 
 

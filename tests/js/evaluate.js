@@ -1,8 +1,8 @@
 /**
- * Evaluator of functions for the tests.
+ * Node process that evaluates JavaScript functions for the tests.
  *
- * It reads a line of JSON ({body, value}), and writes one ({result} or {error}). `import('/js/…')` in a body imports a
- * module of the page, as in a browser.
+ * It reads one JSON value per line ({body, value}), and writes one per line ({result} or {error}). In a body,
+ * `import('/js/…')` imports a module of the page, as in a browser.
  */
 
 import { createInterface } from 'node:readline';
