@@ -1,4 +1,4 @@
-"""Fixtures with the devices for the engine's tests."""
+"""Fixtures for the engine tests: devices and fast starts."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["cloner", "designer", "each_device", "few_shapes_of_sound", "quick_st
 
 @pytest.fixture(autouse=True)
 def quick_starts(few_shapes_of_sound: None) -> None:
-    """Capture few audio graphs, so that engines of these tests start quickly."""
+    """Fixture that limits captured audio graphs, so that engines of these tests start quickly."""
 
 
 @pytest.fixture(params=["at once", pytest.param("late", marks=pytest.mark.slow)])
 def each_device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run the test on the CPU device, and on one that finishes all work late.
+    """Run the test with the CPU device, and with a device that finishes all work late.
 
-    Fixtures of the module use the first device.
+    Fixtures of the test module always use the first device.
     """
     if request.param == "late":
         seeds = count()

@@ -50,7 +50,7 @@ def varied(sampled: bool) -> list[SpeechRequest]:
 
 @pytest.fixture(scope="module")
 def alone_of(speaker: Checkpoint) -> Callable[[bool], list[EventRecorder]]:
-    """Return the solo results of the requests in ``varied``."""
+    """Return a function that runs each request of ``varied`` alone and caches the results."""
     return cache(lambda sampled: [said(engine_of(speaker, slots=1), request) for request in varied(sampled)])
 
 

@@ -11,7 +11,7 @@ from runtime.engine.audio.voice_cache import blend
 ONE, OTHER = torch.tensor([3.0, 0.0, 0.0]), torch.tensor([0.0, 1.0, 0.0])
 
 
-def test_blend_ends_at_the_voices_and_follows_the_arc() -> None:
+def test_blend_weights_0_and_1_give_the_two_voices_and_others_the_arc_between() -> None:
     for share, expected in ((0.0, ONE), (1.0, OTHER)):
         assert torch.allclose(blend([(1 - share, ONE), (share, OTHER)]), expected, atol=1e-6)
     middle = blend([(0.5, ONE), (0.5, OTHER)])
@@ -27,5 +27,5 @@ def test_blend_angle_is_proportional_to_the_weight() -> None:
     assert [round(angle, 2) for angle in angles] == [22.5, 45.0, 67.5]
 
 
-def test_voice_blended_with_itself_is_itself() -> None:
+def test_blend_of_two_equal_voices_is_that_voice() -> None:
     assert torch.allclose(blend([(0.4, ONE), (0.6, ONE)]), ONE)

@@ -1,4 +1,4 @@
-"""Tests of int4 quantization with measured inputs."""
+"""Tests of int4 quantization that is calibrated with measured inputs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SETTINGS = EngineSettings(device="cpu", max_slots=1, max_model_len=256)
 
 
 def correlated(rows: int, count: int, seed: int) -> Tensor:
-    """Return inputs in which few directions have most of the energy.
+    """Return random inputs whose energy is concentrated in a few directions.
 
     Shapes: [rows, count].
     """
@@ -32,9 +32,9 @@ def correlated(rows: int, count: int, seed: int) -> Tensor:
 
 
 def textbook(weight: Tensor, moments: Tensor) -> Tensor:
-    """Return the dequantized weights by the equations of the paper.
+    """Return the dequantized weights, computed directly with the equations of the paper.
 
-    An inverse is computed for every column.
+    For every column, this computes a matrix inverse.
     """
     rest, count = weight.double().clone(), len(moments)
     damped = moments.double() + torch.eye(count) * DAMPING * moments.diagonal().mean().double()

@@ -1,4 +1,4 @@
-"""Tests of CustomVoice checkpoints with the embeddings of a Base checkpoint."""
+"""Tests of CustomVoice checkpoints that use embeddings of a Base checkpoint."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TABLES = ("model.text_embedding", "text_projection", "model.codec_embedding")
 
 
 def other_talker(checkpoint: Checkpoint, *names: str) -> Talker:
-    """Return a copy of the talker with other weights in the named modules, or in all of them."""
+    """Return a copy of the talker with changed weights, either in all or in the named modules."""
     talker, generator = copy.deepcopy(checkpoint.talker), torch.Generator().manual_seed(5)
     with torch.inference_mode():
         for name, weight in talker.named_parameters():
@@ -35,7 +35,7 @@ def other_talker(checkpoint: Checkpoint, *names: str) -> Talker:
 
 
 def grafted_by_hand(speaker: Checkpoint, base: Checkpoint) -> Checkpoint:
-    """Return the speaker with Base's text embeddings and its embeddings of codebook 0."""
+    """Return the CustomVoice checkpoint with Base's embeddings of text and of codebook 0."""
     talker, lent = copy.deepcopy(speaker.talker), base.talker
     talker.model.text_embedding.load_state_dict(lent.model.text_embedding.state_dict())
     talker.text_projection.load_state_dict(lent.text_projection.state_dict())
@@ -47,7 +47,7 @@ def grafted_by_hand(speaker: Checkpoint, base: Checkpoint) -> Checkpoint:
 
 @pytest.fixture
 def speaker_and_base(speaker: Checkpoint, cloner: Checkpoint) -> tuple[Checkpoint, Checkpoint]:
-    """Return two checkpoints whose talkers have different weights."""
+    """CustomVoice and Base checkpoints whose talkers have different weights."""
     return replace(speaker, talker=other_talker(cloner)), cloner
 
 
@@ -79,7 +79,7 @@ def test_codes_equal_those_of_a_checkpoint_with_the_merged_tables(
 
 
 def test_source_checkpoint_may_have_another_dtype(speaker_and_base: tuple[Checkpoint, Checkpoint]) -> None:
-    """An int8 checkpoint computes in float32, and the other checkpoint may stay in bfloat16."""
+    """An int8 checkpoint computes in float32, and the Base checkpoint may stay in bfloat16."""
     speaker, base = speaker_and_base
     narrow = replace(base, talker=copy.deepcopy(base.talker).to(torch.bfloat16))
     for one, other in ((speaker, narrow), (replace(speaker, talker=speaker.talker.to(torch.bfloat16)), base)):
@@ -104,7 +104,7 @@ def test_each_embedding_table_affects_the_codes(cloner: Checkpoint, speaker: Che
     whole = engine_of(replace(speaker, talker=copy.deepcopy(cloner.talker)), cloner)
     own, lent, all_base = codes_of(engine, styled()), codes_of(engine, styled(graft=True)), codes_of(whole, styled())
     assert own != lent
-    # Tags are codec ids too, and their embeddings stay those of the CustomVoice checkpoint.
+    # Tags are codec IDs, too. The CustomVoice checkpoint's own embeddings are used for tags.
     assert (lent == all_base) == (table != "model.codec_embedding")
 
 

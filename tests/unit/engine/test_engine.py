@@ -46,10 +46,10 @@ WAIT_S = 60
 
 
 def submit(engine: Engine, *count_or_words: dict[str, object]) -> list[tuple[int, EventRecorder]]:
-    """Submit one request for each dictionary of arguments.
+    """Submit one CustomVoice request for each dictionary of arguments.
 
     Returns:
-        The tickets and the sinks.
+        Ticket and event sink of each request.
     """
     heards = [EventRecorder() for _ in count_or_words]
     return [
@@ -93,7 +93,7 @@ def test_full_slot_is_not_a_runaway(quick: Checkpoint) -> None:
 
 
 def test_streamed_text_longer_than_the_slot_is_spoken_up_to_its_end(quick: Checkpoint) -> None:
-    """Text ids for frames after the end of the slot are dropped and have no effect."""
+    """Text IDs for frames after the end of the slot are dropped and have no effect."""
     engine = engine_of(quick, slots=2, length=80)
     long, short = custom_voice("x y " * 100, layout=Layout.STREAMING, max_frames=60), custom_voice(max_frames=5)
     heards = said_together(engine, long, short)
@@ -183,7 +183,7 @@ def test_full_queue_drops_the_newest_request_of_the_largest_caller(quick: Checkp
     greedy = submit(engine, *[{"max_frames": 2, "caller": "a"}] * 4)
     engine.tick()
     polite = submit(engine, {"max_frames": 2, "caller": "b"}, {"max_frames": 2, "caller": "c"})
-    # Caller "a" has one running and one waiting request, which is as many as "b" would have.
+    # Caller "a" has one running and one waiting request. With another request, "b" would have as many.
     with pytest.raises(Overloaded):
         engine.submit(custom_voice(caller="b"), EventRecorder())
     drain(engine)
@@ -210,7 +210,7 @@ def test_request_about_to_start_is_not_dropped(quick: Checkpoint) -> None:
     engine = engine_of(quick, slots=1, max_waiting=1)
     (running, first), (_, second) = submit(engine, *[{"max_frames": 2, "caller": "a"}] * 2)
     engine.tick()
-    # The engine assigns the slot after this cancel and before the command that would drop a request.
+    # The engine assigns the slot after this cancel, and before the command that would drop a request.
     engine.cancel(running)
     late = EventRecorder()
     engine.submit(custom_voice(caller="b", max_frames=2), late)
@@ -453,6 +453,6 @@ def test_checkpoint_may_serve_several_modes(folder_of: FolderOf, loaded: Loaded)
 
 
 def test_sampled_requests_differ_from_greedy_ones(speaker: Checkpoint) -> None:
-    """Otherwise the tests of sampling above could compare greedy codes."""
+    """If sampled requests had greedy codes, other tests of sampling could not fail."""
     sampled = said(engine_of(speaker), custom_voice(sampling=Sampling()))
     assert not np.array_equal(sampled.codes, said(engine_of(speaker), custom_voice()).codes)

@@ -1,6 +1,6 @@
-"""Tests that a fault in one request does not affect others.
+"""Tests that a fault in one request does not affect other requests.
 
-See docs/reliability.md, E1.
+The tests cover promise E1 of docs/reliability.md.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Boom(Exception):
 
 
 def failing(call: Callable[..., Any], nth: int) -> Callable[..., Any]:
-    """Return a function that fails at the ``nth`` call."""
+    """Return a wrapper of ``call`` that raises an error at the ``nth`` call."""
     calls = 0
 
     def wrapped(*args: Any, **words: Any) -> Any:
@@ -61,9 +61,9 @@ def failed(heard: EventRecorder) -> bool:
 
 
 def unreadable(read: Callable[..., list[int]], slot: int) -> Callable[..., list[int]]:
-    """Return a ``read`` that cannot prefill one slot until it has failed alone.
+    """Return a wrapper of ``read`` that fails for one slot in a batch, and then once alone.
 
-    The slot fails in a batch and alone.
+    After that, the slot can be prefilled.
     """
     is_broken = True
 
@@ -79,7 +79,7 @@ def unreadable(read: Callable[..., list[int]], slot: int) -> Callable[..., list[
 
 @pytest.mark.parametrize("where", ["prefill_chunks", "open", "build_prompt"])
 @pytest.mark.logs_errors
-def test_error_at_the_start_of_a_request_fails_only_it(
+def test_error_at_the_start_of_a_request_fails_only_that_request(
     speaker: Checkpoint, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     from runtime.engine.scheduling import segment_runner as module
@@ -134,12 +134,12 @@ def test_transient_step_failure_is_retried_and_fails_no_request(
 
 
 def bad_codes(core: EngineCore, slot: int) -> None:
-    """Make the last codes of a row invalid, so that its next input cannot be computed."""
+    """Make the last codes of a row invalid, so that the row's next input cannot be computed."""
     core.runner.slot_cache.codes[slot] = 10**6
 
 
 def late_fault(core: EngineCore, slot: int) -> None:
-    """Make a frame fail at its end, before the progress of its rows is stored."""
+    """Make frames with one slot fail at their end, before the progress of the rows is stored."""
     draw = core.runner.frame.codes
 
     def spoiled(hidden: Tensor, rows: Tensor, *words: Any, **ways: bool) -> tuple[Tensor, Tensor]:
@@ -158,7 +158,7 @@ def late_fault(core: EngineCore, slot: int) -> None:
 def test_row_that_fails_repeatedly_ends_and_other_rows_are_unchanged(
     quick: Checkpoint, spoil: Callable[[EngineCore, int], None], guilty: int
 ) -> None:
-    """One of seven rows with different texts, lengths and settings fails during its speech."""
+    """One of seven rows with different texts, lengths and sampling settings fails."""
     requests = [
         custom_voice(
             TEXTS[index % len(TEXTS)],
@@ -193,7 +193,7 @@ def test_row_that_fails_repeatedly_ends_and_other_rows_are_unchanged(
 @pytest.mark.logs_errors
 def test_failing_first_frame_ends_only_its_request(quick: Checkpoint) -> None:
     engine = engine_of(quick, slots=3)
-    # Slot 2 belongs to the second request. The warm-up used the first slot, so that slot is assigned last.
+    # Slot 2 belongs to the second request. The warm-up used the first slot, so the engine assigns that slot last.
     late_fault(core_of(engine), 2)
     heards = said_together(engine, *(custom_voice(seed=index, sampling=Sampling()) for index in range(3)))
     assert [failed(heard) for heard in heards] == [False, True, False]
@@ -277,7 +277,7 @@ def test_audio_decoding_failure_ends_only_its_request(quick: Checkpoint, monkeyp
         nonlocal together
         if 2 in slots:  # Slot 2 belongs to the second request.
             together = max(together, len(slots))
-            codes[slots.index(2), -1] = 10**6  # The codebooks have no entry of this number.
+            codes[slots.index(2), -1] = 10**6  # The codebooks have no entry with this number.
         return decode(slots, codes, stream, **words)
 
     monkeypatch.setattr(streams, "decode", spoiled)
@@ -293,9 +293,9 @@ def test_audio_decoding_failure_ends_only_its_request(quick: Checkpoint, monkeyp
 def test_end_of_one_request_keeps_the_pending_audio_of_others(
     quick: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The ended request withdraws a batch, whose other chunks must be queued again."""
+    """The request that ends withdraws a batch, whose other chunks must be queued again."""
     engine = engine_of(quick, slots=3)
-    # With a thread in the list, tasks wait in the queue until the test takes them.
+    # Because this list contains a thread, tasks stay in the queue until the test runs them.
     engine.code2wav_worker.threads.append(threading.current_thread())
     heards = [EventRecorder() for _ in range(3)]
     for index, heard in enumerate(heards):
@@ -311,7 +311,7 @@ def test_end_of_one_request_keeps_the_pending_audio_of_others(
 
 
 class Slow(EventRecorder):
-    """Sink that delays the worker between the decision to emit audio and the emit."""
+    """Event sink that blocks the worker after its decision to send audio."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -325,7 +325,7 @@ class Slow(EventRecorder):
 
 
 def test_no_audio_is_sent_after_a_concurrent_cancel(quick: Checkpoint) -> None:
-    """The engine's thread cancels while the worker is about to emit audio."""
+    """The engine's thread cancels the request while the worker is about to send audio."""
     engine, heard = engine_of(quick, slots=1), Slow()
     engine.code2wav_worker.start()
     ticket = engine.submit(custom_voice(max_frames=50), heard)
@@ -383,7 +383,7 @@ def test_pending_audio_of_a_cancelled_request_is_dropped_and_spares_the_next_own
 
 
 @pytest.mark.logs_errors
-def test_error_sentence_does_not_contain_its_cause(speaker: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_message_does_not_contain_its_cause(speaker: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     engine: Engine = engine_of(speaker)
     runner = core_of(engine).runner
 

@@ -1,4 +1,4 @@
-"""Tests of flow control: slow readers, too few slots, and queue timeouts."""
+"""Tests of flow control: slow readers, too few slots and queue timeouts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SAMPLES = 1920
 
 
 def patient(engine: Engine, frames: int = 60) -> tuple[int, EventRecorder]:
-    """Submit a request whose client acknowledges audio."""
+    """Submit a request with acknowledgements of audio, and return its ticket and event sink."""
     heard = EventRecorder()
     return engine.submit(custom_voice(max_frames=frames, acknowledged=True), heard), heard
 
@@ -40,7 +40,7 @@ def test_reader_that_acknowledges_nothing_gets_a_bounded_number_of_frames(quick:
     assert not stuck.ended
 
 
-def test_row_advances_by_what_its_reader_acknowledges(quick: Checkpoint) -> None:
+def test_row_advances_by_the_acknowledged_audio(quick: Checkpoint) -> None:
     engine = engine_of(quick, reader_s=0.8)
     ticket, heard = patient(engine, frames=24)
     run_turns(engine, 30)
@@ -55,9 +55,9 @@ def test_row_advances_by_what_its_reader_acknowledges(quick: Checkpoint) -> None
 
 @pytest.mark.parametrize("reader_s", [0.1, 0.4, 1.0])
 def test_reader_with_a_small_window_does_not_wait_for_a_large_chunk(quick: Checkpoint, reader_s: float) -> None:
-    """The row pauses before it has the frames of a chunk.
+    """The row pauses before it has enough frames for a chunk.
 
-    Its reader would not continue without this chunk.
+    Without this chunk, the reader would never acknowledge more audio.
     """
     engine = engine_of(quick, reader_s=reader_s, sound_work=16)
     ticket, heard = patient(engine, frames=30)
@@ -81,7 +81,7 @@ def test_request_without_acknowledgements_is_never_paused(quick: Checkpoint) -> 
 def slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the scheduler treat all frames as slow.
 
-    With a manual clock, they take no time.
+    With the virtual clock, frames take no time.
     """
     monkeypatch.setattr("runtime.engine.scheduling.scheduler.FAST_TURN_SHARE", -1.0)
 
@@ -146,7 +146,7 @@ def test_wait_estimate_is_sent_after_slots_have_been_used(quick: Checkpoint) -> 
     unknown, known = heards[2].of(Queued)
     assert unknown == Queued(1, None)
     assert known.position == 0
-    held_ms = heards[1].end.stats.queue_ms  # The second request waited for as long as the first one held the slot.
+    held_ms = heards[1].end.stats.queue_ms  # The second request waited for as long as the first request held the slot.
     assert known.eta_ms == pytest.approx(held_ms)
 
 
@@ -175,7 +175,7 @@ def test_queue_timeout_reports_when_to_retry(quick: Checkpoint) -> None:
 
 
 def test_queue_timeout_with_a_free_slot_serves_the_request(quick: Checkpoint) -> None:
-    """A slot becomes free in a turn that takes longer than the queue timeout."""
+    """A slot becomes free in a tick that takes longer than the queue timeout."""
     clock = VirtualClock()
     engine = engine_of(quick, slots=1, clock=clock, limits=Limits(queue_s=0.0))
     heard = EventRecorder()
@@ -209,7 +209,7 @@ def test_request_that_would_time_out_is_refused_immediately(quick: Checkpoint) -
     drain(engine, clock, 0.5)
     held_s = clock.now - 100
     assert 4.0 / 3 < held_s < 4.0 / 2
-    for _ in range(3):  # The engine's thread has not received these requests yet.
+    for _ in range(3):  # The engine's thread has not processed these requests yet.
         engine.submit(custom_voice(max_frames=3), EventRecorder())
     with pytest.raises(Overloaded) as caught:
         engine.submit(custom_voice(max_frames=3), EventRecorder())
@@ -217,7 +217,7 @@ def test_request_that_would_time_out_is_refused_immediately(quick: Checkpoint) -
     drain(engine)
 
 
-def test_retry_after_has_a_minimum(quick: Checkpoint) -> None:
+def test_retry_after_of_a_refusal_has_a_minimum(quick: Checkpoint) -> None:
     clock = VirtualClock()
     engine = engine_of(quick, slots=1, max_waiting=0, clock=clock)
     engine.submit(custom_voice(max_frames=3), EventRecorder())

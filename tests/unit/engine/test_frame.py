@@ -1,6 +1,6 @@
-"""Tests of frames of a batch: bitwise equal to frames of each row alone.
+"""Tests that frames of a batch are bitwise equal to frames of each row alone.
 
-Other tests cover chunked prefill, streamed texts, and texts whose end is delayed.
+The tests also cover chunked prefill, streamed texts and texts whose end is delayed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def runner_of(checkpoint: Checkpoint, slots: int = 17, chunk: int = 16) -> Model
 def prompt_of(checkpoint: Checkpoint, serial: int, length: int | None = None) -> Prompt:
     """Return a prompt of random embeddings.
 
-    Each serial number has another prompt and length.
+    Each serial number yields another prompt. By default, it also determines the length.
     """
     width = checkpoint.config.talker.hidden_size
     length = 3 + 11 * serial % 40 if length is None else length
@@ -42,9 +42,9 @@ def prompt_of(checkpoint: Checkpoint, serial: int, length: int | None = None) ->
 
 
 def settings_of(serial: int) -> RowSettings:
-    """Return one of four sampling settings.
+    """Return one of four sampling settings, selected by the serial number.
 
-    Rows of a batch affect how the batch is sampled.
+    The settings of all rows determine how a batch is sampled.
     """
     level = (
         LevelChoice(0.9, 50, 1.0, False),
@@ -56,7 +56,7 @@ def settings_of(serial: int) -> RowSettings:
 
 
 def read(runner: ModelRunner, slot: int, prompt: Prompt, start: int = 0) -> FrameResult:
-    """Prefill all chunks of a prompt."""
+    """Prefill all chunks of a prompt, and return the result of the first frame."""
     launched = None
     while launched is None:
         start, launched = runner.prefill(slot, prompt, start)
@@ -70,18 +70,18 @@ def begin(runner: ModelRunner, serial: int) -> tuple[int, FrameResult]:
 
 
 def runner_checkpoint(runner: ModelRunner) -> Checkpoint:
-    """Return the runner as a checkpoint, because a prompt only needs its ``config``."""
+    """Return an object with the checkpoint's ``config``, which is all that a prompt needs."""
     return runner.frame  # type: ignore[return-value]  # both have ``config``
 
 
 def left_by(runner: ModelRunner, slot: int) -> list[Tensor]:
-    """Return copies of all keys and values that a row has written."""
+    """Return copies of all keys and values that a slot's row has written."""
     written = int(runner.slot_cache.host_position[slot])
     return [part[slot, :, :written].clone() for part in (*runner.slot_cache.keys, *runner.slot_cache.values)]
 
 
 def alone(checkpoint: Checkpoint, serial: int) -> tuple[Codes, list[Tensor]]:
-    """Return the codes and the talker's keys and values of a row alone.
+    """Return the codes of a row without other rows, and the talker's keys and values.
 
     Shapes: codes [FRAMES, Q].
     """
@@ -92,9 +92,9 @@ def alone(checkpoint: Checkpoint, serial: int) -> tuple[Codes, list[Tensor]]:
 
 
 def assert_as_alone(checkpoint: Checkpoint, sizes: Sequence[int], order: int) -> None:
-    """Assert that rows in a batch are bitwise equal to solo rows.
+    """Assert that rows in batches are bitwise equal to rows that run alone.
 
-    Their slots and start do not matter.
+    `order` is the seed for the order of slots and of starts.
     """
     stream = np.random.RandomState(order)
     expected = {serial: alone(checkpoint, serial) for serial in range(max(sizes))}
@@ -145,7 +145,7 @@ def test_native_frames_have_the_codes_of_the_readable_layers(
     torch.testing.assert_close(left, readable_left, rtol=1e-3, atol=1e-3)
 
 
-def test_result_is_arrays_on_the_host(speaker: Checkpoint) -> None:
+def test_frame_result_consists_of_arrays_on_the_host(speaker: Checkpoint) -> None:
     runner = runner_of(speaker)
     slots = np.array([begin(runner, serial)[0] for serial in range(3)])
     result = runner.step(slots).result()
@@ -198,7 +198,7 @@ def spoken(runner: ModelRunner, slot: int, prompt: Prompt, frames: int) -> Codes
     return np.stack([*codes, *(runner.step(np.array([slot])).result().codes[0] for _ in range(frames - 1))])
 
 
-def test_row_makes_as_many_frames_as_it_has_text(speaker: Checkpoint) -> None:
+def test_streamed_row_generates_at_most_one_frame_per_text_id(speaker: Checkpoint) -> None:
     slot_cache = runner_of(speaker).slot_cache
     taken = [
         slot_cache.take(SlotInputs(settings_of(0), 0, ids, is_open=is_open))
@@ -206,7 +206,7 @@ def test_row_makes_as_many_frames_as_it_has_text(speaker: Checkpoint) -> None:
     ]
     assert [slot_cache.inputs[slot].text_frames for slot in taken] == [1, 3, UNLIMITED_FRAMES, UNLIMITED_FRAMES]
     slot_cache.write(taken)
-    # The slot has fewer positions than these ids. All are counted, and those without a position are dropped.
+    # The slot has fewer positions than these IDs. All IDs are counted, and those without a position are dropped.
     slot_cache.append_text(taken[0], [5] * 200)
     assert slot_cache.inputs[taken[0]].text_frames == 201
     assert slot_cache.trailing[taken[0]].tolist() == [5] * 160
@@ -227,7 +227,7 @@ def test_text_appended_before_the_prefill_is_not_lost(speaker: Checkpoint) -> No
 
 @pytest.fixture
 def eager(speaker: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> Checkpoint:
-    """Return a talker for which EOS is the most probable code in every frame."""
+    """CustomVoice checkpoint whose talker gives EOS the highest logit in every frame."""
     logits, eos = type(speaker.talker).logits, speaker.config.talker.codec_eos_token_id
 
     def wishing(talker: object, hidden: Tensor, ops: Operations) -> Tensor:
@@ -281,7 +281,7 @@ def test_restarted_slot_equals_a_freshly_allocated_one(speaker: Checkpoint) -> N
     assert runner.slot_cache.hold_until[slot] == 2
 
 
-def test_batch_settings_are_those_of_its_rows(speaker: Checkpoint) -> None:
+def test_batch_uses_the_sampling_settings_of_its_rows(speaker: Checkpoint) -> None:
     slot_cache = runner_of(speaker).slot_cache
     slots = np.array([slot_cache.take(SlotInputs(settings_of(serial), 0, [])) for serial in range(4)])
     slot_cache.write(slots.tolist())
@@ -308,7 +308,7 @@ def test_every_graph_is_captured_for_any_number_of_slots(
 ) -> None:
     """With six slots, a batch of first frames is padded to eight rows.
 
-    These are more rows than there are slots.
+    This is more than the number of slots.
     """
     ModelRunner(quick, LateDevice(slots), torch.float32, slots, 64, 16).capture()
     assert not caplog.records

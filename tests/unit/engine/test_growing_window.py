@@ -30,7 +30,7 @@ BATCHES = (4, 1, 3, 8, 2)  # Sizes of consecutive batches on one engine.
 
 
 class Attending:
-    """Explicit causal attention over the complete sequence."""
+    """Causal attention over the complete sequence, without a KV cache."""
 
     def __init__(self, stack: DecoderStack, length: int) -> None:
         self.angles = stack.angles(torch.arange(length).unsqueeze(0), torch.float32)
@@ -45,7 +45,7 @@ class Attending:
 
 
 def whole(stack: DecoderStack, x: Tensor) -> Tensor:
-    """Run the stack over the complete sequence, including the final norm.
+    """Run a decoder stack over the complete sequence, including the final norm.
 
     Shapes: x, result [1, T, H].
     """
@@ -53,9 +53,9 @@ def whole(stack: DecoderStack, x: Tensor) -> Tensor:
 
 
 def first_code(logits: Tensor, history: list[int], penalty: float, eos: int, noise: Tensor | None) -> int:
-    """Apply the talker's sampling rules one after the other, at temperature 1.
+    """Apply the talker's sampling rules one after another at temperature 1, and sample a code.
 
-    See docs/model.md 4.
+    The rules are in docs/model.md 4.
     """
     scores = logits.clone()
     for code in set(history):
@@ -67,9 +67,9 @@ def first_code(logits: Tensor, history: list[int], penalty: float, eos: int, noi
 
 
 def other_codes(talker: Talker, hidden: Tensor, first: int, noise: Tensor | None) -> list[int]:
-    """Return codes 1 to Q-1 of one frame.
+    """Return the codes 1 to Q-1 of one frame.
 
-    The predictor's whole input is computed again for each code.
+    The whole input of the code predictor is computed again for each code.
     """
     predictor = talker.code_predictor
     inputs, codes = [hidden, talker.embed_codec(torch.tensor(first))], []
@@ -82,7 +82,7 @@ def other_codes(talker: Talker, hidden: Tensor, first: int, noise: Tensor | None
 
 
 def slow_codes(checkpoint: Checkpoint, prompt: Prompt, frames: int, seed: int, penalty: float, greedy: bool) -> Codes:
-    """Return the codes of a prompt by the reference's loop, without any cache."""
+    """Return the codes of a prompt, computed by the reference's loop without any cache."""
     talker, config = checkpoint.talker, checkpoint.config.talker
     inputs, made = prompt.embeds, []
     while len(made) < frames:
@@ -166,7 +166,7 @@ def test_a_clone_equals_the_growing_window(cloner: Checkpoint, layout: Layout) -
 def test_repetition_penalty_counts_every_drawn_code(speaker: Checkpoint) -> None:
     """Without the penalty, codes repeat.
 
-    With it, the results equal those of the slow version.
+    With the penalty, the codes equal those of the slow implementation.
     """
     sampling = Sampling(greedy=True, repetition_penalty=1.6)
     request = custom_voice("Hello world.", sampling=sampling, max_frames=60)

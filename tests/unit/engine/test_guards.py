@@ -1,6 +1,6 @@
-"""Tests of the runaway guards, which stop speech that continues after its text.
+"""Tests of the guards that stop runaway speech, which continues after the end of its text.
 
-Without guards, such speech continues until its frame limit.
+Without guards, such speech would continue until its frame limit.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from tests.support.frames import Slots, change_frames, end_parts_after
 
 pytestmark = pytest.mark.usefixtures("each_device")
 
-TEXT = "a"  # Text whose ids are all used after one second.
+TEXT = "a"  # Text whose IDs are all used after one second.
 LOOP = 3  # Length of the repeated loop in frames.
 
 
 def looping(engine: Engine, slot: int | None = None) -> None:
-    """Make one slot or all slots repeat a few codes from now on."""
+    """Make one slot, or all slots, repeat a few codes from now on."""
 
     def loop(slots: Slots, frames: Slots, result: FrameResult) -> FrameResult:
         mine = slots == (slots if slot is None else slot)
@@ -39,7 +39,7 @@ def looping(engine: Engine, slot: int | None = None) -> None:
 
 
 def counting(engine: Engine) -> None:
-    """Replace the codes by a counter, so that no loop known to the guard occurs."""
+    """Replace the codes by a counter, in which the guard detects no repetition."""
 
     def count(slots: Slots, frames: Slots, result: FrameResult) -> FrameResult:
         result.codes[:] = (frames % 60)[:, None]
@@ -60,7 +60,7 @@ def silent(engine: Engine) -> None:
 
 
 def free(text: str = TEXT, **words: Any) -> SpeechRequest:
-    """Return a request that only the budget and the guards end."""
+    """Return a request that can be ended only by the frame budget and the guards."""
     return custom_voice(text, **{"max_frames": None, **words})
 
 
@@ -115,7 +115,7 @@ def test_repetition_runs_to_the_frame_limit_if_detection_is_off(quick: Checkpoin
 
 
 def test_repetition_while_the_text_is_open_is_not_stopped(quick: Checkpoint) -> None:
-    """The guard needs the length of the text, which is not known yet."""
+    """The guard needs the length of the text, which is not known before the text is closed."""
     engine = engine_of(quick)
     looping(engine)
     heard = EventRecorder()
@@ -162,12 +162,12 @@ def test_runaway_is_detected_at_the_same_frame_for_any_chunking(quick: Checkpoin
 def test_chunk_is_checked_by_the_detector_of_its_own_segment(
     quick: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The next segment may start while the worker decodes the last chunk of the previous one."""
+    """The next segment may start while the worker decodes the last chunk of a segment."""
     monkeypatch.setattr("runtime.engine.scheduling.code2wav_scheduler.spoken_from", lambda sequence: sequence.before)
     engine = engine_of(quick)
     core, worker = core_of(engine), engine.code2wav_worker
     end_parts_after(core, 30)
-    worker.threads.append(threading.current_thread())  # With a thread in the list, only this test runs the tasks.
+    worker.threads.append(threading.current_thread())  # With a thread in this list, only the test runs tasks.
     request = custom_voice("One two three four. Five six seven eight.", split=Split.SENTENCE, max_frames=None)
     engine.submit(request, EventRecorder())
     engine.tick()
@@ -175,7 +175,7 @@ def test_chunk_is_checked_by_the_detector_of_its_own_segment(
     detector = sequence.detector
     while sequence.detector is detector:
         run = worker.next_task()
-        for _ in range(40):  # More turns than the segment has frames.
+        for _ in range(40):  # The loop runs longer than the segment has frames.
             if sequence.detector is detector:
                 engine.tick()
         if run is not None:

@@ -1,4 +1,4 @@
-"""Tests that the incremental tokenizer returns the ids of the complete text."""
+"""Tests that the incremental tokenizer returns the same IDs as for the complete text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.examples import examples
 
 
 class OnePerPiece(TextTokenizer):
-    """Tokenizer with one id per distinct piece, which makes every wrong cut visible."""
+    """Tokenizer with one ID per distinct piece, so that every wrong split changes the IDs."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, read_model_config(folder))
@@ -185,12 +185,12 @@ def test_control_token_in_a_transliterated_form_is_refused(
         published.add(chunk)
 
 
-def test_no_text_has_no_ids(tokenizers: dict[str, TextTokenizer]) -> None:
+def test_empty_text_has_no_ids(tokenizers: dict[str, TextTokenizer]) -> None:
     assert grown(tokenizers["tiny"], []) == grown(tokenizers["tiny"], [" ", "\n"]) == []
 
 
 def test_chinese_prose_is_buffered_about_one_clause(tokenizers: dict[str, TextTokenizer]) -> None:
-    """The text is added character by character, and the untokenized tail is measured."""
+    """The text is added by character, and the untokenized text is measured after each one."""
     prose = "今天早上天气很好，我们一起去公园散步。路上遇到一位老朋友，他说最近工作很忙，但是身体还不错。"
     growing = IncrementalTokenizer(tokenizers["tiny"])
     held = []
@@ -201,7 +201,7 @@ def test_chinese_prose_is_buffered_about_one_clause(tokenizers: dict[str, TextTo
 
 
 def test_thousands_of_small_appends_cost_linear_time(tokenizers: dict[str, TextTokenizer]) -> None:
-    """Encoding the whole text at every append would take minutes."""
+    """Tokenizing the whole text after every append would take minutes."""
     growing = IncrementalTokenizer(tokenizers["tiny"])
     started = time.thread_time()
     for _ in range(4000):

@@ -1,4 +1,4 @@
-"""Tests of inline tags in the engine: styles of tagged text, and exact pauses."""
+"""Tests of inline tags in the engine: styles of tagged text and exact pauses."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def engine(quick: Checkpoint) -> Engine:
 
 
 def codes_of(engine: Engine, *parts: tuple[str, str | None], **words: Any) -> np.ndarray:
-    """Return the codes of separate requests for each part, each with its instruct."""
+    """Return the concatenated codes of one request per (text, instruct) pair."""
     alone = [said(engine, tagged(text, instruct=instruct, tags=False, **words)) for text, instruct in parts]
     return np.concatenate([heard.codes for heard in alone])
 
@@ -157,7 +157,7 @@ def test_single_symbol_is_spoken(engine: Engine, layout: Layout, split: Split) -
     assert not len(said(engine, tagged("...", layout=layout, split=split)).codes)
 
 
-def test_pauses_at_both_ends_and_in_a_row(engine: Engine) -> None:
+def test_consecutive_pauses_and_pauses_at_both_ends_are_supported(engine: Engine) -> None:
     plain = said(engine, tagged("Hello world.", tags=False))
     heard = said(engine, tagged("[pause 250ms][pause 250ms] Hello world. [pause:500ms]"))
     assert_one_stream(heard)
@@ -166,7 +166,7 @@ def test_pauses_at_both_ends_and_in_a_row(engine: Engine) -> None:
 
 
 def test_pauses_keep_their_place_in_large_chunks(quick: Checkpoint) -> None:
-    """A chunk that spans several segments contains their pauses."""
+    """A chunk that spans several segments contains the pauses between them."""
     text = "Hello. [pause 500ms] You. [pause 500ms] Phone."
     engine = ending(quick, 3, sound_work=9)
     heard = said(engine, tagged(text, first_chunk_frames=9))
@@ -189,8 +189,8 @@ def test_text_of_only_a_pause_gives_its_silence(engine: Engine, tags: str) -> No
 @pytest.mark.slow("at once-3-non_streaming", "at once-0-non_streaming", "at once-0-streaming")
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("ticks", [0, 3])
-def test_streamed_letters_give_the_same_reply(quick: Checkpoint, layout: Layout, ticks: int) -> None:
-    engine = ending(quick, 20)  # Every segment has more frames than tokens, so none ends before its text.
+def test_text_streamed_by_letter_gives_the_same_codes(quick: Checkpoint, layout: Layout, ticks: int) -> None:
+    engine = ending(quick, 20)  # Every segment has more frames than tokens, so no segment ends before its text.
     text = "Hello world. [excited] You speak [pause:500ms] slow. [neutral] The phone."
     request = tagged(text, layout=layout, holds_end=layout is Layout.STREAMING)
     whole = said(engine, request)
@@ -218,7 +218,7 @@ def test_flush_does_not_split_an_incomplete_tag(engine: Engine) -> None:
 
 @pytest.fixture(scope="module")
 def deaf(quick: Checkpoint) -> Engine:
-    """Return an engine whose checkpoint ignores instructions, like those of 0.6B."""
+    """Engine whose checkpoint ignores instructions, like the 0.6B checkpoints."""
     return ending(replace(quick, config=replace(quick.config, takes_instruct=False)))
 
 
@@ -232,7 +232,7 @@ def test_unsupported_styles_are_left_out_with_a_note(deaf: Engine, layout: Layou
     assert not said(deaf, tagged("Hello. [pause 10ms] You.", layout=layout)).started.notes
 
 
-def test_note_about_a_late_style_is_sent_at_the_end(deaf: Engine) -> None:
+def test_note_about_a_style_in_streamed_text_is_sent_at_the_end(deaf: Engine) -> None:
     heard = EventRecorder()
     ticket = deaf.submit(tagged("Hello world. You", open_text=True, split=Split.SENTENCE), heard)
     for _ in range(5):
@@ -300,7 +300,7 @@ def test_letters_of_unsupported_scripts_are_noted(quick: Checkpoint) -> None:
 
 @pytest.fixture(scope="module")
 def english_engine(folder_of: FolderOf, tmp_path_factory: pytest.TempPathFactory) -> Engine:
-    """Return an engine whose checkpoint supports only English text."""
+    """Engine whose checkpoint supports only English text."""
     folder = shutil.copytree(folder_of("quick", "custom_voice"), tmp_path_factory.mktemp("english") / "ascii")
     rewrite_config(folder, lambda config: config.update(voicewright_alphabet="ascii"))
     return engine_of(load_checkpoint(str(folder), torch.device("cpu"), torch.float32))

@@ -1,4 +1,4 @@
-"""Tests of the input processor: validation of a request for a checkpoint."""
+"""Tests of the input processor, which validates a request for a checkpoint."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def admitted(request: SpeechRequest, checkpoint: Checkpoint, length: int = LENGT
 
 
 def planned(request: SpeechRequest, checkpoint: Checkpoint, length: int = LENGTH) -> SegmentPlan:
-    """Return the plan of a text's only segment."""
+    """Return the plan for a request whose text has a single segment."""
     admission, text_stream = admit(request, checkpoint, Limits(), length)
     return admission.plan(text_stream.text, checkpoint.text_tokenizer)
 

@@ -1,4 +1,4 @@
-"""Tests of frames with kernels in Triton's interpreter, compared with plain torch."""
+"""Tests of frames with kernels in Triton's interpreter, compared with plain PyTorch."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ LEVELS = (LevelChoice(0.9, 50, 1.0, False), LevelChoice(1.0, 0, 0.8, False))
 
 
 class Interpreted(CpuDevice):
-    """CPU device with fused operations."""
+    """CPU device that uses the fused kernels."""
 
     def fused(self, dtype: torch.dtype) -> Fused:
         return dispatch
 
 
 class Asked(TorchDispatchMode):
-    """Dispatch mode that records the names of computing operations."""
+    """Dispatch mode that records the names of PyTorch operations that compute."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class Asked(TorchDispatchMode):
 
 
 def said(runner: ModelRunner, prompts: list[Prompt], grafted: tuple[bool, bool] = (False, False)) -> list[FrameResult]:
-    """Run the first frame of each prompt, then batched frames with the slots in reverse order."""
+    """Run the first frame of each prompt, and then batched frames with slots in reverse order."""
     slots, results = [], []
     for serial, (prompt, level) in enumerate(zip(prompts, LEVELS, strict=True)):
         inputs = SlotInputs(
@@ -74,16 +74,16 @@ def said(runner: ModelRunner, prompts: list[Prompt], grafted: tuple[bool, bool] 
 
 @pytest.mark.parametrize("spec", ["quick", "odd"])
 def test_kernel_frames_equal_those_of_the_plain_engine(loaded: Loaded, spec: str) -> None:
-    """Two prompts, of one padded piece and of two, have different sampling settings.
+    """The two prompts have one and two prefill pieces and different sampling settings.
 
-    Their text is streamed.
+    The text of both prompts is streamed.
     """
     checkpoint = loaded(spec, "custom_voice")
     width, generator = checkpoint.config.talker.hidden_size, torch.Generator().manual_seed(0)
     prompts = [Prompt(torch.randn(length, width, generator=generator), [3 * length, 7]) for length in (9, 21)]
     plain = ModelRunner(checkpoint, open_device("cpu"), torch.float32, 2, LENGTH, 16)
     expected = said(plain, prompts)
-    # Fused operations read their own tables, so this runner gets a copy of the checkpoint.
+    # Fused operations use their own tables, so this runner gets a copy of the checkpoint.
     runner = ModelRunner(copy.deepcopy(checkpoint), Interpreted(), torch.float32, 2, LENGTH, 16)
     for ours, truth in zip(said(runner, prompts), expected, strict=True):
         assert np.array_equal(ours.codes, truth.codes)
@@ -123,7 +123,7 @@ def test_row_with_cross_checkpoint_embeddings_shares_a_batch(loaded: Loaded, spe
         mixed.append(said(runner, prompts, (False, True)))
     for ours, truth in zip(*mixed, strict=True):
         assert np.array_equal(ours.codes, truth.codes)
-    # The second row is the last one in frames that both rows share.
+    # The second row is the last row in frames that contain both rows.
     assert all(
         np.array_equal(one.codes[-1], other.codes[-1]) for one, other in zip(alone[2:], mixed[0][2:], strict=True)
     )
@@ -131,7 +131,7 @@ def test_row_with_cross_checkpoint_embeddings_shares_a_batch(loaded: Loaded, spe
 
 
 def test_frame_consists_of_kernels_alone(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A PyTorch operation would take longer than a kernel and could not overlap with one."""
+    """A PyTorch operation would take longer than a kernel and could not overlap with a kernel."""
     from triton.runtime.interpreter import GridExecutor
 
     runner = ModelRunner(copy.deepcopy(loaded("odd", "custom_voice")), Interpreted(), torch.float32, 2, LENGTH, 16)
@@ -146,7 +146,7 @@ def test_frame_consists_of_kernels_alone(loaded: Loaded, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("piece", [16, 20, 200])
 def test_non_finite_prompt_leaves_no_trace_in_the_cache(loaded: Loaded, piece: int) -> None:
-    """Prompts are read one at a time, and in pieces that have no graph."""
+    """Prompts are prefilled one at a time, and in pieces that have no graph."""
     checkpoint = copy.deepcopy(loaded("odd", "custom_voice"))
     width, generator = checkpoint.config.talker.hidden_size, torch.Generator().manual_seed(0)
     runner = ModelRunner(checkpoint, Interpreted(), torch.float32, 2, LENGTH, piece)
@@ -159,9 +159,9 @@ def test_non_finite_prompt_leaves_no_trace_in_the_cache(loaded: Loaded, piece: i
 
 
 def test_packed_prompts_equal_separate_prefills(loaded: Loaded) -> None:
-    """Prompts have one piece, part of a piece, or two pieces and a part.
+    """The prompts have one piece, less than one piece, or more than two pieces.
 
-    Caches and outputs are equal.
+    The caches and the outputs must be equal.
     """
     checkpoint = copy.deepcopy(loaded("odd", "custom_voice"))
     width, generator = checkpoint.config.talker.hidden_size, torch.Generator().manual_seed(1)

@@ -1,4 +1,4 @@
-"""Tests of isolation between requests that share slots, caches and streams."""
+"""Tests of isolation between requests that use the same slots, caches and streams."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from tests.support.frames import Slots, change_frames
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("each_device")]
 
-NONSENSE = 10**9  # This index is outside every table, so a read of it raises an index error.
+NONSENSE = 10**9  # Index outside of every table, so that reading it raises an error.
 
 
 @torch.inference_mode()
 def poison(core: EngineCore) -> None:
-    """Overwrite all memory that a correct engine never reads again with NaN or invalid values."""
+    """Overwrite all memory that a correct engine does not read again by NaN or invalid values."""
     slot_cache, frame = core.runner.slot_cache, core.runner.frame
     for slot in range(slot_cache.slots):
         written = int(slot_cache.position[slot]) if slot in core.sequences else 0
@@ -57,7 +57,7 @@ def poison(core: EngineCore) -> None:
 
 
 def drain_poisoned(engine: Engine, requests: list[SpeechRequest]) -> list[EventRecorder]:
-    """Serve the requests one tick apart, poisoning before every tick."""
+    """Submit the requests one tick apart, and call `poison` before every tick."""
     heards: list[EventRecorder] = []
 
     def spoil() -> None:
@@ -99,7 +99,7 @@ def speak_with_a_bad_row(speaker: Checkpoint, spoil: str) -> tuple[EventRecorder
     """Run three rows, and corrupt the middle row after some frames.
 
     Returns:
-        The events of this row, and those of the others.
+        Events of the middle row, and events of the two other rows.
     """
     engine = engine_of(speaker, slots=3)
     runner = core_of(engine).runner
@@ -127,7 +127,7 @@ def test_non_finite_row_ends_and_other_rows_are_unchanged(speaker: Checkpoint) -
     assert isinstance(broken.end, Broken)
     assert isinstance(broken.end.error, NonFiniteOutput)
     assert 0 < broken.end.stats.frames < 16
-    # This run has the same batch shapes and no NaN: the row is only marked as broken.
+    # This run has the same batch shapes but no NaN: the row is only marked as non-finite.
     _, untouched = speak_with_a_bad_row(speaker, "flag")
     assert_identical(neighbours, untouched)
 

@@ -1,4 +1,4 @@
-"""Tests of text that arrives during speech: codes and audio equal those of the whole text."""
+"""Tests of streamed text input: codes and audio are equal to those of the whole text."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def whole(quick: Checkpoint) -> EventRecorder:
 
 
 def begun(engine: Engine, text: str = "", **words: object) -> tuple[int, EventRecorder]:
-    """Submit an open request in the streaming layout."""
+    """Submit a request with streamed text input, and return its ticket and event sink."""
     heard = EventRecorder()
     return engine.submit(streamed(text, open_text=True, **words), heard), heard
 
@@ -87,14 +87,14 @@ def test_full_networks_give_the_same_codes_letter_by_letter(speaker: Checkpoint)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("pieces", [["  Hello", " world", ". \n"], ["", "Hello world", "", ".", "   "]])
-def test_surrounding_white_space_changes_neither_codes_nor_budget(engine: Engine, pieces: list[str]) -> None:
+def test_surrounding_white_space_changes_neither_codes_nor_frame_budget(engine: Engine, pieces: list[str]) -> None:
     expected = said(engine, streamed("Hello world.", max_frames=None))
     heard = said_live(engine, streamed(max_frames=None), pieces, [2] * len(pieces))
     assert_same(heard, expected)
     assert heard.end.stats.guard is expected.end.stats.guard is Guard.BUDGET
 
 
-def test_row_waiting_for_text_costs_no_work_and_delays_no_other(engine: Engine, whole: EventRecorder) -> None:
+def test_row_waiting_for_text_runs_no_frames_and_delays_no_other_row(engine: Engine, whole: EventRecorder) -> None:
     ticket, heard = begun(engine, "Hello world, ", max_frames=14)
     run_turns(engine, 12)
     said_so_far = len(heard.codes)
@@ -114,7 +114,7 @@ def test_row_waiting_for_text_costs_no_work_and_delays_no_other(engine: Engine, 
 
 
 def test_speech_does_not_end_before_the_text_is_closed(loaded: Loaded) -> None:
-    """EOS is suppressed while the text is open, even if the talker would end at once."""
+    """While the text is open, EOS is suppressed even if the talker would sample EOS."""
     checkpoint = loaded("quick", "custom_voice")
     engine = engine_of(checkpoint)
     allowed = core_of(engine).runner.frame.allowed
@@ -210,7 +210,7 @@ def test_requests_waiting_for_text_are_counted_separately(quick: Checkpoint) -> 
     engine.append(speaking, "You speak. ")
     run_turns(engine, 1)
     assert engine.load().waiting_for_text == 1
-    # The value of /ready can be written as JSON.
+    # The load can be written as JSON, as in /ready.
     assert json.loads(json.dumps(asdict(engine.load())))["waiting_for_text"] == 1
     for ticket in (wordless, speaking):
         engine.cancel(ticket)
@@ -237,7 +237,7 @@ def test_waiting_for_text_is_reported_after_all_audio_was_sent(quick: Checkpoint
     engine.append(ticket, third)
     until(engine, lambda: len(heard.codes) > said_so_far and core_of(engine).waiting_for_text == 1)
     run_turns(engine, 40)
-    assert len(heard.of(WaitingForText)) == 1  # The engine keeps the last word until more text or a flush arrives.
+    assert len(heard.of(WaitingForText)) == 1  # The engine buffers the last word until more text or a flush arrives.
     engine.flush(ticket)
     until(engine, lambda: len(heard.of(WaitingForText)) == 2)
     assert heard.events[-1] == WaitingForText(len(first + second + third))

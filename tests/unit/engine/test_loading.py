@@ -24,7 +24,7 @@ WAIT_S = 60.0
 
 
 def waiting_engine(*models: object) -> Engine:
-    """Engine without a loaded checkpoint.
+    """Return an engine without a loaded checkpoint.
 
     Tests call `tick` while the loader's thread works.
     """
@@ -36,7 +36,7 @@ def waiting_engine(*models: object) -> Engine:
 
 @pytest.fixture
 def broken(folder_of: FolderOf, tmp_path: Path) -> Path:
-    """Create a checkpoint with a valid configuration and invalid weights."""
+    """Folder of a checkpoint with a valid configuration and invalid weights."""
     folder = tmp_path / "broken"
     shutil.copytree(folder_of("tiny", "voice_design"), folder)
     (folder / "model.safetensors").write_bytes(b"\x08" + bytes(40))
@@ -99,7 +99,7 @@ def test_commands_during_loading_keep_their_order(folder_of: FolderOf, loaded: L
 def test_commands_at_the_end_of_loading_are_not_lost(
     folder_of: FolderOf, loaded: Loaded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The engine core is loaded, and a command arrives at the same time.
+    """The engine core has just been loaded when a command arrives.
 
     Waiting requests have not been submitted to the core yet.
     """
@@ -121,7 +121,7 @@ def test_commands_at_the_end_of_loading_are_not_lost(
 def test_request_arriving_as_loading_ends_is_served_or_notified(
     folder_of: FolderOf, loaded: Loaded, monkeypatch: pytest.MonkeyPatch, usable: bool
 ) -> None:
-    """Loading ends between the check of the core and the insertion into the queue."""
+    """Loading ends after the check of the core and before the request enters the queue."""
     engine = waiting_engine(folder_of("quick", "custom_voice"))
     entry = engine.registry.entries[0]
     entry.is_loading = True

@@ -24,19 +24,19 @@ pytestmark = pytest.mark.usefixtures("each_device")
 
 SENTENCES = ("The harbour was quiet.", "Nobody came.", "Then the old boat left.")
 TEXT = " ".join(SENTENCES)
-PART = 40  # Maximum number of characters of a segment, which holds two of the sentences.
+PART = 40  # Maximum number of characters of a segment, sufficient for two of the sentences.
 SENTENCES_IN_PARTS = ["The harbour was quiet. Nobody came.", "Then the old boat left."]
 
 
 @pytest.fixture(scope="module")
 def short(quick: Checkpoint) -> Checkpoint:
-    """Return a checkpoint with a segment limit of forty characters."""
+    """CustomVoice checkpoint with a segment limit of forty characters."""
     return replace(quick, config=replace(quick.config, part_chars=PART))
 
 
 @pytest.fixture
 def few_frames(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Limit each segment to three frames, because random weights never end."""
+    """Limit each segment to three frames, because speech from random weights does not end."""
     monkeypatch.setattr("runtime.engine.scheduling.input_processor.frame_budget", lambda _: 3)
     monkeypatch.setattr("runtime.engine.scheduling.segment_runner.frame_budget", lambda _: 3)
 
@@ -84,7 +84,7 @@ def test_sentence_above_the_limit_is_cut_at_a_clause_or_word(short: Checkpoint, 
     assert parts_of(free("word " * 12, split=split), short) == [("word " * 8).strip(), ("word " * 4).strip()]
 
 
-def test_settings_give_the_length_if_the_checkpoint_has_none(quick: Checkpoint) -> None:
+def test_settings_limit_the_segment_length_if_the_checkpoint_does_not(quick: Checkpoint) -> None:
     assert quick.config.part_chars is None
     assert parts_of(free(), quick) == [TEXT]
     assert parts_of(free(), quick, part_chars=PART) == SENTENCES_IN_PARTS
@@ -117,7 +117,7 @@ def by_token(text: str = LONG, **words: Any) -> SpeechRequest:
 
 
 def token_parts(checkpoint: Checkpoint, text: str, *pieces: str) -> list[tuple[str, list[int]]]:
-    """Return the segments of a streamed text, with the tokens of each."""
+    """Return the spoken text and the tokens of each segment of a streamed text."""
     _, text_stream = admit(by_token(text, open_text=bool(pieces)), checkpoint, Limits(), 512)
     for piece in pieces:
         text_stream.add(piece)
@@ -142,7 +142,7 @@ def test_streamed_text_without_sentences_is_cut_after_a_word(short: Checkpoint) 
     assert [text for text, _ in token_parts(short, "word " * 20)] == [("word " * 13).strip(), ("word " * 7).strip()]
 
 
-def test_short_streamed_text_is_one_segment(short: Checkpoint) -> None:
+def test_short_streamed_text_is_a_single_segment(short: Checkpoint) -> None:
     text = SENTENCES_IN_PARTS[0]
     assert token_parts(short, text) == [(text, short.text_tokenizer.body(text))]
 
@@ -157,8 +157,8 @@ WORDS = ("word", "A", "end.", '"Yes!"', "(so", "- ", "…", "\n\n", "你好。",
     ),
     cuts=st.lists(st.integers(0, 200), max_size=8).map(sorted),
 )
-@example(words=["word"] * 6 + ['"Yes!"', "你好。"], cuts=[])  # The quotation's sentence may continue with 你.
-@example(words=["word"] * 7 + ["“好！”", "-", "说", "word"], cuts=[])  # A cut at a space follows an open quotation.
+@example(words=["word"] * 6 + ['"Yes!"', "你好。"], cuts=[])  # The sentence with the quotation may continue with 你.
+@example(words=["word"] * 7 + ["“好！”", "-", "说", "word"], cuts=[])  # The split is at a space in a quotation.
 def test_chunking_of_streamed_text_changes_no_segment_or_token(
     short: Checkpoint, words: list[str], cuts: list[int]
 ) -> None:

@@ -45,7 +45,7 @@ def test_greedy_rows_need_no_noise() -> None:
 @pytest.mark.parametrize("ties", [False, True])
 @pytest.mark.parametrize("seed", range(20))
 def test_combined_top_k_and_top_p_equal_two_separate_sorts(seed: int, ties: bool) -> None:
-    """Top-k and top-p have any value or are off, with and without tied scores."""
+    """Top-k and top-p have any value or are disabled, with and without tied scores."""
     generator, rows, codes = torch.Generator().manual_seed(seed), 12, 90
     scores = torch.randn(rows, codes, generator=generator) * 3
     scores = scores.bfloat16().mul(2).round().div(2).float() if ties else scores
@@ -61,7 +61,7 @@ def test_combined_top_k_and_top_p_equal_two_separate_sorts(seed: int, ties: bool
         pick(
             scores,
             LevelSettings(torch.ones(rows), top_k, top_p, torch.zeros(rows, dtype=torch.bool), codes, True, once),
-            noise * 5,  # Noise that is scaled, so that improbable codes of the kept set are drawn too.
+            noise * 5,  # The noise is scaled, so that improbable codes of the allowed set are also sampled.
         )
         for once in (False, True)
     ]

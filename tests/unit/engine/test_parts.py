@@ -25,7 +25,7 @@ def parted(text: str = SENTENCES, split: Split = Split.SENTENCE, **words: Any) -
 
 
 def short_budget(monkeypatch: pytest.MonkeyPatch, frames: int = 5) -> None:
-    """Limit each segment to `frames` frames, after which it counts as a runaway."""
+    """Limit each segment to `frames` frames, after which the segment counts as a runaway."""
     from runtime.engine.scheduling import input_processor
 
     monkeypatch.setattr(input_processor, "frame_budget", lambda _: frames)
@@ -44,7 +44,7 @@ def test_segments_follow_each_other_in_one_stream(quick: Checkpoint, monkeypatch
 def test_every_segment_uses_the_seed_and_voice_of_the_request(
     quick: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The codes equal those of separate requests for each segment."""
+    """The codes must equal those of separate requests for each segment."""
     short_budget(monkeypatch)
     words: dict[str, Any] = {"voice": "ryan", **seeded(11)}
     heard = said(engine_of(quick), parted(**words))

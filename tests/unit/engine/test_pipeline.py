@@ -44,9 +44,9 @@ each_lateness = pytest.mark.parametrize(("seed", "chance"), LATE)
 
 
 def ending_after(engine: Engine, frames: int) -> Engine:
-    """Make every segment end after this number of frames.
+    """Make every segment of an engine end after this number of frames.
 
-    On a GPU, one more frame is in flight then.
+    On a GPU, one more frame is already in flight at that time.
     """
 
     def end(slots: Slots, made: Slots, result: FrameResult) -> FrameResult:
@@ -119,7 +119,7 @@ def test_first_frames_of_cancelled_requests_are_not_assigned_to_others(quick: Ch
     alone, device = said(engine_of(quick), request), LateDevice(0, 0.0)
     modes = dict.fromkeys(Mode, ModeSettings(prefills=8))  # GPUs have the same limit of prefills.
     engine, heard = engine_of(quick, slots=2, device=device, modes=modes), EventRecorder()
-    # With a thread in the list, the engine does not wait for the device itself.
+    # Because this list contains a thread, the engine does not wait for the device.
     engine.completion_waiter.threads.append(threading.current_thread())
     engine.submit(request, heard)
     engine.tick()
@@ -154,7 +154,7 @@ def test_tokens_appended_during_prefill_are_not_lost(quick: Checkpoint) -> None:
     engine, heard = engine_of(quick, device=LateDevice(0, 0.0)), EventRecorder()
     ticket = engine.submit(streamed("", open_text=True, max_frames=12), heard)
     engine.append(ticket, "Hello ")
-    # With a thread in the list, the engine does not wait for the device itself.
+    # Because this list contains a thread, the engine does not wait for the device.
     engine.completion_waiter.threads.append(threading.current_thread())
     run_turns(engine, 3)
     assert not core_of(engine).table.speaking.any()
@@ -171,7 +171,7 @@ def test_tokens_appended_during_prefill_are_not_lost(quick: Checkpoint) -> None:
 
 
 def test_at_most_one_frame_is_launched_ahead_of_results(quick: Checkpoint) -> None:
-    """The device only finishes work that is waited for, and the test never waits."""
+    """The device finishes work only when a caller waits for it, but this test never waits."""
     device = LateDevice(0, 0.0)
     engine = engine_of(quick, device=device)
     engine.submit(custom_voice(max_frames=20), EventRecorder())
@@ -222,9 +222,9 @@ def test_device_events_wake_the_engine_thread(quick: Checkpoint) -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 7, 9, 10])
 def test_every_graph_size_gives_the_codes_of_its_rows_alone(quick: Checkpoint, count: int) -> None:
-    """Five rows run in a graph of six, and nine in a graph of twelve.
+    """Five rows run in a graph of six rows, and nine rows in a graph of twelve.
 
-    The remaining rows are padding.
+    The remaining rows of the graphs are padding.
     """
     requests = [custom_voice(max_frames=5, **seeded(index)) for index in range(count)]
     expected = [said(engine_of(quick, slots=1), request) for request in requests]

@@ -1,4 +1,4 @@
-"""Tests of the prefix cache: a voice's prompt prefix is computed only once."""
+"""Tests of the prefix cache: the prompt prefix of a voice is computed only once."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def test_cache_of_size_zero_stores_nothing() -> None:
 
 
 def requests(mode: str) -> list[SpeechRequest]:
-    """Return two requests with one voice.
+    """Return two requests with the same voice.
 
-    Their prompts share a prefix that is long enough to cache.
+    Their prompts share a prefix that is long enough for the cache.
     """
     if mode == "design":
         return [voice_design(text, instruct=LONG_INSTRUCT) for text in ("The bread is warm.", "The kettle is on now.")]

@@ -62,9 +62,9 @@ def voice(checkpoint: Checkpoint, frames: int | None) -> ClonedVoice:
 
 
 def prefix(checkpoint: Checkpoint, language: str | None, speaker: int | None) -> tuple[list[int], list[int]]:
-    """Return the text and codec ids of docs/model.md 3.2.
+    """Return the text IDs and codec IDs of the prompt prefix (docs/model.md 3.2).
 
-    NO_CODEC marks the place of an x-vector.
+    NO_CODEC is a placeholder for an x-vector.
     """
     config, talker = checkpoint.config, checkpoint.config.talker
     if language is None:
@@ -209,7 +209,7 @@ def test_estimated_prompt_length_equals_the_actual_length(
         ("auto", None, "auto"),
     ],
 )
-def test_dialect_speakers_map_chinese_and_auto_to_their_dialect(
+def test_dialect_speakers_use_their_dialect_for_chinese_and_auto(
     speaker: Checkpoint, asked: str, speaker_name: str | None, spoken: str
 ) -> None:
     assert spoken_language(asked, speaker_name, speaker.config) == spoken

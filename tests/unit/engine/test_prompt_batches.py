@@ -1,4 +1,4 @@
-"""Tests of the packing of prompt chunks into launches."""
+"""Tests of packing prefill chunks into launches."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def chunks_of(*lengths: int) -> list[Chunk]:
 
 
 def launched(ways: PromptBatches, chunks: list[Chunk]) -> tuple[dict[tuple[int, int], float], dict[int, int]]:
-    """Return the positions that are read for each slot, and each row's final state.
+    """Return the embedding read at each (slot, position), and each slot's final position.
 
-    The final state is that after all launches.
+    The final position is that after all launches.
     """
     read: dict[tuple[int, int], float] = {}
     stands: dict[int, int] = {}

@@ -21,7 +21,7 @@ from tests.conftest import FolderOf, Loaded
 from tests.support.engines import custom_voice, engine_of, said, said_together, seeded
 
 KINDS = kinds_here()
-# Settings choose these kinds. The engine itself chooses float16 for some machines.
+# Users can select these kinds. The engine itself selects float16 on some machines.
 SAID = [kind for kind in KINDS if kind is not Quantization.FLOAT16]
 REQUESTS = [
     custom_voice("Hello world, the old phone is slow.", max_frames=9, **seeded(3)),
@@ -78,7 +78,7 @@ def test_unquantized_weights_in_memory_are_bounded_by_the_core_count(
         if isinstance(module, Linear):
             module.quantize(Quantization.INT8)
             # Other threads quantize layers at the same time. A layer that both scans report was unquantized during the
-            # first.
+            # first scan.
             others.append(len(unrounded(unrounded(linears))))
 
     paths = [folder_of("tiny", "custom_voice") / "model.safetensors"]

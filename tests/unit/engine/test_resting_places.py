@@ -21,7 +21,7 @@ ARCHITECTURE = Path(__file__).parents[3] / "docs" / "architecture.md"
 
 
 def named_places() -> list[str]:
-    """Return the second column of the table in docs/architecture.md."""
+    """Return the second column of the table of places in docs/architecture.md."""
     section = (
         ARCHITECTURE.read_text(encoding="utf-8").partition("## Request states and queues")[2].partition("\n## ")[0]
     )
@@ -29,7 +29,7 @@ def named_places() -> list[str]:
 
 
 class Way:
-    """Session and engine that serve the request, and the places in which it was seen."""
+    """Session and engine that serve one request, and the places in which it was found."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -42,7 +42,7 @@ class Way:
         self.visited: list[str] = []
 
     def obey(self) -> None:
-        """Execute the session's commands, as a connection does."""
+        """Execute the commands of the session, as a connection does."""
         for command in self.driver.commands:
             match command:
                 case Submit(number, request):
@@ -83,7 +83,7 @@ class Way:
         }
 
     def read(self) -> bytes:
-        """Take all pending messages of the client and return their audio."""
+        """Take all pending messages for the client, and return their audio."""
         pcm = b""
         while (message := self.driver.session.take()) is not None:
             if isinstance(message, AudioMessage):
@@ -94,7 +94,7 @@ class Way:
 
 def test_request_waits_only_in_the_documented_states(cloner: Checkpoint) -> None:
     clock, pcm = VirtualClock(), b""
-    # The device is still busy when the engine polls it for results.
+    # The device is still busy when the engine polls for results.
     engine = engine_of(cloner, slots=1, device=LateDevice(2), clock=clock)
     other = EventRecorder()
     engine.submit(cloned(max_frames=3), other)  # This request occupies the only slot at first.

@@ -1,4 +1,4 @@
-"""Tests of quantized checkpoint files: output equals that of quantization at load."""
+"""Tests of quantized checkpoint files: their output equals that of quantization at load."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_full_disk_is_reported_and_leaves_no_files(folder_of: FolderOf, tmp_path
 
     origin, whole, out = folder_of("odd", "custom_voice"), tmp_path / "whole", tmp_path / "out"
     quantize(str(origin), 8, whole)
-    # Copied files stay below this limit.
+    # All files that are copied are smaller than this limit.
     allowed = max(path.stat().st_size for path in origin.glob("speech_tokenizer/*"))
     assert (whole / "model.safetensors").stat().st_size > allowed, "what is rounded does not"
     before = resource.getrlimit(resource.RLIMIT_FSIZE)

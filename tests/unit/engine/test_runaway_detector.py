@@ -16,7 +16,7 @@ from runtime.request import Guard
 from runtime.shared.speech_rate import expected_frames
 from tests.support.examples import examples
 
-SAMPLES = 1920  # Samples per frame.
+SAMPLES = 1920  # Number of samples per frame.
 Codes = NDArray[np.int64]
 
 
@@ -25,7 +25,7 @@ def speech_codes(frames: int, seed: int = 0) -> Codes:
 
 
 def loop_codes(frames: int, period: int) -> Codes:
-    """Return codes in which codebook 0 repeats with a period, and the others are random."""
+    """Return codes whose codebook 0 repeats after `period` frames and others are random."""
     codes = speech_codes(frames, 5)
     codes[:, 0] = 100 + np.arange(frames) % period
     return codes
@@ -37,9 +37,9 @@ def sound(frames: int, dbfs: float = -20.0) -> bytes:
 
 
 def listened(codes: Codes, pcm: bytes, sizes: tuple[int, ...] = (1,)) -> tuple[Guard | None, int, RunawayDetector]:
-    """Feed frames in chunks of these sizes until a guard triggers.
+    """Pass frames to the detector in chunks of these sizes until a guard triggers.
 
-    Returns: the guard or None, the frame, and the detector.
+    Returns the guard or None, the number of frames, and the detector.
     """
     detector, start, turn = RunawayDetector(), 0, 0
     while start < len(codes):
@@ -99,7 +99,7 @@ def test_silence_threshold_is_55_db_below_full_scale(dbfs: float, caught: bool) 
 
 @every_size
 def test_two_second_pause_is_not_a_runaway(sizes: tuple[int, ...]) -> None:
-    """The codes of a pause repeat too: 25 frames with the same code and no audio."""
+    """The codes of a pause also repeat: 25 frames have the same code and no audio."""
     codes = np.concatenate([speech_codes(30), loop_codes(25, 1), speech_codes(30, 2), loop_codes(25, 1)])
     pcm = sound(30) + sound(25, -90) + sound(30) + sound(25, -90)
     assert listened(codes, pcm, sizes)[0] is None
@@ -157,5 +157,5 @@ def test_detection_takes_little_time_per_frame() -> None:
 @pytest.mark.parametrize(
     "text", ["No!", "Hello.", "你好，今天的声音很清楚。", "3.14", "A sentence of a common length, read aloud. " * 5]
 )
-def test_text_counts_as_spoken_between_its_expected_length_and_budget(text: str) -> None:
+def test_text_counts_as_spoken_between_its_expected_length_and_frame_budget(text: str) -> None:
     assert expected_frames(text) < spoken_after(text) < frame_budget(text)

@@ -1,6 +1,6 @@
 """Tests of sampling: distribution of codes, and independent noise for each request.
 
-The rules are in docs/model.md 4.
+The sampling rules are in docs/model.md 4.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from runtime.model.config import GenerationDefaults
 from runtime.request import Sampling
 from tests.golden.stored import DATA, arrays
 
-# All seeds are fixed, so each test always passes or always fails. The rate is the probability that a correct sampler
-# fails with randomly chosen seeds.
-FALSE_ALARM_Z = 3.719  # The standard normal quantile of a false-alarm rate of 1e-4.
+# All seeds are fixed, so each test always passes or always fails. The false-alarm rate is the probability that a
+# correct sampler fails with random seeds.
+FALSE_ALARM_Z = 3.719  # Quantile of the standard normal distribution for a false-alarm rate of 1e-4.
 DRAWS = 20_000
-FEWEST = 10  # Minimum number of expected draws of a code that forms its own class in the G-test.
+FEWEST = 10  # Minimum expected number of samples of a code that forms its own class in the G-test.
 
 SETTINGS: list[dict[str, Any]] = json.loads((DATA / "sampling.json").read_text(encoding="utf-8"))
 TRUTH = arrays("sampling")
 VOCAB, CODES, EOS = 1088, 64, 166
-AT_ONCE = torch.zeros(1, dtype=torch.int64)  # `hold_until` of rows for which EOS is allowed from the start.
+AT_ONCE = torch.zeros(1, dtype=torch.int64)  # Values of `hold_until` for rows in which EOS is allowed from the start.
 
 per_setting = pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting["name"])
 
 
 def level(rows: int, **words: Any) -> LevelSettings:
-    """Return sampling settings of one level, equal in every row."""
+    """Return sampling settings of one network, equal for every row."""
     given = {"temperature": 1.0, "top_k": VOCAB, "top_p": 1.0, "greedy": False, **words}
     return LevelSettings(
         temperature=torch.full((rows,), given["temperature"]),
@@ -47,7 +47,7 @@ def level(rows: int, **words: Any) -> LevelSettings:
 
 
 def rules(setting: dict[str, Any], rows: int) -> Tensor:
-    """Return the scores of a stored setting after the talker's rules, repeated for every row."""
+    """Return the scores of a stored setting after the talker's rules, repeated for each row."""
     logits = torch.from_numpy(TRUTH[f"{setting['name']}_logits"]).expand(rows, -1)
     history = torch.from_numpy(TRUTH[f"{setting['name']}_history"])
     seen = torch.zeros(VOCAB, dtype=torch.bool)
@@ -74,18 +74,18 @@ def noise_of(seeds: Tensor, frame: int = 0, codebook: int = 0, width: int = VOCA
 
 
 def chi_square_bound(freedom: int) -> float:
-    """Return the chi-square quantile of the false-alarm rate.
+    """Return the chi-square quantile for the false-alarm rate.
 
-    The approximation of Wilson and Hilferty is exact to 1 % from 5 degrees of freedom.
+    The approximation of Wilson and Hilferty has an error of at most 1 % from 5 degrees of freedom.
     """
     share = 2 / (9 * freedom)
     return freedom * (1 - share + FALSE_ALARM_Z * share**0.5) ** 3
 
 
 def assert_follows(counts: np.ndarray, probabilities: np.ndarray) -> None:
-    """Apply a G-test to counts and exact probabilities.
+    """Apply a G-test to counts of codes and their exact probabilities.
 
-    Codes of probability 0 must not occur.
+    Codes with probability 0 must not occur.
     """
     assert counts[probabilities == 0].sum() == 0
     expected = probabilities * counts.sum()
@@ -112,7 +112,7 @@ def seeded_noise() -> Tensor:
 @pytest.mark.slow
 @per_setting
 def test_draws_equal_the_reference(setting: dict[str, Any], seeded_noise: Tensor) -> None:
-    """The truth is the reference's own chain of logit processors on recorded logits."""
+    """The expected probabilities are those of the reference's logits processors."""
     scores = rules(setting, DRAWS)
     top_k = setting["top_k"] or VOCAB
     words = level(DRAWS, temperature=setting["temperature"], top_k=top_k, top_p=setting["top_p"])
@@ -122,7 +122,7 @@ def test_draws_equal_the_reference(setting: dict[str, Any], seeded_noise: Tensor
 
 @per_setting
 def test_candidate_codes_equal_those_of_the_reference(setting: dict[str, Any]) -> None:
-    """With noise that favours one code, each allowed code is drawn, and no other code."""
+    """With noise that favours one code, each allowed code is sampled, and no other code."""
     probabilities = TRUTH[f"{setting['name']}_probabilities"]
     top_k = setting["top_k"] or VOCAB
     words = level(VOCAB, temperature=setting["temperature"], top_k=top_k, top_p=setting["top_p"])
@@ -140,7 +140,7 @@ def test_comparison_detects_a_wrong_temperature(seeded_noise: Tensor) -> None:
 
 
 def uniform(noise: Tensor) -> np.ndarray:
-    """Convert Gumbel noise to uniform noise."""
+    """Convert Gumbel noise to uniformly distributed numbers."""
     return torch.exp(-torch.exp(-noise.double())).numpy()
 
 
@@ -169,7 +169,7 @@ def test_noise_of_different_frames_and_codebooks_is_independent() -> None:
 
 
 def test_seed_and_frame_are_not_interchangeable() -> None:
-    """Seed s at frame f + 1 is not seed s + 1 at frame f, in either direction."""
+    """Seed s at frame f + 1 and seed s + 1 at frame f must have different noise."""
 
     def at(seed: int, frame: int) -> np.ndarray:
         return uniform(gumbel_noise(torch.tensor([seed]), torch.tensor([frame]), 16, 3072))[0]
@@ -195,7 +195,7 @@ def test_noise_is_batch_invariant() -> None:
 
 
 def test_noise_values_are_stable_between_versions() -> None:
-    """Seeds that users have stored must give the same audio in later versions."""
+    """Seeds that users have stored must yield the same audio in later versions."""
     noise = gumbel_noise(torch.tensor([42]), torch.tensor([7]), 2, 3)
     expected = [[-0.290763, 0.092529, 1.771222], [-0.566093, 1.754049, 2.375356]]
     torch.testing.assert_close(noise[0], torch.tensor(expected), rtol=0, atol=1e-6)

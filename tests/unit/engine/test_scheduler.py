@@ -1,4 +1,4 @@
-"""Tests of the scheduler with simulated listeners and a virtual clock."""
+"""Tests of the scheduler with simulated clients and a virtual clock."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.support.simulation import FRAME_S, Listener, Simulation, nobody_waits
 def speaking(
     slots: int, *, made: int = 1, work: int = 16, batch_fill_ratio: float = 0.0
 ) -> tuple[Scheduler, SequenceTable]:
-    """Return a scheduler and a table whose rows all speak and have sent nothing."""
+    """Return a scheduler and a table in which all rows are speaking and have sent no audio."""
     table = SequenceTable(slots)
     table.speaking[:] = True
     table.limit[:], table.text_limit[:] = 1000, UNLIMITED_FRAMES
@@ -134,7 +134,7 @@ def test_every_listener_is_served_to_the_end(arrivals: list[float], share: float
     listeners = [Listener(frames=30 + place, arrives=arrival) for place, arrival in enumerate(arrivals)]
     simulation.run(listeners)
     assert [sum(listener.chunks) for listener in listeners] == [listener.frames for listener in listeners]
-    # The prefill makes the first frame, and the row launches no frame beyond its limit.
+    # The prefill generates the first frame, and the row launches no frames beyond its limit.
     assert [stepped_with(simulation, listener.slot) for listener in listeners] == [
         listener.frames - 1 for listener in listeners
     ]
@@ -158,7 +158,7 @@ def test_only_rows_near_their_end_decode_during_pending_first_audio() -> None:
     table.buffer_empty_at[:3] = 100.0 + LOW_BUFFER_S + np.array([0.1, -0.1, -9.0])
     assert scheduler.runnable(table, 100.0, is_scarce=False, yields_to_first_audio=True).tolist() == [1, 2]
     assert scheduler.runnable(table, 100.0, is_scarce=False, yields_to_first_audio=False).tolist() == [0, 1, 2, 3]
-    table.first_chunk[3] = 2  # Row 3 lacks one frame of its first chunk.
+    table.first_chunk[3] = 2  # Row 3 needs one more frame for its first chunk.
     assert scheduler.runnable(table, 100.0, is_scarce=False, yields_to_first_audio=True).tolist() == [0, 1, 2, 3]
     table.first_chunk[3], table.last_chunk[3] = 1, 1  # The first chunk of row 3 has been sent.
     assert scheduler.runnable(table, 100.0, is_scarce=False, yields_to_first_audio=True).tolist() == [0, 1, 2, 3]
@@ -190,7 +190,7 @@ def test_slow_reader_pauses_alone_and_resumes() -> None:
 
 
 @pytest.mark.parametrize("what", ["limit", "text", "backlog", "reader"])
-def test_frames_in_flight_count_as_decoded(what: str) -> None:
+def test_frames_in_flight_count_as_generated(what: str) -> None:
     scheduler, table = speaking(2, made=9)
     table.sent[:], table.begun[0] = 9, 10
     if what == "limit":
@@ -255,14 +255,14 @@ def test_equal_chunks_share_a_call_within_mode_and_work_limits() -> None:
     table.last_chunk[:], table.sent[:], table.buffer_empty_at[:] = 2, 4, 50.0
     table.batch[:] = 3
     table.largest_chunk[:] = 4
-    # Eight frames of work allow two chunks of four frames in a call.
+    # Eight frames of work allow two chunks of four frames per call.
     assert [len(chunk.slots) for chunk in scheduler.due_chunks(table, 0.0, Pace())] == [2, 2, 2]
     table.largest_chunk[:] = 2
     # The mode limits a call to three rows.
     assert [len(chunk.slots) for chunk in scheduler.due_chunks(table, 0.0, Pace())] == [3, 3]
 
 
-def test_modes_keep_their_chunk_sizes_side_by_side() -> None:
+def test_rows_of_different_modes_keep_their_own_chunk_sizes() -> None:
     scheduler, table = speaking(2, made=30)
     table.last_chunk[:], table.buffer_empty_at[:] = 16, 50.0
     table.largest_chunk[:] = [4, 16]
@@ -290,12 +290,12 @@ def test_last_frames_of_an_ended_row_are_not_delayed() -> None:
 
 
 def in_company(*pending: int, batch_fill_ratio: float = 0.5) -> tuple[Scheduler, SequenceTable]:
-    """Return rows that are far ahead and have frames without audio.
+    """Return a scheduler and a table whose rows have full buffers and frames without audio.
 
-    Chunks have 16 frames.
+    The chunk size is 16 frames.
 
     Args:
-        pending: Number of frames without audio of each row.
+        pending: Number of frames without audio for each row.
     """
     scheduler, table = speaking(len(pending), work=512, batch_fill_ratio=batch_fill_ratio)
     table.last_chunk[:], table.sent[:], table.buffer_empty_at[:], table.batch[:] = 16, 21, 50.0, 32
@@ -322,7 +322,7 @@ def test_single_row_does_not_wait_for_a_batch() -> None:
 def test_waiting_for_a_batch_ends_with_a_low_buffer_or_a_second_chunk() -> None:
     scheduler, table = in_company(16, 16, 3, 3, 3, 3, 3, 3)
     table.buffer_empty_at[1] = LOW_BUFFER_S
-    # The chunk has the frames that keep the listener's buffer filled, and is urgent.
+    # The chunk is large enough to keep the client's buffer filled, and urgent.
     assert asked(scheduler, table) == [(True, [1], [2])]
     table.buffer_empty_at[1], table.made[0] = 50.0, table.sent[0] + 32
     assert asked(scheduler, table) == [(False, [0, 1], [16, 16])]
@@ -364,7 +364,7 @@ def test_final_chunks_join_a_larger_call() -> None:
     scheduler, table = in_company(5, 16, 9, 3)
     table.ended[[0, 2]], table.speaking[[0, 2]] = True, False
     assert asked(scheduler, table) == [(False, [0, 1, 2], [5, 16, 9])]
-    table.speaking[:] = True  # Fewer than half of the rows have a full chunk, and no chunk is a final one.
+    table.speaking[:] = True  # Fewer than half of the rows have a full chunk, and no chunk is final.
     assert asked(scheduler, table) == [(False, [0], [5]), (False, [2], [9])]
     alone, table = in_company(5, 16, 9, 3, batch_fill_ratio=0.0)
     table.ended[[0, 2]] = True
@@ -374,7 +374,7 @@ def test_final_chunks_join_a_larger_call() -> None:
 @settings(max_examples=examples(60), deadline=None, derandomize=True)
 @given(arrivals=st.lists(st.floats(0, 3), min_size=1, max_size=8), batch_fill_ratio=st.sampled_from([0.25, 0.5, 1.0]))
 def test_waiting_for_a_batch_causes_no_gap_and_no_late_end(arrivals: list[float], batch_fill_ratio: float) -> None:
-    """Chunks that wait for a batch and urgent chunks share one stream.
+    """Chunks that wait for a batch and urgent chunks use the same stream.
 
     This is the worst case.
     """
@@ -391,7 +391,7 @@ def test_waiting_for_a_batch_causes_no_gap_and_no_late_end(arrivals: list[float]
 # --- Sent audio
 
 
-def test_record_sent_extends_the_buffer_and_returns_starved_rows() -> None:
+def test_record_sent_extends_buffers_and_returns_rows_with_an_underrun() -> None:
     scheduler, table = speaking(3, made=4)
     table.last_chunk[:], table.buffer_empty_at[:] = [0, 2, 2], [1.0, 1.0, 9.0]
     starved = scheduler.record_sent(table, np.arange(3), 2, 2.0)
@@ -427,7 +427,7 @@ def test_chunk_is_limited_by_maximum_growth_work_and_lead(
         assert size == min(first, largest, work)
 
 
-def test_cleared_row_equals_a_new_one_except_for_a_running_call() -> None:
+def test_cleared_row_equals_a_new_row_except_for_a_running_code2wav_call() -> None:
     table = SequenceTable(2)
     for array in vars(table).values():
         array[:] = 7

@@ -1,4 +1,4 @@
-"""Table-driven tests of the engine's next step after a segment, such as a repetition."""
+"""Table-driven tests of the engine's next step at the end of a segment."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from runtime.engine.scheduling.segment_runner import Step, next_step
 
 FLAGS = ("is_too_short", "has_all_frames", "is_segment_open", "has_next", "is_text_closed")
 
-# A dash matches either value. The first matching line applies.
+# A dash matches both values. The first matching line applies.
 TABLE = """
 1 - - - -  REPEAT
 0 1 - - -  DRAIN

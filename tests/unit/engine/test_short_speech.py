@@ -1,4 +1,4 @@
-"""Tests of retries if a segment's speech ends much too early for its text."""
+"""Tests of the retry after a segment's speech ends much too early for its text."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ pytestmark = pytest.mark.usefixtures("each_device")
 
 TEXT = "The harbour was quiet and nobody came to see the old boat."
 MIN_FRAMES = 15
-SHORT, ENOUGH = 3, 20  # Numbers of frames: too few for the text, and enough.
+SHORT, ENOUGH = 3, 20  # Numbers of frames that are too few and enough for the text.
 
 
 @pytest.fixture(scope="module")
 def speaking(quick: Checkpoint) -> Checkpoint:
-    """Return a checkpoint with ``speaks=True``.
+    """CustomVoice checkpoint with ``speaks=True``.
 
-    Others with random weights are not retried.
+    The engine does not retry segments of other checkpoints, which have random weights.
     """
     return replace(quick, config=replace(quick.config, speaks=True))
 
@@ -86,9 +86,9 @@ def test_long_enough_speech_is_not_retried(speaking: Checkpoint, frames: int) ->
 
 
 def test_requests_with_max_frames_or_greedy_sampling_are_not_retried(speaking: Checkpoint, quick: Checkpoint) -> None:
-    """The reference has no retry either.
+    """The reference does not retry either.
 
-    A second attempt would give the same result.
+    With these settings, a second attempt would yield the same result.
     """
     for checkpoint, words in (
         (speaking, {"max_frames": 100}),

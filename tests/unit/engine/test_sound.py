@@ -42,9 +42,9 @@ TEXTS = ("Hello world.", "a", "The old phone is slow. You speak.", "你好，我
 
 
 def mixed(index: int, **words: Any) -> SpeechRequest:
-    """Return one of sixteen requests with different fields.
+    """Return one of sixteen different requests.
 
-    They differ in every field that may differ within a batch.
+    The requests differ in every field that may differ within a batch.
     """
     make: Callable[..., SpeechRequest] = streamed if index % 3 == 2 else custom_voice
     given: dict[str, Any] = {"sampling": GREEDY, "seed": 7} if index % 2 else seeded(index)
@@ -138,7 +138,7 @@ def test_separate_audio_thread_changes_no_byte(quick: Checkpoint, alone: list[Ev
 
 
 def test_mixed_requests_include_both_layouts() -> None:
-    """Otherwise the tests above would not cover both layouts."""
+    """If both layouts were not included, the tests above would not cover them."""
     requests = [mixed(index) for index in range(16)]
     assert {request.layout for request in requests} == {None, Layout.STREAMING}
     assert len({request.max_frames for request in requests}) == 5
@@ -197,9 +197,9 @@ def test_first_frame_with_end_token_leaves_a_fresh_audio_stream(quick: Checkpoin
 
 @pytest.mark.slow
 def test_batching_changes_no_bit_of_the_audio(quick: Checkpoint) -> None:
-    """Batched chunks and padded ends are used as on a GPU.
+    """Chunks are batched and padded at the end, as on a GPU.
 
-    The device finishes work late.
+    The device finishes its work late.
     """
     engine = engine_of(quick, device=LateDevice(2), slots=4)
     core, chunks = core_of(engine), []
@@ -212,7 +212,7 @@ def test_batching_changes_no_bit_of_the_audio(quick: Checkpoint) -> None:
         make(chunk, *rest, **words)
 
     core.code2wav_scheduler.make = noted  # type: ignore[method-assign]
-    # Chunks of the first request end after 5, 21 and 37 frames, those of the others after 15 and 31.
+    # Chunks of the first request end after 5, 21 and 37 frames, and chunks of the others after 15 and 31.
     ends = (60, 36, 37, 38)
     requests = [
         custom_voice("Hello.", max_frames=end, seed=end, first_chunk_frames=1 if end > 50 else 3) for end in ends
@@ -223,8 +223,8 @@ def test_batching_changes_no_bit_of_the_audio(quick: Checkpoint) -> None:
     assert any(len(set(chunk.frames.tolist())) > 1 for chunk in chunks), "an end goes into another's call"
 
 
-def test_remaining_audio_of_two_chunks_is_not_padded_yet(quick: Checkpoint) -> None:
-    """No graph has three frames, and the reply ended while the worker was busy."""
+def test_remaining_audio_longer_than_a_chunk_is_not_padded(quick: Checkpoint) -> None:
+    """There is no graph for three frames, and the reply ended while the worker was busy."""
     words = {"first_chunk_frames": 3, "max_chunk_frames": 3}
     engine, request, heard = (
         engine_of(quick, slots=1, modes=modes_of(**words)),

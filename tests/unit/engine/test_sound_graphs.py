@@ -1,4 +1,4 @@
-"""Tests of Code2Wav's graphs: the audio equals that without graphs.
+"""Tests of Code2Wav's graphs: the audio is equal to that without graphs.
 
 A CPU device that repeats captured work replaces a GPU.
 """
@@ -31,16 +31,16 @@ SLOTS = 5
 
 @pytest.fixture
 def few_shapes_of_sound() -> None:
-    """Override the fixture that reduces the number of shapes.
+    """Override the fixture that limits the number of shapes.
 
     This file tests all shapes.
     """
 
 
 class Again:
-    """Fake graph: an output buffer, and the work that computes it again.
+    """Fake graph that computes its captured work again when it is replayed.
 
-    The work reads the current inputs.
+    The work reads the current inputs and writes to the same output buffer.
     """
 
     def __init__(self, work: Callable[[], Tensor]) -> None:
@@ -53,7 +53,7 @@ class Again:
 
 
 class GraphDevice(CpuDevice):
-    """CPU device that records and counts graphs, and can fail at chosen captures."""
+    """CPU device that counts captured graphs and can fail at chosen captures."""
 
     holds_graphs = True
 
@@ -98,7 +98,7 @@ def test_chunk_is_split_into_buckets_largest_first(frames: int, cut: list[int]) 
     assert pieces(frames, (1, 2, 4, 8, 12, 16)) == cut
 
 
-def test_batch_buckets_stop_at_the_first_that_holds_all_slots() -> None:
+def test_batch_buckets_stop_at_the_first_bucket_for_all_slots() -> None:
     family = Family((1,), (1, 2, 4, 8))
     assert family.up_to(3).batches == (1, 2, 4)
     assert family.up_to(8).batches == (1, 2, 4, 8)
@@ -106,7 +106,7 @@ def test_batch_buckets_stop_at_the_first_that_holds_all_slots() -> None:
 
 
 def test_graph_audio_equals_plain_audio_for_every_shape(code2wav: Code2Wav) -> None:
-    """Three rows run in a bucket of four, seven frames in pieces of 4, 2 and 1."""
+    """Three rows run in a bucket of four rows, and seven frames in pieces of 4, 2 and 1."""
     device = GraphDevice()
     captured, plain = Code2WavStreams(code2wav, SLOTS, device), Code2WavStreams(code2wav, SLOTS)
     seen: list[tuple[int, int]] = []
@@ -132,7 +132,7 @@ def test_more_rows_than_the_largest_bucket_run_in_groups(code2wav: Code2Wav, mon
 @pytest.mark.parametrize("guilty", [0, 2, 4])
 @pytest.mark.logs_errors
 def test_stream_that_fails_in_a_chunk_fails_alone(code2wav: Code2Wav, graphs: bool, guilty: int) -> None:
-    """Seven frames are divided into pieces of 4, 2 and 1.
+    """Seven frames are divided into pieces of 4, 2 and 1 frames.
 
     The network fails at the second piece.
     """
@@ -178,7 +178,7 @@ def test_missing_bucket_size_is_composed_of_smaller_ones(code2wav: Code2Wav, mon
 
 @pytest.mark.parametrize("frames", [3, 5, 8, 9])
 def test_end_of_a_reply_is_padded_to_one_call(code2wav: Code2Wav, monkeypatch: pytest.MonkeyPatch, frames: int) -> None:
-    """If it is longer than the largest shape, it is split as usual."""
+    """A remainder longer than the largest shape is split as usual."""
     families = {Stream.FIRST_AUDIO: Family((1, 4, 8), (2,)), Stream.AUDIO: Family((1,), (1,))}
     monkeypatch.setattr("runtime.engine.audio.code2wav_graphs.FAMILIES", families)
     streams, plain = Code2WavStreams(code2wav, SLOTS, GraphDevice()), Code2WavStreams(code2wav, SLOTS)
@@ -195,7 +195,7 @@ def test_end_of_a_reply_is_padded_to_one_call(code2wav: Code2Wav, monkeypatch: p
 
 
 def counted(piece: Callable[..., Any], calls: list[int]) -> Callable[..., Any]:
-    """Wrap the network so that the number of frames of each call is recorded."""
+    """Wrap the network so that the number of frames of each call is appended to `calls`."""
 
     def one(slots: Any, codes: Tensor, stream: Stream) -> Any:
         calls.append(codes.shape[1])
@@ -207,7 +207,7 @@ def counted(piece: Callable[..., Any], calls: list[int]) -> Callable[..., Any]:
 def test_first_audio_launched_with_its_frame_is_equal_and_continues_on_the_audio_stream(
     code2wav: Code2Wav, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The device finishes work late, in groups and with padding rows."""
+    """The device finishes its work late, and batches have padding rows."""
     families = {Stream.PROMPTS: Family((1,), (1, 2)), Stream.AUDIO: Family((1, 2), (1, 4))}
     monkeypatch.setattr("runtime.engine.audio.code2wav_graphs.FAMILIES", families)
     device = LateDevice(3)
@@ -227,7 +227,7 @@ def test_first_audio_launched_with_its_frame_is_equal_and_continues_on_the_audio
 
 
 def test_padding_rows_change_no_stream(code2wav: Code2Wav) -> None:
-    """Padding rows use a scratch slot, also after a larger batch has written to it."""
+    """Padding rows use a scratch slot, even after a larger batch has written to that slot."""
     streams = Code2WavStreams(code2wav, SLOTS, GraphDevice())
     streams.capture()
     codes = codes_of(code2wav, 4, 2)
@@ -252,7 +252,7 @@ def test_shapes_that_fail_capture_run_without_graphs_and_are_counted(code2wav: C
 def test_failed_capture_keeps_the_other_graphs(
     code2wav: Code2Wav, broken: Container[int], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The largest capture fails, single captures fail, or all small ones fail."""
+    """Either the largest capture fails, or single captures fail, or all small captures fail."""
     device = GraphDevice(broken)
     streams, plain = Code2WavStreams(code2wav, SLOTS, device), Code2WavStreams(code2wav, SLOTS)
     streams.capture()
@@ -266,7 +266,7 @@ def test_failed_capture_keeps_the_other_graphs(
 def test_only_requested_shapes_have_graphs(code2wav: Code2Wav) -> None:
     """Two rows of 7 frames use two graphs.
 
-    The graph of 4 frames runs once, and the graph of 1 frame three times.
+    The graph of 4 frames runs once, and the graph of 1 frame runs three times.
     """
     device = GraphDevice()
     streams = Code2WavStreams(code2wav, SLOTS, device, shapes=((4, 2), (1, 3)))
@@ -276,7 +276,7 @@ def test_only_requested_shapes_have_graphs(code2wav: Code2Wav) -> None:
     two = codes_of(code2wav, 2, 7)
     assert decoded(streams, [1, 3], two, [7]) == decoded(plain, [1, 3], two, [7])
     assert streams.uncaptured == 0
-    three = codes_of(code2wav, 3, 4)  # No graph of four frames has three rows or more.
+    three = codes_of(code2wav, 3, 4)  # There is no graph of four frames for three or more rows.
     assert decoded(streams, [4, 0, 2], three, [4]) == decoded(plain, [4, 0, 2], three, [4])
     assert streams.uncaptured == 1
 

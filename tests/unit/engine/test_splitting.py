@@ -1,4 +1,4 @@
-"""Tests of splitting texts into segments: positions, completeness, and any chunks."""
+"""Tests of splitting texts into segments: positions, completeness, and any text chunks."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_text_is_split_into_clauses_of_a_minimum_length(marked: str) -> None:
     assert fed([*marked.replace("|", "")], Split.CLAUSE) == expected
 
 
-def test_split_none_waits_for_the_end() -> None:
+def test_split_none_emits_one_segment_at_the_end_of_the_text() -> None:
     splitter = Splitter(Split.NONE)
     assert splitter.add("One. Two. ") == []
     assert splitter.add("Three.\n\nFour.") == []
@@ -291,7 +291,7 @@ def test_only_the_last_clause_of_a_sentence_may_be_short(chunks: list[str]) -> N
             assert expected_frames(clause) >= CLAUSE_FRAMES
 
 
-def test_thousands_of_small_texts_are_split_quickly() -> None:
+def test_thousands_of_small_text_chunks_are_split_quickly() -> None:
     started = time.thread_time()
     splitter = Splitter(Split.SENTENCE)
     for _ in range(20_000):

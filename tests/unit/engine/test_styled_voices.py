@@ -27,7 +27,7 @@ SAMPLES = voice(1.2, 11)
 def styled(**words: object) -> SpeechRequest:
     """Return a CustomVoice request with a style.
 
-    Its voice is only defined by a recording.
+    Its voice is defined only by reference audio.
     """
     reference = Reference(samples=SAMPLES, text="I say hello.")
     return custom_voice(**{"voice": None, "instruct": STYLE, "reference": reference, **words})
@@ -35,7 +35,7 @@ def styled(**words: object) -> SpeechRequest:
 
 @pytest.fixture
 def twins(speaker: Checkpoint, cloner: Checkpoint) -> tuple[Checkpoint, Checkpoint]:
-    """Return a CustomVoice and a Base checkpoint with equal talkers."""
+    """CustomVoice and Base checkpoints with equal talkers."""
     return replace(speaker, talker=copy.deepcopy(cloner.talker)), cloner
 
 
@@ -83,7 +83,7 @@ def test_stored_base_prompt_avoids_encoding(
     assert np.array_equal(heard.codes, expected.codes)
 
 
-def test_note_says_how_the_voice_is_used(twins: tuple[Checkpoint, Checkpoint]) -> None:
+def test_note_explains_how_the_stored_voice_is_used(twins: tuple[Checkpoint, Checkpoint]) -> None:
     (note,) = said(engine_of(*twins), styled(max_frames=1)).started.notes
     assert note == "The voice is spoken by its sound alone, so that it can take a style; this is experimental."
 
@@ -94,7 +94,7 @@ def test_too_short_recording_is_refused(twins: tuple[Checkpoint, Checkpoint]) ->
 
 
 def wider(base: Checkpoint) -> Checkpoint:
-    """Return the checkpoint with the configuration of another size."""
+    """Return the Base checkpoint with the configuration of another size."""
     talker = replace(base.config.talker, hidden_size=2 * base.config.talker.hidden_size)
     return replace(base, config=replace(base.config, talker=talker))
 

@@ -1,4 +1,4 @@
-"""Tests of text validation and of a text's frame limit."""
+"""Tests of text validation, and of the frame limit of a text."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LIMITS = Limits(max_text_chars=100, max_instruct_chars=20)
         (" " * 200 + "x", "x"),
     ],
 )
-def test_text_is_stripped_before_speaking(speaker: Checkpoint, text: str, spoken: str) -> None:
+def test_white_space_at_both_ends_of_a_text_is_ignored(speaker: Checkpoint, text: str, spoken: str) -> None:
     assert checked_text(text, speaker.text_tokenizer, LIMITS) == spoken
 
 
@@ -88,7 +88,7 @@ def test_long_instruct_is_truncated_after_a_word(speaker: Checkpoint, instruct: 
     ],
 )
 def test_frame_budget_allows_speech_at_half_speed(text: str, seconds: float) -> None:
-    """A runaway ends within six times the normal length and the grace."""
+    """A runaway must end within six times the expected length plus GRACE_FRAMES."""
     frames = seconds / 0.08
     assert 2 * frames < frame_budget(text) < 6 * frames + GRACE_FRAMES
 

@@ -33,7 +33,7 @@ WAIT_S = 60
 
 
 def counted(owner: object, name: str, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
-    """Record the arguments of each later call of a method."""
+    """Patch a method so that the arguments of each call are appended to the returned list."""
     calls: list[tuple[Any, ...]] = []
     method = getattr(owner, name)
 
@@ -56,7 +56,7 @@ def of_prompt(prompt: VoicePrompt, **words: Any) -> SpeechRequest:
 
 
 def prompt_for(engine: Engine, request: SpeechRequest) -> VoicePrompt:
-    """Return the result of `prepare` for the request's reference."""
+    """Return the voice prompt that `prepare` computes for the request's reference."""
     assert request.reference is not None
     made: list[VoicePrompt | SpeechError] = []
     engine.prepare(request.reference, Mode.BASE, made.append)
@@ -101,7 +101,7 @@ def test_equal_references_have_equal_keys_and_others_differ() -> None:
 def test_cache_size_is_limited_by_the_setting(cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = engine_of(cloner, prompt_cache=2)
     reads = counted(voices_of(engine), "read", monkeypatch)
-    # When the cache needs space for 1.6, the least recently used entry is 1.4.
+    # When the cache needs space for 1.6, the entry 1.4 is the least recently used.
     for seconds in (1.2, 1.4, 1.2, 1.6, 1.2, 1.4):
         said(engine, cloned(seconds=seconds, x_vector_only=True, max_frames=1))
     lengths = [round(len(args[0].samples) / 24_000, 1) for args in reads]
@@ -119,7 +119,7 @@ def test_cache_of_size_zero_still_serves_requests(cloner: Checkpoint) -> None:
 # --- Requests with a prepared prompt
 
 
-def test_prompt_of_this_checkpoint_avoids_encoding(cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prompt_of_the_same_checkpoint_avoids_encoding(cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = engine_of(cloner)
     prompt = prompt_for(engine, cloned())
     expected = said(engine, cloned(max_frames=3))
@@ -165,9 +165,9 @@ def test_forged_prompt_is_not_used_for_another_voice(cloner: Checkpoint) -> None
 
 
 class Gate:
-    """Gate that blocks the encoding of references until it is opened.
+    """Gate that blocks the encoding of references until a test opens it.
 
-    It can make some references fail.
+    It can also make the encoding of some references fail.
     """
 
     def __init__(self, voices: VoiceCache, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,7 +184,7 @@ class Gate:
 
 @pytest.fixture
 def reading(cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> tuple[Engine, Gate]:
-    """Engine that encodes references on its own thread, while tests call `tick`."""
+    """Engine that encodes references in its own thread, while tests call `tick`."""
     engine = engine_of(cloner, slots=2)
     gate = Gate(voices_of(engine), monkeypatch)
     voices_of(engine).start(lambda: None)
@@ -192,7 +192,7 @@ def reading(cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> tuple[Engine
 
 
 def settle(engine: Engine) -> None:
-    """Wait until the reading thread has nothing to do."""
+    """Wait until the thread that encodes references is idle."""
     reader = voices_of(engine).reader
     assert reader is not None
     reader.submit(lambda: None).result(WAIT_S)

@@ -19,7 +19,7 @@ from tests.support.signals import voice
 from tests.unit.engine.test_sound_graphs import GraphDevice
 from tests.unit.engine.test_voice_cache import counted, settle, voices_of
 
-X_VECTOR_ATOL = 2e-6  # Sums over a padded buffer round differently from sums over the recording alone.
+X_VECTOR_ATOL = 2e-6  # Sums over a padded buffer and sums over the recording alone have different rounding errors.
 
 
 def encoders_of(checkpoint: Checkpoint, device: GraphDevice) -> VoiceEncoders:
@@ -39,7 +39,7 @@ def test_recording_is_encoded_in_the_shortest_fitting_graph(
     speaker, speech = cloner.speaker_encoder, cloner.speech_tokenizer.encoder
     assert speaker is not None
     lengths = counted(speaker, "forward", monkeypatch)
-    # The long recording runs before a shorter one in the same graph, so that a stale buffer would be detected.
+    # The long recording runs before a shorter recording in the same graph, so that a stale buffer is detected.
     for seconds, buffer_s in ((3.1, 3.2), (1.7, 3.2), (1.6, 1.6), (1.2, 1.6), (3.5, 3.5)):
         samples = voice(seconds, 5)
         with torch.inference_mode():
@@ -60,7 +60,7 @@ def test_encoders_run_without_graphs_if_capture_fails(cloner: Checkpoint) -> Non
 
 
 def test_first_clone_needs_no_further_capture(cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The mel filter, the encoders and Code2Wav on a reference are warmed up at startup."""
+    """At startup, the mel filter, the encoders and Code2Wav are warmed up with a reference."""
     speaker, tokenizer = cloner.speaker_encoder, cloner.speech_tokenizer
     assert speaker is not None
     monkeypatch.setattr(speaker, "_mel", None)
@@ -89,7 +89,7 @@ def test_encoder_failure_at_startup_does_not_prevent_serving(
 def test_reference_audio_is_warmed_up_on_the_encoder_stream(
     cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On the stream of first audio, other requests would have to wait."""
+    """If the stream of first audio were used, other requests would have to wait."""
     engine = engine_of(cloner, device=LateDevice())
     code2wav, threads = cloner.speech_tokenizer.code2wav, []
     warm = code2wav.warm
@@ -121,7 +121,7 @@ def test_preparing_a_prompt_decodes_no_audio(cloner: Checkpoint, monkeypatch: py
 @pytest.mark.slow
 @pytest.mark.parametrize("device", [None, "graphs"])
 def test_new_voice_is_batch_invariant(cloner: Checkpoint, device: str | None) -> None:
-    """The result for a recording is bitwise independent of the other recordings of the batch."""
+    """The result for a recording is bitwise independent of the other recordings in the batch."""
     requests = [
         cloned(seconds=seconds, x_vector_only=only, max_frames=6)
         for seconds in (1.1, 1.25, 1.5, 2.0)

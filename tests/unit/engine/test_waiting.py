@@ -17,7 +17,7 @@ from tests.support.engines import EventRecorder, custom_voice
 
 
 class Voices:
-    """Voice cache that encodes a voice when a test requests it."""
+    """Fake voice cache that encodes a voice when the test requests it."""
 
     def __init__(self) -> None:
         self.reading: dict[str, Future[Any]] = {}
@@ -116,7 +116,7 @@ def test_requests_and_their_commands_are_held_until_the_checkpoint_is_loaded() -
     assert len(queue) == 0
 
 
-def test_places_are_reported_once_and_when_they_change() -> None:
+def test_queue_positions_are_reported_once_and_when_they_change() -> None:
     queue = queue_of(3)
     heards = [heard_by(queue.find(ticket)) for ticket in range(3)]
     queue.report_places(7.0)
@@ -127,7 +127,7 @@ def test_places_are_reported_once_and_when_they_change() -> None:
     assert [heard.places for heard in heards] == [[0], [1, 0], [2, 1]]
 
 
-def test_places_of_many_requests_are_reported_at_intervals() -> None:
+def test_queue_positions_of_many_requests_are_reported_at_intervals() -> None:
     queue = queue_of(FRONT_REQUESTS + 2)
     last = heard_by(queue.find(FRONT_REQUESTS + 1))
     queue.report_places(7.0)
@@ -138,11 +138,11 @@ def test_places_of_many_requests_are_reported_at_intervals() -> None:
     assert last.places == [FRONT_REQUESTS + 1, FRONT_REQUESTS]
 
 
-def test_no_estimate_is_made_before_a_slot_was_released() -> None:
+def test_there_is_no_wait_estimate_before_a_slot_was_released() -> None:
     assert queue_of(1).wait_s(0) is None
 
 
-def test_estimate_follows_the_slot_holding_time() -> None:
+def test_wait_estimate_follows_recent_slot_holding_times() -> None:
     queue = queue_of(4, slots=2)
     queue.record_released_slot("", 6.0)
     assert [queue.wait_s(place) for place in range(3)] == [3.0, 6.0, 9.0]
@@ -170,7 +170,7 @@ def test_caller_with_the_fewest_slots_is_next() -> None:
     assert [queue.next().ticket for _ in range(3)] == [5, 1, 2]
 
 
-def test_reported_place_accounts_for_callers_taking_turns() -> None:
+def test_reported_queue_position_accounts_for_callers_taking_turns() -> None:
     queue = queue_of(0)
     for ticket, caller in enumerate("aab"):
         queue.add_request(sequence_of(ticket, caller=caller), float(ticket))

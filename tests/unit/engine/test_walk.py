@@ -1,7 +1,7 @@
 """Tests with random client actions: no slot is lost or shared, and each request ends once.
 
-The networks are replaced: their frames and samples contain the request's seed and the frame's number, so that tests are
-fast and each sample can be traced to its request. All other parts are the engine's own.
+The networks are replaced. Their frames and samples contain the request's seed and the number of the frame, so tests are
+fast and each sample can be traced to its request. All other components are those of the engine.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ class Stand:
         return launched(slots, self.frames(slots), self.device)
 
     def frames(self, slots: Slots) -> FrameResult:
-        """Return random frames.
+        """Return random frames for these slots.
 
-        Some seeds give non-finite values after four frames. Segments end by EOS.
+        Some seeds yield non-finite values after four frames. Segments end with EOS.
         """
         if self.fails:
             self.fails, self.has_failed = False, True
@@ -95,7 +95,7 @@ class Stand:
 class Walk(RuleBasedStateMachine):
     """State machine of clients that connect, send text, read slowly and disconnect.
 
-    They also acknowledge audio.
+    The clients also acknowledge audio.
     """
 
     checkpoint: Checkpoint
@@ -116,7 +116,7 @@ class Walk(RuleBasedStateMachine):
         self.stand = Stand(core_of(self.engine))
         self.heards: dict[int, EventRecorder] = {}
         self.seeds: dict[int, int] = {}
-        self.checked: dict[int, int] = {}  # Number of each request's events that were found in order.
+        self.checked: dict[int, int] = {}  # Number of checked events of each request.
 
     @initialize()
     def begin(self) -> None:
@@ -206,7 +206,7 @@ class Walk(RuleBasedStateMachine):
     def everybody_hears_its_own_sound_and_nothing_after_the_end(self) -> None:
         for ticket, heard in self.heards.items():
             if self.checked.get(ticket) == len(heard.events):
-                continue  # Events are only appended and never changed, so checked events stay valid.
+                continue  # Events are only appended and never changed, so earlier checks stay valid.
             self.checked[ticket] = len(heard.events)
             at = 0
             for chunk in heard.chunks:
@@ -243,7 +243,7 @@ class Walk(RuleBasedStateMachine):
 
 @pytest.mark.examples
 @pytest.mark.logs_errors
-def test_random_walk_of_engine_steps_loses_no_request(quick: Checkpoint) -> None:
+def test_random_client_actions_lose_no_slot_and_end_every_request(quick: Checkpoint) -> None:
     Walk.checkpoint = quick
     run_state_machine_as_test(  # type: ignore[no-untyped-call]
         Walk,

@@ -1,4 +1,4 @@
-"""Tests of `voicewright doctor`: capacity and problems of a checkpoint."""
+"""Tests of `voicewright doctor`, which reports the capacity and problems of a checkpoint."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from tests.unit.model.published import DATA, write_configs
 
 WEIGHTS, SOUND = "model.safetensors", "speech_tokenizer/model.safetensors"
 NAME = "somebody/Fine-Tune"
-# The dtype of Code2Wav for a talker in bfloat16.
+# Dtype of Code2Wav if the dtype of the talker is bfloat16.
 NARROW = choose_sound_dtype("auto", CpuDevice(), torch.bfloat16, None)
-# Number of weights that each dtype narrows in the published speech tokenizer, and the size of the text embedding.
+# Number of weights in the published speech tokenizer that each dtype narrows, and size of the text embedding.
 NARROWED = {torch.float32: 0, torch.bfloat16: 105_812_640, torch.float16: 73_904_128}
 TEXT_TABLE = 151_936 * 2048
 
@@ -103,11 +103,11 @@ def test_memory_of_a_published_checkpoint_follows_from_its_configuration(
     tmp_path: Path, variant: str, parameters: int, chosen: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def rtf(probe: Probe, config: ModelConfig, weights: Weights) -> float:
-        """Return the RTF of a machine that only reads weights, at 25 GB/s."""
+        """Return the real-time factor of a machine that only reads weights, at 25 GB/s."""
         return frame_reads(config) * bytes_per_weight(*weights) / 25e9 / 0.08
 
     monkeypatch.setattr(Probe, "rtf", rtf)
-    # Without this patch the probe would run layers of these shapes for half a minute.
+    # Without this patch, the probe would run layers of these shapes for half a minute.
     monkeypatch.setattr(Probe, "rtf_now", rtf)
     write_configs(tmp_path, variant)
     (tmp_path / "speech_tokenizer").mkdir()
@@ -259,7 +259,7 @@ def test_single_file_is_refused_in_json_output(tmp_path: Path, capsys: pytest.Ca
     assert [problem["code"] for problem in diagnosis["problems"]] == ["checkpoint_missing"]
 
 
-def test_missing_path_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_path_is_reported_in_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", str(tmp_path / "nothing"), "--device", "cpu"]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
 

@@ -1,4 +1,4 @@
-"""Tests of the number of slots that fit into a device's memory."""
+"""Tests of the number of slots that fit into the memory of a device."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LENGTH, FLOAT32 = 256, 4
 
 @dataclass
 class Card:
-    """Fake GPU with this free and total memory."""
+    """Fake GPU with this free and total memory in bytes."""
 
     free: float
     total: float = 100 * GIB
@@ -57,7 +57,7 @@ def slot_bytes(checkpoint: Checkpoint) -> int:
 
 
 def card_for(checkpoint: Checkpoint, count: float) -> Card:
-    """Return a GPU whose memory holds this number of slots."""
+    """Return a fake GPU whose free memory is sufficient for this number of slots."""
     return Card(0.1 * 100 * GIB + RESERVE_BYTES + count * slot_bytes(checkpoint))
 
 
@@ -86,7 +86,7 @@ def test_first_of_two_checkpoints_gets_half_of_the_slots(speaker: Checkpoint) ->
 def test_first_of_two_checkpoints_reserves_the_fixed_memory_of_the_second(speaker: Checkpoint) -> None:
     each = slot_bytes(speaker)
     assert slots(speaker, card_for(speaker, 10.5), to_come=2, kept_bytes=4 * each) == 3
-    # A checkpoint always gets at least one slot.
+    # Every checkpoint gets at least one slot.
     assert slots(speaker, card_for(speaker, 10.5), to_come=2, kept_bytes=20 * each) == 1
 
 
@@ -147,7 +147,7 @@ def test_cpu_uses_default_slots_that_fit_and_always_requested_ones(
 
 @pytest.mark.parametrize("asked", [0, 3])
 def test_measured_and_estimated_bytes_give_the_same_slots(asked: int) -> None:
-    """The number of slots is the same before and after the checkpoint is loaded."""
+    """The number of slots must be equal before and after the checkpoint is loaded."""
     for count in (0.9, 1.0, 4.2, 90.0):
         card = Card(100 * GIB)
         settings = EngineSettings(memory_share=1.0, max_slots=asked)
@@ -165,7 +165,7 @@ def test_measured_and_estimated_bytes_give_the_same_slots(asked: int) -> None:
 def test_shared_memory_in_a_container_is_not_counted_as_file_cache() -> None:
     """memory.stat counts Ray's objects in /dev/shm as file cache.
 
-    They cannot be reclaimed.
+    The kernel cannot reclaim these objects.
     """
     lines = ["anon 1000", "file 900", "kernel 50", "shmem 700", "file_mapped 10"]
     assert memory.reclaimable_bytes(lines) == 200

@@ -30,7 +30,7 @@ FLOAT16, INT8, INT4 = Quantization
 
 
 def small() -> ModelConfig:
-    """Return a published configuration with small layers."""
+    """Published configuration with smaller layers."""
     config = inspect_published(PUBLISHED[0]).config
     assert config is not None
     few = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2}
@@ -89,9 +89,9 @@ def test_audio_speed_is_measured_in_its_serving_dtype(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("kind", [None, FLOAT16, INT8, INT4])
 def test_estimated_layer_size_equals_the_quantized_size(kind: Quantization | None) -> None:
-    """A wrong size made the probe's layers fit into a cache.
+    """With a wrong size, all layers of the probe would fit into a cache.
 
-    This overestimated the speed of int4.
+    Then the estimated speed of int4 would be too high.
     """
     config = DecoderConfig(num_hidden_layers=1, num_code_groups=4, vocab_size=64)
     with on_meta():
@@ -127,7 +127,7 @@ def test_load_by_others_is_excluded_for_one_thread(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("runtime.engine.capacity.timing.TIMED_ROUNDS", 1)
 
     def work() -> torch.Tensor:
-        time.sleep(0.02)  # This delay simulates other processes on the core.
+        time.sleep(0.02)  # Simulate other processes on the core.
         return torch.zeros(())
 
     with cpu_threads(1):

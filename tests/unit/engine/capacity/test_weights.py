@@ -1,4 +1,4 @@
-"""Tests of the choice of weights: the most exact ones that decode in real time."""
+"""Tests of the choice of weights: the most exact weights that decode in real time."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def ladder(*rtfs: float) -> Iterator[Pace]:
         ((0.9, 0.4, 0.3), None),
         ((1.1, 1.0, 0.3), INT8),
         ((3.0, 1.1, 0.9), INT4),
-        ((3.0, 1.5, 1.1), INT8),  # INT4 would lower the audio quality and still not reach real time.
+        ((3.0, 1.5, 1.1), INT8),  # INT4 would lower the audio quality without reaching real time.
         ((1.2, 1.5, 1.1), None),
     ],
 )
