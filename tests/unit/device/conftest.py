@@ -1,4 +1,4 @@
-"""Fixtures with a simulated NPU, and small checkpoints on it and on the CPU."""
+"""Fixtures with a simulated NPU, and with small checkpoints on the NPU and on the CPU."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def npu(ascend: StandIn) -> NpuDevice:
 
 @pytest.fixture(scope="session")
 def on_npu(folder_of: FolderOf) -> LoadedOnNpu:
-    """Return a function that loads a checkpoint into the fake NPU's memory.
+    """Return a function (spec, mode, dtype) that loads a checkpoint into the simulated NPU.
 
-    Its arguments are spec, mode and dtype. Its users request the fixture ``ascend`` first.
+    Tests that use this fixture must request the fixture ``ascend`` first.
     """
 
     def load(spec: str, mode: str, dtype: torch.dtype = torch.float32) -> Checkpoint:

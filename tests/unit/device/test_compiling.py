@@ -1,4 +1,4 @@
-"""Tests of parallel compilation of kernels, without a GPU."""
+"""Test of the parallel compilation of kernels without a GPU."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ pytestmark = pytest.mark.slow
 
 
 def test_precompilation_compiles_used_kernels_and_launches_none(tmp_path: Path) -> None:
-    """Two kernels compile and one cannot, which fails at its launch.
+    """Two kernels can be compiled, and the third kernel fails only at its launch.
 
-    The test runs in a separate process, because this process uses Triton's interpreter and another driver.
+    The test uses a separate process, because this process uses Triton's interpreter and another driver.
     """
     words = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path), "TRITON_INTERPRET": "0"}
     command = [sys.executable, "-m", "tests.support.precompile_kernels"]

@@ -1,6 +1,6 @@
-"""Tests of the CPU device's attention, compared with its definition.
+"""Tests of the CPU device's attention, compared with the definition of attention.
 
-The tests of the other devices compare with this attention.
+The tests of other devices compare with the attention of the CPU device.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ HEADS, KV_HEADS, WIDTH = 6, 2, 8
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Return the attention of one query, head by head.
+    """Return the attention output of one query, computed head by head.
 
     Shapes: q [heads, d]; k, v [kv_heads, T, d]; result [heads, d].
     """

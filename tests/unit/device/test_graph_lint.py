@@ -1,6 +1,6 @@
-"""Tests that a whole frame has only operations that a graph can capture.
+"""Tests that a whole frame consists of operations that a graph can capture.
 
-Other tests show that the detector finds operations that cannot be captured.
+Other tests show that the lint detects operations that cannot be captured.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def test_whole_frame_can_be_captured(
     plain: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """No operation uses the AI CPU, copies the slots, or sorts unnecessarily."""
+    """No operation runs on the AI CPU, copies the slots or sorts unnecessarily."""
     # This limit is below the number of codes of these checkpoints.
     monkeypatch.setattr("runtime.engine.execution.slots.MAX_UNSORTED_K", 8)
     checkpoint = on_npu(spec, "custom_voice", dtype)
@@ -85,7 +85,7 @@ def test_prefill_chunk_can_be_captured(npu: NpuDevice, ascend: StandIn, on_npu: 
 
 
 def test_cpu_attention_cannot_be_captured(speaker: Checkpoint) -> None:
-    """It loops over rows, with lengths that are read on the host."""
+    """The CPU attention loops over rows, whose lengths the host reads."""
     device = open_device("cpu")
     device.torch_device = META
     with on_meta():

@@ -1,4 +1,4 @@
-"""Tests of huge pages: memory is collapsed, and its content does not change."""
+"""Tests of huge pages: memory uses huge pages, and its content does not change."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ HEAD = re.compile(r"([0-9a-f]+)-([0-9a-f]+) ")
 
 
 def of_region(address: int, what: str) -> int:
-    """Return a field of the memory region that contains the address, in bytes.
+    """Return a field of the memory region that contains an address, in bytes.
 
     Args:
         address: Address in the region.
-        what: Name of the field, such as Rss or AnonHugePages.
+        what: Name of the field, for example Rss or AnonHugePages.
     """
     inside = False
     for line in Path("/proc/self/smaps").read_text(encoding="utf-8", errors="replace").splitlines():
@@ -41,7 +41,7 @@ def test_full_regions_become_huge_pages_with_unchanged_content() -> None:
     assert any(start <= written[0] and written[1] <= stop < address + 32 * MIB for start, stop in huge_pages.worthy())
     held, gathered = of_region(address, "Rss"), huge_pages.gather()
     assert memory[: 16 * MIB] == bytes(range(256)) * (16 * MIB // 256)
-    # Only the ends of the region that was written may add pages.
+    # Pages may be added only at the ends of the region that was written.
     assert of_region(address, "Rss") < held + 2 * huge_pages.HUGE_PAGE_BYTES
     if not (huge := of_region(address, "AnonHugePages")):
         pytest.skip("this system gathers nothing when asked, or has no room for it")
@@ -54,7 +54,7 @@ def test_other_systems_are_left_unchanged(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 def test_only_full_private_regions_are_chosen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Files, stacks and mostly empty regions are not chosen, and only complete huge pages are."""
+    """Files, stacks and mostly empty regions are not selected, nor are incomplete huge pages."""
     pages, there = huge_pages.HUGE_PAGE_BYTES // mmap.PAGESIZE, (1 << 63).to_bytes(8, "little")
     lines = [
         "00200000-00900000 rw-p 00000000 00:00 0 ",  # The second huge page of this region is not full.

@@ -1,6 +1,6 @@
 """Tests of the attention kernels in Triton's interpreter, compared with PyTorch.
 
-tests/gpu/test_kernels.py runs them on a GPU.
+tests/gpu/test_kernels.py tests these kernels on a GPU.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ pytestmark = [
 TOLERANCE = {"rtol": 1e-5, "atol": 1e-5}
 BLOCK_OF_ROWS = PARTS * PART
 
-# The numbers are heads, kv_heads and d.
+# Values of heads, kv_heads and d.
 SHAPES = {"published": (16, 8, 128), "alone": (2, 2, 16), "three": (6, 2, 32), "four": (4, 1, 64), "odd": (4, 2, 20)}
 per_shape = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
 
@@ -37,7 +37,7 @@ def heads_of(seed: int, count: int, shape: tuple[int, int, int], slots: int, len
 
 
 def agree(ours: Heads, twins: Heads) -> None:
-    """Check that both caches contain the same keys and values, and that the rest is unchanged."""
+    """Check that both KV caches contain the same keys and values."""
     torch.testing.assert_close(ours.keys, twins.keys, equal_nan=True, **TOLERANCE)
     torch.testing.assert_close(ours.values, twins.values, equal_nan=True, rtol=0, atol=0)
 
@@ -59,7 +59,7 @@ def test_decode_attention_equals_its_pytorch_twin_within_the_row_length(shape: t
 
 
 def test_code_predictor_attention_works_step_by_step_on_a_cache_of_16() -> None:
-    """The code predictor first writes two positions, then one per step."""
+    """The code predictor first writes two positions, and then one position per step."""
     ours = heads_of(3, 2 * 3, SHAPES["three"], slots=3, length=16)
     for slot in range(3):
         ours.poison(slot, 0)
@@ -117,9 +117,9 @@ def test_prefill_attention_equals_its_pytorch_twin(shape: tuple[int, int, int], 
 
 @pytest.mark.filterwarnings("ignore:All-NaN slice encountered")
 def test_prefill_padding_writes_to_the_unread_scratch_position() -> None:
-    """Only 10 of 24 positions fit.
+    """Only 10 of 24 positions fit into the slot.
 
-    The others do not change the results or any position that is read.
+    The other positions must change neither the results nor any position that is read.
     """
     length, start, count = 40, 29, 24
     ours = heads_of(11, count, SHAPES["three"], slots=2, length=length)

@@ -1,4 +1,4 @@
-"""Tests of a frame's first and last kernel in Triton's interpreter, against plain torch."""
+"""Tests of a frame's first and last kernel in Triton's interpreter, compared with PyTorch."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_frame_input_is_the_sum_of_code_and_text_embeddings(groups: int, width: 
 
 
 def test_ended_row_reads_within_the_tables() -> None:
-    """EOS is not a code of codebook 0, and a row that drew it may run one more frame."""
+    """EOS is not a code of codebook 0, and a row that sampled EOS may run one more frame."""
     generator = torch.Generator().manual_seed(0)
     state = random_state(generator, SLOTS, 1, CODES, TEXTS, "cpu")
     state.codes[3, 0] = 10**9

@@ -1,6 +1,6 @@
-"""Tests of medium_m_gemm: its selection, and its compilation without a GPU.
+"""Tests of the selection of medium_m_gemm, and of its compilation without a GPU.
 
-tests/gpu/test_kernels.py compares the results on a GPU.
+tests/gpu/test_kernels.py tests its results on a GPU.
 """
 
 from __future__ import annotations
@@ -80,9 +80,9 @@ def test_every_matrix_is_split_evenly_and_fits_on_hopper(shape: tuple[int, int, 
 
 
 def test_medium_m_gemm_compiles_for_hopper_and_fits() -> None:
-    """The compiled order is: prefetch weights, release the next kernel, wait.
+    """The compiled order is: prefetch weights, allow the next kernel to start, wait.
 
-    The kernel waits for the previous one.
+    The kernel waits for the previous kernel.
     """
     kernels_made = compiled("medium_m_gemm")
     assert len(kernels_made) == 8

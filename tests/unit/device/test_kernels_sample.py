@@ -23,15 +23,15 @@ pytestmark = [
 ]
 
 GROUPS, WIDTH = 16, 20
-SEEDS = 40  # This number of draws misses a code of probability 0.2 once in 7,000 runs.
+SEEDS = 40  # With this number of samples, a code of probability 0.2 is missed once in 7,000 runs.
 
 
 def drawn(
     logits: Tensor, rows: Tensor, slots: Slots, codebook: int, rules: Rules | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Return the kernel's codes, and True for rows whose scores are finite.
+    """Return the sampled codes of the kernel, and True for rows with finite scores.
 
-    Its other outputs are checked here.
+    All other outputs of the kernel are checked in this function.
     """
     codes = torch.full((len(rows), GROUPS), -7)
     finite = torch.zeros(len(rows), GROUPS, dtype=torch.bool)
@@ -47,7 +47,7 @@ def drawn(
 
 
 def settings(slots: int, width: int, **words: float) -> Slots:
-    """Return the same plain settings for every slot, except the given ones and the seeds."""
+    """Return sampling settings that are equal in every slot, except for the seeds."""
     plain = {"temperature": 1.0, "top_k": width, "top_p": 1.0, "greedy": False, "frame": 3, "penalty": 1.0} | words
     known = Slots.random(torch.Generator().manual_seed(0), slots, width, "cpu")
     return replace(
@@ -77,8 +77,8 @@ def test_talker_rules_equal_the_pytorch_twin(seed: int) -> None:
     rules = slots.rules(fewest=2, eos=eos, codes=128)
     rows = torch.randperm(12, generator=generator)[:10]
     logits = 2 * torch.randn(10, width, generator=generator)
-    logits[:, 128:] += 9.0  # Codes that the rules exclude are the most probable ones.
-    logits[5:, eos] = 12.0  # The end is also very probable, and only some rows must hold it.
+    logits[:, 128:] += 9.0  # Codes that the rules exclude are the most probable codes.
+    logits[5:, eos] = 12.0  # EOS is also very probable, and the rules suppress it in some rows only.
     codes, _ = drawn(logits, rows, slots, 0, rules)
     assert codes.tolist() == draw_twin(logits, rows, slots, 0, rules).tolist()
     assert ((codes < 128) | (codes == eos)).all()
@@ -97,7 +97,7 @@ def test_published_vocabularies_work_in_half_precision(width: int, with_rules: b
 
 
 def test_every_code_within_top_k_can_be_drawn_and_no_other() -> None:
-    """Codes that tie with the k-th logit can be drawn, and lower ones cannot."""
+    """Codes that tie with the k-th logit can be sampled, but codes with lower logits cannot."""
     logits = torch.tensor([1.0, 0.5, 0.75, 0.75, 0.75, 0.25]).expand(SEEDS, -1).contiguous()
     slots = replace(settings(SEEDS, 6, top_k=2), seed=torch.arange(SEEDS))
     codes, _ = drawn(logits, torch.arange(SEEDS), slots, 1)

@@ -1,6 +1,6 @@
-"""Tests of small_m_gemm: its selection, and its compilation without a GPU.
+"""Tests of the selection of small_m_gemm, and of its compilation without a GPU.
 
-tests/gpu/test_kernels.py compares the results on a GPU.
+tests/gpu/test_kernels.py tests its results on a GPU.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ def test_int8_small_m_gemm_has_its_own_tiles_and_needs_hopper(monkeypatch: pytes
 
 
 def test_small_m_gemm_compiles_for_hopper_and_fits() -> None:
-    """The compiled order is: prefetch weights, release the next kernel, wait.
+    """The compiled order is: prefetch weights, allow the next kernel to start, wait.
 
-    The kernel waits for the previous one.
+    The kernel waits for the previous kernel.
     """
     kernels_made = compiled("small_m_gemm")
     assert len(kernels_made) == 16  # Kernels for 16-bit weights and for 8-bit weights.

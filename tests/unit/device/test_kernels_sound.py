@@ -1,4 +1,4 @@
-"""Tests of Code2Wav's kernels in Triton's interpreter, compared with torch's convolutions."""
+"""Tests of Code2Wav's kernels in Triton's interpreter, compared with PyTorch convolutions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = [
 ]
 
 SLOTS = 4
-ROWS = torch.tensor([[2, 1, 0], [0, 0, 0]], dtype=torch.int32)  # The columns are slot, turn and frames.
+ROWS = torch.tensor([[2, 1, 0], [0, 0, 0]], dtype=torch.int32)  # Columns: slot, parity of the call, number of frames.
 TOLERANCE = {"rtol": 2e-5, "atol": 2e-5}
 
 
@@ -43,7 +43,7 @@ def snaked(x: Tensor, alpha: Tensor, beta: Tensor) -> Tensor:
 
 
 def past_of(memory: Tensor, left: int) -> Tensor:
-    """Return the state of the rows of ROWS.
+    """Return the convolution state that the rows of ROWS read.
 
     Shapes: memory [2, SLOTS, left * C]; result [2, left, C].
     """
@@ -51,7 +51,7 @@ def past_of(memory: Tensor, left: int) -> Tensor:
 
 
 def written(memory: Tensor, left: int) -> Tensor:
-    """Return the copy of the state that the rows have written."""
+    """Return the convolution state that the rows of ROWS have written."""
     return torch.stack([memory[0, 2], memory[1, 0]]).view(2, left, -1)
 
 
@@ -60,9 +60,9 @@ def written(memory: Tensor, left: int) -> Tensor:
 def test_convolution_reads_and_advances_the_state_of_its_stream(
     random: torch.Generator, C: int, T: int, dilation: int
 ) -> None:
-    """Chunks are shorter and longer than the state.
+    """Chunks are shorter or longer than the convolution state.
 
-    Taps are within one tile or cross tiles.
+    Taps are within one tile or in two tiles.
     """
     N, left = 24, 6 * dilation
     weight, bias = torch.randn(N, C, 7, generator=random) / 10, torch.randn(N, generator=random)
@@ -80,7 +80,7 @@ def test_convolution_reads_and_advances_the_state_of_its_stream(
 
 @pytest.mark.parametrize("C", [12, 20, 48, 64])
 def test_fused_residual_unit_equals_its_two_convolutions(random: torch.Generator, C: int) -> None:
-    """The channels fill one tile, a part of one tile, and two tiles."""
+    """The channels fill one tile, a part of one tile, or two tiles."""
     T, dilation = 40, 3
     left, tiles = 6 * dilation, split(C)
     beyond = sum(tiles) - C
@@ -107,7 +107,7 @@ def test_fused_residual_unit_equals_its_two_convolutions(random: torch.Generator
 
 
 def test_snake_is_accurate_for_large_inputs(random: torch.Generator) -> None:
-    """The kernel's own sine keeps five digits for arguments of several hundred periods."""
+    """The kernel's own sine has five exact digits for arguments of several hundred periods."""
     x = 300 * torch.randn(1, 33, 16, generator=random)
     alpha, beta = torch.randn(16, generator=random), torch.randn(16, generator=random)
     identity = Packed(torch.eye(16), None, 16)

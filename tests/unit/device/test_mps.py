@@ -1,6 +1,6 @@
 """Tests of the MPS device without an Apple GPU: each operation has a Metal kernel.
 
-The kernels are listed in a table of torch.
+The list of kernels is a table of the installed PyTorch.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class Elsewhere(MpsDevice):
 
 
 def recorded(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> Recorder:
-    """Record requests in all modes, with all sampling settings, solo and batched."""
-    # The networks choose their products by the device of their tensors (runtime/model/products.py).
+    """Record the operations of requests in all modes, with all sampling settings."""
+    # The networks select matrix multiplications by the device of their tensors (runtime/model/products.py).
     monkeypatch.setattr(torch.Tensor, "is_cpu", property(lambda tensor: False), raising=False)
     with Recorder() as recorder:
         for mode, request in (("custom_voice", custom_voice), ("voice_design", voice_design), ("base", cloned)):

@@ -1,6 +1,6 @@
-"""Tests of the C++ matrix products: equal to the NumPy version and batch-invariant.
+"""Tests of the C++ matrix multiplications: equal to NumPy and batch-invariant.
 
-The tests cover every instruction set of the processor.
+The tests cover every instruction set that the processor supports.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def expected_int4(x: Tensor, rounded: Int4) -> Tensor:
 @BUILT
 @settings(max_examples=examples(40), deadline=None)
 @given(M=st.integers(1, 19), N=st.integers(1, 70), K=st.integers(1, 200), seed=st.integers(0, 2**30))
-def test_int8_product_of_any_shape_equals_its_twin(M: int, N: int, K: int, seed: int) -> None:
+def test_int8_product_of_any_shape_equals_its_numpy_twin(M: int, N: int, K: int, seed: int) -> None:
     x, rounded = numbers(M, K, seed=seed), Int8.of(numbers(N, K, seed=seed + 1))
     expected = expected_int8(x, rounded)
     for level in LEVELS:
@@ -75,7 +75,7 @@ def test_int8_product_of_any_shape_equals_its_twin(M: int, N: int, K: int, seed:
 @BUILT
 @settings(max_examples=examples(40), deadline=None)
 @given(M=st.integers(1, 19), N=st.integers(1, 70), groups=st.integers(1, 6), seed=st.integers(0, 2**30))
-def test_int4_product_of_any_shape_equals_its_twin(M: int, N: int, groups: int, seed: int) -> None:
+def test_int4_product_of_any_shape_equals_its_numpy_twin(M: int, N: int, groups: int, seed: int) -> None:
     x, rounded = (
         numbers(M, GROUP_WEIGHTS * groups, seed=seed),
         Int4.of(numbers(N, GROUP_WEIGHTS * groups, seed=seed + 1)),
@@ -89,9 +89,9 @@ def test_int4_product_of_any_shape_equals_its_twin(M: int, N: int, groups: int, 
 @BUILT
 @settings(max_examples=examples(40), deadline=None)
 @given(M=st.integers(1, 19), N=st.integers(1, 70), K=st.integers(1, 200), seed=st.integers(0, 2**30))
-def test_float16_product_of_any_shape_equals_its_twin(M: int, N: int, K: int, seed: int) -> None:
+def test_float16_product_of_any_shape_equals_its_numpy_twin(M: int, N: int, K: int, seed: int) -> None:
     x, weight = numbers(M, K, seed=seed), numbers(N, K, seed=seed + 1)
-    weight[0, 0] = 2.0**-24  # The smallest positive number in float16.
+    weight[0, 0] = 2.0**-24  # Smallest positive number in float16.
     product = NativeFloat16(weight)
     expected = torch.from_numpy(reference.dense_product(x.numpy(), product.weight.float().numpy()))
     for level in LEVELS:
@@ -102,7 +102,7 @@ def test_float16_product_of_any_shape_equals_its_twin(M: int, N: int, K: int, se
 @BUILT
 @pytest.mark.parametrize("extreme", [0.0, 1e-38, 1e30])
 def test_largest_int8_values_do_not_overflow(level: int, extreme: float) -> None:
-    """Weights and inputs of only -127 and 127 give the largest 16-bit sums on AVX2."""
+    """Weights and inputs of only -127 and 127 yield the largest 16-bit sums on AVX2."""
     signs = torch.where(numbers(40, 96) > 0, 1.0, -1.0)
     x = torch.cat((signs[:3], signs[:1] * extreme))
     eight = Int8.of(signs)
@@ -159,7 +159,7 @@ def test_torch_is_used_without_the_native_library(monkeypatch: pytest.MonkeyPatc
     ],
     ids=["missing", "broken"],
 )
-def test_log_says_why_torch_is_used(
+def test_log_explains_why_torch_is_used(
     content: bytes | None,
     reason: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -189,7 +189,7 @@ def test_arm_compiler_emits_dot_product_instructions(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def arm_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Compile emulated_products.cpp for arm64."""
+    """Compile emulated_products.cpp for arm64, and return the path of the program."""
     if not all(map(shutil.which, (ARM_COMPILER, ARM_EMULATOR))):
         pytest.skip(f"no {ARM_COMPILER} or {ARM_EMULATOR}")
     folder = tmp_path_factory.mktemp("arm")
@@ -208,11 +208,11 @@ def arm_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(("M", "N", "K"), [(1, 16, 32), (3, 40, 96), (9, 17, 224), (19, 70, 160)])
 def test_arm_products_equal_the_twin_under_emulation(arm_program: Path, level: int, M: int, N: int, K: int) -> None:
     x, weight = numbers(M, K), numbers(N, K, seed=1)
-    weight[:, :GROUP_WEIGHTS] = weight[:, :GROUP_WEIGHTS].sign()  # The largest values of four and of eight bits.
+    weight[:, :GROUP_WEIGHTS] = weight[:, :GROUP_WEIGHTS].sign()  # These are the largest values in 4 and in 8 bits.
     eight, four, half = Int8.of(weight), Int4.of(weight), weight.half()
     tiles = native.int8_tiles(eight.values, eight.steps)
     blocks = native.int4_blocks(four.values, four.steps, four.middles)
-    for kind, parts, expected in (  # The kinds of products.h.
+    for kind, parts, expected in (  # The numbers are kinds of products.h.
         (1, (half,), torch.from_numpy(reference.dense_product(x.numpy(), half.float().numpy()))),
         (3, tiles, expected_int8(x, eight)),
         (4, (blocks,), expected_int4(x, four)),

@@ -1,4 +1,4 @@
-"""Tests of the NPU device: opening, error messages, streams, graphs, and memory."""
+"""Tests of the NPU device: opening, error messages, streams, graphs and memory."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.support.torch_npu_stand_in import StandIn
 
 @pytest.fixture
 def not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torch_npu", None)  # This entry makes an import of the module fail.
+    monkeypatch.setitem(sys.modules, "torch_npu", None)  # With this entry, an import of the module fails.
 
 
 def test_npu_is_opened_by_name(ascend: StandIn) -> None:
@@ -52,7 +52,7 @@ def test_missing_torch_npu_error_says_what_to_install(monkeypatch: pytest.Monkey
         open_device("npu")
 
 
-def test_failed_torch_npu_import_error_contains_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_after_a_failed_torch_npu_import_contains_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     imported = builtins.__import__
 
     def fails(name: str, *rest: Any) -> Any:
@@ -65,7 +65,7 @@ def test_failed_torch_npu_import_error_contains_the_reason(monkeypatch: pytest.M
         open_device("npu")
 
 
-def test_missing_npu_error_is_specific(ascend: StandIn) -> None:
+def test_missing_npu_is_reported_with_its_own_error(ascend: StandIn) -> None:
     ascend.npu.available = False
     with pytest.raises(DeviceUnavailable, match="torch_npu sees no NPU"):
         open_device("npu")
@@ -90,7 +90,7 @@ def test_auto_is_the_cpu_without_torch_npu(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.slow
 def test_torch_npu_is_imported_only_if_an_npu_is_requested() -> None:
-    """The test runs in a separate process, in which importing torch_npu fails."""
+    """The test uses a separate process in which importing torch_npu fails."""
     program = (
         "import sys; sys.modules['torch_npu'] = None; import runtime.engine.engine, runtime.device.npu; print('in')"
     )
@@ -119,7 +119,7 @@ def test_stream_waits_for_the_event_of_another_stream(npu: NpuDevice) -> None:
 
 
 def test_convolutions_use_full_float32_precision(ascend: StandIn) -> None:
-    """The library's default reduces the precision, which would change a reference's codes."""
+    """The default of torch_npu is a lower precision, which would change a reference's codes."""
     assert ascend.npu.conv.allow_hf32
     NpuDevice()
     assert not ascend.npu.conv.allow_hf32
@@ -262,7 +262,7 @@ def test_one_thread_captures_at_a_time(npu: NpuDevice) -> None:
 def test_rms_norm_casts_before_applying_the_weight(npu: NpuDevice, ascend: StandIn) -> None:
     """The networks round twice.
 
-    The fused operator with the weight would round only once.
+    The fused operator with a weight would round only once.
     """
     norm = RMSNorm(64, 1e-6).to(torch.bfloat16).requires_grad_(False)
     norm.weight.copy_(torch.randn(64, generator=torch.Generator().manual_seed(1)))

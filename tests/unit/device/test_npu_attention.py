@@ -1,4 +1,4 @@
-"""Tests of the NPU's attention, compared with PyTorch, and of wrong masks."""
+"""Tests of the NPU's attention, compared with PyTorch, and of invalid masks."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def on_npu(*parts: Tensor) -> list[Tensor]:
 
 
 def expected(q: Tensor, k: Tensor, v: Tensor, seen: Tensor) -> Tensor:
-    """Return the result of Torch's attention.
+    """Return the attention output of PyTorch.
 
-    The mask is True for visible keys.
+    The mask `seen` is True for visible keys.
     """
     return F.scaled_dot_product_attention(q.float(), k.float(), v.float(), attn_mask=seen, enable_gqa=True)
 
@@ -98,7 +98,7 @@ SLOTS, TOTAL = 7, 2 * BLOCK_POSITIONS
 
 
 def arena(dtype: torch.dtype, seed: int) -> tuple[Tensor, Tensor]:
-    """Return random keys and values of a layer.
+    """Return random keys and values of one layer.
 
     Shapes: [SLOTS, KV_HEADS, TOTAL, WIDTH] each.
     """
@@ -137,9 +137,9 @@ def test_decode_writes_to_its_own_slot_and_attends_up_to_its_length(
 
 
 def test_index_put_across_the_heads_dimension_runs_on_the_ai_cpu(npu: NpuDevice, ascend: StandIn) -> None:
-    """The CPU device uses this indexing.
+    """The CPU device uses this kind of indexing.
 
-    Gathering a span of the slots would copy all of them.
+    On an NPU, reading a range of positions this way would copy all slots.
     """
     keys, _ = on_npu(*arena(torch.bfloat16, 0))
     rows, places = on_npu(torch.tensor([1, 2]), torch.tensor([3, 4]))
@@ -202,7 +202,7 @@ def test_top_left_aligned_mask_is_refused(new: int, total: int) -> None:
 
 
 def test_top_left_aligned_mask_would_silently_give_wrong_results(ascend: StandIn) -> None:
-    """With older keys, mode 2 attends to the first keys instead of the last ones."""
+    """With older keys, mode 2 attends to the first keys instead of the last keys."""
     q, k, v = heads(1, 2, 9, torch.bfloat16)
     words = {
         "atten_mask": causal().to(NPU),
@@ -233,9 +233,9 @@ def test_several_queries_without_a_mask_are_refused() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.uint8, torch.int8])
 def test_numeric_mask_is_refused(dtype: torch.dtype) -> None:
-    """Torch adds float masks to the scores.
+    """PyTorch adds float masks to the scores.
 
-    This operator would convert them to booleans.
+    The NPU operator would convert a float mask to booleans.
     """
     with pytest.raises(AttentionRefused, match="may mean the opposite"):
         check_attention(*heads(2, 1, 9, torch.bfloat16), torch.zeros(2, 1, 1, 9, dtype=dtype), EXPLICIT_MASK_MODE)

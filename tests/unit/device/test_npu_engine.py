@@ -1,6 +1,6 @@
-"""Tests of the engine on a simulated NPU: the codes equal those of the CPU.
+"""Tests of the engine on a simulated NPU: the codes are equal to those on the CPU.
 
-The tests run with and without graphs.
+The tests run with graphs and without graphs.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ CPU = torch.device("cpu")
 def _few_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Capture graphs for only a few batch and chunk sizes.
 
-    All of them would take too long.
+    Capturing graphs for all sizes would take too long.
     """
     for name, sizes in (("DECODE_BUCKETS", (1, 2, 6, 12)), ("PROMPT_BATCH_SIZES", (1, 4))):
         monkeypatch.setattr(f"runtime.engine.execution.model_runner.{name}", sizes)
@@ -130,7 +130,7 @@ def test_npu_codes_of_streamed_text_equal_those_of_the_cpu(
 
 
 class InFloat64(CpuDevice):
-    """CPU device with float64 attention, which rounds to the same bfloat16 as the fake NPU."""
+    """CPU device with float64 attention, which rounds to bfloat16 like the simulated NPU."""
 
     dtype = torch.bfloat16
 
@@ -149,7 +149,7 @@ def test_half_precision_codes_with_fused_attention_equal_those_of_the_cpu(
     on_npu: LoadedOnNpu,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # Packed weights sum in another order than the library.
+    # Packed weights are summed in another order than the library uses.
     monkeypatch.setattr("runtime.model.checkpoint.pack", lambda module: None)
     checkpoint = load_checkpoint(str(folder_of("brief", "custom_voice")), CPU, torch.bfloat16)
     engine = engine_of(on_npu("brief", "custom_voice", torch.bfloat16), slots=4, device=npu)
@@ -163,7 +163,7 @@ def test_half_precision_codes_with_fused_attention_equal_those_of_the_cpu(
 def test_unsupported_checkpoint_is_refused_at_startup(npu: NpuDevice, on_npu: LoadedOnNpu) -> None:
     """The head width is not a multiple of 16.
 
-    Float32 uses another operator, which supports it.
+    With float32, another operator is used, which supports this width.
     """
     odd = on_npu("odd", "custom_voice", torch.bfloat16)
     with pytest.raises(DeviceUnavailable, match="in sixteens"):
@@ -191,7 +191,7 @@ SETTINGS = [LevelChoice(0.9, 50, 1.0, False), LevelChoice(1.0, 0, 0.8, False), L
 
 
 def begin(runner: ModelRunner, serial: int, length: int) -> int:
-    """Take a slot and prefill a prompt of this number of positions."""
+    """Allocate a slot, prefill a random prompt of `length` positions, and return the slot."""
     embeds = torch.randn(length, runner.hidden_size, generator=torch.Generator().manual_seed(serial))
     embeds = embeds.to(runner.device.torch_device)
     level = SETTINGS[serial % 3]
@@ -204,7 +204,7 @@ def begin(runner: ModelRunner, serial: int, length: int) -> int:
 
 
 def frames_of(runner: ModelRunner, slots: list[int], count: int) -> Codes:
-    """Run `count` steps and return the codes.
+    """Run `count` decode steps, and return the codes.
 
     Shapes: result [count, B, Q].
     """
@@ -212,9 +212,9 @@ def frames_of(runner: ModelRunner, slots: list[int], count: int) -> Codes:
 
 
 def test_replayed_frame_is_bitwise_equal_to_the_frame_without_a_graph(npu_speaker: Checkpoint) -> None:
-    """Five rows use a graph of six.
+    """Five rows use a graph for six rows.
 
-    Their slots are out of order, and one other slot is paused.
+    The slots of the rows are not in order, and another slot is paused.
     """
     made, runners = [], []
     for holds in (True, False):
@@ -238,9 +238,9 @@ def test_replayed_frame_is_bitwise_equal_to_the_frame_without_a_graph(npu_speake
 def test_padding_rows_write_only_to_the_scratch_row(
     speaker: Checkpoint, npu_speaker: Checkpoint, npu: NpuDevice, slots: int
 ) -> None:
-    """Padding may need more rows than there are slots.
+    """A padded batch may have more rows than there are slots.
 
-    For example, 9 rows use a graph of 12.
+    For example, 9 rows use a graph for 12 rows.
     """
     pairs = (npu_speaker, npu), (speaker, CpuDevice())
     runner, plain = (ModelRunner(checkpoint, device, torch.float32, slots, 64, 64) for checkpoint, device in pairs)
@@ -262,9 +262,9 @@ def test_padding_rows_write_only_to_the_scratch_row(
 def test_frame_reads_slots_only_up_to_the_longest_row(
     speaker: Checkpoint, npu_speaker: Checkpoint, npu: NpuDevice
 ) -> None:
-    """A row that outgrows a graph's span uses the next graph.
+    """A row that exceeds the span of a graph uses the next larger graph.
 
-    The result is the same as on the CPU.
+    The result must equal that on the CPU.
     """
     pairs = (npu_speaker, npu), (speaker, CpuDevice())
     runner, plain = (ModelRunner(checkpoint, device, torch.float32, 2, 600, 128) for checkpoint, device in pairs)
@@ -298,8 +298,8 @@ def test_failed_capture_is_logged_once_and_runs_without_a_graph(
     capture, asked, of_sound = NpuDevice.capture, [], []
 
     def fails(device: NpuDevice, work: Callable[[], Tensor], stream: Stream) -> Graph[Tensor]:
-        # Graphs of Code2Wav are captured after those of frames. The first of them is the largest one, on Stream.AUDIO,
-        # and some of the others are on other streams.
+        # Graphs of Code2Wav are captured after those of frames. The first and largest of them is on Stream.AUDIO, and
+        # some of the others are on other streams.
         kind = of_sound if of_sound or stream is Stream.AUDIO else asked
         kind.append(stream)
         if of_sound or len(asked) - 1 in broken:
@@ -311,14 +311,14 @@ def test_failed_capture_is_logged_once_and_runs_without_a_graph(
         engine = engine_of(npu_speaker, slots=4, device=npu, dtype="float32")
     record, _ = [
         record for record in caplog.records if record.name == "runtime.engine.execution.graphs"
-    ]  # One record for frames and one for Code2Wav.
+    ]  # There is one record for frames and one for Code2Wav.
     failed = len(broken & set(range(len(asked))))
     assert f"capture failed for {failed} of {len(asked)}" in record.getMessage()
     assert "Cannot run aclop operators" in record.getMessage()
     assert_same_codes(engine, engine_of(speaker, slots=4), varied(4))
 
 
-def test_full_row_does_not_end_the_frames_of_others(npu_speaker: Checkpoint, npu: NpuDevice) -> None:
+def test_row_with_a_full_slot_does_not_end_the_frames_of_other_rows(npu_speaker: Checkpoint, npu: NpuDevice) -> None:
     made = []
     for length in (10, 64):
         runner = ModelRunner(npu_speaker, npu, torch.float32, 2, length, 16)
@@ -329,7 +329,7 @@ def test_full_row_does_not_end_the_frames_of_others(npu_speaker: Checkpoint, npu
     assert np.array_equal(made[0][:, 1], made[1][:, 1])
 
 
-def test_non_finite_row_affects_neither_neighbours_nor_successors(npu_speaker: Checkpoint, npu: NpuDevice) -> None:
+def test_non_finite_row_affects_neither_other_rows_nor_later_requests(npu_speaker: Checkpoint, npu: NpuDevice) -> None:
     runner = ModelRunner(npu_speaker, npu, torch.float32, 2, 64, 64)
     runner.capture()
     expected = frames_of(runner, [begin(runner, 1, 9)], 3)

@@ -1,4 +1,4 @@
-"""Tests of the `--device` and `--dtype` settings and their error messages."""
+"""Tests of the settings `--device` and `--dtype` and their error messages."""
 
 from __future__ import annotations
 

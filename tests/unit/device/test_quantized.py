@@ -1,4 +1,4 @@
-"""Tests of matrix products with quantized weights, which must be batch-invariant."""
+"""Tests of matrix multiplications with quantized weights, which must be batch-invariant."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ PRODUCTS = [
     lambda weight: (WeightOnlyInt8(Int8.of(weight)), Int8.of(weight).weight()),
     lambda weight: (WeightOnlyInt4(Int4.of(weight)), Int4.of(weight).weight()),
 ]
-# A function from a weight to the quantized product and the dequantized weights.
+# Function from a weight to the quantized product and the dequantized weights.
 Made = Callable[[Tensor], tuple[Product, Tensor]]
 each_product = pytest.mark.parametrize("made", PRODUCTS, ids=["float16", "rounded rows", "int8", "int4"])
 
@@ -69,9 +69,9 @@ def test_product_equals_that_of_the_dequantized_weights(made: Made) -> None:
     product, weight = made(numbers(N, K, seed=1))
     rows = numbers(40, K) * torch.logspace(-3, 3, 40)[:, None]
     expected = rows @ weight.t()
-    # Number of steps to which a row is rounded, which is half of FULL on processors without VNNI.
+    # Number of steps to which a row is rounded. It is half of FULL on processors without VNNI.
     steps = product.steps if isinstance(product, RoundedRowsInt8) else MAX_INT8
-    most = 0.012 * MAX_INT8 / steps  # Largest rounding error of a row in eight bits or in bfloat16.
+    most = 0.012 * MAX_INT8 / steps  # Largest rounding error of a row in 8 bits or in bfloat16.
     for found, row in zip(product(rows), expected, strict=True):
         assert away(found, row) < most
 
@@ -118,7 +118,7 @@ def test_rounded_rows_give_exact_integer_sums() -> None:
 
 
 @ROUNDS_ROWS
-def test_without_vnni_two_products_fit_into_16_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_vnni_the_sum_of_two_products_fits_into_16_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cpu, "_is_vnni_supported", lambda: False)
     weight, rows = torch.ones(N, K), torch.ones(3, K)
     product = RoundedRowsInt8(Int8.of(weight))
@@ -144,7 +144,7 @@ def test_weights_are_rounded_to_nearest() -> None:
     weight = numbers(N, K, seed=1)
     eight, four = Int8.of(weight), Int4.of(weight)
     assert ((eight.weight() - weight).abs() <= eight.steps[:, None] / 2 + MIN_SCALE).all()
-    # The limits of a group may exceed its values by the rounding error of its middle in bfloat16.
+    # The limits of a group may exceed its values by the rounding error of the group's offset in bfloat16.
     steps = four.steps.float().repeat_interleave(GROUP_WEIGHTS, dim=1)
     assert ((four.weight() - weight).abs() <= steps / 2 + 0.03 * weight.abs().amax()).all()
     assert away(eight.weight(), weight) < 0.01
@@ -184,7 +184,7 @@ def test_every_matrix_shape_has_a_product_on_every_processor(monkeypatch: pytest
 
 
 def test_arm64_uses_no_fbgemm_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On arm64 one of the listed fbgemm kernels crashes without SVE, and the other is missing."""
+    """On arm64, one of the fbgemm kernels crashes without SVE, and another kernel is missing."""
     monkeypatch.setattr(native, "is_loaded", lambda: False)
     monkeypatch.setattr(platform, "machine", lambda: "aarch64")
     monkeypatch.setattr(subject, "_BY_FBGEMM", None)

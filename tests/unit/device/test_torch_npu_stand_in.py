@@ -40,7 +40,7 @@ def causal(size: int = COMPRESSED) -> Tensor:
 def on_npu(value: Any) -> Any:
     """Copy tensors to the NPU with the same strides.
 
-    Other values are returned unchanged.
+    All other values are returned unchanged.
     """
     if isinstance(value, dict):
         return {name: on_npu(part) for name, part in value.items()}
@@ -173,7 +173,7 @@ def test_replay_repeats_the_operations_on_the_same_memory(ascend: StandIn) -> No
     calls: list[Any] = []
 
     def work() -> None:
-        calls.append(len(calls))  # Python runs this function once, during the capture.
+        calls.append(len(calls))  # Python runs this function only once, during the capture.
         doubled = given * 2
         state.add_(doubled[:2].sum())
         calls.append(doubled)
