@@ -25,7 +25,7 @@ DIALECTS = ("beijing_dialect", "sichuan_dialect")
 
 
 def model_config(variant: str) -> dict[str, Any]:
-    """Return config.json of a variant: that of 0.6B-CustomVoice with the variant's changes."""
+    """Return the content of config.json of a published checkpoint."""
     size, mode = VARIANTS[variant]
     config = json.loads((DATA / "config_0.6b_customvoice.json").read_text(encoding="utf-8"))
     config |= {"tts_model_size": size, "tts_model_type": mode}
@@ -43,14 +43,14 @@ def model_config(variant: str) -> dict[str, Any]:
 
 
 def write_configs(folder: Path, variant: str) -> None:
-    """Write the JSON files that define a variant's networks."""
+    """Write the JSON configuration files of a published checkpoint."""
     (folder / "config.json").write_text(json.dumps(model_config(variant)), encoding="utf-8")
     (folder / "generation_config.json").write_text(json.dumps(GENERATION), encoding="utf-8")
 
 
 @cache
 def speech_tokenizer_config() -> SpeechTokenizerConfig:
-    """Return speech_tokenizer/config.json, which is equal in all variants."""
+    """Parse speech_tokenizer/config.json, which is equal in all published checkpoints."""
     with tempfile.TemporaryDirectory() as folder:
         text = (DATA / "config_speech_tokenizer.json").read_text(encoding="utf-8")
         (Path(folder) / "config.json").write_text(text, encoding="utf-8")
@@ -59,9 +59,9 @@ def speech_tokenizer_config() -> SpeechTokenizerConfig:
 
 @cache
 def keys(name: str) -> dict[str, tuple[int, ...]]:
-    """Return key and shape of every tensor of a published file.
+    """Return the shape of every tensor in a published file, keyed by name.
 
-    The reference's classes have listed them.
+    The list was created with the reference's classes.
     """
     with gzip.open(DATA / f"keys_{name}.txt.gz", "rt", encoding="utf-8") as lines:
         rows = (line.split() for line in lines)

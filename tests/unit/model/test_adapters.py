@@ -1,4 +1,4 @@
-"""Tests of LoRA adapters: the merged weights equal those of PEFT."""
+"""Tests of LoRA adapters: the merged weights are equal to those of PEFT."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def base(folder_of: FolderOf, tmp_path: Path) -> Path:
 
 
 def low_rank(weights: Tensors, name: str, rank: int = 2, seed: int = 0) -> Tensors:
-    """Return the two LoRA matrices of a layer, with the keys that PEFT gives them."""
+    """Return random LoRA matrices A and B of a layer, with PEFT's key names."""
     rows, columns = weights[f"talker.{name}.weight"].shape
     draw = torch.Generator().manual_seed(seed)
     A, B = torch.randn(rank, columns, generator=draw), torch.randn(rows, rank, generator=draw)
@@ -57,7 +57,7 @@ def weights_of(folder: Path) -> Tensors:
 
 
 def merged(folder: Path) -> Tensors:
-    """Return all tensors as the loader reads them."""
+    """Return all tensors of a checkpoint as the loader reads them."""
     with opened_weights(source_of(str(folder)).weights) as files:
         return {key: file.get_tensor(key) for key, file in files.items()}
 
@@ -119,7 +119,7 @@ def test_rank_alpha_and_new_tensors_follow_the_configuration(base: Path, tmp_pat
 
 
 def test_weights_equal_those_of_peft(base: Path, tmp_path: Path) -> None:
-    """This needs the independent reference: ``pip install --no-deps peft``."""
+    """The test needs the independent implementation: ``pip install --no-deps peft``."""
     peft = pytest.importorskip("peft")
     network = _network_of(weights_of(base))
     config = peft.LoraConfig(
@@ -154,7 +154,7 @@ def test_weights_equal_those_of_peft(base: Path, tmp_path: Path) -> None:
 
 
 def _network_of(weights: Tensors) -> nn.Module:
-    """Return modules with a checkpoint's weights, of the types that PEFT supports."""
+    """Return a network with a checkpoint's weights and module types that PEFT supports."""
     root = nn.Module()
     for key, tensor in weights.items():
         *path, leaf, kind = key.split(".")

@@ -1,6 +1,6 @@
-"""Tests of checkpoint loading: strict keys and shapes, and only safetensors.
+"""Tests of checkpoint loading: strict keys and shapes, and only safetensors files.
 
-Checkpoints with equal speech tokenizers share one copy of it.
+Checkpoints with equal speech tokenizers share one copy in memory.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ FILES = (
 
 @pytest.fixture
 def folder(folder_of: FolderOf, tmp_path: Path) -> Path:
-    """Return a copy of a checkpoint that a test may damage."""
+    """Copy of a checkpoint that a test may damage."""
     return shutil.copytree(folder_of("tiny", "custom_voice"), tmp_path / "damaged")
 
 
@@ -109,9 +109,9 @@ def test_damaged_weights_are_reported(folder: Path, file: str, damage: str) -> N
 
 
 def test_pickle_files_are_never_read(folder: Path) -> None:
-    """The weights are missing, and there is a pickled checkpoint instead.
+    """The weights are missing, and the folder contains a pickled checkpoint instead.
 
-    It would run code if it were opened.
+    Opening the pickled checkpoint would run code.
     """
     (folder / WEIGHTS[0]).unlink()
     trap = folder / "opened"

@@ -25,7 +25,7 @@ from runtime.model.weights import on_meta
 from tests.conftest import Loaded
 from tests.unit.model.published import speech_tokenizer_config
 
-FRAMES = 60  # More frames than every attention window (16 and 7 frames) and the convolutions after it cover.
+FRAMES = 60  # More frames than the attention windows (16 and 7 frames) and the following convolutions cover together.
 
 # A wrong chunk boundary causes errors far above the rounding errors of float64.
 EXACT = 1e-9
@@ -33,7 +33,7 @@ EXACT = 1e-9
 
 @pytest.fixture(scope="module", params=["tiny", "odd"])
 def precise(request: pytest.FixtureRequest, loaded: Loaded) -> Code2Wav:
-    """Return Code2Wav in float64."""
+    """Code2Wav network in float64."""
     return copy.deepcopy(loaded(request.param, "base").speech_tokenizer.code2wav).double()
 
 
@@ -44,7 +44,7 @@ def codes_of(code2wav: Code2Wav, rows: int, frames: int = FRAMES, seed: int = 0)
 
 
 def cuts_of(schedule: object, frames: int) -> list[tuple[int, int]]:
-    """Return start and end of each chunk.
+    """Return the start and end frame of each chunk.
 
     The last chunk ends at the last frame.
     """
@@ -111,7 +111,7 @@ def test_library_convolutions_give_the_same_audio_except_rounding(
 ) -> None:
     """GPUs run the network with ``nn.Conv1d`` and ``nn.ConvTranspose1d``.
 
-    In float64, all results agree.
+    In float64, all results must agree.
     """
 
     def upsampled(conv: TransposedConv, x: Tensor) -> Tensor:
@@ -131,7 +131,7 @@ def test_library_convolutions_give_the_same_audio_except_rounding(
 
 
 def test_audio_is_neither_silent_nor_clipped(precise: Code2Wav) -> None:
-    """Otherwise the comparisons above would be meaningless."""
+    """If the audio were silent or clipped, the comparisons above would be meaningless."""
     wave = decoded(precise, codes_of(precise, 2))
     assert wave.std() > 0.01
     assert (wave.abs() == 1).double().mean() < 0.05
@@ -144,7 +144,7 @@ def test_frame_affects_only_samples_within_its_window(precise: Code2Wav) -> None
     changed[0, 10] = (changed[0, 10] + 1) % config.codebook_size
     differs = (decoded(precise, codes) != decoded(precise, changed))[0].nonzero()[:, 0] // config.samples_per_frame
     assert int(differs.min()) == 10
-    # Each layer extends the influence of a frame by its window, then pre_conv and the convolutions extend it further.
+    # Each layer extends the influence of a frame by its window. Then pre_conv and the convolutions extend it further.
     through_layers = config.num_hidden_layers * (config.sliding_window - 1)
     assert through_layers <= int(differs.max()) - 10 <= through_layers + 2 + precise.tail_frames - 1
 
@@ -165,9 +165,9 @@ def test_warm_state_equals_decoding_the_reference_and_dropping_its_audio(precise
 
 
 def test_warm_up_needs_exactly_the_receptive_field_of_the_convolutions(precise: Code2Wav) -> None:
-    """``tail_frames`` has one frame of margin.
+    """``tail_frames`` includes a margin of one frame.
 
-    One frame less is enough, and a few less are not.
+    Therefore one frame less is sufficient, but a few frames less are not.
     """
     reference, tail = 40, precise.tail_frames
 
@@ -185,7 +185,7 @@ def test_warm_up_needs_exactly_the_receptive_field_of_the_convolutions(precise: 
 
 
 def test_published_decoder_has_a_receptive_field_of_ten_frames() -> None:
-    """``tail_frames`` is 11, because it has one frame of margin."""
+    """``tail_frames`` is 11, because it includes a margin of one frame."""
     with on_meta():
         code2wav = Code2Wav(speech_tokenizer_config().code2wav)
     assert code2wav.tail_frames == 11
@@ -197,7 +197,7 @@ def test_published_decoder_has_a_receptive_field_of_ten_frames() -> None:
 
 @torch.inference_mode()
 def test_gpu_code_path_gives_the_same_shapes() -> None:
-    """The meta device takes the same branches as a GPU."""
+    """The meta device takes the same branches of the code as a GPU."""
     with on_meta():
         code2wav = Code2Wav(speech_tokenizer_config().code2wav)
         state, codes = code2wav.fresh_state(2), torch.zeros(2, 3, code2wav.config.num_quantizers, dtype=torch.int64)

@@ -21,7 +21,7 @@ Change = Callable[[dict[str, Any]], object]
 
 
 def changed(source: Path, folder: Path, file: str, change: Change) -> Path:
-    """Copy a checkpoint's JSON files and change one of them."""
+    """Copy the JSON files of a checkpoint to `folder`, and change one file."""
     for name in ("config.json", "generation_config.json", "speech_tokenizer/config.json"):
         content = json.loads((source / name).read_text(encoding="utf-8"))
         if name == file:
@@ -288,7 +288,7 @@ def test_voicewright_fields_extend_a_checkpoint(folder_of: FolderOf, tmp_path: P
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_published_file_may_omit_fields_with_default_values(tmp_path: Path, variant: str) -> None:
-    """Fields that equal their default are removed."""
+    """Fields that are equal to their default are removed from the file."""
     whole, left_out = tmp_path / "whole", tmp_path / "left_out"
     for folder in (whole, left_out):
         folder.mkdir()
@@ -318,7 +318,7 @@ def test_published_speech_tokenizer_may_omit_fields_with_default_values(tmp_path
 
 
 def forget_defaults(kind: type, section: dict[str, Any]) -> int:
-    """Remove fields that equal their default, and return their number."""
+    """Remove fields that are equal to their default, and return the number of removed fields."""
     defaults = {spec.name: spec.default for spec in fields(kind)}
     gone = [name for name, value in section.items() if name in defaults and defaults[name] in (value, _tuple(value))]
     for name in gone:

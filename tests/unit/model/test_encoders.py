@@ -15,10 +15,10 @@ from runtime.model.speech_encoder import PaddedConv
 from tests.conftest import Loaded
 from tests.support.signals import voice
 
-X_VECTOR_ATOL = 2e-6  # A padded buffer adds zero terms to the sums, which changes their rounding.
-BUFFER = 20 * 3840  # Number of samples in 3.2 s, a whole number of frames of both encoders.
+X_VECTOR_ATOL = 2e-6  # A padded buffer adds zeros to the sums, which changes their rounding.
+BUFFER = 20 * 3840  # Number of samples in 3.2 s: a whole number of frames of both encoders.
 
-# Whole frames, one sample more, one sample less, half a frame of the last downsampling, and an uneven length.
+# Whole frames, one sample more, one sample less, half a frame of the last downsampling, and an odd length.
 LENGTHS = (24_000, 38_400, 38_401, 38_399, 39_360, 57_123)
 
 
@@ -28,9 +28,9 @@ def checkpoint(request: pytest.FixtureRequest, loaded: Loaded) -> Checkpoint:
 
 
 def buffered(samples: Tensor, behind: float) -> tuple[Tensor, Tensor]:
-    """Return a buffer that starts with the recording, and the recording's length.
+    """Return a buffer that starts with the recording, and the length of the recording.
 
-    The rest of the buffer is noise of this level.
+    The rest of the buffer is noise with maximum `behind`.
     """
     noise = torch.from_numpy(np.random.default_rng(1).uniform(-behind, behind, BUFFER).astype(np.float32))
     noise[: len(samples)] = samples

@@ -1,4 +1,4 @@
-"""Tests of English text normalization, for complete and streamed texts."""
+"""Tests of English text normalization, for complete texts and streamed texts."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_streamed_text_is_read_like_the_complete_text(text: str, cuts: list[int]
 
 @settings(max_examples=examples(300), deadline=None)
 @given(st.text(max_size=40))
-def test_output_is_ascii_without_parts_of_a_control_token(text: str) -> None:
+def test_normalized_text_is_ascii_without_parts_of_a_control_token(text: str) -> None:
     reading = read_english(in_ascii(text))
     assert reading.isascii()
     assert not re.search("[<>|]", reading)
@@ -117,7 +117,7 @@ def test_plain_words_wait_only_for_the_next_word() -> None:
 
 
 @pytest.mark.parametrize("unit", ["1", "a.", "1 2 3,000 ", "+1 (", "10:", "-1", "$ ", "IX", "aaa"])
-def test_time_is_linear_in_the_text(unit: str) -> None:
+def test_normalization_time_is_linear_in_the_text(unit: str) -> None:
     def seconds(count: int) -> float:
         growing, text = GrowingReading(), (unit * count)[:count]
         begin = time.thread_time()

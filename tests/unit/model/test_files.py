@@ -23,7 +23,7 @@ def chosen(*names: str, **shards: str) -> FileChoice:
     return choose_files("here", names, index_of)
 
 
-def test_only_needed_files_are_chosen() -> None:
+def test_only_files_needed_by_the_runtime_are_selected() -> None:
     others = (
         *("README.md", "tokenizer.json", "special_tokens_map.json", "chat_template.jinja", "model.fp16.safetensors"),
         *("pytorch_model.bin", "model-old.safetensors", "checkpoint-500/", "speech_tokenizer/configuration.json"),
@@ -82,8 +82,8 @@ def test_missing_weights_error_suggests_the_existing_files(names: tuple[str, ...
 @pytest.mark.parametrize(
     "names",
     [
-        ("checkpoint-epoch-0/", "checkpoint-epoch-1/", "README.md"),  # The names in a local folder.
-        ("checkpoint-epoch-0/config.json", "checkpoint-epoch-1/config.json"),  # The names in a repository on the Hub.
+        ("checkpoint-epoch-0/", "checkpoint-epoch-1/", "README.md"),  # Names in a local folder.
+        ("checkpoint-epoch-0/config.json", "checkpoint-epoch-1/config.json"),  # Names in a repository on the Hub.
     ],
 )
 def test_parent_folder_of_checkpoints_suggests_one_of_them(names: tuple[str, ...]) -> None:

@@ -1,4 +1,4 @@
-"""Tests of fine-tuned checkpoints: values equal those that the official package loads."""
+"""Tests of fine-tuned checkpoints: values are equal to those of the official package."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TEXT = "McDonald's iPhone 12, 你好"
 
 @pytest.fixture
 def folder(folder_of: FolderOf, tmp_path: Path) -> Path:
-    """Return a copy of a checkpoint for fine-tuning."""
+    """Copy of a Base checkpoint for fine-tuning."""
     return Path(shutil.copytree(folder_of("brief", "base"), tmp_path / "tuned"))
 
 
@@ -33,9 +33,9 @@ def load(folder: Path) -> Checkpoint:
 
 
 def make_custom_voice(folder: Path, speakers: dict[str, int]) -> None:
-    """Convert a Base checkpoint like the official fine-tuning script.
+    """Convert a Base checkpoint in the same way as the official fine-tuning script.
 
-    It gets speakers and loses its speaker encoder.
+    The result has speakers but no speaker encoder.
     """
 
     def change(content: dict[str, Any]) -> None:
@@ -141,7 +141,7 @@ def test_single_file_tokenizer_equals_three_files(folder: Path, merges: type, ha
     (folder / "tokenizer.json").write_text(json.dumps(content))
     for name in ("vocab.json", "merges.txt", *(() if has_config else ("tokenizer_config.json",))):
         (folder / name).unlink()
-    if has_config:  # This is the file that transformers 5 writes.
+    if has_config:  # Version 5 of transformers writes this file.
         (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "Qwen2Tokenizer"}))
     after = tokenizer_of(folder)
     assert (after.body(TEXT), after.instruct(TEXT), after.ids) == (before.body(TEXT), before.instruct(TEXT), before.ids)

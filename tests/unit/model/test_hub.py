@@ -35,7 +35,7 @@ def environment(hub: Hub, home: Path) -> dict[str, str]:
 
 
 def fetch(hub: Hub, home: Path, *models: str) -> list[dict[str, Any]]:
-    """Fetch checkpoints in a process, and return its output.
+    """Run `voicewright fetch` for these checkpoints, and return its JSON events.
 
     The last event is the result.
     """
@@ -62,7 +62,7 @@ def test_interrupted_download_resumes_and_shared_files_are_fetched_once(hub: Hub
     first, again, *rest = hub.weights_asked()
     assert (first, again.startswith("bytes="), rest) == ("", True, ["", ""]), "the speech tokenizer is asked for once"
     assert not partial(tmp_path)
-    # The folder is the cache of huggingface_hub, so the loader finds the weights there and does not request them again.
+    # The folder is the cache of huggingface_hub, so the loader finds the weights and does not request them again.
     code = f"from runtime.model.checkpoint import resolve; print(resolve('{BASE}'))"
     command = [sys.executable, "-c", code]
     found = subprocess.run(command, env=environment(hub, tmp_path), capture_output=True, text=True, check=True)

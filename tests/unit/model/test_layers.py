@@ -1,4 +1,4 @@
-"""Tests of the decoder layers' numerics, including the dtype of each step.
+"""Tests of the numerics of decoder layers, including the dtype of each step.
 
 The rules are in docs/model.md 2.1.
 """
@@ -40,7 +40,7 @@ def test_rotary_angles_are_computed_in_float32_and_then_cast() -> None:
 
 
 def test_rotation_pairs_the_two_halves() -> None:
-    """Split-half RoPE rotates the pair (i, i + d/2) by the angle of the position."""
+    """RoPE rotates the pair (i, i + d/2) by the angle of the position."""
     x = torch.randn(1, 2, 5, 8, generator=torch.Generator().manual_seed(1))
     positions = torch.arange(5)
     cos, sin = rotary(positions, 8, 100.0, torch.float32)

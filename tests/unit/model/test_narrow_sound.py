@@ -1,4 +1,4 @@
-"""Tests of Code2Wav in 16-bit dtypes: close to float32, independent of the chunk size."""
+"""Tests of Code2Wav in 16-bit dtypes: close to float32, and independent of the chunk size."""
 
 from __future__ import annotations
 

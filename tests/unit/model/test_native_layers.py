@@ -1,6 +1,6 @@
 """Tests of the C++ layers: equal to the PyTorch layers except for rounding.
 
-The tests cover every kind of product and every instruction set.
+The tests cover every kind of quantization and every instruction set.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ DRAWS = [
     ],
 )
 @torch.inference_mode()
-def test_predictor_draws_the_codes_of_the_readable_layers(
+def test_predictor_samples_the_same_codes_as_the_pytorch_layers(
     config: DecoderConfig, kind: Kind, width: int, B: int, top_k: int | None, any_top_p: bool
 ) -> None:
     predictor = CodePredictor(config, width)
@@ -178,7 +178,7 @@ def test_predictor_draws_the_codes_of_the_readable_layers(
     assert torch.equal(broken[1:], made[1:])
 
 
-def test_unsupported_products_use_the_readable_layers() -> None:
+def test_unsupported_products_use_the_pytorch_layers() -> None:
     stack = DecoderStack(CONFIG)
     fill_at_random(stack)
     assert native_layers(stack) is not None

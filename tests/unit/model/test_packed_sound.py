@@ -1,6 +1,6 @@
-"""Tests of Code2Wav with kernels in Triton's interpreter, compared with plain torch.
+"""Tests of Code2Wav with kernels in Triton's interpreter, compared with PyTorch.
 
-tests/gpu runs the same comparison on a GPU.
+tests/gpu makes the same comparison on a GPU.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ pytestmark = [
 ]
 
 SLOTS = 5
-STEP = 1  # One step of the 16-bit samples, because a sum in another order may round to the neighboring value.
+STEP = 1  # One step of the 16-bit samples. A sum in another order may round to the adjacent value.
 
 
 @pytest.fixture(autouse=True)
 def few_programs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Use large tiles, because the interpreter runs one program at a time.
 
-    The results are the same.
+    The tile size does not change the results.
     """
     monkeypatch.setattr(convolution, "tile_for", lambda M, N, size: Tile(512, 64, 4, 3, 512))
     monkeypatch.setattr(residual_unit, "tile_for", lambda M, channels: Tile(512, channels, 4, 3, 512))
@@ -62,7 +62,7 @@ def codes_of(network: Code2Wav, rows: int, frames: int, seed: int = 0) -> Tensor
 
 
 class Streams:
-    """Slots of a packed network with the bookkeeping of their rows."""
+    """Slots of a packed Code2Wav network, with the state of their rows."""
 
     def __init__(self, sound: PackedCode2Wav, samples: int) -> None:
         self.sound, self.samples = sound, samples
@@ -108,9 +108,9 @@ def test_kernel_audio_equals_the_network_from_the_first_frame(loaded: Loaded, sp
 
 
 def test_long_stream_is_equal_for_every_chunking(small: Code2Wav) -> None:
-    """The window is 7 frames and the ring 32, so that 40 frames fill it more than once.
+    """The ring buffer has 32 frames, so 40 frames fill it more than once.
 
-    Chunks are shorter and longer than a window.
+    Chunks are shorter and longer than the attention window of 7 frames.
     """
     codes = codes_of(small, 1, 40)
     ours = in_chunks(packed(small), [2], codes, [1, 3, 19, 24, 40])
@@ -118,7 +118,7 @@ def test_long_stream_is_equal_for_every_chunking(small: Code2Wav) -> None:
 
 
 def test_streams_join_and_leave_and_reopened_streams_are_fresh(small: Code2Wav) -> None:
-    """Rows at different frames and turns share calls, and no row sees what other slots hold."""
+    """Rows at different frames share calls, and no row reads the data of other slots."""
     codes = codes_of(small, 4, 12)
     truth = plain(small, codes)
     streams = packed(small)
@@ -126,7 +126,7 @@ def test_streams_join_and_leave_and_reopened_streams_are_fresh(small: Code2Wav) 
         streams.sound.memory.fill_(float("nan"))
         streams.sound.rings.fill_(float("nan"))
     done = {0: 0, 1: 0, 2: 0, 3: 0}
-    places = {0: 4, 1: 0, 2: 1, 3: 4}  # The last stream reuses the slot of the first one.
+    places = {0: 4, 1: 0, 2: 1, 3: 4}  # The last stream reuses the slot of the first stream.
     heard: dict[int, list[Tensor]] = {row: [] for row in done}
     for members, size in (([0], 3), ([0, 1], 4), ([1, 0], 5), ([2, 1], 2), ([3, 2], 6), ([2, 3], 4), ([3], 2)):
         for row in members:
@@ -162,7 +162,7 @@ def test_warm_state_equals_decoding_the_reference_and_dropping_its_audio(small: 
 
 @pytest.mark.parametrize("reference", [2, 12])
 def test_captured_warm_up_steps_equal_one_pass(small: Code2Wav, reference: int) -> None:
-    """Two frames are fewer than the last step has, so they have no graph."""
+    """A remainder of two frames is shorter than the smallest step, so it has no graph."""
     codes = codes_of(small, 1, reference + 4)
     truth = plain(small, codes)[:, reference * small.config.samples_per_frame :]
     streams, device = packed(small), GraphDevice()
@@ -171,7 +171,7 @@ def test_captured_warm_up_steps_equal_one_pass(small: Code2Wav, reference: int) 
     with torch.inference_mode():
         graphs.capture(after.captures())
     assert device.captured == len(list(after.works()))
-    after(codes_of(small, 1, 9, seed=4)[0])  # This call encodes another reference, whose state must not remain.
+    after(codes_of(small, 1, 9, seed=4)[0])  # Encode another reference, whose state must have no effect.
     sound = after(codes[0, :reference])
     with torch.inference_mode():
         streams.sound.put(2, sound.state)

@@ -1,4 +1,4 @@
-"""Tests of batch-invariant products and convolutions, compared with torch's."""
+"""Tests of batch-invariant matrix products and convolutions, compared with PyTorch."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_matrix_product_is_batch_invariant(inputs: int, outputs: int, biased: bo
     "function", [silu, F.gelu, torch.exp, torch.sin, torch.cos, torch.log, softmax], ids=lambda made: made.__name__
 )
 def test_elementwise_functions_are_position_independent(function: Callable[[Tensor], Tensor], width: int) -> None:
-    """These are all functions besides matrix products and plain additions and multiplications."""
+    """The list contains all functions besides matrix products, additions and multiplications."""
     x = numbers(40, width).abs()
     whole = function(x)
     for start, size in ((0, 1), (3, 1), (2, 2), (5, 7), (39, 1)):
@@ -89,7 +89,7 @@ def test_silu_equals_the_library_except_rounding() -> None:
 
 @pytest.mark.slow
 def test_plain_library_product_is_not_batch_invariant() -> None:
-    """If it were, this module and the MKL settings would be unnecessary."""
+    """If it were batch-invariant, this module and the MKL settings would be unnecessary."""
     question = """
 import torch
 from torch.nn.functional import linear
@@ -101,9 +101,9 @@ print(torch.equal(linear(rows, weight), torch.cat([linear(row, weight) for row i
 
 
 def assert_exact(conv: nn.Module, inputs: int, left: int, step: int) -> None:
-    """Check that any part of the input gives the same bits as in the whole input.
+    """Check that a part of the input yields the same bits as in the whole input.
 
-    It is checked alone and in a batch.
+    The part is computed alone and in a batch.
     """
     x = numbers(3, left + MIN_OWN_PRODUCT_ROWS + 70, inputs, seed=7)
     whole = conv(x)
@@ -195,7 +195,7 @@ def test_bfloat16_layer_is_batch_invariant_and_close_to_the_published_one() -> N
 
 @pytest.mark.parametrize("kind", kinds_here())
 def test_quantized_layer_frees_its_original_weights(kind: Quantization) -> None:
-    # The weights require gradients, as in a layer whose network is not loaded completely.
+    # The weights require gradients, as in a network that is still being loaded.
     layer = Linear(64, 32, bias=False)
     weight = weakref.ref(layer.weight)
     layer.quantize(kind)
@@ -204,7 +204,7 @@ def test_quantized_layer_frees_its_original_weights(kind: Quantization) -> None:
 
 
 def narrow(conv: Conv | TransposedConv) -> nn.Module:
-    """Prepare the convolution in bfloat16 as in Code2Wav on a CPU that supports it."""
+    """Prepare a bfloat16 convolution as in Code2Wav, or skip the test if it is unsupported."""
     filled(conv)
     conv.lay_out(torch.bfloat16)
     if conv.product is None:

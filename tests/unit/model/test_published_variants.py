@@ -33,7 +33,7 @@ per_variant = pytest.mark.parametrize("variant", VARIANTS)
 
 
 def shapes_of(folder: Path) -> Shapes:
-    """Return published key and shape of every tensor that a configuration needs."""
+    """Return the shape of every tensor that a configuration needs, keyed by published name."""
     config = read_model_config(folder)
     with on_meta():
         networks = {"talker.": Talker(config)}

@@ -1,4 +1,4 @@
-"""Tests of the text tokenizer, compared with Qwen2's.
+"""Tests of the text tokenizer, compared with Qwen2's tokenizer.
 
 The rules are in docs/model.md 7.3.
 """
@@ -134,7 +134,7 @@ def test_token_ids_equal_those_of_transformers(folder: Path, change: str | None)
         )
         without, added = parts
         files = TokenizerFiles(without, files.merges, added)
-    # An import of the module here keeps it out of the processes that only collect tests.
+    # The import in this function keeps the module out of processes that only collect tests.
     from transformers import Qwen2Tokenizer
 
     theirs = Qwen2Tokenizer(
