@@ -1,4 +1,4 @@
-"""Hypothesis state machine of a WebSocket session, with random engine events."""
+"""Hypothesis state machine of a WebSocket session with random engine events."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ LIMITS = Limits(max_contexts=2, max_text_chars=20, session_s=500)
 
 
 def named(driver: DialectDriver) -> str:
-    """Return the kinds of all replies and commands, separated by commas."""
+    """Return the kinds of all pending replies and commands, separated by commas."""
     return ", ".join([*driver.kinds(), *(type(command).__name__.lower() for command in driver.commands)])
 
 
 class AnyDialect(RuleBasedStateMachine):
-    """State machine of an engine and a decoder with random replies.
+    """State machine of a session whose engine and audio decoder respond randomly.
 
-    Subclasses are the client.
+    Subclasses simulate the client.
     """
 
     driver: DialectDriver
 
     def begin(self, driver: DialectDriver, clock: Clock) -> None:
         self.driver, self.clock = driver, clock
-        self.running: dict[int, bool] = {}  # Running requests, and whether each may still receive text.
+        self.running: dict[int, bool] = {}  # True if the running request with this number may still receive text.
         self.used: set[int] = set()
         self.reading: list[int] = []
         self.is_over = False
 
     def after(self) -> None:
-        """Process the dialect's commands and assert that each is allowed in its state."""
+        """Process the session's commands, and assert that each command is valid in its state."""
         self.driver.gather()
         for command in self.driver.commands:
             match command:
@@ -59,7 +59,7 @@ class AnyDialect(RuleBasedStateMachine):
         assert not (self.driver.dialect.closed and self.running)
 
     def hear(self, item: Any) -> None:
-        """Check one message that the client receives."""
+        """Check a message that the client receives."""
         raise NotImplementedError
 
     @rule()

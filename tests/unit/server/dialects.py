@@ -28,7 +28,7 @@ def one_voice() -> MemoryLibrary:
 
 
 class Marked:
-    """Encoder with readable output: the input between brackets."""
+    """Fake encoder whose output is its input between brackets."""
 
     def __init__(self, response_format: str, speed: float) -> None:
         self.head = f"[{response_format}@{speed:g}:".encode()
@@ -42,7 +42,7 @@ class Marked:
 
 
 class DialectDriver(SessionDriver):
-    """Session of a foreign dialect, driven by a test."""
+    """Session of another API that a test drives without a network."""
 
     def send(self, message: dict[str, Any] | str) -> None:
         self.receive(message)

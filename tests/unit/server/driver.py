@@ -1,4 +1,4 @@
-"""Test driver for a session: sends messages and records responses and commands."""
+"""Test driver for a session: sends messages and records responses and engine commands."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ CLONER = ModelCard(**{**{name: getattr(CARD, name) for name in CARD.__slots__}, 
 
 
 class SessionDriver:
-    """Session of any dialect.
+    """Session of any API, without a network.
 
-    The test plays the server and the engine.
+    The test acts as the server and as the engine.
     """
 
     def __init__(self, dialect: Dialect[Any]) -> None:
@@ -63,7 +63,7 @@ class SessionDriver:
         self.gather()
 
     def sound(self, number: int, frames: int = 1, first: int = 0) -> bytes:
-        """Let the engine generate frames and return their samples."""
+        """Send generated frames to the session as the engine does, and return their samples."""
         pcm = (np.arange(first * 1920, (first + frames) * 1920) % 20_000).astype("<i2").tobytes()
         chunk = AudioChunk(pcm=pcm, codes=np.zeros((frames, 16), np.int64), first_sample=first * 1920)
         self.dialect.on_speech(number, chunk)
@@ -76,7 +76,7 @@ class SessionDriver:
         self.gather()
 
     def of(self, kind: type[Any]) -> list[Any]:
-        """Return the commands of one kind so far."""
+        """Return all recorded commands of type `kind`."""
         return [command for command in self.commands if isinstance(command, kind)]
 
     @property
@@ -89,9 +89,9 @@ class SessionDriver:
 
     @property
     def received_text(self) -> str:
-        """All text that the engine received, in order.
+        """Return all text that the engine has received, in order.
 
-        `|` marks the end of a text.
+        The character `|` marks the end of a text.
         """
         sent_text = ""
         for command in self.commands:
@@ -109,7 +109,7 @@ class SessionDriver:
         return [command for command in self.commands if isinstance(command, Decode | Recall)]
 
     def heard(self) -> list[Any]:
-        """Take and return all pending replies: dicts, bytes and Close."""
+        """Take all pending replies, and return them as dicts, bytes and Close objects."""
         heard: list[Any] = []
         while (item := self.dialect.take()) is not None:
             match item:
@@ -125,19 +125,19 @@ class SessionDriver:
         return heard
 
     def kinds(self) -> list[str]:
-        """Return the names of all pending replies.
+        """Take all pending replies, and return their names.
 
-        A name is a message type, an error code, "sound" or a close code.
+        A name is a message type, an error code, "sound" for audio, or a close code.
         """
         return [self.kind(item) for item in self.heard()]
 
     def kind(self, item: Any) -> str:
-        """Return the name of one message."""
+        """Return the name of a reply, as in `kinds`."""
         if isinstance(item, bytes):
             return "sound"
         if isinstance(item, Close):
             return f"close {item.code}"
-        if "type" not in item:  # Only ElevenLabs' messages have no type.
+        if "type" not in item:  # Only messages of ElevenLabs' API have no type.
             return str(item.get("error") or ("final" if item["isFinal"] else "audio"))
         if item["type"] == "error":
             return str(item.get("code") or item.get("error_code") or item["data"]["code"])

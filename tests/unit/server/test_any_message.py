@@ -1,6 +1,6 @@
-"""Tests with random client messages in every API: each gets a response or an error.
+"""Tests with random client messages in every API, each of which must get a response.
 
-The messages are valid ones with some fields replaced, so that many of them pass the first checks.
+The messages are valid messages in which some fields are changed, so that many messages pass the first checks.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ BODIES: dict[str, tuple[Callable[[dict[str, Any]], object], dict[str, Any]]] = {
 
 @st.composite
 def changed(draw: st.DrawFn, message: dict[str, Any]) -> dict[str, Any]:
-    """Return the message with some fields removed, replaced at any depth, or added."""
+    """Return a copy of a message with some fields removed, added, or replaced at any depth."""
     result: dict[str, Any] = {}
     for name, value in message.items():
         match draw(st.integers(0, 7)):

@@ -1,4 +1,4 @@
-"""Tests that docs/api.md lists each error code with its status."""
+"""Test that docs/api.md lists each error code with its HTTP status."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OPERATORS = {leaf.code for leaf in SetUpError.__subclasses__()}
 
 
 def rows(heading: str) -> list[list[str]]:
-    """Return the cells of every table row under a heading."""
+    """Return the cells of every row of the tables in a section of docs/api.md."""
     section = PAGE.split(f"\n{heading}\n", 1)[1].split("\n## ", 1)[0]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line[:1] == "|"]
 

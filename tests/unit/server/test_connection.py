@@ -33,9 +33,9 @@ END = Finished(stop_reason=StopReason.EOS, stats=RequestStats())
 
 
 class Client:
-    """One end of a WebSocket in ASGI terms.
+    """Client end of a WebSocket in the ASGI interface.
 
-    ``deaf`` blocks every send.
+    While ``reads`` is not set, every send of the server blocks.
     """
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class Client:
         self.inbox.put_nowait({"type": "websocket.receive", "text": json.dumps({"type": kind, **fields})})
 
     async def hears(self, *kinds: str) -> list[Any]:
-        """Return the next messages and assert their kinds."""
+        """Receive as many messages as there are `kinds`, assert their kinds, and return them."""
         messages = [await asyncio.wait_for(self.heard.get(), 60) for _ in kinds]
         named = ["sound" if isinstance(message, bytes) else message["type"] for message in messages]
         assert named == list(kinds), messages
@@ -69,7 +69,7 @@ class Client:
 async def session(
     dialect: Dialect[Any] | None = None, **settings: Any
 ) -> AsyncIterator[tuple[Client, ScriptedEngine, Host]]:
-    """Serve a session between a client and an engine, by default a native one."""
+    """Serve a session between a client and a scripted engine, by default in the native API."""
     engine, client = ScriptedEngine(cards=(CARD, CLONER), first_ticket=101), Client()
 
     def opened(_: Settings, __: Progress) -> Any:
@@ -161,14 +161,14 @@ async def test_client_that_reads_nothing_is_disconnected_with_the_reason() -> No
     assert b'voicewright_refusals_total{code="slow_reader"} 1.0' in host.metrics.page(None)
 
 
-async def test_refused_sentences_do_not_hold_the_event_loop() -> None:
-    """Each sentence of a long text is refused, and the next one is submitted."""
+async def test_refused_sentences_do_not_block_the_event_loop() -> None:
+    """Each sentence of a long text is refused, and then the next sentence is submitted."""
     async with session(omni().dialect) as (client, engine, _host):
         engine.refusal = UnreadableText()
         client.say("session.config", split_granularity="sentence")
         client.say("input.text", text="Да. " * 500)
         client.say("input.done")
-        heard = [0]  # Number of messages after each pass of the event loop.
+        heard = [0]  # Number of received messages after each iteration of the event loop.
         while heard[-1] < 3 * 500 + 1:
             await asyncio.sleep(0)
             heard.append(client.heard.qsize())
@@ -246,7 +246,7 @@ async def test_internal_error_in_a_session_ends_only_that_session(monkeypatch: p
 
 
 @pytest.mark.logs_errors
-async def test_audio_encoding_failure_ends_the_session_with_a_sentence() -> None:
+async def test_audio_encoding_failure_ends_the_session_with_an_error_message() -> None:
     def broken() -> None:
         raise ValueError("a codec's")
 

@@ -1,4 +1,4 @@
-"""Tests of three APIs' sessions with each message in each state, and random sequences."""
+"""Tests of sessions in three APIs: each message in each state, and random sequences."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ OMNI_MESSAGES: dict[str, Any] = {
     "unknown": {"type": "ping"},
     "no json": "{",
 }
-# Replies and commands by state and message. A message without an entry is ignored.
+# Replies and commands by state and message. A message without an entry has no effect.
 OMNI_ANSWERS: dict[str, dict[str, str]] = {
     "unconfigured": {
         "wrong config": "invalid_config, close 1000",
@@ -262,7 +262,7 @@ def test_every_pair_of_wyoming_state_and_message_has_a_response(state: str, mess
 
 
 class AnyOmni(AnyDialect):
-    """Client that counts start, audio and done of each sentence.
+    """Client that counts start, audio and done messages of each sentence.
 
     It compares the totals with session.done.
     """
@@ -325,7 +325,7 @@ class AnyOmni(AnyDialect):
 
 
 class AnyCartesia(AnyDialect):
-    """Client that tracks each context by its id, from its first to its last message."""
+    """Client that tracks each context by its ID, from its first to its last message."""
 
     @initialize()
     def open(self) -> None:
@@ -357,7 +357,7 @@ class AnyCartesia(AnyDialect):
     def generate(
         self, name: str, text: str | None, goes_on: bool, flush: bool, stored: bool, times: bool, rate: int
     ) -> None:
-        # Each use of a name is a new context. The client first receives the messages of the previous one.
+        # Each use of a name creates another context. The client first receives all messages of the previous context.
         self.take_everything()
         self.ended.discard(name)
         self.cancelled.discard(name)
@@ -377,7 +377,7 @@ class AnyCartesia(AnyDialect):
     def cancel(self, name: str) -> None:
         """Cancel a context.
 
-        Unless the session has ended, the client receives nothing more of the context.
+        Unless the session has ended, the client receives no more messages of this context.
         """
         is_heard = not self.driver.dialect.closed
         self.driver.send({"context_id": name, "cancel": True})
@@ -387,9 +387,9 @@ class AnyCartesia(AnyDialect):
 
 
 class AnyWyoming(AnyDialect):
-    """Client that receives one text at a time: start, audio, stop.
+    """Client that receives the events of one text at a time: start, audio, stop.
 
-    An error is the last message.
+    An error must be the last event.
     """
 
     @initialize()
@@ -434,16 +434,16 @@ class AnyWyoming(AnyDialect):
         self.after()
 
 
-def test_response_tables_contain_only_known_messages() -> None:
+def test_response_tables_contain_only_messages_that_are_tested() -> None:
     assert all(set(answers) <= set(OMNI_MESSAGES) for answers in OMNI_ANSWERS.values())
     assert all(set(answers) <= set(CARTESIA_MESSAGES) for answers in CARTESIA_ANSWERS.values())
     assert all(set(answers) <= set(WYOMING_MESSAGES) for answers in WYOMING_ANSWERS.values())
 
 
 def test_audio_messages_of_every_dialect_report_their_sample_count() -> None:
-    """The connection acknowledges audio by this count.
+    """The connection uses this number to acknowledge audio to the engine.
 
-    Without it, a row would stay paused.
+    With a wrong number, a row would stay paused.
     """
     whole, streamed, json_, events, eleven = omni(), omni(), cartesia(), wyoming(), elevenlabs()
     whole.send({"type": "session.config"})

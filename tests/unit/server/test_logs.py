@@ -19,11 +19,11 @@ DONE = Finished(stop_reason=StopReason.EOS, stats=RequestStats(frames=3, audio_s
 
 @pytest.fixture
 def root() -> Iterator[io.StringIO]:
-    """Yield the output of the root logger at INFO."""
+    """Yield the output of the root logger at level INFO."""
     written, logger = io.StringIO(), logging.getLogger()
     handler = logging.StreamHandler(written)
     before = logger.handlers, logger.level
-    # The handlers of pytest are saved, because set_up() changes them as well.
+    # The handlers of pytest are saved, because set_up() also changes them.
     pytests = [(one, one.formatter, list(one.filters)) for one in logger.handlers]
     logger.handlers, logger.level = [handler], logging.INFO
     logger.setLevel(logging.INFO)

@@ -70,7 +70,7 @@ def test_text_continued_within_the_delay_is_not_split() -> None:
     assert None not in driver.sent_texts(1)
 
 
-def test_delay_is_set_by_the_server_or_the_session() -> None:
+def test_flush_delay_is_set_by_the_server_or_the_session() -> None:
     for limits, fields, delay in (
         (Limits(max_buffer_delay_ms=1000), {}, 1.0),
         (Limits(), {"max_buffer_delay_ms": 50}, 0.05),
@@ -90,7 +90,7 @@ def test_single_segment_text_waits_for_its_end() -> None:
     assert driver.sent_texts(1) == [SENTENCE]
 
 
-def test_delay_applies_after_a_slow_reference_was_decoded() -> None:
+def test_flush_delay_applies_after_a_slow_reference_was_decoded() -> None:
     driver = ready(task_type="base", ref_audio="AAAA", x_vector_only_mode=True)
     driver.send("input.text", text=SENTENCE)
     passes(driver, 0.5)
@@ -98,7 +98,7 @@ def test_delay_applies_after_a_slow_reference_was_decoded() -> None:
     assert driver.sent_texts(1) == [SENTENCE, None]
 
 
-def test_each_context_has_its_own_delay() -> None:
+def test_each_context_has_its_own_flush_delay() -> None:
     driver = ready(frames="labelled")
     driver.send("input.text", text=SENTENCE, context_id="a")
     passes(driver, 0.2)
@@ -115,7 +115,7 @@ def generation(transcript: str, **fields: Any) -> dict[str, Any]:
 
 
 def waits(driver: DialectDriver, clock: Clock, seconds: float) -> int:
-    """Let time pass and return the number of flushes that the engine has received."""
+    """Advance the clock, and return the number of flushes that the engine has received so far."""
     clock.now += seconds
     driver.dialect.tick()
     driver.gather()
@@ -159,7 +159,7 @@ def test_omni_sentence_without_trailing_space_is_spoken_after_the_delay() -> Non
     assert kinds[-1]["total_sentences"] == 2
 
 
-def test_omni_text_without_splitting_is_one_text() -> None:
+def test_omni_text_without_splitting_is_a_single_request() -> None:
     clock = Clock()
     driver = omni(clock=clock)
     driver.send({"type": "session.config"})
@@ -170,7 +170,7 @@ def test_omni_text_without_splitting_is_one_text() -> None:
     assert not driver.submitted
 
 
-def test_omni_token_streams_have_a_delay_and_committed_ones_do_not() -> None:
+def test_omni_text_streamed_by_token_has_a_delay_and_committed_text_has_none() -> None:
     for mode, flushes in (("token_level", 1), ("sentence_commit", 0)):
         clock = Clock()
         driver = omni(clock=clock)

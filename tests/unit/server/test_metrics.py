@@ -17,9 +17,9 @@ STATS = RequestStats(queue_ms=40, ttfa_ms=120, total_ms=540, audio_s=2.0, underr
 
 
 def read(metrics: ServerMetrics, load: EngineLoad | None = None) -> dict[tuple[str, ...], float]:
-    """Return the value of each sample by its name and label values.
+    """Return the value of each metric sample, keyed by its name and label values.
 
-    The label values are sorted by label name. Prometheus parses the page.
+    The label values are sorted by label name. The Prometheus client parses the page.
     """
     return {
         (sample.name, *(sample.labels[name] for name in sorted(sample.labels))): sample.value

@@ -1,4 +1,4 @@
-"""Tests of Cartesia's session: client messages, responses, and commands to the engine."""
+"""Tests of Cartesia's session: client messages, responses and engine commands."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_long_chunks_are_split_without_losing_samples() -> None:
     while (item := driver.dialect.take()) is not None:
         assert isinstance(item, TextMessage)
         items.append(item)
-    # Samples that the resampler delayed count in a later message.
+    # Samples that the resampler has delayed are counted in a later message.
     assert max(item.samples for item in items) <= 6000 + 720
     assert sum(item.samples for item in items) == 16 * 1920
 
@@ -162,7 +162,7 @@ def test_flush_speaks_the_buffered_text_and_is_acknowledged() -> None:
     assert (first.utterance, first.request.text, first.request.open_text) == (1, "Hello ", False)
     driver.send(generation("you", **{"continue": True}))
     driver.send(generation("", **{"continue": True, "flush": True}))
-    assert len(driver.submitted) == 1  # The next request starts when this one has ended.
+    assert len(driver.submitted) == 1  # The next request starts after the end of this request.
     assert driver.heard() == []  # A flush is acknowledged after its audio.
     driver.start(1)
     driver.sound(1)
@@ -212,9 +212,9 @@ def test_flush_with_the_final_message_is_acknowledged_before_the_end() -> None:
 
 
 def test_zero_buffer_delay_flushes_every_message() -> None:
-    """Pipecat sends sentences without white space and max_buffer_delay_ms 0.
+    """Pipecat sends sentences without white space and with max_buffer_delay_ms 0.
 
-    It expects no flush_done.
+    Pipecat does not expect a flush_done message.
     """
     driver = cartesia()
     for text in ("One.", "Two."):
@@ -232,7 +232,7 @@ def test_word_timestamps_are_sent_if_requested() -> None:
     heard = driver.heard()
     times = [event for event in heard if event["type"] == "timestamps"]
     assert times[0]["context_id"] == "c"
-    assert heard.index(times[0]) < 9  # The times are sent during the speech.
+    assert heard.index(times[0]) < 9  # The word times are sent during the speech.
     words = [word for each_word in times for word in each_word["word_timestamps"]["words"]]
     ends = [end for word in times for end in word["word_timestamps"]["end"]]
     assert words == ["Hello", "there", "you."]
@@ -341,9 +341,9 @@ def test_unknown_model_names_select_the_default_checkpoint() -> None:
 
 
 def test_voice_may_be_given_as_an_id_string() -> None:
-    """Cartesia's client has sent an id string since 2026-08.
+    """Cartesia's client has sent the ID of a voice as a string since 2026-08.
 
-    The last message of a context also has it.
+    The last message of a context also contains the voice as a string.
     """
     driver = cartesia()
     driver.send(generation("Hello ", voice="anna", **{"continue": True}))
@@ -377,7 +377,7 @@ def test_deleted_stored_voice_is_an_error_of_its_context() -> None:
     assert (error["error_code"], error["context_id"]) == ("voice_not_found", "c")
 
 
-def test_own_extra_fields_are_accepted_and_unknown_ones_ignored() -> None:
+def test_voicewright_fields_are_accepted_and_unknown_fields_ignored() -> None:
     driver = cartesia()
     driver.send(
         generation(
@@ -542,9 +542,9 @@ def test_idle_socket_times_out_after_five_minutes_and_an_idle_context_earlier() 
 
 
 def waits(driver: DialectDriver, clock: Clock, seconds: float) -> None:
-    """Advance the clock by `seconds` and call the dialect at each of its deadlines.
+    """Advance the clock by `seconds`, and call the session at each of its deadlines.
 
-    The socket's timer does the same.
+    A real connection does the same with a timer.
     """
     until = clock.now + seconds
     while driver.dialect.deadline is not None and driver.dialect.deadline <= until:
@@ -553,7 +553,7 @@ def waits(driver: DialectDriver, clock: Clock, seconds: float) -> None:
         before = driver.dialect.deadline
         driver.dialect.tick()
         driver.gather()
-        assert driver.dialect.deadline != before  # An unchanged deadline would make the timer fire for ever.
+        assert driver.dialect.deadline != before  # With an unchanged deadline, the timer would fire forever.
     clock.now = until
 
 
@@ -676,7 +676,7 @@ def test_socket_is_not_read_while_its_client_receives_nothing() -> None:
     assert not driver.dialect.is_congested
 
 
-def test_samples_survive_base64_exactly() -> None:
+def test_samples_are_unchanged_by_base64() -> None:
     driver = cartesia()
     driver.send(generation())
     pcm = driver.sound(1, frames=7)

@@ -1,4 +1,4 @@
-"""Tests of ElevenLabs' sessions: client messages, responses, and engine commands."""
+"""Tests of ElevenLabs' sessions: client messages, responses and engine commands."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_message_without_text_or_command_is_refused(more: dict[str, Any]) -> Non
 
 
 @pytest.mark.parametrize("fine", [{"text": ""}, {"context_id": "d", "flush": True}, {"close_context": True}])
-def test_commands_without_text_are_accepted(fine: dict[str, Any]) -> None:
+def test_messages_with_a_command_and_no_text_are_accepted(fine: dict[str, Any]) -> None:
     driver = elevenlabs()
     driver.send(fine)
     assert driver.heard() == []
@@ -138,7 +138,7 @@ def test_error_contains_the_elevenlabs_field_name() -> None:
     assert messages.error(UnknownVoice(param="voice", known="clara"))["param"] == "voice"
 
 
-def test_unknown_pronunciation_dictionary_is_one_sentence() -> None:
+def test_unknown_pronunciation_dictionary_is_reported_in_one_sentence() -> None:
     driver = elevenlabs(is_multi=False)
     locators = [{"pronunciation_dictionary_id": "d", "version_id": "v"}]
     driver.send({"text": " ", "pronunciation_dictionary_locators": locators})
@@ -170,18 +170,18 @@ def test_chunk_length_schedule_does_not_cut_words() -> None:
     assert driver.of(Flush) == []
     spoken(driver, " ", context_id="c")
     assert len(driver.of(Flush)) == 1
-    # The next flush is due when the listener would run out of audio, and not before.
+    # The next flush is sent when the client would run out of audio, and not earlier.
     spoken(driver, "who had three sons and a castle ", context_id="c")
     assert len(driver.of(Flush)) == 1
     driver.start(1)
-    driver.sound(1, frames=25)  # 25 frames are two seconds.
+    driver.sound(1, frames=25)  # 25 frames are two seconds of audio.
     waits(driver, clock, 0.9)
     assert len(driver.of(Flush)) == 1
     waits(driver, clock, 0.2)
     assert len(driver.of(Flush)) == 2
 
 
-def test_complete_sentence_satisfies_the_schedule() -> None:
+def test_complete_sentence_needs_no_scheduled_flush() -> None:
     driver = elevenlabs()
     for word in ("It is late. ", "The kettle ", "is on. ", "Come in ", "and sit. "):
         spoken(driver, word, context_id="c", generation_config={"chunk_length_schedule": [20]})
@@ -296,7 +296,7 @@ def test_codecs_encode_on_a_worker_and_count_samples() -> None:
     driver.sound(2)
     for _ in range(2):
         driver.send({"context_id": "d", "close_context": True})
-    assert driver.kinds() == ["final"]  # Audio that was not encoded yet is dropped.
+    assert driver.kinds() == ["final"]  # Audio that has not been encoded yet is dropped.
 
 
 # --- several contexts
@@ -334,7 +334,7 @@ def test_second_close_stops_the_context_immediately() -> None:
         driver.send({"context_id": "c", "close_context": True})
         driver.sound(1)
     assert driver.cancelled == [1]
-    assert driver.kinds() == ["final"]  # None of the context's audio was sent before the second close.
+    assert driver.kinds() == ["final"]  # No audio of the context was sent before the second close.
     driver.send({"context_id": "c", "close_context": True})
     assert driver.heard() == []
 
@@ -418,10 +418,10 @@ def test_server_shutdown_is_reported() -> None:
 
 
 def test_url_contains_the_voice() -> None:
-    # The error also lists the stored voices.
+    # The error message also lists the stored voices.
     with pytest.raises(UnknownVoice, match=r"there are: .*bert.*Grandmother"):
         elevenlabs(voice="nobody")
-    driver = elevenlabs(voice=PREMADE[1])  # An ElevenLabs voice maps to a speaker of the checkpoint.
+    driver = elevenlabs(voice=PREMADE[1])  # The ID of an ElevenLabs voice is mapped to a speaker of the checkpoint.
     spoken(driver, "Hi.", context_id="c")
     assert driver.submitted[0].request.voice == "bert"
     driver = elevenlabs(voice="Grandmother", model_id="eleven_flash_v2_5")

@@ -1,4 +1,4 @@
-"""Tests of ElevenLabs' sessions with each message in each state, and random sequences."""
+"""Tests of ElevenLabs' sessions: each message in each state, and random sequences."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ELEVENLABS_MESSAGES: dict[str, Any] = {
     "wrong": {"context_id": "c", "text": 7},
     "no json": "{",
 }
-# Replies and commands by state and message. A message without an entry is ignored.
+# Replies and commands by state and message. A message without an entry has no effect.
 ELEVENLABS_ANSWERS: dict[str, dict[str, str]] = {
     "free": {
         "words": "submit",
@@ -90,9 +90,9 @@ def test_every_pair_of_elevenlabs_messages_has_a_response(state: str, message: s
 
 
 class AnyElevenLabs(AnyDialect):
-    """Client of either kind of socket that tracks each context by its id.
+    """Client of both kinds of sockets that tracks each context by its ID.
 
-    A context is tracked from its first to its last message.
+    A context is tracked from its first message to its last message.
     """
 
     @initialize(is_multi=st.booleans(), stored=st.booleans(), auto=st.sampled_from(["true", "false"]))
@@ -122,7 +122,7 @@ class AnyElevenLabs(AnyDialect):
         triggers=st.booleans(),
     )
     def speak(self, name: str, text: str | None, flush: bool, closes: bool, triggers: bool) -> None:
-        # Each use of a name is a new context. The client first receives the messages of the previous one.
+        # Each use of a name creates another context. The client first receives all messages of the previous context.
         self.take_everything()
         self.ended.discard(name)
         message: dict[str, Any] = {"text": 7 if text == "wrong" else text, "flush": flush}
@@ -137,7 +137,7 @@ class AnyElevenLabs(AnyDialect):
         self.after()
 
 
-def test_response_table_contains_only_known_messages() -> None:
+def test_response_table_contains_only_messages_that_are_tested() -> None:
     assert all(set(answers) <= set(ELEVENLABS_MESSAGES) for answers in ELEVENLABS_ANSWERS.values())
 
 

@@ -1,4 +1,4 @@
-"""Tests of the channel between the server's and the engine's process."""
+"""Tests of the channel between the server's process and the engine's process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Ends = tuple[Channel, Channel]
 def ends() -> Iterator[Ends]:
     """Yield the two ends of a channel.
 
-    Each end receives the messages of the other.
+    Each end receives the messages that the other end sends.
     """
     (there_out, there_in), (back_out, back_in) = os.pipe(), os.pipe()
     with os.fdopen(there_out, "rb") as there, os.fdopen(back_out, "rb") as back:
@@ -74,7 +74,7 @@ def test_messages_of_several_threads_are_complete_and_ordered_per_thread(ends: E
 def test_messages_sent_while_the_pipe_is_full_keep_their_order(ends: Ends) -> None:
     one, other = ends
     large = SinkEvent(1, AudioChunk(pcm=bytes(2**20), codes=np.zeros((1, 4), np.int64), first_sample=0))
-    one.send(large)  # The message is larger than the pipe's buffer, and nothing reads it yet.
+    one.send(large)  # The message is larger than the buffer of the pipe, which nothing reads yet.
     for number in range(20):
         one.send(step(number))
     first, *others = received(other, 21)

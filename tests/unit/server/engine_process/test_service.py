@@ -1,6 +1,6 @@
 """Tests of the engine in another process: requests and events over real pipes.
 
-Each test runs twice: the engine's events are read by an event loop or by a thread.
+Each test runs twice, because either an event loop or a thread can read the engine's events.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ PROMPT = VoicePrompt(fingerprint="f", x_vector=np.ones(8, np.float32), codes=np.
 
 @dataclass(slots=True)
 class PreparingEngine(ScriptedEngine):
-    """Engine that also records its preparations, start and close."""
+    """Scripted engine that also records prompt preparations, start and close."""
 
     prepared: list[Callable[[VoicePrompt | SpeechError], None]] = field(default_factory=list)
     is_started: bool = False
@@ -74,7 +74,7 @@ Run = Callable[[Callable[[], None]], None]
 
 @contextmanager
 def loop_running() -> Iterator[Run]:
-    """Yield a function that runs a call on the event loop of another thread and waits for it."""
+    """Yield a function that runs a call on an event loop in another thread and waits for it."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="test-loop")
     thread.start()
@@ -108,14 +108,14 @@ class Apart:
     process: subprocess.Popen[bytes]
     serving: threading.Thread
     run: Run
-    by_loop: bool  # True if the event loop reads the events, and no listener thread.
+    by_loop: bool  # True if the event loop reads the events, False if a thread does.
 
     def close(self, timeout_s: float) -> None:
-        """Close the client on the thread that started it."""
+        """Close the client on the thread that has started the client."""
         self.run(lambda: self.client.close(timeout_s))
 
     def submit(self, request: SpeechRequest = REQUEST) -> tuple[int, list[SpeechEvent]]:
-        """Submit a request and return its ticket and the list that receives its events."""
+        """Submit a request, and return its ticket and the list to which events are appended."""
         heard: list[SpeechEvent] = []
         return self.client.submit(request, heard.append), heard
 
@@ -133,7 +133,7 @@ class Apart:
 def apart(request: pytest.FixtureRequest) -> Iterator[Apart]:
     (there_out, there_in), (back_out, back_in) = os.pipe(), os.pipe()
     engine = PreparingEngine()
-    # The process only waits for its standard input. A thread of this process serves the engine.
+    # This process only waits for its standard input. The engine is served by a thread of the test's process.
     process = subprocess.Popen((sys.executable, "-c", "input()"), stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
     with os.fdopen(there_out, "rb") as there, os.fdopen(back_out, "rb") as back, request.param() as run:
         of_engine = Channel(there, os.fdopen(back_in, "wb"))
@@ -198,7 +198,7 @@ def test_acknowledgements_are_batched_and_only_the_latest_is_sent(apart: Apart) 
         for samples in (1920, 3840):
             apart.client.ack_sent(first, samples)
             apart.client.ack_sent(second, 2 * samples)
-        apart.client.ack_sent(second + 1000, 1)  # The ticket belongs to no request.
+        apart.client.ack_sent(second + 1000, 1)  # No request has this ticket.
 
     apart.run(leave)
     last = [("ack_sent", 1, 3840), ("ack_sent", 2, 7680)]
@@ -325,7 +325,7 @@ def test_failing_prompt_callback_does_not_block_other_events(apart: Apart) -> No
     until(lambda: heard)
 
 
-def test_metrics_and_model_cards_are_forwarded(apart: Apart) -> None:
+def test_metrics_and_model_cards_are_forwarded_to_the_server_process(apart: Apart) -> None:
     assert apart.client.cards == (CARD,)
     apart.submit()
     until(lambda: apart.client.load().active == 1)
@@ -365,9 +365,9 @@ def test_silent_engine_counts_as_busy(apart: Apart, monkeypatch: pytest.MonkeyPa
 def test_step_running_when_the_engine_fell_silent_keeps_its_start_time(
     apart: Apart, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With another time, the watchdog would assume that a long step had finished.
+    """With another start time, the watchdog would assume that a long step had finished.
 
-    It would then wait longer.
+    Then the watchdog would wait longer.
     """
     apart.engine.step_since = 5.0
     until(lambda: apart.client.at_work_since() == 5.0)
@@ -403,7 +403,7 @@ def test_unreadable_message_counts_as_process_exit(apart: Apart, monkeypatch: py
         raise ModuleNotFoundError("no module named so")
 
     monkeypatch.setattr(apart.client._channel, "_assemble_messages", spoilt)
-    until(lambda: not apart.client.alive)  # The client fails at the batch that follows the pending one.
+    until(lambda: not apart.client.alive)  # The client fails at the next batch after the pending batch.
     until(lambda: heard)
     assert isinstance(heard[0], Broken)
 

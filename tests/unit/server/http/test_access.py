@@ -34,9 +34,9 @@ def no_engine(settings: Settings, progress: Progress) -> SpeechEngine:
 
 @dataclass
 class Door:
-    """Request guard and access control around an app that records its calls.
+    """Request guard and access control around an application that records its calls.
 
-    The test sets the clock.
+    The test sets the clock of both.
     """
 
     settings: ServerSettings = field(default_factory=ServerSettings)
@@ -82,10 +82,10 @@ class Door:
         body: tuple[bytes, ...] = (b"",),
         **headers: str,
     ) -> tuple[int, dict[str, Any], dict[str, str]]:
-        """Send one request.
+        """Send one request through the access control.
 
         Returns:
-            Its status (101 for an accepted socket), error object and response headers.
+            Status (101 for an accepted WebSocket), error object and response headers.
         """
         said: list[Message] = []
         pairs = {"host": "studio.example:8210", **{name.replace("_", "-"): value for name, value in headers.items()}}
@@ -116,7 +116,7 @@ class Door:
 
 
 def as_openai_s(body: dict[str, Any]) -> dict[str, Any]:
-    """Return the error object of a refusal in any dialect, with its code."""
+    """Return the error object of a refusal in any API's format, with its code."""
     if "error" in body:
         return dict(body["error"])
     if "detail" in body:
@@ -174,7 +174,7 @@ def test_key_may_be_sent_as_a_subprotocol_and_is_not_forwarded() -> None:
 def test_ticket_is_valid_for_one_socket_and_a_short_time() -> None:
     door = Door(ServerSettings(**KEYS, ticket_s=60))
     ticket, late = door.tickets.issue(), door.tickets.issue()
-    # A ticket is valid only for a socket.
+    # A ticket is valid only for a WebSocket.
     assert knock(door, "http", query=f"ticket={ticket}") == (401, "unauthorized")
     assert knock(door, query=f"ticket={ticket}&x=1") == (101, None)
     assert knock(door, query=f"ticket={ticket}") == (401, "unauthorized")
@@ -253,7 +253,7 @@ def test_request_without_origin_is_checked_by_sec_fetch_site(site: str, opens: b
     assert knock(None, "http", sec_fetch_site=site) == (200, None)
 
 
-def test_safe_methods_and_programs_need_no_origin() -> None:
+def test_safe_methods_and_non_browser_clients_need_no_origin() -> None:
     assert knock(None, "http", origin="https://evil.example") == (200, None)
     assert knock(None, "http", method="POST") == (200, None)
     assert knock() == (101, None)
@@ -285,7 +285,7 @@ async def test_connections_are_limited_in_total_and_by_address() -> None:
     assert not door.door.caps.by_address
 
 
-async def test_loopback_has_a_higher_connection_limit() -> None:
+async def test_loopback_address_has_a_higher_connection_limit() -> None:
     door = Door(ServerSettings(max_connections_per_address=1))
     door.leave.clear()
     waiting = [asyncio.create_task(door.knock(address="127.0.0.1")) for _ in range(3)]
@@ -302,7 +302,7 @@ def test_requests_per_minute_are_counted_by_key_or_address() -> None:
 
     assert [ask(x_api_key=KEY, address=f"192.0.2.{n}") for n in range(3)] == [200, 200, 429]
     assert ask(x_api_key="key-two") == 200
-    assert [ask(x_api_key="guess") for _ in range(3)] == [401, 401, 429]  # Invalid keys are rate-limited too.
+    assert [ask(x_api_key="guess") for _ in range(3)] == [401, 401, 429]  # Invalid keys are also rate-limited.
     status, error, headers = asyncio.run(door.knock("websocket", x_api_key=KEY))
     assert (status, error["code"], headers["retry-after"]) == (429, "rate_limited", "30")
     door.now = 30.0
@@ -341,7 +341,7 @@ def test_body_over_the_limit_is_refused(is_declared: bool) -> None:
     headers = {"content_length": str(limit + 1)} if is_declared else {}
     status, code = knock(door, "http", method="POST", body=(b"x" * limit, b"x", b"x" * 9), **headers)
     assert (status, code) == (413, "message_too_large")
-    assert door.bodies == ([] if is_declared else [b"x" * limit])  # The app saw a disconnect.
+    assert door.bodies == ([] if is_declared else [b"x" * limit])  # The application saw a disconnect.
     assert len(door.inside) == (0 if is_declared else 1)
     assert knock(door, "http", method="POST", body=(b"x" * (limit - 1), b"x")) == (200, None)
     assert door.bodies[-1] == b"x" * limit

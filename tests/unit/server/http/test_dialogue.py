@@ -50,7 +50,7 @@ async def test_turns_are_one_audio_with_pauses_and_one_end() -> None:
         ("Is it late?", Mode.CUSTOM_VOICE, "serena", None),
         ("It is.", Mode.CUSTOM_VOICE, "ryan", "Tired."),
     ]
-    # Every sample of both turns was acknowledged, so no row stays paused.
+    # All samples of both turns were acknowledged, so no row stays paused.
     assert engine.sent == [(1, 3840), (2, 3840)]
 
 
@@ -136,7 +136,7 @@ async def test_single_text_is_one_request() -> None:
 
 
 async def narrated(text: str, **fields: Any) -> list[tuple[str, str | None]]:
-    """Return the text and the voice of each request."""
+    """Send a narration, and return the text and voice of each engine request."""
     engine = ScriptedEngine(turns(9))
     await spoken(engine, inputs=None, input=text, voice="serena", **fields)
     return [(each.text.strip(), each.voice) for each in engine.requests]

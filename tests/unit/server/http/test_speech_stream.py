@@ -23,7 +23,7 @@ REPLIES: set[asyncio.Task[Any]] = set()
 
 
 class Wire:
-    """ASGI side of a client: the messages that it receives, and its disconnect."""
+    """ASGI interface of a fake client that records messages and can disconnect."""
 
     def __init__(self) -> None:
         self.sent: list[Message] = []
@@ -70,7 +70,7 @@ def reply_of(
     )
 
 
-async def test_events_are_in_order_and_stop_after_the_last() -> None:
+async def test_stream_yields_events_in_order_and_stops_after_the_last_event() -> None:
     engine = ScriptedEngine({1: [Queued(0), started(), chunk(), chunk(2), finished()]})
     begun = time.monotonic()
     async with SpeechStream(engine, REQUEST) as speech:

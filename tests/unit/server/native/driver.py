@@ -28,7 +28,7 @@ REFERENCE = Reference(samples=np.tile(np.float32([0.5, 0.0]), 12_000))
 
 
 def two_voices() -> MemoryLibrary:
-    """Return a library with Clara, who has a transcript, and Quiet, who has none."""
+    """Return a library with the voices Clara, who has a transcript, and Quiet, who has none."""
     quiet = Reference(samples=REFERENCE.samples, x_vector_only=True)
     clara = Reference(samples=REFERENCE.samples, text="I am Clara.")
     return MemoryLibrary(
@@ -37,9 +37,9 @@ def two_voices() -> MemoryLibrary:
 
 
 class Driver(SessionDriver):
-    """Native session.
+    """Native session without a network.
 
-    The test plays the server and the engine.
+    The test acts as the server and as the engine.
     """
 
     def __init__(self, limits: Limits | None = None, cards: tuple[ModelCard, ...] = (CARD, CLONER)) -> None:
@@ -61,7 +61,7 @@ class Driver(SessionDriver):
         self.send("session.config", **fields)
 
     def speak(self, text: str = "Hello.", **fields: Any) -> int:
-        """Send a whole text and return the number of its utterance."""
+        """Send a complete text, and return the number of its utterance."""
         self.send("input.text", text=text, **fields)
         self.send("input.done", **fields)
         return self.submitted[-1].utterance
@@ -71,9 +71,9 @@ class Driver(SessionDriver):
         return self.of(Decode)
 
     def sent_texts(self, number: int) -> list[str | None]:
-        """Return the text commands of an utterance in order.
+        """Return the text commands of an utterance, in order.
 
-        They are texts, None for a flush, and "." for the end.
+        Each item is a text, None for a flush, or "." for the end of the text.
         """
         sent_texts: list[str | None] = []
         for command in self.commands:
@@ -96,13 +96,13 @@ class Driver(SessionDriver):
         return [item for item in self.heard() if isinstance(item, dict)]
 
     def kind(self, item: Any) -> str:
-        """Return the name of a message, with the context id of an error."""
+        """Return the name of a reply, including the context ID of an error."""
         is_error = isinstance(item, dict) and item["type"] == "error"
         return f"{item['code']}@{item['context_id']}" if is_error else super().kind(item)
 
 
 def ready(limits: Limits | None = None, **config: Any) -> Driver:
-    """Return a driver after session.created and one session.config."""
+    """Return a driver after the messages session.created and session.config."""
     driver = Driver(limits)
     driver.configure(**config)
     assert driver.kinds() == ["session.created"]

@@ -1,4 +1,4 @@
-"""Tests that the protocol page and JSON schema match the messages of the server."""
+"""Tests that the protocol page and its JSON schema match the messages of the server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the native session with each message in each state, and random sequences."""
+"""Tests of the native session: each message in each state, and random sequences."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from runtime.settings import Limits
 from tests.support.examples import examples
 from tests.unit.server.native.driver import REFERENCE, Driver
 
-# Responses by the state of the context and the message: terminal replies, other replies and commands.
+# Responses by state of the context and by message: terminal replies, other replies and commands.
 STATES = ("unconfigured", "free", "opening", "reading", "composing", "speaking", "refused")
 MESSAGES: dict[str, dict[str, Any]] = {
     "session.config": {},
@@ -98,14 +98,14 @@ NAMES = st.sampled_from(["a", "b", None])
 
 
 class AnySession(RuleBasedStateMachine):
-    """Client, engine and decoder that send random messages in any order."""
+    """State machine of client, engine and decoder, which act in random order."""
 
     @initialize(frames=st.sampled_from(["plain", "labelled"]))
     def open(self, frames: str) -> None:
         self.driver = Driver(Limits(max_contexts=2, max_text_chars=20))
         self.frames = frames
-        self.running: list[int] = []  # Utterances that run in the engine.
-        self.texts_open: set[int] = set()  # Running utterances with an open text.
+        self.running: list[int] = []  # Utterances that the engine is processing.
+        self.texts_open: set[int] = set()  # Running utterances whose text is not complete.
         self.decoding: list[int] = []
         self.open_before: dict[int, NativeUtterance] = {}
         self.said: list[dict[str, Any]] = []  # Terminal messages since the last step.
@@ -121,9 +121,9 @@ class AnySession(RuleBasedStateMachine):
         self.driver.configure(frames=frames)
 
     def ends_are_told_once(self) -> None:
-        """Assert one terminal message per context that ended in this step.
+        """Assert exactly one terminal message for each context that ended in this step.
 
-        A cancelled context must have no queued audio.
+        A cancelled context must not have queued audio.
         """
         now = {utterance.number: utterance for utterance in self.driver.session.utterances.values()}
         ended = [utterance for number, utterance in self.open_before.items() if number not in now]
@@ -136,7 +136,7 @@ class AnySession(RuleBasedStateMachine):
         self.open_before, self.said = now, []
 
     def after(self) -> None:
-        """Process the session's commands and assert the promises of the protocol."""
+        """Process the session's commands, and assert the guarantees of the protocol."""
         driver = self.driver
         driver.commands += driver.session.commands()
         for command in driver.commands:

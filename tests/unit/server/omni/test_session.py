@@ -1,4 +1,4 @@
-"""Tests of vLLM-Omni's session: message formats, texts, and the end of a session."""
+"""Tests of vLLM-Omni's session: message formats, texts and the end of a session."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_each_sentence_is_a_request_with_the_first_seed_and_the_next_is_prefetch
     driver.start(2, seed=33)
     first = driver.sound(1)
     second = driver.sound(2)
-    assert driver.kinds() == ["audio.start", "sound"]  # Audio of the second sentence is held back.
+    assert driver.kinds() == ["audio.start", "sound"]  # The second sentence's audio waits.
     driver.finish(2)
     assert driver.kinds() == []
     assert len(driver.submitted) == 2  # At most one sentence is prefetched.

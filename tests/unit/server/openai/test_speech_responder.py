@@ -1,4 +1,4 @@
-"""Tests of the HTTP speech routes' responses: engine request, voice, and retries."""
+"""Tests of the responses of the HTTP speech routes: engine request, voice and retries."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def hosting(engine: ScriptedEngine, *voices: tuple[VoiceCard, Reference]) 
 
 
 async def requested(**fields: Any) -> SpeechRequest:
-    """Return the engine request of a body."""
+    """Return the engine request for an HTTP body with these fields."""
     engine = ScriptedEngine({1: [started(), chunk(), finished()]})
     async with hosting(engine, (CLARAS_CARD, CLARA)) as host:
         body = read_speech({"input": "Hello.", "stream": False, "response_format": "pcm", **fields})
@@ -88,7 +88,7 @@ async def test_empty_library_has_no_stored_voices() -> None:
 
 
 async def tried(retries: int, *reasons: StopReason, seed: int | None = 8) -> tuple[list[int | None], bytes, int | None]:
-    """Return the seeds of all attempts, the PCM of the accepted one, and its seed."""
+    """Return the seeds of all attempts, the PCM of the accepted attempt, and its seed."""
     script = {
         number: [started((8 if seed is None else seed) + number - 1), chunk(1, number), finished(reason)]
         for number, reason in enumerate(reasons, 1)
@@ -100,14 +100,14 @@ async def tried(retries: int, *reasons: StopReason, seed: int | None = 8) -> tup
     return [request.seed for request in engine.requests], whole.audio, whole.seed
 
 
-async def test_only_runaways_are_retried_and_a_limited_number_of_times() -> None:
+async def test_only_runaways_are_retried_up_to_the_number_of_retries() -> None:
     runaway, eos = StopReason.RUNAWAY, StopReason.EOS
     assert await tried(3, runaway, eos) == ([8, 9], chunk(1, 2).pcm, 9)
     assert await tried(3, eos) == ([8], chunk(1, 1).pcm, 8)
     assert (await tried(3, StopReason.MAX_TOKENS))[0] == [8]
     assert await tried(0, runaway) == ([8], chunk(1, 1).pcm, 8)
     assert await tried(2, runaway, runaway, runaway) == ([8, 9, 10], chunk(1, 3).pcm, 10)
-    # The engine reports the seed that it drew, and the retry uses the next one.
+    # The engine reports the seed that it has drawn, and the retry uses the next seed.
     assert (await tried(1, runaway, eos, seed=None))[0] == [None, 9]
 
 
@@ -132,7 +132,7 @@ async def test_events_contain_the_audio_and_then_the_usage() -> None:
 
 
 @pytest.mark.logs_errors
-async def test_error_event_is_the_last() -> None:
+async def test_error_event_is_the_last_event_of_the_stream() -> None:
     broken = Broken(GenerationFailed(), RequestStats())
     *_, last = await heard([started(), chunk(), broken])
     assert (last["type"], last["partial_audio"], last["action"]) == ("speech.audio.error", True, "discard")

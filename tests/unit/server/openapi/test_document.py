@@ -1,4 +1,4 @@
-"""Tests of the OpenAPI document: all routes, valid references, and error statuses."""
+"""Tests of the OpenAPI document: all routes, valid references and error statuses."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def operations(described: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, 
 
 
 def everything(part: Any) -> Iterator[dict[str, Any]]:
-    """Yield every object in the document."""
+    """Yield every JSON object in the document."""
     if isinstance(part, dict):
         yield part
     for inner in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
@@ -78,7 +78,7 @@ def test_undocumented_route_is_detected() -> None:
     assert document(bare.routes, has_keys=False)["paths"].keys() >= {"/new", "/silent"}
 
 
-def test_references_resolve(described: dict[str, Any]) -> None:
+def test_all_references_in_the_document_resolve(described: dict[str, Any]) -> None:
     names = {part["$ref"] for part in everything(described) if "$ref" in part}
     assert names
     assert names <= {f"#/components/schemas/{name}" for name in described["components"]["schemas"]}
@@ -126,7 +126,7 @@ def test_authentication_is_documented_if_the_server_requires_keys() -> None:
 
 
 class Tags(HTMLParser):
-    """HTML parser that records unclosed tags, ids and link targets."""
+    """HTML parser that records unclosed tags, IDs and link targets."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -146,7 +146,7 @@ class Tags(HTMLParser):
         assert self.open.pop() == tag
 
 
-def test_page_is_complete_and_requests_no_other_origin(described: dict[str, Any]) -> None:
+def test_api_page_is_complete_and_requests_no_other_origin(described: dict[str, Any]) -> None:
     tags = Tags()
     tags.feed(page(described))
     assert not tags.open

@@ -1,4 +1,4 @@
-"""Tests of the Markdown filter for live text in every API."""
+"""Tests of the Markdown filter for streamed text in every API."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_omni_dialect_filters_streamed_text(mode: str, name: str | None, spoken:
     if mode == "sentence_commit":
         driver.send({"type": "input.commit"})
         (committed,) = [message for message in driver.heard() if message["type"] == "input.committed"]
-        assert committed["chars_committed"] == len(MARKED)  # The count is that of the text as sent.
+        assert committed["chars_committed"] == len(MARKED)  # This is the number of characters in the received text.
     driver.send({"type": "input.done"})
     assert driver.received_text == spoken + "|"
 

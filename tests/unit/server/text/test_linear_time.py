@@ -30,7 +30,7 @@ UNITS = (
 )
 WORDS = tuple((" ".join("abcdefgh"[(seed + place) % 8] for place in range(40)), "x", True) for seed in range(8))
 Stage = Callable[[], Callable[[str], object]]
-# Stages that process incoming text; `Utterance` and `TextStream` compose them.
+# Stages that process incoming text. `Utterance` and `TextStream` combine them.
 STAGES: dict[str, Stage] = {
     "markdown": lambda: GrowingMarkdown().add,
     "dictionary": lambda: GrowingPronunciation(dictionary_of(WORDS, tag_pattern(Limits(), brackets=True))).add,
@@ -43,16 +43,16 @@ STAGES: dict[str, Stage] = {
     "script": lambda: lambda text: strange_script(text, ("english",)),
     "end": lambda: lambda text: may_end(text[-2 * TAIL_CHARS :]),
 }
-SHORT, LONG = 1024, 4096  # `LONG` is the largest text of one request.
-MAX_RATIO = 2.5**2  # At most 2.5 times as long for twice the length. Quadratic work has a ratio of 16.
-MAX_S = 0.5  # A stage below this time is not compared, because its time is noise.
+SHORT, LONG = 1024, 4096  # `LONG` is the maximum length of the text of one request.
+MAX_RATIO = 2.5**2  # For twice the length, the time may be at most 2.5 times as long. Quadratic work has a ratio of 16.
+MAX_S = 0.5  # Shorter times are mostly noise and are not compared.
 PIECE = 64
 
 
 def seconds(stage: Stage, text: str, piece: int) -> float:
-    """Return the processor time of a whole text in chunks.
+    """Return the processor time in seconds for a text that is added in chunks.
 
-    There is no garbage collection, as in `timeit`.
+    Garbage collection is disabled, as in `timeit`.
     """
     add = stage()
     gc.disable()
@@ -76,7 +76,7 @@ def test_filter_time_is_linear_in_the_text(stage: str, unit: str) -> None:
 
 
 def test_many_sentence_ends_in_one_message_are_processed_at_once() -> None:
-    """The largest message contains no words, or one word at its end."""
+    """The largest message contains either no words or one word at its end."""
     for text in (". " * 60_000, ". " * 60_000 + "a. "):
         begin = time.thread_time()
         Sentences(Split.SENTENCE).add(text)

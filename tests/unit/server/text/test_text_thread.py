@@ -12,7 +12,7 @@ WORKED_S = 0.08
 
 
 def _work(seconds: float) -> float:
-    """Compute for this long and return the elapsed time."""
+    """Compute for `seconds` of processor time, and return the elapsed time in seconds."""
     began, end = time.monotonic(), time.thread_time() + seconds
     while time.thread_time() < end:
         rest()
@@ -27,7 +27,7 @@ def test_long_job_sleeps_regularly_and_other_threads_do_not() -> None:
     assert time.thread_time() - began < 2 * WORKED_S
 
 
-def test_job_after_a_long_one_waits_for_its_rest() -> None:
+def test_job_after_a_long_job_waits_for_the_rest_period() -> None:
     with TextThread() as texts:
         texts.submit(sum, range(10**7)).result()
         began = time.monotonic()

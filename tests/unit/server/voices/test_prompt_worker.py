@@ -27,13 +27,13 @@ from tests.support.voices import a_voice
 
 @dataclass
 class PreparingEngine:
-    """Engine that computes prompts on another thread, like the real one."""
+    """Fake engine that computes prompts on another thread, like the real engine."""
 
     fingerprint: str = "first"
     loaded: bool = True
     active: int = 0
     refuse: SpeechError | None = None
-    made: list[int] = field(default_factory=list)  # Lengths of the references.
+    made: list[int] = field(default_factory=list)  # Number of samples of each prepared reference.
     at_once: int = 0
     max_at_once: int = 0
 
@@ -69,7 +69,7 @@ def library(tmp_path: Path) -> Iterator[Library]:
 
 
 async def keep(library: Library, engine: PreparingEngine, during: Callable[[PromptWorker], Any]) -> None:
-    """Run a worker in addition to ``during``, a coroutine function."""
+    """Run a prompt worker while the coroutine function ``during`` runs."""
     with ThreadPoolExecutor(2) as workers:
         worker = PromptWorker(lambda: [library], engine, workers)  # type: ignore[arg-type]
         task = asyncio.create_task(worker.run())

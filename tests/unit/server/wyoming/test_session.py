@@ -47,7 +47,7 @@ def test_streamed_text_is_one_request_without_markdown() -> None:
     driver = wyoming()
     in_pieces(driver, "Hello **th", "ere**. ", "More.", name="anna")
     assert driver.submitted[0].request.open_text
-    # Clients send the whole text too, for servers without streaming.
+    # Clients also send the whole text, for servers without streaming.
     driver.send(event("synthesize", text="Hello **there**. More."))
     driver.send(event("synthesize-stop"))
     assert driver.received_text == "Hello there. More.|"
@@ -75,7 +75,7 @@ def test_pause_after_a_sentence_triggers_speech() -> None:
         ({"name": "tiny", "speaker": "bert"}, "bert", "auto"),
         ({"name": None, "language": "en"}, None, "english"),
         ({"language": "en_GB"}, None, "english"),
-        ({"language": "nl"}, None, "nl"),  # The engine refuses a language that it does not support.
+        ({"language": "nl"}, None, "nl"),  # The engine refuses languages that it does not support.
         ({"name": "alloy"}, "anna", "auto"),
     ],
 )
@@ -103,7 +103,7 @@ def test_stored_voice_is_read_first(name: str) -> None:
 # --- replies
 
 
-def test_events_for_a_whole_text() -> None:
+def test_whole_text_is_answered_with_start_audio_and_stop() -> None:
     driver = wyoming()
     driver.send(event("synthesize", text="Hi."))
     driver.start(1)
@@ -143,7 +143,7 @@ def test_texts_are_spoken_in_order() -> None:
     driver.send(event("synthesize", text="Three."))
     driver.send(event("ping", text="still there?"))
     assert driver.received_text == "One.|"
-    # The pong is sent at once, because it does not belong to a text.
+    # The pong is sent immediately, because it does not belong to a text.
     assert driver.heard() == [event("pong", text="still there?")]
     driver.finish(1)
     assert driver.received_text == "One.|Two.|"
