@@ -1,4 +1,4 @@
-"""ASGI servers on free ports in the test's process."""
+"""ASGI servers on free ports, which run in the test's process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from starlette.routing import BaseRoute
 
 @asynccontextmanager
 async def served(routes: Sequence[BaseRoute]) -> AsyncIterator[str]:
-    """Serve routes and yield host and port."""
+    """Serve ASGI routes on a free port, and yield "host:port"."""
     listener = socket.create_server(("127.0.0.1", 0))
     config = uvicorn.Config(
         Starlette(routes=routes),

@@ -1,6 +1,6 @@
-"""Tests of audiobooks in M4B and MP3: chapters, cover, tags, duration, and memory.
+"""Tests of audiobooks in M4B and MP3: chapters, cover, tags, duration and memory.
 
-ffprobe reads the files.
+ffprobe reads the exported files.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def picture(codec: str, kind: str) -> str:
 
 
 def probed(data: bytes, path: Path) -> dict[str, Any]:
-    """Return the output of ffprobe for a file."""
+    """Return the output of ffprobe for an audio file."""
     if shutil.which("ffprobe") is None:
         pytest.skip("ffprobe was not found")
     path.write_bytes(data)

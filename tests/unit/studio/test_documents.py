@@ -1,4 +1,4 @@
-"""Tests of EPUB, DOCX and text import: chapters, paragraphs, and malicious files."""
+"""Tests of EPUB, DOCX and text import: chapters, paragraphs and malicious files."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_epub_is_read_in_spine_order_and_split_at_its_contents() -> None:
 
 
 def picture(width: int, height: int, codec: str = "mjpeg") -> bytes:
-    """Return a noisy picture, which compresses badly."""
+    """Return a picture of random noise, which cannot be compressed well."""
     file = io.BytesIO()
     values = np.random.default_rng(1).integers(0, 255, (height, width, 3), np.uint8)
     with av.open(file, "w", format="image2pipe") as container:
@@ -242,7 +242,7 @@ def test_markdown_front_matter_is_left_out(before: str, title: str, count: int) 
         (b"# No heading in plain text", False, ""),
     ],
 )
-def test_a_document_without_a_title_has_that_of_its_first_heading(data: bytes, markdown: bool, title: str) -> None:
+def test_document_without_a_title_gets_the_first_heading_as_title(data: bytes, markdown: bool, title: str) -> None:
     assert read(data, markdown=markdown).title == title
 
 
@@ -353,7 +353,7 @@ def test_epub_with_only_fonts_encrypted_is_read() -> None:
     assert len(chapters(epub(encryption=ENCRYPTED.format("http://www.idpf.org/2008/embedding")))) == 3
 
 
-def test_every_document_error_has_a_page_text() -> None:
+def test_page_has_a_text_for_every_document_error() -> None:
     assert {why for why in values.REASONS if why not in SHAPES} == set()
 
 
@@ -405,7 +405,7 @@ def long_book(pages: Iterable[str | bytes]) -> bytes:
 
 @pytest.fixture
 def parsed(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """Record the pages that are parsed."""
+    """Return a list to which each parsed page is appended."""
     pages: list[bytes] = []
     monkeypatch.setattr(
         "studio.documents.epub.body_of", lambda page, encoding: pages.append(page) or body_of(page, encoding)
@@ -451,13 +451,13 @@ def test_encoding_of_a_book_is_detected_once_from_all_its_pages(monkeypatch: pyt
     assert len(detected) == 1
 
 
-def test_every_document_note_has_a_page_text() -> None:
+def test_page_has_a_text_for_every_document_note() -> None:
     for language in languages():
         own = words(language)
         assert {code for code in values.LEFT_OUT if "{n" not in own.get(f"importing.note.{code}", "")} == set()
 
 
-async def test_clients_take_turns_in_the_document_queue() -> None:
+async def test_document_queue_alternates_between_clients() -> None:
     turns, served_, busy = Turns(slots=1, waiting=9, per_client=5, retry_after_s=1), [], asyncio.Event()
 
     async def work(client: str) -> None:
@@ -532,7 +532,7 @@ FORMATS = ["epub", "docx", "html", "markdown"]
 
 
 def chosen(data: bytes, kind: str, **spoken: bool) -> str:
-    """Return the complete text for a choice of content."""
+    """Return the text that is read from a document with these content options."""
     options = {"markdown": True} if kind == "markdown" else {}
     document = read(data, spoken=values.Spoken(**spoken), **options)
     texts = [text for chapter in document.chapters if not chapter.is_notes for text in chapter.paragraphs]
@@ -557,7 +557,7 @@ def test_content_options_apply_to_every_format(kind: str, tmp_path: Path) -> Non
     assert "three" not in chosen(data, kind, tables=False)
     assert "first" in chosen(data, kind, list_numbers=False)
     assert "1. first" not in chosen(data, kind, list_numbers=False)
-    if kind != "markdown":  # The Markdown filter has neither captions nor note marks.
+    if kind != "markdown":  # The Markdown filter supports neither captions nor note marks.
         assert "caption" in usual
         assert "caption" not in chosen(data, kind, captions=False)
         assert re.search(r"Words\.\s*[1¹]", chosen(data, kind, note_marks=True))

@@ -28,7 +28,7 @@ PATH = "/studio/host/downloads"
 CUSTOM = "Qwen/Qwen3-TTS-12Hz-0.6B-CustomVoice"
 BASE = "Qwen/Qwen3-TTS-12Hz-0.6B-Base"
 READY = ("tests.unit.studio.stand_in", "ready")
-# Number of bytes, of nearly two million, after which the hub holds a download so that tests can observe it.
+# Number of bytes, of nearly two million, after which the hub pauses a download so that tests can observe it.
 HELD_AT = 600_000
 
 DownloadStatus = dict[str, Any]
@@ -88,7 +88,7 @@ def hub(folder_of: FolderOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 async def test_failed_download_plan_is_not_retried_immediately() -> None:
-    """The page polls every second, and each attempt starts a process that imports torch."""
+    """The page polls every second, and each attempt would start a process that imports torch."""
     plan = Plan(("json.tool", "--no-such-argument"))
     plan.ask(())
     assert plan.is_asking
@@ -114,13 +114,13 @@ async def test_download_pauses_survives_a_restart_resumes_and_switches_checkpoin
         assert paused["state"] == "paused"
         assert runtime.args == ("--model", str(DEMO_CHECKPOINT))
         before, hub.hold_at = -1, None
-        while before != hub.sent:  # The hub still sends the pieces that it had started.
+        while before != hub.sent:  # The hub still sends the pieces that it has started.
             before = hub.sent
             await asyncio.sleep(0.3)
         assert hub.sent < paused["of"], "nothing is fetched meanwhile"
         await client.post(f"{PATH}/resume")
         await until(client, lambda state: state["got"] > paused["got"])
-    # The studio stops during the download. The next studio finds the download paused and can resume it.
+    # The studio stops during the download. The next studio reports the download as paused and can resume it.
     hub.rate = None
     async with studio(tmp_path) as (client, runtime):
         assert (await until(client, is_in("paused")))["got"] > 200_000
@@ -131,7 +131,7 @@ async def test_download_pauses_survives_a_restart_resumes_and_switches_checkpoin
         assert hub.weights_asked()[0].startswith("bytes="), "from where it stopped"
         rest = [word for mode in ("voice_design", "base") for word in ("--model", f"{mode}={DEMO_CHECKPOINT}")]
         assert runtime.args == ("--model", CUSTOM, *rest), "what it does not serve is served as before"
-    # The next start serves the downloaded checkpoint again, unless the command names others.
+    # At the next start, the downloaded checkpoint is served again, unless the command line names other checkpoints.
     async with studio(tmp_path, []) as (client, runtime):
         await until(client, lambda _: runtime.args[:2] == ("--model", CUSTOM))
         await client.post(f"{PATH}/back")
@@ -152,7 +152,7 @@ async def test_failed_download_reports_its_reason_and_can_be_retried(hub: Hub, t
         hub.status = None
         await client.post(f"{PATH}/resume")
         assert (await until(client, is_in("done", "failed")))["problem"] is None
-        # A wrong name causes no other change.
+        # A wrong name changes nothing else.
         await client.post(PATH, json={"models": ["nobody/nothing"]})
         wrong = await until(client, is_in("failed"))
         assert wrong["problem"]["code"] == "checkpoint_missing"
@@ -172,7 +172,7 @@ async def test_checkpoint_that_cannot_be_loaded_keeps_the_current_one(hub: Hub, 
 
 
 async def test_stopped_download_ends_immediately_and_keeps_fetched_files(hub: Hub, tmp_path: Path) -> None:
-    hub.rate, hub.hold_at = 200_000, HELD_AT  # At this rate the download would not end during the test.
+    hub.rate, hub.hold_at = 200_000, HELD_AT  # At this rate, the download would not end during the test.
     async with studio(tmp_path) as (client, _):
         await client.post(PATH, json={"models": [BASE]})
         await until(client, lambda state: state["got"] > 100_000)

@@ -1,4 +1,4 @@
-"""Tests of the messages for an operator who stops the studio during requests."""
+"""Test of the messages for an operator who stops the studio during requests."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-def test_restart_keeps_everything(folder: Path) -> None:
+def test_restart_keeps_all_stored_data(folder: Path) -> None:
     with kept(folder) as address, visitor(address) as client:
         record = keep(client, SOUND, reference=b"RIFF....WAVE", name="First", favourite=True)
         script = client.put("/studio/scripts/s", json={"name": "Play"}).json()
@@ -79,9 +79,9 @@ def test_restart_keeps_everything(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_killed_writer_leaves_every_take_complete(folder: Path) -> None:
-    """Writers are killed at random.
+    """Writing processes are killed at random lines of code.
 
-    Confirmed takes are stored, and unfinished ones leave nothing.
+    Confirmed takes are stored completely, and unconfirmed takes leave no files.
     """
     command = [sys.executable, "-m", "tests.support.take_writers", str(folder), "30"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

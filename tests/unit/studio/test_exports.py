@@ -85,7 +85,7 @@ def test_export_balances_voices_and_keeps_whispers_quiet(client: httpx.Client) -
     assert whisper is not None
     assert ben is not None
     assert abs(anna - ben) < 1.0
-    assert abs(anna - whisper - 20) < 1.5  # The export keeps the loudness difference of the two takes.
+    assert abs(anna - whisper - 20) < 1.5  # The export keeps the difference in loudness between the two takes.
 
 
 def test_silence_is_not_amplified(client: httpx.Client) -> None:
@@ -125,7 +125,7 @@ def test_subtitle_times_match_the_audio(client: httpx.Client) -> None:
     )
 
 
-def test_subtitles_leave_out_tags(client: httpx.Client) -> None:
+def test_subtitles_contain_no_inline_tags(client: httpx.Client) -> None:
     text = "[sad] It [1] rains. [pause 1s] Still."
     takes = [
         keep(client, pcm_of(1.0, 1), text=text, config={**config, "language": "auto"})
@@ -173,7 +173,7 @@ def test_invalid_export_is_refused(
     refused(client.post("/studio/exports", json=body), status, code, param)
 
 
-def test_chapter_files_are_cut_from_one_programme(client: httpx.Client) -> None:
+def test_chapter_files_are_cut_from_one_continuous_audio(client: httpx.Client) -> None:
     sounds = [pcm_of(1.0, seed) for seed in (1, 2, 3)]
     takes = [keep(client, pcm, text=f"Line {number}")["id"] for number, pcm in enumerate(sounds, 1)]
     clips = [{"take": takes[0]}, {"silence_s": 0.5}, {"take": takes[1]}, {"take": takes[2]}]

@@ -69,7 +69,7 @@ async def test_another_local_user_is_not_the_host(monkeypatch: pytest.MonkeyPatc
 
 
 def unsupported(*_: object) -> tuple[int, int]:
-    """Fail as a kernel without sock_diag does."""
+    """Raise OSError, like a kernel without sock_diag."""
     raise OSError
 
 
@@ -135,7 +135,7 @@ def test_connection_owner_lookup_does_not_read_the_full_table(host: str, monkeyp
             scope = {"type": "http", "client": client.getsockname()[:2], "server": address}
             assert peer_user(Request(scope)) == os.getuid()
             stranger = {**scope, "client": (host, 1)}
-            # The request queries the table of sockets, which is empty here.
+            # The request reads the table of sockets, which is empty in this test.
             assert peer_user(Request(stranger)) is None
 
 
@@ -194,7 +194,7 @@ async def test_host_routes_are_refused_for_others(settings: dict[str, Any], head
     if settings or "host" in headers:
         assert (status, fields["error"]["code"]) == (403, "host_only")
     else:
-        assert status == 200  # Requests from the machine itself need no key.
+        assert status == 200  # Requests from the same machine need no key.
 
 
 async def test_host_key_grants_remote_access_and_is_never_sent() -> None:

@@ -46,7 +46,7 @@ TEXT = json.dumps({"type": "input.text", "text": "Hello."})
 
 
 class Studio:
-    """Studio whose speech sends one second of audio at a time until the test ends it."""
+    """Studio whose runtime sends one second of audio per message until the test ends it."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Studio:
 
 
 async def read_refusal(socket: ClientConnection) -> tuple[dict[str, Any], int]:
-    """Return the last message before a close, and the close code."""
+    """Receive the last message before a close, and return the message and the close code."""
     said = json.loads(await socket.recv())
     with pytest.raises(ConnectionClosed) as closed:
         await socket.recv()
@@ -103,10 +103,10 @@ async def refusal(socket: ClientConnection) -> tuple[str, int]:
 
 
 async def heard(url: str) -> bytes | None:
-    """Speak on another socket of the first visitor.
+    """Request speech on another socket of the first visitor.
 
     Returns:
-        The audio, or None if the request was refused.
+        The received audio, or None if the request was refused.
     """
     async with connect(url, additional_headers=ONE, proxy=None) as socket:
         with suppress(ConnectionClosed):
@@ -196,7 +196,7 @@ def test_runtime_receives_the_account_and_its_limits() -> None:
     assert stranger == Allowance("address:192.0.2.7", 60)
     assert (anna.account[:8], anna.seconds) == ("visitor:", 60)
     assert (ben.account, ben.seconds) == ("member:17", 600)
-    # The default settings do not limit the seconds.
+    # By default, the seconds of speech are not limited.
     assert allowance_of(visitors, VisitSettings(), **ONE) == Allowance(anna.account)
     assert allowance_of(Visitors(each=False), **ONE) == Allowance("address:192.0.2.7")
 
@@ -211,7 +211,7 @@ async def test_shared_studio_applies_no_visitor_limits() -> None:
 
 @pytest.fixture(scope="module")
 def app(tmp_path_factory: pytest.TempPathFactory) -> FastAPI:
-    """Return the studio's application without a running runtime."""
+    """FastAPI application of the studio without a running runtime."""
     data = str(tmp_path_factory.mktemp("data"))
     settings = StudioSettings(store=StoreSettings(data=data), transcriber=Choice.of(""))
     store_service = StoreService(settings.store)
@@ -231,10 +231,10 @@ def test_sign_in_is_required_for_every_runtime_route(app: FastAPI) -> None:
     assert [path for path in relayed if not path.startswith(CLOSED)] == []
 
 
-# Requests that change data and store nothing for their visitor.
+# Requests that do not store data for their visitor, although their method is not GET.
 STORE_NOTHING = {
     *("/studio/documents", "/studio/exports", "/studio/transcribe", "/studio/pronunciation/said"),
-    "/studio/transcribe/model",  # Of the host alone: it downloads the recogniser.
+    "/studio/transcribe/model",  # Only the host can use this route, which downloads the recogniser.
     *("/studio/takes/free", "/studio/takes/delete"),
     *("/health", "/ready", "/studio/{path:path}", "/shared/{path:path}"),  # These paths respond with 404 or 405.
 }
@@ -273,7 +273,7 @@ def test_voices_and_dictionaries_count_as_stored(method: str, path: str, is_stor
     assert stores({"type": "http", "method": method, "path": path}) is is_stored
 
 
-async def test_surplus_visitors_of_an_address_cannot_store() -> None:
+async def test_visitors_above_the_limit_per_address_cannot_store_data() -> None:
     async with Studio(visitors_per_address=1).client() as (client, _):
         assert (await client.patch("/studio/me", headers=ONE)).status_code == 200
         refused = await client.patch("/studio/me", headers=OTHER)

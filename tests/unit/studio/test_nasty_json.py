@@ -21,7 +21,7 @@ DEEP = "[" * 960 + "]" * 960
 BOTTOMLESS = "[" * 100_000 + "]" * 100_000
 LONG = "9" * 4000
 
-# Pieces of JSON as text, because some of them are hostile only through their notation.
+# JSON values as text, because some values are malicious only in their notation.
 WRITTEN = [
     *(r'"\ud800"', r'"\udfff\ud800"', r'"\u0000"', '"\U0001f600"', f'"{"a" * 5000}"', '""'),
     *(LONG, "18446744073709551616", "1e999", "-0.0", "1e-400", "NaN", "-Infinity", "null", "true"),
@@ -58,12 +58,12 @@ def take(client: httpx.Client) -> str:
 
 
 def under(name: str, value: str) -> str:
-    """Return an object with one value in this literal form."""
+    """Return a JSON object with one value in this notation."""
     return f'{{"{name}": {value}}}'
 
 
 def with_field(name: str, value: str) -> str:
-    """Return a take in which a field has this literal form."""
+    """Return the JSON of a take in which one field has this notation."""
     return json.dumps(a_take(**{name: "HERE"})).replace('"HERE"', value)
 
 

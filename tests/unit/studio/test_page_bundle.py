@@ -1,4 +1,4 @@
-"""Tests of the page's bundles: complete, in order and equal to their sources."""
+"""Tests of the page's bundles: complete, in order and equivalent to their sources."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support import node
 
 @pytest.fixture
 def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Create a folder of modules whose entry point is studio.js."""
+    """Create a folder of JavaScript modules whose entry point is studio.js."""
     monkeypatch.setattr(bundle, "ASSETS", tmp_path)
     monkeypatch.setattr(bundle, "MODULES", {"page": "studio.js"})
     folder = tmp_path / "js"
@@ -42,7 +42,7 @@ def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(tmp_path: Path, expression: str) -> str:
-    """Evaluate an expression in which `page` is the bundle."""
+    """Evaluate a JavaScript expression in which `page` is the imported bundle."""
     file = tmp_path / "bundle" / "page.mjs"
     file.parent.mkdir(exist_ok=True)
     file.write_bytes(Bundles().get("page.js").body)

@@ -23,9 +23,9 @@ pytestmark = pytest.mark.skipif(shutil.which("pdftotext") is None, reason="poppl
 
 
 def letters(text: str) -> str:
-    """Return the letters and digits of a text.
+    """Return only the letters and digits of a text.
 
-    Readers differ in spaces, hyphens at ends of rows, and ligatures.
+    PDF readers differ in spaces, ligatures and hyphens at the ends of rows.
     """
     return "".join(filter(str.isalnum, text.replace("ﬁ", "fi").replace("ﬀ", "ff").replace("ﬃ", "ffi")))
 
@@ -43,7 +43,7 @@ def sentences(choose: random.Random, count: int) -> str:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_printed_page_has_the_letters_of_poppler_in_order(tmp_path: Path, seed: int) -> None:
+def test_printed_page_has_the_same_letters_as_with_poppler(tmp_path: Path, seed: int) -> None:
     chromium = find_chromium()
     if chromium is None:
         pytest.skip("Chromium is not installed")
@@ -70,7 +70,7 @@ def test_printed_page_has_the_letters_of_poppler_in_order(tmp_path: Path, seed: 
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_book_pages_have_the_letters_of_poppler_without_running_titles(tmp_path: Path, seed: int) -> None:
+def test_book_has_the_same_letters_as_with_poppler_except_running_titles(tmp_path: Path, seed: int) -> None:
     choose = random.Random(seed)
     pages: list[list[Placed]] = []
     for number in range(1, choose.randint(4, 9)):

@@ -19,7 +19,7 @@ ROW = "All of the boats came back in the evening, before the storm began"
 
 
 def book_page(number: int, rows: list[str], *, heading: str = "", note: str = "") -> list[Placed]:
-    """Return a page with a running head, its number and its rows of text."""
+    """Return a page with a running title, a page number and rows of text."""
     placed: list[Placed] = [(60, 770, 9, f"The Voyage {number}"), (300, 30, 9, str(number))]
     placed += [(60, 740, 18, heading)] if heading else []
     placed += [(60, 700 - 14 * at, 11, row) for at, row in enumerate(rows)]
@@ -144,7 +144,7 @@ async def test_pdf_is_read_by_a_child_process() -> None:
 
 
 def locked_pdf() -> bytes:
-    """Return a PDF with a password."""
+    """Return a PDF that is protected by a password."""
     writer = PdfWriter(clone_from=PdfReader(io.BytesIO(pdf([[(60, 700, 11, "Hello.")]]))))
     writer.encrypt("secret", algorithm="RC4-128")
     file = io.BytesIO()

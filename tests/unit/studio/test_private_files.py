@@ -1,4 +1,4 @@
-"""Tests that only the studio's user can read its files and folders."""
+"""Tests that only the studio's user can read the studio's files and folders."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Tests of the relay of HTTP and WebSocket connections, on real sockets.
 
-The relay is connected to a test server that takes the place of the runtime.
+A test server takes the place of the runtime.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Talk = Callable[[WebSocket], Awaitable[None]]
 
 @asynccontextmanager
 async def relayed(*upstream: BaseRoute) -> AsyncIterator[str]:
-    """Serve routes through a relay, and return the relay's address."""
+    """Serve routes through a relay, and yield the "host:port" of the relay."""
     async with served(upstream) as runtime, relay_to(f"http://{runtime}") as address:
         yield address
 
@@ -51,7 +51,7 @@ async def relay_to(url: str, api_key: str = "") -> AsyncIterator[str]:
 
 
 async def talk(client: Callable[[ClientConnection], Awaitable[None]], server: Talk, **options: object) -> None:
-    """Run both ends of one WebSocket through the relay."""
+    """Run the client's and the server's end of a WebSocket through the relay."""
     async with (
         relayed(WebSocketRoute("/v1/talk", server)) as address,
         connect(f"ws://{address}/v1/talk", compression=None, max_size=None, **options) as socket_,
@@ -107,7 +107,7 @@ async def test_frame_is_relayed_without_waiting_for_the_next() -> None:
 
 
 async def test_audio_is_relayed_at_many_times_its_speed() -> None:
-    chunk, count = bytes(8 * 3840), 100  # 100 chunks of 8 frames (80 ms each): 64 s of audio.
+    chunk, count = bytes(8 * 3840), 100  # 100 chunks of 8 frames (80 ms each) are 64 s of audio.
 
     async def server(server: WebSocket) -> None:
         await server.accept()
@@ -182,7 +182,7 @@ async def test_lost_client_closes_the_runtime_socket() -> None:
 
 @pytest.mark.parametrize("code", [1000, 1011])
 async def test_client_close_before_that_of_the_runtime_is_not_an_error(code: int) -> None:
-    """The server already has the client's disconnect when it sends the close frame."""
+    """The server has already received the client's disconnect when it sends the close frame."""
 
     async def server(server: WebSocket) -> None:
         await server.accept()
@@ -239,7 +239,7 @@ async def test_missing_runtime_is_reported_to_the_page() -> None:
                 assert socket_.subprotocol == "voicewright.speech.v1"
                 await expect_unavailable(socket_)
             async with connect(f"ws://{address}/v1/text-to-speech/clara/stream-input") as socket_:
-                error = json.loads(await socket_.recv())  # This is the error format that ElevenLabs' clients read.
+                error = json.loads(await socket_.recv())  # The error has the format of ElevenLabs' API.
                 assert (error["error"], error["code"], error["retryable"]) == ("runtime_unavailable", 1013, True)
             async with httpx.AsyncClient() as client:
                 answer = await client.get(f"http://{address}/v1/models")
@@ -247,7 +247,7 @@ async def test_missing_runtime_is_reported_to_the_page() -> None:
             assert answer.json()["error"]["code"] == "runtime_unavailable"
             assert int(answer.headers["retry-after"]) >= 1
 
-    with socket.socket() as nobody:  # This socket reserves a port and does not listen on it.
+    with socket.socket() as nobody:  # This socket reserves a port but does not listen on it.
         nobody.bind(("127.0.0.1", 0))
         port = nobody.getsockname()[1]
         await check_error(f"http://127.0.0.1:{port}")
@@ -295,13 +295,13 @@ async def test_slow_client_applies_backpressure_to_the_runtime() -> None:
     async with relayed(WebSocketRoute("/v1/talk", server)) as address:
         socket_ = await connect(f"ws://{address}/v1/talk", compression=None, max_queue=1)
         before = -1
-        while before != sent:  # The flow has stopped if nothing new is sent for half a second.
+        while before != sent:  # The flow has stopped if no data is sent for half a second.
             before = sent
             await asyncio.sleep(0.5)
         socket_.transport.abort()
         async with asyncio.timeout(60):
             await over.wait()
-    # Kernel buffers on loopback take a few MB. Without back-pressure the relay would buffer all 131 MB.
+    # Kernel buffers on loopback hold a few MB. Without back-pressure, the relay would buffer all 131 MB.
     assert 0 < sent < 40 * 2**20
 
 
@@ -370,7 +370,7 @@ async def test_body_over_the_limit_is_refused_by_its_declared_size(
 
 @pytest.mark.parametrize("value", ["Bearer ", "Bearer k \t "])
 async def test_trailing_space_in_a_header_value_is_removed(value: str) -> None:
-    """Curl sends "Authorization: Bearer " if the variable with the key is not set."""
+    """curl sends "Authorization: Bearer " if the variable with the key is not set."""
 
     async def key(request: Request) -> Response:
         return Response(request.headers["authorization"])

@@ -1,4 +1,4 @@
-"""Tests of storage quotas, and of the removal of old data to make space."""
+"""Tests of storage quotas, and of the removal of old data to free space."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_full_take_store_refuses_new_takes_and_frees_the_oldest_on_request(folde
         newest = add(store)
         assert ids(store) == [newest, new, favourite]
         assert store.takes.move(OWNER, [old, "0" * 32, new], into_bin=False) == [old]
-        assert store.takes.space(OWNER)["takes"] == 4  # Restoring a deleted take is allowed even above the maximum.
+        assert store.takes.space(OWNER)["takes"] == 4  # A deleted take can be restored even above the maximum.
         assert store.takes.free(OWNER, 9) == [old, new, newest]
         assert store.takes.space(OWNER)["removable"] == {"takes": 0, "bytes": 0, "from": None, "until": None}
         assert f"takes/{old}.flac" in files(folder)
@@ -105,7 +105,7 @@ def test_every_kind_of_stored_data_counts_towards_the_visitor_limit(folder: Path
             store.scripts.put("visitor:one", f"s{number}", script)
         with pytest.raises(StoreFull, match="1 MB"):
             store.scripts.put("visitor:one", "s2", script)
-        store.scripts.put("visitor:one", "s1", script)  # Storing an unchanged script needs no more space.
+        store.scripts.put("visitor:one", "s1", script)  # Storing an unchanged script needs no additional space.
         store.scripts.delete("visitor:one", "s1")
         # Scripts in the bin are removed if a new script needs the space.
         store.scripts.put("visitor:one", "s2", script)
@@ -126,7 +126,7 @@ def test_shared_reference_counts_once_and_is_deleted_with_its_last_take(folder: 
         newest = add(store, "visitor:one", reference=other)
         for take_id in takes[:3]:
             store.takes.delete("visitor:one", take_id)
-        with pytest.raises(StoreFull):  # The last take with this reference keeps its file.
+        with pytest.raises(StoreFull):  # The file of the reference is kept until its last take is deleted.
             add(store, "visitor:one", reference=random.Random(3).randbytes(400_000))
         store.takes.delete("visitor:one", takes[3])
         third = add(store, "visitor:one", reference=random.Random(3).randbytes(400_000))
@@ -148,7 +148,7 @@ def test_store_size_per_address_is_limited_regardless_of_cookies(folder: Path) -
         store.takes.delete("visitor:one", there)
         with pytest.raises(StoreFull, match="address"):
             store.takes.add("visitor:one", fields(), noise, address="here")
-        # A deleted take from this address is removed for the new one, and the take from another address stays.
+        # A deleted take from this address is removed for the new take, but the take from another address is kept.
         store.takes.delete("visitor:one", here)
         last = store.takes.add("visitor:one", fields(), noise, address="here")["id"]
         assert ids(store, "visitor:one") == [last]

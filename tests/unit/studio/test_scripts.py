@@ -86,7 +86,7 @@ def test_new_script_does_not_overwrite_an_existing_one(client: httpx.Client) -> 
     client.put("/studio/scripts/s", json={"name": "second", "updated_at": 0}).raise_for_status()
 
 
-def test_deletion_can_be_undone(client: httpx.Client) -> None:
+def test_deletion_of_a_script_can_be_undone(client: httpx.Client) -> None:
     script = client.put("/studio/scripts/s", json={"name": "Play", "lines": LINES}).json()
     assert client.delete("/studio/scripts/s").json() == {"id": "s", "deleted": True}
     refused(client.get("/studio/scripts/s"), 404, "not_found")
@@ -142,7 +142,7 @@ def test_operations_on_a_long_script_do_not_block_the_event_loop(
         put = client.put("/studio/scripts/s", content=body).raise_for_status()
         got = client.get("/studio/scripts/s").raise_for_status()
         listed = client.get("/studio/scripts", params={"search": "novel 5999"}).raise_for_status()
-    assert 0 < largest < 1000  # Size of the largest piece that Python's parser or writer handled at once.
+    assert 0 < largest < 1000  # Size of the largest piece that Python parsed or wrote at once.
     assert put.content == got.content
     assert got.json()["lines"] == lines
     assert listed.json()["scripts"][0]["lines"] == 6000

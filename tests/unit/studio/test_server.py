@@ -1,4 +1,4 @@
-"""Tests of the start of the studio's process."""
+"""Test of the start of the studio's process."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ ENGLISH = words("en")
 PLACE = re.compile(r"\{[^{}]*\}")
 SHAPES = {PLACE.sub("{}", said) for key, said in ENGLISH.items() if key.startswith("server.phrase.")}
 
-# Errors with reasons that the page displays. The sentences of other errors have only numbers and names as values.
+# Errors with reasons that the page displays. The messages of other errors contain only numbers and names.
 MET = {"BadReferenceAudio", "StoreFull", "StorageFailed", "NotKept", "ChangedMeanwhile", "SignInFailed", "TextTooLong"}
 REASONS = {"why", "what", "unit"}
 OF_THE_OPERATOR = {
@@ -62,12 +62,12 @@ def _calls(*folders: str) -> Iterator[tuple[Path, ast.Call, str]]:
                     yield path, node, getattr(node.func, "attr", getattr(node.func, "id", ""))
 
 
-def test_every_client_visible_error_code_has_a_page_text() -> None:
+def test_page_has_a_text_for_every_client_visible_error_code() -> None:
     assert {code for code in BY_CODE if code not in OF_THE_OPERATOR and f"server.error.{code}" not in ENGLISH} == set()
 
 
 @pytest.mark.parametrize("code", sorted(BY_CODE))
-def test_error_texts_use_only_facts_of_the_error(code: str) -> None:
+def test_error_texts_use_only_placeholders_of_the_error(code: str) -> None:
     facts = {place.partition(":")[0].strip("{}") for place in PLACE.findall(BY_CODE[code].sentence)}
     known_facts = facts | ({"limit_mb", "limit_time"} if "limit" in facts else set())
     known_facts |= {"retry_after"} if "retry_after_s" in facts else set()
@@ -78,7 +78,7 @@ def test_error_texts_use_only_facts_of_the_error(code: str) -> None:
         assert f"server.error.{code}.plain" in ENGLISH, "a reason that is not known"
 
 
-def test_every_user_visible_reason_has_a_page_text() -> None:
+def test_page_has_a_text_for_every_user_visible_reason() -> None:
     found: dict[str, str] = {}
     for path, call, name in _calls("runtime", "studio"):
         if name in MET:
@@ -119,14 +119,14 @@ def test_page_has_texts_for_invalid_checkpoint_paths(is_file: bool) -> None:
     assert {facts["what"], facts["hint"]} <= SHAPES
 
 
-# Errors that prevent loading or fetching of checkpoints. Ports are bound before the page exists.
+# Errors that prevent loading or downloading checkpoints. Ports are bound before the page exists.
 OF_CHECKPOINTS = {code for code, kind in BY_CODE.items() if issubclass(kind, SetUpError)} - {"port_in_use"}
 
 
 @pytest.mark.parametrize("code", sorted(OF_CHECKPOINTS))
 def test_page_has_a_text_for_every_checkpoint_error_code(code: str) -> None:
     if PLACE.sub("{}", BY_CODE[code].sentence) in SHAPES and "{why}" not in BY_CODE[code].sentence:
-        return  # The page displays the whole sentence.
+        return  # The page displays the complete message.
     for language in languages():
         plain = words(language).get(f"server.error.{code}.plain", words(language).get(f"server.error.{code}", "{}"))
         assert "{" not in plain, language

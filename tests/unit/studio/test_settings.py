@@ -80,7 +80,7 @@ def test_empty_runtime_url_is_unset() -> None:
     assert StudioSettings.from_command_line([], {"VOICEWRIGHT_RUNTIME_URL": ""}).runtime_url is None
 
 
-def test_invalid_url_is_one_sentence_and_status_2() -> None:
+def test_invalid_url_is_reported_in_one_sentence_with_status_2() -> None:
     command = [sys.executable, "app.py", "--port", "0", "--runtime-url", "banana"]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert (ended.returncode, ended.stdout) == (2, "")
@@ -93,7 +93,7 @@ def test_runtime_arguments_are_refused_for_an_external_runtime() -> None:
         StudioSettings.from_command_line(["--runtime-url", "http://gpu:8210", "--model", "x"], {})
 
 
-def test_used_port_is_one_sentence_and_status_2() -> None:
+def test_used_port_is_reported_in_one_sentence_with_status_2() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(PortInUse):

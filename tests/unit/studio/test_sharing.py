@@ -1,4 +1,4 @@
-"""Tests of links to takes: public, hard to guess, revocable, deleted with the take."""
+"""Tests of links to takes: public, hard to guess, revocable and deleted with the take."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ def owner(address: str) -> Iterator[httpx.Client]:
 
 @pytest.fixture
 def anybody(address: str) -> Iterator[httpx.Client]:
-    """Return a client without a cookie."""
+    """HTTP client without a cookie."""
     with httpx.Client(base_url=address, trust_env=False, timeout=30) as client:
         yield client
 
 
 def shared(owner: httpx.Client, **fields: Any) -> tuple[str, str]:
-    """Store and share a take.
+    """Store a take and create a link to the take.
 
     Returns:
-        Its id and the path of its link.
+        The ID of the take and the path of its link.
     """
     take = keep(owner, pcm_of(0.5), **fields)["id"]
     answer = owner.post(f"/studio/takes/{take}/share")
@@ -108,7 +108,7 @@ def test_share_link_is_unlisted_and_cannot_be_framed(owner: httpx.Client, anybod
 
 def test_revoked_link_looks_like_an_unknown_one(owner: httpx.Client, anybody: httpx.Client) -> None:
     take, link = shared(owner)
-    assert owner.post(f"/studio/takes/{take}/share").json()["link"] == link[1:]  # Each take has one link.
+    assert owner.post(f"/studio/takes/{take}/share").json()["link"] == link[1:]  # Each take has only one link.
     assert owner.delete(f"/studio/takes/{take}/share").json() == {"link": None}
     never = anybody.get("/shared/" + "a" * 43)
     gone = anybody.get(link)

@@ -1,4 +1,4 @@
-"""Tests of OpenID sign-in with a small provider."""
+"""Tests of OpenID sign-in with a minimal identity provider."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CLIENT, SECRET = "the-studio", "between us"
 class Provider:
     """Identity provider that accepts every user.
 
-    With ``lies``, its token belongs to another user.
+    With ``lies``, its token is issued for another audience.
     """
 
     def __init__(self) -> None:
@@ -93,7 +93,7 @@ class Provider:
 
 @asynccontextmanager
 async def studio(provider: Provider) -> AsyncIterator[httpx.AsyncClient]:
-    """Return a client of a studio that reports the signed-in member."""
+    """Yield an HTTP client of a studio that reports who is signed in."""
     async with served(provider.routes()) as elsewhere:
         provider.url = f"http://{elsewhere}"
         sign_in = SignIn(
@@ -149,7 +149,7 @@ async def test_token_for_another_audience_is_refused() -> None:
         assert (await who(client))["kind"] == "visitor"
 
 
-async def test_unreachable_provider_is_one_sentence() -> None:
+async def test_unreachable_provider_is_reported_in_one_sentence() -> None:
     provider = Provider()
     async with studio(provider) as client:
         sign_in = SignIn(
@@ -171,7 +171,7 @@ def test_invalid_configuration_is_reported_at_startup(monkeypatch: pytest.Monkey
     required = VisitSettings(sign_in="required")
     with pytest.raises(InvalidSetting, match="OPENID_PROVIDER_URL"):
         _sign_in(StudioSettings(store=each, visits=required))
-    assert _sign_in(StudioSettings(visits=required)) is None  # The default store does not distinguish visitors.
+    assert _sign_in(StudioSettings(visits=required)) is None  # By default, the store does not distinguish visitors.
     monkeypatch.setenv("OPENID_PROVIDER_URL", "https://provider.example")
     with pytest.raises(InvalidSetting, match="OAUTH_CLIENT_ID"):
         _sign_in(StudioSettings(store=each))

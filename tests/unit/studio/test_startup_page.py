@@ -1,4 +1,4 @@
-"""Tests of the change from the startup page to the page."""
+"""Tests of the switch from the startup page to the studio's page."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ async def test_refused_settings_end_the_supervisor_with_their_status() -> None:
 async def test_repeatedly_crashing_child_is_restarted_with_backoff(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # Short delays replace a faster clock, because servers of other tests in this process use the same clock.
+    # Short delays are used instead of a faster clock, because servers of other tests in this process use this clock.
     monkeypatch.setattr(supervisor, "FIRST_BACKOFF_S", 0.05)
     monkeypatch.setattr(supervisor, "MAX_BACKOFF_S", 0.2)
 
@@ -110,7 +110,7 @@ async def test_hung_child_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
         os.kill(hung, signal.SIGSTOP)
         await becomes(lambda: runtime.pid != hung and runtime.status.state is RuntimeState.READY)
         assert not runs(hung)
-        # On a busy machine the next process may also be too slow, and is restarted for the same reason.
+        # On a busy machine, the next process may also be too slow and be restarted for the same reason.
         assert set(runtime.restarts) == {supervisor.NO_ANSWER_REASON}
 
 
@@ -185,9 +185,9 @@ async def test_external_runtime_is_polled_for_its_status(monkeypatch: pytest.Mon
 
 @asynccontextmanager
 async def ready(drain_s: float = 0.0) -> AsyncIterator[ChildRuntime]:
-    """Start a runtime whose arguments define its behaviour.
+    """Run a supervised fake runtime, and yield it when it is ready.
 
-    A successor may replace it.
+    Its arguments define the behaviour of the process.
     """
     runtime = ChildRuntime(["ready"], command=STAND_IN, drain_s=drain_s)
     supervision = asyncio.create_task(runtime.run())
@@ -238,7 +238,7 @@ async def test_missing_checkpoint_folder_is_reported_without_starting_a_process(
 
 
 @pytest.mark.slow
-async def test_each_change_is_tried_and_reported_separately() -> None:
+async def test_each_checkpoint_change_is_tried_and_reported_separately() -> None:
     async with ready() as runtime:
         await changed(runtime, "refuse")
         assert "missing" in str(runtime.status.problem)
@@ -267,7 +267,7 @@ async def test_new_child_is_ready_before_the_old_one_is_stopped(monkeypatch: pyt
         await changed(runtime, "ready")
         assert runtime.url != url
         assert runtime.status.state is RuntimeState.READY
-        async with httpx.AsyncClient() as client:  # The earlier process still has time to finish its requests.
+        async with httpx.AsyncClient() as client:  # The previous process still has time to finish its requests.
             assert (await client.get(f"{url}/ready")).status_code == 200
         await becomes(lambda: not runs(earlier))
 
@@ -313,7 +313,7 @@ async def test_child_whose_port_was_taken_is_restarted_on_another(
             assert runtime.url == f"http://127.0.0.1:{ports[3]}"
 
 
-async def test_slow_change_can_be_cancelled() -> None:
+async def test_slow_checkpoint_change_can_be_cancelled() -> None:
     async with ready() as runtime:
         before = runtime.pid
         runtime.change(["loading"])

@@ -56,7 +56,7 @@ def test_designed_take_becomes_a_voice_with_its_origin(client: httpx.Client, run
     voice = answer.json()
     assert (voice["name"], voice["transcript"], voice["description"]) == ("Harbour", take["text"], LOW)
     assert (voice["consent"], voice["language"]) == (CONSENT, "English")
-    assert voice["seconds"] == pytest.approx(3.5, abs=0.5)  # The silence at both ends is cut.
+    assert voice["seconds"] == pytest.approx(3.5, abs=0.5)  # The silence at both ends is removed.
     assert voice["provenance"] == {
         "source": "design",
         "model": "demo-voice",
@@ -77,7 +77,7 @@ def test_transcript_of_the_voice_contains_no_tags(client: httpx.Client) -> None:
     assert made(client, take, "Tagged").json()["transcript"] == "Ask Win."
 
 
-def test_take_made_from_a_reference_take_keeps_its_own_text(client: httpx.Client) -> None:
+def test_voice_from_a_cloned_take_has_the_description_of_the_first_take(client: httpx.Client) -> None:
     first = keep(client, pcm_of(3.5), **DESIGNED)
     after: dict[str, Any] = {"room": "design", "mode": "base", "config": {"ref_text": "Hi."}}
     second = keep(client, pcm_of(3.5, seed=2), **after, parent=first["id"])
@@ -107,7 +107,7 @@ def test_runtime_refusals_are_forwarded_and_nothing_is_stored(client: httpx.Clie
     assert len(httpx.get(f"{running.http}{VOICES}").json()["data"]) == 1
 
 
-def test_visitor_cannot_use_the_take_of_another(running: RunningServer, tmp_path: Path) -> None:
+def test_visitor_cannot_make_a_voice_from_the_take_of_another_visitor(running: RunningServer, tmp_path: Path) -> None:
     served = kept(tmp_path / "data", running.http, visitors="each")
     with served as address, visitor(address) as anna, visitor(address) as bert:
         take = keep(anna, pcm_of(3.5), **DESIGNED)

@@ -44,7 +44,7 @@ def refused(answer: httpx.Response, status: int, code: str, param: str | None = 
     return str(error["message"])
 
 
-def test_take_round_trips(client: httpx.Client) -> None:
+def test_stored_take_is_returned_unchanged(client: httpx.Client) -> None:
     sent = a_take()
     record = keep(client, SOUND)
     assert {name: record[name] for name in sent} == sent
@@ -222,7 +222,7 @@ def test_update_changes_only_the_given_fields(client: httpx.Client) -> None:
     assert client.get(path).json()["seed"] == 7
 
 
-def test_deletion_can_be_undone(client: httpx.Client) -> None:
+def test_deletion_of_a_take_can_be_undone(client: httpx.Client) -> None:
     record = keep(client, SOUND)
     path = f"/studio/takes/{record['id']}"
     assert client.delete(path).json() == {"id": record["id"], "deleted": True}

@@ -14,7 +14,7 @@ from studio.documents.charset import SAMPLE_BYTES, decode, sample
 from studio.documents.reading import read
 from studio.documents.text import read_text
 
-# Three sentences of each language in the style of its books.
+# Three sentences in each language, in the style of books.
 TEXTS = {
     "cs": "Byla jednou jedna babička, která žila v malé chaloupce. Každé ráno šla k řece pro vodu. Říkala pohádky.",
     "pl": "Dawno temu żyła sobie babcia, która miała mały domek. Każdego ranka szła nad rzekę po wodę. Było ciepło.",
@@ -96,7 +96,7 @@ def test_short_text_in_several_possible_encodings_is_windows_1252(text: str) -> 
     assert decode(text.encode("cp1252")).text == text
 
 
-# Each byte outside ASCII is a letter in most encodings, so that a short text has many readings.
+# Each non-ASCII byte is a letter in most encodings, so a short text can be decoded in several ways.
 SHORT_TEXTS = {
     "cp1252": [
         *("Perché è così tardi?", "La città è più bella.", "La felicità è qui.", "Sì, è così.", "LA CITTÀ"),

@@ -82,13 +82,13 @@ def test_every_line_has_a_time_and_they_do_not_decrease(client: httpx.Client, st
     assert (exported(client, clips).status_code, exported(client, clips).json()["error"]["param"]) == (400, "clips")
 
 
-CUES, BEFORE_S, AFTER_S = 1300, 0.25, 0.3  # A model's takes begin and end with some silence.
+CUES, BEFORE_S, AFTER_S = 1300, 0.25, 0.3  # Real takes begin and end with some silence.
 
 
 def film() -> tuple[list[tuple[float, float]], list[float]]:
-    """Return start and end of each subtitle, and the duration of its speech.
+    """Return start and end of each subtitle, and the duration of the speech for each subtitle.
 
-    The speech may be too long.
+    Some speech is longer than its subtitle.
     """
     rng = np.random.default_rng(1)
     at, times = 30.0, []

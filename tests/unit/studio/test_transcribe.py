@@ -1,4 +1,4 @@
-"""Tests of the transcription of recordings by a plug-in."""
+"""Tests of the transcription of recordings with a plug-in."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.support.timeouts import TEST_TIMEOUT_S, until
 from tests.support.whisper import require_whisper, whisper_base
 from tests.unit.studio.serving import served
 
-# Environment variable with the path of a file. `Slow` does not finish its first recording before the file exists.
+# Environment variable with the path of a file. `Slow` finishes its first transcription only after the file exists.
 MAY_END = "VOICEWRIGHT_TEST_MAY_END"
 SPHINX = Choice.of("tests.support.sphinx:transcriber")
 
@@ -49,17 +49,17 @@ def asked(
     limits: Limits | None = None,
     hear: Callable[[httpx.Response], None] = lambda _: None,
 ) -> list[httpx.Response]:
-    """Send several requests at once to a studio with this recogniser.
+    """Send concurrent requests to a studio with this recogniser.
 
     Args:
-        choice: The recogniser.
-        recordings: Bodies of the requests.
-        query: Query of the URL.
+        choice: Recogniser of the studio.
+        recordings: Body of each request.
+        query: Query string of the URL.
         limits: Limits of the studio.
-        hear: Called with each response.
+        hear: Function that is called with each response.
 
     Returns:
-        The responses.
+        The responses, in the order of `recordings`.
     """
 
     async def run() -> list[httpx.Response]:
@@ -180,7 +180,7 @@ def test_recogniser_error_is_reported_without_its_cause(caplog: pytest.LogCaptur
 
 
 class Slow:
-    """Transcriber that reports its input, its times and the number of instances."""
+    """Recogniser that reports its input, its times and how many instances exist."""
 
     name = "slow"
     made = 0

@@ -13,7 +13,7 @@ from studio.relay.upstream import Upstream, connections_closed
 from tests.support.timeouts import becomes
 
 REQUESTS = 400
-AT_ONCE = 150  # More connections than the default pools of httpx (100) and httpcore (10) allow.
+AT_ONCE = 150  # The default pools of httpx (100) and httpcore (10) allow fewer connections.
 
 
 Hold = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -21,7 +21,7 @@ Hold = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 @asynccontextmanager
 async def client_of(hold: Hold) -> AsyncIterator[tuple[httpx.AsyncClient, str]]:
-    """Return a client, and the URL of a server that calls `hold` for its connections."""
+    """Yield an HTTP client, and the URL of a server that calls `hold` for each connection."""
     server = await asyncio.start_server(hold, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
     async with server, httpx.AsyncClient(transport=Upstream([]), timeout=None) as client:
@@ -85,7 +85,7 @@ async def test_number_of_upstream_connections_is_unlimited() -> None:
         asking = [asyncio.create_task(ask()) for _ in range(AT_ONCE)]
         async with asyncio.timeout(60):
             for _ in asking:
-                await arrived.acquire()  # All requests have arrived, and the server has answered no request.
+                await arrived.acquire()  # All requests have arrived, and the server has not responded to any request.
             for each in asking:
                 each.cancel()
             await asyncio.gather(*asking, return_exceptions=True)

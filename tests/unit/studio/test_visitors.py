@@ -58,7 +58,7 @@ def test_data_of_one_visitor_is_unreachable_for_another(address: str) -> None:
         ben.put("/studio/scripts/s", json={"name": "Ben's own"}).raise_for_status()
         assert anna.get("/studio/scripts/s").json()["name"] == "Secret"
         assert anna.get(path).json() == record
-        # Two visitors with the same recording share one file, and each can use it only through their own takes.
+        # Two visitors with the same recording share one file, and each can access it only through their own takes.
         same = keep(ben, SOUND, reference=b"RIFF secret")
         anna.delete(path).raise_for_status()
         assert ben.get(f"/studio/takes/{same['id']}/reference").content == b"RIFF secret"
@@ -90,7 +90,7 @@ def test_cookie_works_in_an_https_frame_and_over_plain_http(address: str) -> Non
     assert "HttpOnly; SameSite=None; Secure; Partitioned" in framed
 
 
-def test_first_request_of_a_program_sets_a_cookie_and_uses_its_visitor(address: str) -> None:
+def test_first_request_without_a_page_sets_a_cookie_and_uses_its_visitor(address: str) -> None:
     with httpx.Client(base_url=address, trust_env=False) as client:
         assert client.get("/studio/me").json()["visitor"]["kind"] == "visitor"
         record = keep(client, SOUND)

@@ -50,7 +50,7 @@ def running(folder_of: FolderOf) -> Iterator[RunningServer]:
 async def studio(
     running: RunningServer, folder: Path, whose: Callable[[HTTPConnection], str] | None = None
 ) -> AsyncIterator[httpx.AsyncClient]:
-    """Serve a studio before the runtime, and delete all voices at the end."""
+    """Yield an HTTP client of a studio for the runtime, and delete all voices at the end."""
     relay = Relay(GivenRuntime(running.http), whose=whose)
     stores = StoreService(StoreSettings(data=str(folder / "data"), bin_s=60))
     routes = [
@@ -110,7 +110,7 @@ def binned(tmp_path: Path) -> list[Path]:
 
 
 async def spoken(client: httpx.AsyncClient, **fields: Any) -> str:
-    """Store a take and return its id."""
+    """Store a take with these fields, and return the ID of the take."""
     files = {"pcm": ("take.pcm", pcm_of(0.1))}
     answer = await client.post("/studio/takes", data={"take": json.dumps(a_take(**fields))}, files=files)
     return str(answer.json()["id"])
@@ -183,7 +183,7 @@ async def test_visitors_cannot_see_change_or_delete_voices_of_others(running: Ru
         annas = await kept(client, "Clara", **anna)
         listed = (await client.get(VOICES, headers=bert)).json()["data"]
         assert [voice["id"] for voice in listed] == [house["id"]]
-        # The studio ignores an owner that the client itself claims.
+        # The studio ignores an owner header that the client sends.
         lying = {**bert, "X-Voice-Owner": "anna"}
         for headers in (bert, lying, {"X-Voice-Owner": "anna"}):
             assert (await client.get(f"{VOICES}/{annas['id']}", headers=headers)).status_code == 404
@@ -218,9 +218,9 @@ async def test_visitor_is_identified_by_the_studio_cookie_and_stores_nothing_wit
 
         assert code(await client.post("/v1/audio/pronunciations", json={"name": "x"})) == (401, "visitor_unknown")
         theirs = await client.post("/v1/pronunciation-dictionaries/add-from-rules", json={"name": "x"})
-        # This is the error format of ElevenLabs.
+        # The error has the format of ElevenLabs' API.
         assert (theirs.status_code, theirs.json()["detail"]["status"]) == (401, "visitor_unknown")
-        # A server that joins the host and the path into one URL would read this host as part of the path.
+        # A server that joins the host and the path into one URL would parse this host as part of the path.
         crafted = {"host": f"{client.base_url.netloc.decode()}/x"}
         assert code(await client.post("/v1/audio/pronunciations", headers=crafted)) == (401, "visitor_unknown")
     assert whose_voices(Visitors(each=False)) is None

@@ -19,7 +19,7 @@ YEAR = 365 * 86400.0
 def test_clock_jump_is_logged_once() -> None:
     wall, passed = 1000.0, 0.0
     clock = WallClock(lambda: wall, lambda: passed)
-    wall, passed = wall + 3600, passed + 3601  # This clock runs a little slow.
+    wall, passed = wall + 3600, passed + 3601  # This clock runs slightly slow.
     assert clock.jumped_s() == 0
     wall, passed = wall + YEAR, passed + 3600
     assert clock.jumped_s() == pytest.approx(YEAR - 3600)
@@ -32,9 +32,9 @@ def test_clock_jump_is_logged_once() -> None:
 def test_deleted_take_can_be_restored_after_a_temporary_clock_jump(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The bin is checked every 0.6 s.
+    """The bin is checked for expired takes every 0.6 s.
 
-    With a clock one year ahead, all of it would have expired.
+    With a clock that is one year ahead, all takes in the bin would be expired.
     """
     true_time, ahead, looks = time.time, 0, []
     monkeypatch.setattr(store_service, "TIDY_S", 0.6)
@@ -42,7 +42,7 @@ def test_deleted_take_can_be_restored_after_a_temporary_clock_jump(
     class Back(logging.Handler):
         """Log handler that corrects the clock as soon as the jump is logged.
 
-        The next check follows later.
+        The next check of the bin follows later.
         """
 
         def emit(self, record: logging.LogRecord) -> None:

@@ -1,6 +1,6 @@
 """Tests of the import of web pages.
 
-Articles are read without menus, and private addresses are refused.
+Articles are imported without menus, and private addresses are refused.
 """
 
 from __future__ import annotations

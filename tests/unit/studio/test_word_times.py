@@ -1,4 +1,4 @@
-"""Tests of a take's word times: from an aligner, or estimated and marked so."""
+"""Tests of a take's word times, which are aligned, or estimated and marked as estimated."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def trimmed(samples: NDArray[np.float32]) -> NDArray[np.float32]:
 
 @pytest.fixture(scope="module")
 def known() -> Known:
-    """Return audio with phrases between silences, and the times of the phrases.
+    """Audio with phrases between silences, and the times of the phrases.
 
-    The times are start and end in seconds.
+    Each phrase has a start time and an end time in seconds.
     """
     sound, truth = np.zeros(0, np.float32), []
     for said, silence_s in zip(map(trimmed, each_spoken(*PHRASES, seed=2)), SILENCES, strict=False):
@@ -56,7 +56,7 @@ def known() -> Known:
 
 
 def phrases_of(words: TimedWords) -> list[tuple[float, float]]:
-    """Return start and end of each phrase, from the times of its words."""
+    """Return the start and end time of each phrase, from the times of its words."""
     found, at = [], 0
     for phrase in PHRASES:
         last = at + len(phrase.split()) - 1
@@ -189,7 +189,7 @@ def hanging(*_):
 
 @pytest.fixture
 def only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
-    """Return a function that installs these functions as the aligners of another package."""
+    """Return a function that installs a package with these functions as aligners."""
 
     def install(*functions: str) -> None:
         about = tmp_path / "packages" / "other_aligner-1.dist-info"
@@ -247,7 +247,7 @@ def absent(name: str) -> str:
 
 
 def asked(timeout_s: float = 60.0, times: int = 1) -> list[Any]:
-    """Ask the aligners repeatedly for the times of one recording, and return the results."""
+    """Request the word times of one recording from the aligners, and return the results."""
 
     async def ask() -> list[Any]:
         aligning = AlignmentService(timeout_s)

@@ -18,7 +18,7 @@ OTHERS = [code for code in languages() if code != "en"]
 
 IN_MARKUP = re.compile(r'data-(?:i18n(?:-[a-z-]+)?|vw-speak)="([^"]+)"')
 IN_SCRIPT = re.compile(r"\bt\(\s*'([a-z][\w.]+)'")
-BUILT = re.compile(r"\bt\(\s*`([a-z][\w.]*)\$\{")  # The first part of a key whose last part is computed.
+BUILT = re.compile(r"\bt\(\s*`([a-z][\w.]*)\$\{")  # First part of a key whose last part is computed.
 PLACE = re.compile(r"\{(\w+)(?:\|[^|}]*\|[^}]*)?\}")
 TEXT = re.compile(r'data-i18n="([^"]+)"[^>]*>([^<]*)<')
 
@@ -66,7 +66,7 @@ def test_page_markup_is_readable_in_english_without_scripts() -> None:
             assert " ".join(text.split()) == ENGLISH[key], key
 
 
-def test_text_file_contains_only_keys_of_its_room() -> None:
+def test_text_file_of_a_room_contains_only_keys_of_that_room() -> None:
     for path in FOLDER.rglob("*.json"):
         keys = json.loads(path.read_text("utf-8"))
         assert [key for key in keys if not key.startswith(f"{path.stem}.")] == [], path
