@@ -43,7 +43,7 @@ def encoded(samples: NDArray[np.generic], kind: str, subtype: str | None = None,
 
 
 def bomb(seconds: int, kind: str, subtype: str) -> bytes:
-    """Return silence, encoded in steps of a second because libsndfile fails for long inputs."""
+    """Return an audio file of silence, which is encoded second by second."""
     file = io.BytesIO()
     with soundfile.SoundFile(file, "w", RATE, 1, subtype, format=kind) as sound:
         for _ in range(seconds):
@@ -179,7 +179,7 @@ def test_other_formats_are_decoded_in_a_child_process(kind: str, subtype: str, m
 def test_decompression_bomb_costs_little_cpu_time(kind: str, subtype: str) -> None:
     """The file is three minutes of silence in a few kilobytes."""
     data = bomb(180, kind, subtype)
-    start = sum(os.times()[:4])  # Processor time, including that of the child processes.
+    start = sum(os.times()[:4])  # Processor time, including that of child processes.
     with pytest.raises(ReferenceTooLong):
         decode(data, limit_s=60)
     assert sum(os.times()[:4]) - start < 8
@@ -272,13 +272,13 @@ def test_decoder_cpu_timeout_is_distinguished_from_a_crash() -> None:
 
 
 def test_hanging_decoder_is_killed() -> None:
-    # Without the timeout, the decoder would wait an hour.
+    # Without the timeout, the decoder would wait for an hour.
     with pytest.raises(BadReferenceAudio, match="takes longer than"):
         _decode_in_child(bytes(10**6), 60.0, child("import time; time.sleep(3600)"), timeout_s=0.3)
 
 
 def test_suspended_machine_does_not_time_out_the_decoder() -> None:
-    """Each poll takes an hour.
+    """Each poll takes an hour, as on a suspended machine.
 
     The timeout counts polls instead of clock time.
     """
@@ -348,9 +348,9 @@ def test_at_most_two_decoders_run_at_once(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_many_bombs_at_once_use_bounded_memory() -> None:
-    """Eight threads decode bombs.
+    """Eight threads decode files with half an hour of silence.
 
-    The memory of this process does not grow.
+    The memory of this process must not grow.
     """
     data = bomb(1800, "FLAC", "PCM_16")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -362,4 +362,4 @@ def test_many_bombs_at_once_use_bounded_memory() -> None:
 
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(refuse, range(8)))
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50 * 1024  # The unit of ru_maxrss is KB.
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50 * 1024  # The unit of ru_maxrss is KiB.

@@ -1,4 +1,4 @@
-"""Tests of audio encoding in all formats: same audio, right length, and streaming."""
+"""Tests of audio encoding in all formats: same audio, right length and streaming."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from runtime.shared.encoding import AI_COMMENT, FORMATS, UNKNOWN_SIZE, Encoder, 
 from tests.support.signals import voice
 from tests.support.timeouts import until
 
-FRAME_BYTES = 3840  # Number of bytes of 80 ms.
+FRAME_BYTES = 3840  # Number of bytes of 80 ms of audio.
 SOUND = (voice(3.2, 3) * 32767).astype("<i2")
 PCM = SOUND.tobytes()
 
@@ -37,7 +37,7 @@ def encoded(response_format: str, *, piece: int = FRAME_BYTES, **options: Any) -
 
 
 def decoded(response_format: str, data: bytes) -> tuple[NDArray[np.float32], int]:
-    """Return the samples in [-1, 1] and their rate."""
+    """Return the samples in [-1, 1] and the sample rate."""
     if response_format == "pcm":
         return (np.frombuffer(data, "<i2") / 32768).astype(np.float32), 24_000
     with av.open(io.BytesIO(data)) as container:
@@ -48,9 +48,9 @@ def decoded(response_format: str, data: bytes) -> tuple[NDArray[np.float32], int
 
 
 def alike(samples: NDArray[np.float32], rate: int, source_rate: int = 24_000) -> float:
-    """Return the correlation with the input audio at the best shift.
+    """Return the maximum correlation with the input audio over all shifts.
 
-    A correlation of 1 means equal.
+    For equal audio, the correlation is 1.
     """
     wanted = SOUND / 32768
     step = rate // 8_000
@@ -117,7 +117,7 @@ def test_chunking_does_not_change_the_output(response_format: str, cuts: list[in
 def test_chunking_does_not_change_resampled_or_time_stretched_output(options: dict[str, Any]) -> None:
     """The chunks are whole frames, as from the engine.
 
-    Other chunks change the last 50 ms of atempo's slow speech.
+    Other chunk sizes change the last 50 ms of slow speech from FFmpeg's atempo filter.
     """
     wanted = encoded("pcm", **options)
     for piece in (2 * FRAME_BYTES, 16 * FRAME_BYTES, len(PCM)):

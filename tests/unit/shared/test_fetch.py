@@ -19,20 +19,20 @@ from runtime.server.voices.uploads import read_upload
 from runtime.settings import Limits
 from runtime.shared.fetch import Fetcher, is_public, web_address_of
 
-# The certificate is for voices.example and valid for a hundred years.
+# Certificate for the host voices.example, valid for a hundred years.
 CERTIFICATE = Path(__file__).parent / "data" / "certificate.pem"
 SOUND = bytes(range(256)) * 100
 
 
 @dataclass(slots=True)
 class Trap:
-    """TLS server on this machine that counts connections."""
+    """TLS server on this machine that records connections and requests."""
 
     port: int
     knocks: list[tuple[str, int]] = field(default_factory=list)
     asked: list[tuple[str, str]] = field(default_factory=list)  # Path and Host header of each request.
     body: bytes = SOUND
-    target: str = "https://voices.example/sound"  # The target of the redirect at /away.
+    target: str = "https://voices.example/sound"  # Target of the redirect at /away.
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def trap() -> Iterator[Trap]:
 def fetcher(trap: Trap, *resolved: str, public: bool = False, seconds: float = 5.0) -> Fetcher:
     """Return a fetcher that resolves every name to these addresses.
 
-    It connects to the trap instead of port 443.
+    The fetcher connects to the port of the trap instead of port 443.
     """
     return Fetcher(
         resolve=lambda _: list(resolved or ["127.0.0.1"]),
@@ -216,7 +216,7 @@ PRIVATE = [
 
 @pytest.mark.parametrize("resolved", PRIVATE)
 def test_names_of_private_machines_are_refused(trap: Trap, resolved: str) -> None:
-    for addresses in ([resolved], ["93.184.216.34", resolved]):  # One private address is enough for a refusal.
+    for addresses in ([resolved], ["93.184.216.34", resolved]):  # A single private address is enough for a refusal.
         with pytest.raises(AddressRefused, match="not a public one"):
             fetcher(trap, *addresses).fetch("https://voices.example/x", most=10**6)
     assert trap.knocks == []
@@ -228,7 +228,7 @@ def test_public_addresses_are_recognised() -> None:
 
 
 def test_host_name_is_resolved_only_once(trap: Trap) -> None:
-    """In a DNS rebinding attack, the first address is public and the next one is local."""
+    """In a DNS rebinding attack, the first address is public and the next address is local."""
     answers = iter([["192.0.2.1"], ["127.0.0.1"]])
     asked: list[str] = []
 
@@ -329,5 +329,5 @@ def test_uploads_fetch_urls_only_if_allowed(trap: Trap) -> None:
     assert trap.knocks == []
     error = read_upload("https://voices.example/x", Limits(), fetcher(trap, public=True))
     assert isinstance(error, SpeechError)
-    assert error.code == "invalid_ref_audio"  # The URL was fetched, and the content is not audio.
+    assert error.code == "invalid_ref_audio"  # The URL was fetched, but its content is not audio.
     assert len(trap.knocks) == 1

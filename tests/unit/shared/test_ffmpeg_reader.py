@@ -57,8 +57,8 @@ def encoded(
 @pytest.mark.parametrize(
     ("container", "codec"),
     [
-        ("webm", "libopus"),  # MediaRecorder of Chrome, Edge and Firefox.
-        ("mp4", "aac"),  # MediaRecorder of Safari.
+        ("webm", "libopus"),  # Format of MediaRecorder in Chrome, Edge and Firefox.
+        ("mp4", "aac"),  # Format of MediaRecorder in Safari.
         ("adts", "aac"),
         ("matroska", "flac"),
         ("ogg", "flac"),
@@ -84,14 +84,14 @@ def test_telephone_formats_are_decoded(container: str) -> None:
 
 
 def test_individually_listed_channels_are_mixed_down() -> None:
-    """PyAV frees such a channel list twice, which crashes the process."""
+    """PyAV frees such a channel list twice, which would crash the process."""
     sound = decode(encoded("aiff", "pcm_s16be", layout="7.1"), limit_s=60)
     assert np.abs(sound.samples - voice(1.5, 1, RATE)).max() < 1e-4
 
 
 @pytest.mark.parametrize("layout", ["stereo", "5.1", "7.1", "octagonal"])
 def test_aac_channels_are_mixed_down(layout: str) -> None:
-    # Eight channels used to crash the decoder process.
+    # Regression test: eight channels crashed the decoder process.
     sound = decode(encoded("ipod", "aac", layout=layout), limit_s=60)
     assert sound.seconds == pytest.approx(1.5, abs=0.1)
     assert np.abs(sound.samples).max() > 0.2

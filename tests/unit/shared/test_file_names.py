@@ -31,5 +31,5 @@ def test_file_name_is_readable_and_cut_between_words(words: str, name: str | Non
     assert file_name(words, "wav") == (name or "The quick brown fox jumps over the lazy dog and runs away.wav")
 
 
-def test_any_script_survives_in_the_header() -> None:
+def test_file_name_in_any_script_is_unchanged_in_the_header() -> None:
     assert disposition("安娜.voice") == "attachment; filename=\"__.voice\"; filename*=UTF-8''%E5%AE%89%E5%A8%9C.voice"

@@ -1,4 +1,4 @@
-"""Tests of the inline tag parser: any division of the text into chunks is equal."""
+"""Tests of the inline tag parser: the result does not depend on the text chunks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LIMITS = Limits(max_instruct_chars=24, max_pause_s=10, max_pauses_s=15)
 
 
 def items_of(*pieces: str, limits: Limits = LIMITS, **options: Any) -> list[Item]:
-    """Return the items of a text in chunks, with adjacent texts joined."""
+    """Return the parsed items of a text that arrives in pieces, with adjacent texts joined."""
     tags, joined = InlineTags(limits, **options), list[Item]()
     for item in [item for piece in pieces for item in tags.add(piece)] + tags.finish():
         if isinstance(item, str) and joined and isinstance(joined[-1], str):

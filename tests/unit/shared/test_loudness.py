@@ -26,7 +26,7 @@ def dbtp(samples: NDArray[np.int16]) -> float:
 
 @pytest.mark.parametrize("dbfs", [-40.0, -23.0, -6.0])
 def test_single_channel_sine_measures_3_db_below_its_peak(dbfs: float) -> None:
-    # BS.1770: a 997 Hz sine at 0 dBFS in one front channel is -3.01 LKFS.
+    # BS.1770: a 997 Hz sine at 0 dBFS in one front channel has -3.01 LKFS.
     assert integrated(tone(dbfs, 5)) == pytest.approx(dbfs - 3.01, abs=0.05)
 
 
@@ -36,7 +36,7 @@ def test_low_and_high_frequencies_are_k_weighted() -> None:
 
 
 def test_silence_between_words_is_gated_out() -> None:
-    # EBU Tech 3341, case 3, for one channel: parts 10 LU below the rest are gated out.
+    # EBU Tech 3341, case 3, for one channel: parts that are 10 LU quieter than the rest are gated out.
     parts = [tone(-36, 10), tone(-23, 30), tone(-36, 10)]
     assert integrated(np.concatenate(parts)) == pytest.approx(-26.01, abs=0.1)
     gaps = np.zeros(3 * SAMPLE_RATE, np.int16)

@@ -1,4 +1,4 @@
-"""Tests of the raw PCM formats: unchanged PCM, exact G.711, and resampled tones."""
+"""Tests of the raw PCM formats: unchanged PCM, exact G.711 and resampled tones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from runtime.shared.pcm_formats import ENCODINGS, PcmWriter
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
-    import audioop  # Python contains audioop up to 3.12; later versions need the package audioop-lts.
+    import audioop  # Python contains audioop up to 3.12. Later versions need the package audioop-lts.
 
 EVERY = np.arange(-32768, 32768).astype("<i2").tobytes()
 
@@ -55,7 +55,7 @@ def test_resampled_tone_keeps_pitch_length_and_level(encoding: str, rate: int) -
     assert abs(np.sqrt(np.mean(middle**2)) * np.sqrt(2) / 8000 - 1) < 0.02
 
 
-def test_overload_is_clipped_and_not_wrapped() -> None:
+def test_samples_above_full_scale_are_clipped_and_not_wrapped() -> None:
     square = np.repeat(np.tile([32767, -32768], 50), 240).astype("<i2").tobytes()
     samples = np.frombuffer(written("pcm_s16le", 48_000, square), "<i2").reshape(-1)
     wanted = np.repeat(np.tile([1, -1], 50), 480)

@@ -1,6 +1,6 @@
 """Tests of pronunciation dictionaries on streamed text.
 
-The result must equal that of the whole text. The matching rules are tested in tests/js.
+The result must equal that for the whole text. The matching rules are tested in tests/js.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def test_case_sensitive_entry_matches_only_its_case_and_hides_no_shorter_entry()
 
 
 def by_one_pattern(text: str, entries: list[Entry], apart: str) -> str:
-    """Slow reference: one regular expression of all words, longest and case-sensitive first."""
+    """Apply entries slowly with one regular expression that prefers longer, exact matches."""
     letter = r"(?![\p{Han}])[\p{L}\p{M}\p{N}]"
 
     def whole(word: str, *exact: bool) -> str:
@@ -140,9 +140,9 @@ def test_matches_equal_those_of_one_combined_pattern(entries: list[Entry], text:
 
 
 def test_dictionaries_compile_in_linear_time() -> None:
-    """800 entries of 40 letters and 39 spaces are one request's maximum.
+    """800 entries with 40 letters and 39 spaces are the maximum of one request.
 
-    As one pattern they took 6 s.
+    Compiled into a single pattern, these entries would take 6 s.
     """
 
     def seconds_of(count: int) -> float:

@@ -1,4 +1,4 @@
-"""Tests that Python warnings of dependencies are hidden unless the operator enables them."""
+"""Test that Python warnings of dependencies are hidden unless the operator enables them."""
 
 from __future__ import annotations
 

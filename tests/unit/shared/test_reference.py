@@ -1,4 +1,4 @@
-"""Tests of reference audio: any format is decoded, or refused with one sentence."""
+"""Tests of reference audio: each format is decoded, or refused with one sentence."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_references_of_exactly_the_limits_are_accepted() -> None:
 
 
 def peak_bytes(work: Callable[[], object]) -> int:
-    """Return the peak memory of Python and numpy while ``work`` ran and was refused."""
+    """Run ``work``, which must be refused, and return the peak memory of Python and numpy."""
     tracemalloc.start()
     try:
         with pytest.raises(BadReferenceAudio):
@@ -101,14 +101,14 @@ def peak_bytes(work: Callable[[], object]) -> int:
 
 @pytest.mark.parametrize("honest", [True, False])
 def test_a_decompression_bomb_costs_little(honest: bool) -> None:
-    """Half an hour of silence is 70 KB of FLAC and 173 MB decoded.
+    """Half an hour of silence is 70 KB of FLAC and 173 MB of decoded samples.
 
-    Its header may omit the length.
+    The header of the file may omit the length.
     """
     bomb = bytearray(encoded(np.zeros(1800 * SAMPLE_RATE, np.int16), kind="FLAC"))
     assert len(bomb) < 2**20
     if not honest:
-        bomb[21] &= 0xF0  # STREAMINFO has 36 bits for the number of samples; 0 means unknown.
+        bomb[21] &= 0xF0  # STREAMINFO stores the number of samples in 36 bits. The value 0 means unknown.
         bomb[22:26] = bytes(4)
     peak = peak_bytes(lambda: read_reference(bytes(bomb), LIMITS))
     assert peak < (2**20 if honest else 20 * 2**20)
@@ -176,9 +176,9 @@ def test_too_many_channels_are_refused() -> None:
 
 @pytest.mark.parametrize("size", [0, 2**31, 2**32 - 1])
 def test_header_with_a_wrong_length_is_read_or_refused(size: int) -> None:
-    """Streaming writers store 0 or 0xFFFFFFFF.
+    """Streaming writers store 0 or 0xFFFFFFFF as the length.
 
-    The actual data is read, or the file is refused.
+    Either the actual data is read, or the file is refused.
     """
     data = bytearray(encoded(VOICE, subtype="PCM_16"))
     place = data.index(b"data") + 4
@@ -191,7 +191,7 @@ def test_header_with_a_wrong_length_is_read_or_refused(size: int) -> None:
 
 
 def damaged(whole: bytes) -> Iterator[bytes]:
-    """Yield the file with each of its first 64 bytes set to each of four values."""
+    """Yield copies of a file in which one of the first 64 bytes has one of four values."""
     for place in range(64):
         for value in (0x00, 0x01, 0x7F, 0xFF):
             data = bytearray(whole)

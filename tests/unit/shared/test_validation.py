@@ -11,7 +11,7 @@ from runtime.shared.validation import first_fault
 
 
 class Inner(BaseModel, extra="forbid"):
-    """Value of a nested field."""
+    """Object in a nested field."""
 
     name: str
 

@@ -1,4 +1,4 @@
-"""Tests of the watched file: changes are loaded, and unusable files give the default."""
+"""Tests of the watched file: changes are loaded, and an unusable file gives the default."""
 
 from __future__ import annotations
 
@@ -34,5 +34,5 @@ def test_file_is_read_again_only_after_a_change(tmp_path: Path) -> None:
     assert watched.value() == -1
 
 
-def test_no_path_means_no_file() -> None:
+def test_empty_path_gives_the_default() -> None:
     assert WatchedFile("", int, 3).value() == 3

@@ -1,4 +1,4 @@
-"""Tests that the middleware's errors have the format of the requested route."""
+"""Tests that errors of the middleware have the format of the requested route."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def test_error_format_of_studio_limits_and_relay(path: str, code_of: CodeO
     app.add_route("/{path:path}", relay.http, methods=["POST"])
     unavailable = await asked(app, path, json={})
     assert code_of(unavailable.json()) == "runtime_unavailable"
-    # The studio did not start this runtime, so the error must not say that it restarts.
+    # The studio did not start this runtime, so the message must not say that the runtime restarts.
     assert "start" not in unavailable.text
     if path.startswith(("/v1/", "/tts/")):
         settings = VisitSettings(visitor_requests=0)

@@ -1,4 +1,4 @@
-"""Tests of the Host header check."""
+"""Tests of the check of the Host header."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_operator_can_allow_more_host_names() -> None:
     for other in ("example.com", "x.tts.example.com", "studio.example", "evilstudio.example"):
         assert not hosts.know(other), other
     assert Hosts("*", "127.0.0.1", {}).know("evil.example")
-    assert Hosts("", "tts.example.com", {}).know("tts.example.com")  # A port accepts the name that it is bound to.
+    assert Hosts("", "tts.example.com", {}).know("tts.example.com")  # A port accepts its own host name.
 
 
 def test_hugging_face_space_accepts_the_host_of_its_proxy() -> None:

@@ -60,7 +60,7 @@ REFUSED = [
 
 
 def answers(setting: str, origin: str) -> set[bool]:
-    """Return the result of a preflight, a POST and a WebSocket, which must be equal."""
+    """Return the set of results of a preflight, a POST and a WebSocket (True: accepted)."""
 
     async def socket(client: WebSocket) -> None:
         await client.accept()

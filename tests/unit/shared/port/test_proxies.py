@@ -14,9 +14,9 @@ PROXY = "10.0.0.9"
 
 
 async def seen(count: int, *headers: tuple[str, str], kind: str = "http") -> tuple[str, str]:
-    """Return the client address and the scheme of a request.
+    """Return the client address and the scheme that the application sees for a request.
 
-    A proxy forwarded the request with these headers.
+    A proxy has forwarded the request with these headers.
     """
     scopes: list[Any] = []
 
@@ -55,7 +55,7 @@ async def test_client_address_is_that_seen_by_the_outermost_trusted_proxy(
 async def test_scheme_is_taken_from_the_trusted_proxy_and_mapped_to_ws() -> None:
     forwarded = ("x-forwarded-proto", "https")
     assert (await seen(1, forwarded))[1] == "https"
-    assert (await seen(2, forwarded))[1] == "https"  # The inner proxy forwarded the scheme.
+    assert (await seen(2, forwarded))[1] == "https"  # The inner proxy has forwarded the scheme.
     assert (await seen(1, forwarded, kind="websocket"))[1] == "wss"
     assert (await seen(0, forwarded))[1] == "http"
     assert (await seen(1, ("x-forwarded-proto", "gopher")))[1] == "http"

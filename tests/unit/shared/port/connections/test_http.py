@@ -71,7 +71,7 @@ CHUNKED = b"POST /size HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked
 
 
 async def answers(*pieces: bytes | None) -> list[tuple[int, Any]]:
-    """Return status and body of each response to the data sent on one connection."""
+    """Send data on one connection, and return (status, body) of each response."""
     async with Port().open() as port:
         result = await exchange(port, *pieces)
     found, rest = [], result
@@ -107,7 +107,7 @@ UNBOUNDED_RESPONSES: dict[str, list[bytes | None]] = {
 async def test_endless_headers_and_framing_are_refused_early(kind: str) -> None:
     *before, (status, body) = await answers(*UNBOUNDED_RESPONSES[kind])
     assert [status for status, _ in before] == ([200] if "second" in kind else [])
-    if "folded" in kind or "zeros" in kind:  # The parser refuses these even below the limit.
+    if "folded" in kind or "zeros" in kind:  # The parser refuses these headers even below the limit.
         assert (status, body["error"]["code"]) in [(400, "malformed_request"), (431, "headers_too_large")]
     else:
         assert (status, body["error"]["code"]) == (431, "headers_too_large")
@@ -124,7 +124,7 @@ FAIR = {
 
 
 @pytest.mark.parametrize("kind", FAIR)
-async def test_limits_are_far_above_real_clients(kind: str) -> None:
+async def test_header_limits_are_far_above_those_of_real_clients(kind: str) -> None:
     statuses = [status for status, _ in await answers(*FAIR[kind])]
     assert set(statuses) == {200}
     assert len(statuses) == {"many requests": 51, "many requests at once": 301}.get(kind, kind.count("chunks") + 1)
@@ -185,7 +185,7 @@ async def test_refused_request_does_not_interrupt_the_previous_response() -> Non
 async def test_pipelined_requests_are_throttled_after_a_burst() -> None:
     """A flood of requests gets a tenth of the event loop's time.
 
-    At most one read of it is buffered.
+    The server buffers at most one read of the flood.
     """
     at = Port()
     async with at.open() as port:
@@ -216,7 +216,7 @@ async def test_pipelined_requests_are_charged_with_the_time_that_they_use() -> N
                 while True:
                     answered += await reader.read(2**16)
         writer.transport.abort()
-    # The allowance is a tenth of two seconds, and the burst.
+    # The allowance is a tenth of two seconds, plus the burst.
     assert 1 <= answered.count(b"HTTP/1.1 200") <= 2.0 * 0.1 / BUSY_S + 2
 
 

@@ -1,4 +1,4 @@
-"""Tests of the limit of open connections."""
+"""Test of the limit of open connections."""
 
 from __future__ import annotations
 

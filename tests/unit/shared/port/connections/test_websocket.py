@@ -26,7 +26,7 @@ REASONS = {1008: "slow_reader", 1011: "keepalive ping timeout"}
 async def test_disconnected_client_receives_the_close_reason(send_s: float) -> None:
     """The client also misses a ping.
 
-    The reason follows the unread data, whichever limit was exceeded first.
+    The close reason follows the unread data, whichever limit was exceeded first.
     """
     ping_s = 0.8
 
@@ -50,9 +50,9 @@ async def test_disconnected_client_receives_the_close_reason(send_s: float) -> N
 async def test_close_timeout_after_a_completed_close_logs_no_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The connection is already closed at the timeout.
+    """The connection is already closed when the timeout expires.
 
-    Closing it again would log an error.
+    Closing the connection again would log an error.
     """
     ping_s, closing_s = 0.4, 2.0
     monkeypatch.setattr(websocket, "_CLOSING_S", closing_s)
@@ -72,7 +72,7 @@ async def test_close_timeout_after_a_completed_close_logs_no_error(
                     pass
             await deaf.wait_closed()
             await becomes(lambda: not at.server.server_state.connections)
-        # The close must complete before the timeout, or the test shows nothing.
+        # If the close does not complete before the timeout, the test proves nothing.
         assert asyncio.get_running_loop().time() < told_at + closing_s
         await asyncio.sleep(told_at + closing_s + 0.2 - asyncio.get_running_loop().time())
     assert faults == []
