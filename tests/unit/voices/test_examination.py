@@ -38,7 +38,7 @@ def codes(samples: Samples, transcript: str | None = None) -> set[str]:
 
 @pytest.fixture(scope="module")
 def speech() -> Samples:
-    """Return four seconds of the demo voice."""
+    """Four seconds of speech of the embedded voice."""
     return spoken()
 
 
@@ -75,10 +75,10 @@ def test_likelihood_of_speech_equals_that_of_the_silero_package(speech: Samples)
 def test_speech_detection_ignores_short_gaps_and_clicks() -> None:
     likely = np.zeros(100, np.float32)
     likely[10:30] = 0.9
-    likely[20:22] = 0.1  # This gap is shorter than a pause.
-    likely[50:53] = 0.9  # This is a click.
+    likely[20:22] = 0.1  # The gap is shorter than a pause.
+    likely[50:53] = 0.9  # Click of 0.1 s.
     likely[60:80] = 0.6
-    likely[65:80] = 0.4  # This is quieter speech.
+    likely[65:80] = 0.4  # Quieter speech.
     found = by_likelihood(likely, 0.032)
     assert np.flatnonzero(found.windows).tolist() == [*range(10, 30), *range(60, 80)]
 

@@ -1,4 +1,4 @@
-"""Tests of the voice library on disk: crashes, damaged files, and other processes."""
+"""Tests of the voice library on disk: crashes, damaged files and other processes."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_default_folder_belongs_to_the_user_and_is_never_used_by_tests(voices_of
 
 
 def opened(folder: Path) -> Library:
-    """Return the library as another process opens it."""
+    """Open the library as another process does, and return it."""
     other = Library(folder)
     other.open()
     return other
@@ -116,7 +116,7 @@ def test_stored_prompt_of_the_serving_checkpoint_is_returned(library: Library) -
     assert library.reference(card.id).prompt is None
 
 
-def test_oldest_prompts_are_evicted(library: Library) -> None:
+def test_oldest_prompts_of_a_voice_are_evicted(library: Library) -> None:
     card = library.add(a_voice(prompts={}))
     for number in range(MAX_PROMPTS + 3):
         library.keep_prompt(card.id, a_prompt(f"checkpoint-{number}"))
@@ -312,7 +312,7 @@ def test_crafted_file_affects_no_request_and_is_set_aside_at_the_next_start(
 
 @contextmanager
 def without_room_for_files() -> Iterator[None]:
-    """Context in which no file can be opened, because the process has reached its limit."""
+    """Context in which no file can be opened, because the process has reached its file limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
     try:
@@ -406,7 +406,7 @@ def test_many_new_files_do_not_block_a_reader(library: Library, folder: Path) ->
         1 + 3 * MAX_READS_PER_CALL,
         1 + 3 * MAX_READS_PER_CALL,
     ]
-    assert len(opened(folder).cards()) == 1 + 3 * MAX_READS_PER_CALL  # All files are read at the start.
+    assert len(opened(folder).cards()) == 1 + 3 * MAX_READS_PER_CALL  # At the start, all files are read.
 
 
 def test_changes_by_another_process_are_seen(library: Library, folder: Path) -> None:
@@ -434,7 +434,7 @@ def test_concurrent_writes_of_two_processes_lose_nothing(library: Library, folde
     library.open()  # A single poll reads only some of many files.
     found = set(names(library))
     assert wanted <= found
-    assert len(found - wanted - {"Shared"}) == 1  # One more voice remains, under its last name.
+    assert len(found - wanted - {"Shared"}) == 1  # One more voice exists, under its last name.
     assert library.problems() == ()
     assert names(opened(folder)) == names(library)
 
@@ -442,7 +442,7 @@ def test_concurrent_writes_of_two_processes_lose_nothing(library: Library, folde
 @pytest.mark.slow
 def test_killed_writer_leaves_the_old_or_the_new_file(folder: Path) -> None:
     subprocess.run([sys.executable, "-m", "tests.support.writers", "kill", str(folder), "100"], cwd=ROOT, check=True)
-    assert len(files(folder)) == 1  # Temporary files of the killed writers were deleted.
+    assert len(files(folder)) == 1  # The temporary files of the killed writers were deleted.
 
 
 # --- disk failures

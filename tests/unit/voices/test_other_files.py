@@ -29,7 +29,7 @@ TEXT = "One two three four five six."
 
 
 def demo_file(prompt: VoicePrompt, text: str | None = "Some words.", **changes: Any) -> bytes:
-    """A file as the official demo saves it: ``torch.save({"items": [asdict(item)]})``."""
+    """Return a file as saved by the official demo: ``torch.save({"items": [asdict(item)]})``."""
     item = {
         "ref_code": None if prompt.codes is None else torch.tensor(prompt.codes),
         "ref_spk_embedding": torch.tensor(prompt.x_vector).to(torch.bfloat16),
@@ -43,7 +43,7 @@ def demo_file(prompt: VoicePrompt, text: str | None = "Some words.", **changes: 
 
 
 def profile_file(recordings: dict[str, tuple[float, str]], **members: bytes) -> bytes:
-    """A profile as voicebox exports it: manifest.json, samples.json and samples/*.wav."""
+    """Return a profile as exported by voicebox: manifest.json, samples.json and samples/*.wav."""
     file = io.BytesIO()
     about = {"name": "Wilma", "description": "calm", "language": "en"}
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -71,7 +71,7 @@ def prompt_for(engine: Engine, request: SpeechRequest) -> VoicePrompt:
     engine.prepare(request.reference, Mode.BASE, made.append)
     (prompt,) = made
     assert isinstance(prompt, VoicePrompt)
-    x_vector = torch.tensor(prompt.x_vector).to(torch.bfloat16).float().numpy()  # As the demo stores it.
+    x_vector = torch.tensor(prompt.x_vector).to(torch.bfloat16).float().numpy()  # The demo stores bfloat16.
     return replace(prompt, x_vector=x_vector)
 
 

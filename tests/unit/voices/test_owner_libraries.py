@@ -1,4 +1,4 @@
-"""Tests of voices of owners: each owner sees only its own and the shared voices."""
+"""Tests of voices with owners: each owner sees only its own voices and the shared voices."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ def test_shared_voices_cannot_be_changed_by_an_owner(owner_libraries: OwnerLibra
     assert owner_libraries.of("").change(common.id, Edit(name="House")).name == "House"
 
 
-def test_names_are_available_to_every_owner(owner_libraries: OwnerLibraries) -> None:
+def test_owner_may_use_the_voice_names_of_others(owner_libraries: OwnerLibraries) -> None:
     common = owner_libraries.of("").add(a_voice("Clara"))
     annas = owner_libraries.of("anna").add(a_voice("Clara"))
     assert owner_libraries.of("bert").add(a_voice("clara")).id not in {common.id, annas.id}
     with pytest.raises(VoiceNameTaken):
         owner_libraries.of("anna").add(a_voice("CLARA"))
-    found = owner_libraries.of("anna").find("clara")  # The owner's voice hides the shared voice of the same name.
+    found = owner_libraries.of("anna").find("clara")  # The owner's voice hides the shared voice with the same name.
     assert found is not None
     assert found.id == annas.id
 

@@ -24,7 +24,7 @@ from tests.support.examples import examples
 from tests.support.signals import voice as signal
 from tests.support.voices import BOMBS, a_prompt, a_voice, crafted
 
-FIRST = Path(__file__).with_name("data") / "first_version.voice"  # This file of version 1 has no tags.
+FIRST = Path(__file__).with_name("data") / "first_version.voice"  # This file has version 1, which has no tags.
 
 
 def assert_same(one: Voice, other: Voice) -> None:
@@ -114,7 +114,7 @@ def test_arbitrary_bytes_are_refused(rubbish: bytes, place: int, gone: int) -> N
 
 
 def rewritten(change: Callable[[dict[str, Any]], None]) -> bytes:
-    """Return the small file with another header for the same tensors."""
+    """Return the small voice file with a changed header for the same tensors."""
     end = 8 + int.from_bytes(SMALL[:8], "little")
     header = json.loads(SMALL[8:end])
     change(header)
