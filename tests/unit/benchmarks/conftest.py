@@ -1,4 +1,4 @@
-"""Fixture with a checkpoint that is fast and whose utterances never end before the limit."""
+"""Fixtures with fast checkpoints whose utterances never end before the frame limit."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tests.support.checkpoints.tiny import QUICK
 
 @pytest.fixture(scope="package")
 def endless(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of a CustomVoice checkpoint."""
+    """Folder of a CustomVoice checkpoint."""
     return _endless(tmp_path_factory, "custom_voice")
 
 
 @pytest.fixture(scope="package")
 def endless_cloner(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of a Base checkpoint."""
+    """Folder of a Base checkpoint."""
     return _endless(tmp_path_factory, "base")
 
 

@@ -1,4 +1,4 @@
-"""Tests of the engine benchmark on a tiny checkpoint: times and their lower bounds."""
+"""Tests of the engine benchmark with a tiny checkpoint: times and their lower bounds."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_model_parts_are_measured_with_their_lower_bounds(
 ) -> None:
     sizes = "--batches 1,3 --contexts 64,4096 --prompts 16,40 --frames 3 --length 300 --profile"
     tables = run(monkeypatch, tmp_path / "found.json", f"--model {endless} {sizes}")
-    assert [row["batch"] for row in tables["frames"]] == [1, 3]  # Context 4096 is skipped, because slots are shorter.
+    assert [row["batch"] for row in tables["frames"]] == [1, 3]  # Context 4096 is skipped: slots are shorter.
     assert [row["positions"] for row in tables["prefill"]] == [16, 40]
     assert min(tables["rates"][0].values()) >= 0
     for name in ("frames", "predictor", "prefill"):
@@ -53,10 +53,10 @@ def test_lower_bound_is_the_larger_of_memory_and_compute_time() -> None:
     assert (Cost(15, 10, 100) + Cost(0, 0, 1900)).floor_ms(rates) == pytest.approx(2000)
 
 
-def test_published_sizes_cost_what_their_matrices_contain(tmp_path: Path) -> None:
-    """By hand: 28 layers of 50.3 million weights, and five of 15.7 million.
+def test_cost_of_published_sizes_equals_the_size_of_their_matrices(tmp_path: Path) -> None:
+    """Expected sizes: 28 layers of 50.3 million weights, and five layers of 15.7 million.
 
-    The former are read once, the latter 15 times.
+    The 28 layers are read once per frame, and the five layers 15 times.
     """
     (tmp_path / "config.json").write_text(json.dumps(model_config(LARGE, "custom_voice")), encoding="utf-8")
     (tmp_path / "generation_config.json").write_text(json.dumps(GENERATION), encoding="utf-8")

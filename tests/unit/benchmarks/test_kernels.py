@@ -1,4 +1,4 @@
-"""Tests of the kernel benchmark's tile search."""
+"""Test of the kernel benchmark's tile search."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of benchmark metrics with invented arrival times: percentiles, underruns, rates."""
+"""Tests of benchmark metrics with given arrival times: percentiles, underruns and rates."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from benchmarks.common.metrics import (
 )
 
 SECOND = 1_000_000_000
-HALF = BYTES_PER_S // 2  # Bytes of half a second of audio.
+HALF = BYTES_PER_S // 2  # Number of bytes in half a second of audio.
 
 
 def chunks_at(*seconds: float) -> list[tuple[int, int]]:
-    """Return half a second of audio at each of these times."""
+    """Return chunks (arrival time in ns, bytes) of half a second of audio at these times."""
     return [(round(second * SECOND), HALF) for second in seconds]
 
 
@@ -51,10 +51,10 @@ def test_percentile_without_samples_is_none() -> None:
         ((), SimulatedPlayer(0, 0.0)),
         ((3.0,), SimulatedPlayer(0, 0.0)),
         ((3.0, 3.1, 3.2), SimulatedPlayer(0, 0.0)),
-        ((3.0, 3.5, 4.0), SimulatedPlayer(0, 0.0)),  # Each chunk arrives at the last moment.
+        ((3.0, 3.5, 4.0), SimulatedPlayer(0, 0.0)),  # Each chunk arrives at the last possible moment.
         ((3.0, 3.6, 3.7), SimulatedPlayer(1, 0.1)),  # The player has no audio for 0.1 s.
         ((3.0, 3.6, 4.2), SimulatedPlayer(2, 0.2)),  # The player continues at 3.6 s and has no audio from 4.1 s on.
-        ((3.0, 3.6, 4.1), SimulatedPlayer(1, 0.1)),  # As above, but the last chunk arrives in time.
+        ((3.0, 3.6, 4.1), SimulatedPlayer(1, 0.1)),  # As in the previous case, but the last chunk arrives in time.
     ],
 )
 def test_underruns_of_a_player_without_a_buffer_are_counted(
@@ -71,7 +71,7 @@ def test_underruns_and_goodput_are_counted_for_a_player_with_a_buffer() -> None:
     assert row["goodput_rps"] == pytest.approx(row["rps"] / 2)
 
 
-def test_times_count_from_the_last_moment_before_the_request() -> None:
+def test_times_are_measured_from_just_before_the_request() -> None:
     row = summary([a_trace(sent=0.05), a_trace(sent=0.0)])
     assert (row["ttfa_p50_ms"], row["ttfa_p95_ms"]) == (50.0, 100.0)
     assert row["e2e_p95_ms"] == 2000.0
@@ -112,7 +112,7 @@ def test_warm_up_failures_are_reported() -> None:
 
 
 def test_drain_phase_is_excluded_from_the_rate() -> None:
-    """Half a second of audio arrives at 1 s and at 2 s.
+    """Half a second of audio arrives at 1 s, and half a second at 2 s.
 
     The last call is sent at 2 s, and its audio arrives later.
     """
@@ -122,9 +122,9 @@ def test_drain_phase_is_excluded_from_the_rate() -> None:
 
 
 def test_rates_start_with_the_first_counted_call() -> None:
-    """A warm-up call prepares a voice for four seconds.
+    """A warm-up call needs four seconds to prepare a voice.
 
-    Its audio after that counts like any other audio.
+    Audio of the warm-up call that arrives after the first counted call also counts.
     """
     warm = replace(a_trace(sent=0.0, end=5.0, chunks=(4.0, 5.0)), is_counted=False)
     first = a_trace(sent=4.5, end=6.0, chunks=(5.5, 6.0))

@@ -18,7 +18,7 @@ Audio: 0.8s generated in 21.3s (RTF 26.59)
 
 
 def program(folder: Path, report: str) -> Path:
-    """Return a program that prints this report for every text."""
+    """Return the path of a program that prints this report for every text."""
     path = folder / "qwen_tts"
     path.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{report}END\n", encoding="utf-8")
     path.chmod(0o755)
@@ -39,7 +39,7 @@ def test_utterance_of_unexpected_length_is_rejected() -> None:
 
 
 @pytest.mark.slow
-def test_own_runtime_is_measured(endless: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_voicewright_runtime_is_measured(endless: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VOICEWRIGHT_MAX_SLOTS", "4")
     row = measure(Ours(str(endless), "cpu"), (2, 8), repeats=1, ttfa_calls=1)
     assert row["ttfa_ms"] > 0
@@ -48,7 +48,7 @@ def test_own_runtime_is_measured(endless: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.slow
-def test_failing_peer_is_a_row_with_its_error(
+def test_failing_implementation_is_reported_as_a_row_with_its_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["peers", "c", "--once", "--model", str(tmp_path), "--python", f"c={sys.executable}"]

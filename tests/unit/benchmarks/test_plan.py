@@ -1,4 +1,4 @@
-"""Tests of load plans: Poisson arrivals, unique texts, and their lengths."""
+"""Tests of load plans: Poisson arrivals, unique texts and text lengths."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ DEFAULT_ROUNDS = Rounds()
 
 
 def test_arrivals_follow_a_poisson_process() -> None:
-    """The gaps of 4,000 arrivals at 5 per second are distributed as expected.
+    """The intervals between 4,000 arrivals must have an exponential distribution.
 
-    Mean, deviation and fraction of short gaps are compared.
+    The test compares the mean, the standard deviation and the fraction of short intervals.
     """
     gaps = [after - before for before, after in pairwise(islice(arrivals(5.0, seed=0), 4001))]
     mean = sum(gaps) / len(gaps)
     spread = math.sqrt(sum((gap - mean) ** 2 for gap in gaps) / len(gaps))
     assert mean == pytest.approx(0.2, rel=0.05)
-    assert spread == pytest.approx(0.2, rel=0.08)  # Evenly spaced arrivals would have a spread of 0.
+    assert spread == pytest.approx(0.2, rel=0.08)  # Evenly spaced arrivals would have a standard deviation of 0.
     assert sum(gap < 0.2 * math.log(2) for gap in gaps) / len(gaps) == pytest.approx(0.5, abs=0.03)
 
 

@@ -64,7 +64,7 @@ def test_divergence_equals_that_of_the_probabilities() -> None:
     apart = compare_draws(truth, other)
     diverged = 0.25 * np.log(0.25 / 0.5) + 0.75 * np.log(0.75 / 0.5)
     assert apart["kl"] == pytest.approx(diverged / 2, abs=1e-5)
-    assert apart["same_first"] == 0.5  # The first of equal scores counts as the most probable.
+    assert apart["same_first"] == 0.5  # If scores are equal, the first score counts as the most probable.
 
 
 @pytest.mark.slow

@@ -39,7 +39,7 @@ Row = dict[str, Any]
 
 
 def shortened(text: str) -> int:
-    """Return fewer frames than the text would need, but more than it has tokens."""
+    """Return a number of frames that is lower than the text needs, but more than its tokens."""
     return 4 + len(text) // 4
 
 
@@ -128,7 +128,7 @@ def test_recordings_differ_between_calls_and_are_reproducible() -> None:
 async def test_early_end_by_the_model_is_not_a_failure(transport: str) -> None:
     async with open_targets([OURS], [transport], environment_of(DEMO_CHECKPOINT)) as (target,):
         plan = closed_loop(LOAD, 1, Rounds(0, 2))
-        longer = tuple(replace(call, frames=2 * call.frames) for call in plan.calls)  # More than the voice needs.
+        longer = tuple(replace(call, frames=2 * call.frames) for call in plan.calls)  # More than the voice generates.
         found = await target.endpoint.drive(replace(plan, calls=longer))
     assert all(trace.is_good for trace in found), found
     assert all(trace.stop == "eos" and trace.bytes < trace.wanted_bytes for trace in found)
@@ -140,12 +140,12 @@ async def test_reply_ending_before_its_text_is_a_failure(endless: Path, monkeypa
             return await target.endpoint.drive(closed_loop(replace(LOAD, manner=Manner.TOKENS), 1, ONE))
 
     monkeypatch.setattr("benchmarks.common.texts.frames_of", lambda text: 3)
-    # The shortest text may be written completely in time.
+    # The shortest text may be sent completely in time.
     assert "ended_before_its_text" in {trace.code for trace in await traces()}
 
 
 class Noted:
-    """Endpoint that records its name and the plan of every run."""
+    """Endpoint that appends its name and the plan of every run to a list."""
 
     def __init__(self, name: str, noted: list[tuple[str, Plan]]) -> None:
         self.name = name
