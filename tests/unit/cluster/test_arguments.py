@@ -1,4 +1,4 @@
-"""Tests of a pool's accelerators: each replica requests one from Ray."""
+"""Tests of the accelerators of a pool: each replica requests one accelerator from Ray."""
 
 from __future__ import annotations
 

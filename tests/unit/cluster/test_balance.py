@@ -1,4 +1,4 @@
-"""Tests of load balancing: HAProxy chooses the replica with the most free slots."""
+"""Tests of load balancing: HAProxy selects the replica with the most free slots."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from runtime.cluster.balance import MAX_WEIGHT, Load, weights
 
 
 def chosen(weight_by_name: dict[str, int], connections: dict[str, int]) -> str:
-    """Return the choice of HAProxy's leastconn.
+    """Return the server that HAProxy's algorithm leastconn would select.
 
-    It is the server with the smallest (connections + 1) / weight.
+    It selects the server with the smallest (connections + 1) / weight.
     """
     return min(weight_by_name, key=lambda name: (connections[name] + 1) * MAX_WEIGHT / weight_by_name[name])
 
@@ -47,7 +47,7 @@ def test_weights_fit_haproxy_and_prefer_free_slots(replicas: list[tuple[int, int
     weight_by_name = weights(loads, connections)
     assert all(1 <= weight <= MAX_WEIGHT for weight in weight_by_name.values())
     taken = chosen(weight_by_name, connections)
-    # Weights are integers, so the chosen replica may have slightly fewer free slots than the freest one.
+    # Weights are integers, so the selected replica may have slightly fewer free slots than the least busy replica.
     if min(weight_by_name.values()) > 8:
         assert loads[taken].free >= max(load.free for load in loads.values()) * 0.85
 

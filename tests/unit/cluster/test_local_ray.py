@@ -1,4 +1,4 @@
-"""Tests of the local Ray: one retry at the start, error messages, and shutdown."""
+"""Tests of the local Ray: one retry at the start, error messages and shutdown."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ TIMED_OUT = "The current node timed out during startup.\nThis could happen becau
 
 
 class Ray(SimpleNamespace):
-    """Stand-in for the module `ray`.
+    """Fake module `ray` with the function `init`.
 
-    Each start calls the next one of ``starts``.
+    Each call of `init` calls the next function of ``starts``.
     """
 
     def __init__(self, *starts: Any) -> None:
@@ -54,7 +54,7 @@ def test_failed_ray_start_is_retried_once(monkeypatch: pytest.MonkeyPatch) -> No
     assert len(ray.given) == 2
     assert ray.shutdowns == 1
     assert ray.given[1]["include_dashboard"] is False
-    assert ray.given[1]["logging_level"] > logging.ERROR  # Ray logs an error of its dashboard and continues.
+    assert ray.given[1]["logging_level"] > logging.ERROR  # Ray logs an error about its dashboard and continues.
     assert isinstance(ray._private.utils.get_dashboard_dependency_error(), ImportError)
 
 
@@ -79,7 +79,7 @@ def test_hanging_start_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_processes_left_by_a_failed_start_are_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The test runs in its own process, so that all of its children belong to Ray."""
+    """The test uses a separate process, so that all its child processes belong to Ray."""
     program = """
 import subprocess, sys, types
 from runtime.cluster.local_ray import start_ray
@@ -97,7 +97,7 @@ print(left[0].wait(timeout=20))
     assert ended.stdout == "-9\n"
 
 
-def test_running_ray_is_joined_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connection_to_a_running_ray_is_not_retried(monkeypatch: pytest.MonkeyPatch) -> None:
     ray = install(monkeypatch, Ray(fail))
     with pytest.raises(InvalidSetting):
         start_ray("192.0.2.1:6379", "voicewright")

@@ -16,9 +16,9 @@ Started = Callable[[dict[str, str]], int]
 
 @pytest.fixture
 def started() -> Iterator[Started]:
-    """Yield a function that starts a process with an environment.
+    """Yield a function that starts a process with an environment and returns its ID.
 
-    The process replaces Ray's raylet, and the function returns its id.
+    The process takes the place of Ray's raylet.
     """
     with ExitStack() as stack:
 

@@ -84,7 +84,7 @@ def test_concurrent_changes_converge_to_one_version(two: tuple[Mirror, Mirror], 
 
 
 class Meddling:
-    """File system that runs another action once, during a call."""
+    """File system that runs an additional action once, during a call."""
 
     def __init__(self, files: Any, call: str, deed: Callable[[], object]) -> None:
         self._files, self._call, self._deed = files, call, deed
@@ -159,7 +159,7 @@ def test_synchronisation_outlasting_a_shutdown_deletes_nothing(two: tuple[Mirror
     assert not here.local.exists()
 
 
-def test_object_storage_works_like_a_folder() -> None:
+def test_object_storage_is_synchronised_like_a_folder() -> None:
     url = "memory://voicewright-test"
     try:
         here, there = Mirror.open(url, 0.5), Mirror.open(url, 0.5)

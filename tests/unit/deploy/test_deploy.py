@@ -19,7 +19,7 @@ from runtime.server.metrics import ServerMetrics
 from runtime.settings import Settings
 
 DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
-SCHEMA = Path(__file__).with_name("rayservice_schema.json")  # The schema has the used fields of KubeRay 1.5.
+SCHEMA = Path(__file__).with_name("rayservice_schema.json")  # The schema contains the used fields of KubeRay 1.5.
 
 
 def manifest() -> dict[str, Any]:
@@ -55,7 +55,7 @@ def test_kuberay_service_routes_to_the_public_port_of_the_head() -> None:
     named = {port["name"]: port["containerPort"] for port in head["ports"]}
     (config,) = yaml.safe_load(spec["serveConfigV2"])["applications"]
     settings = Settings.from_env(config["args"]["environment"])
-    # KubeRay checks the health of the head at the port of this name, and creates a Service only if it exists.
+    # KubeRay checks the health of the head node at the port with this name, and creates a Service only if it exists.
     assert named["serve"] == settings.server.port
     (port,) = spec["serveService"]["spec"]["ports"]
     assert (port["name"], port["targetPort"]) == ("serve", settings.server.port)
@@ -103,16 +103,16 @@ def test_dashboard_queries_only_existing_metrics() -> None:
         for name in re.findall(r"voicewright_\w+", target["expr"])
     }
     assert len(asked) > 10
-    # A sum exists only if a replica has a sample, so its name is compared with that of its summands.
+    # A sum exists only if a replica has a sample, so its name is compared with the names of its summands.
     summands = {name.removesuffix("_bucket").replace("voicewright_cluster_", "voicewright_") for name in asked}
     assert summands - {"voicewright_replicas"} <= known
     assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])
 
 
 def _close(schema: Any) -> None:
-    """Allow only the fields in the schema of each object.
+    """Add additionalProperties: false to each object in a schema.
 
-    The API server drops all other fields.
+    The Kubernetes API server drops fields that are not in the schema.
     """
     if isinstance(schema, list):
         for item in schema:

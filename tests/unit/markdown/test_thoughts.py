@@ -25,7 +25,7 @@ from runtime.server.text.filter import text_filter
         ("", ""),
     ],
 )
-def test_blocks_at_the_start_of_a_line_are_left_out(text: str, spoken: str) -> None:
+def test_reasoning_blocks_at_the_start_of_a_line_are_left_out(text: str, spoken: str) -> None:
     assert without_thoughts(text) == spoken
 
 
@@ -58,7 +58,7 @@ def test_markdown_filter_leaves_out_thoughts() -> None:
 
 
 @pytest.mark.parametrize("text", ["\n" * 200_000, "<think>" * 30_000, "<think>" + "x" * 400_000, " <" * 100_000])
-def test_time_is_linear_in_the_text(text: str) -> None:
+def test_filter_time_is_linear_in_the_text(text: str) -> None:
     began = time.process_time()
     without_thoughts(text)
     assert time.process_time() - began < 3

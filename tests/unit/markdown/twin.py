@@ -26,9 +26,9 @@ def _words(leaf: Leaf) -> str:
 
 
 def same_words(one: str, other: str) -> bool:
-    """True if the texts differ only in white space.
+    """True if the two texts differ only in white space.
 
-    `GrowingMarkdown` has already emitted it at a line break.
+    At a line break, `GrowingMarkdown` has already emitted the white space.
     """
     one, other = (re.sub(r"\s+(?=[.。](?:\s|$))", "", text) for text in (one, other))
     return one.split() == other.split()
