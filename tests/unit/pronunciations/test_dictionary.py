@@ -1,4 +1,4 @@
-"""Tests of the pronunciation dictionary file: versions, limits, imported lexicons."""
+"""Tests of the pronunciation dictionary file: versions, limits and imported lexicons."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_written_dictionary_reads_back_equal() -> None:
         new_dictionary("", [], 1.0)
 
 
-def test_equal_words_make_no_new_version_and_old_versions_expire() -> None:
+def test_unchanged_words_make_no_new_version_and_old_versions_expire() -> None:
     made = new_dictionary("Names", [NGUYEN], 1.0)
     assert made.with_words([NGUYEN], 2.0) is made
     for number in range(MAX_VERSIONS + 3):

@@ -1,4 +1,4 @@
-"""Tests of pronunciation dictionaries on disk: ids, concurrent changes, and crashes."""
+"""Tests of pronunciation dictionaries on disk: IDs, concurrent changes and crashes."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_killed_write_leaves_the_old_or_the_new_file(folder: DictionaryFolder) -
         assert found.latest == made.latest
         assert found.description in {"", *(str(other) * 500 for other in range(number + 1))}
     folder.change(made.id, DictionaryEdit(name="Last"))
-    # Temporary files of the killed writers were deleted.
+    # The temporary files of the killed writers were deleted.
     assert not [path for path in folder.folder.iterdir() if path.name.endswith(".tmp")]
 
 

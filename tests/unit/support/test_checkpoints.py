@@ -28,11 +28,11 @@ pytestmark = pytest.mark.slow
 
 ENDLESS = replace(TINY_EOS, name="endless", is_endless=True, tokens=single_tokens())
 FRAMES = 60
-WILD = Sampling(temperature=3.0, top_k=0, repetition_penalty=1.5)  # These settings exclude no code from sampling.
+WILD = Sampling(temperature=3.0, top_k=0, repetition_penalty=1.5)  # With these settings, every code can be sampled.
 
 
 class Shapes(Draw):
-    """Weights of the right shape in untouched memory, so that gigabytes cost nothing."""
+    """Generator of zero weights in untouched memory, so that gigabytes cost nothing."""
 
     def spread(self, key: str, shape: tuple[int, ...], std: float, mean: float = 0.0) -> Array:
         return np.zeros(shape, np.float32)
@@ -60,7 +60,7 @@ def test_the_speech_tokenizer_has_the_published_names_and_shapes() -> None:
 
 @pytest.mark.parametrize("variant", published.VARIANTS)
 def test_configuration_fields_equal_the_published_ones(variant: str, tmp_path: Path) -> None:
-    """Exceptions: numbers of text tokens, and our field for random weights."""
+    """Only the number of text tokens and our field for random weights may differ."""
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     for folder in (ours, theirs):
         folder.mkdir()
@@ -68,7 +68,7 @@ def test_configuration_fields_equal_the_published_ones(variant: str, tmp_path: P
 
     class Nothing(Shapes):
         def save(self, *_: object) -> None:
-            """Skip the weights."""
+            """Skip writing the weights."""
 
     write_drawn(ours, PUBLISHED[size], mode, Nothing(0), "bfloat16")
     published.write_configs(theirs, variant)
@@ -89,8 +89,8 @@ def test_endless_checkpoint_speaks_until_stopped(mode: str, sampling: Sampling, 
     assert (heard.end.stop_reason, len(heard.codes)) == (StopReason.MAX_TOKENS, FRAMES)
 
 
-def test_unmodified_weights_do_end_speech(tmp_path: Path) -> None:
-    """Otherwise the test above could not fail."""
+def test_speech_from_unmodified_weights_ends(tmp_path: Path) -> None:
+    """If unmodified weights did not end speech, the test above could not fail."""
     checkpoint = load(tmp_path, replace(ENDLESS, is_endless=False), "custom_voice")
     heard = said(engine_of(checkpoint, guard=False), custom_voice(max_frames=FRAMES, sampling=WILD))
     assert isinstance(heard.end, Finished)

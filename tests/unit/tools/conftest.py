@@ -1,4 +1,4 @@
-"""Fixtures for the training recipe of the demo voice, at small sizes."""
+"""Fixtures for the training recipe of the embedded voice, with small sizes."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ SMALL = {
 
 @pytest.fixture(scope="module")
 def recipe() -> Iterator[dict[str, ModuleType]]:
-    """Import modules that import each other by name.
+    """Import the modules of the recipe, which import each other by name.
 
-    They and their folder are removed at the end.
+    After the tests, the modules and their folder are removed from `sys`.
     """
     before = set(sys.modules)
     path = list(sys.path)

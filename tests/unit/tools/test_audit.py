@@ -65,7 +65,7 @@ def test_vulnerability_report_contains_the_fixed_release() -> None:
 
 
 def test_network_failure_is_reported_and_does_not_pass(tmp_path: Path) -> None:
-    """If no name can be resolved, pip-audit ends with a traceback and without JSON."""
+    """If no host name can be resolved, pip-audit ends with a traceback and without JSON."""
     silent = tmp_path / "pip-audit"
     silent.write_text(f"#!{sys.executable}\nraise ConnectionError('Failed to resolve the name')\n")
     silent.chmod(0o700)

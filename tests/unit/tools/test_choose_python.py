@@ -21,14 +21,14 @@ HERE = "{}.{}".format(*sys.version_info)
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Return an empty folder as PATH."""
+    """Empty folder that is the value of PATH."""
     folder = tmp_path / "bin"
     folder.mkdir()
     return folder
 
 
 def add(path: Path, name: str, prints: str) -> str:
-    """Add a fake interpreter that prints the given line for every program."""
+    """Add a fake interpreter to PATH that prints this line for every program."""
     program = path / name
     program.write_text(f"#!/bin/sh\necho '{prints}'\necho True\n")
     program.chmod(0o755)
@@ -80,9 +80,9 @@ def test_missing_requested_interpreter_is_refused(path: Path, tmp_path: Path) ->
 
 
 def environment(folder: Path, python: str) -> Path:
-    """Create an environment of the interpreter.
+    """Create a virtual environment for an interpreter.
 
-    A file in it shows whether it was removed.
+    A file in the environment shows whether the environment was removed.
     """
     venv = folder / "venv"
     (venv / "bin").mkdir(parents=True)
@@ -98,10 +98,10 @@ def test_working_environment_is_kept(path: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("state", ["missing", "unsupported", "upgraded", "requested"])
-def test_stale_environment_is_removed(path: Path, tmp_path: Path, state: str) -> None:
+def test_unusable_environment_is_removed(path: Path, tmp_path: Path, state: str) -> None:
     python3 = add(path, "python3", "3.13")
     own = add(path, "other", "3.10" if state == "unsupported" else "3.12")
-    if state == "upgraded":  # After an upgrade of Debian 12 to 13, the interpreter works but finds no packages.
+    if state == "upgraded":  # After an upgrade from Debian 12 to 13, the interpreter works but finds no packages.
         Path(own).write_text("#!/bin/sh\necho 3.13\necho False\n")
     venv = environment(tmp_path, own)
     if state == "missing":

@@ -1,4 +1,4 @@
-"""Tests of the demo voice's recipe: phonemes, the teacher model, and word counts."""
+"""Tests of the embedded voice's recipe: phonemes, the teacher model and word counts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_padding_does_not_change_an_instance_norm(recipe: dict[str, ModuleType])
 def test_exported_lstm_has_the_gate_order_of_pytorch(recipe: dict[str, ModuleType]) -> None:
     """ONNX orders the gates as input, output, forget, cell.
 
-    These gates keep the cell at 0.
+    These gates keep the cell state at 0.
     """
     shapes = {"l.ih": (2, 1024, 3), "l.hh": (2, 1024, 256), "l.bias": (2, 2048)}
     weights = {k: torch.zeros(s) for k, s in shapes.items()}
@@ -59,7 +59,7 @@ def test_everyday_sentences_have_no_unfilled_placeholders(recipe: dict[str, Modu
 
 
 def tone(speak: ModuleType) -> Any:
-    """Return one second of silence, one of a 120 Hz tone with two tokens, and one of silence."""
+    """Return an utterance with 1 s of silence, 1 s of a 120 Hz tone, and 1 s of silence."""
     audio, f0 = np.zeros(3 * 24000, np.float32), np.zeros(240, np.float32)
     audio[24000:48000] = 0.3 * np.sin(np.arange(24000) * 2 * np.pi * 120 / 24000)
     f0[80:160] = 120
@@ -82,7 +82,7 @@ def test_cutting_an_utterance_cuts_its_labels(recipe: dict[str, ModuleType]) -> 
     assert len(made) == 480 * len(phones) == 480 * len(pitch)
     assert phones.tolist().count(46) == phones.tolist().count(83) == 25
     assert [int(i) for i in (phones > 0).nonzero()[0][[0, -1]]] == [int(i) for i in (pitch > 0).nonzero()[0][[0, -1]]]
-    assert 4 <= (phones > 0).argmax() <= 6  # The lead of 0.1 s has 5 labels at 50 per second.
+    assert 4 <= (phones > 0).argmax() <= 6  # The silence of 0.1 s before the tone has 5 labels at 50 per second.
 
 
 def test_voices_mix_styles_of_their_gender(recipe: dict[str, ModuleType]) -> None:

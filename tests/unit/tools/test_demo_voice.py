@@ -1,4 +1,4 @@
-"""Tests of the demo voice's recipe: training prompts, and export for the runtime."""
+"""Tests of the embedded voice's recipe: training prompts, and export for the runtime."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from runtime.request import Layout, Mode
 TEXT, INSTRUCT, REFERENCE_TEXT = "The harbour was quiet.", "A calm man.", "One, two, three, and the rest of it."
 SPEAKER = "clara"
 LINES = ["The harbour was quiet", "Nobody came back.", "It rained for a week, and then it stopped!", "Yes."]
-FRAMES = 24  # Frames of each line.
+FRAMES = 24  # Number of frames of each line.
 
 
 @pytest.fixture(scope="module")
 def exported(recipe: dict[str, ModuleType], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Export an untrained voice and codec next to their checkpoints, and return them."""
+    """Folder of an exported, untrained voice and codec next to their training checkpoints."""
     folder, checkpoints = tmp_path_factory.mktemp("voice"), recipe["checkpoints"]
     torch.manual_seed(3)
     vocabulary = vocabulary_of(300)
@@ -50,7 +50,7 @@ def shipped(exported: Path) -> Checkpoint:
 
 @pytest.fixture(scope="module")
 def voice(recipe: dict[str, ModuleType], exported: Path) -> tuple[Any, Any]:
-    """Return the exported voice as the recipe loads it, with its text vocabulary."""
+    """Exported voice as the recipe loads it, and its text vocabulary."""
     state, vocabulary = recipe["checkpoints"].read_voice(exported)
     own = recipe["checkpoints"].new_voice(vocabulary).eval()
     own.load_state_dict(state)
@@ -68,7 +68,7 @@ REFERENCE = np.sin(np.arange(36_000) / 20).astype(np.float32)
 @torch.no_grad()
 @pytest.mark.parametrize("layout", list(Layout))
 @pytest.mark.parametrize(
-    ("mode", "frames"),  # Reference frames: none, fewer than text ids, and more.
+    ("mode", "frames"),  # The reference has no frames, fewer frames than text IDs, or more frames than text IDs.
     [(Mode.CUSTOM_VOICE, 0), (Mode.VOICE_DESIGN, 0), (Mode.BASE, 0), (Mode.BASE, 4), (Mode.BASE, 40)],
 )
 def test_training_prompt_equals_that_of_the_runtime(
@@ -111,7 +111,7 @@ def test_training_prompt_equals_that_of_the_runtime(
 
 @pytest.fixture
 def corpus(recipe: dict[str, ModuleType], tmp_path: Path) -> Any:
-    """Return four lines of one named speaker, with codes that identify the frames."""
+    """Corpus with four lines of one named speaker, whose codes identify the frames."""
     count, books = len(LINES) * FRAMES, recipe["prompts"].CODEBOOKS
     codes, phones = np.arange(count * books, dtype=np.int16).reshape(count, books) % 500, np.arange(4 * count) % 40
     rows = [
@@ -151,7 +151,7 @@ def test_training_sequences_align_text_like_the_decoding_loop(recipe: dict[str, 
         assert prompt.codec[-1] == recipe["vocabulary"].CODEC_BOS
         assert batch["first"][0, start - 1 : start - 1 + count].tolist() == frames[:, 0].tolist()
         assert batch["first"][0, start - 1 + count] == recipe["vocabulary"].CODEC_EOS
-        # The words between the prefix and the end of the text are equal for any tokenization.
+        # The tokens between the prefix and the end of the text are equal for any tokenization.
         first = max(i for i, x in enumerate(text) if x == vocabulary.bos) + 1
         body = text[first : text.tolist().index(vocabulary.eos)]
         said = "".join(letters[int(x)] for x in body).replace("Ġ", " ")

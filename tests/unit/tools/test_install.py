@@ -17,7 +17,7 @@ import pytest
 from tests.support.thorough import ROOT
 from tools import install
 
-PIN = "torch==0.1"  # No real index has this version, so only the stand-in can serve it.
+PIN = "torch==0.1"  # No real index has this version, so only the fake index can serve it.
 
 
 @pytest.fixture
@@ -44,9 +44,9 @@ CONSTRAINT = ("--constraint", "others.lock")
 
 
 class Pip:
-    """Recorder of pip's calls.
+    """Recorder of all calls of pip.
 
-    Calls with an index run and install into a folder, and others succeed.
+    Calls with an index URL install into a folder. All other calls succeed without an effect.
     """
 
     def __init__(self, target: Path) -> None:
