@@ -41,7 +41,7 @@ def models(folder_of: FolderOf) -> dict[str, str]:
 
 
 def say(models: dict[str, str], *words: str, mode: str = "custom_voice") -> int:
-    """Run the command and return its exit status, also if argparse exits."""
+    """Run `voicewright say` and return its exit status, even if argparse exits."""
     try:
         return main(["say", "--model", models[mode], "--mode", mode, "--device", "cpu", *words])
     except SystemExit as out:
@@ -96,7 +96,7 @@ def test_windowed_decoding_differs_only_after_the_first_seam(
 
     whole = spoken()
     assert np.array_equal(spoken("--decode", "windowed"), whole), "no longer than a window"
-    first, behind = 8, 17 if mode == "base" else 0  # Numbers of frames before the seam and of the reference.
+    first, behind = 8, 17 if mode == "base" else 0  # Number of frames before the window boundary, and of the reference.
     monkeypatch.setattr(windowed_audio, "WINDOW_FRAMES", first + behind)
     monkeypatch.setattr(windowed_audio, "CONTEXT_FRAMES", 1)
     windowed = spoken("--decode", "windowed")
@@ -222,10 +222,10 @@ def bad_reference(path: Path, kind: str) -> Path:
 
 
 def refused(capsys: pytest.CaptureFixture[str], status: int, code: str) -> str:
-    """Assert one line on stderr, no output and exit status 2.
+    """Assert one line on stderr, no output on stdout, and exit status 2.
 
     Returns:
-        The line.
+        The line on stderr.
     """
     out, err = capsys.readouterr()
     assert status == 2
@@ -396,7 +396,7 @@ def test_missing_checkpoint_file_error_contains_its_name(
 
 
 def test_help_loads_no_networks() -> None:
-    """``--help`` must respond before torch could be imported."""
+    """``--help`` must respond without importing torch, which takes seconds."""
     program = "import sys, runtime.cli as cli\ntry: cli.main(['say', '--help'])\nexcept SystemExit: pass\n"
     program += "assert 'torch' not in sys.modules and 'transformers' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)

@@ -18,7 +18,7 @@ NO_PACKAGE = "–"
 
 
 def locked() -> set[tuple[str, str]]:
-    """Return every (package, version) in the lock files, and our own packages."""
+    """Return (package, version) of every package in the lock files, and of our own packages."""
     lines = "".join((ROOT / name).read_text("utf-8") for name in ("requirements.lock", "requirements-clients.lock"))
     python = tomllib.loads((ROOT / "clients/python/pyproject.toml").read_text("utf-8"))["project"]
     javascript = json.loads((ROOT / "clients/js/package.json").read_text("utf-8"))

@@ -1,4 +1,4 @@
-"""Tests that durations are measured with monotonic clocks."""
+"""Test that durations are measured with monotonic clocks."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 DATES = {"time", "time_ns", "now", "utcnow", "today"}
 
-# Files that may read the wall clock. They store dates, or compare dates with stored ones.
+# Files that may read the wall clock. These files store dates, or compare dates with stored dates.
 DATED = {
     "runtime/server/voices/forms.py",  # Dates of a voice and of its consent.
-    # Tickets that several replicas accept. The wall clock is the only clock that these replicas share.
+    # Tickets that several replicas accept. The wall clock is the only clock that the replicas share.
     "runtime/server/http/keys.py",
     "runtime/cluster/command.py",  # Number of a replacement of all replicas.
-    "runtime/pronunciations/folder.py",  # Dates of a dictionary's creation and last change.
+    "runtime/pronunciations/folder.py",  # Dates of the creation and the last change of a dictionary.
     "runtime/server/caller.py",  # Calendar day of an allowance.
     "runtime/voices/library.py",  # Ages of files, which the file system dates.
     "studio/store_service.py",  # Detection of clock jumps.
-    "studio/store/database.py",  # Names of damaged databases, which are renamed.
+    "studio/store/database.py",  # New names of damaged databases.
     "studio/store/owned_rows.py",  # Dates of rows that are written or replaced.
     "studio/store/runtime_owners.py",  # Last visit of each owner.
     "studio/store/scripts.py",
     "studio/store/shares.py",
     "studio/store/store.py",
     "studio/store/takes.py",
-    # Days since a voice was deleted, which also pass while the studio is stopped.
+    # Days since a voice was deleted, including the time in which the studio is stopped.
     "studio/store/voice_bin.py",
 }
 

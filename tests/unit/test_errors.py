@@ -19,7 +19,7 @@ from tests.support.errors import BY_CODE, BY_NAME, tree
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# Close codes that a server may send, from RFC 6455 and later registrations.
+# WebSocket close codes that a server may send, from RFC 6455 and later registrations.
 CLOSE_CODES = {1002, 1007, 1008, 1009, 1011, 1013}
 
 
@@ -28,7 +28,7 @@ def leaves() -> list[type[SpeechError]]:
 
 
 def drawn_tree() -> dict[str, str]:
-    """Return the tree in the module's docstring."""
+    """Return the parent of each class in the tree of the module's docstring."""
     parent_at: dict[int, str] = {}
     pairs: dict[str, str] = {}
     assert errors.__doc__ is not None
@@ -50,19 +50,19 @@ def drawn_tree() -> dict[str, str]:
 
 
 def test_documented_error_tree_equals_the_classes() -> None:
-    # The tree lists these two next to BadReferenceAudio, which is their parent and is also raised itself.
+    # The tree lists these two errors next to BadReferenceAudio, which is their parent and is also raised itself.
     beside = dict.fromkeys(("ReferenceTooShort", "ReferenceTooLong"), "BadRequest")
     real = {kind.__name__: parent.__name__ for kind, parent in tree().items() if kind.__module__ == errors.__name__}
     assert drawn_tree() == real | beside
 
 
 def test_every_leaf_error_has_a_unique_code() -> None:
-    # This error is raised itself and is the parent of two others.
+    # This error is raised itself, and it is the parent of two other errors.
     codes = [leaf.code for leaf in leaves()] + ["invalid_ref_audio"]
     assert sorted(codes) == sorted(BY_CODE)
 
 
-def test_leaf_error_defines_its_code_and_sentence() -> None:
+def test_leaf_error_defines_its_code_and_message() -> None:
     assert all({"code", "sentence"} <= vars(leaf).keys() for leaf in leaves())
 
 
@@ -78,12 +78,12 @@ def test_every_code_has_a_valid_http_status_and_close_code(code: str) -> None:
 
 
 def facts_of(kind: type[SpeechError]) -> set[str]:
-    """Return the names of the values in an error's sentence."""
+    """Return the names of the placeholders in the message of an error class."""
     return {name for _, name, _, _ in string.Formatter().parse(kind.sentence) if name}
 
 
 @pytest.mark.parametrize("leaf", leaves(), ids=lambda leaf: leaf.__name__)
-def test_sentence_requires_its_facts(leaf: type[SpeechError]) -> None:
+def test_error_message_requires_all_its_values(leaf: type[SpeechError]) -> None:
     facts = facts_of(leaf)
     error = leaf(param="somewhere", **dict.fromkeys(facts, 7))
     assert error.param == "somewhere"
@@ -96,7 +96,7 @@ def test_sentence_requires_its_facts(leaf: type[SpeechError]) -> None:
 @pytest.mark.parametrize("leaf", [*leaves(), errors.BadReferenceAudio], ids=lambda leaf: leaf.__name__)
 def test_error_round_trips_between_processes(leaf: type[SpeechError]) -> None:
     error = leaf(param="text", **dict.fromkeys(facts_of(leaf), 7))
-    error.param = "input"  # Dialects replace the field by the name that their client uses.
+    error.param = "input"  # The APIs replace the field by the name that their client uses.
     copy = pickle.loads(pickle.dumps(error))
     assert type(copy) is leaf
     assert (copy.param, copy.facts, str(copy)) == ("input", error.facts, str(error))
@@ -113,7 +113,7 @@ def test_uncounted_size_is_reported_as_a_lower_bound() -> None:
 
 
 def raises() -> list[tuple[str, str, set[str]]]:
-    """Yield all places in the code that raise an error: file and line, class, and values."""
+    """Return the location, class and keyword arguments of every raise of an error in the code."""
     return list(_raises())
 
 
@@ -130,7 +130,7 @@ def _raises() -> Iterator[tuple[str, str, set[str]]]:
                     yield place, node.func.id, {word.arg for word in node.keywords if word.arg}
 
 
-def test_every_raise_gives_exactly_the_facts_of_its_sentence() -> None:
+def test_every_raise_has_exactly_the_values_of_its_message() -> None:
     made = raises()
     wrong = [(place, name) for place, name, given in made if given - {"param"} != facts_of(BY_NAME[name])]
     assert len(made) > 200

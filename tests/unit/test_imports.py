@@ -1,6 +1,6 @@
 """Tests of the allowed imports between packages.
 
-The tables of this file define the architecture.
+The tables in this file define the architecture.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ VALUES = (
 SHARED = (*VALUES, "runtime.shared")
 ENGINE = (*SHARED, "runtime.device", "runtime.model")
 
-# Modules of this repository that a file may import. The longest matching path applies.
+# Modules of this repository that a file may import. The entry with the longest matching path applies.
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "runtime/errors.py": (),
     "runtime/request.py": ("runtime.errors",),
@@ -34,7 +34,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "runtime/published.py": ("runtime.request",),
     "runtime/version.py": (),
     "runtime/exits.py": (),
-    # Modules that both processes use. They know neither checkpoints nor protocols.
+    # Modules that both processes use. They depend neither on checkpoints nor on protocols.
     "runtime/shared/": SHARED,
     "runtime/markdown/": ("runtime.markdown",),
     "runtime/pronunciations/": (*SHARED, "runtime.pronunciations"),
@@ -60,7 +60,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("runtime.voices", "runtime.pronunciations", "runtime.markdown"),
         *("runtime.engine.engine", "runtime.server"),
     ),
-    # The cluster knows runtime processes by their public interface only, and shares their keys and announcements.
+    # The cluster uses only the public interface of runtime processes, and shares their keys and announcements.
     "runtime/cluster/": (*SHARED, "runtime.server.http.keys", "runtime.server.wyoming.announcement", "runtime.cluster"),
     "runtime/option_names.py": ("runtime.errors",),
     "runtime/say.py": (*SHARED, "runtime.voices", "runtime.engine.engine", "runtime.engine.windowed_audio"),
@@ -78,7 +78,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
             "runtime.engine.capacity.offers",
         ),
     ),
-    # The client library for apps imports nothing of the runtime.
+    # The client library for apps imports no modules of the runtime.
     "clients/python/": ("voicewright",),
     "runtime/cli.py": (
         *VALUES,
@@ -95,7 +95,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         ),
     ),
     "runtime/": VALUES,
-    # The studio imports the runtime's public interface and the modules that both share.
+    # The studio imports the runtime's public interface, and modules that the runtime and the studio share.
     "studio/": (*SHARED, "voicewright", "studio", "presets"),
     "studio/documents/": (*SHARED, "runtime.markdown", "studio"),
     "studio/errors.py": ("runtime.errors",),
@@ -107,7 +107,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "app.py": (*VALUES, "studio"),
 }
 
-# Files that may import a library. Libraries that are not listed may be imported everywhere.
+# Files that may import a library. A library that is not listed may be imported everywhere.
 ONLY_IN: dict[str, tuple[str, ...]] = {
     "asyncio": ("runtime/shared/port/", "runtime/server/", "runtime/cluster/", "clients/python/", "studio/", "app.py"),
     "fastapi": ("runtime/shared/port/", "runtime/server/", "studio/"),
@@ -126,11 +126,11 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     ),
     "triton": ("runtime/device/kernels/",),
     "torch_npu": ("runtime/device/npu.py",),
-    "transformers": (),  # Its import takes more than a second, so only tests use it.
+    "transformers": (),  # The import takes more than a second, so only tests use this library.
     "tokenizers": ("runtime/model/",),
     "safetensors": ("runtime/model/", "runtime/voices/"),
     "huggingface_hub": ("runtime/model/", "studio/transcribing/model_download.py"),
-    "httpx2": ("runtime/model/hub_access.py",),  # The HTTP client of huggingface_hub, imported for its errors.
+    "httpx2": ("runtime/model/hub_access.py",),  # HTTP client of huggingface_hub, imported for its errors.
     "filelock": ("runtime/model/hub_download.py",),
     "markdown_it": ("runtime/markdown/reading.py", "studio/routes/docs.py"),
     "soundfile": ("runtime/shared/audio.py",),
@@ -139,12 +139,12 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "faster_whisper": ("studio/transcribing/whisper.py",),
     "trafilatura": ("studio/documents/web_page.py",),
     "zeroconf": ("runtime/server/wyoming/announcement.py",),
-    "pkgutil": ("studio/transcribing/plugin.py",),  # The import of the plug-in that the operator's settings name.
+    "pkgutil": ("studio/transcribing/plugin.py",),  # Import of the plug-in that the operator's settings name.
     "av": (
         *("runtime/shared/encoding.py", "runtime/shared/book_container.py", "runtime/shared/loudness.py"),
         "runtime/shared/ffmpeg_reader.py",
     ),
-    "silero_vad": (),  # Only for tests, because its import limits torch to one thread.
+    "silero_vad": (),  # Only tests use this library, because its import limits torch to one thread.
     "authlib": ("studio/visitors/sign_in.py",),
     "joserfc": ("studio/visitors/sign_in.py",),
     "mcp": ("studio/actions/mcp_tools.py",),
@@ -162,13 +162,13 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "fsspec": ("runtime/cluster/store.py",),
     "sqlite3": ("runtime/voices/", "studio/store/"),
     "prometheus_client": ("runtime/server/metrics.py", "runtime/cluster/view.py", "studio/runtimes/metrics.py"),
-    # Pickles travel between two processes of one runtime only, and never come from outside.
+    # Pickles are sent only between two processes of one runtime, and are never read from other sources.
     "pickle": ("runtime/server/engine_process/channel.py",),
     "importlib.import_module": (),  # This test cannot detect dynamic imports.
     "importlib.util": (),
 }
 
-# Files of pure policy or pure protocol, and the libraries that they must not import.
+# Files without input and output, and the libraries that they must not import.
 NEVER: dict[str, tuple[str, ...]] = {
     "runtime/engine/scheduling/scheduler.py": ("torch", "time", "runtime.model", "runtime.device"),
     "runtime/engine/text/rules.py": ("torch",),
@@ -222,7 +222,7 @@ NEVER: dict[str, tuple[str, ...]] = {
     "runtime/server/http/access.py": ("asyncio", "fastapi", "torch", "runtime.engine"),
 }
 
-# Modules that still import each other. The list may only shrink.
+# Modules that import each other. Entries may only be removed.
 IN_CIRCLES = {
     *("studio.aligning.plugin", "studio.aligning.sphinx"),
     *("studio.transcribing.plugin", "studio.transcribing.whisper"),
@@ -230,7 +230,7 @@ IN_CIRCLES = {
 
 # Calls that could execute or unpickle data of a checkpoint or a client.
 FORBIDDEN_CALLS = {"eval", "exec", "compile", "__import__", "torch.load", "from_pretrained", "import_module"}
-# This child process reads the official demo's voice files. It may read tensors and plain values only.
+# This child process reads voice files of the official demo. It may read only tensors and plain values.
 TENSOR_READER = "runtime/voices/demo_child.py"
 
 
@@ -253,7 +253,7 @@ def tree_of(path: Path) -> ast.Module:
 
 
 def imports_of(path: Path) -> Iterator[str]:
-    """Yield the dotted names that a file imports anywhere, as modules or as names in modules."""
+    """Yield the dotted names of all modules and of names in modules that a file imports."""
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -283,7 +283,7 @@ def test_modules_import_only_lower_layers() -> None:
 
 
 def test_there_are_no_import_cycles() -> None:
-    """Imports under TYPE_CHECKING count too."""
+    """Imports under TYPE_CHECKING also count."""
     modules = {
         name_of(path).removesuffix(".py").removesuffix("/__init__").replace("/", "."): path for path in sources()
     }
@@ -294,7 +294,7 @@ def test_there_are_no_import_cycles() -> None:
     for ends in (
         dict(needs),
         reversed_graph(needs),
-    ):  # The loop removes modules without imports first, then modules that no other module imports.
+    ):  # The loop first removes modules without imports, and then modules that no other module imports.
         while free := [module for module in needs if not ends[module] & needs.keys()]:
             for module in free:
                 del needs[module]
@@ -337,7 +337,7 @@ def test_pure_modules_import_no_forbidden_libraries() -> None:
 
 
 def reads_tensors_only(call: ast.Call) -> bool:
-    """Return True for ``torch.load(…, weights_only=True)``, which runs no code of a pickle."""
+    """True for ``torch.load(…, weights_only=True)``, which does not run code of a pickle."""
     keywords = {word.arg: ast.unparse(word.value) for word in call.keywords}
     return ast.unparse(call.func) == "torch.load" and keywords.get("weights_only") == "True"
 
@@ -361,7 +361,7 @@ def test_lint_tables_contain_only_existing_files() -> None:
 
 
 def test_import_scan_finds_nested_and_conditional_imports(tmp_path: Path) -> None:
-    """The walk finds imports inside functions and under conditions, not only at the top."""
+    """The scan finds imports inside functions and under conditions, and not only at the top."""
     path = tmp_path / "file.py"
     path.write_text("if True:\n    import torch.nn as nn\ndef f():\n    from runtime.engine import slots\n")
     assert sorted(imports_of(path)) == ["runtime.engine.slots", "torch.nn"]

@@ -31,7 +31,7 @@ LONG = replace(REQUEST, text="The boat came back in the evening. " * 40)
 
 @dataclass
 class EventRecorder:
-    """Sink that stores events, for which other threads can wait."""
+    """Event sink that stores events and lets other threads wait for events."""
 
     events: list[SpeechEvent] = field(default_factory=list)
     news: threading.Condition = field(default_factory=threading.Condition)
@@ -42,7 +42,7 @@ class EventRecorder:
             self.news.notify()
 
     def until(self, kind: type[SpeechEvent]) -> SpeechEvent:
-        """Wait for the first event of a type and return it."""
+        """Wait for the first event of a type, and return the event."""
 
         def found() -> SpeechEvent | None:
             return next((event for event in self.events if isinstance(event, kind)), None)
@@ -93,7 +93,7 @@ def test_unacknowledged_request_is_paused(engine: InstantEngine, monkeypatch: py
     monkeypatch.setattr("tests.support.instant_engine.AT_ONCE", 10_000)
     heard = EventRecorder()
     ticket = engine.submit(replace(LONG, acknowledged=True), heard)
-    said(engine, REQUEST)  # Both requests had turns of the engine.
+    said(engine, REQUEST)  # The engine has processed both requests in the meantime.
     assert 0 < len(heard.pcm) // 2 // FRAME_SAMPLES <= UNREAD
     engine.ack_sent(ticket, 10**9)
     assert heard.until(Finished).stop_reason is StopReason.EOS

@@ -1,4 +1,4 @@
-"""Tests that the lock files install from wheels on each supported platform."""
+"""Tests that the lock files can be installed from wheels on each supported platform."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
 
 
-# Variables of the machine, saved before the test session replaces them.
+# Environment variables of the machine, saved before the test session replaces them.
 CERTIFICATES = {name: os.environ.get(name) for name in ("SSL_CERT_FILE", "SSL_CERT_DIR")}
 
 

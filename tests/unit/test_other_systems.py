@@ -1,4 +1,4 @@
-"""Tests of the programs on systems without fcntl and resource."""
+"""Tests of runtime and studio on operating systems without fcntl and resource."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WAIT_S = 120
 
 
 def found(tree: ast.AST) -> Iterator[str]:
-    """Return the system-specific features that a file uses without a check.
+    """Yield the system-specific features that a file uses without a check.
 
     A check is a call of ``hasattr``.
     """
@@ -67,7 +67,7 @@ def test_missing_file_lock_support_is_an_error(monkeypatch: pytest.MonkeyPatch, 
         system.lock(file.fileno())
 
 
-def test_held_windows_lock_is_awaited(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_windows_lock_held_by_another_process_is_awaited(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     class Msvcrt:
         LK_LOCK = 1
         tries = 0
@@ -90,7 +90,7 @@ def started(folder: Path, ready: str, *command: str) -> Iterator[str]:
     """Run a module in a process without Unix functions.
 
     Yields:
-        Its URL. The process is interrupted at the end.
+        URL of the server. The process is interrupted at the end of the block.
     """
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "VOICEWRIGHT_DATA": str(folder)}
     words = [sys.executable, "-m", "tests.support.without_unix", *command]

@@ -42,7 +42,7 @@ COLOURS = {"red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray"}
 
 
 def built(project: Path, folder: Path) -> Path:
-    """Build the wheel of a project and return its path."""
+    """Build the wheel of a project, and return the path of the wheel."""
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
         cwd=project,
@@ -64,7 +64,7 @@ def wheel(wheel_file: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("name", NEEDED)
-def test_wheel_contents(wheel: list[str], name: str) -> None:
+def test_wheel_contains_the_listed_files(wheel: list[str], name: str) -> None:
     assert name in wheel
 
 
@@ -90,7 +90,7 @@ sys.exit(main(["bench", "--json"]))
 """
     environment = {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT / "clients" / "python")])}
     ended = subprocess.run(
-        # Without .pth files, Python does not find the checkout of an editable install.
+        # Without .pth files, Python does not find the source folder of an editable install.
         [sys.executable, "-S", "-c", f"import sys; sys.path += {PACKAGES!r}\n{code}", str(tmp_path)],
         cwd=tmp_path,
         env=os.environ | environment,
@@ -120,7 +120,7 @@ def test_client_wheel_contains_the_client_and_its_types(tmp_path: Path) -> None:
 
 
 def test_documentation_installs_only_our_packages() -> None:
-    """Anybody could register the name, and users would install that package."""
+    """Nobody owns the name, so a stranger could register it and users would install it."""
     install_command = re.compile(r"pip install [^\n`)]*(?<![./\w])['\"]?voicewright(-client)?\b(?![./])")
     named = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     kinds = (".md", ".py", ".json", ".html", ".yaml", "file")
@@ -155,7 +155,7 @@ def test_docker_image_contains_what_the_wheel_needs() -> None:
 
 
 def instructions(text: str) -> list[tuple[str, str]]:
-    """Return (instruction, arguments) of each line without comments.
+    """Return (instruction, arguments) of each Dockerfile line that is not a comment.
 
     Continued lines are joined.
     """
@@ -208,7 +208,7 @@ def test_build_tools_are_locked() -> None:
     assert set(named.split("|")) <= pinned
 
 
-def test_dockerfile_check_detects_missing_parts() -> None:
+def test_dockerfile_parser_joins_lines_and_includes_base_stages() -> None:
     shipped = "FROM x AS base\nFROM base AS cpu\nUSER 0\nRUN apt-get \\\n  install gcc\n"
     assert stages(shipped) == {"base": [], "cpu": [("USER", "0"), ("RUN", "apt-get    install gcc")]}
 

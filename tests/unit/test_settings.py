@@ -30,7 +30,7 @@ from tools import settings_page
 
 GROUPS = (Limits, EngineSettings, ServerSettings, ClusterSettings)
 KNOBS = [(group, knob) for group in GROUPS for knob in fields(group)]
-# The code that uses a text value validates it.
+# The code that uses a text value also validates it.
 NUMBERS = [knob for _, knob in KNOBS if not isinstance(knob.default, str)]
 
 PATTERNED = {"sound_graphs": "32x16,8x4"}
@@ -169,7 +169,7 @@ def values_of(knob: Any) -> st.SearchStrategy[Any]:
             return st.integers(low, high)
         case float():
             return st.floats(low, high, allow_nan=False, allow_infinity=False)
-        case _:  # The strings that an environment variable can contain.
+        case _:  # Strings that an environment variable can contain.
             return st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 
 
@@ -244,4 +244,4 @@ def test_every_variable_in_use_is_known() -> None:
 
 def test_settings_page_is_current() -> None:
     assert settings_page.PAGE.read_text(encoding="utf-8") == settings_page.page(), "run: python -m tools.settings_page"
-    assert not re.search(r"\de\+\d", settings_page.page())  # The page has no number in exponent notation.
+    assert not re.search(r"\de\+\d", settings_page.page())  # The page contains no number in exponent notation.

@@ -53,7 +53,7 @@ def test_process_suspension_costs_little_loop_time(where: str) -> None:
         assert 0.04 < runner.run(waited_s()) < 60
 
 
-async def test_elapsed_time_is_counted() -> None:
+async def test_time_of_a_running_process_is_counted() -> None:
     loop = asyncio.get_running_loop()
     began, passed = loop.time(), time.monotonic()
     for _ in range(3):
@@ -63,7 +63,7 @@ async def test_elapsed_time_is_counted() -> None:
     assert 1.15 < counted_s <= passed_s + 0.01
 
 
-async def test_timeouts_expire() -> None:
+async def test_timeouts_expire_in_a_running_process() -> None:
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(asyncio.Event().wait(), 0.4)
 

@@ -1,4 +1,4 @@
-"""Tests of the version of the installed package."""
+"""Test of the version of the installed package."""
 
 from __future__ import annotations
 
