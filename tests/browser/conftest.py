@@ -96,7 +96,7 @@ class _Modules(SimpleHTTPRequestHandler):
     extensions_map = SimpleHTTPRequestHandler.extensions_map | {".js": "text/javascript"}
 
     def translate_path(self, path: str) -> str:
-        """Map the path /clients/js/ to the client's folder, as the studio does."""
+        """Return the file for a URL path, which is outside of assets/ for /clients/js/."""
         return str(ROOT / path.lstrip("/")) if path.startswith("/clients/js/") else super().translate_path(path)
 
     def log_message(self, format: str, *args: object) -> None:

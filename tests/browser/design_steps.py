@@ -178,7 +178,7 @@ def enter_design(page: Page, text: str) -> None:
 
 @contextmanager
 def newly_kept(page: Page, count: int) -> Iterator[None]:
-    """Wait at the end of the block until `count` new takes were stored.
+    """Context manager that waits at its end until `count` new takes were stored.
 
     The Library on the page must also list the new takes.
     """

@@ -66,7 +66,7 @@ def repository() -> Path:
 
 @contextmanager
 def fresh_studio(folder: Path) -> Iterator[App]:
-    """Run a studio without stored data, and a fake Hub that offers the checkpoint.
+    """Context manager that runs a studio without data and a fake Hub with the checkpoint.
 
     The studio uses all processor cores.
     """
@@ -80,7 +80,7 @@ def fresh_studio(folder: Path) -> Iterator[App]:
 
 
 def walk(page: Page, app: App) -> Walked:
-    """Measure first use on the opened page, up to the end of the first take."""
+    """Use the opened page until the first take has ended, and return the measurements."""
     page.click("#vw-loaded-open")
     page.click("#vw-loaded-see")
     sheet, began = page.locator("#vw-real-voices"), time.monotonic()

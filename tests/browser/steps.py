@@ -27,7 +27,7 @@ def vary(page: Page) -> None:
 
 
 def save(page: Page, form: str = "wav") -> Download:
-    """Download the current take in the format `form`, one of the player's download formats."""
+    """Download the current take in the format `form`, and return Playwright's download."""
     page.click("#vw-save")
     with page.expect_download() as download:
         page.click("#vw-download" if form == "wav" else f"#vw-keep [data-format={form}]")

@@ -45,9 +45,9 @@ def keep_script(page: Page, name: str, voices: list[str], lines: int = 8) -> str
 
 @contextmanager
 def full_store(page: Page) -> Iterator[None]:
-    """Store many takes, voices and scripts for the test.
+    """Context manager that stores many takes, voices and scripts.
 
-    The scripts are deleted after the test, because their voices are deleted too.
+    At the end of the block, the scripts are deleted, because their voices are deleted too.
     """
     voices = [keep_voice(page, name) for name in ("Carla", "Peter", "Wilma")]
     for number in range(12):

@@ -33,7 +33,7 @@ COUNT_TAKES = """() => {
 
 
 def module(page: Page, body: str, **values: Any) -> Any:
-    """Run a script that may import JavaScript modules of the page."""
+    """Run a script that may import the page's JavaScript modules, and return its result."""
     return page.evaluate(f"async (given) => {{ {body} }}", values)
 
 

@@ -28,9 +28,9 @@ STORED = "Grandmother"
 
 @pytest.fixture
 def runtime(tmp_path: Path) -> Iterator[str]:
-    """Start the real server with an API key and the embedded voice's checkpoint.
+    """Start the real server with an API key, and yield its URL.
 
-    Its engine generates audio instantly.
+    The server has the embedded voice's checkpoint, but its engine generates audio instantly.
     """
     environment = {"VOICEWRIGHT_API_KEYS": KEY, "XDG_DATA_HOME": str(tmp_path / "data")}
     command = [sys.executable, "-m", "tests.support.instant_runtime", "runtime", "--port", "0"]

@@ -28,7 +28,7 @@ EXECUTED = re.compile(r"stat::number_of_executed_units:\s+(\d+)")
 
 
 def shares(runs: int, names: list[str]) -> dict[str, int]:
-    """Divide a number of executions among the fuzzing targets.
+    """Return how many of `runs` executions each fuzzing target gets.
 
     The last target gets the remainder.
     """

@@ -87,7 +87,7 @@ class Oracle:
         return list(self.wrapper.processor.tokenizer(text)["input_ids"])
 
     def speak(self, utterance: Utterance, max_frames: int | None = None, **settings: Any) -> Result:
-        """Generate one utterance, greedily unless `settings` selects other sampling parameters."""
+        """Generate an utterance, by default greedily, and return it with intermediate values."""
         options = {**GREEDY, **settings}
         if max_frames is not None:
             options["max_new_tokens"] = max_frames + 1  # The last sampled c0 does not become a frame.

@@ -47,7 +47,7 @@ SETTINGS = (
 
 
 def sampling_truth(oracle: Oracle) -> tuple[dict[str, NDArray[Any]], list[dict[str, Any]]]:
-    """Record logits of an utterance, and compute the distribution for every setting.
+    """Return recorded logits and the exact distribution of codes for every setting.
 
     Shapes: NAME_logits [vocab], NAME_history [drawn], NAME_probabilities [vocab].
     """

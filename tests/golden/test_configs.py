@@ -51,10 +51,7 @@ def read(case: Json, folder: Path) -> Json:
 
 
 def plain(value: Any) -> Any:
-    """Convert a parsed value to JSON, in which a tuple becomes a list.
-
-    The reference's null for a table becomes an empty table.
-    """
+    """Return a list for a tuple, and any other value unchanged."""
     return list(value) if isinstance(value, tuple) else value
 
 

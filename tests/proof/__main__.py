@@ -76,12 +76,12 @@ def cases_figure(tests: list[str]) -> str:
 
 
 def runaway_figure(count: int) -> str:
-    """Measure runaway speech in a separate process, because the embedded voice needs 0.5 GB."""
+    """Measure runaway speech in a separate process, and return a summary."""
     return _run("-c", f"from tests.proof.runaway import runaway; print(runaway({count}))").strip()
 
 
 def crowd_figure(model: Path, count: int) -> str:
-    """Measure a runtime with 4 slots under many short requests."""
+    """Measure a runtime with 4 slots under many short requests, and return a summary."""
 
     async def run() -> str:
         async with runtime_process(["--model", str(model), "--max-slots", "4"], ONE_THREAD) as runtime:
@@ -100,7 +100,7 @@ def crash_figure(model: Path) -> str:
 
 
 def kills_figure(folder: Path, times: int) -> str:
-    """Repeatedly kill processes that write takes and voices.
+    """Repeatedly kill processes that write takes and voices, and return a summary.
 
     The processes check all files after each kill and fail if a file is damaged or lost.
     """

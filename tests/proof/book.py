@@ -109,7 +109,7 @@ def manuscript(pages: int, seed: int = 1) -> str:
 
 
 def book_file(folder: Path, pages: int) -> Path:
-    """Write a book as an EPUB with pandoc, including cover, author and table of contents."""
+    """Write a book as an EPUB with cover and table of contents, and return the file."""
     cover, text, book = folder / "cover.png", folder / "book.md", folder / "book.epub"
     with av.open(str(cover), "w", format="image2") as image:
         stream = image.add_stream("png", rate=1)
@@ -338,7 +338,7 @@ def book(
     is_tiny: bool = False,
     seed: int = 1,
 ) -> tuple[BookReport, Export]:
-    """Import a book on the page, generate and export its audio, and check the result.
+    """Import a book, generate and export its audio on the page, and return a checked report.
 
     Both processes are killed at random lines.
     """

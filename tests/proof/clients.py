@@ -105,7 +105,7 @@ async def _cancel(runtime: BenchRuntime, report: LeaversReport) -> None:
 
 
 async def deaf_ears(runtime: BenchRuntime, send_s: float) -> str:
-    """Measure the memory of 20 clients that read nothing, and their effect on another client.
+    """Measure 20 clients that read nothing, and return a summary of memory and delays.
 
     The runtime has more slots than there are clients.
     """
@@ -160,7 +160,7 @@ async def _heard(runtime: BenchRuntime) -> _Heard:
 
 
 async def _deaf(runtime: BenchRuntime) -> socket.socket:
-    """Open a connection that does not read, and request a reply that fills all buffers."""
+    """Request a reply that fills all buffers, and return the socket, which is never read."""
     kernel = socket.socket()
     kernel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     kernel.setblocking(False)
@@ -179,7 +179,7 @@ async def _deaf(runtime: BenchRuntime) -> socket.socket:
 
 
 async def drain(runtime: BenchRuntime, streams: int) -> str:
-    """Send SIGTERM during several replies, and check that all replies are completed."""
+    """Send SIGTERM during several replies, which must all complete, and return a summary."""
     ready, is_terminating = asyncio.Semaphore(0), asyncio.Event()
 
     async def reply() -> bool:
@@ -206,7 +206,7 @@ async def drain(runtime: BenchRuntime, streams: int) -> str:
 
 
 async def bombs(runtime: BenchRuntime, count: int) -> str:
-    """Upload compressed half-hour recordings, and check that all are refused.
+    """Upload half-hour recordings, which must all be refused, and return a summary.
 
     Every second recording does not declare its length.
     """

@@ -28,9 +28,9 @@ LAG = 'voicewright_loop_lag_seconds_bucket{le="'
 
 
 async def storm(runtime: BenchRuntime, count: int) -> str:
-    """Disconnect many WebSockets within two seconds, most of them during a reply.
+    """Disconnect many WebSockets within two seconds, and return a summary of the recovery.
 
-    All clients reconnect immediately. A refused client waits for the retry time of the refusal.
+    Most are disconnected during a reply. All clients reconnect immediately, or after the retry time of a refusal.
 
     Raises: AssertionError: A reply differs from the solo reply, a refusal has no retry time, or resources are still
     in use.
@@ -73,7 +73,7 @@ async def storm(runtime: BenchRuntime, count: int) -> str:
 
 
 async def _let_in(stack: AsyncExitStack, runtime: BenchRuntime, config: dict[str, object]) -> Talk:
-    """Open a session on a new WebSocket.
+    """Open a session on a new WebSocket, and return the session.
 
     If the server refuses because of too many connections, wait for the retry time and try again.
     """
@@ -85,10 +85,10 @@ async def _let_in(stack: AsyncExitStack, runtime: BenchRuntime, config: dict[str
 
 
 async def greedy(runtime: BenchRuntime, running: int, seconds: float) -> str:
-    """Measure polite clients alone, and next to a client that always has many requests.
+    """Measure polite clients without and with a greedy client, and return a summary.
 
-    Each client has its own IP address, by which the runtime distinguishes clients. A refused client waits for the retry
-    time of the refusal, and stops at the end of the measurement.
+    The greedy client always has many requests. The runtime distinguishes clients by their IP addresses. A refused
+    client waits for the retry time of the refusal, and stops at the end of the measurement.
     """
     over = asyncio.Event()
 
@@ -138,7 +138,7 @@ async def greedy(runtime: BenchRuntime, running: int, seconds: float) -> str:
 
 
 async def busy_loop(runtime: BenchRuntime, seconds: float) -> str:
-    """Measure delays of the event loop with few streams and with many streams.
+    """Measure event loop delays with few and with many streams, and return a summary.
 
     In the meantime, a client uploads, stores and deletes recordings.
     """

@@ -35,7 +35,7 @@ class CrashReport:
 
 
 async def crash(app: App) -> CrashReport:
-    """Kill the runtime of an app during ten streams, and measure the recovery."""
+    """Kill the runtime of an app during ten streams, and return the recovery times."""
     url = f"ws://127.0.0.1:{app.port}/v1/audio/speech/stream"
     speaking, kill = asyncio.Semaphore(0), asyncio.Event()
 

@@ -78,7 +78,7 @@ class CrowdReport:
 
 
 async def crowd(runtime: BenchRuntime, count: int, seed: int = 1) -> CrowdReport:
-    """Send `count` short requests, some of them concurrently, and measure the resources.
+    """Send `count` short requests, some concurrently, and return results and used resources.
 
     Of ten requests on average, three are cancelled, one disconnects, one reads slowly and five are normal.
     """
@@ -167,7 +167,7 @@ def p95(values: list[float]) -> float:
 
 
 async def overload(runtime: BenchRuntime, slots: int, seconds: float) -> OverloadReport:
-    """Measure a full load, and overloads by requests and by clients.
+    """Measure a full load and overloads by requests and by clients, and return a report.
 
     The overloads are four times as many requests per second, and four times as many clients. The first phase takes a
     tenth of `seconds`, and the last phase takes a fifth. The runtime has no queue.
@@ -185,7 +185,7 @@ async def overload(runtime: BenchRuntime, slots: int, seconds: float) -> Overloa
 
 
 async def queue(runtime: BenchRuntime, slots: int, seconds: float) -> str:
-    """Send four times as many requests per second as the capacity, with the default queue."""
+    """Send four times the capacity of requests with the default queue, and return a summary."""
     load = Load()
     rate = await _capacity(runtime, slots, Load(), seconds / 10)
     await _offer(runtime, 4 * rate, load, seconds)
@@ -224,7 +224,7 @@ async def _clients(runtime: BenchRuntime, count: int, load: Load, for_s: float) 
 
 
 async def _capacity(runtime: BenchRuntime, slots: int, load: Load, for_s: float) -> float:
-    """Measure the capacity in requests per second, with as many clients as slots."""
+    """Return the measured capacity in requests per second, with as many clients as slots."""
     began = time.monotonic()
     await _clients(runtime, slots, load, for_s)
     assert not load.refused_ms, "one was refused though there was a slot for it"

@@ -23,7 +23,7 @@ _TURN = 20  # Number of measurements in each phase, without and with the flood.
 
 @asynccontextmanager
 async def _attacked(name: str, port: int) -> AsyncIterator[None]:
-    """Run the flood `name` in a separate process for the duration of the block."""
+    """Context manager that runs the flood `name` in a separate process."""
     command = [sys.executable, "-m", "tests.proof.attacker", name, str(port)]
     process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=asyncio.subprocess.PIPE)
     assert process.stdout is not None
@@ -38,7 +38,7 @@ async def _attacked(name: str, port: int) -> AsyncIterator[None]:
 
 
 async def floods(runtime: BenchRuntime, heard: int, attacks: tuple[str, ...] = tuple(ATTACKS)) -> str:
-    """Measure a client's time to first audio without and during each flood.
+    """Return a summary of a client's times to first audio without and during each flood.
 
     The ports of the runtime and of a studio are measured. Measurements with and without the flood alternate every
     few seconds, so that other load on the machine affects both.

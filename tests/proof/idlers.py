@@ -36,9 +36,9 @@ def as_many_as_allowed(count: int) -> int:
 
 
 async def idlers(runtime: BenchRuntime, count: int, times: int = TIMES) -> str:
-    """Measure clients next to `count` idle sockets, and refusals above the connection limit.
+    """Measure clients next to `count` idle sockets and refusals, and return a summary.
 
-    Each client requests speech for `times` texts.
+    Each client requests speech for `times` texts. Then sockets above the connection limit are opened and refused.
 
     Raises: AssertionError: A socket was refused below the limit, accepted above it, or refused without a retry time.
     """

@@ -25,7 +25,7 @@ def _config(seconds: float, seed: int) -> dict[str, object]:
 
 
 async def short_of_memory(runtime: BenchRuntime, times: int) -> str:
-    """Limit the runtime's memory, and repeatedly request a voice that needs more memory.
+    """Repeatedly request a voice that needs too much memory, and return a summary.
 
     Raises: AssertionError: Another stream changed, the same voice fails later, or a resource was not released.
     """

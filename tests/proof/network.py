@@ -19,7 +19,7 @@ LONG = VOICE | {"max_frames": 4000}
 
 
 async def far_away(runtime: BenchRuntime, ping_s: float) -> str:
-    """Compare replies over a slow network with replies over the local network.
+    """Return a summary of replies over a slow network and over the local network.
 
     Args:
         runtime: Runtime with the ping interval `ping_s`.

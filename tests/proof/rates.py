@@ -18,7 +18,7 @@ _TIMEOUT_S = 300
 
 
 def rates(model: Path) -> str:
-    """Compare two visitors that exceed the request rate.
+    """Return a summary of two visitors that exceed the request rate.
 
     One visitor retries immediately under forged accounts. Whenever this visitor is refused, the other sends a request.
     """

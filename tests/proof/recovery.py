@@ -28,7 +28,7 @@ def _timed(open_: Callable[[], Any]) -> float:
 
 
 def recovery(folder: Path, count: int) -> str:
-    """Measure the start time with `count` takes and `count` voices.
+    """Return a summary of start times with `count` takes and with `count` voices.
 
     Raises: AssertionError: A take or a voice was lost.
     """

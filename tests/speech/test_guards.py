@@ -41,7 +41,7 @@ def spoken() -> list[EventRecorder]:
 
 
 def watched(codes: Codes, pcm: bytes) -> tuple[RunawayDetector, list[int]]:
-    """Pass an utterance to a new RunawayDetector, frame by frame, without a detection.
+    """Pass an utterance frame by frame to a new RunawayDetector, which must find no runaway.
 
     Returns:
         The detector, and the maximum value of each of its counters.

@@ -49,7 +49,7 @@ def _children(task: Path) -> list[str]:
 def running_app(
     arguments: Sequence[str], *, log: IO[str] | None = None, instant: bool = False, module: str = "", **variables: str
 ) -> Iterator[App]:
-    """Start app.py, wait for its URL, and send SIGINT to the process at the end of the block.
+    """Start app.py, wait for its URL, yield the running app, and stop it with SIGINT.
 
     `variables` are added to the environment of app.py. Its standard error is written to `log`, or else inherited.
     If `instant` is true, the runtime generates audio instantly. If `module` is set, that module runs instead of app.py.

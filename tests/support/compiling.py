@@ -59,7 +59,7 @@ def gemm() -> Iterator[Facts]:
 
 
 def small_m_gemm() -> Iterator[Facts]:
-    """Compile the small matrix multiplications of a frame for batches of one and eight rows.
+    """Compile small_m_gemm for batches of one and eight rows, and yield a report per kernel.
 
     The weights are bfloat16 or int8.
     """
@@ -91,7 +91,7 @@ def small_m_gemm() -> Iterator[Facts]:
 
 
 def medium_m_gemm() -> Iterator[Facts]:
-    """Compile the matrix multiplications of medium-sized batches, for all tile sizes."""
+    """Compile medium_m_gemm for all its tile sizes, and yield a report per kernel."""
     from triton.experimental.gluon._runtime import GluonASTSource
 
     from runtime.device.kernels import medium_m_gemm
@@ -115,7 +115,7 @@ def medium_m_gemm() -> Iterator[Facts]:
 def _compile(
     source_type: Any, kernel: Any, types: Mapping[str, str], constants: Mapping[str, object], **options: int
 ) -> Any:
-    """Compile a kernel with these parameter types.
+    """Return a kernel that is compiled with these parameter types.
 
     All parameters without a type are constants.
     """

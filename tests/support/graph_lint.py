@@ -105,7 +105,7 @@ class GraphLint(TorchDispatchMode):
 
 @contextmanager
 def linted(device: str | torch.device = "meta") -> Iterator[GraphLint]:
-    """Check that every operator in the block can be captured in a graph of ``device``.
+    """Context manager that raises if an operator cannot be captured in a graph of ``device``.
 
     Raises:
         NotForGraphs: An operator cannot be captured, or the block raised an error. Meta tensors raise if data is read.

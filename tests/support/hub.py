@@ -59,7 +59,7 @@ class Hub:
 
 @contextmanager
 def asked_here(hub: Hub, home: Path) -> Iterator[Hub]:
-    """Let huggingface_hub use the fake Hub and the cache folder `home` within the block."""
+    """Context manager in which huggingface_hub uses the fake Hub and the cache `home`."""
     with serving(hub), pytest.MonkeyPatch.context() as patch:
         patch.setattr(constants, "ENDPOINT", hub.url)
         patch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", hub.url + "/{repo_id}/resolve/{revision}/{filename}")

@@ -78,7 +78,7 @@ class Heads:
 
 
 def attend_twin(heads: Heads, slots: list[int], positions: list[int]) -> Tensor:
-    """Compute the attention of new positions over the cached positions of their slots.
+    """Return the attention of new positions over the cached positions of their slots.
 
     Like the kernels, write the new keys and values to the cache first.
 
@@ -161,7 +161,7 @@ class Slots:
 
 
 def draw_twin(logits: Tensor, rows: Tensor, slots: Slots, codebook: int, rules: Rules | None) -> Tensor:
-    """Sample one code for each row.
+    """Return one sampled code for each row.
 
     Shapes: logits [B, V]; rows [B] int64; result [B] int64.
     """
@@ -218,7 +218,7 @@ def begin_twin(rows: Tensor, state: SlotState, frames: Tensor, text: Tensor) -> 
 
 
 def finish_twin(rows: Tensor, state: SlotState, codes: Tensor, finite: Tensor, eos: int, stops: Tensor) -> Tensor:
-    """Advance the state of the rows one by one, and reset the scratch slot.
+    """Advance the state of all rows, and return the output of the frame.
 
     Shapes: stops [B]: position of each row's next input.
     """

@@ -75,7 +75,7 @@ class Capture:
         self._hands_off.__exit__(*error)
 
     def write_down(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Compute an operator and append it to the captured steps.
+        """Compute an operator, append it to the captured steps, and return its result.
 
         Raises:
             NotForGraphs: A graph cannot contain the operator.

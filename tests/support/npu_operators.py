@@ -65,7 +65,7 @@ def npu_fused_infer_attention_score(
     inner_precise: int = 0,
     softmax_lse_flag: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """Compute the attention of Ascend's operator with the same name.
+    """Return the output of Ascend's attention operator, and an unused second output.
 
     Parameters for paged caches, shared prefixes and quantization are not implemented.
     """
@@ -137,7 +137,7 @@ def npu_fusion_attention(
 
 @Operator
 def npu_rms_norm(self: Tensor, gamma: Tensor, epsilon: float = 1e-6) -> tuple[Tensor, Tensor]:
-    """Compute RMSNorm with its weight in float32, and cast the result once."""
+    """Return RMSNorm with its weight, computed in float32 and cast once, and the scales."""
     need(gamma.dim() == 1 and gamma.shape[0] == self.shape[-1], f"a weight {tuple(gamma.shape)} of {tuple(self.shape)}")
     need(gamma.dtype is self.dtype, f"a weight of {gamma.dtype} for {self.dtype}")
     need(self.dtype in (torch.float32, torch.float16, torch.bfloat16), f"no norm of {self.dtype}")

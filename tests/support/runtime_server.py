@@ -118,7 +118,10 @@ def running_server(
     limits: Limits | None = None,
     apart: bool = False,
 ) -> Iterator[RunningServer]:
-    """Serve checkpoints on a free port, with the engine in its own process if ``apart``."""
+    """Serve checkpoints on a free port, and yield the running server.
+
+    If ``apart`` is true, the engine has its own process.
+    """
     settings = Settings(
         models=tuple(map(str, models)),
         engine=engine or EngineSettings(threads=1),

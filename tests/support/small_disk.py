@@ -43,7 +43,7 @@ class SmallDisk:
 
 @contextmanager
 def small_disk(folder: Path, kib: int) -> Iterator[SmallDisk]:
-    """Mount a tmpfs with `kib` KiB at `folder`, or skip the test if mounting is not allowed."""
+    """Mount a tmpfs of `kib` KiB at `folder` and yield it, or skip the test if not allowed."""
     folder.mkdir()
     try:
         _mount("-t", "tmpfs", "-o", f"size={kib}k,mode=700", "tmpfs", str(folder))

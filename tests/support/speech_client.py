@@ -82,7 +82,7 @@ class Talk:
 
 @asynccontextmanager
 async def talk(url: str, connecting: Mapping[str, Any] = _ANYHOW, /, **config: Any) -> AsyncIterator[Talk]:
-    """Connect, read session.created, and send session.config if `config` is not empty.
+    """Open a session, send session.config if `config` is not empty, and yield the session.
 
     Args:
         connecting: Arguments of `websockets.connect`.

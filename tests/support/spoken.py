@@ -17,7 +17,7 @@ WORDS = "Good morning, everybody. The kettle is on, and the bread is nearly done
 
 
 def spoken(text: str = WORDS, seed: int = 3) -> NDArray[np.float32]:
-    """Generate speech for a text with the embedded voice.
+    """Return speech for a text, generated with the embedded voice.
 
     Shapes: result [N] float32, mono, 24 kHz.
     """
@@ -26,7 +26,7 @@ def spoken(text: str = WORDS, seed: int = 3) -> NDArray[np.float32]:
 
 @cache
 def each_spoken(*texts: str, seed: int = 3) -> list[NDArray[np.float32]]:
-    """Generate speech for several texts, one after another."""
+    """Return speech for each text, generated with the embedded voice."""
     settings = Settings(models=(str(DEMO_CHECKPOINT),), engine=EngineSettings(threads=1))
     engine = Engine.open(settings)
     try:

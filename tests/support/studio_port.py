@@ -68,7 +68,7 @@ def studio_port(
 
 @contextmanager
 def running_server_behind_studio(*models: Path, **settings: object) -> Iterator[RunningServer]:
-    """Run `running_server` and a studio with the same settings, which receives the requests."""
+    """Run a server with a studio in front, and yield the server with the studio's port."""
     with (
         running_server(*models, **settings) as runtime,  # type: ignore[arg-type]
         studio_port(runtime.http, settings.get("server"), settings.get("limits")) as port,  # type: ignore[arg-type]

@@ -222,7 +222,7 @@ class StandInNpu:
     # --- Checks of the simulated device and its driver.
 
     def launch(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Check an operator, and then compute it with npu_backend.py."""
+        """Check an operator, compute the operator with npu_backend.py, and return its result."""
         stream, capture = self.current_stream(), self.capturing
         name = func.overloadpacket.__name__
         if not func.is_view and name not in FREE:
@@ -241,7 +241,7 @@ class StandInNpu:
         return capture.write_down(func, args, kwargs)
 
     def operator(self, function: Operator, *args: Any, **kwargs: Any) -> Any:
-        """Check an operator of torch_npu itself, and then compute it."""
+        """Check an operator of torch_npu itself, compute it, and return its result."""
         given = [part for part in (*args, *kwargs.values()) if isinstance(part, Tensor)]
         strange = next((part for part in given if not isinstance(part, NpuTensor)), None)
         need(strange is None, f"{function}: a tensor of the host's")
@@ -289,7 +289,7 @@ class StandIn(ModuleType):
 
 
 def install(patch: pytest.MonkeyPatch) -> StandIn:
-    """Replace ``import torch_npu`` by the stand-in, and register its device type with PyTorch."""
+    """Replace the module ``torch_npu`` by a new stand-in, and return the stand-in."""
     module = StandIn()
     patch.setitem(sys.modules, "torch_npu", module)
     patch.setattr(Tensor, "pin_memory", lambda tensor, device=None: tensor)

@@ -47,7 +47,7 @@ class WyomingClient:
         return header["type"], data, await self.reader.readexactly(header.get("payload_length", 0))
 
     async def until(self, *kinds: str) -> ReceivedEvents:
-        """Receive events until an event of one of these types or the end of the connection."""
+        """Return all events up to one of these types or to the end of the connection."""
         heard = ReceivedEvents([], {}, b"")
         while (event := await self.event()) is not None:
             kind, data, payload = event

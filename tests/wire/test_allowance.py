@@ -62,7 +62,7 @@ ENDS = ("audio.done", "session.done", "done", "error")
 
 @pytest.fixture(scope="module")
 def studio(server: RunningServer) -> Iterator[int]:
-    """Run a studio that limits each visitor to one second of speech per day."""
+    """Port of a running studio that limits each visitor to one second of speech per day."""
     visits = VisitSettings(visitor_speech_s=1, visitors_per_address=0)
     with studio_port(server.http, visits=visits, visitors="each") as port:
         yield port

@@ -384,7 +384,7 @@ def frame(first_sample: int, samples: int) -> bytes:
 
 @asynccontextmanager
 async def sick(talk: Callable[[ServerConnection], Awaitable[None]], **options: Any) -> AsyncIterator[str]:
-    """Run a WebSocket server of the native protocol that sends only what `talk` sends."""
+    """Run a WebSocket server that sends only what `talk` sends, and yield its URL."""
     async with serve(talk, "127.0.0.1", 0, subprotocols=[PROTOCOL], **options) as server:  # type: ignore[list-item]
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
 

@@ -169,7 +169,7 @@ async def test_missing_replica_is_reported_with_retry_after(dialect: str, settin
 
 @contextmanager
 def ending() -> Iterator[int]:
-    """Run a replica that stops at the first request other than a health check."""
+    """Run a replica that stops at the first request except health checks, and yield its port."""
 
     def serve() -> None:
         while True:

@@ -40,7 +40,7 @@ async def hear(connection: ClientConnection) -> dict[str, Any] | bytes:
 
 
 async def replies(connection: ClientConnection) -> tuple[list[Reply], dict[str, Any]]:
-    """Receive all replies up to session.done, in which audio follows its audio.start."""
+    """Return all replies up to session.done, and the session.done message."""
     found: list[Reply] = []
     while True:
         message = await hear(connection)

@@ -72,7 +72,7 @@ def names_above(frame: FrameType | None) -> Iterator[str]:
 
 @contextmanager
 def following_all_threads() -> Iterator[Trace]:
-    """Trace all threads that start inside the block."""
+    """Context manager that traces all threads started in its block."""
     trace = Trace()
     threading.setprofile(trace.follow)
     try:

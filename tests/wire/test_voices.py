@@ -298,7 +298,7 @@ def test_voice_prompt_file_of_the_official_demo_can_speak_without_a_recording(cl
 
 
 def parts_of(file: bytes) -> tuple[Any, bytes]:
-    """Split a voice file into its parsed header and its tensors, for a comparison.
+    """Return the parsed header and the tensors of a voice file, for a comparison.
 
     The order of the header fields may differ between equal files.
     """

@@ -78,7 +78,7 @@ TALKS: dict[str, tuple[str, str | None, list[dict[str, Any]]]] = {
 
 @contextmanager
 def runtime(log: Path, data: Path) -> Iterator[str]:
-    """Run the runtime process with verbose logs, an API key and all ports."""
+    """Run the runtime process with verbose logs and all ports, and yield its URL."""
     environment = {
         "VOICEWRIGHT_API_KEYS": GOOD,
         "VOICEWRIGHT_DATA": str(data),

@@ -54,7 +54,7 @@ def http(client: ElevenLabs) -> dict[str, Any]:
 
 
 def dialogue(client: ElevenLabs) -> dict[str, Any]:
-    """Generate a dialogue of two voices with all four methods of the client."""
+    """Generate a dialogue with all four methods of the client, and describe the results."""
     turns = [("clara", "Is the kettle on?"), ("angus", "It is."), ("clara", "Good.")]
     inputs = [DialogueInput(text=text, voice_id=voice) for voice, text in turns]
     spoken: dict[str, Any] = {"inputs": inputs, "model_id": "eleven_v3", "language_code": "en", "seed": 7}
@@ -110,9 +110,9 @@ def refused(client: ElevenLabs) -> list[Any]:
 
 
 def dictionaries(client: ElevenLabs) -> dict[str, Any]:
-    """Create, change, use and archive dictionaries, from rules and from a file.
+    """Create, change, use and archive pronunciation dictionaries, and return the results.
 
-    Two versions of a dictionary are used.
+    One dictionary is created from rules and another from a file.
     """
     kept = client.pronunciation_dictionaries
     made = kept.create_from_rules(name="Our names", rules=[Alias(string_to_replace="Nguyen", alias="Win")])

@@ -61,7 +61,7 @@ def as_events(client: OpenAI) -> dict[str, Any]:
 
 
 def stored_voice(client: OpenAI, recording: Path, transcript: str) -> dict[str, Any]:
-    """Store a voice with consent, use the voice by its ID, and delete the voice."""
+    """Store a voice with consent, use and delete the voice by its ID, and return the results."""
     voice = client.audio.voices.create(
         audio_sample=(recording.name, recording.read_bytes(), "audio/wav"),
         consent="cons_1234",

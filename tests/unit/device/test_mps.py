@@ -30,7 +30,7 @@ class Elsewhere(MpsDevice):
 
 
 def recorded(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> Recorder:
-    """Record the operations of requests in all modes, with all sampling settings."""
+    """Return the recorded operations of requests in all modes, with all sampling settings."""
     # The networks select matrix multiplications by the device of their tensors (runtime/model/products.py).
     monkeypatch.setattr(torch.Tensor, "is_cpu", property(lambda tensor: False), raising=False)
     with Recorder() as recorder:

@@ -38,7 +38,7 @@ def heads(rows: int, q: int, k: int, dtype: torch.dtype, seed: int = 0) -> tuple
 
 
 def on_npu(*parts: Tensor) -> list[Tensor]:
-    """Copy tensors to the NPU with the same strides."""
+    """Return copies of tensors on the NPU with the same strides."""
     return [torch.empty_strided(part.shape, part.stride(), dtype=part.dtype, device=NPU).copy_(part) for part in parts]
 
 

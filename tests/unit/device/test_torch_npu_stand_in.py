@@ -38,7 +38,7 @@ def causal(size: int = COMPRESSED) -> Tensor:
 
 
 def on_npu(value: Any) -> Any:
-    """Copy tensors to the NPU with the same strides.
+    """Return copies of tensors on the NPU with the same strides.
 
     All other values are returned unchanged.
     """
@@ -161,7 +161,7 @@ def ready(ascend: StandIn) -> StandIn:
 
 
 def captured(ascend: StandIn, work: Callable[[], object]) -> Any:
-    """Capture a graph of `work` on a new stream."""
+    """Return a graph of `work` that is captured on a new stream."""
     graph = ready(ascend).npu.NPUGraph()
     with torch.inference_mode(), ascend.npu.graph(graph, stream=ascend.npu.Stream()):
         work()

@@ -45,7 +45,7 @@ class Attending:
 
 
 def whole(stack: DecoderStack, x: Tensor) -> Tensor:
-    """Run a decoder stack over the complete sequence, including the final norm.
+    """Return the output of a decoder stack for the complete sequence, after the final norm.
 
     Shapes: x, result [1, T, H].
     """
@@ -53,7 +53,7 @@ def whole(stack: DecoderStack, x: Tensor) -> Tensor:
 
 
 def first_code(logits: Tensor, history: list[int], penalty: float, eos: int, noise: Tensor | None) -> int:
-    """Apply the talker's sampling rules one after another at temperature 1, and sample a code.
+    """Return a code that is sampled at temperature 1 after the talker's sampling rules.
 
     The rules are in docs/model.md 4.
     """

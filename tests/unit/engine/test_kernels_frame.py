@@ -55,7 +55,7 @@ class Asked(TorchDispatchMode):
 
 
 def said(runner: ModelRunner, prompts: list[Prompt], grafted: tuple[bool, bool] = (False, False)) -> list[FrameResult]:
-    """Run the first frame of each prompt, and then batched frames with slots in reverse order."""
+    """Return the first frame of each prompt, and batched frames with slots in reverse order."""
     slots, results = [], []
     for serial, (prompt, level) in enumerate(zip(prompts, LEVELS, strict=True)):
         inputs = SlotInputs(

@@ -57,7 +57,7 @@ def poison(core: EngineCore) -> None:
 
 
 def drain_poisoned(engine: Engine, requests: list[SpeechRequest]) -> list[EventRecorder]:
-    """Submit the requests one tick apart, and call `poison` before every tick."""
+    """Serve requests, submitted one tick apart, with `poison` before every tick."""
     heards: list[EventRecorder] = []
 
     def spoil() -> None:

@@ -44,7 +44,7 @@ each_lateness = pytest.mark.parametrize(("seed", "chance"), LATE)
 
 
 def ending_after(engine: Engine, frames: int) -> Engine:
-    """Make every segment of an engine end after this number of frames.
+    """Make every segment end after this number of frames, and return the engine.
 
     On a GPU, one more frame is already in flight at that time.
     """

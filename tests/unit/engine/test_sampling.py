@@ -140,7 +140,7 @@ def test_comparison_detects_a_wrong_temperature(seeded_noise: Tensor) -> None:
 
 
 def uniform(noise: Tensor) -> np.ndarray:
-    """Convert Gumbel noise to uniformly distributed numbers."""
+    """Return uniformly distributed numbers for Gumbel noise."""
     return torch.exp(-torch.exp(-noise.double())).numpy()
 
 

@@ -195,7 +195,7 @@ def test_end_of_a_reply_is_padded_to_one_call(code2wav: Code2Wav, monkeypatch: p
 
 
 def counted(piece: Callable[..., Any], calls: list[int]) -> Callable[..., Any]:
-    """Wrap the network so that the number of frames of each call is appended to `calls`."""
+    """Return a wrapper of `piece` that appends the number of frames of each call to `calls`."""
 
     def one(slots: Any, codes: Tensor, stream: Stream) -> Any:
         calls.append(codes.shape[1])

@@ -123,7 +123,7 @@ def test_model_cards_list_voice_styling_support(
 
 @pytest.fixture
 def each_without_style() -> Callable[[Engine], None]:
-    """Return a function that makes every checkpoint ignore instructions, like those of 0.6B."""
+    """Return a function that makes every checkpoint of an engine ignore instructions."""
 
     def change(engine: Engine) -> None:
         for entry in engine.registry.entries:

@@ -50,7 +50,7 @@ def write_configs(folder: Path, variant: str) -> None:
 
 @cache
 def speech_tokenizer_config() -> SpeechTokenizerConfig:
-    """Parse speech_tokenizer/config.json, which is equal in all published checkpoints."""
+    """Return the parsed speech_tokenizer/config.json of all published checkpoints."""
     with tempfile.TemporaryDirectory() as folder:
         text = (DATA / "config_speech_tokenizer.json").read_text(encoding="utf-8")
         (Path(folder) / "config.json").write_text(text, encoding="utf-8")

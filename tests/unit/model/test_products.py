@@ -204,7 +204,7 @@ def test_quantized_layer_frees_its_original_weights(kind: Quantization) -> None:
 
 
 def narrow(conv: Conv | TransposedConv) -> nn.Module:
-    """Prepare a bfloat16 convolution as in Code2Wav, or skip the test if it is unsupported."""
+    """Return a bfloat16 convolution as in Code2Wav, or skip the test if it is unsupported."""
     filled(conv)
     conv.lay_out(torch.bfloat16)
     if conv.product is None:

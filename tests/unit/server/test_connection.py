@@ -69,7 +69,7 @@ class Client:
 async def session(
     dialect: Dialect[Any] | None = None, **settings: Any
 ) -> AsyncIterator[tuple[Client, ScriptedEngine, Host]]:
-    """Serve a session between a client and a scripted engine, by default in the native API."""
+    """Serve a session, by default in the native API, and yield its client, engine and host."""
     engine, client = ScriptedEngine(cards=(CARD, CLONER), first_ticket=101), Client()
 
     def opened(_: Settings, __: Progress) -> Any:

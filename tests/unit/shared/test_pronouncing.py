@@ -100,7 +100,7 @@ def test_case_sensitive_entry_matches_only_its_case_and_hides_no_shorter_entry()
 
 
 def by_one_pattern(text: str, entries: list[Entry], apart: str) -> str:
-    """Apply entries slowly with one regular expression that prefers longer, exact matches."""
+    """Return the text with all entries applied by a single, slow regular expression."""
     letter = r"(?![\p{Han}])[\p{L}\p{M}\p{N}]"
 
     def whole(word: str, *exact: bool) -> str:

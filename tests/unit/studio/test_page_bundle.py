@@ -42,7 +42,7 @@ def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(tmp_path: Path, expression: str) -> str:
-    """Evaluate a JavaScript expression in which `page` is the imported bundle."""
+    """Return the output of a JavaScript expression in which `page` is the imported bundle."""
     file = tmp_path / "bundle" / "page.mjs"
     file.parent.mkdir(exist_ok=True)
     file.write_bytes(Bundles().get("page.js").body)

@@ -36,7 +36,7 @@ SILENCES = (0.2, 1.4, 0.3, 0.9)  # Durations in seconds of the silence before, b
 
 
 def trimmed(samples: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Remove silence at the start and the end."""
+    """Return the samples without silence at the start and the end."""
     loud = np.flatnonzero(np.abs(samples) > 0.02)
     return samples[loud[0] : loud[-1] + 1]
 

@@ -24,7 +24,7 @@ SMALL = {
 
 @pytest.fixture(scope="module")
 def recipe() -> Iterator[dict[str, ModuleType]]:
-    """Import the modules of the recipe, which import each other by name.
+    """Import the modules of the recipe, and yield them by name.
 
     After the tests, the modules and their folder are removed from `sys`.
     """

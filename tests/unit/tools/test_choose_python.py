@@ -28,7 +28,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def add(path: Path, name: str, prints: str) -> str:
-    """Add a fake interpreter to PATH that prints this line for every program."""
+    """Add a fake interpreter to PATH that always prints `prints`, and return its path."""
     program = path / name
     program.write_text(f"#!/bin/sh\necho '{prints}'\necho True\n")
     program.chmod(0o755)
@@ -80,7 +80,7 @@ def test_missing_requested_interpreter_is_refused(path: Path, tmp_path: Path) ->
 
 
 def environment(folder: Path, python: str) -> Path:
-    """Create a virtual environment for an interpreter.
+    """Create a virtual environment for an interpreter, and return its folder.
 
     A file in the environment shows whether the environment was removed.
     """

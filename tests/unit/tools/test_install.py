@@ -22,7 +22,7 @@ PIN = "torch==0.1"  # No real index has this version, so only the fake index can
 
 @pytest.fixture
 def index(tmp_path: Path) -> Iterator[str]:
-    """Serve a package index with one wheel, torch 0.1+cpu, on loopback."""
+    """Serve a package index with one wheel, torch 0.1+cpu, and yield its URL."""
     folder = tmp_path / "whl" / "cpu" / "torch"
     folder.mkdir(parents=True)
     wheel = "torch-0.1+cpu-py3-none-any.whl"
