@@ -370,7 +370,7 @@ async def test_body_over_the_limit_is_refused_by_its_declared_size(
 
 @pytest.mark.parametrize("value", ["Bearer ", "Bearer k \t "])
 async def test_trailing_space_in_a_header_value_is_removed(value: str) -> None:
-    """curl sends "Authorization: Bearer " if the variable with the key is not set."""
+    """Curl sends "Authorization: Bearer " if the variable with the key is not set."""
 
     async def key(request: Request) -> Response:
         return Response(request.headers["authorization"])
