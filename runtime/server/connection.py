@@ -1,7 +1,7 @@
-"""WebSocket connection that runs one API's session: reader task, writer task and timer.
+"""WebSocket connection with a reader task, a writer task and a timer for one session.
 
-The engine's thread delivers events only by `call_soon_threadsafe`. Sent audio is acknowledged to the engine, which
-pauses a request if its client does not read. `run` releases all slots at the end of the socket, whatever its reason.
+The engine thread delivers events through `call_soon_threadsafe`. The connection acknowledges sent audio to the engine,
+and the engine pauses the requests of a client that does not read. `run` releases all slots when the socket closes.
 """
 
 from __future__ import annotations
@@ -47,17 +47,15 @@ from runtime.shared.port.limits import within
 
 log = logging.getLogger(__name__)
 
-_MAX_INLINE_CHARS = 256  # Longer messages are processed by a worker thread, which may take tens of milliseconds.
-# Maximum number of references of one client that are decoded or wait. Their messages are large.
+_MAX_INLINE_CHARS = 256  # Longer messages may take tens of milliseconds and are processed on a worker thread.
+# Maximum number of reference recordings of one client that are decoded or queued before the reader pauses.
 _MAX_READING = 4
 
 
 class Socket(Protocol):
-    """Socket interface of a connection.
+    """Interface of a client's socket: a WebSocket, or another message transport.
 
-    Protocols without WebSocket implement it too.
-
-    After a disconnect, sending raises WebSocketDisconnect, as in Starlette.
+    After a disconnect, the send methods raise Starlette's WebSocketDisconnect.
     """
 
     @property
@@ -66,7 +64,7 @@ class Socket(Protocol):
         ...
 
     async def receive(self) -> Message:
-        """Return the next message in ASGI's format.
+        """Wait for the next message and return it as an ASGI message.
 
         Raises:
             BadRequest: The input is invalid, and no further messages can be read.
@@ -82,7 +80,7 @@ class Socket(Protocol):
 
 @dataclass(slots=True)
 class _Running:
-    """Request submitted to the engine."""
+    """State of a request that was submitted to the engine."""
 
     ticket: int
     log: RequestLog
@@ -94,9 +92,9 @@ class _Running:
 
 
 class Connection:
-    """Accepted WebSocket of a client.
+    """Connection that runs the session of one API on an accepted socket.
 
-    ``name`` is the API's name for logs and metrics.
+    `name` is the name of the API in logs and metrics.
 
     Thread: event loop.
     """
@@ -111,13 +109,13 @@ class Connection:
         self._session_id = session_id
         self._send_s = host.settings.server.send_s
         self._loop = asyncio.get_running_loop()
-        self._running: dict[int, _Running] = {}  # Utterances that have not ended.
+        self._running: dict[int, _Running] = {}  # Running requests by utterance number.
         self._reading: set[asyncio.Future[Reference]] = set()
-        self._wake = asyncio.Event()  # Set if there may be messages to write.
-        # Set when output was written or when a reference was decoded, so that more input may be read.
+        self._wake = asyncio.Event()  # Set when messages may be ready to be sent.
+        # Set after each write and each decoded reference, so that the reader checks its limits again.
         self._may_read_again = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
-        # Events that wait while a worker thread uses the session.
+        # Events that are deferred while a worker thread uses the session, or None at other times.
         self._waiting: deque[tuple[Callable[[], None], bool]] | None = None
         self._draining = False
         self._may_submit = True
@@ -136,11 +134,11 @@ class Connection:
             self._release()
 
     def close_with(self, error: SpeechError, code: int) -> None:
-        """Close the session with a server error."""
+        """Send a server error to the client and close the session."""
         self._dispatch(partial(self._dialect.close_with, error, code))
 
     def drain(self) -> None:
-        """Refuse new speech, and close the connection when running speech has ended."""
+        """Refuse new requests, and close the connection after the running requests have ended."""
         self._draining = True
         self._dispatch(lambda: None)
 
@@ -153,10 +151,10 @@ class Connection:
                 message = await self._socket.receive()
             except BadRequest as error:
                 self.close_with(error, error.close_code)
-                continue  # Another task sends the close message. Until then, only a disconnect can arrive.
+                continue  # The writer task sends the close message. Until then, only a disconnect can arrive.
             if message["type"] == "websocket.disconnect":
                 if message.get("reason") == SlowReader.code and not self._dialect.closed:
-                    self._host.metrics.refused(SlowReader.code)  # A proxy has reported that its client did not read.
+                    self._host.metrics.refused(SlowReader.code)  # A proxy reports a client that does not read.
                 return
             text = message.get("text")
             if text is None:
@@ -168,14 +166,11 @@ class Connection:
             while self._dialect.is_congested or len(self._reading) > _MAX_READING:
                 self._may_read_again.clear()
                 await self._may_read_again.wait()
-            # A single read may contain thousands of small messages. Other connections can send audio in between.
+            # One read may contain thousands of small messages. Yield, so that other connections can send audio.
             await asyncio.sleep(0)
 
     async def _receive_long(self, text: str) -> None:
-        """Process a long message in a worker.
-
-        Other events of this session wait until the message is processed.
-        """
+        """Process a long message on a worker thread, and defer the session's other events."""
         self._waiting = deque()
         work = self._loop.run_in_executor(self._host.texts, copy_context().run, self._dialect.receive_text, text)
         try:
@@ -185,18 +180,18 @@ class Connection:
                 await asyncio.wait({work})
             waiting, self._waiting = self._waiting, None
             self._dispatch(work.result)
-            for event, goes_on in waiting:
-                self._dispatch(event, goes_on=goes_on)
+            for event, is_continuation in waiting:
+                self._dispatch(event, is_continuation=is_continuation)
 
-    def _dispatch(self, event: Callable[[], None], *, goes_on: bool = False) -> None:
+    def _dispatch(self, event: Callable[[], None], *, is_continuation: bool = False) -> None:
         """Pass an event to the session and run the resulting commands.
 
-        While draining, an event may start new work only if it continues a running response (`goes_on`).
+        While draining, only events that continue a running response (`is_continuation`) may submit requests.
         """
         if self._waiting is not None:
-            self._waiting.append((event, goes_on))
+            self._waiting.append((event, is_continuation))
             return
-        self._may_submit = goes_on or not self._draining
+        self._may_submit = is_continuation or not self._draining
         try:
             event()
             self._run_commands()
@@ -212,7 +207,7 @@ class Connection:
 
     @property
     def is_speaking(self) -> bool:
-        """True if an utterance is running and was not cancelled."""
+        """True if at least one running utterance was not cancelled."""
         return any(running.is_wanted for running in self._running.values())
 
     def _run_commands(self) -> None:
@@ -268,20 +263,17 @@ class Connection:
             request_log.append(request.text)
             self._running[utterance] = _Running(ticket, request_log)
             return
-        # A refusal may lead to the next submission. Other connections run in between.
+        # The session may submit its next request after this refusal. Other connections must be able to run before.
         event = partial(self._refuse, utterance, refused)
-        self._loop.call_soon(partial(self._dispatch, event, goes_on=self._may_submit))
+        self._loop.call_soon(partial(self._dispatch, event, is_continuation=self._may_submit))
 
     def _refuse(self, utterance: int, error: SpeechError) -> None:
         self._host.metrics.refused(error.code)
         self._dialect.on_refused(utterance, error)
 
     def _emit_event(self, utterance: int, event: SpeechEvent) -> None:
-        """Pass an event of the engine to the event loop.
-
-        Thread: engine.
-        """
-        # The event loop is closed if the process ends before the engine does.
+        """Forward an event from the engine thread to the event loop."""
+        # At shutdown, the event loop may be closed before the engine has stopped.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._on_speech, utterance, event)
 
@@ -292,7 +284,7 @@ class Connection:
             return
         if isinstance(event, Finished | Broken) and (running := self._running.pop(utterance, None)) is not None:
             self._host.ended(running.log, event)
-        self._dispatch(partial(self._dialect.on_speech, utterance, event), goes_on=True)
+        self._dispatch(partial(self._dialect.on_speech, utterance, event), is_continuation=True)
 
     def _read_reference(self, upload: int, read: Callable[[], Reference]) -> None:
         future = self._loop.run_in_executor(self._host.decoders, read)
@@ -316,7 +308,7 @@ class Connection:
         self._dispatch(partial(self._dialect.on_reference, upload, result))
 
     def _set_timer(self) -> None:
-        """Schedule the session's next timer, which each event may change."""
+        """Set the timer to the session's current deadline."""
         due = self._dialect.deadline
         if self._timer is not None and (due is None or due < self._timer.when()):
             self._timer.cancel()
@@ -327,7 +319,7 @@ class Connection:
     def _on_timer(self) -> None:
         self._timer = None
         if self._waiting is not None:
-            self._dispatch(lambda: None)  # Events schedule the timer, so an empty event schedules it again.
+            self._dispatch(lambda: None)  # The timer is set again after every event, so queue an empty event.
             return
         due = self._dialect.deadline
         if due is None or due > self._loop.time():
@@ -374,10 +366,7 @@ class Connection:
                 await self._socket.close(code, reason)
 
     async def _encoded(self, make: Callable[[], str]) -> str:
-        """Encode a message in a worker.
-
-        A failure ends the session.
-        """
+        """Encode a message on a worker thread, and end the session if encoding fails."""
         try:
             return await self._loop.run_in_executor(self._host.encoders, make)
         except Exception:
@@ -386,16 +375,13 @@ class Connection:
             return ""
 
     async def _drop_slow_reader(self, error: SlowReader) -> None:
-        """Disconnect a client that does not read.
-
-        Its queue is dropped, and the reason of the close is sent.
-        """
+        """Drop the queued messages of a client that does not read, and close its socket."""
         log.warning(
             "the client of the session %s took nothing for %g s and was dropped", self._session_id, self._send_s
         )
         self._host.metrics.refused(error.code)
         self._dispatch(partial(self._dialect.close_with, error, error.close_code))
-        # The client has disconnected, or a close message was already sent.
+        # `close` raises if the client has disconnected, or if a close message was already sent.
         with contextlib.suppress(WebSocketDisconnect, RuntimeError):
             await self._socket.close(error.close_code, error.code)
 
@@ -409,10 +395,7 @@ class Connection:
 
 
 def _decoded(ref_audio: str, host: Host) -> Reference:
-    """Decode reference audio.
-
-    Thread: a worker.
-    """
+    """Fetch and decode reference audio (on a worker thread)."""
     read = read_upload(ref_audio, host.settings.limits, host.fetcher)
     if isinstance(read, SpeechError):
         raise read
@@ -420,10 +403,7 @@ def _decoded(ref_audio: str, host: Host) -> Reference:
 
 
 def _recalled(library: VoiceLibrary, voice_id: str, param: str) -> Reference:
-    """Read a stored voice from disk.
-
-    Thread: a worker.
-    """
+    """Read the reference of a stored voice from disk (on a worker thread)."""
     try:
         return voice_reference(library, voice_id)
     except SpeechError as error:
