@@ -15,14 +15,11 @@ from runtime.shared.word_times import WordTimes
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Segment(Utterance[Generation]):
-    """Text between two flushes.
-
-    It is a separate request, so that the end of its audio is known.
-    """
+    """Text between two flushes, spoken as a separate engine request."""
 
     context: Context
     flush_id: int = 1
-    is_flushed: bool = False  # True if the client has flushed the text. The client gets a message after its audio.
+    is_flushed: bool = False  # True if the message flush_done follows the audio of the segment.
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -33,13 +30,13 @@ class Context:
     voice: ChosenVoice[Generation]  # Settings of the first message. Voice, language and format cannot change later.
     writer: PcmWriter
     words: WordTimes | None  # None if the client has not requested word times.
-    read: ReadText  # Text without tags, for which ``words`` has the times.
+    read: ReadText  # Filter that removes the tags from the text for `words`.
     text: GrowingText
-    said_at: float  # Time in seconds at which the context was opened or its last chunk was queued.
-    # The first segment is being spoken. The last one receives text.
+    said_at: float  # Time at which the context was opened or its last chunk was queued.
+    # Open segments. The first segment is being spoken, and the last segment receives text.
     segments: deque[Segment] = field(default_factory=deque)
     is_complete: bool = False  # True if all text of the context has arrived.
-    # Time in seconds at which all audio of the text so far was sent. None while text is waiting.
+    # Time at which all audio of the received text was sent, or None while text is waiting.
     short_since: float | None = None
     notes: list[str] = field(default_factory=list)  # Notes about ignored fields and faulty speech, without duplicates.
     owed_samples: int = 0  # Samples that are still in the resampler and belong to the next message.
@@ -50,32 +47,21 @@ class Context:
 
     @property
     def pause_due(self) -> float | None:
-        """Return the time at which a pause makes the received text spoken.
-
-        Returns:
-            None if pauses have no effect.
-        """
+        """Return the time at which received text is spoken if no more text arrives, or None."""
         return self.text.due if self.voice.is_ready and len(self.segments) == 1 else None
 
     def note(self, notes: Iterable[str]) -> None:
-        """Add notes for the last message.
-
-        Duplicates are dropped.
-        """
+        """Add notes for the last message of the context, without duplicates."""
         self.notes += [note for note in dict.fromkeys(notes) if note not in self.notes]
 
     def expires_at(self, expiry_s: float) -> float | None:
-        """Return the time at which the context expires without new text.
-
-        Returns:
-            None if the context cannot expire now.
-        """
+        """Return the time at which the context expires if no more text arrives, or None."""
         if self.short_since is None or self.is_complete or len(self.segments) > 1:
             return None
         return self.short_since + expiry_s
 
     def end_segment(self, *, is_flushed: bool = False) -> None:
-        """End the open segment, start the next one, and increment the flush id."""
+        """Complete the last segment, and append a new segment that receives further text."""
         last = self.segments[-1]
         last.is_complete = True
         last.is_flushed = is_flushed

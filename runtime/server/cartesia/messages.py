@@ -16,10 +16,7 @@ _PARTIAL_STATUS = 206  # Status code of all messages except errors.
 
 
 def sound(data: bytes, step_ms: float) -> dict[str, Any]:
-    """Return an audio message.
-
-    All routes use this format.
-    """
+    """Return a message with base64 audio, for WebSockets and server-sent events."""
     return {
         "type": "chunk",
         "data": base64.b64encode(data).decode("ascii"),
@@ -30,7 +27,7 @@ def sound(data: bytes, step_ms: float) -> dict[str, Any]:
 
 
 def timed(times: TimedWords) -> dict[str, Any]:
-    """Return word times, with an additional flag that they are estimates."""
+    """Return a message with estimated word times."""
     return {
         "type": "timestamps",
         "word_timestamps": {"words": times.words, "start": times.start, "end": times.end},
@@ -44,7 +41,7 @@ def end(notes: Sequence[str] = ()) -> dict[str, Any]:
     """Return the last message of a context.
 
     Args:
-        notes: Our extension, which is omitted if empty.
+        notes: Extension to Cartesia's API, which is omitted if empty.
     """
     return {"type": "done", "done": True, "status_code": _PARTIAL_STATUS, **({"notes": list(notes)} if notes else {})}
 
@@ -73,8 +70,5 @@ def done(name: str, notes: Sequence[str] = ()) -> Reply:
 
 
 def error(problem: SpeechError, name: str | None, session_id: str) -> Reply:
-    """Return an error message.
-
-    With a context id, it is the last message of the context.
-    """
+    """Return an error message for the context `name`, or for the session if `name` is None."""
     return cartesia_message(problem, name, session_id)

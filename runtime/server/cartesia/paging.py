@@ -15,15 +15,15 @@ PARAMETERS = {
 
 
 def page_size(limit: str) -> int:
-    """Parse the page size.
+    """Parse the page size in the URL parameter `limit`.
 
     Raises:
-        InvalidConfig: It is not a number from 1 to 100.
+        InvalidConfig: The page size is not an integer from 1 to 100.
     """
     return paging.page_size(limit, "limit")
 
 
 def page(listed: list[dict[str, Any]], size: int, starting_after: str, ending_before: str) -> Reply:
-    """Return the page after or before the item with a given id."""
+    """Return the page of `size` items after the id `starting_after` or before `ending_before`."""
     found = paging.page(listed, lambda entry: str(entry["id"]), size, starting_after, ending_before)
     return {"data": found.items, "has_more": found.has_more}

@@ -1,4 +1,4 @@
-"""Cartesia's ``/pronunciation-dicts``: stored pronunciation dictionaries."""
+"""Cartesia's HTTP routes ``/pronunciation-dicts`` for stored pronunciation dictionaries."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _no_phonemes(alias: str) -> str:
 
 
 class Item(StrictFields):
-    """Word with its pronunciation."""
+    """Item of a pronunciation dictionary: a word, and the text that is spoken instead."""
 
     text: Annotated[Text, AfterValidator(line(MAX_WORD_CHARS))]
     alias: Annotated[Text, AfterValidator(line(MAX_REPLACEMENT_CHARS)), AfterValidator(_no_phonemes)]
@@ -54,16 +54,16 @@ Items = Annotated[list[Item], Field(max_length=MAX_WORDS)]
 
 
 class NewDict(StrictFields):
-    """Request to create a dictionary."""
+    """Request body that creates a pronunciation dictionary."""
 
     name: Name
     items: Items | None = None
 
 
 class ChangedDict(StrictFields):
-    """Changes to a dictionary.
+    """Request body that changes a pronunciation dictionary.
 
-    ``items`` replace all items of the dictionary.
+    `items` replaces all items of the dictionary.
     """
 
     name: Name | None = None
@@ -71,7 +71,7 @@ class ChangedDict(StrictFields):
 
 
 def add_routes(app: FastAPI, host: Host) -> None:
-    """Register the routes.
+    """Register Cartesia's HTTP routes for pronunciation dictionaries.
 
     Cartesia's clients request the list with a trailing slash.
     """
@@ -102,7 +102,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
         refused_as=CartesiaError,
     )
     async def create(request: Request) -> Reply:
-        """Store a pronunciation dictionary."""
+        """Store a new pronunciation dictionary and return it with its id."""
         body = checked(NewDict, await read_fields(request, host))
         entries = [item.as_word() for item in body.items or ()]
         return _entry(await host.run_in_worker(dictionaries_of(host, request).add, body.name, entries))
@@ -110,13 +110,13 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @app.api_route(ONE, methods=GET)
     @documented(answer=CartesiaDictionary, refusals=frozenset({DictionaryNotFound}), refused_as=CartesiaError)
     async def dictionary(request: Request, dictionary_id: str) -> Reply:
-        """Return one pronunciation dictionary."""
+        """Return one pronunciation dictionary with its items."""
         return _entry(await host.run_in_worker(dictionaries_of(host, request).get, dictionary_id))
 
     @app.patch(ONE)
     @documented(body=ChangedDict, answer=CartesiaDictionary, refusals=DICTIONARIES, refused_as=CartesiaError)
     async def change(request: Request, dictionary_id: str) -> Reply:
-        """Change the name or the words of a pronunciation dictionary."""
+        """Change the name or the items of a pronunciation dictionary."""
         body = checked(ChangedDict, await read_fields(request, host))
         entries = None if body.items is None else tuple(item.as_word() for item in body.items)
         edit = DictionaryEdit(name=body.name, words=None if entries is None else lambda _: entries)

@@ -6,9 +6,9 @@ from typing_extensions import TypedDict
 
 
 class CartesiaError(TypedDict):
-    """Error in Cartesia's format.
+    """Error response in Cartesia's format.
 
-    ``param`` and ``retryable`` are extensions.
+    ``param`` and ``retryable`` are extensions to Cartesia's API.
     """
 
     title: str
@@ -43,14 +43,14 @@ class CartesiaVoiceEntry(TypedDict):
 
 
 class CartesiaVoicePage(TypedDict):
-    """Page of voices."""
+    """One page of the list of voices."""
 
     data: list[CartesiaVoiceEntry]
     has_more: bool
 
 
 class CartesiaDictionaryItem(TypedDict):
-    """Word with its pronunciation."""
+    """Item of a pronunciation dictionary: a word, and the text that is spoken instead."""
 
     text: str
     alias: str
@@ -69,7 +69,7 @@ class CartesiaDictionary(TypedDict):
 
 
 class CartesiaDictionaryPage(TypedDict):
-    """Page of pronunciation dictionaries."""
+    """One page of the list of pronunciation dictionaries."""
 
     data: list[CartesiaDictionary]
     has_more: bool

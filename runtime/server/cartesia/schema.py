@@ -1,7 +1,4 @@
-"""Client messages and request bodies of Cartesia's API.
-
-These are the messages of ``/tts/websocket`` and the bodies of ``/tts/bytes`` and ``/tts/sse``.
-"""
+"""Messages to Cartesia's ``/tts/websocket`` and bodies of ``/tts/bytes`` and ``/tts/sse``."""
 
 from __future__ import annotations
 
@@ -50,14 +47,14 @@ class OutputFormat(StrictFields):
         return self.sample_rate * SAMPLE_BYTES[self.encoding]
 
     def writer(self) -> PcmWriter:
-        """Return the encoder of one stream in this format."""
+        """Create an encoder for one audio stream in this format."""
         return PcmWriter(self.encoding, self.sample_rate)
 
 
 class FileFormat(StrictFields):
-    """File format.
+    """Format of an audio file.
 
-    ``encoding`` applies to raw and wav, ``bit_rate`` to mp3.
+    `encoding` is only used for raw and wav, and `bit_rate` only for mp3.
     """
 
     container: Literal["raw", "wav", "mp3"] = "raw"
@@ -73,9 +70,9 @@ class FileFormat(StrictFields):
 
 
 class CartesiaRequest(VoiceFields):
-    """Fields of every Cartesia request.
+    """Base class of all speech requests in Cartesia's API.
 
-    The fields from `seed` on are our extensions, except `pronunciation_dict_id`.
+    The fields from `seed` on are extensions to Cartesia's API, except `pronunciation_dict_id`.
     """
 
     model_id: Name | None = None
@@ -99,7 +96,7 @@ class CartesiaRequest(VoiceFields):
 
     @property
     def filter_name(self) -> FilterName:
-        """Return the text filter for a complete text."""
+        """Return the name of the text filter, by default "none"."""
         return self.text_filter or "none"
 
     @property
@@ -107,7 +104,7 @@ class CartesiaRequest(VoiceFields):
         return language_of(self.language)
 
     def resolve_voice(self, resolver: VoiceResolver) -> ResolvedVoice:
-        """Resolve mode and voice.
+        """Return the mode and the voice that the request selects.
 
         Raises:
             ModeNotServed, UnknownVoice: No checkpoint serves the mode, or the voice does not exist.
@@ -117,7 +114,7 @@ class CartesiaRequest(VoiceFields):
         )
 
     def request(self, text: str, resolved: ResolvedVoice, reference: Reference | None) -> SpeechRequest:
-        """Return the speech request for a text with these settings."""
+        """Create the engine request for `text` with the settings of this request."""
         options = SynthesisOptions(
             language=self.language_name,
             instruct=self.instructions,
@@ -130,9 +127,9 @@ class CartesiaRequest(VoiceFields):
 
 
 class Generation(CartesiaRequest):
-    """Transcript message of a context.
+    """WebSocket message with text for a context.
 
-    The first one has the settings of the context.
+    The first message of a context has the settings of the context.
     """
 
     context_id: Annotated[Text, Field(min_length=1, max_length=256)] | None = None
@@ -146,15 +143,15 @@ class Generation(CartesiaRequest):
 
     @property
     def filter_name(self) -> FilterName:
-        """Return the text filter.
+        """Return the name of the text filter.
 
-        A text that may continue is treated as the output of a language model.
+        The default for streamed text is "markdown", because such text usually comes from a language model.
         """
         return self.text_filter or ("markdown" if self.goes_on else "none")
 
     @property
     def pause_s(self) -> float:
-        """Return the length of the pause in seconds after which received text is spoken."""
+        """Return the pause in seconds after which received text is spoken."""
         delay_ms = self.max_buffer_delay_ms
         return (MAX_BUFFER_DELAY_MS if delay_ms is None else delay_ms) / 1000
 
@@ -165,14 +162,14 @@ class Generation(CartesiaRequest):
 
 
 class BytesBody(CartesiaRequest):
-    """Text with the format of the returned file."""
+    """Body of ``/tts/bytes``: a text and the format of the audio file."""
 
     transcript: Text
     output_format: FileFormat = FileFormat()
 
 
 class SseBody(CartesiaRequest):
-    """Text with the format of the samples in the events."""
+    """Body of ``/tts/sse``: a text and the format of the audio in the events."""
 
     transcript: Text
     context_id: Annotated[Text, Field(max_length=256)] | None = None
@@ -181,11 +178,10 @@ class SseBody(CartesiaRequest):
 
 
 def read_generation(fields: dict[str, Any], limits: Limits) -> Generation:
-    """Validate a WebSocket message.
+    """Validate a decoded WebSocket message and return a `Generation`.
 
     Raises:
-        BadRequest: See `read`. A message with neither a transcript nor a cancel is also refused, because text under a
-            misspelled key would be lost silently.
+        BadRequest: See `read`, or the message has neither `transcript` nor `cancel`.
     """
     if fields.get("transcript") is None and not fields.get("cancel"):
         why = "it is required, and empty where a text only ends"
@@ -194,7 +190,7 @@ def read_generation(fields: dict[str, Any], limits: Limits) -> Generation:
 
 
 def read(kind: type[Read], fields: dict[str, Any], limits: Limits) -> Read:
-    """Validate a decoded message or body.
+    """Validate a decoded message or body with the model `kind`.
 
     Raises:
         BadRequest: A field has the wrong type, is out of range, or requests an unsupported feature.

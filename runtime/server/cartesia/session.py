@@ -1,12 +1,13 @@
 """Session of Cartesia's ``/tts/websocket``.
 
 A context is one streamed text and one audio stream, sent as base64 in JSON. A socket may have several contexts. The
-states of a context are ``free -> open -> complete -> free``. Its last message is ``done`` or ``error``. A cancelled
-context gets no last message, because Cartesia's client would apply it to its current context. A context expires if all
-its text is spoken and no more arrives.
+states of a context are ``free -> open -> complete -> free``. The last message of a context is ``done`` or ``error``. A
+cancelled context gets no last message, because Cartesia's client would apply the message to its current context. A
+context expires if all its text was spoken and no more text arrives.
 
-Text is sent to the engine as it arrives. A flush ends the request and starts another one with the same voice and seed,
-so that ``flush_done`` can follow the flushed audio. Every message has a ``context_id``, because clients read it first.
+Text is sent to the engine immediately. A flush ends the engine request and starts another request with the same voice
+and seed, so that ``flush_done`` can follow the flushed audio. Every message has a ``context_id``, because clients read
+this field first.
 """
 
 from __future__ import annotations
@@ -27,27 +28,27 @@ from runtime.shared.inline_tags import ReadText
 from runtime.shared.speech_rate import is_readable
 from runtime.shared.word_times import TimedWords, WordTimes
 
-_IDLE_S = 300.0  # Idle timeout of Cartesia's API, in seconds. Clients rely on it.
+_IDLE_S = 300.0  # Idle timeout of Cartesia's API, on which clients rely.
 _MAX_SEGMENTS = 64  # Maximum number of waiting segments in a context.
 
 
 class CartesiaSession(Dialect[Segment]):
-    """Session of one client on one socket."""
+    """Session of one client in Cartesia's API."""
 
     def __init__(self, *, session_id: str, expiry_s: float, **shared: Any) -> None:
         super().__init__(**shared)
         self._id = session_id
         self._expiry_s = expiry_s
         self._contexts: dict[str, Context] = {}
-        self._cancelled = RecentNames()  # Names of cancelled contexts. A client may still send messages to them.
+        self._cancelled = RecentNames()  # Names of cancelled contexts, for which messages may still arrive.
 
     # --- Timers.
 
     @property
     def _silence_s(self) -> float | None:
-        """Return the idle timeout.
+        """Return the idle timeout in seconds, or None while a complete text is being spoken.
 
-        It is shorter if a context is open, because the context may hold a slot.
+        The timeout is shorter if a context is open, because the context may hold a slot.
         """
         if any(context.is_complete for context in self._contexts.values()):
             return None
@@ -116,7 +117,7 @@ class CartesiaSession(Dialect[Segment]):
         is_blank = not message.transcript.strip()
         if context is None and is_blank and not message.goes_on:
             if name not in self._cancelled:
-                self._send_about(name, messages.done(name))  # A context without text has ended already.
+                self._send_about(name, messages.done(name))  # A context without text ends immediately.
             self._cancelled.forget(name)
             return
         if context is not None and context.is_complete:
@@ -165,7 +166,7 @@ class CartesiaSession(Dialect[Segment]):
             context.text.settle()
         last.queue_text(spoken)
         if message.transcript.strip() and context.short_since is not None:
-            # Text without words, such as code, is not spoken.
+            # If the new text has no words, such as code, then the context still waits for text.
             context.short_since = None if spoken.strip() else self._clock()
         if message.flush:
             if len(context.segments) >= _MAX_SEGMENTS:
@@ -182,7 +183,7 @@ class CartesiaSession(Dialect[Segment]):
         if name is None:
             return
         self._muted.forget(name)
-        self.send_queue.drop_all_about(name)  # If the context's final message is still queued, it is dropped too.
+        self.send_queue.drop_all_about(name)  # A queued final message of the context is also dropped.
         if context := self._contexts.pop(name, None):
             self._release(context.head)
             if not context.is_complete:
@@ -194,9 +195,9 @@ class CartesiaSession(Dialect[Segment]):
         self._emit_progress(utterance.context)
 
     def _emit_progress(self, context: Context, *, is_flushed: bool = False) -> None:
-        """Send queued text to the engine if it contains words and the voice is ready.
+        """Send queued text to the engine if the text contains words and the voice is ready.
 
-        A complete segment without words ends without the engine.
+        A complete segment without words ends immediately.
         """
         while context.segments and (head := context.head).is_complete and not (head.is_submitted or head.is_readable):
             self._end_segment(context)
@@ -208,10 +209,7 @@ class CartesiaSession(Dialect[Segment]):
             context.words.add(context.read.add(queued_text))
 
     def _end_unfinished(self, context: Context) -> None:
-        """End a context that waits for text.
-
-        Text that the filter holds back is spoken first.
-        """
+        """End a context that waits for text, but speak the text in the filter's buffer first."""
         if is_readable(rest := context.text.flush()):
             context.head.queue_text(rest)
             context.short_since = None
@@ -246,7 +244,7 @@ class CartesiaSession(Dialect[Segment]):
     def _end_segment(self, context: Context) -> None:
         """Report the end of the first segment's audio, and start the next segment.
 
-        The last segment ends the context.
+        The context ends after the last segment.
         """
         self._send(context, context.writer.finish())
         if context.words is not None:
@@ -257,7 +255,7 @@ class CartesiaSession(Dialect[Segment]):
         if ended.is_flushed:
             self._send_about(context.name, messages.flush_done(context.name, ended.flush_id))
         if context.segments:
-            self._number(context.head).seed = ended.seed  # All segments use the seed of the first one.
+            self._number(context.head).seed = ended.seed  # All segments have the same seed.
             context.writer = context.voice.config.output_format.writer()
         else:
             self._end(context)
@@ -274,10 +272,7 @@ class CartesiaSession(Dialect[Segment]):
         self.send_queue.say(messages.error(error, None, self._id))
 
     def _refuse(self, name: str, error: SpeechError, *, goes_on: bool) -> None:
-        """Refuse a context.
-
-        Messages for it that are already on the way are ignored.
-        """
+        """End a context with an error, and ignore its later messages if `goes_on` is True."""
         if context := self._contexts.pop(name, None):
             self._release(context.head)
         if goes_on:

@@ -1,4 +1,4 @@
-"""Cartesia's ``POST /tts/bytes`` and ``/tts/sse``: speech as a file or as events."""
+"""Cartesia's HTTP routes ``/tts/bytes`` and ``/tts/sse``: speech as a file or as events."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from runtime.shared.word_times import WordTimes
 
 _MEDIA_TYPES = {"raw": FORMATS["pcm"].media_type, "wav": FORMATS["wav"].media_type, "mp3": FORMATS["mp3"].media_type}
 _EXAMPLE = {"model_id": "sonic-3", "transcript": "Good morning.", "voice": {"mode": "id", "id": "alloy"}}
-# Values: RIFF format code, bytes per sample.
+# RIFF format code and bytes per sample of each encoding.
 _IN_WAV = {"pcm_s16le": (1, 2), "pcm_f32le": (3, 4), "pcm_alaw": (6, 1), "pcm_mulaw": (7, 1)}
 
 
 def add_routes(app: FastAPI, host: Host) -> None:
-    """Register the routes."""
+    """Register Cartesia's HTTP routes for speech."""
 
     @app.post("/tts/bytes", response_model=None)
     @documented(
         body=BytesBody, example=_EXAMPLE, sound=tuple(_MEDIA_TYPES.values()), refusals=SPEECH, refused_as=CartesiaError
     )
     async def tts_bytes(request: Request) -> Response:
-        """Speak one text."""
+        """Speak one text and return an audio file."""
         body = read(BytesBody, await read_fields(request, host), host.settings.limits)
         file = _SpokenFile(host, body, host.owner_library(request.headers), id_of(request))
         return file.reply(file.pieces(), _MEDIA_TYPES[body.output_format.container])
@@ -46,7 +46,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @app.post("/tts/sse", response_model=None)
     @documented(body=SseBody, example=_EXAMPLE, is_events=True, refusals=SPEECH, refused_as=CartesiaError)
     async def tts_sse(request: Request) -> Response:
-        """Speak one text and stream it as server-sent events."""
+        """Speak one text and stream the audio as server-sent events."""
         body = read(SseBody, await read_fields(request, host), host.settings.limits)
         file = _SpokenFile(host, body, host.owner_library(request.headers), id_of(request))
         return file.reply(file.events(body), "text/event-stream")
@@ -62,7 +62,7 @@ class _SpokenFile(HttpSpeech[BytesBody | SseBody]):
         return self._body.output_format.sample_rate
 
     async def pieces(self) -> AsyncGenerator[bytes, None]:
-        """Yield the file during generation.
+        """Yield the bytes of the audio file during generation.
 
         Raises:
             SpeechError: The request was refused or failed.
@@ -122,10 +122,7 @@ class _SpokenFile(HttpSpeech[BytesBody | SseBody]):
 
 
 class _WavWriter:
-    """WAV writer for all encodings.
-
-    The length in the header is unknown.
-    """
+    """WAV encoder for all encodings, with an unknown length in the header."""
 
     def __init__(self, encoding: str, rate: int) -> None:
         code, width = _IN_WAV[encoding]

@@ -1,4 +1,4 @@
-"""Cartesia's ``GET /voices`` and ``/voices/{id}``: speakers and stored voices."""
+"""Cartesia's HTTP routes ``/voices`` and ``/voices/{id}``: speakers and stored voices."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GET = ["GET", "HEAD"]
 
 
 def add_routes(app: FastAPI, host: Host) -> None:
-    """Register the routes."""
+    """Register Cartesia's HTTP routes for voices."""
 
     @app.api_route("/voices", methods=GET)
     @app.api_route("/voices/", methods=GET)
@@ -48,7 +48,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @app.api_route("/voices/{voice_id}", methods=GET)
     @documented(answer=CartesiaVoiceEntry, refusals=frozenset({VoiceNotFound}), refused_as=CartesiaError)
     async def voice(request: Request, voice_id: str) -> Reply:
-        """Return one voice."""
+        """Return the speaker or stored voice with this id or name."""
         return _entry(known_voice(host, request.headers, voice_id))
 
 
