@@ -11,9 +11,9 @@ Character = tuple[str, float, float]  # Character, start and end in seconds.
 
 
 def realtime(times: TimedWords, speed: float, *, is_relative: bool) -> dict[str, Any] | None:
-    """Return character times in the WebSocket format (integer ms).
+    """Return character times in the WebSocket format (in ms), or None if `times` is empty.
 
-    Relative times are counted from the first of these words.
+    Relative times start at the first character.
     """
     edges = [(name, round(start * 1000), round(end * 1000)) for name, start, end in _characters(times, speed)]
     if not edges:
@@ -28,7 +28,7 @@ def realtime(times: TimedWords, speed: float, *, is_relative: bool) -> dict[str,
 
 
 def of_file(times: TimedWords, speed: float) -> dict[str, Any] | None:
-    """Return character times in the HTTP format, in seconds from the start of the audio."""
+    """Return character times in the HTTP format (seconds from the start of the audio)."""
     characters = list(_characters(times, speed))
     if not characters:
         return None
@@ -41,10 +41,7 @@ def of_file(times: TimedWords, speed: float) -> dict[str, Any] | None:
 
 
 def _characters(times: TimedWords, speed: float) -> Iterator[Character]:
-    """Yield each character with an equal part of its word's time.
-
-    White space is reduced to one space.
-    """
+    """Yield all characters, each with an equal part of the time of its word."""
     for span, start, end in zip(times.spans, times.start, times.end, strict=True):
         share = (end - start) / len(span)
         for index, name in enumerate(span):

@@ -1,4 +1,4 @@
-"""ElevenLabs' routes that list voices and models."""
+"""ElevenLabs' HTTP routes that list voices and models."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from runtime.settings import Limits
 GET = ["GET", "HEAD"]
 KEY_HEADER = "xi-api-key"  # Only ElevenLabs' clients send this header.
 
-# Default settings of all voices.
+# Voice settings in responses, the same for all voices.
 _SETTINGS: Reply = {
     "stability": NEUTRAL,
     "similarity_boost": 1.0,
@@ -38,12 +38,12 @@ _SETTINGS: Reply = {
 
 
 def add_routes(app: FastAPI, host: Host) -> None:
-    """Register the routes."""
+    """Register ElevenLabs' HTTP routes for voices and voice settings."""
 
     @app.api_route("/v1/voices", methods=GET)
     @documented(answer=ElevenLabsVoices, refused_as=ElevenLabsError)
     async def voices(request: Request) -> Reply:
-        """Return all voices."""
+        """Return all speakers and stored voices."""
         return {"voices": [_voice(voice) for voice in known_voices(host, request.headers)]}
 
     @app.api_route("/v2/voices", methods=GET)
@@ -77,7 +77,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @app.api_route("/v1/voices/{voice_id}", methods=GET)
     @documented(answer=ElevenLabsVoice, refusals=frozenset({VoiceNotFound}), refused_as=ElevenLabsError)
     async def voice(request: Request, voice_id: str) -> Reply:
-        """Return one voice."""
+        """Return the speaker or stored voice with this id or name."""
         return _voice(known_voice(host, request.headers, voice_id))
 
     @app.api_route("/v1/voices/settings/default", methods=GET)
@@ -89,16 +89,13 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @app.api_route("/v1/voices/{voice_id}/settings", methods=GET)
     @documented(answer=ElevenLabsVoiceSettings, refusals=frozenset({VoiceNotFound}), refused_as=ElevenLabsError)
     async def voice_settings(request: Request, voice_id: str) -> Reply:
-        """Return the settings of a voice, which are the same for all voices."""
+        """Return the settings of one voice, which are the same for all voices."""
         known_voice(host, request.headers, voice_id)
         return _SETTINGS
 
 
 def models(cards: Sequence[ModelCard], limits: Limits) -> list[Reply]:
-    """Return the response of ``GET /v1/models`` for ElevenLabs' clients.
-
-    It is a list, not OpenAI's object.
-    """
+    """Return the response of ``GET /v1/models`` for ElevenLabs' clients: a list of models."""
     return [
         {
             "model_id": card.name,

@@ -1,4 +1,4 @@
-"""ElevenLabs' ``chunk_length_schedule``: the amount of text that starts speech."""
+"""ElevenLabs' ``chunk_length_schedule``: numbers of characters at which text is spoken."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MIN_TRIGGER_CHARS = 50  # Minimum text for ``try_trigger_generation``, as in El
 
 
 class ChunkSchedule:
-    """Chunk schedule of one text."""
+    """State of the chunk length schedule for one streamed text."""
 
     def __init__(self, lengths: Sequence[float] = DEFAULT_SCHEDULE_CHARS) -> None:
         self._lengths = tuple(lengths) or DEFAULT_SCHEDULE_CHARS
@@ -22,19 +22,19 @@ class ChunkSchedule:
 
     @property
     def is_due(self) -> bool:
-        """True if there is enough text to speak it now without cutting a word."""
+        """True if enough text has arrived to speak and the text does not end inside a word."""
         length = self._lengths[min(self.chunks, len(self._lengths) - 1)]
         if self._is_triggered:
             length = min(length, _MIN_TRIGGER_CHARS)
         return self._chars >= length and not self._tail[-1:].isalnum()
 
     def add(self, text: str, *, is_triggered: bool = False) -> None:
-        """Append text.
+        """Count the characters of received text.
 
         Args:
-            is_triggered: True if the client requests speech now.
+            is_triggered: True if the message has `try_trigger_generation`.
         """
-        if may_end(self._tail) and text.strip():  # The text up to the sentence end was already released.
+        if may_end(self._tail) and text.strip():  # The text up to the sentence end was already spoken.
             self.begin()
         self._chars += len(text)
         self._tail = (self._tail + text)[-2 * TAIL_CHARS :]

@@ -1,4 +1,4 @@
-"""Context of ElevenLabs' API."""
+"""Context of ElevenLabs' API: one streamed text and its audio."""
 
 from __future__ import annotations
 
@@ -22,23 +22,20 @@ class Context(Utterance[SynthesisOptions]):
 
     speed: float
     sound: SoundMessages
-    schedule: ChunkSchedule | None  # None if the client sends complete chunks. Each chunk is then spoken at once.
-    last_activity: float  # Time in seconds of the client's last message or of the last audio.
-    read: ReadText  # Text without inline tags, which is spoken.
+    schedule: ChunkSchedule | None  # None if the client sends complete chunks, which are spoken immediately.
+    last_activity: float  # Time of the client's last message or of the last audio.
+    read: ReadText  # Filter that removes the inline tags from the text for `words`.
     keeps_pieces: bool = True
     words: WordTimes = field(default_factory=WordTimes)
     owed_samples: int = 0  # Samples that are still in the encoder and belong to the next message.
-    # Time at which a listener without delay has played all audio; None before the first audio.
+    # Time at which a listener without delay has played all audio, or None before the first audio.
     plays_until: float | None = None
     _last: str = " "  # Last character of the text.
     _is_leading: bool = True  # True if no text has arrived since the start or the last flush.
 
     @property
     def dues(self) -> Iterator[float]:
-        """Yield the times at which received text must be spoken.
-
-        These are the end of a pause and the times of the chunk schedule.
-        """
+        """Yield the times at which a pause or the chunk schedule makes received text spoken."""
         if self.text.due is not None and self.voice.is_ready:
             yield self.text.due
         if self.schedule is None or not self.takes_text or not self.schedule.is_due:
@@ -46,10 +43,10 @@ class Context(Utterance[SynthesisOptions]):
         if self.plays_until is not None:
             yield self.plays_until - _LEAD_S
         elif not self.schedule.chunks:
-            yield self.last_activity  # This time is in the past, so the timer is due now.
+            yield self.last_activity  # This time is in the past, so the text is spoken now.
 
     def take(self, message: ClientMessage, now: float) -> None:
-        """Append text, and speak all text so far if requested.
+        """Append the text of a message, and speak all received text if requested.
 
         Raises:
             TextTooLong: The text exceeds the limit.
@@ -70,7 +67,7 @@ class Context(Utterance[SynthesisOptions]):
             self.speak()
 
     def speak(self) -> None:
-        """Speak all received text."""
+        """Make the engine speak all received text."""
         self._hold(self.text.flush())
         self._end_word()
         self._is_leading = True
@@ -79,7 +76,7 @@ class Context(Utterance[SynthesisOptions]):
         self.flush()
 
     def close(self) -> None:
-        """Mark the text as complete."""
+        """Mark the text of the context as complete."""
         self._hold(self.text.finish())
         self.words.add(self.read.finish())
         self._end_word()
@@ -99,10 +96,7 @@ class Context(Utterance[SynthesisOptions]):
             self._last = text[-1]
 
     def _end_word(self) -> None:
-        """Append a space after the last word.
-
-        Clients display a word only when a space follows it.
-        """
+        """Append a space, because clients display a word only when a space follows the word."""
         if not self._last.isspace():
             self.words.add(" ")
             self._last = " "

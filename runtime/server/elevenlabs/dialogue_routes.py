@@ -1,4 +1,4 @@
-"""ElevenLabs' ``POST /v1/text-to-dialogue``: turns with different voices."""
+"""ElevenLabs' HTTP routes ``/v1/text-to-dialogue`` for dialogues with several voices."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _MEDIA_TYPES = tuple(dict.fromkeys(form.media_type for form in OUTPUT_FORMATS.va
 
 
 def add_routes(app: FastAPI, host: Host) -> None:
-    """Register the routes."""
+    """Register ElevenLabs' HTTP routes for dialogues."""
     router = APIRouter(prefix=PATH)
 
     async def read_dialogue(request: Request) -> _Dialogue:
@@ -48,9 +48,9 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @router.post("", response_model=None)
     @documented(**_DOCUMENTED, sound=_MEDIA_TYPES)
     async def convert_dialogue(request: Request) -> Response:
-        """Speak a dialogue.
+        """Speak a dialogue and return an audio file.
 
-        A file whose header contains its length is sent when it is complete.
+        A WAV file is sent only when it is complete, because its header contains the length.
         """
         dialogue = await read_dialogue(request)
         return dialogue.reply(dialogue.pieces(whole=dialogue.format.has_head), dialogue.format.media_type)
@@ -72,10 +72,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @router.post("/stream/with-timestamps", response_model=None)
     @documented(**_DOCUMENTED, sound=(JSON_LINES,))
     async def stream_dialogue_with_timestamps(request: Request) -> Response:
-        """Speak a dialogue and stream JSON lines with audio and the times of characters.
-
-        The times of the turns are included.
-        """
+        """Speak a dialogue and stream JSON lines with audio and the times of characters and turns."""
         dialogue = await read_dialogue(request)
         return dialogue.reply(dialogue.timed_lines(), JSON_LINES)
 

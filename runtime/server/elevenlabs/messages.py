@@ -28,7 +28,7 @@ def final(context: str | None, notes: Sequence[str] = ()) -> Reply:
     """Return the last message of a context.
 
     Args:
-        notes: Our extension, which is omitted if empty.
+        notes: Extension to ElevenLabs' API, which is omitted if empty.
     """
     return {
         "audio": None,
@@ -41,23 +41,17 @@ def final(context: str | None, notes: Sequence[str] = ()) -> Reply:
 
 
 def error(problem: SpeechError, context: str | None = None) -> Reply:
-    """Return an error message.
-
-    Its `code` is the close code that follows, if any.
-    """
+    """Return an error message, in which `code` is the WebSocket close code of the error."""
     return {**elevenlabs_message(problem, close_code(problem)), **_about(context)}
 
 
 def close_code(problem: SpeechError) -> int:
-    """Return the close code of an error.
-
-    As in ElevenLabs' API, invalid JSON is a client error.
-    """
+    """Return the WebSocket close code of an error (for invalid JSON, 1008)."""
     return _CLIENT_ERROR_CODE if isinstance(problem, InvalidMessage) else problem.close_code
 
 
 def timed_audio(data: bytes, alignment: dict[str, Any] | None) -> Reply:
-    """Return one piece of an HTTP response with times, or a complete response."""
+    """Return the JSON object with audio and character times in an HTTP response."""
     return {
         "audio_base64": base64.b64encode(data).decode("ascii"),
         "alignment": alignment,

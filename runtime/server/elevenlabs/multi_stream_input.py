@@ -11,14 +11,14 @@ from runtime.server.elevenlabs.contexts import Context
 from runtime.server.elevenlabs.schema import ClientMessage
 from runtime.server.elevenlabs.session import ElevenLabsSession
 
-_DEFAULT_CONTEXT = "default"  # Name of the context of messages without a context id.
+_DEFAULT_CONTEXT = "default"  # Name of the context for messages without a context id.
 
 
 class MultiStreamInputSession(ElevenLabsSession):
-    """Session with several contexts, in which an error ends only its context.
+    """Session with several contexts, in which an error ends only the affected context.
 
-    The first `close_context` completes the text, whose rest is spoken. A second one stops the context, because clients
-    (such as Pipecat) send it for a complete text only if the listener has interrupted.
+    The first `close_context` marks the text as complete, and the remaining text is spoken. A second `close_context`
+    stops the context, because clients such as Pipecat send it only if the user has interrupted the speech.
     """
 
     def __init__(self, **shared: Any) -> None:
@@ -27,7 +27,7 @@ class MultiStreamInputSession(ElevenLabsSession):
 
     @property
     def _silence_s(self) -> float | None:
-        """Return None, because contexts have their own timeouts and the socket may stay idle."""
+        """Return the idle timeout in seconds, or None if a context with its own timeout is open."""
         return None if self.utterances else max(self._limits.idle_s, self._options.inactivity_timeout)
 
     def _handle(self, message: ClientMessage) -> None:
@@ -47,7 +47,7 @@ class MultiStreamInputSession(ElevenLabsSession):
             if (message.text or "").strip():
                 error = OutOfOrder(what="text", why="that context was closed")
                 self._send_about(name, messages.error(error, name))
-        # A message with an empty text only keeps the socket open. It does not open a context.
+        # A message with an empty text keeps the socket open, but does not open a context.
         elif context is not None or message.text:
             try:
                 self._process_message(context or self._begun(name, message), message)
@@ -67,7 +67,7 @@ class MultiStreamInputSession(ElevenLabsSession):
             self._conclude(context)
 
     def _leave(self) -> None:
-        """Speak the rest of all contexts, then close."""
+        """Complete the texts of all contexts, so that the socket closes after the last context."""
         self._is_leaving = True
         for context in tuple(self.utterances.values()):
             if context.takes_text:
@@ -82,16 +82,13 @@ class MultiStreamInputSession(ElevenLabsSession):
         self._end_name(context.name, context.notes)
 
     def _end_name(self, name: str, notes: Sequence[str] = ()) -> None:
-        """Send the last message of a context.
-
-        After a close request, the last context closes the socket.
-        """
+        """Send a context's last message, and close the socket if `close_socket` was received."""
         self._send_about(name, messages.final(name, notes))
         if self._is_leaving and not self.utterances:
             self._close(1000)
 
     def _leave_off(self, context: Context) -> None:
-        """Close the context as if the client had closed it."""
+        """Close an idle context as if the client had sent `close_context`."""
         self._close_context(context)
 
     # --- Errors and the end.
@@ -107,10 +104,7 @@ class MultiStreamInputSession(ElevenLabsSession):
         self._conclude(utterance)
 
     def _refuse(self, name: str, error: SpeechError) -> None:
-        """Refuse a context.
-
-        Messages for it that are already on the way are ignored.
-        """
+        """End a context with an error, and ignore later messages for this context."""
         if context := self._named(name):
             self._release(context)
         self._muted.remember(name)

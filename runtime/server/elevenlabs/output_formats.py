@@ -1,4 +1,4 @@
-"""Values of ElevenLabs' ``output_format``, and the encoders of each."""
+"""Values of ElevenLabs' ``output_format``, with the encoder of each value."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _OPUS_KBPS = (32, 64, 96, 128, 192)
 
 
 class SoundWriter(Protocol):
-    """Protocol of an encoder.
+    """Interface of an audio encoder.
 
-    The stream is the concatenation of all results.
+    The concatenated return values are the encoded stream.
     """
 
     def add(self, pcm: bytes) -> bytes:
@@ -29,16 +29,13 @@ class SoundWriter(Protocol):
         ...
 
     def finish(self) -> bytes:
-        """Return the remaining bytes.
-
-        The encoder cannot be used afterwards.
-        """
+        """End the encoded stream and return the remaining bytes."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class OutputFormat:
-    """Codec with a sample rate in Hz, and a bit rate in kbit/s if it is lossy."""
+    """Audio codec with a sample rate in Hz and, for MP3 and Opus, a bit rate in kbit/s."""
 
     codec: str
     rate: int
@@ -54,13 +51,13 @@ class OutputFormat:
 
     @property
     def has_head(self) -> bool:
-        """True if the header contains the length, which many readers need."""
+        """True if the file header contains the length, which many readers need."""
         return self.codec == "wav"
 
     def writer(self, speed: float = 1.0, *, whole: bool = False) -> SoundWriter:
-        """Return an encoder.
+        """Create an encoder for one audio stream.
 
-        With `whole`, all bytes are returned at the end, with a header that has the exact length.
+        With `whole`, `finish` returns all bytes, with the exact length in the header.
         """
         if self.codec not in _RAW:
             bit_rate = None if self.kbps is None else self.kbps * 1000
@@ -70,7 +67,7 @@ class OutputFormat:
 
 
 class _Sped:
-    """Encoder that changes the speed before a raw format."""
+    """Encoder that changes the speed of the audio and then encodes a raw format."""
 
     def __init__(self, speed: float, raw: PcmWriter) -> None:
         self._sped = Encoder("pcm", speed=speed)

@@ -1,4 +1,4 @@
-"""ElevenLabs' ``/v1/pronunciation-dictionaries``: stored pronunciation dictionaries."""
+"""ElevenLabs' HTTP routes ``/v1/pronunciation-dictionaries``."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _RULE = {"type": "alias", "string_to_replace": "Nguyen", "alias": "Win"}
 
 
 def add_routes(app: FastAPI, host: Host) -> None:
-    """Register the routes."""
+    """Register ElevenLabs' HTTP routes for pronunciation dictionaries."""
     router = APIRouter(prefix=PATH)
 
     async def body_of(request: Request, kind: type[Checked]) -> Checked:
@@ -66,7 +66,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
         refused_as=ElevenLabsError,
     )
     async def add_from_rules(request: Request) -> Reply:
-        """Store a dictionary of alias rules."""
+        """Create a pronunciation dictionary from alias rules."""
         body, dictionaries = await body_of(request, NewDictionary), dictionaries_of(host, request)
         entries = merged((), (rule.as_word() for rule in body.rules))
         return _added(
@@ -82,7 +82,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
         refused_as=ElevenLabsError,
     )
     async def add_from_file(request: Request) -> Reply:
-        """Store a dictionary from a PLS lexicon with aliases.
+        """Create a pronunciation dictionary from a PLS lexicon with aliases.
 
         The response lists the words that cannot be used.
         """
@@ -124,7 +124,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
         sort_direction: str = _DOWN,
         include_archived: str = "false",
     ) -> Reply:
-        """Return a page of the dictionaries."""
+        """Return a page of the stored pronunciation dictionaries."""
         size = paging.page_size(page_size, "page_size")
         for where, word, known in (
             ("sort", sort, (_BY_TIME, _BY_NAME)),
@@ -153,7 +153,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @router.api_route(ONE, methods=GET)
     @documented(answer=ElevenLabsWholeDictionary, refusals=_FOUND, refused_as=ElevenLabsError)
     async def dictionary(request: Request, pronunciation_dictionary_id: str) -> Reply:
-        """Return one dictionary with the rules of its latest version."""
+        """Return one pronunciation dictionary with the rules of its latest version."""
         dictionaries = dictionaries_of(host, request)
 
         def entry() -> Reply:
@@ -165,10 +165,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @router.patch(ONE)
     @documented(body=ChangedDictionary, answer=ElevenLabsDictionary, refusals=DICTIONARIES, refused_as=ElevenLabsError)
     async def change(request: Request, pronunciation_dictionary_id: str) -> Reply:
-        """Rename or archive a dictionary.
-
-        This does not create a new version.
-        """
+        """Rename or archive a pronunciation dictionary without creating a new version."""
         body = await body_of(request, ChangedDictionary)
         edit, dictionaries = DictionaryEdit(name=body.name, is_archived=body.archived), dictionaries_of(host, request)
         return await host.run_in_worker(
@@ -186,17 +183,14 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @router.post(ONE + "/set-rules")
     @changes_rules
     async def set_rules(request: Request, pronunciation_dictionary_id: str) -> Reply:
-        """Replace all rules of a dictionary, which creates a new version."""
+        """Replace all rules of a pronunciation dictionary, which creates a new version."""
         entries = merged((), [rule.as_word() for rule in (await body_of(request, Rules)).rules])
         return _version(await changed(request, pronunciation_dictionary_id, DictionaryEdit(words=lambda _: entries)))
 
     @router.post(ONE + "/add-rules")
     @changes_rules
     async def add_rules(request: Request, pronunciation_dictionary_id: str) -> Reply:
-        """Add rules to a dictionary.
-
-        A rule replaces an existing one with the same string.
-        """
+        """Add rules to a pronunciation dictionary, replacing rules for the same strings."""
         entries = [rule.as_word() for rule in (await body_of(request, Rules)).rules]
         edit = DictionaryEdit(words=lambda before: merged(before, entries))
         return _version(await changed(request, pronunciation_dictionary_id, edit))
@@ -210,10 +204,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
         refused_as=ElevenLabsError,
     )
     async def remove_rules(request: Request, pronunciation_dictionary_id: str) -> Reply:
-        """Remove the rules with these strings.
-
-        Unknown strings are ignored.
-        """
+        """Remove rules from a pronunciation dictionary (unknown strings are ignored)."""
         gone = {string.strip() for string in (await body_of(request, RuleStrings)).rule_strings}
         edit = DictionaryEdit(words=lambda before: [word for word in before if word.word not in gone])
         return _version(await changed(request, pronunciation_dictionary_id, edit))
@@ -221,7 +212,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @router.api_route("/{dictionary_id}/{version_id}/download", methods=GET)
     @documented(sound=(MEDIA_TYPE,), refusals=_FOUND, refused_as=ElevenLabsError)
     async def download(request: Request, dictionary_id: str, version_id: str) -> Response:
-        """Return the rules of one version as a PLS lexicon."""
+        """Return the rules of one dictionary version as a PLS lexicon."""
         version = await host.run_in_worker(dictionaries_of(host, request).version, dictionary_id, version_id)
         return Response(write_lexicon(version.words), media_type=MEDIA_TYPE)
 
@@ -229,10 +220,10 @@ def add_routes(app: FastAPI, host: Host) -> None:
 
 
 def merged(before: Iterable[Word], words: Iterable[Word]) -> tuple[Word, ...]:
-    """Return both lists of words, with new words instead of old ones of the same spelling.
+    """Merge dictionary entries, where an entry of `words` replaces the same word in `before`.
 
     Raises:
-        InvalidConfig: There are too many words.
+        InvalidConfig: The result has more than `MAX_WORDS` entries.
     """
     merged_words = {word.word: word for word in (*before, *words)}
     if len(merged_words) > MAX_WORDS:
@@ -242,7 +233,7 @@ def merged(before: Iterable[Word], words: Iterable[Word]) -> tuple[Word, ...]:
 
 
 def _entry(owned: OwnerDictionaries, dictionary: PronunciationDictionary) -> dict[str, Any]:
-    """Return a dictionary without its rules.
+    """Return the JSON description of a dictionary without its rules.
 
     Thread: a worker, because the owner's dictionaries are read from disk.
     """

@@ -1,7 +1,4 @@
-"""Alias rules of ElevenLabs' pronunciation dictionaries.
-
-Phoneme rules are refused.
-"""
+"""Alias rules of ElevenLabs' pronunciation dictionaries (phoneme rules are refused)."""
 
 from __future__ import annotations
 
@@ -25,9 +22,9 @@ ALIAS = "alias"
 
 
 class Rule(StrictFields):
-    """String with its alias.
+    """Rule with a string and the alias that is spoken instead.
 
-    It matches whole words. ``case_sensitive`` limits it to its own case.
+    A rule matches whole words, and by default only with the same case.
     """
 
     type: Name = ALIAS
@@ -54,36 +51,36 @@ class Rule(StrictFields):
 
 
 class Rules(StrictFields):
-    """List of rules.
+    """Request body with a list of rules.
 
-    The last one of several rules with the same string applies.
+    If several rules have the same string, the last rule applies.
     """
 
     rules: Annotated[list[Rule], Field(max_length=MAX_WORDS)]
 
 
 class NewDictionary(Rules):
-    """Request to create a dictionary."""
+    """Request body that creates a pronunciation dictionary."""
 
     name: Name
     description: Annotated[Text, Field(max_length=MAX_DESCRIPTION_CHARS)] = ""
 
 
 class ChangedDictionary(StrictFields):
-    """Changes to a dictionary."""
+    """Request body that renames or archives a pronunciation dictionary."""
 
     name: Name | None = None
     archived: bool | None = None
 
 
 class RuleStrings(StrictFields):
-    """Strings of the rules to remove."""
+    """Request body with the strings of the rules to remove."""
 
     rule_strings: Annotated[list[Text], Field(max_length=MAX_WORDS)]
 
 
 class LexiconForm(TypedDict):
-    """Form with a PLS lexicon, whose lexemes have aliases, and the dictionary's name."""
+    """Form with the name of a new dictionary and a PLS lexicon with aliases."""
 
     name: str
     file: Annotated[str, Field(json_schema_extra={"format": "binary"})]
@@ -91,7 +88,7 @@ class LexiconForm(TypedDict):
 
 
 class AliasRule(TypedDict):
-    """Alias rule in ElevenLabs' format."""
+    """Alias rule of a pronunciation dictionary in ElevenLabs' format."""
 
     type: Literal["alias"]
     string_to_replace: str
@@ -101,7 +98,7 @@ class AliasRule(TypedDict):
 
 
 def rule_of(word: Word) -> dict[str, Any]:
-    """Convert a word to ElevenLabs' rule format."""
+    """Convert a dictionary entry to ElevenLabs' rule format."""
     return {
         "type": ALIAS,
         "string_to_replace": word.word,
@@ -112,7 +109,7 @@ def rule_of(word: Word) -> dict[str, Any]:
 
 
 def description_of(text: str) -> str:
-    """Validate the description in a form.
+    """Validate and return the description of a dictionary in a form.
 
     Raises:
         InvalidConfig: The description is too long.

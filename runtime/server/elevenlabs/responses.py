@@ -11,7 +11,7 @@ from runtime.server.elevenlabs.pronunciation_rules import AliasRule
 
 
 class Detail(TypedDict):
-    """Error detail."""
+    """Object `detail` of an error response in ElevenLabs' format."""
 
     status: str
     message: str
@@ -21,7 +21,7 @@ class Detail(TypedDict):
 
 
 class ElevenLabsError(TypedDict):
-    """Error in ElevenLabs' format."""
+    """Error response in ElevenLabs' format."""
 
     detail: Detail
 
@@ -36,7 +36,7 @@ class CharacterTimes(TypedDict):
 
 
 class TimedAudio(TypedDict):
-    """Audio with the times of its characters."""
+    """Response with audio and the times of its characters."""
 
     audio_base64: str
     alignment: CharacterTimes | None
@@ -44,9 +44,9 @@ class TimedAudio(TypedDict):
 
 
 class VoiceSegment(TypedDict):
-    """Turn, or a part of it, in a piece of audio.
+    """Times and character range of a dialogue turn in a piece of audio.
 
-    The indices count the characters of this piece.
+    The character indices are relative to the start of the piece.
     """
 
     voice_id: str
@@ -58,13 +58,13 @@ class VoiceSegment(TypedDict):
 
 
 class TimedDialogue(TimedAudio):
-    """Audio of a dialogue with the times of its characters and turns."""
+    """Response with the audio of a dialogue and the times of its characters and turns."""
 
     voice_segments: list[VoiceSegment]
 
 
 class ElevenLabsVoiceSettings(TypedDict):
-    """Default voice settings, of which only the first one has an effect here."""
+    """Voice settings in ElevenLabs' format (only `stability` and `speed` have an effect)."""
 
     stability: float
     similarity_boost: float
@@ -74,10 +74,7 @@ class ElevenLabsVoiceSettings(TypedDict):
 
 
 class ElevenLabsVoice(TypedDict):
-    """Voice in ElevenLabs' format.
-
-    Fields without a meaning here are null or empty.
-    """
+    """Voice in ElevenLabs' format (fields that this server does not support are empty)."""
 
     voice_id: str
     name: str
@@ -99,13 +96,13 @@ class ElevenLabsVoice(TypedDict):
 
 
 class ElevenLabsVoices(TypedDict):
-    """List of all voices."""
+    """Response with a list of all voices."""
 
     voices: list[ElevenLabsVoice]
 
 
 class ElevenLabsVoicePage(ElevenLabsVoices):
-    """Page of voices."""
+    """One page of the list of voices."""
 
     has_more: bool
     total_count: int
@@ -113,14 +110,14 @@ class ElevenLabsVoicePage(ElevenLabsVoices):
 
 
 class ElevenLabsLanguage(TypedDict):
-    """Language of a model."""
+    """Language of a model in ElevenLabs' format."""
 
     language_id: str
     name: str
 
 
 class ElevenLabsModel(TypedDict):
-    """Loaded checkpoint in ElevenLabs' format."""
+    """Checkpoint in ElevenLabs' format for models."""
 
     model_id: str
     name: str
@@ -140,7 +137,7 @@ class ElevenLabsModel(TypedDict):
 
 
 class ElevenLabsPrice(TypedDict):
-    """Price, always zero here."""
+    """Price in ElevenLabs' format, which is always zero on this server."""
 
     amount: str
     currency: str
@@ -178,7 +175,7 @@ class ElevenLabsUsersSubscription(TypedDict):
 
 
 class ElevenLabsSubscription(ElevenLabsUsersSubscription):
-    """Subscription with its invoices, always empty here."""
+    """Subscription with a list of invoices, which is always empty on this server."""
 
     next_invoice: None
     open_invoices: list[Any]
@@ -186,7 +183,7 @@ class ElevenLabsSubscription(ElevenLabsUsersSubscription):
 
 
 class ElevenLabsUser(TypedDict):
-    """Account, shared by all clients."""
+    """Account in ElevenLabs' format, which all clients share."""
 
     user_id: str
     workspace_id: str
@@ -200,7 +197,7 @@ class ElevenLabsUser(TypedDict):
 
 
 class ElevenLabsDictionary(TypedDict):
-    """Stored pronunciation dictionary in ElevenLabs' format."""
+    """Stored pronunciation dictionary in ElevenLabs' format, without its rules."""
 
     id: str
     latest_version_id: str
@@ -220,7 +217,7 @@ class ElevenLabsWholeDictionary(ElevenLabsDictionary):
 
 
 class ElevenLabsDictionaryPage(TypedDict):
-    """Page of pronunciation dictionaries."""
+    """One page of the list of pronunciation dictionaries."""
 
     pronunciation_dictionaries: list[ElevenLabsDictionary]
     next_cursor: str | None
@@ -228,7 +225,7 @@ class ElevenLabsDictionaryPage(TypedDict):
 
 
 class ElevenLabsAddedDictionary(TypedDict):
-    """New dictionary with its first version."""
+    """New pronunciation dictionary with its first version."""
 
     id: str
     name: str
@@ -242,9 +239,9 @@ class ElevenLabsAddedDictionary(TypedDict):
 
 
 class ElevenLabsChangedRules(TypedDict):
-    """Version after a change of rules.
+    """Version of a pronunciation dictionary after a change of its rules.
 
-    It is the existing version if nothing has changed.
+    If the rules are the same as before, no new version is created.
     """
 
     id: str

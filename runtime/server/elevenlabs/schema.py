@@ -22,7 +22,7 @@ from runtime.server.wire import Name, StrictFields, Text, check_frames, checked,
 from runtime.settings import Limits
 from runtime.shared.encoding import SPEEDS
 
-# Voices that clients use by default (LiveKit and ElevenLabs' examples).
+# Ids of ElevenLabs' voices that clients use by default, such as LiveKit and ElevenLabs' examples.
 PREMADE = (
     *("hpp4J3VqNfWAUOO0d1Us", "EXAVITQu4vr4xnSDxMaL", "21m00Tcm4TlvDq8ikWAM", "JBFqnCBsd6RMkjVDRZzb"),
     *("cgSgspJ2msm6clMCkdW9", "pNInz6obpgDQGcFmaJgB", "nPczCjzI2devNBz1zQrb", "Xb7hH8MSUJpSbSDYk0k2"),
@@ -46,7 +46,7 @@ Seed = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 class VoiceSettings(StrictFields):
-    """Voice settings: ``stability`` sets the temperature, ``speed`` the pace."""
+    """Voice settings: `stability` changes the sampling temperature, `speed` the audio speed."""
 
     stability: Annotated[float, Field(ge=0, le=1)] | None = None
     speed: Annotated[float, Field(ge=SPEEDS[0], le=SPEEDS[1])] | None = None
@@ -57,7 +57,7 @@ class GenerationConfig(StrictFields):
 
 
 class FileOptions(StrictFields):
-    """Query parameters of the HTTP routes."""
+    """Query parameters of the HTTP routes for speech."""
 
     output_format: FormatName = DEFAULT
 
@@ -67,7 +67,7 @@ class FileOptions(StrictFields):
 
 
 class SocketOptions(FileOptions):
-    """Query parameters of a socket."""
+    """Query parameters of the WebSocket routes."""
 
     model_id: Name | None = None
     language_code: Name | None = None
@@ -78,19 +78,16 @@ class SocketOptions(FileOptions):
 
 
 class DictionaryLocator(StrictFields):
-    """Reference to a stored pronunciation dictionary.
-
-    Without a version, the latest one is used.
-    """
+    """Id and version of a stored pronunciation dictionary (null for the latest version)."""
 
     pronunciation_dictionary_id: Name
     version_id: Name | None = None
 
 
 class Spoken(StrictFields):
-    """Synthesis fields of a request.
+    """Base class of requests with synthesis fields.
 
-    The fields below ``next_request_ids`` are extensions.
+    The fields after `next_request_ids` are extensions to ElevenLabs' API.
     """
 
     voice_settings: VoiceSettings = VoiceSettings()
@@ -120,10 +117,7 @@ class Spoken(StrictFields):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Return a note about context fields that cannot affect the speech.
-
-        ElevenLabs' clients get no notes about other fields.
-        """
+        """Return a note about context fields, such as `previous_text`, that have no effect."""
         names = [name for name in _CONTEXT if getattr(self, name)]
         return (NO_CONTEXT.format(names=", ".join(names)),) if names else ()
 
@@ -133,9 +127,9 @@ class Spoken(StrictFields):
 
 
 class ClientMessage(Spoken):
-    """Text message of a client.
+    """WebSocket message with text for a context.
 
-    The first one has the settings of the context.
+    The first message of a context has the settings of the context.
     """
 
     text: Text | None = None
@@ -151,25 +145,25 @@ class ClientMessage(Spoken):
     close_socket: bool = False
 
 
-# Fields with which a message needs no text.
+# A message with one of these fields needs no text.
 _WITHOUT_TEXT = ("flush", "close_context", "close_socket")
 
 
 class FileBody(Spoken):
-    """Body of the HTTP routes."""
+    """Base class of the bodies of HTTP routes for speech."""
 
     model_id: Name | None = None
     language_code: Name | None = None
 
 
 class TextToSpeechBody(FileBody):
-    """Body with one text."""
+    """Body of ``/v1/text-to-speech`` with one text."""
 
     text: Text
 
 
 class DialogueInput(StrictFields):
-    """Turn of a dialogue."""
+    """Turn of a dialogue: a text and the id of a voice."""
 
     text: Text
     voice_id: Name
@@ -180,9 +174,9 @@ class DialogueInput(StrictFields):
 
 
 class DialogueBody(FileBody):
-    """Body with a dialogue.
+    """Body of ``/v1/text-to-dialogue`` with the turns of a dialogue.
 
-    ``turn_pause_ms`` is an extension.
+    `turn_pause_ms` is an extension to ElevenLabs' API.
     """
 
     inputs: Annotated[list[DialogueInput], Field(min_length=1, max_length=MAX_TURNS)]
@@ -193,7 +187,7 @@ class DialogueBody(FileBody):
 def resolve_voice(
     voice_id: str, model_id: str | None, instructions: str | None, resolver: VoiceResolver
 ) -> ResolvedVoice:
-    """Resolve mode and voice.
+    """Return the mode and the voice for ElevenLabs' voice id and model id.
 
     Raises:
         BadRequest: See `VoiceResolver.resolve_foreign`.
@@ -205,10 +199,10 @@ def resolve_voice(
 def synthesis_options(
     spoken: Spoken, language_code: str | None, seed: int | None, resolved: ResolvedVoice, cards: Sequence[ModelCard]
 ) -> SynthesisOptions:
-    """Return the synthesis options.
+    """Convert the fields of a request to synthesis options.
 
     Args:
-        seed: Seed in the URL, for messages without a seed.
+        seed: Seed in the URL, which is used if the message has no seed.
     """
     return SynthesisOptions(
         language=language_of(language_code),
@@ -224,7 +218,7 @@ def synthesis_options(
 
 
 def read(kind: type[Read], fields: dict[str, Any], limits: Limits) -> Read:
-    """Validate a decoded message or body.
+    """Validate a decoded message or body with the model `kind`.
 
     Raises:
         BadRequest: A field has the wrong type, is out of range, or requests an unsupported feature.
@@ -235,11 +229,10 @@ def read(kind: type[Read], fields: dict[str, Any], limits: Limits) -> Read:
 
 
 def read_message(fields: dict[str, Any], limits: Limits) -> ClientMessage:
-    """Validate a WebSocket message.
+    """Validate a decoded WebSocket message and return a `ClientMessage`.
 
     Raises:
-        BadRequest: See `read`. A message without text or another purpose is also refused, because text under a
-            misspelled key would be lost silently.
+        BadRequest: See `read`, or the message has neither a text nor a field that needs no text.
     """
     if fields.get("text") is None and not any(fields.get(word) for word in _WITHOUT_TEXT):
         raise InvalidConfig(where="text", why="it is required and was not given", param="text")
@@ -265,7 +258,7 @@ def read_socket_options(query: Mapping[str, str]) -> SocketOptions:
 
 
 def _temperature(stability: float | None, resolved: ResolvedVoice, cards: Sequence[ModelCard]) -> float | None:
-    """Return the checkpoint's temperature, multiplied by a factor of the stability.
+    """Return the checkpoint's temperature times a factor that depends on the stability.
 
     The factor is 1.2 at stability 0 and 0.8 at stability 1.
     """

@@ -1,8 +1,8 @@
 """Base session of ElevenLabs' WebSockets ``stream-input`` and ``multi-stream-input``.
 
-A context is one streamed text and one audio stream, sent as base64 in JSON with estimated character times. Its states
-are ``free -> open -> closed -> free``. Its last message is ``isFinal``, also after an error. The voice is in the
-socket's URL. Text is sent to the engine as it arrives.
+A context is one streamed text and one audio stream, sent as base64 in JSON with estimated character times. The states
+of a context are ``free -> open -> closed -> free``. The last message of a context is ``isFinal``, even after an error.
+The URL of the socket contains the voice. Text is sent to the engine immediately.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from runtime.shared.inline_tags import ReadText
 
 
 class ElevenLabsSession(Dialect[Context]):
-    """Session of one client on one socket.
+    """Base class of the sessions of ElevenLabs' two WebSocket routes.
 
     Raises:
         BadRequest: The voice does not exist.
@@ -84,10 +84,7 @@ class ElevenLabsSession(Dialect[Context]):
             self._send(context, partial(context.sound.add, piece, context.words.hear(samples)))
 
     def _send(self, context: Context, make: Callable[[], Reply | None]) -> None:
-        """Queue an audio message.
-
-        It is encoded in a worker unless encoding takes only microseconds.
-        """
+        """Queue an audio message that a worker thread encodes, unless encoding is instant."""
         if not context.sound.is_instant:
             self.send_queue.encoded(make, number=context.number, samples=context.owed_samples, about=context.name)
         elif (message := make()) is not None:
@@ -97,7 +94,7 @@ class ElevenLabsSession(Dialect[Context]):
         context.owed_samples = 0
 
     def _end(self, context: Context) -> None:
-        """Report that all audio of a context was sent."""
+        """Send the remaining audio and the last message of a context."""
         if context.samples:
             self._send(context, partial(context.sound.finish, context.words.finish()))
         self._conclude(context)
@@ -137,17 +134,14 @@ class ElevenLabsSession(Dialect[Context]):
         return self._number(context)
 
     def _process_message(self, context: Context, message: ClientMessage) -> None:
-        """Append text to an open context."""
+        """Append the text of a message to an open context."""
         now = self._clock()
         context.take(message, now)
         if any(due <= now for due in context.dues):
             context.speak()
 
     def _close_context(self, context: Context) -> None:
-        """Mark a context's text as complete.
-
-        A text without words ends without the engine.
-        """
+        """Mark the text of a context as complete, and end a context without words."""
         context.close()
         if not context.is_submitted and not context.is_readable:
             self.utterances.pop(context.number)
@@ -157,7 +151,7 @@ class ElevenLabsSession(Dialect[Context]):
 
     @abstractmethod
     def _label(self, name: str) -> str | None:
-        """Return the ``contextId`` for messages about a context."""
+        """Return the ``contextId`` for messages of the context `name`, or None."""
 
     @abstractmethod
     def _conclude(self, context: Context) -> None:

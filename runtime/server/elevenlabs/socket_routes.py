@@ -16,7 +16,7 @@ from runtime.server.websocket_routes import new_id, refuse_socket, shared, speak
 
 
 def add_routes(app: FastAPI, host: Host) -> None:
-    """Register the routes."""
+    """Register ElevenLabs' WebSocket routes."""
 
     async def serve(kind: type[ElevenLabsSession], websocket: WebSocket, voice_id: str) -> None:
         await websocket.accept()
@@ -32,10 +32,10 @@ def add_routes(app: FastAPI, host: Host) -> None:
 
     @app.websocket(PATH + "/stream-input")
     async def stream_input(websocket: WebSocket, voice_id: str) -> None:
-        """Speak one text."""
+        """Speak one streamed text."""
         await serve(StreamInputSession, websocket, voice_id)
 
     @app.websocket(PATH + "/multi-stream-input")
     async def multi_stream_input(websocket: WebSocket, voice_id: str) -> None:
-        """Speak several texts at the same time."""
+        """Speak several streamed texts at the same time."""
         await serve(MultiStreamInputSession, websocket, voice_id)

@@ -1,4 +1,4 @@
-"""Encoder of the audio messages of one context: samples and their character times."""
+"""Encoder of the audio messages of one context: audio with character times."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from runtime.shared.word_times import TimedWords
 
 
 class SoundMessages:
-    """Encoder of one context's audio messages.
+    """Encoder of the audio messages of one context.
 
-    Thread: one at a time.
+    Thread: any, but only one at a time.
     """
 
     def __init__(self, form: OutputFormat, speed: float, *, label: str | None, is_relative: bool) -> None:
@@ -24,27 +24,21 @@ class SoundMessages:
 
     @property
     def is_instant(self) -> bool:
-        """True if a call takes only microseconds.
-
-        With a codec, it takes milliseconds per 80 ms of audio.
-        """
+        """True if encoding takes only microseconds, because the format has no codec."""
         return isinstance(self._writer, PcmWriter)
 
     def add(self, pcm: bytes, times: TimedWords) -> Reply | None:
-        """Encode s16le samples at 24 kHz and return a message.
+        """Encode s16le samples at 24 kHz and return an audio message, or None without output.
 
         Args:
             times: Words that end in these samples.
-
-        Returns:
-            None if the codec has no output yet.
         """
         self._pending_words.join(times)
         data = self._writer.add(pcm)
         return self._message(data) if data else None
 
     def finish(self, times: TimedWords) -> Reply | None:
-        """Return a message with the remaining audio, or None."""
+        """Return an audio message with the remaining audio, or None if no audio remains."""
         self._pending_words.join(times)
         data = self._writer.finish()
         return self._message(data) if data or self._pending_words.spans else None

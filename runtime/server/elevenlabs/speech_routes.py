@@ -1,4 +1,4 @@
-"""ElevenLabs' ``POST /v1/text-to-speech/{voice_id}``, with and without character times."""
+"""ElevenLabs' HTTP routes ``/v1/text-to-speech/{voice_id}``."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TAKEN: dict[str, Any] = {
 
 
 def add_routes(app: FastAPI, host: Host) -> None:
-    """Register the routes."""
+    """Register ElevenLabs' HTTP routes for speech."""
     router = APIRouter(prefix=PATH)
 
     async def spoken(request: Request, voice_id: str) -> _OneText:
@@ -41,9 +41,9 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @router.post("", response_model=None)
     @documented(**_TAKEN, sound=MEDIA_TYPES)
     async def convert(request: Request, voice_id: str) -> Response:
-        """Speak one text.
+        """Speak one text and return an audio file.
 
-        A file whose header contains its length is sent when it is complete.
+        A WAV file is sent only when it is complete, because its header contains the length.
         """
         text = await spoken(request, voice_id)
         return text.reply(text.pieces(whole=text.format.has_head), text.format.media_type)

@@ -1,4 +1,4 @@
-"""Response of ElevenLabs' HTTP routes: speech of a text or a dialogue."""
+"""Base class of the responses of ElevenLabs' HTTP routes for speech."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from runtime.shared.word_times import TimedWords
 JSON_LINES = "application/x-ndjson"
 
 Body = TypeVar("Body", bound=FileBody)
-Timed = dict[int, TimedWords]  # Timed words of each turn, by its index.
+Timed = dict[int, TimedWords]  # Timed words by turn index.
 
 
 class SpokenText(HttpSpeech[Body]):
-    """Base class of responses with speech.
+    """Base class of HTTP responses with the speech of a text or a dialogue.
 
-    Subclasses define the engine's requests.
+    Subclasses define the engine requests.
     """
 
     dialect = "elevenlabs"
@@ -48,7 +48,7 @@ class SpokenText(HttpSpeech[Body]):
         return 0.0
 
     async def pieces(self, *, whole: bool = False) -> AsyncGenerator[bytes, None]:
-        """Yield the audio file during generation, or as a whole at the end.
+        """Yield the bytes of the audio file during generation, or all at the end if `whole`.
 
         Raises:
             SpeechError: The request was refused or failed.
@@ -58,7 +58,7 @@ class SpokenText(HttpSpeech[Body]):
                 yield data
 
     async def timed_lines(self) -> AsyncGenerator[bytes, None]:
-        """Yield JSON lines with audio and the times of the characters that end in it.
+        """Yield JSON lines with audio and the times of the characters in this audio.
 
         Raises:
             SpeechError: The request was refused or failed.
@@ -73,7 +73,7 @@ class SpokenText(HttpSpeech[Body]):
             yield self._line(b"", timed)
 
     async def timed_whole(self) -> AsyncGenerator[bytes, None]:
-        """Yield the complete audio with all times as one piece.
+        """Yield one JSON object with the complete audio and the times of all characters.
 
         Raises:
             SpeechError: The request was refused or failed.
@@ -85,7 +85,7 @@ class SpokenText(HttpSpeech[Body]):
         yield self._line(bytes(audio), timed)
 
     async def _timed(self, *, whole: bool = False) -> AsyncGenerator[tuple[bytes, Timed], None]:
-        """Yield encoded audio, which may be empty, with the words that end in it."""
+        """Yield pieces of encoded audio (possibly empty) with the words that end in each piece."""
         requests = await self._requests()
         writer = self.format.writer(self._body.speed, whole=whole)
         limits, tags = self._host.settings.limits, self._body.tags
@@ -108,7 +108,7 @@ class SpokenText(HttpSpeech[Body]):
         return alignment.of_file(word_times, self._body.speed)
 
     def _more(self, timed: Mapping[int, TimedWords]) -> Reply:
-        """Return additional fields of a response with times."""
+        """Return additional fields for a response with character times."""
         return {}
 
     @abstractmethod

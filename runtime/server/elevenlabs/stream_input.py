@@ -11,9 +11,9 @@ from runtime.server.session.dialect import SingleErrorDialect
 
 
 class StreamInputSession(SingleErrorDialect[Context], ElevenLabsSession):
-    """Session with one text.
+    """Session with one streamed text.
 
-    The first message has the options, and an empty text ends it. An error closes the socket.
+    The first message has the settings. An empty text ends the streamed text. An error closes the socket.
     """
 
     @property
@@ -25,7 +25,7 @@ class StreamInputSession(SingleErrorDialect[Context], ElevenLabsSession):
         try:
             context = context or self._opened("", message)
             if not context.takes_text:
-                return  # All text had already arrived.
+                return  # The text is already complete.
             if message.text == "":
                 self._close_context(context)
             else:

@@ -23,11 +23,11 @@ _ACCOUNT_NAME = "voicewright"  # Name of the account that all clients share.
 
 
 def add_routes(app: FastAPI, host: Host) -> None:
-    """Register the routes."""
+    """Register ElevenLabs' HTTP routes for the account."""
 
     def subscribed(request: Request) -> dict[str, Any]:
         own = [voice for voice in known_voices(host, request.headers) if voice.is_owner]
-        # Maximum number of own voices. 0 means unlimited.
+        # Maximum number of voices of the owner, or 0 for no limit.
         limit = host.settings.server.owned_voices if OWNER_HEADER in request.headers else 0
         return {
             "tier": "free",
@@ -58,7 +58,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @app.api_route(PATH, methods=GET)
     @documented(answer=ElevenLabsUser, refused_as=ElevenLabsError)
     async def user(request: Request) -> Reply:
-        """Return the account, which all clients share, and its subscription."""
+        """Return the account that all clients share, with its subscription."""
         return {
             "user_id": _ACCOUNT_NAME,
             "workspace_id": _ACCOUNT_NAME,
@@ -74,5 +74,5 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @app.api_route(f"{PATH}/subscription", methods=GET)
     @documented(answer=ElevenLabsSubscription, refused_as=ElevenLabsError)
     async def subscription(request: Request) -> Reply:
-        """Return the subscription with its limits."""
+        """Return the subscription of the account with its limits."""
         return {**subscribed(request), "next_invoice": None, "open_invoices": [], "has_open_invoices": False}
