@@ -1,5 +1,4 @@
-"""Engine in a separate process, with its own Python interpreter.
+"""Engine in a separate process, so that sockets and frame generation do not share a GIL.
 
-Sockets and frame generation then do not wait for the same GIL. `EngineClient` represents the engine in the server's
-process; `__main__` is the engine's process.
+`EngineClient` represents the engine in the server process. `__main__` is the engine process.
 """

@@ -1,7 +1,7 @@
 """Engine process, started by `EngineClient`.
 
-Standard input and output are the channel. This process ends whenever the server's process ends, also while it loads
-checkpoints (which takes minutes) or while the device hangs.
+Messages arrive on standard input and are sent on standard output. This process ends when the server process ends, even
+while checkpoints are being loaded (which takes minutes) or while the device hangs.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from runtime.shared.python_warnings import log_warnings
 
 log = logging.getLogger(__name__)
 
-_FLUSH_TIMEOUT_S = 5.0  # Timeout for sending the remaining messages.
+_FLUSH_TIMEOUT_S = 5.0  # Timeout for sending the last messages.
 
 
 def main() -> int:
     """Load the checkpoints, serve until a close command, and return the exit status."""
     sink = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    # Output of libraries must not go to stdout, which is the channel.
+    # Redirect the output of libraries to stderr, because stdout transports the messages.
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    # A service manager may signal both processes. The server's process then ends this one.
+    # A service manager may signal both processes. The server process then ends this process.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     if hasattr(signal, "SIGUSR1"):
@@ -70,14 +70,14 @@ def main() -> int:
 
 
 def run() -> NoReturn:
-    """Run the process and exit with its status, even if threads hang."""
+    """Run `main` and exit with its status, even if threads hang."""
     status = main()
     logging.shutdown()
     os._exit(status)  # The process must end even if a thread does not return from the device.
 
 
 def _end_with_the_server() -> NoReturn:
-    """End the process when the other end of standard input is closed (not on Windows)."""
+    """Wait until the server process closes standard input, then exit (not on Windows)."""
     pipe = select.poll()
     pipe.register(sys.stdin.fileno(), 0)  # `poll` reports a hang-up even if no event is requested.
     pipe.poll()

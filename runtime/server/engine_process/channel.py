@@ -1,7 +1,7 @@
-"""Message channel between the server's process and the engine's process, over two pipes.
+"""Message channel between the server process and the engine process, over two pipes.
 
-Messages are pickled. This is safe, because both ends are this program and the server's process has validated all data
-of clients.
+Messages are pickled. Pickle is safe here, because both ends run this program and the server has validated all data of
+clients.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from runtime.shared import system
 
 log = logging.getLogger(__name__)
 
-# Minimum size of an array, such as reference audio, that is written separately instead of being copied into the pickle.
+# Arrays of at least this size, such as reference audio, are written separately and not copied into the pickle.
 MIN_SEPARATE_BYTES = 64 * 2**10
-# Size of the pipe's buffer. It holds the audio of a whole batch. The default of 64 KiB holds only a few chunks.
+# Size of the pipe's buffer, which holds the audio of a whole batch. The default of 64 KiB holds only a few chunks.
 PIPE_BYTES = 2**20
 POLL_INTERVAL_S = 0.5  # Poll interval while a pipe is full.
 _PIECE_COUNT = struct.Struct("<I")  # Number of pieces of a message: the pickle, followed by its arrays.
@@ -32,11 +32,10 @@ _LENGTH_BYTES = 8  # Size of a piece's length field.
 
 
 class Channel:
-    """One end of the channel.
+    """One end of a message channel over two pipes.
 
-    `send` may be called on any thread and does not block. It writes as much as fits into the pipe, which avoids waking
-    a thread; a writer thread writes the rest. `source` is buffered, `sink` is a pipe. After the other end has closed,
-    messages are discarded.
+    `send` may be called on any thread and does not block. `send` writes as much as fits into the pipe, and a writer
+    thread writes the rest. `source` must be a buffered reader. Messages are discarded after the other end has closed.
     """
 
     def __init__(self, source: BinaryIO, sink: BinaryIO) -> None:
@@ -58,7 +57,7 @@ class Channel:
         self._writer.start()
 
     def send(self, message: Message) -> None:
-        """Queue a message after all earlier ones, and write as much as fits into the pipe."""
+        """Queue a message, and write as much queued data as fits into the pipe."""
         try:
             pieces = _pieces(message)
         except Exception:
@@ -78,7 +77,7 @@ class Channel:
                 self._is_behind.notify()
 
     def receive(self) -> Message:
-        """Wait for the next message.
+        """Wait for the next message and return it.
 
         Raises:
             EOFError: The other end is closed.
@@ -88,7 +87,7 @@ class Channel:
         return message
 
     def receive_now(self) -> Message | None:
-        """Return the next message, or None if it is incomplete.
+        """Return the next message, or None if the message has not arrived completely.
 
         The source must be non-blocking.
 
@@ -104,7 +103,7 @@ class Channel:
                     message: Message = whole.value
                     return message
             try:
-                count = self._source.readinto(self._missing)  # type: ignore[attr-defined]  # of every buffered reader
+                count = self._source.readinto(self._missing)  # type: ignore[attr-defined]
             except (OSError, ValueError):
                 count = 0
             if count is None:
@@ -115,21 +114,18 @@ class Channel:
 
     @property
     def source(self) -> int:
-        """Return the file descriptor of incoming messages."""
+        """Return the file descriptor of the pipe with incoming messages."""
         return self._source.fileno()
 
     def close(self, timeout_s: float) -> None:
-        """Write the remaining messages and close the pipe."""
+        """Write the remaining messages for at most `timeout_s`, then close the pipe."""
         with self._lock:
             self._closing = True
             self._is_behind.notify()
         self._writer.join(timeout_s)
 
     def _write(self) -> None:
-        """Write as much as the pipe accepts without blocking.
-
-        The caller holds the lock.
-        """
+        """Write as much queued data as the pipe accepts (the caller holds the lock)."""
         try:
             while self._unsent:
                 piece = self._unsent[0]
@@ -145,10 +141,7 @@ class Channel:
             self._unsent.clear()
 
     def _write_on(self) -> None:
-        """Write queued data whenever the pipe has space.
-
-        Thread: the writer thread (a daemon).
-        """
+        """Write queued data whenever the pipe has space (on the writer thread)."""
         while True:
             with self._lock:
                 self._is_behind.wait_for(lambda: self._unsent or self._closing)
@@ -174,19 +167,19 @@ class Channel:
                 self._sink.close()
 
     def _assemble_messages(self) -> Generator[bytearray, None, Message]:
-        """Receive a message: yield each piece as a buffer to fill, then return the message."""
+        """Yield the buffers of one message, which the caller fills, and return the message."""
         yield (head := bytearray(_PIECE_COUNT.size))
         (count,) = _PIECE_COUNT.unpack(head)
         yield (table := bytearray(count * _LENGTH_BYTES))
-        # Arrays that are read into a bytearray are writable.
+        # Buffers are bytearrays, so that the received arrays are writable.
         data, *arrays = pieces = [bytearray(size) for size in struct.unpack(f"<{count}Q", table)]
         yield from pieces
-        message: Message = pickle.loads(data, buffers=arrays)  # noqa: S301  own messages, see above
+        message: Message = pickle.loads(data, buffers=arrays)  # noqa: S301  Only this program writes messages.
         return message
 
 
 def _pieces(message: Message) -> list[memoryview]:
-    """Return the buffers of a message: sizes and pickle, followed by its large arrays."""
+    """Return the buffers of a message: sizes and pickle, followed by the large arrays."""
     arrays: list[memoryview] = []
 
     def stays(buffer: pickle.PickleBuffer) -> bool:

@@ -1,4 +1,4 @@
-"""Client of an engine in a child process, connected by pipes."""
+"""Client of an engine that runs in a child process."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ log = logging.getLogger(__name__)
 
 # The child must import from this process's module path, even if it has another working folder.
 _PROGRAM = "import sys; sys.path[:] = sys.argv[1:]; from runtime.server.engine_process.__main__ import run; run()"
-_BUFFER_BYTES = 2**18  # Maximum bytes of one read from the process.
-# Interval between acknowledgements. Each one wakes a thread that competes with frame generation. With a longer
-# interval, a fast row would reach the limit of unacknowledged audio (`VOICEWRIGHT_READER_S`) and pause.
+_BUFFER_BYTES = 2**18  # Maximum number of bytes in one read from the engine process.
+# Interval between acknowledgements. Every message wakes a thread that competes with frame generation. With a longer
+# interval, a fast request would reach the limit of unacknowledged audio (`VOICEWRIGHT_READER_S`) and pause.
 ACK_INTERVAL_S = 0.01
-STATUS_TIMEOUT_S = 2.0  # After eight intervals without a status, an idle process counts as busy.
+STATUS_TIMEOUT_S = 2.0  # An engine process that sends no status for this time counts as busy.
 _KILL_TIMEOUT_S = 5.0
 
 Done = Callable[[VoicePrompt | SpeechError], None]
@@ -67,10 +67,9 @@ Done = Callable[[VoicePrompt | SpeechError], None]
 class EngineClient:
     """Implementation of `SpeechEngine` with the engine in another process.
 
-    Sinks are called on the event loop on which the client was started; the loop reads the pipe. Without a loop, or with
-    one that cannot read pipes (Windows), a thread calls them. Properties have the values of the process's last report,
-    which is at most a quarter of a second old. If the process ends, every request ends with EngineDead and `alive`
-    becomes False.
+    The event loop that runs `start` reads the pipe and calls the sinks. If there is no event loop, or if the loop
+    cannot read pipes (Windows), a thread calls the sinks. Properties have the values of the last status report, which
+    is at most 0.25 s old. If the process ends, every request ends with EngineDead and `alive` becomes False.
     """
 
     def __init__(self, process: subprocess.Popen[bytes], channel: Channel, status: Status) -> None:
@@ -78,29 +77,29 @@ class EngineClient:
         self._process = process
         self._channel = channel
         self._status = status
-        self._status_at = time.monotonic()  # Time of the last status.
-        self._lock = threading.Lock()  # Held while all requests are ended, so that no new ones start.
+        self._status_at = time.monotonic()  # Time of the last status report.
+        self._lock = threading.Lock()  # Prevents new requests after the engine process has ended.
         self._ended = False
         self._sinks: dict[int, Sink] = {}
         self._preparing: dict[int, Done] = {}
-        self._numbers = itertools.count(1)  # Tickets of requests and prompts.
+        self._numbers = itertools.count(1)  # Numbers of requests and prompts.
         listen = partial(self._listen, channel.receive)
         self._listener = threading.Thread(target=listen, name="engine-client", daemon=True)
         # Event loop that reads the pipe. None if a thread reads it.
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._sent_samples: dict[int, int] = {}  # Samples by ticket whose acknowledgement is not sent yet.
+        self._sent_samples: dict[int, int] = {}  # Numbers of sent samples by ticket, not yet reported.
 
     @classmethod
     def open(cls, settings: Settings, progress: Progress) -> Self:
-        """Start the process and wait until its checkpoints are loaded.
+        """Start the engine process and wait until its checkpoints are loaded.
 
         Raises:
             SetUpError: A checkpoint, the device or a setting cannot be used.
-            EngineDead: The process ended for another reason, which is in its log.
+            EngineDead: The process ended for another reason, which is in the log.
         """
-        # Standard output is the channel, so the process prints into its log instead. The process has its own session,
-        # so that it does not receive Ctrl-C, which would make a starting interpreter print a traceback.
-        process = subprocess.Popen(  # noqa: S603  own arguments
+        # The new session keeps Ctrl-C away from the engine process. An interpreter that is starting would otherwise
+        # print a traceback.
+        process = subprocess.Popen(  # noqa: S603  The arguments contain no client data.
             (sys.executable, "-c", _PROGRAM, *sys.path),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -120,16 +119,16 @@ class EngineClient:
 
     @property
     def pid(self) -> int:
-        """Return the process id."""
+        """Return the process id of the engine process."""
         return self._process.pid
 
     @property
     def alive(self) -> bool:
-        """True until the engine's thread or its process has ended."""
+        """True until the engine thread or the engine process has ended."""
         return not self._ended and self._status.alive
 
     def start(self) -> None:
-        """Start the engine's threads and begin to receive messages."""
+        """Start the engine's threads, and begin to receive messages from the process."""
         self._channel.send(Order.START)
         listen = partial(self._listen, self._channel.receive_now)
         try:
@@ -143,10 +142,7 @@ class EngineClient:
             listen()  # Messages may have arrived together with the status that ended loading.
 
     def close(self, timeout_s: float | None = None) -> None:
-        """End all requests, the engine and its process.
-
-        The process is killed after `timeout_s`.
-        """
+        """Stop the engine process and all requests, or kill the process after `timeout_s`."""
         self._channel.send(Order.CLOSE)
         if self._loop is not None:  # This call blocks the event loop, so a thread reads the last messages.
             self._stop_listening()
@@ -164,9 +160,9 @@ class EngineClient:
     # --- Any thread.
 
     def submit(self, request: SpeechRequest, sink: Sink) -> int:
-        """Submit a request.
+        """Submit a request and return its ticket.
 
-        If the engine refuses it, the sink receives `Refused`.
+        If the engine refuses the request, the sink receives `Refused`.
 
         Raises:
             EngineDead: The engine has stopped.
@@ -189,9 +185,9 @@ class EngineClient:
         self._channel.send(Call(Method.FINISH_TEXT, ticket))
 
     def ack_sent(self, ticket: int, samples: int) -> None:
-        """Queue an acknowledgement, which is sent together with those of other requests.
+        """Acknowledge the total number of sent samples in the next batch of acknowledgements.
 
-        Thread: event loop, if any.
+        Thread: the event loop of `start`, or any thread if there was no event loop.
         """
         if self._loop is None:
             self._channel.send(AckSent({ticket: samples}))
@@ -211,10 +207,10 @@ class EngineClient:
         self._channel.send(Call(Method.CANCEL, ticket))
 
     def prepare(self, reference: Reference, mode: Mode, done: Done) -> None:
-        """Request the prompt of a reference.
+        """Request the voice prompt of a reference recording from the engine process.
 
         Args:
-            done: Called with the prompt or an error.
+            done: Callback that receives the prompt or an error.
         """
         number = next(self._numbers)
         with self._lock:
@@ -227,18 +223,18 @@ class EngineClient:
         return self._status.load
 
     def at_work_since(self) -> float | None:
-        """Return the start of the current step in the last report.
+        """Return the start time of the unfinished step in the last status report, or None.
 
-        A process that sends no reports counts as busy.
+        An engine process that sends no reports counts as busy.
         """
         since = self._status.at_work_since
-        # A step in progress keeps its start time. A new one would mean that the device has responded.
+        # Do not change the start time of an unfinished step. A new time would mean that the device has responded.
         if since is None and time.monotonic() - self._status_at > STATUS_TIMEOUT_S:
             return self._status_at
         return since
 
     def stacks(self) -> str:
-        """Let the process log its stack traces (not on Windows), and return a note about it."""
+        """Make the engine process log its stack traces, and return a note for the log."""
         if hasattr(signal, "SIGUSR1"):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._process.pid, signal.SIGUSR1)
@@ -248,10 +244,7 @@ class EngineClient:
     # --- The event loop, or the listener thread.
 
     def _listen(self, receive: Callable[[], Message | None]) -> None:
-        """Process all available messages.
-
-        If the channel is closed, all requests end.
-        """
+        """Process all available messages, and end all requests if the channel is closed."""
         try:
             while (message := receive()) is not None:
                 self._on_message(message)
@@ -279,10 +272,7 @@ class EngineClient:
                     self.cards = cards
 
     def _on_event(self, ticket: int, event: SpeechEvent) -> None:
-        """Pass an event to its sink.
-
-        A sink that raises ends only its own request.
-        """
+        """Pass an event to the request's sink, and cancel the request if the sink raises."""
         is_last = isinstance(event, Finished | Broken | Refused)
         sink = self._sinks.pop(ticket, None) if is_last else self._sinks.get(ticket)
         if sink is None:
@@ -294,7 +284,7 @@ class EngineClient:
             self.cancel(ticket)
 
     def _answer(self, done: Done | None, result: VoicePrompt | SpeechError) -> None:
-        """Pass the result of a prompt to its callback."""
+        """Pass a voice prompt or an error to the callback of `prepare`."""
         try:
             if done is not None:
                 done(result)
@@ -313,10 +303,7 @@ class EngineClient:
 
 
 def _opened(channel: Channel, progress: Progress) -> Status:
-    """Wait until the checkpoints are loaded.
-
-    Arguments and errors are those of `EngineClient.open`.
-    """
+    """Wait until the checkpoints are loaded, and return the first status report."""
     while True:
         try:
             message = channel.receive()

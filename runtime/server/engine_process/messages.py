@@ -1,4 +1,4 @@
-"""Messages between the server's process and the engine's process."""
+"""Messages between the server process and the engine process."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from runtime.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """First message: load the checkpoints in the settings."""
+    """First message to the engine process, which then loads the configured checkpoints."""
 
     settings: Settings
     log_level: int
 
 
 class Order(StrEnum):
-    """Commands without arguments."""
+    """Commands of the server that have no arguments."""
 
     START = "start"
     CLOSE = "close"
@@ -30,17 +30,14 @@ class Order(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Submit:
-    """New request.
-
-    The server assigns the number, so that it does not have to wait for the engine's ticket.
-    """
+    """New speech request with a ticket that the server has chosen."""
 
     ticket: int
     request: SpeechRequest
 
 
 class Method(StrEnum):
-    """Methods of `SpeechEngine` for a running request."""
+    """Methods of `SpeechEngine` that the server calls for a running request."""
 
     APPEND = "append"
     FLUSH = "flush"
@@ -51,7 +48,7 @@ class Method(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Call of one of these methods for a request."""
+    """Call of a `SpeechEngine` method for the request with this ticket."""
 
     method: Method
     ticket: int
@@ -60,14 +57,14 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class AckSent:
-    """Acknowledgements: total number of sent samples by ticket."""
+    """Acknowledgement of audio: total number of samples sent to clients, by ticket."""
 
     samples: dict[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Prepare:
-    """Request for the prompt of a reference.
+    """Request to compute the voice prompt of a reference recording.
 
     The response is a `Prepared` with the same number.
     """
@@ -82,7 +79,7 @@ class Prepare:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Progress of loading, with the arguments of `Progress`."""
+    """Progress of loading: number of loaded checkpoints, total number, and current step."""
 
     loaded: int
     of: int
@@ -91,9 +88,9 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """Current values of the engine's properties.
+    """Status report of the engine.
 
-    ``cards`` is None if the cards have not changed.
+    `cards` is None if the model cards have not changed since the last report.
     """
 
     load: EngineLoad
@@ -104,9 +101,9 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class NotOpened:
-    """Report of a failed start, after which the process ends.
+    """Report that the engine could not be loaded, after which the engine process ends.
 
-    `error` is None if an unexpected exception was logged.
+    `error` is None if the reason is an unexpected exception, which is in the log.
     """
 
     error: SpeechError | None
@@ -114,7 +111,7 @@ class NotOpened:
 
 @dataclass(frozen=True, slots=True)
 class SinkEvent:
-    """Event for a request's sink."""
+    """Event of a request that the server passes to the request's sink."""
 
     ticket: int
     event: SpeechEvent
@@ -122,7 +119,7 @@ class SinkEvent:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """Result of `Prepare`."""
+    """Response to `Prepare` with the voice prompt or an error."""
 
     number: int
     result: VoicePrompt | SpeechError

@@ -1,4 +1,4 @@
-"""Service in the engine's process: runs commands of the server and sends events."""
+"""Service in the engine process that runs the server's commands and sends events."""
 
 from __future__ import annotations
 
@@ -35,29 +35,29 @@ REST_S = 0.05
 
 
 class EngineService:
-    """Service that runs the server's commands in the engine's process.
+    """Service that runs the server's commands in the engine process.
 
-    Commands run on the caller's thread in order of arrival.
+    Commands run in order of arrival on the thread that calls `run`.
     """
 
     def __init__(self, engine: SpeechEngine, channel: Channel) -> None:
         self._engine = engine
         self._channel = channel
-        self._tickets: dict[int, int] = {}  # The engine's ticket of each server ticket.
+        self._tickets: dict[int, int] = {}  # Tickets of the engine by ticket of the server.
         self._over: deque[int] = deque()  # Server tickets of requests that have ended.
-        self._cards: tuple[ModelCard, ...] | None = None  # Model cards of the last report.
-        self._load = EngineLoad(slots=0, active=0, waiting=0)  # The last known load.
+        self._cards: tuple[ModelCard, ...] | None = None  # Model cards in the last report.
+        self._load = EngineLoad(slots=0, active=0, waiting=0)  # Engine load in the last report.
         self._status_due = threading.Event()
         self._closing = False
 
     def run(self) -> None:
-        """Serve until a close command, or until the server's process has ended."""
+        """Run commands until a close command arrives or the server process ends."""
         telling = threading.Thread(target=self._send_status_soon, name="engine-status", daemon=True)
         telling.start()
         try:
             while not self._closing:
                 self._carry_out(self._channel.receive())
-                while self._over:  # This runs after the command. A ticket is therefore stored before it is removed.
+                while self._over:  # Tickets are removed between commands, after `_submit` has stored them.
                     self._tickets.pop(self._over.popleft(), None)
         except EOFError:
             self._closing = True
@@ -67,7 +67,7 @@ class EngineService:
         telling.join()
 
     def send_status(self) -> None:
-        """Send a status report."""
+        """Send a status report of the engine to the server."""
         engine, cards = self._engine, self._engine.cards
         news = None if cards == self._cards else cards
         self._cards = cards
@@ -115,15 +115,12 @@ class EngineService:
     def _call(self, own: int, command: Callable[..., None], *arguments: Any) -> None:
         try:
             command(own, *arguments)
-        except Exception:  # An internal error in one request does not end the others.
+        except Exception:  # An internal error ends only the affected request.
             log.exception("the engine failed at %s", command.__name__)
             self._engine.cancel(own)
 
     def _on_event(self, ticket: int, event: SpeechEvent) -> None:
-        """Send an event of a request.
-
-        Thread: engine.
-        """
+        """Send an event of a request to the server (on the engine thread)."""
         self._channel.send(SinkEvent(ticket, event))
         if isinstance(event, Finished | Broken):
             self._over.append(ticket)
