@@ -1,7 +1,7 @@
 """Canary: test utterance of four frames per checkpoint, repeated while the engine is idle.
 
-The utterance has a fixed seed and runs alone on the device. If its codes differ from those of the first run, then
-weights, device or memory are faulty. Thread: event loop.
+The utterance has a fixed seed and runs alone on the device. If the codes differ from the codes of the first run, the
+weights, the device or its memory are faulty. Thread: event loop.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ SEED = 1
 TEXT = "The bread is warm."
 INSTRUCT = "A warm young voice."
 REFERENCE_S = 2.0
-DIGEST_DIGITS = 16  # Hexadecimal digits in the digest of the codes.
+DIGEST_DIGITS = 16  # Number of hexadecimal digits in the digest of the codes.
 
 
 class Outcome(StrEnum):
-    """Result of one canary round over the checkpoints."""
+    """Result of one canary round over all checkpoints."""
 
     SAME = "same"
     DIFFERENT = "different"
@@ -49,15 +49,15 @@ class Outcome(StrEnum):
 
 
 class Canary:
-    """Canary requests for all checkpoints, compared with the first result of each."""
+    """Canary that compares the codes of each checkpoint with the codes of its first run."""
 
     def __init__(self, engine: SpeechEngine) -> None:
         self._engine = engine
-        # Digest of the first run, by fingerprint and modes: one checkpoint may be loaded twice for different modes.
+        # Digests of the first runs by fingerprint and modes, because a checkpoint may be loaded once per mode.
         self._first: dict[tuple[str, Sequence[str]], str] = {}
 
     async def run_round(self) -> Outcome:
-        """Run the canary request of every loaded checkpoint, unless other requests are open."""
+        """Run the canary request of every loaded checkpoint and return the outcome."""
         for card in self._engine.cards:
             if not card.loaded:
                 continue
@@ -74,11 +74,7 @@ class Canary:
         return Outcome.SAME
 
     async def _spoken_digest(self, request: SpeechRequest) -> str | None:
-        """Return a digest of the codes, or an error code.
-
-        Returns:
-            None if another request preempted the canary.
-        """
+        """Return a digest of the generated codes, an error code, or None if interrupted."""
         loop, ended = asyncio.get_running_loop(), asyncio.Event()
         digest, end, refusal = hashlib.sha256(), "", None
 
@@ -112,7 +108,7 @@ class Canary:
 
 
 def _utterance(card: ModelCard) -> SpeechRequest:
-    """Return the fixed test request, in the first mode of a checkpoint."""
+    """Return the fixed canary request for the first mode of a checkpoint."""
     mode = card.modes[0]
     return SpeechRequest(
         text=TEXT,
@@ -127,7 +123,7 @@ def _utterance(card: ModelCard) -> SpeechRequest:
 
 
 def _reference() -> Reference:
-    """Return synthetic reference audio: a hum with a loudness pattern like syllables."""
+    """Return synthetic reference audio: a 140 Hz tone whose volume changes like syllables."""
     t = np.arange(round(REFERENCE_S * SAMPLE_RATE)) / SAMPLE_RATE
     hum = sum(np.sin(2 * np.pi * 140 * harmonic * t) / harmonic for harmonic in range(1, 6))
     samples = 0.2 * hum * (0.6 + 0.4 * np.sin(2 * np.pi * 4 * t))

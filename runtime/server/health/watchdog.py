@@ -1,4 +1,4 @@
-"""Watchdog of the engine: checks its thread, overdue frames, and the canary.
+"""Watchdog that detects a dead engine thread, an overdue frame or wrong canary codes.
 
 Thread: event loop, which a hanging device does not block.
 """
@@ -16,37 +16,34 @@ from runtime.settings import ServerSettings
 
 log = logging.getLogger(__name__)
 
-POLL_INTERVAL_S = 0.2  # Poll interval in seconds. Clients must learn within a second that the engine has failed.
+POLL_INTERVAL_S = 0.2  # Short enough to report a failed engine to the clients within a second.
 CANARY_RETRY_DELAY_S = 1.0
-# A step may take this multiple of the longest step so far, because large checkpoints on a CPU are slow.
+# A step may take this multiple of the longest step so far, because large checkpoints are slow on a CPU.
 MAX_STEP_RATIO = 5
 
 
 class Watchdog:
-    """Watchdog that reports one failure, after which the engine must not be used any more."""
+    """Watchdog of an engine, with the detected failure (or None) in `verdict`."""
 
     def __init__(self, engine: SpeechEngine, settings: ServerSettings, metrics: ServerMetrics) -> None:
         self._engine = engine
         self._settings = settings
         self._metrics = metrics
         self._canary = Canary(engine)
-        # Set when each checkpoint has passed its first canary, or will run it later.
+        # Set after the first canary round, even if the round was interrupted.
         self._first_canaries_done = asyncio.Event()
         self._task: asyncio.Task[Exit] | None = None
         self.verdict: Exit | None = None
 
     async def start(self) -> None:
-        """Start the watchdog.
-
-        The call returns after the first canary has passed or a failure was found.
-        """
+        """Start the watchdog, and wait for the end of the first canary round or for a failure."""
         self._task = asyncio.create_task(self._watch(), name="watchdog")
         status_task = asyncio.create_task(self._first_canaries_done.wait())
         await asyncio.wait({self._task, status_task}, return_when=asyncio.FIRST_COMPLETED)
         status_task.cancel()
 
     async def watch(self) -> Exit:
-        """Wait until the engine fails and return the reason."""
+        """Wait until the engine fails and return the reason as an exit status."""
         assert self._task is not None, "it was started"
         return await asyncio.shield(self._task)
 
@@ -66,9 +63,9 @@ class Watchdog:
             listening.cancel()
 
     async def _watch_steps(self) -> Exit:
-        """Wait until the engine stops generating frames, and return the reason.
+        """Wait until the engine thread ends or a step is overdue, and return the reason.
 
-        Time is counted in polls, so that a frame is not overdue just because this process or the machine was suspended.
+        Time is counted in polls, so that a suspended process or machine does not make a step overdue.
         """
         since, looks, longest = None, 0, 0
         while self._engine.alive:
@@ -87,7 +84,7 @@ class Watchdog:
         return Exit.ENGINE_DIED
 
     async def _listen(self) -> Exit:
-        """Wait until a canary result differs from the first one."""
+        """Run canary rounds until the codes differ from the codes of the first run."""
         while self._settings.canary_s:
             outcome = await self._canary.run_round()
             self._first_canaries_done.set()
