@@ -1,1 +1,1 @@
-"""HTTP code shared by all APIs: access control, request bodies, and speech responses."""
+"""HTTP code that all APIs share: access control, request bodies and speech responses."""

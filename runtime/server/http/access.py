@@ -1,15 +1,15 @@
-"""Access control for all routes, HTTP and WebSocket, as one middleware.
+"""Access control middleware for all HTTP and WebSocket routes.
 
-It runs after the checks that the runtime and the studio share (`shared/port/guard.py`). The order of its checks ensures
-that clients without a key get no information:
+The middleware runs after `RequestGuard` (`shared/port/guard.py`), which the studio also uses. Clients without a valid
+key get no information, because the checks run in this order:
 
 1. /health and /ready are open to every client.
-2. Requests per minute of a key, of an address without a valid key, and of an account that the studio names: 429. Each
-   additional utterance of a request or socket counts as another request.
-3. The key, if the server has any: 401. A WebSocket may send a ticket instead.
-4. The body's size, as it arrives: 413.
+2. Rate limit of a key, of an address without a valid key, and of an account that the studio names: 429. Each additional
+   utterance of an HTTP request or WebSocket counts as another request.
+3. API key, if the server has keys: 401. A WebSocket may send a ticket instead.
+4. Size of the body while it arrives: 413.
 
-A refused WebSocket gets an HTTP response before it is accepted. No client data is logged.
+A WebSocket is refused with an HTTP response instead of a handshake. No client data is logged.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from runtime.shared.port.errors import CARTESIA, error_response
 from runtime.shared.port.guard import AccessCheck
 from runtime.shared.port.limits import ACCOUNT_KEY_HEADER, Allowance, allowance_of
 
-TOKEN = "voicewright.token."  # noqa: S105  prefix of a subprotocol that carries a key, for browsers
+TOKEN = "voicewright.token."  # noqa: S105  Prefix of a subprotocol with an API key, for browsers.
 
 
 class AccessControl(AccessCheck):
-    """ASGI middleware for access control.
+    """ASGI middleware that checks rate limits, API keys and body sizes.
 
     Thread: event loop.
     """
@@ -59,7 +59,7 @@ class AccessControl(AccessCheck):
             await self._app(scope, receive, send)
 
     def _check(self, scope: Scope, address: str) -> None:
-        """Check rate, key and size of a request.
+        """Check the rate limit, the API key and the declared body size of a request.
 
         Raises:
             RateLimited, Unauthorized, MessageTooLarge: A check failed, in this order.
@@ -79,9 +79,9 @@ class AccessControl(AccessCheck):
             raise self._too_large(int(length))
 
     def _counted_as(self, headers: Headers, identity: bytes, allowance: Allowance | None) -> bytes:
-        """Return the key of the rate bucket.
+        """Return the key of the token bucket for the client or the account.
 
-        Account headers count only with the secret, because clients could forge them.
+        The account header is used only if the studio's secret is correct, because clients could forge the header.
         """
         secret = self._settings.account_key.encode()
         offered = headers.get(ACCOUNT_KEY_HEADER, "").encode()
@@ -90,7 +90,7 @@ class AccessControl(AccessCheck):
         return identity + b"/" + allowance.account.encode()
 
     def _good_key(self, scope: Scope, headers: Headers) -> bytes | None:
-        """Return the digest of the valid key or ticket in a request, or None."""
+        """Return the digest of the request's API key or ticket, or None if neither is valid."""
         if not self._keys.is_needed:
             return None
         scheme, _, bearer = headers.get("authorization", "").partition(" ")
@@ -98,7 +98,7 @@ class AccessControl(AccessCheck):
         offered.append(bearer.strip() if scheme.lower() == "bearer" else None)
         query = parse_qs(scope["query_string"].decode("latin-1"))
         if scope["path"].startswith(CARTESIA):
-            # ElevenLabs' clients send the key as a query parameter if they cannot set headers.
+            # Cartesia's clients send the key as a query parameter if they cannot set headers.
             offered += query.get("api_key", [])[:1]
         if scope["type"] == "websocket":
             offered += [word.removeprefix(TOKEN) for word in scope["subprotocols"] if word.startswith(TOKEN)]
@@ -114,7 +114,7 @@ class AccessControl(AccessCheck):
         return None
 
     async def _pass_http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Forward the request, and limit the size of its body."""
+        """Forward an HTTP request, and limit the size of its body."""
         count, started, cut = 0, False, False
 
         async def counted() -> Message:

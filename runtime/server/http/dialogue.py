@@ -1,7 +1,7 @@
-"""Dialogue of several turns, each with its own voice, spoken as one audio stream.
+"""Audio stream of a dialogue, a sequence of turns with a voice for each turn.
 
-Every HTTP speech request is a dialogue, usually of one turn. It uses one slot: a turn is submitted when the previous
-one has ended. All turns have the seed of the first one, so that a single turn can be repeated alone.
+Every HTTP speech request is a dialogue, usually with a single turn. A turn is submitted after the previous turn has
+ended, so a dialogue uses one slot. All turns have the first turn's seed, so that each turn can be reproduced alone.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from runtime.server.session.dialogue import join_ends
 from runtime.server.wire import SAMPLE_BYTES
 from runtime.shared.word_times import TimedWords, WordTimes
 
-# Function that opens the stream of a turn, given the turn's index.
+# Function that creates the stream of a turn from the turn's index and request.
 OpenStream = Callable[[int, SpeechRequest], SpeechStream]
 
 
 class DialogueStream:
-    """Events of all turns of a dialogue as if they belonged to one request.
+    """Async iterator over the events of all turns of a dialogue.
 
-    They are one Started, audio with pauses between turns, and one Finished.
+    The events are one Started, the audio with pauses between the turns, and one Finished.
 
     Thread: event loop.
 
@@ -54,7 +54,7 @@ class DialogueStream:
         self._pause_samples = round(pause_s * SAMPLE_RATE)
         self._queue_s = queue_s
         self._streams: list[SpeechStream] = []
-        self._pending: list[SpeechEvent] = []  # Events that are returned before those of the current stream.
+        self._pending: list[SpeechEvent] = []  # Events to return before the current stream's events.
         self._ends: list[Finished] = []
         self._samples = 0
 
@@ -68,7 +68,7 @@ class DialogueStream:
         return tuple(dict.fromkeys(note for stream in self._streams for note in stream.notes))
 
     def headers(self) -> dict[str, str]:
-        """Return the headers that are known with the first audio."""
+        """Return the response headers that are known after the first audio."""
         return self._streams[0].headers() if self._streams else {}
 
     async def __aenter__(self) -> Self:
@@ -110,10 +110,7 @@ class DialogueStream:
         self._pending.append(first)
 
     async def _submit(self, turn: int) -> SpeechEvent:
-        """Submit a turn and return its first event.
-
-        Submitting is retried while other requests fill the queue.
-        """
+        """Submit a turn, retry while the engine's queue is full, and return its first event."""
         loop = asyncio.get_running_loop()
         end = loop.time() + self._queue_s
         request = replace(self._requests[turn], seed=self.seed)
@@ -130,9 +127,9 @@ class DialogueStream:
 
 
 class DialogueWords:
-    """Estimated word times of all turns, from the start of the audio.
+    """Estimated times of the words of all turns, relative to the start of the audio.
 
-    Thread: one at a time.
+    Thread: any, but only one at a time.
     """
 
     def __init__(self, texts: Sequence[str]) -> None:
@@ -142,11 +139,7 @@ class DialogueWords:
         self._word_times = _word_times_of(texts[0])
 
     def hear(self, speech: DialogueStream, samples: int) -> dict[int, TimedWords]:
-        """Advance the audio by `samples`.
-
-        Returns:
-            The words that have ended, by turn.
-        """
+        """Advance by `samples` of audio and return the words that have ended, by turn index."""
         ended_words = {}
         if speech.turn != self._turn:
             ended_words = self.finish()
@@ -158,7 +151,7 @@ class DialogueWords:
         return ended_words
 
     def finish(self) -> dict[int, TimedWords]:
-        """Return the remaining words of the current turn."""
+        """Return the remaining words of the current turn, by turn index."""
         return self._placed(self._word_times.finish())
 
     def _placed(self, times: TimedWords) -> dict[int, TimedWords]:

@@ -18,25 +18,25 @@ Clock = Callable[[], float]
 
 
 def digest(word: str) -> bytes:
-    """Return the digest that is stored instead of a key or a ticket."""
+    """Return the SHA-256 digest that is stored instead of an API key or a ticket."""
     return sha256(word.encode(errors="surrogateescape")).digest()
 
 
 class KeyRing:
-    """API keys of the settings and of their key file.
+    """API keys from the settings and from the key file.
+
+    If the key file cannot be read, the keys in the file are not valid.
 
     Thread: event loop.
-
-    If the key file cannot be read, no key is valid and the server refuses all requests.
     """
 
     def __init__(self, settings: ServerSettings, clock: Clock = time.monotonic) -> None:
-        self.is_needed = settings.needs_key  # True if every request needs a key.
+        self.is_needed = settings.needs_key  # True if every request needs an API key.
         self._own = [digest(key) for key in settings.keys]
         self._filed: WatchedFile[list[bytes]] = WatchedFile(settings.api_keys_file, _digests, [], clock)
 
     def digests(self) -> list[bytes]:
-        """Return the digests of all valid keys."""
+        """Return the SHA-256 digests of all valid API keys."""
         return [*self._own, *self._filed.value()]
 
 
@@ -45,15 +45,12 @@ def _digests(text: str) -> list[bytes]:
 
 
 def keys_of(text: str) -> list[str]:
-    """Return the keys in the text of a key file, which has one key per line.
-
-    Text after # is a comment.
-    """
+    """Parse a key file, which has one API key per line and comments after `#`."""
     return [key for line in text.splitlines() if (key := line.partition("#")[0].strip())]
 
 
 class Tickets:
-    """Short-lived tickets, each of which opens one WebSocket."""
+    """Store of short-lived tickets that each open one WebSocket without an API key."""
 
     def __init__(self, ticket_s: float, clock: Clock = time.monotonic) -> None:
         self.ticket_s = ticket_s
@@ -66,7 +63,7 @@ class Tickets:
         return ticket
 
     def redeem(self, ticket: str) -> bool:
-        """True if the ticket is valid, and invalidate it."""
+        """Return True if the ticket is valid, and invalidate the ticket."""
         end = self._ends.pop(digest(ticket), None)
         return end is not None and self._clock() < end
 
@@ -77,10 +74,10 @@ class Tickets:
 
 
 class SharedTickets(Tickets):
-    """Tickets that are valid for every replica, signed with the first valid key.
+    """Store of signed tickets that every replica accepts.
 
-    Until it expires, a ticket opens one WebSocket per replica, because replicas do not exchange used tickets. Expiry
-    uses the wall clock.
+    Tickets are signed with the first API key and expire by the wall clock. A ticket opens one WebSocket per replica,
+    because replicas do not exchange used tickets.
     """
 
     def __init__(self, ticket_s: float, keys: KeyRing, clock: Clock = time.time) -> None:
@@ -97,7 +94,7 @@ class SharedTickets(Tickets):
             end = float(payload.partition("~")[0])
         except ValueError:
             return False
-        # Keys with other characters than ASCII are compared as bytes.
+        # `compare_digest` accepts only ASCII strings, so bytes are compared.
         offered = signature.encode(errors="surrogateescape")
         good = [hmac.compare_digest(offered, self._signature(payload, key).encode()) for key in self._keys.digests()]
         if (

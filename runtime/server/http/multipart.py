@@ -1,4 +1,4 @@
-"""Parser of multipart forms with limits, for all routes that accept a file."""
+"""Parser of multipart forms with size limits, for all routes that accept a file."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ FIELD_BYTES = 32 * 2**10
 MAX_FIELDS, MAX_FILES = 16, 2
 FORM_BYTES = MAX_FIELDS * FIELD_BYTES  # Maximum size in bytes of all fields except the file.
 
-# The parser logs a warning for every invalid form, with which clients could flood the log.
+# The parser logs a warning for every invalid form, so clients could flood the log.
 logging.getLogger("python_multipart").setLevel(logging.ERROR)
 
 
 async def read_multipart(
     request: Request, limits: Limits, *, what: str, refused: str
 ) -> tuple[dict[str, str], dict[str, bytes]]:
-    """Return the text fields and files of a form by name.
+    """Parse a multipart form and return its text fields and its files, both by name.
 
     Large files are stored on disk during the request.
 
     Args:
-        what: Name of the data in the error message if the disk cannot be written.
-        refused: Error message for bodies of another content type.
+        what: Name of the data in the message of StorageFailed.
+        refused: Error message for a body that is not multipart/form-data.
 
     Raises:
         InvalidConfig: The body is not a multipart form.

@@ -1,4 +1,4 @@
-"""Cursor pagination for all APIs."""
+"""Cursor pagination of lists, shared by all APIs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[Item]):
-    """Page of a list.
+    """One page of a paginated list.
 
     `has_more` is True if more items follow in the requested direction.
     """
@@ -25,16 +25,16 @@ class Page(Generic[Item]):
 
 
 def page_size(size: str, where: str) -> int:
-    """Parse the page size from the parameter ``where``.
+    """Parse the page size in the URL parameter `where`.
 
     Raises:
-        InvalidConfig: It is not a number from 1 to 100.
+        InvalidConfig: The page size is not an integer from 1 to 100.
     """
     return number_in(size, where, 1, MAX_PAGE_SIZE)
 
 
 def page(listed: Sequence[Item], id_of: Callable[[Item], str], size: int, after: str, before: str = "") -> Page[Item]:
-    """Return the page after or before the item with a given id.
+    """Return the page of `size` items after the id `after` or before the id `before`.
 
     Unknown ids are ignored.
     """

@@ -1,6 +1,6 @@
 """Request ids for responses and logs.
 
-The client's id is used if all its characters are safe. Otherwise an id is generated.
+The client's X-Request-Id header is used if it is valid. Otherwise the server generates an id.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _SAFE = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 
 
 class RequestIds:
-    """Outermost ASGI middleware, which assigns request ids.
+    """ASGI middleware that assigns an id to every HTTP request and response.
 
-    It is outermost so that error responses of other middlewares also get an id.
+    The middleware is the outermost one, so that error responses of other middlewares also get an id.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -43,5 +43,5 @@ class RequestIds:
 
 
 def id_of(request: Request) -> str:
-    """Return the id that the middleware gave the request."""
+    """Return the request id that the middleware `RequestIds` assigned."""
     return str(request.state.request_id)

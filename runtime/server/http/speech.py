@@ -1,4 +1,4 @@
-"""HTTP speech requests, shared by all APIs: request body, voice and response."""
+"""Base class of HTTP speech requests in all APIs: request body, voice and response."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from runtime.server.wire import decode
 from runtime.shared.port.limits import whole_body
 
 _SMALL_BODY_BYTES = 16 * 2**10  # Maximum size of a body that is parsed on the event loop (at most 3 ms).
-_MAX_MARKUP_RATIO = 4  # Maximum ratio between the length of a text with markup and the limit of spoken text.
+_MAX_MARKUP_RATIO = 4  # Maximum length of text with markup, as a multiple of `limits.max_text_chars`.
 
 Body = TypeVar("Body", bound=NamesDictionaries)
 
 
 class HttpSpeech(ABC, Generic[Body]):
-    """Speech request of one HTTP body.
+    """Base class of an HTTP speech request in one API.
 
     Thread: event loop. Worker threads read voices and encode audio.
     """
@@ -48,7 +48,7 @@ class HttpSpeech(ABC, Generic[Body]):
         self._body = body
         self._library = library
         self._speech: DialogueStream | None = None
-        self._references: dict[str, Reference] = {}  # Stored voices by id. All turns of a dialogue share them.
+        self._references: dict[str, Reference] = {}  # Stored voices by id, shared by all turns of a dialogue.
 
     @property
     @abstractmethod
@@ -56,15 +56,15 @@ class HttpSpeech(ABC, Generic[Body]):
         """Sample rate of the response in Hz."""
 
     def headers(self) -> dict[str, str]:
-        """Return the headers of every response."""
+        """Return the response headers that are known before any audio is generated."""
         return {"X-Sample-Rate": str(self.sample_rate), "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
     def late_headers(self) -> dict[str, str]:
-        """Return the headers that are known when the first audio is available."""
+        """Return the response headers that are known only after the first audio."""
         return {} if self._speech is None else self._speech.headers()
 
     def reply(self, pieces: AsyncGenerator[bytes, None], media_type: str) -> StreamingReply:
-        """Return a streaming response that consists of these pieces."""
+        """Return a streaming response with `pieces` as its body."""
         return StreamingReply(
             pieces,
             media_type=media_type,
@@ -76,7 +76,7 @@ class HttpSpeech(ABC, Generic[Body]):
         )
 
     def _stream(self, *requests: SpeechRequest, pause_ms: float = 0.0) -> DialogueStream:
-        """Return the stream of a request or of a dialogue's requests.
+        """Return the event stream of one request, or of all requests of a dialogue.
 
         The host counts and logs the end of each request.
         """
@@ -92,7 +92,7 @@ class HttpSpeech(ABC, Generic[Body]):
         return self._speech
 
     def _text_field_of(self, turn: int) -> str:
-        """Return the field name of a turn's text."""
+        """Return the name of the field with the text of dialogue turn number `turn`."""
         return turn_field(turn, "text")
 
     def _open_stream(self, request: SpeechRequest, request_id: str, text_field: str) -> SpeechStream:
@@ -109,7 +109,7 @@ class HttpSpeech(ABC, Generic[Body]):
         return SpeechStream(host.engine, request, submit=submitted, text_field=text_field, on_end=on_end)
 
     async def _filtered(self, name: FilterName, text: str, *, tags: bool) -> str:
-        """Return the text to speak after the text filter.
+        """Apply the text filter and the pronunciations, and return the text to speak.
 
         The filter runs on a separate thread.
 
@@ -146,12 +146,12 @@ class HttpSpeech(ABC, Generic[Body]):
 
 
 def event(**fields: object) -> bytes:
-    """Return a server-sent event with these fields, whose name is the field `type`."""
+    """Encode fields as a server-sent event with the event name `fields["type"]`."""
     return f"event: {fields['type']}\ndata: {json.dumps(fields, separators=(',', ':'))}\n\n".encode()
 
 
 async def read_fields(request: Request, host: Host) -> dict[str, Any]:
-    """Read a JSON body, and check its size and speed.
+    """Read the JSON body of a request, with limits on its size and its transfer time.
 
     Raises:
         MessageTooLarge, InvalidMessage: The body is too large, truncated, or not a JSON object.
@@ -161,7 +161,7 @@ async def read_fields(request: Request, host: Host) -> dict[str, Any]:
     body = await whole_body(request, max_bytes=limits.max_config_bytes, idle_s=limits.config_s)
     if len(body) <= _SMALL_BODY_BYTES:
         return _decoded(body)
-    # Parsing the largest bodies takes tens of milliseconds. Only bodies with reference audio are so large.
+    # Parsing a large body takes tens of milliseconds. Only reference audio or dialogues may exceed a message's limit.
     fields = await asyncio.get_running_loop().run_in_executor(host.decoders, _decoded, body)
     if len(body) > limits.max_message_bytes and "ref_audio" not in fields and "items" not in fields:
         raise MessageTooLarge(what="The body", size=len(body), limit=limits.max_message_bytes)

@@ -1,7 +1,6 @@
 """Streaming HTTP response with the audio of a running request, shared by all APIs.
 
-The slot is always released at the end of a response. A client's disconnect is detected at any time, also while no data
-is sent.
+The slot is always released at the end of a response. A disconnect of the client is detected even while no data is sent.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ class SpeechStream:
 
     Thread: event loop.
 
-    Requesting the next event acknowledges the audio of the previous one, so generation pauses for a slow reader.
-    `submit` is called instead of the engine's method. `text_field` is the name of the text field in errors. `on_end` is
-    called once at the end.
+    Each iteration acknowledges the audio of the previous event, so the engine pauses if the client reads slowly.
+    `submit` replaces `engine.submit`. `text_field` is the name of the text field in errors. `on_end` is called once
+    with the final event.
 
     Raises:
-        BadRequest, Busy: No work was started. Raised on entry, or at the first event if the engine is in another
-            process.
+        BadRequest, Busy: The request was refused. Raised by `__aenter__`, or by the first iteration if the engine is in
+            another process.
         SpeechError: The request failed. Raised by the iteration.
     """
 
@@ -55,21 +54,21 @@ class SpeechStream:
         self.seed = request.seed
         # Notes about ignored fields (set when the request gets a slot) and about faulty speech (set at the end).
         self.notes: tuple[str, ...] = ()
-        self.queue_ms: float | None = None  # Waiting time for a slot; None before the request has one.
-        self.ttfa_ms: float | None = None  # Time to the first audio; None before it.
+        self.queue_ms: float | None = None  # Waiting time for a slot, or None while the request waits.
+        self.ttfa_ms: float | None = None  # Time to the first audio, or None before the first audio.
         self._engine = engine
         self._submit = submit or engine.submit
         self._request = request
         self._text_field = text_field
         self._on_end = on_end
         self._loop = asyncio.get_running_loop()
-        # The queue has no limit. It stays short, because the engine pauses the request.
+        # The queue stays short without a limit, because the engine pauses the request.
         self._events: asyncio.Queue[SpeechEvent] = asyncio.Queue()
         self._given = self._taken = 0  # Number of samples passed to the consumer, and number of acknowledged samples.
         self._ended = False
 
     def headers(self) -> dict[str, str]:
-        """Return the headers that are known at the first audio: seed, notes and server timing."""
+        """Return response headers with the seed, the notes and the times measured so far."""
         times = {"queue": self.queue_ms, "ttfa": self.ttfa_ms}
         timing = ", ".join(f"{name};dur={ms:.1f}" for name, ms in times.items() if ms is not None)
         return {
@@ -119,19 +118,13 @@ class SpeechStream:
         return event
 
     def _emit_event(self, event: SpeechEvent) -> None:
-        """Pass an event of the engine to the event loop.
-
-        Thread: engine.
-        """
-        # The event loop is closed if the process ends before the engine does.
+        """Forward an event from the engine thread to the event loop."""
+        # At shutdown, the event loop may be closed before the engine has stopped.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._arrive, event)
 
     def _arrive(self, event: SpeechEvent) -> None:
-        """Queue an event.
-
-        At the final event, `on_end` is called, also after a disconnect.
-        """
+        """Queue an event, and call `on_end` for the final event even after a disconnect."""
         if isinstance(event, Finished | Broken):
             self._on_end(event)
         self._events.put_nowait(event)
@@ -150,11 +143,11 @@ async def while_connected(
 ) -> Value | None:
     """Run `work` and return its result, unless the client disconnects.
 
-    A disconnect cancels `work`, and the result is None. The task is in `replies` until it ends, so that a shutdown can
-    cancel it.
+    A disconnect cancels `work`, and the result is None. The task of `work` is in `replies` while it runs, so that a
+    shutdown can cancel the task.
 
     Raises:
-        Draining: A shutdown has cancelled the work.
+        Draining: A shutdown has cancelled `work`.
     """
     working = asyncio.create_task(work, name="speech-reply")
     leaving = asyncio.create_task(_left(receive), name="speech-reply-listener")
@@ -177,11 +170,11 @@ async def _left(receive: Receive) -> None:
 
 
 class StreamingReply(StreamingResponse):
-    """Streaming response that starts with its first piece.
+    """Streaming response that sends its headers when the first piece of the body is ready.
 
-    An error before the first piece is raised and handled as usual. A later error closes the connection, so that the
-    client knows that the body is incomplete. `late_headers` is called after the first piece; `on_broken` is called with
-    a later error.
+    An error before the first piece is raised, and the client gets an error response. A later error closes the
+    connection, so that the client knows that the body is incomplete. `late_headers` returns additional headers after
+    the first piece. `on_broken` is called with a later error.
     """
 
     def __init__(
@@ -209,7 +202,7 @@ class StreamingReply(StreamingResponse):
         except SpeechError as error:
             if not self._begun:
                 raise
-            # The connection of an incomplete body is closed by uvicorn.
+            # Uvicorn closes the connection, because the body is incomplete.
             log.warning("a reply was broken off: %s", error.code)
             self._on_broken(error)
 
