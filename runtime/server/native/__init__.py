@@ -1,1 +1,1 @@
-"""Native protocol ``voicewright.speech.v1``."""
+"""Native WebSocket protocol ``voicewright.speech.v1``."""

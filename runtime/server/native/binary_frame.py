@@ -6,7 +6,7 @@ import struct
 
 from runtime.server.native.contexts import NativeUtterance
 
-# Version, kind, channel, message number and first sample. The samples are aligned, because the header has 16 bytes.
+# Version, kind, channel, message number and first sample. The header has 16 bytes, so the samples are aligned.
 HEADER = struct.Struct("<BBHIQ")
 VERSION = 1
 KIND_S16LE = 1

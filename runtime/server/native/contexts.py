@@ -1,4 +1,4 @@
-"""Context of the native protocol: voice, text and playback position."""
+"""Context of the native protocol: voice, text, playback position and dialogue turns."""
 
 from __future__ import annotations
 
@@ -15,27 +15,24 @@ _CHANNELS = 2**16
 
 @dataclass(frozen=True, slots=True)
 class ReadyTurn:
-    """Turn of a dialogue that has been checked.
+    """Validated turn of a dialogue.
 
-    `voice` is None for the configured voice of the context.
+    `voice` is None if the turn uses the voice of the context.
     """
 
-    text: str  # Text to speak, without characters that are filtered out.
+    text: str  # Text to speak, after the text filter.
     voice: tuple[SessionConfig, ResolvedVoice] | None = None
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class NativeUtterance(Utterance[SessionConfig]):
-    """Open context.
-
-    docs/api.md has the table of its states.
-    """
+    """Utterance of an open context (docs/api.md lists the states of a context)."""
 
     keeps_pieces: bool = True
-    messages: int = 0  # Number of queued audio messages.
+    messages: int = 0  # Number of audio messages queued so far.
     played_ms: float | None = None  # Last playback position that the client has reported, in milliseconds.
-    # The other fields belong to dialogues and are not used in other contexts.
-    configured_voice: ChosenVoice[SessionConfig] | None = None  # Default voice of turns.
+    # The fields below are only used for dialogues.
+    configured_voice: ChosenVoice[SessionConfig] | None = None  # Default voice of the turns.
     current_turn: ReadyTurn | None = None
     turn: int = 0
     turn_start: int = 0
@@ -51,11 +48,11 @@ class NativeUtterance(Utterance[SessionConfig]):
 
     @property
     def turn_played_ms(self) -> float:
-        """Return the playback position in the turn that is spoken."""
+        """Return the playback position in milliseconds from the start of the current turn."""
         return max(0.0, (self.played_ms or 0.0) - self.turn_start * 1000 / SAMPLE_RATE)
 
     def begin_turn(self, turn: ReadyTurn, voice: ChosenVoice[SessionConfig]) -> None:
-        """Take a turn as the text to be submitted, in its voice."""
+        """Queue the text of a dialogue turn as a new request with `voice`."""
         self.voice, self.current_turn = voice, turn
         self.is_submitted = self.is_end_sent = False
         self.is_complete = True
@@ -68,9 +65,5 @@ class NativeUtterance(Utterance[SessionConfig]):
 
     @property
     def voice_name(self) -> str | None:
-        """Return the name of the speaker or stored voice.
-
-        Returns:
-            None if the client has sent another kind of voice.
-        """
+        """Return the name of the speaker or stored voice, or None for another kind of voice."""
         return self.voice.config.voice if self.voice.resolved.stored else self.voice.resolved.speaker

@@ -1,6 +1,6 @@
-"""Server messages of ``voicewright.speech.v1``.
+"""Messages of the server in the native protocol ``voicewright.speech.v1``.
 
-At run time, the types are dicts. protocol_page.py generates docs/protocol.md and the JSON schema from them.
+protocol_page.py generates docs/protocol.md and the JSON schema from these types.
 """
 
 from __future__ import annotations

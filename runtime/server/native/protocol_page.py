@@ -1,4 +1,4 @@
-"""JSON schema and docs page of the native protocol, generated from its message types."""
+"""JSON schema and docs page of the native protocol, generated from the message types."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ Every message except `session.close` and `ping` may have `context_id`, the name 
 `default`). The server sends it with every message about an utterance.
 """
 
-_CONTEXT_ID_FIELD = "context_id"  # The page explains it only at its first occurrence.
+_CONTEXT_ID_FIELD = "context_id"  # The page describes this field only in its first paragraph.
 
 
 @cache
 def schema() -> dict[str, Any]:
-    """Return the JSON schema of every message by type, for ``client`` and ``server``."""
+    """Return the JSON schemas of all client messages and server messages, by type."""
     return {
         "protocol": PROTOCOL,
         "client": {kind: text for kind, text in _schemas(ClientMessage)},
@@ -36,7 +36,7 @@ def schema() -> dict[str, Any]:
 
 
 def page() -> str:
-    """Return the text of docs/protocol.md."""
+    """Return the Markdown text of docs/protocol.md."""
     sections = [_HEAD]
     for heading, side in (("From the client", "client"), ("From the server", "server")):
         sections.append(f"## {heading}\n")
@@ -76,7 +76,7 @@ def _table(described: dict[str, Any], defs: dict[str, Any], side: str) -> Iterat
 
 
 def _type(field: dict[str, Any], defs: dict[str, Any]) -> str:
-    """Return the type of a field as text."""
+    """Return the type of a field as Markdown text."""
     if "$ref" in field:
         name = field["$ref"].rpartition("/")[2]
         return f"`{name}`" if "properties" in defs[name] else _type(defs[name], defs)

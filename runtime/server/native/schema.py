@@ -1,4 +1,4 @@
-"""Client messages of ``voicewright.speech.v1``, strictly validated.
+"""Messages of the client in the native protocol ``voicewright.speech.v1``.
 
 Error messages never contain the client's input.
 """
@@ -26,7 +26,7 @@ Milliseconds = Annotated[float, Field(ge=0, le=1e9)]
 
 
 class Message(StrictFields):
-    """Base class of all messages."""
+    """Base class of all client messages in the native protocol."""
 
     context_id: ContextId | None = Field(None, description="name of the utterance; null: default")
 
@@ -128,7 +128,7 @@ _CONTEXT_ID = TypeAdapter(ContextId)
 
 
 def parse(fields: dict[str, Any]) -> ClientMessage:
-    """Validate a decoded message.
+    """Validate a decoded client message and return the message object.
 
     Raises:
         InvalidConfig: The type is unknown, or a field has the wrong type or is out of range.
@@ -140,7 +140,7 @@ def parse(fields: dict[str, Any]) -> ClientMessage:
 
 
 def context_of(fields: dict[str, Any]) -> str | None:
-    """Return the context id of a message that may be invalid, or None."""
+    """Return the context id of an invalid message, or None if the id is also invalid."""
     try:
         return _CONTEXT_ID.validate_python(fields.get("context_id"), strict=True)
     except ValidationError:

@@ -1,7 +1,7 @@
-"""Session of ``voicewright.speech.v1``.
+"""Session of the native protocol ``voicewright.speech.v1``.
 
-A context gets exactly one final message. Its text may be spoken while it is still arriving. If a context is cancelled,
-its unsent audio is dropped.
+A context gets exactly one final message. Text may be spoken before all text of the context has arrived. The unsent
+audio of a cancelled context is dropped.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DEFAULT_CONTEXT = "default"
 
 
 class Session(Dialect[NativeUtterance]):
-    """Session of one client on one socket."""
+    """Session of one client in the native protocol."""
 
     gives_notice = True
 
@@ -90,7 +90,7 @@ class Session(Dialect[NativeUtterance]):
         is_used = any(utterance.voice is voice for utterance in self.utterances.values())
         super()._on_voice_ready(voice)
         name = voice.config.context_id
-        # The client has not replaced the voice in the meantime.
+        # The failed voice is removed, unless the client has replaced the voice in the meantime.
         if isinstance(voice.reference, SpeechError) and self._voices.get(name) is voice:
             del self._voices[name]
             if not is_used:
@@ -131,7 +131,7 @@ class Session(Dialect[NativeUtterance]):
         name = config.context_id
         self._muted.forget(name or DEFAULT_CONTEXT)
         try:
-            # The default settings are one entry more.
+            # `_voices` may have one more entry than there are contexts: the default settings.
             if name not in self._voices and name is not None and len(self._voices) > self._limits.max_contexts:
                 raise TooManyContexts(limit=self._limits.max_contexts)
             check_frames(config.frame_limit, self._limits.max_frames)
@@ -159,7 +159,7 @@ class Session(Dialect[NativeUtterance]):
 
     def _done(self, name: str) -> None:
         utterance = self._taking_text(name, "input.done")
-        self._muted.forget(name)  # The name may be that of a context that was refused.
+        self._muted.forget(name)  # `name` may be the name of a refused context.
         if utterance is not None:
             utterance.finish()
 
@@ -189,10 +189,10 @@ class Session(Dialect[NativeUtterance]):
         self._submit_turn(utterance)
 
     def _ready_turns(self, config: schema.SessionConfig, message: schema.InputDialogue) -> Iterator[ReadyTurn]:
-        """Check all turns before the first one is spoken.
+        """Check all turns of a dialogue and yield the validated turns.
 
         Raises:
-            BadRequest: A voice or text cannot be spoken; the field of the error names the turn.
+            BadRequest: A voice or a text is invalid. The error names the field of the turn.
         """
         check_turns(message.inputs, self._limits)
         for index, turn in enumerate(message.inputs):
@@ -262,11 +262,7 @@ class Session(Dialect[NativeUtterance]):
     # --- Contexts.
 
     def _taking_text(self, name: str, what: str) -> NativeUtterance | None:
-        """Return the context with this id that accepts text, and open it if necessary.
-
-        Returns:
-            None if the context was refused.
-        """
+        """Return the context `name` (opened if necessary), or None if it cannot accept text."""
         if name in self._muted:
             return None
         utterance = self._named(name)
@@ -303,13 +299,13 @@ class Session(Dialect[NativeUtterance]):
         self.send_queue.say(reply, is_terminal=True)
 
     def _ended(self, utterance: NativeUtterance, reply: Reply) -> None:
-        """Close a context that the client has not ended, and ignore its remaining text."""
+        """Close a context, and ignore text that the client may still send for this context."""
         if utterance.takes_text:
             self._muted.remember(utterance.name)
         self._finish(utterance, reply)
 
     def _abort(self, utterance: NativeUtterance, error: SpeechError) -> None:
-        """End a context because its text cannot be continued."""
+        """Cancel the speech of a context and send an error as the final message."""
         self._release(utterance)
         self._fail(utterance, error)
 
@@ -319,10 +315,7 @@ class Session(Dialect[NativeUtterance]):
         self.send_queue.say(messages.error(error))
 
     def _refuse_name(self, name: str, error: SpeechError) -> None:
-        """Refuse a context that is not open.
-
-        Messages for it that are already on the way are ignored.
-        """
+        """Send an error for the context `name`, and ignore its later messages if it is not open."""
         if self._named(name) is not None:
             self._send_error(error)
         else:
