@@ -1,6 +1,6 @@
 """Server messages of vLLM-Omni's API.
 
-The fields ``code``, ``retryable`` and ``metrics`` are our extensions.
+The fields ``code``, ``retryable`` and ``metrics`` are extensions to vLLM-Omni's API.
 """
 
 from __future__ import annotations
@@ -55,9 +55,6 @@ def error(text: str, problem: SpeechError, *, partial_audio: bool = False) -> Re
 
 
 def failure(sentence: Sentence, problem: SpeechError) -> Reply:
-    """Return the message of a failed sentence.
-
-    Its flag tells the client to discard the audio so far.
-    """
+    """Return the error message of a sentence, which tells the client to discard partial audio."""
     text = f"Generation failed for utterance {sentence.turn.index}, sentence {sentence.index}: {problem}"
     return error(text, problem, partial_audio=sentence.sent_bytes > 0)

@@ -1,4 +1,4 @@
-"""Message session.config of vLLM-Omni's API, with our additional sampling fields."""
+"""Message `session.config` of vLLM-Omni's API, with additional sampling fields."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FORMATS = ("wav", "pcm", "flac", "mp3", "aac", "opus")
 
 
 class OmniConfig(SpeechFields):
-    """Settings of the following utterances."""
+    """Message `session.config`: settings for the next utterances."""
 
     response_format: str = "wav"
     speed: Annotated[float, Field(ge=0.25, le=4)] = 1.0
@@ -71,9 +71,9 @@ class OmniConfig(SpeechFields):
 
     @property
     def filter_name(self) -> FilterName:
-        """Return the text filter.
+        """Return the name of the text filter.
 
-        Streamed or split text is usually written by a language model in Markdown.
+        The default for streamed or split text is "markdown", because such text usually comes from a language model.
         """
         if self.text_filter is not None:
             return self.text_filter
@@ -81,34 +81,31 @@ class OmniConfig(SpeechFields):
 
     @property
     def cut(self) -> Split:
-        """Return the positions at which the text is split into requests."""
+        """Return the unit (none, sentence or clause) at which text is split into requests."""
         return Split.SENTENCE if self.text_input_mode == "commitment" else Split(self.split_granularity)
 
     @property
     def waits_for_its_end(self) -> bool:
-        """True if a pause does not end the text.
-
-        The text is one sentence, or the client commits it.
-        """
+        """True if pauses have no effect, because text is committed or is not split."""
         return self.streaming_mode == "sentence_commit" or (not self.is_live and self.cut is Split.NONE)
 
     def request(self, text: str, resolved: ResolvedVoice, reference: Reference | None) -> SpeechRequest:
-        """Return the speech request for one sentence."""
+        """Create the engine request for one sentence."""
         frames = self.frame_limit
         is_one_part = "split_granularity" in self.model_fields_set and self.split_granularity == "none"
         return replace(
             super().request(text, resolved, reference),
             max_frames=None if frames is None else max(1, frames),
-            # The text is divided here, because the client is notified of each segment. The engine divides live texts
-            # and segments that are too long.
+            # The session splits the text, because the client is notified of each segment. The engine only splits
+            # streamed text and segments that are too long.
             split=Split.NONE if is_one_part and not self.is_live else Split.AUTO,
-            # A file is sent only when it is complete. Until then, its audio is not acknowledged.
+            # Audio of a file is not acknowledged before the file is complete, so the request must not pause.
             acknowledged=self.stream_audio,
         )
 
 
 def read_config(fields: dict[str, Any], limits: Limits) -> OmniConfig:
-    """Validate a decoded session.config.
+    """Validate a decoded `session.config` message and return the settings.
 
     Raises:
         BadRequest: A field has the wrong type, is out of range, or requests an unsupported feature.

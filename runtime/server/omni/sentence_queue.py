@@ -14,9 +14,9 @@ from runtime.server.session.utterance import ChosenVoice, GrowingText, Utterance
 
 
 class SentenceEncoder(Protocol):
-    """Protocol of the encoder of one sentence (``runtime.shared.encoding.Encoder``).
+    """Interface of the audio encoder of one sentence (``runtime.shared.encoding.Encoder``).
 
-    The concatenated results are the file.
+    The concatenated return values are the audio file.
     """
 
     def add(self, pcm: bytes) -> bytes: ...
@@ -29,31 +29,31 @@ OpenEncoder = Callable[[str, float], SentenceEncoder]  # Arguments: response_for
 
 @dataclass(slots=True, eq=False)
 class Turn:
-    """Utterance in vLLM-Omni's API: the text up to one input.done."""
+    """Utterance in vLLM-Omni's API: all text up to a message `input.done`."""
 
     index: int
     voice: ChosenVoice[OmniConfig]
     text: GrowingText
     sentences: int = 0
-    fragments: int = 0  # Number of pieces of live text, which vLLM-Omni reports as sentences.
-    seed: int | None = None  # Seed of the first sentence. All sentences use it.
+    fragments: int = 0  # Number of pieces of streamed text, which vLLM-Omni reports as sentences.
+    seed: int | None = None  # Seed of the first sentence, which all sentences use.
     style: str = ""  # Style tag for the next sentence.
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Sentence(Utterance[OmniConfig]):
-    """Sentence with its own request and its own messages audio.start and audio.done."""
+    """Sentence that is one engine request, with the messages audio.start and audio.done."""
 
     turn: Turn
     index: int
     words: str  # Text that was received before the sentence was submitted.
-    shown: str  # Text that is shown to the client.
-    is_over: bool = False  # True if the engine has emitted its final event.
+    shown: str  # Text in the message audio.start.
+    is_over: bool = False  # True if the sentence has ended in the engine.
     is_announced: bool = False
     has_begun: bool = False  # True if the sentence has a slot.
-    # False if the engine had no capacity to generate it while the previous sentence is generated.
+    # False if the engine has refused this sentence while the previous sentence was being generated.
     may_go_ahead: bool = True
-    # Audio that waits until earlier sentences are sent, or until its file is complete.
+    # Audio that waits until earlier sentences are sent, or until the audio file is complete.
     unsent: list[bytes] = field(default_factory=list)
     sent_bytes: int = 0
     encoder: SentenceEncoder | None = None
@@ -72,11 +72,11 @@ class TurnEnd:
 
 @dataclass(frozen=True, slots=True)
 class Goodbye:
-    """Queued session.close, after the sentences that are still spoken."""
+    """Queued `session.close`, which takes effect after all queued sentences."""
 
 
 class SentenceQueue(deque[Sentence | TurnEnd | Goodbye]):
-    """Queue of sentences in order of arrival."""
+    """Queue of sentences, utterance ends and `session.close`, in order of arrival."""
 
     @property
     def head(self) -> Sentence | TurnEnd | Goodbye | None:
@@ -87,7 +87,7 @@ class SentenceQueue(deque[Sentence | TurnEnd | Goodbye]):
         return sum(len(item.words) for item in self if isinstance(item, Sentence))
 
     def after_head(self) -> Sentence | None:
-        """Return the second sentence of the queue, in the same utterance or the next one."""
+        """Return the second sentence in the queue (of any utterance), or None."""
         sentences = (item for item in self if isinstance(item, Sentence))
         next(sentences, None)
         return next(sentences, None)

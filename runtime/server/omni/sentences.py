@@ -1,10 +1,11 @@
 """Sentence splitting of streamed text in vLLM-Omni's API.
 
-Clients count sentences, so the rules are vLLM-Omni's: a full stop, exclamation or question mark ends a sentence if
-white space follows. Marks of other scripts end it at once. Clauses also end at commas and semicolons.
+Clients count sentences, so the rules are the same as in vLLM-Omni. A full stop, an exclamation mark or a question mark
+ends a sentence if white space follows. Marks of other scripts need no white space. Clauses also end at commas and
+semicolons.
 
-There are two differences. A comma also needs white space, so that 1,000 is not split, and each segment needs a letter
-or digit. Tags are not split.
+There are two differences from vLLM-Omni. A comma must be followed by white space, so that 1,000 is not split. Every
+segment must contain a letter or a digit. Tags are not split.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ _ENDS = {
 
 
 class Sentences:
-    """Incremental splitter of one utterance's text, for the modes sentence and clause.
+    """Incremental splitter of the text of an utterance into sentences or clauses.
 
-    `tags` has the limits of inline tags, if these are enabled.
+    `tags` has the limits of inline tags, or is None if inline tags are disabled.
     """
 
     def __init__(self, split: Split, tags: Limits | None = None) -> None:
@@ -42,7 +43,7 @@ class Sentences:
         return len(self._rest)
 
     def add(self, text: str) -> list[str]:
-        """Append text and return the segments that are complete now."""
+        """Append text and return all segments that are complete now."""
         before, self._rest = len(self._rest), self._rest + text
         word = 0 if self._is_speakable else self._next_word(before)
         parts, start, next_search = [], 0, max(0, len(self._rest) - 1)
@@ -59,23 +60,16 @@ class Sentences:
         return parts
 
     def _next_word(self, start: int) -> int:
-        """Return the index of the next letter or digit.
-
-        Returns:
-            The end of the text if there is none.
-        """
+        """Return the index of the next letter or digit, or the length of the text."""
         found = SPOKEN.search(self._rest, start)
         return found.start() if found else len(self._rest)
 
     def flush(self) -> list[str]:
-        """Return the remaining text if it has words.
-
-        More text may follow.
-        """
+        """Return the remaining text as a segment if the text has words (more text may follow)."""
         return self.finish() if self._is_speakable else []
 
     def finish(self) -> list[str]:
-        """Return the remaining text, if any, and reset the splitter."""
+        """Return the remaining text as the last segment, and reset the splitter."""
         rest, self._rest, self._is_speakable = self._rest.strip(), "", False
         self._next_search = 0
         return [rest] if rest else []

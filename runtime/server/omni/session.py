@@ -1,9 +1,9 @@
 """Session of vLLM-Omni 0.30's ``/v1/audio/speech/stream``.
 
-Messages, error texts and close codes are those of vLLM-Omni. Our extensions are additional fields (``code`` of errors,
-``metrics`` of audio.done), not new messages. Unlike vLLM-Omni, this session reads messages during speech, so a
-disconnect cancels the speech. Sentences are spoken in order; while one is sent, the engine generates the next one. A
-live text (``streaming_mode`` token_level or sentence_commit) is one sentence that grows while it is spoken.
+Messages, error texts and close codes are the same as in vLLM-Omni. Extensions are additional fields (``code`` of
+errors, ``metrics`` of audio.done), not new messages. Unlike vLLM-Omni, this session reads messages during speech, so a
+disconnect cancels the speech. While the audio of a sentence is sent, the engine generates the next sentence. Streamed
+text (``streaming_mode`` token_level or sentence_commit) is one sentence to which text is appended during speech.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ from runtime.server.text.pronunciations import all_words
 from runtime.server.wire import check_text
 from runtime.shared.inline_tags import last_style
 
-_IDLE_S = 30.0  # Idle timeout of vLLM-Omni in seconds. The native API has a longer one.
+_IDLE_S = 30.0  # Idle timeout of vLLM-Omni. The native API has a longer timeout.
 _MAX_CONFIG_BYTES = 4 * 2**20
-_MAX_QUEUED = 256  # Maximum number of queued sentences and ends. More input stays in the client's socket.
+_MAX_QUEUED = 256  # Maximum number of items in the sentence queue. Above this limit, no input is read.
 _MAX_COMMIT_ID = 256
-_MAX_ENDS = 16  # Maximum number of sentences that end in one pass of the event loop.
-_REPEATED_CHARS = 80  # Number of characters of a live text that audio.start repeats.
-_MAX_QUEUED_TEXTS = 16  # Maximum number of queued complete texts.
+_MAX_ENDS = 16  # Maximum number of sentences that end in one iteration of the event loop.
+_REPEATED_CHARS = 80  # Maximum number of characters of streamed text in audio.start.
+_MAX_QUEUED_TEXTS = 16  # Maximum length of the queued text, as a multiple of `limits.max_text_chars`.
 
 
 class OmniSession(Dialect[Sentence]):
-    """Session of one client on one socket."""
+    """Session of one client in vLLM-Omni's API."""
 
     def __init__(self, *, open_encoder: OpenEncoder, **shared: Any) -> None:
         super().__init__(**shared)
@@ -54,15 +54,15 @@ class OmniSession(Dialect[Sentence]):
         self._voice: ChosenVoice[OmniConfig] | None = None
         self._turn: Turn | None = None  # Utterance that is receiving text.
         self._text = Sentences(Split.NONE)
-        self._live: Sentence | None = None  # Current sentence of the utterance if its text is live.
-        # Number of characters that were not spoken, of a live text or of incomplete sentences.
+        self._live: Sentence | None = None  # Sentence that receives the streamed text of the utterance.
+        # Number of characters of the streamed text, or of the incomplete sentence.
         self._unspoken_chars = 0
         self._uncommitted = ""  # Text that no input.commit has committed yet.
         cards = shared["cards"]
         self._streaming = frozenset(mode for card in cards if Layout.STREAMING in card.layouts for mode in card.modes)
-        self._is_overlong = False  # True if the utterance's text is too long. Further text is ignored.
+        self._is_overlong = False  # True if the text of the utterance is too long. More text is ignored.
         self._is_leaving = False
-        self._resumes_at: float | None = None  # Time at which further sentences end, after a pass of the event loop.
+        self._resumes_at: float | None = None  # Time at which `_advance` continues after `_MAX_ENDS` ends, or None.
         self._turns = 0
         self._queue = SentenceQueue()
 
@@ -70,9 +70,9 @@ class OmniSession(Dialect[Sentence]):
 
     @property
     def _silence_s(self) -> float | None:
-        """Return the idle timeout, or None during speech.
+        """Return the idle timeout in seconds, or None during speech.
 
-        An open live text holds a slot, so it has a timeout even while an earlier text is spoken.
+        Streamed text has an idle timeout even during speech, because an open text holds a slot.
         """
         if self._voice is None:
             return self._limits.config_s
@@ -81,9 +81,9 @@ class OmniSession(Dialect[Sentence]):
 
     @property
     def _pausing(self) -> GrowingText | None:
-        """Return the text for which pauses are detected: the one that is arriving.
+        """Return the text in which pauses are detected, or None.
 
-        A live text must be submitted already.
+        Pauses in streamed text are detected only after the sentence was submitted.
         """
         if self._turn is None or not (self._live is None or self._is_speaking(self._live)):
             return None
@@ -111,10 +111,7 @@ class OmniSession(Dialect[Sentence]):
 
     @property
     def is_congested(self) -> bool:
-        """True if no more messages should be read.
-
-        Enough text is queued, or the client does not read.
-        """
+        """True if no input should be read, because too much text or output is queued."""
         is_full = len(self._queue) > _MAX_QUEUED or (
             self._queue.waiting_chars > _MAX_QUEUED_TEXTS * self._limits.max_text_chars
         )
@@ -225,7 +222,7 @@ class OmniSession(Dialect[Sentence]):
             self._break_off(turn, error)
 
     def _break_off(self, turn: Turn, error: TextTooLong) -> None:
-        """Ignore the rest of the utterance's text."""
+        """End the speech of an utterance with an error, and ignore more text."""
         self._text.finish()
         self._is_overlong = True
         self._uncommitted = ""
@@ -260,7 +257,7 @@ class OmniSession(Dialect[Sentence]):
             self.send_queue.say(messages.input_committed(commit_id, turn.fragments - 1, len(text)))
 
     def _grow(self, turn: Turn, text: str) -> None:
-        """Append to the utterance's live text, and start it when the first words have arrived."""
+        """Append text to the streamed sentence, which is created if there is no such sentence."""
         if text and self._live is None:
             self._live = self._enqueue(turn, text, is_live=True)
         elif text and self._live is not None and not self._live.is_over:
@@ -271,7 +268,7 @@ class OmniSession(Dialect[Sentence]):
                 self._live.words += text
 
     def _flush(self) -> None:
-        """Speak all text so far."""
+        """Speak all text that has arrived."""
         if self._turn is not None:
             self._speak_on(self._turn, self._turn.text.flush())
             self._enqueue_parts(self._turn, self._text.flush())
@@ -302,7 +299,7 @@ class OmniSession(Dialect[Sentence]):
         self._is_overlong = False
 
     def _speak_on(self, turn: Turn, text: str) -> None:
-        """Append text to the utterance's speech."""
+        """Append filtered text to the streamed sentence, or split the text into sentences."""
         if turn.voice.config.is_live:
             self._grow(turn, text)
         else:
@@ -321,7 +318,7 @@ class OmniSession(Dialect[Sentence]):
             self._unspoken_chars = self._text.waiting_chars
 
     def _enqueue(self, turn: Turn, text: str, *, is_live: bool = False) -> Sentence:
-        # Shortened in the same way as by vLLM-Omni.
+        # The text in audio.start is shortened in the same way as in vLLM-Omni.
         shown = text[:_REPEATED_CHARS] + ("..." if len(text) > _REPEATED_CHARS else "") if is_live else text
         sentence = Sentence(
             self._commands, turn.voice, turn.text, turn=turn, index=turn.sentences, words=text, shown=shown
@@ -337,7 +334,7 @@ class OmniSession(Dialect[Sentence]):
     # --- Sentences.
 
     def _advance(self) -> None:
-        """Announce, submit and finish sentences as far as possible now."""
+        """Announce, submit and finish the queued sentences as far as possible."""
         self._resumes_at = None
         for ended in count():
             if self.closed:
@@ -367,7 +364,7 @@ class OmniSession(Dialect[Sentence]):
             self._submit(ahead)
 
     def _announce(self, sentence: Sentence) -> None:
-        """Send audio.start of a sentence once, followed by its audio so far."""
+        """Send audio.start and the available audio of a sentence, unless already sent."""
         if sentence.is_announced:
             return
         sentence.is_announced = True
@@ -413,8 +410,8 @@ class OmniSession(Dialect[Sentence]):
 
     def _break(self, sentence: Sentence, error: SpeechError) -> None:
         if sentence is not self._queue.head and isinstance(error, Busy) and not sentence.samples:
-            # The engine had no capacity for the sentence while the previous one is spoken. The sentence is submitted
-            # again when its turn comes.
+            # The engine has no capacity while the previous sentence is spoken. This sentence is submitted again when it
+            # is the first in the queue.
             sentence.is_submitted = False
             sentence.is_end_sent = False
             sentence.may_go_ahead = False
@@ -424,7 +421,7 @@ class OmniSession(Dialect[Sentence]):
             sentence.error = error
 
     def _conclude(self, sentence: Sentence) -> None:
-        """Send the final messages of a sentence: an error if there is one, then audio.done."""
+        """Send the final messages of a sentence: an error if the sentence failed, then audio.done."""
         if sentence.error is None and sentence.encoder is not None:
             data = b"".join(sentence.unsent) + sentence.encoder.finish()
             self.send_queue.sound(data, number=sentence.number, samples=sentence.samples)
@@ -439,10 +436,7 @@ class OmniSession(Dialect[Sentence]):
         self._refuse(f"Unknown message type: {_quoted(kind)}", InvalidConfig(where="type", why="unknown"))
 
     def _refuse(self, text: str, error: SpeechError) -> None:
-        """Refuse a message.
-
-        Before the first accepted session.config, this ends the session.
-        """
+        """Send an error, and close the session if no session.config was accepted before."""
         if self._voice is None:
             self._leave(text, error)
         else:
@@ -470,7 +464,7 @@ class OmniSession(Dialect[Sentence]):
 
 
 def _is_json(text: str) -> bool:
-    """True if the text is JSON other than an object."""
+    """True if the text is valid JSON but not an object."""
     try:
         return not isinstance(json.loads(text), dict)
     except (ValueError, RecursionError):
@@ -478,5 +472,5 @@ def _is_json(text: str) -> bool:
 
 
 def _quoted(kind: object) -> str:
-    """Return a message type in the format of vLLM-Omni's errors, shortened if it is long."""
+    """Return at most 64 characters of a message type, as in the errors of vLLM-Omni."""
     return str(kind)[:64]
