@@ -12,7 +12,7 @@ from runtime.server.openai.schema import SpeechBody
 
 
 class ModelList(TypedDict):
-    """List of the loaded checkpoints."""
+    """Response of /v1/models: a list of the checkpoints."""
 
     object: Literal["list"]
     data: list[Model]
@@ -28,7 +28,7 @@ class ModelAlias(TypedDict):
 
 
 class SpeechModels(TypedDict):
-    """Model list under two keys, as Open WebUI expects it."""
+    """List of models under the keys `data` and `models`, as Open WebUI expects."""
 
     object: Literal["list"]
     data: list[Model | ModelAlias]
@@ -36,7 +36,7 @@ class SpeechModels(TypedDict):
 
 
 class Usage(TypedDict):
-    """Number of prompt positions and generated frames."""
+    """Numbers of prompt tokens and generated frames, in OpenAI's format."""
 
     input_tokens: int
     output_tokens: int
@@ -44,9 +44,9 @@ class Usage(TypedDict):
 
 
 class SpeechBatch(SpeechBody):
-    """Batch of texts.
+    """Request body with a batch of texts.
 
-    Fields of an item override those of the batch.
+    The fields of an item override the fields of the batch.
     """
 
     input: str = ""
@@ -54,9 +54,9 @@ class SpeechBatch(SpeechBody):
 
 
 class WordTime(TypedDict):
-    """Estimated time of a word in seconds.
+    """Estimated start and end of a word in seconds.
 
-    ``input_index`` is the word's turn in a dialogue.
+    `input_index` is the index of the dialogue turn that contains the word.
     """
 
     word: str
@@ -66,7 +66,7 @@ class WordTime(TypedDict):
 
 
 class BatchResult(TypedDict):
-    """Audio of one text, or its error."""
+    """Result of one item in a batch: audio or an error."""
 
     index: int
     status: Literal["success", "error"]
@@ -84,7 +84,7 @@ class BatchResult(TypedDict):
 
 
 class BatchReply(TypedDict):
-    """Results in the order of the items."""
+    """Response to a batch, with the results in the order of the items."""
 
     id: str
     results: list[BatchResult]

@@ -1,4 +1,4 @@
-"""OpenAI's routes with vLLM-Omni's extensions: speech, batches and models.
+"""OpenAI's HTTP routes with vLLM-Omni's extensions: speech, batches and models.
 
 docs/api.md has examples.
 """
@@ -45,13 +45,13 @@ MEDIA_TYPES = tuple(dict.fromkeys(form.media_type for form in FORMATS.values()))
 
 
 def add_routes(app: FastAPI, host: Host) -> None:
-    """Register the routes."""
+    """Register OpenAI's HTTP routes for speech, batches and models."""
 
     @app.post(OPEN_WEBUI_PATH + "/audio/speech", response_model=None)
     @app.post("/v1/audio/speech", response_model=None)
     @documented(body=SpeechBody, example=EXAMPLE, sound=MEDIA_TYPES, is_events=True, refusals=SPEECH)
     async def speech(request: Request) -> Response:
-        """Speak one text."""
+        """Speak a text or a dialogue, and return audio or server-sent events."""
         body = read_speech(await read_fields(request, host), is_read_as_it_comes=_reads_as_it_comes(request))
         responder = SpeechResponder(host, body, host.owner_library(request.headers), id_of(request))
         if body.is_whole:
@@ -64,12 +64,9 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @app.post("/v1/audio/speech/batch", response_model=None)
     @documented(body=SpeechBatch, example={"items": [EXAMPLE, EXAMPLE]}, answer=BatchReply, refusals=SPEECH)
     async def batch(request: Request) -> Reply | Response:
-        """Speak several texts.
-
-        An error in one text does not affect the others.
-        """
+        """Speak several texts, where an error in one text does not affect the other texts."""
         items = read_batch(await read_fields(request, host), host.settings.limits.max_batch_items)
-        host.engine  # noqa: B018  raises if there is none
+        host.engine  # noqa: B018  This raises an error if the engine is not ready.
         work = _batch(host, items, host.owner_library(request.headers), id_of(request))
         results = await while_connected(request.receive, work, host.replies)
         if results is None:
@@ -87,7 +84,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @app.api_route("/v1/audio/models", methods=GET)
     @documented(answer=SpeechModels)
     async def speech_models() -> Reply:
-        """Return the models for Open WebUI: ours, and OpenAI's names that are aliases of them."""
+        """List the checkpoints, and OpenAI's model names as aliases, for Open WebUI."""
         cards = host.engine.cards if host.problem is None else ()
         aliases = [_alias(name, cards) for name in sorted(MODEL_ALIASES) if cards]
         listed = [*(model_entry(card) for card in cards), *aliases]
@@ -118,15 +115,12 @@ def _whole_reply(responder: SpeechResponder, whole: Whole) -> Response:
 
 
 def _reads_as_it_comes(request: Request) -> bool:
-    """True if OpenAI's client will read the response as a stream, which it states in a header."""
+    """True if a header of OpenAI's client announces that the response is read as a stream."""
     return request.headers.get("x-stainless-raw-response") == "stream"
 
 
 async def _batch(host: Host, items: list[dict[str, Any]], library: VoiceLibrary, request_id: str) -> list[Reply]:
-    """Speak all items of a batch.
-
-    At most one request per slot is open, so that a batch never fills the queue.
-    """
+    """Speak all items of a batch, with at most one open request per slot."""
     room = asyncio.Semaphore(host.engine.load().slots)
 
     async def served(index: int, fields: dict[str, Any]) -> Reply:
@@ -161,10 +155,7 @@ async def _item(host: Host, fields: dict[str, Any], library: VoiceLibrary, reque
 
 
 async def _await_capacity(host: Host, body: SpeechBody, library: VoiceLibrary, request_id: str) -> Whole:
-    """Submit an item.
-
-    If other requests fill the queue, submitting is retried for up to `queue_s`.
-    """
+    """Speak one item of a batch, with retries for `queue_s` while the engine's queue is full."""
     loop = asyncio.get_running_loop()
     end = loop.time() + host.settings.limits.queue_s
     while True:
@@ -178,7 +169,7 @@ async def _await_capacity(host: Host, body: SpeechBody, library: VoiceLibrary, r
 
 
 def _failure(error: SpeechError) -> Reply:
-    """Return an error with vLLM-Omni's ``error`` text in addition to OpenAI's fields."""
+    """Return the batch result of a failed item, with the fields of vLLM-Omni and OpenAI."""
     return {
         "status": "error",
         "audio_data": None,
@@ -191,11 +182,11 @@ def _failure(error: SpeechError) -> Reply:
 
 
 def _alias(name: str, cards: Sequence[ModelCard]) -> Reply:
-    """Return the description of a model name that is an alias of any of these checkpoints."""
+    """Return the description of an OpenAI model name that is an alias of all checkpoints."""
     created = min(card.created for card in cards)
     return {"id": name, "object": "model", "created": created, "owned_by": "voicewright"}
 
 
 def _gone() -> Response:
-    """Return a response for a client that has disconnected and will not read it."""
+    """Return an empty response for a client that has disconnected."""
     return Response(status_code=499)

@@ -1,7 +1,7 @@
-"""Bodies of ``POST /v1/audio/speech`` and its batch route.
+"""Bodies of ``POST /v1/audio/speech`` and of the batch route.
 
-They have OpenAI's fields, vLLM-Omni's and our own. The fields for voice and synthesis are those of session.config.
-Unknown fields are reported in a note. Error messages never contain the client's input.
+The bodies have the fields of OpenAI and vLLM-Omni, and additional fields. The fields for voice and synthesis are the
+same as in ``session.config``. Unknown fields are listed in a note. Error messages never contain the client's input.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from runtime.shared.encoding import BIT_RATE_RANGE, FORMATS, SPEEDS, VOLUME_RANG
 from runtime.shared.loudness import LOUDNESS_RANGE_LUFS
 
 STREAM_FORMATS = ("audio", "sse")
-FORMATS_WITH_LENGTH = ("wav", "flac")  # Their header contains the length. Many readers need it.
+FORMATS_WITH_LENGTH = ("wav", "flac")  # Formats with the length in the header, which many readers need.
 DEFAULT_BATCH_FORMAT = "wav"  # Default of vLLM-Omni; OpenAI's default is mp3.
 _WHOLE: dict[str, Any] = {"stream": False, "stream_format": None}
 
@@ -49,9 +49,9 @@ def _requires_input_or_inputs(schema: dict[str, Any]) -> None:
 
 
 class DialogueInput(VoiceFields):
-    """Turn of a dialogue.
+    """Turn of a dialogue in a request body.
 
-    If a field is null, that of the body is used.
+    If a field is null, the value of the same field in the body is used.
     """
 
     text: Text = Field(validation_alias=AliasChoices("text", "input"))
@@ -65,7 +65,7 @@ class DialogueInput(VoiceFields):
 
 
 class SpeechBody(SpeechFields):
-    """Body with one text or a dialogue."""
+    """Request body with one text or a dialogue."""
 
     model_config = ConfigDict(json_schema_extra=_requires_input_or_inputs)
 
@@ -119,7 +119,7 @@ class SpeechBody(SpeechFields):
         return self.quoted_voice is not None or self.action_voice is not None
 
     def narration(self) -> list[SpeechBody]:
-        """Return a body for each part of the text.
+        """Split the text at quoted speech and actions, and return a body for each part.
 
         Raises:
             InvalidConfig: The voice changes too often.
@@ -144,7 +144,7 @@ class SpeechBody(SpeechFields):
 
     @property
     def turns(self) -> list[SpeechBody]:
-        """Return a body for each turn of a dialogue, or this one."""
+        """Return a body for each turn of a dialogue, or this body if it has only one text."""
         return [self._turn(turn) for turn in self.inputs] or [self]
 
     def _turn(self, turn: DialogueInput) -> SpeechBody:
@@ -156,10 +156,7 @@ class SpeechBody(SpeechFields):
         return body
 
     def spoken(self, reference: Reference | None) -> Reference | None:
-        """Return the reference to speak with.
-
-        The body's transcript is used for recordings, not for stored voices.
-        """
+        """Return `reference` unchanged, because the transcript of a recording is already set."""
         return reference
 
     @property
@@ -171,23 +168,23 @@ class SpeechBody(SpeechFields):
 
     @property
     def is_events(self) -> bool:
-        """True if the response is sent as server-sent events.
+        """True if the response consists of server-sent events.
 
-        vLLM-Omni's ``stream`` selects them if no format is given.
+        Without `stream_format`, vLLM-Omni's `stream` selects server-sent events.
         """
         return self.stream_format == "sse" or (self.stream is True and self.stream_format is None)
 
 
 def read_speech(fields: dict[str, Any], *, is_read_as_it_comes: bool = False, is_in_batch: bool = False) -> SpeechBody:
-    """Validate a decoded body.
+    """Validate the decoded body of a speech request.
 
     Args:
-        is_read_as_it_comes: True if the client reads incrementally. It gets raw audio if the body has neither `stream`
-            nor `stream_format`.
+        is_read_as_it_comes: True if the client reads the response as a stream. The client then gets streamed audio if
+            the body has neither `stream` nor `stream_format`.
         is_in_batch: True for an item of a batch.
 
     Raises:
-        InvalidConfig, UnsupportedFormat: A field has the wrong type, is out of range, or contradicts another one.
+        InvalidConfig, UnsupportedFormat: A field has the wrong type, is out of range, or contradicts another field.
     """
     body = checked(SpeechBody, fields)
     if is_read_as_it_comes and body.stream is None and body.stream_format is None:
@@ -209,9 +206,9 @@ def read_speech(fields: dict[str, Any], *, is_read_as_it_comes: bool = False, is
 
 
 def read_batch(fields: dict[str, Any], max_items: int) -> list[dict[str, Any]]:
-    """Return the bodies of a batch before validation.
+    """Return the body of each item in a batch, without validation.
 
-    Fields of an item override those of the batch.
+    The fields of an item override the fields of the batch.
 
     Raises:
         InvalidConfig: ``items`` is not a list of objects, or is empty or too long.

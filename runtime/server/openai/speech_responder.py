@@ -33,14 +33,14 @@ _TURN_FIELDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Whole:
-    """Complete audio response."""
+    """Complete audio of a response, with the final event and the word times."""
 
     audio: bytes = field(repr=False)
     media_type: str
     seed: int | None
     end: Finished
     notes: tuple[str, ...]  # Notes about ignored fields and faulty speech.
-    words: list[Reply] = field(default_factory=list)  # Word times. Empty unless the request asks for them.
+    words: list[Reply] = field(default_factory=list)  # Word times, or an empty list if not requested.
 
 
 class SpeechResponder(HttpSpeech[SpeechBody]):
@@ -48,7 +48,7 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
 
     dialect = "openai"
     text_field = "input"
-    _uploaded: Reference | None = None  # Recording from the body, decoded.
+    _uploaded: Reference | None = None  # Decoded recording from the body.
 
     @property
     def sample_rate(self) -> int:
@@ -58,7 +58,7 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
         return super()._text_field_of(turn) if self._body.inputs else self.text_field
 
     async def as_audio(self) -> AsyncGenerator[bytes, None]:
-        """Yield encoded audio during generation.
+        """Yield encoded audio while the speech is being generated.
 
         Raises:
             SpeechError: The request was refused or failed.
@@ -107,7 +107,7 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
     async def whole(self) -> Whole:
         """Return the complete audio.
 
-        If the body allows, runaway and short speech is retried with the next seed.
+        Runaway or short speech is generated again with the next seed, at most `retries` times.
 
         Raises:
             SpeechError: The request was refused or failed.
@@ -155,7 +155,7 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
     def _word_times_of(self, times: Mapping[int, TimedWords]) -> list[Reply]:
         """Return word times in the format of OpenAI's transcriptions.
 
-        In a dialogue, they include the index of the turn.
+        The word times of a dialogue include the index of the turn.
         """
         speed, is_dialogue = self._body.speed, bool(self._body.inputs)
         return [
@@ -170,7 +170,7 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
         ]
 
     async def _requests(self) -> list[SpeechRequest]:
-        """Return the request of the text, or of each turn.
+        """Return the engine request of the text, or the engine requests of all turns.
 
         Raises:
             SpeechError: A voice or text cannot be spoken. In a dialogue, the error's field contains the turn's index.
@@ -189,7 +189,7 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
         return requests
 
     async def _narration(self) -> list[SpeechRequest]:
-        """Return one request for each part of a narration, in the voice of that part.
+        """Return one engine request for each part of a narration, with the part's voice.
 
         Parts without words are omitted.
         """
@@ -232,7 +232,7 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
         )
 
     async def _encoded(self, encoder: Encoder, step: Callable[..., bytes], *given: bytes) -> bytes:
-        """Run a step of the encoder in a worker, or on the event loop if it is fast."""
+        """Run a step of the encoder on a worker thread, or on the event loop if it is fast."""
         if encoder.is_instant:
             return step(*given)
         return await self._encoding(step, *given)
@@ -257,7 +257,7 @@ def _times_of_chunk(words: DialogueWords | None, speech: DialogueStream, chunk: 
 
 
 def usage(end: Finished) -> Reply:
-    """Return OpenAI's usage object with the number of prompt positions and frames."""
+    """Return OpenAI's usage object with the numbers of prompt tokens and frames."""
     frames = end.stats.frames
     return {
         "input_tokens": end.stats.prompt_tokens,
