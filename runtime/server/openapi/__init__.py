@@ -1,1 +1,1 @@
-"""OpenAPI document of the runtime's HTTP routes, and its HTML page."""
+"""OpenAPI document and HTML page of the runtime's HTTP routes."""

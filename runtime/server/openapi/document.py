@@ -1,4 +1,4 @@
-"""OpenAPI document, generated from an application's routes and the error classes."""
+"""Generation of the OpenAPI document from the application's routes and error classes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from runtime.server.openapi.operations import EVERYWHERE, JSON, Operation, Refus
 from runtime.version import package_version
 
 OPENAPI = "3.1.0"
-# HTTP methods in the document. HEAD is omitted, because it is a GET without a body.
+# HTTP methods in the document. HEAD is omitted, because every GET route also serves HEAD.
 METHODS = ("get", "post", "put", "patch", "delete")
 
 _REFERENCE = "#/components/schemas/{model}"
@@ -32,7 +32,7 @@ _ABOUT = (
 
 Document = dict[str, Any]
 
-_FORMAT_SPECIFICATION = re.compile(r":[^{}]*}")  # It is part of a message template.
+_FORMAT_SPECIFICATION = re.compile(r":[^{}]*}")  # Format specification in an error message template.
 
 _BYTES: Document = {"type": "string", "format": "binary"}
 _EVENT: Document = {  # Schema of a server-sent event.
@@ -49,7 +49,7 @@ def document(routes: Sequence[BaseRoute], *, has_keys: bool) -> Document:
     """Return the OpenAPI document of all HTTP routes.
 
     Args:
-        has_keys: True if requests need a key.
+        has_keys: True if requests need an API key.
     """
     operations = list(_operations(routes))
     schemas, components = _schemas(operations)
@@ -69,7 +69,7 @@ def document(routes: Sequence[BaseRoute], *, has_keys: bool) -> Document:
 
 
 def undocumented(routes: Sequence[BaseRoute]) -> list[str]:
-    """Return the paths of endpoints without an `Operation` or a docstring."""
+    """Return the paths of all endpoints that lack an `Operation` or a docstring."""
     return [
         str(route.path)
         for route in iter_route_contexts(routes)
@@ -85,7 +85,7 @@ def _operations(routes: Sequence[BaseRoute]) -> Iterator[tuple[RouteContext, Ope
 
 
 def _schemas(operations: list[tuple[RouteContext, Operation]]) -> tuple[dict[int, Document], dict[str, Document]]:
-    """Return a schema reference for each type (by identity), and the component schemas."""
+    """Return the schema of each type by `id(type)`, and the component schemas by name."""
     types: dict[int, tuple[Any, Any]] = {}
     for _, operation in operations:
         for kind, mode in (
@@ -101,7 +101,7 @@ def _schemas(operations: list[tuple[RouteContext, Operation]]) -> tuple[dict[int
 
 
 def _path(route: RouteContext) -> str:
-    """Return a path in OpenAPI's format, without parameter converters."""
+    """Return the path of a route in OpenAPI's format (without parameter converters)."""
     return re.sub(r":\w+}", "}", str(route.path))
 
 
@@ -128,13 +128,13 @@ def _described(route: RouteContext, method: str, operation: Operation, schemas: 
 
 
 def _dialect(module: str) -> str:
-    """Return the tag of a route: the API that its module belongs to, or "operation"."""
+    """Return the OpenAPI tag of a route: the folder of its module, or "operation"."""
     folder = module.removeprefix("runtime.server.").split(".")[0]
     return folder if folder != "app" else "operation"
 
 
 def _parameters(route: RouteContext, operation: Operation) -> Iterator[Document]:
-    """Yield the parameters in the route's signature, which are all strings."""
+    """Yield the OpenAPI descriptions of a route's path and query parameters."""
     for place, fields in (("path", route.dependant.path_params), ("query", route.dependant.query_params)):
         for field in fields:
             is_needed = place == "path"
@@ -166,7 +166,7 @@ def _responses(operation: Operation, schemas: dict[int, Document]) -> Document:
 
 
 def _refusals(refusals: Refusals, schema: Document) -> Iterator[tuple[str, Document]]:
-    """Yield (status, response) for the errors of a route, with their codes and messages."""
+    """Yield the HTTP statuses of a route's errors with their OpenAPI responses."""
     by_status = defaultdict(list)
     for kind in sorted(refusals, key=lambda kind: kind.code):
         by_status[kind.http_status].append(kind)

@@ -1,4 +1,4 @@
-"""OpenAPI descriptions of bodies, responses and errors of each route."""
+"""Decorator that adds an OpenAPI description of body, response and errors to a route."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ATTRIBUTE = "openapi_operation"
 
 
 class ErrorObject(TypedDict):
-    """The `error` object of OpenAI's error format."""
+    """Object `error` of an error response in OpenAI's format."""
 
     message: str
     type: Literal["invalid_request_error", "server_error"]
@@ -36,7 +36,7 @@ class ErrorReply(TypedDict):
 
 
 def kinds(*roots: type[SpeechError]) -> Iterator[type[SpeechError]]:
-    """Yield all subclasses of these error classes that have a code."""
+    """Yield `roots` and all their subclasses that define an error code."""
     for root in roots:
         if "code" in root.__dict__:
             yield root
@@ -64,7 +64,7 @@ _OF_THE_LIBRARY: set[type[SpeechError]] = {
     *(errors.VoiceNotYours, errors.TooManyVoices, errors.VoiceNameTaken, errors.VoiceNameOfSpeaker),
     *(errors.VoiceNameLooksAlike, errors.ConsentRequired, errors.DictionaryNotYours, errors.TooManyDictionaries),
 }
-# Errors of bodies with a voice, and of forms that store a voice.
+# Errors of speech requests (SPEECH) and of forms that store a voice (LIBRARY).
 SPEECH: Refusals = (
     frozenset(kinds(errors.BadRequest, errors.Busy, errors.Expired, errors.Failed)) - _OF_SOCKETS - _OF_THE_LIBRARY
 )
@@ -86,25 +86,25 @@ UNREADY: Refusals = frozenset({errors.Loading, errors.Draining, errors.EngineDea
 class Operation:
     """OpenAPI description of one route.
 
-    `body` and `answer` are types that pydantic can describe.
+    `body` and `answer` are types for which pydantic can generate a JSON schema.
     """
 
     body: Any = None
     body_media: str = JSON
-    query: Any = None  # Model of the query parameters that the function's signature does not contain.
+    query: Any = None  # Model of query parameters that are not in the endpoint's signature.
     answer: Any = None  # Type of the JSON response.
-    status: int = 200  # Status of a successful response. A 204 has no body.
+    status: int = 200  # HTTP status of a successful response.
     example: Mapping[str, Any] | None = None  # Example of the request body.
     sound: tuple[str, ...] = ()  # Media types of a binary response.
     is_events: bool = False  # True if the response can be a stream of server-sent events.
     refusals: Refusals = frozenset()
     refused_as: Any = ErrorReply
-    parameters: Mapping[str, str] = field(default_factory=dict)  # Descriptions of path parameters by name.
+    parameters: Mapping[str, str] = field(default_factory=dict)  # Descriptions of parameters by name.
     is_open: bool = False  # True if the route is accessible without an API key.
 
 
 def documented(**words: Any) -> Callable[[Endpoint], Endpoint]:
-    """Attach an `Operation` with these fields to an endpoint."""
+    """Return a decorator that attaches an `Operation` with these fields to an endpoint."""
 
     def note(endpoint: Endpoint) -> Endpoint:
         setattr(endpoint, _ATTRIBUTE, Operation(**words))
@@ -114,6 +114,6 @@ def documented(**words: Any) -> Callable[[Endpoint], Endpoint]:
 
 
 def operation_of(endpoint: Callable[..., Any]) -> Operation | None:
-    """Return the `Operation` attached to an endpoint, or None."""
+    """Return the `Operation` that `documented` attached to an endpoint, or None."""
     noted = getattr(endpoint, _ATTRIBUTE, None)
     return noted if isinstance(noted, Operation) else None

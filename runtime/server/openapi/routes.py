@@ -1,4 +1,4 @@
-"""Routes of the OpenAPI document and its HTML page."""
+"""HTTP routes of the OpenAPI document and its HTML page."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GET = ["GET", "HEAD"]
 
 
 def add_routes(app: FastAPI, host: Host) -> None:
-    """Register the routes.
+    """Register the routes of the OpenAPI document and its HTML page.
 
     The document also describes routes that are registered later.
     """
