@@ -1,4 +1,4 @@
-"""Routes ``/v1/audio/pronunciations``: stored pronunciation dictionaries of each owner."""
+"""HTTP routes `/v1/audio/pronunciations` for stored pronunciation dictionaries."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ CREATING = DICTIONARIES - {DictionaryNotFound}
 
 
 def add_routes(app: FastAPI, host: Host) -> None:
-    """Register the routes."""
+    """Register the HTTP routes of the stored pronunciation dictionaries."""
 
     @app.api_route(PATH, methods=GET)
     @documented(answer=DictionaryList)
     async def dictionaries(request: Request) -> Reply:
-        """Return all dictionaries without their words."""
+        """List the stored pronunciation dictionaries without their entries."""
         dictionaries = dictionaries_of(host, request)
         data = await host.run_in_worker(lambda: [entry(dictionaries, found) for found in dictionaries.all()])
         return {"object": "list", "data": data}
@@ -46,7 +46,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @app.post(PATH)
     @documented(body=NewDictionary, example=EXAMPLE, answer=KeptDictionary, refusals=CREATING)
     async def create(request: Request) -> Reply:
-        """Store a dictionary."""
+        """Store a new pronunciation dictionary and return it with its id."""
         body = checked(NewDictionary, await read_fields(request, host))
         dictionaries, entries = dictionaries_of(host, request), as_words(body.pronunciations)
         return await host.run_in_worker(
@@ -56,14 +56,14 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @app.api_route(ONE, methods=GET)
     @documented(answer=KeptDictionary, refusals=frozenset({DictionaryNotFound}))
     async def dictionary(request: Request, dictionary_id: str) -> Reply:
-        """Return one dictionary with its words."""
+        """Return one pronunciation dictionary with its entries."""
         dictionaries = dictionaries_of(host, request)
         return await host.run_in_worker(lambda: whole(dictionaries, dictionaries.get(dictionary_id)))
 
     @app.patch(ONE)
     @documented(body=ChangedDictionary, answer=KeptDictionary, refusals=DICTIONARIES)
     async def change(request: Request, dictionary_id: str) -> Reply:
-        """Change a dictionary's name, description or words."""
+        """Change the name, the description or the entries of a pronunciation dictionary."""
         body = checked(ChangedDictionary, await read_fields(request, host))
         entries = None if body.pronunciations is None else as_words(body.pronunciations)
         edit = DictionaryEdit(
@@ -75,23 +75,23 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @app.delete(ONE)
     @documented(answer=DeletedDictionary, refusals=DICTIONARIES)
     async def delete(request: Request, dictionary_id: str) -> Reply:
-        """Delete a dictionary permanently."""
+        """Delete a pronunciation dictionary permanently."""
         await host.run_in_worker(dictionaries_of(host, request).delete, dictionary_id)
         return {"id": dictionary_id, "object": "audio.pronunciation_dictionary.deleted", "deleted": True}
 
 
 def dictionaries_of(host: Host, request: Request) -> OwnerDictionaries:
-    """Return the dictionaries of the request's owner."""
+    """Return the pronunciation dictionaries of the owner named in the request's headers."""
     return host.owner_library(request.headers).pronunciations
 
 
 def as_words(entries: Iterable[Pronunciation]) -> tuple[Word, ...]:
-    """Convert the words in a body to the stored format."""
+    """Convert the pronunciations of a request body to dictionary entries."""
     return tuple(entry.as_word() for entry in entries)
 
 
 def entry(owned: OwnerDictionaries, dictionary: PronunciationDictionary) -> dict[str, Any]:
-    """Return a dictionary without its words.
+    """Return the JSON description of a dictionary without its entries.
 
     Thread: a worker, because the owner's dictionaries are read from disk.
     """
@@ -110,5 +110,5 @@ def entry(owned: OwnerDictionaries, dictionary: PronunciationDictionary) -> dict
 
 
 def whole(owned: OwnerDictionaries, dictionary: PronunciationDictionary) -> Reply:
-    """Return a dictionary with its words."""
+    """Return the JSON description of a dictionary with its entries (on a worker thread)."""
     return {**entry(owned, dictionary), "pronunciations": [asdict(word) for word in dictionary.latest.words]}

@@ -1,4 +1,4 @@
-"""Request and response types of stored pronunciation dictionaries."""
+"""Request and response types of the pronunciation dictionary routes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Description = Annotated[Text, Field(max_length=MAX_DESCRIPTION_CHARS)]
 
 
 class NewDictionary(StrictFields):
-    """Request to create a dictionary."""
+    """Request body that creates a pronunciation dictionary."""
 
     name: Name
     description: Description = ""
@@ -23,9 +23,9 @@ class NewDictionary(StrictFields):
 
 
 class ChangedDictionary(StrictFields):
-    """Changes to a dictionary.
+    """Request body that changes a dictionary.
 
-    ``pronunciations`` replaces all entries of the dictionary.
+    `pronunciations` replaces all entries of the dictionary.
     """
 
     name: Name | None = None
@@ -40,7 +40,7 @@ class ChangedDictionary(StrictFields):
 
 
 class KeptPronunciation(TypedDict):
-    """Word with its pronunciation."""
+    """Entry of a pronunciation dictionary: a word, and the text that is spoken instead."""
 
     word: str
     say_as: str
@@ -48,7 +48,7 @@ class KeptPronunciation(TypedDict):
 
 
 class DictionaryEntry(TypedDict):
-    """Stored dictionary without its words."""
+    """Stored pronunciation dictionary without its entries."""
 
     id: str
     object: Literal["audio.pronunciation_dictionary"]
@@ -63,20 +63,20 @@ class DictionaryEntry(TypedDict):
 
 
 class KeptDictionary(DictionaryEntry):
-    """Stored dictionary with its words."""
+    """Stored pronunciation dictionary with its entries."""
 
     pronunciations: list[KeptPronunciation]
 
 
 class DictionaryList(TypedDict):
-    """List of all dictionaries, the owner's before the shared ones, each newest first."""
+    """List of the owner's dictionaries, then the shared dictionaries, both newest first."""
 
     object: Literal["list"]
     data: list[DictionaryEntry]
 
 
 class DeletedDictionary(TypedDict):
-    """Confirmation that a dictionary was deleted."""
+    """Confirmation that a pronunciation dictionary was deleted."""
 
     id: str
     object: Literal["audio.pronunciation_dictionary.deleted"]
