@@ -1,1 +1,1 @@
-"""Protocol sessions without I/O, shared by all WebSocket APIs."""
+"""Speech sessions as state machines without I/O, shared by all WebSocket APIs."""

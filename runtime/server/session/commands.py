@@ -1,4 +1,4 @@
-"""Commands and messages that a protocol session returns to its connection."""
+"""Commands for the engine, and messages for the client, that a session returns."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from runtime.request import SpeechRequest
 
 @dataclass(frozen=True, slots=True)
 class Submit:
-    """Submit a request to the engine.
+    """Command to submit a request to the engine.
 
-    Its events are passed to `Session.on_speech` with this number.
+    The engine's events are passed to `Dialect.on_speech` with the number `utterance`.
     """
 
     utterance: int
@@ -21,7 +21,7 @@ class Submit:
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Append text to an utterance that was submitted with `open_text`."""
+    """Command to append text to an utterance that was submitted with `open_text`."""
 
     utterance: int
     text: str = field(repr=False)
@@ -29,21 +29,21 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """Speak all text of the utterance received so far."""
+    """Command to speak all text that the engine has received for an utterance."""
 
     utterance: int
 
 
 @dataclass(frozen=True, slots=True)
 class FinishText:
-    """Mark the text of the utterance as complete."""
+    """Command to mark the streamed text of an utterance as complete."""
 
     utterance: int
 
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """Report the playback position of the utterance to the engine."""
+    """Command to report the playback position of an utterance to the engine."""
 
     utterance: int
     ms: float
@@ -51,19 +51,16 @@ class Played:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Cancel the utterance and release its slot.
-
-    No response is needed.
-    """
+    """Command to cancel an utterance and release its slot."""
 
     utterance: int
 
 
 @dataclass(frozen=True, slots=True)
 class Decode:
-    """Decode reference audio in a worker.
+    """Command to decode reference audio on a worker thread.
 
-    The result, a Reference without text, is passed to `on_reference`.
+    The result, a Reference without text or an error, is passed to `Dialect.on_reference`.
     """
 
     upload: int
@@ -72,11 +69,10 @@ class Decode:
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """Read a stored voice in a worker.
+    """Command to read a stored voice on a worker thread.
 
-    Its Reference is passed to `on_reference`.
-
-    `param` is the name of the voice field in the client's message.
+    The result, a Reference or an error, is passed to `Dialect.on_reference`. `param` is the name of the voice field in
+    the client's message.
     """
 
     upload: int
@@ -100,7 +96,7 @@ class TextMessage:
 
 @dataclass(frozen=True, slots=True)
 class AudioMessage:
-    """Binary message to the client."""
+    """Binary message with audio to the client."""
 
     data: bytes = field(repr=False)
     number: int  # Number of the utterance.
@@ -109,7 +105,7 @@ class AudioMessage:
 
 @dataclass(frozen=True, slots=True)
 class EncodedMessage:
-    """JSON message whose audio is not encoded yet.
+    """JSON message with audio that a worker thread must encode before sending.
 
     The messages of a client are encoded in order.
     """
@@ -122,7 +118,7 @@ class EncodedMessage:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """Start the close handshake, after which no message follows."""
+    """Last message to the client, which starts the WebSocket close handshake."""
 
     code: int
     reason: str = ""

@@ -1,8 +1,8 @@
-"""Base class of protocol sessions: state machines without I/O.
+"""Base class of speech sessions, which are state machines without I/O.
 
-A session turns client messages into commands and responses. As with ``websockets.protocol.Protocol``, the connection
-collects `commands` (for the engine) and calls `take` (messages for the client, in order). A session uses no asyncio,
-sockets or torch; its clock is an argument.
+A session converts client messages into commands for the engine and messages for the client. As with
+``websockets.protocol.Protocol``, the connection calls `commands` and `take` to get the results. A session uses no
+asyncio and no sockets, and receives the clock as an argument.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from runtime.server.voices.voice_resolver import ResolvedVoice, VoiceResolver
 from runtime.server.wire import SAMPLE_BYTES, Reply, check_size, decode, pieces
 from runtime.settings import Limits
 
-_NOTICE_S = 60.0  # Seconds before the end of a session at which the client is warned.
+_NOTICE_S = 60.0  # Time between the warning to the client and the end of a session.
 
 Speaking = TypeVar("Speaking", bound=Utterance[Any])
 Config = TypeVar("Config", bound=SpeechConfig)
 
-_MAX_OTHER_VALUES = 4096  # Maximum number of JSON values in a message, not counting the characters of its text.
-_MAX_NAMES = 64  # Maximum number of stored names of refused contexts. Messages for them may still arrive.
+_MAX_OTHER_VALUES = 4096  # Maximum number of JSON values in a message, in addition to commas in its text.
+_MAX_NAMES = 64  # Maximum number of stored names of refused contexts, for which messages may still arrive.
 
 
 class RecentNames:
-    """Set of limited size that removes its oldest members."""
+    """Set of names that removes the oldest name when it is full."""
 
     def __init__(self) -> None:
         self._names: dict[str, None] = {}  # Names in order of age, the oldest first.
@@ -51,7 +51,7 @@ class RecentNames:
 
 
 class Dialect(ABC, Generic[Speaking]):
-    """Protocol session of one client on one socket.
+    """Base class of the session of one client on one socket.
 
     Thread: event loop.
     """
@@ -68,9 +68,9 @@ class Dialect(ABC, Generic[Speaking]):
         self._timers = SessionTimers(limits, clock, gives_notice=self.gives_notice)
         self._library = library
         self._resolver = VoiceResolver(cards, library)
-        self.utterances: dict[int, Speaking] = {}  # Utterances, by number, for which the engine may emit more events.
+        self.utterances: dict[int, Speaking] = {}  # Utterances with an open request or queued text, by number.
         self._uttered = 0  # Number of the last utterance.
-        # Voices whose reference is being decoded, by number of the upload.
+        # Voices that wait for a Decode or Recall, by number of the upload.
         self._reading: dict[int, ChosenVoice[Any]] = {}
         self._uploads = 0
         self._muted = RecentNames()  # Names of refused contexts. Messages for these contexts are ignored.
@@ -80,15 +80,15 @@ class Dialect(ABC, Generic[Speaking]):
     # --- Output.
 
     def commands(self) -> list[Command]:
-        """Return and remove the pending commands."""
+        """Remove and return all pending commands for the engine."""
         commands = self._commands.copy()
         self._commands.clear()  # The list is cleared in place, because the utterances share it.
         return commands
 
     def take(self) -> Outgoing | None:
-        """Remove and return the next message for the client, or None.
+        """Remove and return the next message for the client, or return None.
 
-        No message follows a Close.
+        A Close is always the last message.
         """
         item = self.send_queue.take()
         if isinstance(item, AudioMessage) and (utterance := self.utterances.get(item.number)) is not None:
@@ -97,27 +97,24 @@ class Dialect(ABC, Generic[Speaking]):
 
     @property
     def deadline(self) -> float | None:
-        """Return the time of the next `tick` on the session's clock, or None after a Close."""
+        """Return the time at which `tick` must be called, or None if the session has closed."""
         return None if self.closed else min([self._timers.deadline(self._silence_s), *self._dues()])
 
     @property
     def is_congested(self) -> bool:
-        """True if the client does not read its messages.
-
-        Its input should not be read either.
-        """
+        """True if too many messages are unsent, so that no more input should be read."""
         return self.send_queue.is_congested
 
     # --- Input.
 
     def receive_text(self, text: str) -> None:
-        """Process a text message."""
+        """Process a text message from the client."""
         if self.closed:
             return
         self._is_new = False
         self._timers.stirred()
         try:
-            # A text may consist of commas only. Parsing an unlimited number of values would block the event loop.
+            # Parsing too many values would block the event loop. The limit allows a text that consists of commas.
             fields = decode(text, self._limits.max_text_chars + _MAX_OTHER_VALUES)
         except InvalidMessage as error:
             self._refuse_no_json(text, error)
@@ -131,17 +128,11 @@ class Dialect(ABC, Generic[Speaking]):
             self._handle(message)
 
     def receive_bytes(self) -> None:
-        """Refuse a binary message.
-
-        No API expects one from clients.
-        """
+        """Close the session, because no API accepts binary messages from clients."""
         self.close_with(InvalidMessage(why="binary messages are not taken"), 1003)
 
     def on_speech(self, number: int, event: SpeechEvent) -> None:
-        """Process an event of the engine.
-
-        It is dropped if its utterance was aborted in the meantime.
-        """
+        """Process an event of the engine, unless the utterance was already aborted."""
         utterance = self.utterances.get(number)
         if utterance is None:
             return
@@ -159,7 +150,7 @@ class Dialect(ABC, Generic[Speaking]):
         self._on_event(utterance, event)
 
     def on_refused(self, number: int, error: SpeechError) -> None:
-        """Process the engine's refusal of a Submit."""
+        """Process the engine's refusal of the request of utterance `number`."""
         if (utterance := self.utterances.pop(number, None)) is not None:
             self._fail(utterance, error)
 
@@ -171,7 +162,7 @@ class Dialect(ABC, Generic[Speaking]):
             self._on_voice_ready(voice)
 
     def tick(self) -> None:
-        """Handle expired deadlines: speak text after a pause, or end the session at a timeout."""
+        """Process expired deadlines: speak text after a pause, or close the session."""
         if self.closed:
             return
         self._check_deadlines(self._clock())
@@ -181,14 +172,14 @@ class Dialect(ABC, Generic[Speaking]):
             self._give_notice(remaining_s)
 
     def close_with(self, error: SpeechError, code: int) -> None:
-        """End all speech and the session with a server error."""
+        """Abort all utterances, send a server error, and close the session."""
         if not self.closed:
             self._abort_all(error)
             self._send_error(error)
             self._close(code, error.code)
 
     def on_disconnect(self) -> None:
-        """Release all resources after a disconnect."""
+        """Cancel all utterances and drop all unsent messages after a disconnect."""
         for utterance in tuple(self.utterances.values()):
             self._release(utterance)
         self.send_queue.clear()
@@ -218,7 +209,7 @@ class Dialect(ABC, Generic[Speaking]):
     def _chosen(
         self, config: Config, resolved: ResolvedVoice, recording: str | Reference | None = None
     ) -> ChosenVoice[Config]:
-        """Return the chosen voice, and request its reference if it has one."""
+        """Return the selected voice, and add a command to read its reference if necessary."""
         voice = ChosenVoice(config, resolved)
         if resolved.stored is None and isinstance(recording, Reference):
             voice.reference = recording
@@ -237,7 +228,7 @@ class Dialect(ABC, Generic[Speaking]):
             self.send_queue.sound(piece, number=utterance.number, samples=len(piece) // SAMPLE_BYTES)
 
     def _send_about(self, name: str, message: Reply, *, number: int | None = None, samples: int = 0) -> None:
-        """Queue a message that belongs to a context and can be dropped with its other messages."""
+        """Queue a message of the context `name`, which `drop_all_about` can remove."""
         self.send_queue.say(message, number=number, samples=samples, about=name)
 
     def _close(self, code: int, reason: str = "") -> None:
@@ -248,28 +239,28 @@ class Dialect(ABC, Generic[Speaking]):
 
     @property
     def _silence_s(self) -> float | None:
-        """Return the idle timeout of the client in seconds, or None if none of its texts is open."""
+        """Return the idle timeout in seconds, or None while a complete text is being spoken."""
         if not all(utterance.takes_text for utterance in self.utterances.values()):
             return None
         return self._limits.config_s if self._is_new else self._limits.idle_s
 
     def _dues(self) -> Iterator[float]:
-        """Yield further times at which `tick` is due."""
+        """Yield the deadlines of all utterances, at which `tick` must be called."""
         return (utterance.text.due for utterance in self.utterances.values() if utterance.text.due is not None)
 
     def _check_deadlines(self, now: float) -> None:
-        """Process the times in `_dues` that are due."""
+        """Process the expired deadlines of all utterances."""
         for utterance in tuple(self.utterances.values()):
             if utterance.text.has_paused(now):
                 utterance.flush()
 
     def _size_limit(self, fields: dict[str, Any]) -> int:
-        """Return the maximum size of this message in bytes."""
+        """Return the maximum size in bytes of a message with these fields."""
         return self._limits.max_message_bytes
 
     @abstractmethod
     def _read(self, fields: dict[str, Any]) -> Any:
-        """Validate a decoded message.
+        """Validate a decoded client message and return the message object.
 
         Raises:
             BadRequest: The message is invalid in this API.
@@ -293,7 +284,7 @@ class Dialect(ABC, Generic[Speaking]):
 
     @abstractmethod
     def _fail(self, utterance: Speaking, error: SpeechError) -> None:
-        """Report a failed utterance to the client and close it."""
+        """Report a failed utterance to the client and close the utterance."""
 
     def _on_voice_ready(self, voice: ChosenVoice[Any]) -> None:
         """Continue the utterances that were waiting for the voice's reference."""
@@ -314,18 +305,18 @@ class Dialect(ABC, Generic[Speaking]):
         """Warn the client of the session's remaining time."""
 
     def _abort_all(self, error: SpeechError) -> None:
-        """Report to the client that every utterance has ended with this error."""
+        """Cancel all utterances, and report `error` to the client for every utterance."""
         for utterance in tuple(self.utterances.values()):
             self._release(utterance)
             self._fail(utterance, error)
 
     @abstractmethod
     def _send_error(self, error: SpeechError) -> None:
-        """Report an error that does not belong to an utterance."""
+        """Report an error to the client that does not belong to an utterance."""
 
 
 class SingleErrorDialect(Dialect[Speaking]):
-    """Session in which every error is sent once and then closes the socket."""
+    """Base class of sessions that close the socket after the first error."""
 
     def _fail(self, utterance: Speaking, error: SpeechError) -> None:
         self.close_with(error, error.close_code)
@@ -339,9 +330,9 @@ class SingleErrorDialect(Dialect[Speaking]):
 
 
 class SessionTimers:
-    """Timers of one session.
+    """Idle timeout, time limit and warning of one session.
 
-    `silence_s` is the current idle timeout, or None if there is no timeout.
+    `silence_s` is the current idle timeout in seconds, or None for no idle timeout.
     """
 
     def __init__(self, limits: Limits, clock: Callable[[], float], *, gives_notice: bool = False) -> None:
@@ -353,7 +344,7 @@ class SessionTimers:
         self._notice_s = min(_NOTICE_S, limits.session_s / 10) if gives_notice else None
 
     def stirred(self) -> None:
-        """Restart the idle timer, because a message has arrived."""
+        """Restart the idle timer after a message or an event."""
         self._last_event = self._clock()
 
     def deadline(self, silence_s: float | None) -> float:
@@ -362,21 +353,14 @@ class SessionTimers:
         return end if silence_s is None else min(end, self._last_event + silence_s)
 
     def expired(self, silence_s: float | None) -> Expired | None:
-        """Return the timeout that ends the session now, or None.
-
-        If several are due, the earliest is returned.
-        """
+        """Return the error of the earliest timeout that has expired, or None."""
         now = self._clock()
         if silence_s is not None and self._last_event + silence_s <= min(now, self._end):
             return SessionIdle(limit=silence_s)
         return SessionTooLong(limit=self._limits.session_s) if now >= self._end else None
 
     def notice(self) -> float | None:
-        """Return the remaining seconds once, when the warning is due.
-
-        Returns:
-            None at other times.
-        """
+        """Return the remaining seconds of the session if a warning is due, otherwise None."""
         now = self._clock()
         if self._notice_s is None or now < self._end - self._notice_s:
             return None

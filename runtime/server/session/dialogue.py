@@ -1,4 +1,4 @@
-"""Dialogue in any WebSocket API: limits, errors that name the turn, and one common end."""
+"""Limits, error fields and final statistics of dialogues, shared by all APIs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TURN_PAUSE_MS = 250.0
 
 
 class Turn(Protocol):
-    """Turn of a dialogue."""
+    """Interface of one turn of a dialogue: a text and the name of a voice."""
 
     @property
     def text(self) -> str: ...
@@ -28,10 +28,10 @@ class Turn(Protocol):
 
 
 def check_turns(turns: Sequence[Turn], limits: Limits) -> None:
-    """Check the size of a dialogue.
+    """Check the total length of the text in a dialogue and the number of voices.
 
     Raises:
-        TextTooLong: The texts together exceed the limit of one text.
+        TextTooLong: The texts of all turns together are too long.
         InvalidConfig: The dialogue has too many voices.
     """
     check_text(sum(len(turn.text) for turn in turns), limits, param="inputs")
@@ -41,10 +41,7 @@ def check_turns(turns: Sequence[Turn], limits: Limits) -> None:
 
 @contextmanager
 def errors_of_turn(index: int, fields: Mapping[str, str]) -> Iterator[None]:
-    """Context manager that renames an error's field to the client's name for it.
-
-    An example is ``inputs.3.voice_id``.
-    """
+    """Context manager that sets the field of an error to a name like `inputs.3.voice_id`."""
     try:
         yield
     except SpeechError as error:
@@ -58,19 +55,19 @@ def turn_field(index: int, field: str) -> str:
 
 
 def check_turn_text(text: str) -> None:
-    """Check the text of a turn before the first turn is spoken.
+    """Check that the filtered text of a dialogue turn is not empty.
 
     Raises:
-        EmptyText: The text is empty after filtering.
+        EmptyText: The text is empty.
     """
     if not text.strip():
         raise EmptyText(param="text")
 
 
 def join_ends(ends: Sequence[Finished]) -> Finished:
-    """Return one Finished for all turns, with the statistics of all turns.
+    """Return one final event with the combined statistics of all turns of a dialogue.
 
-    Its stop reason is the first one that is not EOS.
+    The stop reason is the first stop reason that is not EOS.
     """
     if len(ends) == 1:
         return ends[0]

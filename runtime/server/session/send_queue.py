@@ -9,18 +9,18 @@ from collections.abc import Callable
 from runtime.server.session.commands import AudioMessage, Close, EncodedMessage, Outgoing, TextMessage
 from runtime.server.wire import Reply
 
-_MAX_UNSENT_MESSAGES = 256  # The client's input is not read if more messages without audio are unsent.
+_MAX_UNSENT_MESSAGES = 256  # Input is not read while more messages without audio are unsent.
 
 
 class SendQueue:
-    """Queue of messages to send.
+    """Queue of messages to one client.
 
-    Audio of an utterance, or all messages about a context, can be dropped.
+    The unsent audio of an utterance and the unsent messages of a context can be removed.
     """
 
     def __init__(self) -> None:
-        self.untaken_ends = 0  # Number of final messages that the client cannot have received yet.
-        # Each item is a message and the name of its context.
+        self.untaken_ends = 0  # Number of final messages of contexts in the queue.
+        # Messages with the names of their contexts.
         self.items: deque[tuple[Outgoing, str | None]] = deque()
         self._untaken = 0
 
@@ -40,14 +40,14 @@ class SendQueue:
         """Queue a JSON message.
 
         Args:
-            number: Utterance of the message. The message is dropped together with the utterance's audio.
+            number: Number of the message's utterance. `drop_sound_of` also removes this message.
         """
         item = TextMessage(_json(message), is_terminal, number, samples)
         self.items.append((item, about))
         self._count(item, 1)
 
     def encoded(self, make: Callable[[], Reply | None], *, number: int, samples: int, about: str) -> None:
-        """Queue a JSON message with audio, which a worker encodes before it is sent."""
+        """Queue a JSON message with audio that a worker thread encodes before sending."""
 
         def text() -> str:
             message = make()
@@ -62,18 +62,18 @@ class SendQueue:
         self.items.append((Close(code, reason), None))
 
     def drop_sound_of(self, number: int) -> None:
-        """Drop unsent audio of an utterance."""
+        """Remove all unsent audio of an utterance from the queue."""
         self._retain(lambda item, _: isinstance(item, Close) or item.number != number)
 
     def drop_all_about(self, name: str) -> None:
-        """Drop all unsent messages about a context."""
+        """Remove all unsent messages of a context from the queue."""
         self._retain(lambda _, about: about != name)
 
     def clear(self) -> None:
         self._retain(lambda *_: False)
 
     def take(self) -> Outgoing | None:
-        """Remove and return the next message, or None."""
+        """Remove and return the next message, or return None if the queue is empty."""
         if not self.items:
             return None
         item, _ = self.items.popleft()

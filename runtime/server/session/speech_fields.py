@@ -1,7 +1,7 @@
 """Fields of a speech request in the native, vLLM-Omni and OpenAI APIs.
 
-Other APIs use a few of them. Names are vLLM-Omni's if it has the field, so that its clients' settings work here.
-Unknown fields are ignored, as in vLLM-Omni, and listed in a note. Error messages never contain the client's input.
+The fields have the same names as in vLLM-Omni, so that clients of vLLM-Omni work with this server. Unknown fields are
+ignored, as in vLLM-Omni, and listed in a note. Error messages never contain the client's input.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from runtime.server.voices.voice_resolver import ResolvedVoice, VoiceResolver
 from runtime.server.wire import Name, Text, VoiceFields, given, language_of
 from runtime.settings import Limits
 
-MAX_X_VECTOR = 8192  # Limit of vLLM-Omni. The published checkpoints have 1024 and 2048 numbers.
-# Changes to fields that remove the client's recording.
+MAX_X_VECTOR = 8192  # Maximum length of an x-vector, as in vLLM-Omni. The published checkpoints use 1024 and 2048.
+# Update of the fields that removes the client's recording.
 NO_RECORDING: dict[str, None] = {"ref_audio": None, "speaker_embedding": None}
 MODES = {
     **{mode.value: mode for mode in Mode},
@@ -50,7 +50,7 @@ TopP = Annotated[float, Field(gt=0, le=1)]
 
 
 class SpeechFields(VoiceFields):
-    """Fields for voice and synthesis."""
+    """Request fields for the voice and the synthesis settings."""
 
     task_type: Annotated[Mode, BeforeValidator(_mode)] | None = Field(
         None, description="mode; null: that of the voice or reference audio, else the first loaded"
@@ -123,14 +123,14 @@ class SpeechFields(VoiceFields):
                 raise ValueError(f"{' and '.join(names)} are the same field and differ")
         if fields.get("speaker_embedding") is not None and fields.get("ref_audio") is not None:
             raise ValueError("speaker_embedding and ref_audio exclude each other")
-        # If one alias is null and another is set, the other one is used.
+        # Remove null fields, so that a null alias does not hide another alias of the same field.
         return given(fields)
 
     @property
     def frame_limit(self) -> int | None:
-        """Return the requested number of frames.
+        """Return the requested maximum number of codec frames, or None.
 
-        The last frame of max_new_tokens is the end token.
+        `max_new_tokens` also counts the end token.
         """
         if self.max_frames is None and self.max_new_tokens is not None:
             return self.max_new_tokens - 1
@@ -138,32 +138,28 @@ class SpeechFields(VoiceFields):
 
     @property
     def waits_for_its_end(self) -> bool:
-        """True if a pause never makes the text spoken, because the text is one segment."""
+        """True if pauses in the streamed text have no effect, because the text is one segment."""
         return self.split_granularity == "none"
 
     @property
     def filter_name(self) -> FilterName:
-        """Return the text filter.
+        """Return the name of the text filter.
 
-        Streamed text is treated as the output of a language model.
+        The default is "markdown", because text that is split usually comes from a language model.
         """
         if self.text_filter is not None:
             return self.text_filter
         return "none" if self.split_granularity == "none" else "markdown"
 
     def pause_s(self, limits: Limits) -> float | None:
-        """Return the length of the pause after which received text is spoken.
-
-        Returns:
-            None if pauses have no effect.
-        """
+        """Return the pause in seconds after which received text is spoken, or None if disabled."""
         if self.waits_for_its_end:
             return None
         delay_ms = self.max_buffer_delay_ms
         return (limits.max_buffer_delay_ms if delay_ms is None else delay_ms) / 1000
 
     def growing_text(self, limits: Limits) -> GrowingText:
-        """Return a new empty text with these settings."""
+        """Create an empty streamed text with the text settings of this request."""
         return GrowingText(
             limits, self.filter_name, self.pause_s(limits), pronunciations=self.pronunciations, tags=self.tags
         )
@@ -183,10 +179,10 @@ class SpeechFields(VoiceFields):
         return Layout.NON_STREAMING if self.non_streaming_mode else Layout.STREAMING
 
     def resolve_voice(self, resolver: VoiceResolver) -> ResolvedVoice:
-        """Resolve mode and voice.
+        """Return the mode and the voice that these fields select.
 
         Raises:
-            BadRequest: See `VoiceResolver.resolve`, or the mode uses no speaker embedding.
+            BadRequest: See `VoiceResolver.resolve`, or the mode does not support a speaker embedding.
         """
         resolved = resolver.resolve(
             mode=self.task_type,
@@ -202,10 +198,7 @@ class SpeechFields(VoiceFields):
 
     @property
     def recording(self) -> str | Reference | None:
-        """Return the encoded recording, or the reference of a speaker embedding.
-
-        A speaker embedding needs no decoding.
-        """
+        """Return the encoded recording, a reference with the speaker embedding, or None."""
         if self.speaker_embedding is None:
             return self.ref_audio
         with np.errstate(over="ignore"):  # The engine refuses infinite values.
@@ -214,14 +207,14 @@ class SpeechFields(VoiceFields):
         return Reference(samples=np.zeros(0, np.float32), x_vector_only=True, prompt=prompt)
 
     def spoken(self, reference: Reference | None) -> Reference | None:
-        """Return the reference with the transcript and options in these fields."""
+        """Return a copy of `reference` with the transcript and the x-vector option of the request."""
         if reference is None:
             return None
         x_vector_only = self.x_vector_only_mode or reference.x_vector_only
         return replace(reference, text=self.ref_text or reference.text, x_vector_only=x_vector_only)
 
     def request(self, text: str, resolved: ResolvedVoice, reference: Reference | None) -> SpeechRequest:
-        """Return the speech request for a text with these settings."""
+        """Create the engine request for `text` with the settings in these fields."""
         return SpeechRequest(
             text=text,
             mode=resolved.mode,
@@ -254,7 +247,7 @@ class SpeechFields(VoiceFields):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SynthesisOptions:
-    """Synthesis options of protocols in which clients cannot send a recording."""
+    """Synthesis options of APIs in which clients cannot send a recording."""
 
     language: str
     instruct: str | None = None
@@ -267,9 +260,9 @@ class SynthesisOptions:
     notes: tuple[str, ...] = ()
 
     def request(self, text: str, resolved: ResolvedVoice, reference: Reference | None) -> SpeechRequest:
-        """Return the speech request.
+        """Create the engine request for `text` with these options.
 
-        A stored voice without a transcript is used by its x-vector only.
+        If the reference has no transcript, only the x-vector of the reference is used.
         """
         if reference is not None:
             reference = replace(reference, x_vector_only=reference.x_vector_only or reference.text is None)

@@ -1,7 +1,7 @@
-"""Utterance without I/O, shared by all APIs: voice, streamed text, and engine request.
+"""Utterance of a WebSocket session without I/O: voice, streamed text and engine request.
 
-Text is stored here until there is a voice and a first word. After that, it is sent to the engine as it arrives.
-Sessions call `append`, `flush`, `finish` and `cancel`.
+Text is queued until the voice is ready and the text contains a word. After that, text is sent to the engine
+immediately. Sessions call `append`, `flush`, `finish` and `cancel`.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from runtime.shared.speech_rate import is_readable, is_speakable
 
 
 class SpeechConfig(Protocol):
-    """Protocol of a client's synthesis settings, in any API."""
+    """Interface of a client's synthesis settings in any API."""
 
     def request(self, text: str, resolved: ResolvedVoice, reference: Reference | None) -> SpeechRequest:
-        """Return the request for a text."""
+        """Create the engine request for `text`."""
         ...
 
 
@@ -36,9 +36,9 @@ Config = TypeVar("Config", bound=SpeechConfig)
 
 @dataclass(slots=True, eq=False)
 class ChosenVoice(Generic[Config]):
-    """Voice that a client's settings select.
+    """Voice that a client has selected, together with the synthesis settings.
 
-    `reference` is None while it is being read, and an error if reading fails.
+    `reference` is None until the reference has been read, and an error if reading failed.
     """
 
     config: Config
@@ -56,10 +56,7 @@ class ChosenVoice(Generic[Config]):
 
 
 class GrowingText:
-    """Streamed text of a client, with limits, a filter, and detection of pauses.
-
-    Times are arguments.
-    """
+    """Streamed text of a client, with a length limit, a text filter and pause detection."""
 
     def __init__(
         self,
@@ -79,11 +76,11 @@ class GrowingText:
         # Length in seconds of a pause after which received text is spoken. None if pauses have no effect.
         self._pause_s = pause_s
         self._tail = ""
-        # Time at which received text will be spoken. None if it waits for more text.
+        # Time at which received text is spoken if no more text arrives, or None if there is no such time.
         self.due: float | None = None
 
     def count(self, text: str) -> None:
-        """Count received characters against the limit.
+        """Count the characters of received text and check the total.
 
         Raises:
             TextTooLong: The text exceeds the limit.
@@ -92,21 +89,18 @@ class GrowingText:
         check_text(self._chars, self._limits, param=self._param)
 
     def add(self, text: str, now: float) -> str:
-        """Append text and return the text to speak that later text cannot change."""
+        """Append received text and return all filtered text that later text cannot change."""
         if self._pause_s is not None:
             self._tail = (self._tail + text)[-2 * TAIL_CHARS :]
             self.due = now + self._pause_s if may_end(self._tail) else None
         return self._filter.add(text)
 
     def flush(self) -> str:
-        """Return the text that is held back, to be spoken now.
-
-        More text may follow.
-        """
+        """Return the text that the filter has buffered, although more text may follow."""
         return self._filter.flush()
 
     def finish(self) -> str:
-        """Return the text that is held back at the end of the text."""
+        """Return the text that the filter has buffered at the end of the streamed text."""
         self.settle()
         return self._filter.finish()
 
@@ -116,7 +110,7 @@ class GrowingText:
         self.due = None
 
     def has_paused(self, now: float) -> bool:
-        """Return True once, when a pause has ended and the received text should be spoken."""
+        """Return True, once per pause, if the pause is long enough to speak the received text."""
         if self.due is None or now < self.due:
             return False
         self.settle()
@@ -125,14 +119,14 @@ class GrowingText:
 
 @dataclass(slots=True, eq=False)
 class Utterance(Generic[Config]):
-    """Utterance with one request to the engine and the name of its context.
+    """Utterance of a session, with one request to the engine.
 
-    `number` is never reused, so that a late event is never assigned to another utterance.
-
-    Queued text is joined to one string, or with `keeps_pieces` kept as pieces and flushes in order.
+    `name` is the name of the utterance's context. `number` is never reused, so that a late event is never assigned to
+    another utterance. Queued text is joined to one string. With `keeps_pieces`, the queue contains the received pieces
+    and flushes in their order.
     """
 
-    commands: list[Command]  # The session's list of commands, to which the utterance adds its own.
+    commands: list[Command]  # Command list of the session, to which the utterance appends commands.
     voice: ChosenVoice[Config]
     text: GrowingText
     name: str = ""
@@ -140,18 +134,18 @@ class Utterance(Generic[Config]):
     keeps_pieces: bool = False
     is_submitted: bool = False
     is_complete: bool = False  # True if all text has arrived.
-    is_end_sent: bool = False  # True if the engine knows that the text is complete.
+    is_end_sent: bool = False  # True if the engine was notified that the text is complete.
     # Text that the engine has not received. None is a flush.
     queued: deque[str | None] = field(default_factory=deque)
     sent_chars: int = 0  # Number of characters sent to the engine.
     samples: int = 0  # Number of samples generated.
-    sent_samples: int = 0  # Number of samples that the connection has taken to send.
-    # Seed of an earlier utterance to reuse; replaced by the actual seed when this utterance gets a slot.
+    sent_samples: int = 0  # Number of samples passed to the connection.
+    # Seed of an earlier utterance to reuse. The actual seed replaces this value when the utterance gets a slot.
     seed: int | None = None
     notes: list[str] = field(default_factory=list)  # Notes about ignored fields and faulty speech.
 
     def request(self, text: str, *, open_text: bool) -> SpeechRequest:
-        """Return the engine request with the text so far."""
+        """Create the engine request with the initial text `text`."""
         voice = self.voice
         request = voice.config.request(text, voice.resolved, voice.found)
         return replace(request, open_text=open_text, seed=self.seed if request.seed is None else request.seed)
@@ -166,11 +160,11 @@ class Utterance(Generic[Config]):
 
     @property
     def is_readable(self) -> bool:
-        """True if the text that is not sent to the engine yet has words."""
+        """True if the queued text, which the engine has not received, contains words."""
         return any(is_readable(piece) for piece in self._texts())
 
     def append(self, text: str, now: float) -> None:
-        """Append text.
+        """Append received text, and send queued text to the engine if possible.
 
         Raises:
             TextTooLong: The text exceeds the limit.
@@ -180,7 +174,7 @@ class Utterance(Generic[Config]):
         self.send_text()
 
     def flush(self) -> None:
-        """Speak all text so far."""
+        """Make the engine speak all text that was received so far."""
         self.text.settle()
         self.queue_text(self.text.flush())
         if self.keeps_pieces and (not self.queued or self.queued[-1] is not None):
@@ -189,23 +183,20 @@ class Utterance(Generic[Config]):
         self.send_text(is_flushed=not self.keeps_pieces)
 
     def finish(self) -> None:
-        """Mark the text as complete."""
+        """Mark the text as complete, and send the remaining text to the engine."""
         self.queue_text(self.text.finish())
         self.is_complete = True
         self.send_text()
 
     def queue_text(self, text: str) -> None:
-        """Queue text for the engine."""
+        """Queue filtered text for the engine."""
         if text and self.queued and not self.keeps_pieces:
             self.queued[-1] = (self.queued[-1] or "") + text
         elif text:
             self.queued.append(text)
 
     def send_text(self, *, is_flushed: bool = False) -> None:
-        """Send queued text to the engine if there is a voice.
-
-        The text must have words or be complete.
-        """
+        """Send queued text if the voice is ready and the text has words or is complete."""
         if self.is_end_sent:
             return
         if not self.is_submitted:
@@ -240,10 +231,10 @@ class Utterance(Generic[Config]):
         self.commands.append(Submit(self.number, self.request(text, open_text=is_open)))
 
     def _first_words(self) -> str:
-        """Remove and return the queued text up to and including the first word.
+        """Remove and return the queued pieces up to the first piece with a word, as one string.
 
-        Without a word, all text is returned. The engine must not start with only a space or a quotation mark, so a
-        flush of such text is ignored.
+        If there is no word, all text is returned. The engine must not start with only a space or a quotation mark, so
+        flushes before the first word are ignored.
         """
         text = ""
         while self.queued and not is_speakable(text):
