@@ -1,1 +1,1 @@
-"""Text processing of requests: text filters and pronunciation dictionaries."""
+"""Processing of the text in requests: text filters and pronunciation dictionaries."""

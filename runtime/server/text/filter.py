@@ -1,4 +1,4 @@
-"""Text filter of a request (``text_filter``), followed by its pronunciation dictionary."""
+"""Text filters that remove markup and apply pronunciations before the text is spoken."""
 
 from __future__ import annotations
 
@@ -14,33 +14,30 @@ from runtime.shared.spelling import Spelling
 
 FilterName = Literal["none", "markdown"]
 
-PIECE_CHARS = 256  # Number of characters that are filtered in at most 5 ms.
+PIECE_CHARS = 256  # Maximum number of characters in one filter call, which takes at most 5 ms.
 
 
 class TextFilter(Protocol):
-    """Protocol of an incremental text filter.
+    """Interface of an incremental text filter.
 
-    The concatenated results are the text to speak.
+    The concatenated return values of all calls are the text to speak.
     """
 
     def add(self, text: str) -> str:
-        """Append text and return the text to speak that later text cannot change."""
+        """Append input text and return all output that later input cannot change."""
         ...
 
     def flush(self) -> str:
-        """Return the text that is held back, to be spoken now.
-
-        More text may follow.
-        """
+        """Return the buffered output now, although more input may follow."""
         ...
 
     def finish(self) -> str:
-        """Return the text that is held back at the end of the text."""
+        """Return the buffered output at the end of the input."""
         ...
 
 
 class Unfiltered:
-    """Filter that leaves text unchanged."""
+    """Text filter that returns its input unchanged."""
 
     def add(self, text: str) -> str:
         return text
@@ -53,7 +50,7 @@ class Unfiltered:
 
 
 class InTurn:
-    """Filter that applies two filters one after another."""
+    """Text filter that applies two filters, `first` and then `second`."""
 
     def __init__(self, first: TextFilter, second: TextFilter) -> None:
         self._first = first
@@ -70,7 +67,7 @@ class InTurn:
 
 
 class InPieces:
-    """Filter that processes long text in pieces and pauses after each."""
+    """Text filter that splits long input into pieces and pauses after every piece."""
 
     def __init__(self, growing: TextFilter) -> None:
         self._growing = growing
@@ -87,10 +84,10 @@ class InPieces:
 
 
 def text_filter(name: FilterName, dictionary: Dictionary | None = None, *, spells: bool = False) -> TextFilter:
-    """Return a filter for one text.
+    """Create the text filter `name`, followed by the replacements of `dictionary`.
 
     Args:
-        spells: True to replace ``<spell>`` tags.
+        spells: True to spell the content of ``<spell>`` tags.
     """
     stages: list[TextFilter] = []
     if spells:
@@ -103,7 +100,7 @@ def text_filter(name: FilterName, dictionary: Dictionary | None = None, *, spell
 
 
 def filtered(name: FilterName, text: str, dictionary: Callable[[], Dictionary | None]) -> Iterator[str]:
-    """Yield the filtered text of a complete text, in pieces of `PIECE_CHARS`."""
+    """Filter a complete text and yield the output for every `PIECE_CHARS` characters."""
     growing = text_filter(name, dictionary())
     for piece in _pieces(text):
         yield growing.add(piece)

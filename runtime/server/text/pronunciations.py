@@ -1,4 +1,4 @@
-"""Pronunciations of a request: those in the request, then those of stored dictionaries."""
+"""Pronunciations of a request, from the request itself and from stored dictionaries."""
 
 from __future__ import annotations
 
@@ -48,32 +48,29 @@ DictionaryIds = Annotated[list[Name], Field(max_length=MAX_DICTIONARIES)]
 
 
 class NamesDictionaries(Protocol):
-    """Base of request fields that select pronunciations."""
+    """Interface of requests with pronunciations or with ids of stored dictionaries."""
 
     @property
     def pronunciations(self) -> list[Pronunciation]: ...
 
     @property
     def dictionaries(self) -> Sequence[tuple[str, str | None]]:
-        """Return pairs of dictionary id and version id.
-
-        A version of None is the latest version.
-        """
+        """Return pairs of dictionary id and version id (None for the latest version)."""
         ...
 
     @property
     def dictionaries_field(self) -> str:
-        """Return the name of the API's field for dictionaries."""
+        """Return the name of the request field that contains the dictionary ids."""
         ...
 
 
 def all_words(asked: NamesDictionaries, library: VoiceLibrary) -> list[Pronunciation]:
-    """Return the words of the request itself, then those of its dictionaries in order.
+    """Return the pronunciations of the request, then the entries of its dictionaries.
 
-    Thread: event loop. A file of at most half a megabyte is read if it is not cached.
+    Thread: event loop. A dictionary file of at most 0.5 MB is read if it is not cached.
 
     Raises:
-        DictionaryNotFound: A dictionary or version is not stored here (any more).
+        DictionaryNotFound: A dictionary or a version does not exist.
     """
     word_entries = list(asked.pronunciations)
     for dictionary_id, version_id in asked.dictionaries:
@@ -90,9 +87,9 @@ def all_words(asked: NamesDictionaries, library: VoiceLibrary) -> list[Pronuncia
 
 
 def dictionary_for(entries: Iterable[Pronunciation], limits: Limits, *, tags: bool) -> Dictionary | None:
-    """Return a dictionary with these words, or None if there are no words.
+    """Return a dictionary of `entries`, or None if there are no entries.
 
-    Text in tags is not replaced.
+    Text inside of tags is not replaced.
     """
     word_entries = tuple((entry.word, entry.say_as, entry.case_sensitive) for entry in entries)
     return dictionary_of(word_entries, tag_pattern(limits, brackets=tags)) if word_entries else None

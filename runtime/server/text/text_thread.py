@@ -1,4 +1,4 @@
-"""Thread for long work on clients' texts, which yields to frames and the event loop."""
+"""Worker thread for long text processing that yields to the engine and the event loop."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Value = TypeVar("Value")
 
 _MAX_CORE_SHARE = 0.25
 _BURST_S = 0.02
-# Maximum pause in seconds after a long job, such as a large dictionary. The next job should start soon.
+# Maximum pause after a long job, such as a large dictionary, so that the next job starts soon.
 _MAX_REST_S = 0.1
 _SWITCH_S = 50e-6
 
@@ -41,9 +41,7 @@ class TextThread(ThreadPoolExecutor):
 def rest() -> None:
     """Sleep if the calling `TextThread` has used too much CPU time.
 
-    Call this function often during long work.
-
-    Call this function often during long work.
+    Call this function often during long work. On other threads, the function does nothing.
     """
     account: _Account | None = getattr(_thread, "account", None)
     if account is not None:
@@ -57,7 +55,7 @@ class _Account:
         self._charged_at = time.monotonic()
 
     def charge(self) -> float:
-        """Count the CPU time since the last call, and return the number of seconds to pause."""
+        """Count the CPU time since the last call and return the required pause in seconds."""
         used_s, now = time.thread_time(), time.monotonic()
         paid_s = _MAX_CORE_SHARE * (now - self._charged_at)
         self._debt_s = max(0.0, self._debt_s - paid_s) + used_s - self._used_s
