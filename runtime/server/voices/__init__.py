@@ -1,1 +1,1 @@
-"""Stored voices: HTTP routes, and the resolution of voice names for all APIs."""
+"""Stored voices: HTTP routes, uploads, and the resolution of voice names for all APIs."""

@@ -1,6 +1,6 @@
-"""Blends of two voices, such as ``angus:0.6+clara:0.4``: two names, each with a weight.
+"""Blends of two voices, such as ``angus:0.6+clara:0.4``: two voice names with weights.
 
-A resolved blend has the same form, with ids after ``voice:`` for stored voices. So all APIs can treat it like the id of
+In a resolved blend, a stored voice is written as ``voice:`` and its id. All APIs treat a resolved blend like the id of
 a stored voice.
 """
 
@@ -14,7 +14,7 @@ from runtime.request import BlendPart, Reference
 from runtime.server.voices.voice_library import VoiceCard, VoiceLibrary
 from runtime.shared.names import STORED_PREFIX, parse_blend
 
-FORBIDS_BLENDS = "no"  # Value of the provenance entry ``blend`` of a voice whose consent excludes blends.
+FORBIDS_BLENDS = "no"  # Value of the provenance entry ``blend`` if the speaker's consent excludes blends.
 
 
 def forbids_blends(card: VoiceCard) -> bool:
@@ -23,14 +23,14 @@ def forbids_blends(card: VoiceCard) -> bool:
 
 
 def voice_reference(library: VoiceLibrary, stored: str) -> Reference:
-    """Return the reference of a resolved voice.
+    """Return the reference of a stored voice or of a blend.
 
     Args:
-        stored: Id of a stored voice, or a blend.
+        stored: Id of a stored voice, or a resolved blend.
     Thread: a worker.
 
     Raises:
-        VoiceNotFound, VoiceFileInvalid: A voice was deleted or damaged in the meantime.
+        VoiceNotFound, VoiceFileInvalid: A voice file was deleted or is damaged.
     """
     named = parse_blend(stored)
     if named is None:

@@ -1,4 +1,4 @@
-"""Parsing and validation of forms that upload voices."""
+"""Parsing and validation of the forms that upload voices."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ TRUE = frozenset({"1", "true", "yes"})
 
 @dataclass(frozen=True, slots=True)
 class VoiceForm:
-    """Contents of a form, with either ``recording`` or ``voice_file``."""
+    """Contents of an upload form, with either `recording` or `voice_file`."""
 
     fields: dict[str, str] = field(repr=False)
     recording: bytes | None = field(default=None, repr=False)
@@ -51,18 +51,18 @@ class VoiceForm:
 
     @property
     def replaces(self) -> bool:
-        """True if the voice may replace an existing one of the same name."""
+        """True if the upload may replace an existing voice with the same name."""
         return self.fields.get("replace", "").lower() in TRUE
 
 
 async def read_form(request: Request, limits: Limits) -> VoiceForm:
-    """Read a multipart form within its limits.
+    """Read and check the multipart form of a voice upload.
 
     Large files are stored on disk during the request.
 
     Raises:
         InvalidConfig: The body is not a multipart form, or has unsupported values.
-        MessageTooLarge, SessionIdle: The body is too large, or its data stopped arriving.
+        MessageTooLarge, SessionIdle: The body is too large, or the client has stopped sending.
     """
     refused = "send a multipart/form-data form; voices made from a prompt are not kept here"
     fields, files = await read_multipart(request, limits, what="The voice", refused=refused)
@@ -70,11 +70,11 @@ async def read_form(request: Request, limits: Limits) -> VoiceForm:
 
 
 def voice_of(form: VoiceForm, limits: Limits) -> Voice:
-    """Validate a form and return its voice.
+    """Validate an upload form and create its voice.
 
     Raises:
         BadRequest: A field of the form is invalid.
-    Thread: a worker; a minute of audio takes one or two seconds.
+    Thread: a worker. A minute of audio takes one or two seconds.
     """
     consent = _consent(form)
     if form.voice_file is not None:
@@ -85,11 +85,11 @@ def voice_of(form: VoiceForm, limits: Limits) -> Voice:
 
 
 def examined(form: VoiceForm, limits: Limits) -> Examination:
-    """Check the recording in a form without storing it.
+    """Check the recording in an upload form and return the result.
 
     Raises:
         BadRequest: The file is not a recording, or cannot be stored.
-    Thread: a worker; a minute of audio takes one or two seconds.
+    Thread: a worker. A minute of audio takes one or two seconds.
     """
     if form.recording is None:
         _refuse("audio_sample", "send the recording that is to be checked")
@@ -120,9 +120,9 @@ def _imported(file: bytes, form: VoiceForm, consent: Consent | None, limits: Lim
 
 
 def _converted(found: Profile | DemoVoice, form: VoiceForm, consent: Consent, limits: Limits) -> Voice:
-    """Return the voice of another program's file.
+    """Convert the voice file of another program to a voice.
 
-    Fields of the form override those of the file.
+    Fields of the form override fields of the file.
     """
     fields = form.fields
     if isinstance(found, Profile):
@@ -143,7 +143,7 @@ def _recorded(recording: bytes, form: VoiceForm, consent: Consent, limits: Limit
 
 
 def _described(form: VoiceForm, consent: Consent, source: str) -> Voice:
-    """Return a voice without a recording, with the form's description."""
+    """Create a voice with the metadata in the form and without a recording."""
     return Voice(
         id=new_id(),
         name=checked_name(form.fields.get("name", "")),
@@ -165,9 +165,9 @@ def _prepared(voice: Voice, samples: NDArray[np.float32], limits: Limits, advice
 
 
 def edit_of(fields: dict[str, Any]) -> Edit:
-    """Parse a JSON object with changes to a voice.
+    """Parse a JSON object with changes to a stored voice.
 
-    ``null`` removes a description.
+    A null description removes the stored description.
 
     Raises:
         InvalidConfig: There is no change, or a value has the wrong type or is too long.
@@ -190,7 +190,7 @@ def edit_of(fields: dict[str, Any]) -> Edit:
 
 
 def _checked(form: VoiceForm) -> VoiceForm:
-    """Refuse fields that other servers support but this one does not."""
+    """Return the form, or raise an error if it has values that this server does not support."""
     if form.fields.get("type", "audio_sample") != "audio_sample":
         _refuse("type", "voices are kept of recordings only; for a described voice speak with task_type voice_design")
     if "speaker_embedding" in form.fields:

@@ -1,4 +1,4 @@
-"""All voices that a request can name: speakers first, then stored voices."""
+"""List of all voices that a request can select: speakers, then stored voices."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from runtime.server.wire import code_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownVoice:
-    """Speaker of a loaded checkpoint, or stored voice."""
+    """Voice that a request can select: a speaker of a checkpoint, or a stored voice."""
 
-    id: str  # Id of the voice. For a speaker, it is the name.
+    id: str  # Id of a stored voice, or name of a speaker.
     name: str
     description: str
     language: str  # Language code of the voice.
-    created_at: float  # Unix time.
+    created_at: float  # Creation time (Unix time).
     is_speaker: bool = False
     is_owner: bool = False  # True if the caller may change the voice.
 
 
 def known_voices(host: Host, headers: Mapping[str, str]) -> list[KnownVoice]:
-    """Return the speakers, then the stored voices of the request's owner."""
+    """Return all speakers, then the stored voices of the owner named in `headers`."""
     library = host.owner_library(headers)
     speakers = [
         KnownVoice(
@@ -52,10 +52,10 @@ def known_voices(host: Host, headers: Mapping[str, str]) -> list[KnownVoice]:
 
 
 def known_voice(host: Host, headers: Mapping[str, str], id_or_name: str) -> KnownVoice:
-    """Return the voice with this id or name.
+    """Return the speaker or stored voice with this id or name.
 
     Raises:
-        VoiceNotFound: There is no such voice.
+        VoiceNotFound: No voice has this id or name.
     """
     for voice in known_voices(host, headers):
         if id_or_name in (voice.id, voice.name):

@@ -1,7 +1,7 @@
-"""Computation of stored voices' prompts in the background, while no request is served.
+"""Background task that computes the prompts of stored voices while no request is active.
 
-Prompts are computed one at a time. A prompt is only valid for the checkpoint that computed it. After a change of the
-checkpoint, all prompts are computed again.
+Prompts are computed one at a time. A prompt is only valid for the checkpoint that has computed the prompt. After a
+change of the checkpoint, all prompts are computed again.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from runtime.voices.library import Library
 
 log = logging.getLogger(__name__)
 
-POLL_INTERVAL_S = 10.0  # Poll interval for voices that another process stores in the folder.
+POLL_INTERVAL_S = 10.0  # Interval of the search for voices that another process has stored.
 BUSY_POLL_INTERVAL_S = 0.5
 PROMPT_TIMEOUT_S = 120.0
 
 
 class PromptWorker:
-    """Background task that computes missing prompts.
+    """Background task that computes the missing prompts of stored voices.
 
     Thread: event loop.
     """
@@ -36,16 +36,16 @@ class PromptWorker:
         self._engine = engine
         self._workers = workers
         self._woken = asyncio.Event()
-        # Pairs (voice, fingerprint) that failed. They are retried only after the next upload.
+        # Pairs (voice id, fingerprint) that failed and are retried only after the next upload.
         self._failed: set[tuple[str, str]] = set()
 
     def wake(self) -> None:
-        """Search for voices without a prompt now."""
+        """Start a search for stored voices without a prompt immediately."""
         self._failed.clear()
         self._woken.set()
 
     async def run(self) -> None:
-        """Compute prompts until cancelled."""
+        """Compute missing prompts until the task is cancelled."""
         while True:
             self._woken.clear()
             while (found := self._next()) is not None:
@@ -58,7 +58,7 @@ class PromptWorker:
                     await self._woken.wait()
 
     def _next(self) -> tuple[Library, str, str] | None:
-        """Return (library, voice without a prompt, fingerprint of the checkpoint to use), or None."""
+        """Return (library, voice id, checkpoint fingerprint) of a missing prompt, or None."""
         bases = (card.fingerprint for card in self._engine.cards if Mode.BASE in card.modes and card.loaded)
         fingerprint = next(bases, None)
         if fingerprint is None:
@@ -85,7 +85,7 @@ class PromptWorker:
             self._failed.add((voice_id, fingerprint))
 
     async def _prepared(self, reference: Reference) -> VoicePrompt:
-        """Request a prompt from the engine and wait for it.
+        """Request a prompt from the engine and wait for the result.
 
         Raises:
             SpeechError: The prompt cannot be computed.
@@ -98,7 +98,7 @@ class PromptWorker:
                 future.set_result(result)
 
         def done(result: VoicePrompt | SpeechError) -> None:
-            with contextlib.suppress(RuntimeError):  # The event loop is closed if the process ends.
+            with contextlib.suppress(RuntimeError):  # At shutdown, the event loop may be closed.
                 loop.call_soon_threadsafe(settle, result)
 
         self._engine.prepare(reference, Mode.BASE, done)

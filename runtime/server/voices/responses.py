@@ -1,4 +1,4 @@
-"""Request and response types of stored voices, for the OpenAPI document."""
+"""Request and response types of the voice library's routes, for the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _FILE = Field(json_schema_extra={"format": "binary"})
 
 
 class VoiceUpload(TypedDict, total=False):
-    """Form with a recording or a voice file and its metadata (docs/api.md, Voices)."""
+    """Form that uploads a recording or a voice file with metadata (docs/api.md, Voices)."""
 
     name: str
     consent: Annotated[str, Field(description="the speaker's permission, in words")]
@@ -27,14 +27,14 @@ class VoiceUpload(TypedDict, total=False):
 
 
 class Recording(TypedDict):
-    """Form with a recording to check."""
+    """Form that uploads a recording to check."""
 
     audio_sample: Annotated[str, _FILE]
     ref_text: NotRequired[str]
 
 
 class VoiceEdit(TypedDict, total=False):
-    """Changes to a voice."""
+    """Request body that changes the metadata of a stored voice."""
 
     name: str
     description: str | None
@@ -76,14 +76,14 @@ class UploadedVoice(TypedDict):
 
 
 class NamedVoice(TypedDict):
-    """Voice with id and name, as Open WebUI's menu expects it."""
+    """Voice with id and name, in the format of Open WebUI's voice menu."""
 
     id: str
     name: str
 
 
 class VoiceProblem(TypedDict):
-    """File in the folder that is not a usable voice."""
+    """Voice file that cannot be used, with the reason."""
 
     file: str
     why: str
@@ -100,7 +100,7 @@ class VoiceList(TypedDict):
 
 
 class CreatedVoice(StoredVoice):
-    """Voice that was stored."""
+    """Response with the new stored voice."""
 
     success: Literal[True]
     voice: UploadedVoice
@@ -117,21 +117,21 @@ class DeletedVoice(TypedDict):
 
 
 class Trim(TypedDict):
-    """Part of the recording with speech, in seconds."""
+    """Start and end of the speech in a recording, in seconds."""
 
     start_s: float
     end_s: float
 
 
 class Fault(TypedDict):
-    """Remark about a recording, with a stable code."""
+    """Advice about a recording: a stable code and a sentence."""
 
     code: str
     sentence: str
 
 
 class VoiceCheck(TypedDict):
-    """Result of checking a recording."""
+    """Response with the result of checking a recording."""
 
     object: Literal["audio.voice.check"]
     usable: bool

@@ -1,4 +1,4 @@
-"""Routes ``/v1/audio/voices``: the voice library, for OpenAI's and vLLM-Omni's clients."""
+"""HTTP routes ``/v1/audio/voices`` of the voice library, for OpenAI and vLLM-Omni clients."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ SHADOWED = "A speaker has its name; rename it, or ask for it as voice:NAME."
 
 
 def voices_router(host: Host) -> APIRouter:
-    """Return the routes of stored voices.
+    """Create the router with the HTTP routes of the voice library.
 
-    Disk access and decoding run in the host's workers.
+    Disk access and decoding run on the host's worker threads.
     """
     router = APIRouter()
 
@@ -78,7 +78,7 @@ def voices_router(host: Host) -> APIRouter:
         return library, card
 
     def changeable(request: Request, name_or_id: str) -> tuple[OwnerLibrary, VoiceCard]:
-        """Return the stored voice, or raise an error for a speaker, which cannot be changed."""
+        """Return the stored voice and its library, or raise an error for a speaker."""
         try:
             return known(request, name_or_id)
         except VoiceNotFound:
@@ -87,7 +87,7 @@ def voices_router(host: Host) -> APIRouter:
     @router.api_route(OPEN_WEBUI_PATH + "/audio/voices", methods=GET)
     @documented(answer=VoiceList)
     async def voices_of_open_webui(request: Request) -> Reply:
-        """Return the voices for Open WebUI's menu."""
+        """List all voices in the format of Open WebUI's voice menu."""
         return await voices(request, of=OBJECTS)
 
     @router.api_route(VOICES, methods=GET)
@@ -97,7 +97,7 @@ def voices_router(host: Host) -> APIRouter:
         parameters={"search": "words that a voice must hold", "of": "names or objects: what voices holds"},
     )
     async def voices(request: Request, search: str = "", of: str = "") -> Reply:
-        """Return all voices, or those that contain all words of ``search``."""
+        """List the speakers, and the stored voices that contain all words of ``search``."""
         of = of or host.settings.server.voices_as
         if of not in VOICES_AS:
             raise InvalidConfig(where="of", why=f"it must be {' or '.join(VOICES_AS)}", param="of")
@@ -122,11 +122,11 @@ def voices_router(host: Host) -> APIRouter:
         form = await read_form(request, host.settings.limits)
         return checked(await host.run_in_worker(examined, form, host.settings.limits))
 
-    # The name is already decoded here and may contain a slash.
+    # The parameter `name` is already URL-decoded and may contain a slash.
     @router.api_route(VOICES + "/{name:path}/file", methods=GET)
     @documented(sound=("application/octet-stream",), refusals=VOICE_ERRORS)
     async def voice_file(request: Request, name: str) -> Response:
-        """Return a voice as a portable file."""
+        """Export a stored voice as a voice file."""
         library, card = known(request, name)
         data = await host.run_in_worker(library.export, card.id)
         headers = {"Content-Disposition": disposition(file_name(card.name, "voice", instead=card.id))}
@@ -135,20 +135,20 @@ def voices_router(host: Host) -> APIRouter:
     @router.api_route(VOICES + "/{name:path}/audio", methods=GET)
     @documented(sound=("audio/wav",), refusals=VOICE_ERRORS | {NoRecording})
     async def voice_audio(request: Request, name: str) -> Response:
-        """Return the reference audio of a voice as a WAV file."""
+        """Return the reference audio of a stored voice as a WAV file."""
         library, card = known(request, name)
         return Response(await host.run_in_worker(wav_of, library, card.id), media_type="audio/wav")
 
     @router.api_route(VOICES + "/{name:path}", methods=GET)
     @documented(answer=StoredVoice, refusals=VOICE_ERRORS)
     async def voice(request: Request, name: str) -> Reply:
-        """Return a voice by its name or id."""
+        """Return the metadata of the stored voice with this name or id."""
         return entry(*known(request, name))
 
     @router.patch(VOICES + "/{name:path}")
     @documented(body=VoiceEdit, answer=StoredVoice, refusals=LIBRARY)
     async def change(request: Request, name: str) -> Reply:
-        """Change a voice's name, description or tags."""
+        """Change the name, the description or the tags of a stored voice."""
         edit = await read_edit(request, host.settings.limits)
         library, card = changeable(request, name)
         if edit.name is not None and edit.name != card.name:
@@ -158,7 +158,7 @@ def voices_router(host: Host) -> APIRouter:
     @router.delete(VOICES + "/{name:path}")
     @documented(answer=DeletedVoice, refusals=LIBRARY)
     async def delete(request: Request, name: str) -> JSONResponse:
-        """Delete a voice permanently."""
+        """Delete a stored voice permanently."""
         library, card = changeable(request, name)
         await host.run_in_worker(library.delete, card.id)
         return JSONResponse(
@@ -169,9 +169,9 @@ def voices_router(host: Host) -> APIRouter:
 
 
 def check_free(name: str, speakers: list[str]) -> None:
-    """Refuse a name that is or looks like a speaker's.
+    """Check that a new voice name neither equals nor looks like the name of a speaker.
 
-    A name that clients remove from URLs (such as "..") is also refused.
+    The names "." and ".." are also refused, because clients remove these names from URLs.
 
     Raises:
         InvalidConfig, VoiceNameOfSpeaker, VoiceNameLooksAlike: The name is refused.
@@ -185,7 +185,7 @@ def check_free(name: str, speakers: list[str]) -> None:
 
 
 def store_voice(library: OwnerLibrary, form: VoiceForm, limits: Limits, speakers: list[str]) -> VoiceCard:
-    """Create the voice of a form and store it.
+    """Store the voice of an upload form in the library and return its card.
 
     Thread: a worker.
     """
@@ -198,10 +198,10 @@ def store_voice(library: OwnerLibrary, form: VoiceForm, limits: Limits, speakers
 
 
 def wav_of(library: VoiceLibrary, voice_id: str) -> bytes:
-    """Return the reference as a WAV file.
+    """Return the reference audio of a stored voice as a WAV file.
 
     Raises:
-        NoRecording: The voice has only a prompt.
+        NoRecording: The voice has a prompt but no reference audio.
     Thread: a worker.
     """
     samples = library.reference(voice_id).samples
@@ -217,7 +217,7 @@ def wav_of(library: VoiceLibrary, voice_id: str) -> bytes:
 
 
 async def read_edit(request: Request, limits: Limits) -> Edit:
-    """Parse a small JSON body with changes to a voice.
+    """Read and parse a JSON body with changes to a stored voice.
 
     Raises:
         InvalidMessage, InvalidConfig, MessageTooLarge: The body is invalid.
@@ -227,7 +227,7 @@ async def read_edit(request: Request, limits: Limits) -> Edit:
 
 
 def listed(library: OwnerLibrary, cards: tuple[VoiceCard, ...], speakers: list[str]) -> Reply:
-    """Return the response with vLLM-Omni's two lists and our own list."""
+    """Return the response with all voices, in vLLM-Omni's format and in OpenAI's format."""
     shadowed = [file_of(card.id) for card in library.own.cards() if is_speaker(card.name, speakers)]
     problems = (*library.problems(), *(Problem(file, SHADOWED) for file in shadowed))
     return {
@@ -240,18 +240,18 @@ def listed(library: OwnerLibrary, cards: tuple[VoiceCard, ...], speakers: list[s
 
 
 def as_objects(speakers: list[str], cards: tuple[VoiceCard, ...]) -> list[Reply]:
-    """Return the voices as objects with id and name, for clients that need these."""
+    """Return all voices as objects with `id` and `name`."""
     names = {name: {"id": name, "name": name} for name in speakers}
     return [*names.values(), *({"id": card.id, "name": card.name} for card in cards)]
 
 
 def created(library: OwnerLibrary, card: VoiceCard) -> Reply:
-    """Return a voice with both OpenAI's and vLLM-Omni's fields."""
+    """Return the response for a new voice, with the fields of OpenAI and vLLM-Omni."""
     return {"success": True, "voice": uploaded(card), **entry(library, card)}
 
 
 def checked(found: Examination) -> Reply:
-    """Return the faults of a recording, including a transcript that would be refused."""
+    """Return the response for a checked recording: duration, levels and advice."""
     advice = list(found.advice)
     if found.mismatch is not None:
         advice.append(Advice(found.mismatch.code, str(found.mismatch)))
@@ -267,7 +267,7 @@ def checked(found: Examination) -> Reply:
 
 
 def entry(library: OwnerLibrary, card: VoiceCard) -> Reply:
-    """Return a voice in OpenAI's format, with our additional fields."""
+    """Return the description of a stored voice in OpenAI's format, with additional fields."""
     return {
         **asdict(card),
         "tags": list(card.tags),
@@ -280,7 +280,7 @@ def entry(library: OwnerLibrary, card: VoiceCard) -> Reply:
 
 
 def uploaded(card: VoiceCard) -> Reply:
-    """Return a voice in vLLM-Omni's format."""
+    """Return the description of a stored voice in vLLM-Omni's format."""
     reply: dict[str, Any] = {
         "name": card.name,
         "consent": card.consent,

@@ -1,7 +1,7 @@
-"""Speakers of the local checkpoints, and of other replicas behind the same port.
+"""Speakers of the local checkpoints and of the other replicas in a cluster.
 
-Replicas may serve different checkpoints, but each replica must list all speakers, and no stored voice may have the name
-of a speaker. So the cluster writes the checkpoints of the other replicas to a file in the format of ``/v1/models``.
+Replicas may serve different checkpoints, but every replica must list all speakers. Therefore the cluster writes the
+checkpoints of the other replicas to a file in the format of ``/v1/models``.
 """
 
 from __future__ import annotations
@@ -20,28 +20,25 @@ class Speaker:
 
     name: str
     model: str
-    language: str  # First language of the checkpoint; empty if it has none.
+    language: str  # First language of the checkpoint, or an empty string.
     created: int  # Creation time of the checkpoint (Unix time).
 
 
 class Speakers:
-    """Speakers of all checkpoints.
+    """Speakers of all local and remote checkpoints.
 
     Thread: event loop.
     """
 
     def __init__(self, elsewhere: str) -> None:
-        """Read the checkpoints of other replicas from a file.
+        """Watch the file at the path `elsewhere`, which lists the checkpoints of other replicas.
 
         An empty path means that there is no file.
         """
         self._elsewhere: WatchedFile[tuple[Speaker, ...]] = WatchedFile(elsewhere, speakers_of, ())
 
     def beside(self, cards: Sequence[ModelCard]) -> dict[str, Speaker]:
-        """Return all speakers by name.
-
-        Those of the given model cards precede those of other replicas.
-        """
+        """Return the speakers of `cards`, then the speakers of other replicas, by name."""
         ours = (
             speaker
             for card in cards
@@ -54,7 +51,7 @@ class Speakers:
 
 
 def speakers_of(text: str) -> tuple[Speaker, ...]:
-    """Return the speakers of a JSON list of checkpoints in the format of ``/v1/models``.
+    """Return the speakers in a JSON list of checkpoints (in the format of ``/v1/models``).
 
     Raises:
         ValueError: The text has another format.

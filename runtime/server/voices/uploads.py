@@ -1,4 +1,4 @@
-"""Decoding of reference audio in messages: base64, a ``data:`` URL, or a web address."""
+"""Decoding of reference audio in requests: base64, a ``data:`` URL, or a web address."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _OTHER_URL = re.compile(r"(?!data:)[a-z][a-z0-9+.-]{0,15}:", re.IGNORECASE)
 
 
 def read_upload(ref_audio: str, limits: Limits, fetcher: Fetcher | None = None) -> NDArray[np.float32] | SpeechError:
-    """Decode the audio and return it, or return the error.
+    """Decode reference audio and return its samples, or return an error.
 
-    Without a fetcher, web addresses are refused.
+    Web addresses are refused if `fetcher` is None.
 
     Shapes: [N] float32, mono, 24 kHz.
 
-    Thread: a worker; a large file takes one second, a web address up to five.
+    Thread: a worker. A large file takes one second, a web address up to five seconds.
     """
     try:
         return read_reference(_bytes(ref_audio, limits, fetcher), limits)
@@ -33,7 +33,7 @@ def read_upload(ref_audio: str, limits: Limits, fetcher: Fetcher | None = None) 
 
 
 def fetcher_for(is_allowed: bool) -> Fetcher | None:
-    """Return the downloader of web addresses, or None if the operator does not allow them."""
+    """Return a downloader for reference audio, or None if web addresses are not allowed."""
     return Fetcher() if is_allowed else None
 
 

@@ -1,4 +1,4 @@
-"""Interface of the voice library for the server."""
+"""Interface of the voice library that the server uses."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from runtime.voices.voice import VoiceCard as VoiceCard
 
 
 class VoiceLibrary(Protocol):
-    """Library of stored voices with an index in memory.
+    """Interface of a library of stored voices with an index in memory.
 
     `find` and `cards` do not block. `reference` reads a file.
     """
 
     @property
     def pronunciations(self) -> OwnerDictionaries:
-        """Return the pronunciation dictionaries.
+        """Return the pronunciation dictionaries of the library's owner.
 
-        A lookup reads the file if it has changed.
+        A lookup reads the dictionary's file if the file has changed.
         """
         ...
 
     def cards(self) -> tuple[VoiceCard, ...]:
-        """Return all usable voices, sorted by name."""
+        """Return the cards of all usable voices, sorted by name."""
         ...
 
     def find(self, name_or_id: str) -> VoiceCard | None:
-        """Return the voice with this id or case-insensitive name, or None."""
+        """Return the card of the voice with this id or (case-insensitive) name, or None."""
         ...
 
     def reference(self, voice_id: str) -> Reference:
-        """Return the voice as a request's reference, with its stored prompt if any.
+        """Return the audio, the transcript and the prompt of a voice as a reference.
 
         Thread: a worker.
 
         Raises:
-            VoiceNotFound, VoiceFileInvalid: The voice was deleted or damaged in the meantime.
+            VoiceNotFound, VoiceFileInvalid: The voice file was deleted or is damaged.
         """
         ...

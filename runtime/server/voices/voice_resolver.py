@@ -1,7 +1,7 @@
 """Resolution of a request's mode, model and voice to checkpoints and stored voices.
 
-A voice name refers to, in this order: a speaker of a loaded checkpoint, a stored voice, one of OpenAI's names. In Base
-mode, an id, and a name with the prefix ``voice:`` always refer to a stored voice.
+A voice name is looked up in this order: speakers of the checkpoints, stored voices, OpenAI's voice names. Ids, names
+with the prefix ``voice:``, and all names in Base mode refer only to stored voices.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from runtime.server.voices.blending import forbids_blends
 from runtime.server.voices.voice_library import VoiceCard, VoiceLibrary
 from runtime.shared.names import STORED_PREFIX, Named, name_key, parse_blend
 
-# OpenAI's names of models and voices. Each of its voices is mapped to the voice of ours with the same index.
+# Names of OpenAI's models and voices. Each OpenAI voice is mapped to the speaker with the same index.
 MODEL_ALIASES = frozenset({"tts-1", "tts-1-hd", "gpt-4o-mini-tts", "gpt-4o-mini-tts-2025-12-15", "qwen3-tts"})
 VOICE_ALIASES = (
     *("alloy", "ash", "ballad", "coral", "echo", "fable", "nova"),
@@ -23,21 +23,20 @@ VOICE_ALIASES = (
 )
 
 
-MAX_NAMED = 40  # Maximum number of voices in an error message.
+MAX_NAMED = 40  # Maximum number of voice names in an error message.
 
 
 def is_speaker(name: str, speakers: Iterable[str]) -> bool:
-    """True if the name equals a speaker's name or looks like it."""
+    """True if `name` is a speaker's name, ignoring case and Unicode compatibility forms."""
     return name_key(name) in map(name_key, speakers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedVoice:
-    """Resolved mode and voice.
+    """Mode and voice that a request selects.
 
-    `stored` is the id of a stored voice, which is used in Base mode, or in CustomVoice with a style; or a blend of two
-    voices (runtime/server/voices/blending.py). `param` is the name of the voice field in the client's message. `notes`
-    lists names that were replaced.
+    `stored` is the id of a stored voice, or a blend of two voices (runtime/server/voices/blending.py). `param` is the
+    name of the voice field in the client's message. `notes` are notes to the client about replaced or ignored names.
     """
 
     mode: Mode
@@ -48,9 +47,9 @@ class ResolvedVoice:
 
 
 class VoiceResolver:
-    """Resolver of voice names.
+    """Resolver of modes, model names and voice names, without disk access.
 
-    It does not access the disk. Thread: any.
+    Thread: any.
     """
 
     def __init__(self, cards: Sequence[ModelCard], library: VoiceLibrary) -> None:
@@ -67,18 +66,17 @@ class VoiceResolver:
         style: str | None = None,
         param: str = "voice",
     ) -> ResolvedVoice:
-        """Resolve mode and voice.
+        """Return the mode and the voice for a request.
 
-        `param` is the name of the voice field in errors.
-
-        The default mode is that of the voice or of the reference, or else the first loaded mode. A stored voice with a
-        style uses a CustomVoice checkpoint if one supports it (`ModelCard.styles_voices`).
+        The default mode depends on the voice and the reference, and is otherwise the first loaded mode. A stored voice
+        with a style uses a CustomVoice checkpoint that supports it (`ModelCard.styles_voices`). `param` is the name of
+        the voice field in errors.
 
         Raises:
             UnknownModel: The model is not loaded.
-            ModeNotServed: No loaded checkpoint (of that model) serves the mode.
+            ModeNotServed: No loaded checkpoint of the model serves the mode.
             UnknownVoice: No voice has this name.
-            InvalidBlend, BlendForbidden: A blend has invalid weights, or a voice that may not be blended.
+            InvalidBlend, BlendForbidden: The weights of a blend are invalid, or a voice must not be blended.
         """
         cards = [card for card in self._cards if model in (None, card.name) or model in MODEL_ALIASES]
         if not cards:
@@ -110,9 +108,9 @@ class VoiceResolver:
     def resolve_foreign(
         self, *, model: str | None, voice: str | None, style: str | None = None, param: str = "voice"
     ) -> ResolvedVoice:
-        """Resolve for clients of other services.
+        """Return the mode and the voice for a request in the API of another service.
 
-        Their model names ("sonic-2") are unknown and match any checkpoint.
+        An unknown model name (such as "sonic-2") matches any checkpoint.
 
         Raises:
             ModeNotServed, UnknownVoice: See `resolve`.
@@ -123,9 +121,9 @@ class VoiceResolver:
     def _blended(
         self, named: Iterable[Named], mode: Mode | None, style: str | None, cards: Sequence[ModelCard], param: str
     ) -> ResolvedVoice:
-        """Resolve a blend.
+        """Return the mode and the resolved blend.
 
-        With a speaker or a style it is spoken by CustomVoice, otherwise by Base.
+        A blend with a speaker or a style uses CustomVoice by default, any other blend uses Base.
         """
         speakers = self._speakers(cards)
         known = {name_key(name): name for name in speakers}
@@ -162,9 +160,9 @@ class VoiceResolver:
         return [name for card in cards if Mode.CUSTOM_VOICE in card.modes for name in card.speakers]
 
     def _spoken(self, voice: str | None, cards: Sequence[ModelCard], param: str) -> ResolvedVoice:
-        """Return a CustomVoice speaker.
+        """Return the CustomVoice speaker with this name.
 
-        Without a name, the engine chooses a speaker and adds a note.
+        If `voice` is empty, the engine chooses a speaker and adds a note.
         """
         if not voice:
             return ResolvedVoice(mode=Mode.CUSTOM_VOICE)
@@ -179,7 +177,7 @@ class VoiceResolver:
         raise self._unknown(speakers, param)
 
     def _unknown(self, speakers: Sequence[str], param: str) -> UnknownVoice:
-        """Return the error for a name of neither a speaker nor a stored voice."""
+        """Return the error for an unknown voice name, with the names of known voices."""
         stored = [card.name for card in self._library.cards()] if self._is_served(Mode.BASE) else []
         names = [*speakers, *stored]
         listed = [*names[:MAX_NAMED], "…"] if len(names) > MAX_NAMED else names
