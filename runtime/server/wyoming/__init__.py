@@ -1,1 +1,1 @@
-"""Wyoming, the protocol of Home Assistant's voice services, on its own TCP port."""
+"""Wyoming, the protocol of Home Assistant's voice services, on a separate TCP port."""

@@ -16,12 +16,10 @@ SETTING = "VOICEWRIGHT_WYOMING_ANNOUNCED"
 
 
 def check_announced() -> None:
-    """Check that the optional library for announcements is installed.
-
-    This is called before loading.
+    """Check that the optional package `zeroconf` is installed.
 
     Raises:
-        InvalidSetting: The library is not installed.
+        InvalidSetting: The package is not installed.
     """
     try:
         import zeroconf  # noqa: F401
@@ -31,7 +29,7 @@ def check_announced() -> None:
 
 
 async def announced(bound: str, port: int) -> None:
-    """Announce the port until cancelled, then withdraw the announcement.
+    """Announce the Wyoming port until the task is cancelled, then withdraw the announcement.
 
     Network errors are logged.
 

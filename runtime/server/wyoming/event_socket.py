@@ -1,7 +1,7 @@
-"""Adapter with the interface of a WebSocket for Wyoming's events over TCP.
+"""Adapter that gives TCP connections of the Wyoming protocol the interface of a WebSocket.
 
-An event is a line of JSON, followed by data (JSON) and payload (audio) of the lengths in the line. It is returned as
-one text, ``{"type": …, "data": {…}}``. Payloads of clients are discarded.
+An event is a line of JSON, followed by data (JSON) and a payload (audio). The line contains the lengths of data and
+payload. `receive` returns an event as the text ``{"type": …, "data": {…}}``. Payloads of clients are discarded.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _READ = 65536
 
 
 class EventSocket:
-    """Wyoming connection.
+    """Connection of the Wyoming protocol with the interface of a WebSocket.
 
-    The reader must be limited to `limit` bytes: the maximum of a line, of its data and of its payload.
+    `limit` is the maximum size in bytes of a line, of its data and of its payload. `reader` must have the same limit.
     """
 
     headers: Mapping[str, str] = {}  # The Wyoming protocol has no headers.
@@ -42,11 +42,11 @@ class EventSocket:
         self._limit = limit
         self._share = LoopShare(LoopShares(), asyncio.get_running_loop())
         self._is_lost = False  # True if invalid input has made the start of the next event unknown.
-        # Unsent data stays in our send queue, where it can be dropped.
+        # Unsent data must stay in the session's send queue, from which audio can be removed.
         writer.transport.set_write_buffer_limits(high=0)
 
     async def receive(self) -> Message:
-        """Return the next event, or a disconnect.
+        """Wait for the next event or the disconnect, and return an ASGI message.
 
         Raises:
             MessageTooLarge, InvalidMessage, InvalidConfig: The event is invalid.
@@ -88,12 +88,12 @@ class EventSocket:
         return length
 
     async def send_text(self, data: str) -> None:
-        """Send an event."""
+        """Send the event in the JSON text `data`."""
         event = json.loads(data)
         await self._send(event["type"], event["data"])
 
     async def send_bytes(self, data: bytes) -> None:
-        """Send samples."""
+        """Send s16le samples in an audio-chunk event."""
         await self._send(_CHUNK, SOUND, data)
 
     async def _send(self, kind: str, data: Reply, payload: bytes = b"") -> None:
@@ -107,17 +107,14 @@ class EventSocket:
             raise WebSocketDisconnect(1006) from None
 
     async def close(self, code: int = 1000, reason: str | None = None) -> None:
-        """Stop sending.
-
-        The reason of the close was already sent as an event.
-        """
-        with suppress(OSError, RuntimeError):  # The connection is closed already.
+        """Close the sending side of the connection (code and reason are not sent)."""
+        with suppress(OSError, RuntimeError):  # The connection may already be closed.
             self._writer.write_eof()
 
     async def leave(self) -> None:
-        """Wait until the client has read the last event.
+        """Wait briefly until the client closes the connection, then abort the connection.
 
-        Closing a socket with unread input would discard the event.
+        Closing a socket with unread input would discard the last event.
         """
         with suppress(OSError, TimeoutError):
             async with asyncio.timeout(_LINGER_S):
@@ -125,7 +122,7 @@ class EventSocket:
         self._writer.transport.abort()
 
     async def _discard(self) -> None:
-        """Read and discard input until the client closes."""
+        """Read and discard input until the client closes the connection."""
         while await self._reader.read(_READ):
             pass
 

@@ -1,4 +1,4 @@
-"""Server events of Wyoming: ``{"type": …, "data": {…}}``."""
+"""Events from the server in the Wyoming protocol: ``{"type": …, "data": {…}}``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def error(problem: SpeechError) -> Reply:
 
 
 def info(cards: Sequence[ModelCard], library: VoiceLibrary) -> Reply:
-    """Return the info event, with the loaded speakers, and stored voices if they can be used."""
+    """Return the info event with all speakers and, if Base is available, all stored voices."""
     speakers = {
         name: _voice(name, name, card) for card in cards if Mode.CUSTOM_VOICE in card.modes for name in card.speakers
     }
@@ -47,17 +47,14 @@ def _voice(name: str, shown: str, card: ModelCard) -> Reply:
 
 
 def _codes(languages: Iterable[str]) -> Iterable[str]:
-    """Return the codes of languages.
-
-    Dialects have no code and are left out.
-    """
+    """Return the ISO 639-1 codes of languages, except languages without a code."""
     return filter(None, map(code_of, languages))
 
 
 def _artifact(name: str, shown: str, made_by: str) -> Reply:
-    """Return the fields that all entries have in common.
+    """Return the common fields of programs and voices in the info event.
 
-    A model name with a slash is a Hub id.
+    If `made_by` contains a slash, the name is the id of a model on the Hugging Face Hub.
     """
     url = f"https://huggingface.co/{made_by}" if "/" in made_by else ""
     return {

@@ -34,10 +34,10 @@ class WyomingPort:
     """
 
     def __init__(self, host: Host, uri: str) -> None:
-        """Bind the port without listening yet.
+        """Bind the port, but do not listen yet.
 
-        During a replacement, the new runtime binds the same port and listens when it is ready; the old one then stops
-        listening.
+        During a replacement, the new runtime binds the same port and listens when it is ready. The old runtime then
+        stops listening.
 
         Raises:
             InvalidSetting, PortInUse: The address is invalid or cannot be bound, or announcements are not available.
@@ -57,7 +57,7 @@ class WyomingPort:
         self.uri = f"tcp://[{name}]:{bound}" if ":" in name else f"tcp://{name}:{bound}"
 
     async def open(self) -> None:
-        """Start listening, and list the port in /ready."""
+        """Start listening, and list the port in the response of /ready."""
         if self._host.settings.server.needs_key:
             log.warning("Wyoming has no keys: whoever reaches %s may have speech made", self.uri)
         self._server = await asyncio.start_server(
@@ -69,10 +69,7 @@ class WyomingPort:
             self._announcing = asyncio.create_task(announced(address, port), name="wyoming-announcement")
 
     def close(self) -> None:
-        """Stop accepting connections.
-
-        Open connections continue.
-        """
+        """Stop accepting new connections without closing the open connections."""
         self._host.ports.pop(DIALECT, None)
         if self._server is not None:
             self._server.close()
@@ -87,10 +84,7 @@ class WyomingPort:
             await asyncio.gather(self._announcing, return_exceptions=True)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve a connection in a task of our own.
-
-        Asyncio's task logs an error if it is cancelled.
-        """
+        """Serve a connection in a new task, because asyncio logs a cancellation of its own task."""
         serving = asyncio.create_task(self._serve(reader, writer), name="speech-wyoming")
         self._serving.add(serving)
         serving.add_done_callback(self._serving.discard)
@@ -114,7 +108,7 @@ class WyomingPort:
             await socket.leave()
 
     def _check(self, address: str) -> None:
-        """Check a new connection.
+        """Check that a new connection from `address` can be accepted.
 
         Raises:
             SpeechError: There are too many connections, or the server does not accept requests now.

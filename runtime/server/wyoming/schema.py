@@ -1,4 +1,4 @@
-"""Client events of Wyoming."""
+"""Events from the client in the Wyoming protocol."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from runtime.server.wire import Name, StrictFields, Text, checked, given, langua
 
 
 class Voice(StrictFields):
-    """Voice selection.
+    """Voice that the client selects.
 
-    ``name`` is the name of a voice, or of a model together with ``speaker``.
+    `name` is the name of a voice, or the name of a model if `speaker` is the name of the voice.
     """
 
     name: Name | None = None
@@ -22,44 +22,44 @@ class Voice(StrictFields):
     speaker: Name | None = None
 
     def request(self, text: str, resolved: ResolvedVoice, reference: Reference | None) -> SpeechRequest:
-        """Return the speech request for a text in this voice."""
+        """Create the engine request for `text` with this voice."""
         return SynthesisOptions(language=language_of(self.language)).request(text, resolved, reference)
 
 
 class Describe(StrictFields):
-    """Request for the server's description."""
+    """Event that requests the info event of the server."""
 
 
 class Ping(StrictFields):
-    """Ping, to which the response repeats its text."""
+    """Ping event with a text that the pong event repeats."""
 
     text: Text | None = None
 
 
 class SynthesizeStart(StrictFields):
-    """Start of a streamed text."""
+    """Event that starts a streamed text."""
 
     voice: Voice | None = None
     text_format: Literal["text"] | None = None
 
 
 class Synthesize(SynthesizeStart):
-    """Complete text.
+    """Event with a complete text.
 
-    After a streamed text, it repeats that text for servers without streaming.
+    After a streamed text, the client sends the same text again for servers that do not support streaming.
     """
 
     text: Text
 
 
 class SynthesizeChunk(StrictFields):
-    """Next piece of a streamed text."""
+    """Event with the next piece of a streamed text."""
 
     text: Text
 
 
 class SynthesizeStop(StrictFields):
-    """End of a streamed text."""
+    """Event that ends a streamed text."""
 
 
 Event = Describe | Ping | Synthesize | SynthesizeStart | SynthesizeChunk | SynthesizeStop
@@ -74,10 +74,7 @@ EVENTS: dict[str, type[Event]] = {
 
 
 def read(fields: dict[str, Any]) -> Event | None:
-    """Validate an event, ``{"type": …, "data": {…}}``.
-
-    Returns:
-        None for events of other services, which are ignored.
+    """Validate an event ``{"type": …, "data": {…}}``, and return None for an unknown type.
 
     Raises:
         InvalidConfig: A field has the wrong type or is out of range.

@@ -1,8 +1,8 @@
-"""Session of Wyoming: one text after another, complete or in pieces.
+"""Session of the Wyoming protocol, which speaks one complete or streamed text at a time.
 
 The response to a text is ``audio-start``, ``audio-chunk`` …, ``audio-stop``. If the text was streamed,
-``synthesize-stopped`` follows. After an ``error`` event, the connection is closed: events have no ids to which an error
-could refer, and Home Assistant would continue to wait for audio.
+``synthesize-stopped`` follows. After an ``error`` event, the connection is closed, because an error cannot name the
+failed event and Home Assistant would continue to wait for audio.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from runtime.server.wyoming.schema import (
     read,
 )
 
-_MAX_LATER = 64  # Maximum number of events that wait for the end of a text. More events stay in the socket.
+_MAX_LATER = 64  # Maximum number of events that wait for the end of a text. Above this limit, no input is read.
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Spoken(Utterance[Voice]):
-    """Utterance of one text."""
+    """Utterance of one complete or streamed text."""
 
     in_pieces: bool
     is_heard: bool = False  # True if the first audio was sent.
 
 
 class WyomingSession(SingleErrorDialect[Spoken]):
-    """Session of one client on one connection."""
+    """Session of one client in the Wyoming protocol."""
 
     def __init__(self, *, cards: Sequence[ModelCard], library: VoiceLibrary, **shared: Any) -> None:
         super().__init__(cards=cards, library=library, **shared)
@@ -78,7 +78,7 @@ class WyomingSession(SingleErrorDialect[Spoken]):
             self.send_queue.say(messages.AUDIO_START)
 
     def _end(self, utterance: Spoken) -> None:
-        """Report the end of a text, and process the events that have arrived in the meantime."""
+        """Report the end of a text, and process the events that arrived during the speech."""
         if utterance.in_pieces:
             self.send_queue.say(messages.SYNTHESIZE_STOPPED)
         self._now = None
@@ -89,7 +89,7 @@ class WyomingSession(SingleErrorDialect[Spoken]):
 
     @property
     def _is_speaking(self) -> bool:
-        """True if a complete text is being spoken, so that the next one has to wait."""
+        """True if a complete text is being spoken, so that the next text must wait."""
         return self._now is not None and self._now.is_complete
 
     def _read(self, fields: dict[str, Any]) -> Event | None:
@@ -144,10 +144,7 @@ class WyomingSession(SingleErrorDialect[Spoken]):
         return self._now
 
     def _complete(self, utterance: Spoken) -> None:
-        """Speak the rest of a text.
-
-        A text without words ends without the engine.
-        """
+        """Speak the rest of a streamed text, or end a text without words immediately."""
         utterance.queue_text(utterance.text.finish())
         utterance.is_complete = True
         if utterance.is_submitted or utterance.is_readable:
