@@ -1,7 +1,4 @@
-"""ASGI application: routes and middleware.
-
-docs/api.md describes the routes.
-"""
+"""ASGI application of the runtime with all routes and middleware (see docs/api.md)."""
 
 from __future__ import annotations
 
@@ -45,7 +42,7 @@ from runtime.version import package_version
 
 GET = ["GET", "HEAD"]
 
-DIALECTS = [  # Supported APIs and their routes.
+DIALECTS = [  # Modules that register the routes of the supported APIs.
     *(websocket_routes, openai_routes),
     *(cartesia_speech, cartesia_voices, cartesia_pronunciations),
     *(elevenlabs_sockets, elevenlabs_speech, elevenlabs_dialogue, elevenlabs_catalogue),
@@ -55,42 +52,39 @@ DIALECTS = [  # Supported APIs and their routes.
 
 
 class Health(TypedDict):
-    """Liveness: the process can serve, or is loading."""
+    """Response of /health while the engine is alive or the checkpoints are loading."""
 
     status: Literal["ok"]
 
 
 class Ready(TypedDict):
-    """Readiness with the engine's load.
-
-    ``ports`` lists the other open ports by API.
-    """
+    """Response of /ready: engine load, and addresses of non-HTTP ports by protocol."""
 
     status: Literal["ready"]
     slots: int
     active: int
     waiting: int
     waiting_for_text: int
-    short_of_text: int  # Former name of waiting_for_text.
+    short_of_text: int  # Deprecated alias of waiting_for_text.
     ports: dict[str, str]
 
 
 class Ticket(TypedDict):
-    """Short-lived key for one WebSocket."""
+    """Response with a short-lived key that opens one WebSocket."""
 
     ticket: str
     expires_in_s: float
 
 
 def create_app(host: Host) -> FastAPI:
-    """Return the ASGI application of a host."""
-    # FastAPI's own document lacks the bodies that routes read themselves, and its page loads resources from other
-    # servers. Redirects for trailing slashes are off: behind a proxy, they would contain this port's address.
+    """Create the ASGI application that serves the engine of `host`."""
+    # FastAPI's OpenAPI document lacks the request bodies that routes parse themselves, and FastAPI's page loads
+    # resources from other servers. Redirects for trailing slashes would send a proxy's clients to this port's address.
     app = FastAPI(title="Voicewright runtime", version=package_version(), openapi_url=None, redirect_slashes=False)
     server = host.settings.server
     keys = KeyRing(server)
     tickets = SharedTickets(server.ticket_s, keys) if server.shared_tickets else Tickets(server.ticket_s)
-    # If a key is needed, host names are not restricted, because the key is checked first.
+    # If the server has API keys, any host name is accepted, because a DNS rebinding attack has no key.
     origins = Origins(server.origins)
     hosts = Hosts(ANY if keys.is_needed else server.hosts, server.host)
     app.add_middleware(AccessControl, host=host, keys=keys, tickets=tickets)
@@ -102,10 +96,7 @@ def create_app(host: Host) -> FastAPI:
     @app.api_route("/health", methods=GET)
     @documented(answer=Health, refusals=UNREADY, is_open=True)
     async def health() -> JSONResponse:
-        """Report if the engine is alive.
-
-        It is alive while checkpoints are being loaded.
-        """
+        """Return "ok" if the engine is alive or its checkpoints are loading, otherwise an error."""
         if host.is_dead and host.problem is not None:
             return error_response(host.problem)
         return JSONResponse({"status": "ok"})
@@ -113,7 +104,7 @@ def create_app(host: Host) -> FastAPI:
     @app.api_route("/ready", methods=GET)
     @documented(answer=Ready, refusals=UNREADY, is_open=True)
     async def ready() -> JSONResponse:
-        """Report if a request would be served now, with the engine's load or its loading progress."""
+        """Return the engine's load, or an error (with loading progress) if it is not ready."""
         if host.problem is not None:
             loading = asdict(host.progress) if host.status == "loading" else {}
             return error_response(host.problem, status=host.status, **loading)
@@ -125,14 +116,14 @@ def create_app(host: Host) -> FastAPI:
     @app.api_route("/metrics", methods=GET)
     @documented(sound=(metrics.CONTENT_TYPE.partition(";")[0],))
     async def prometheus() -> Response:
-        """Return all metrics in Prometheus' format."""
+        """Return all metrics in the Prometheus text format."""
         load = host.engine.load() if host.problem is None else None
         return Response(host.metrics.page(load), media_type=metrics.CONTENT_TYPE)
 
     @app.api_route("/v1/models", methods=GET)
     @documented(answer=ModelList | list[ElevenLabsModel])
     async def models(request: Request) -> Any:
-        """Return the loaded checkpoints, or an empty list while they load, in the client's format."""
+        """List the checkpoints in OpenAI's format, or in ElevenLabs' format with `xi-api-key`."""
         cards = host.engine.cards if host.problem is None else ()
         if elevenlabs_catalogue.KEY_HEADER in request.headers:
             return elevenlabs_catalogue.models(cards, host.settings.limits)
@@ -141,17 +132,14 @@ def create_app(host: Host) -> FastAPI:
     @app.post("/v1/session_ticket")
     @documented(answer=Ticket)
     async def session_ticket() -> JSONResponse:
-        """Return a short-lived ticket for one WebSocket.
-
-        A page may put it into the URL instead of a key.
-        """
+        """Return a short-lived ticket that replaces the API key in the URL of one WebSocket."""
         body = {"ticket": tickets.issue(), "expires_in_s": tickets.ticket_s}
         return JSONResponse(body, headers={"Cache-Control": "no-store"})
 
     @app.api_route("/v1/audio/speech/stream/schema", methods=GET)
     @documented(answer=dict[str, Any])
     async def stream_schema() -> dict[str, Any]:
-        """Return the messages of our WebSocket protocol as JSON schema."""
+        """Return the JSON schema of all messages in the native WebSocket protocol."""
         return protocol_page.schema()
 
     for dialect in DIALECTS:
@@ -170,7 +158,7 @@ def create_app(host: Host) -> FastAPI:
 
     @app.exception_handler(Exception)
     async def failed(request: Request, _: Exception) -> JSONResponse:
-        # The server logs the exception. The middleware does not process this response, so the request id is set here.
+        # Uvicorn logs the exception. The middleware does not process this response, so the request id is set here.
         return error_response(GenerationFailed(), {HEADER: id_of(request)})
 
     routed = app.router.default

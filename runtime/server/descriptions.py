@@ -1,4 +1,4 @@
-"""Descriptions of checkpoints and finished requests, for all APIs."""
+"""JSON descriptions of checkpoints and finished requests, shared by all APIs."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Metrics(TypedDict):
 
 
 def model_entry(model: ModelCard) -> Model:
-    """Describe a checkpoint, for /v1/models and session.created."""
+    """Return the JSON description of a checkpoint for /v1/models and session.created."""
     return {
         "id": model.name,
         "object": "model",
@@ -98,7 +98,7 @@ def model_entry(model: ModelCard) -> Model:
 
 
 def end_notes(event: Finished) -> list[str]:
-    """Return notes about faulty speech and omitted text of a finished request."""
+    """Return notes for the client about faulty speech and skipped text in a request."""
     notes = []
     if event.stats.repeated:
         notes.append("A part of the text ended much too early and was spoken again.")

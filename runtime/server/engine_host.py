@@ -1,4 +1,4 @@
-"""Host of the engine and its connections: loading, readiness, watchdog and shutdown.
+"""Host of the engine and of client connections: loading, readiness, watchdog, shutdown.
 
 Thread: event loop.
 """
@@ -37,17 +37,16 @@ Value = TypeVar("Value")
 
 OpenEngine = Callable[[Settings, Progress], SpeechEngine]
 
-OWNER_HEADER = "x-voice-owner"  # It names the owner of private voices; shared voices are visible to everyone.
+OWNER_HEADER = "x-voice-owner"  # Header with the owner of private voices. Shared voices are visible to all.
 _DECODER_THREADS = max(2, min(8, (os.cpu_count() or 1) // 2))  # Threads that decode reference audio.
-# Number of threads that encode audio. Decoders have their own threads, because decoding a long recording takes a
-# second.
+# Number of threads that encode audio. Decoding uses other threads, because a long recording takes a second to decode.
 _ENCODERS = 2
-_CLOSE_TIMEOUT_S = 5.0  # The engine finishes its current frame in this time.
+_CLOSE_TIMEOUT_S = 5.0  # Maximum time for the engine to finish its current frame.
 
 
 @dataclass(frozen=True, slots=True)
 class LoadingStep:
-    """Progress of loading the checkpoints."""
+    """Progress of loading: number of loaded checkpoints, total number, and current step."""
 
     loaded: int = 0
     of: int = 0
@@ -55,7 +54,7 @@ class LoadingStep:
 
 
 class OpenSocket(Protocol):
-    """Protocol of a client's connection that the host can close."""
+    """Interface of a client connection that the host can drain and close."""
 
     @property
     def is_speaking(self) -> bool: ...
@@ -66,7 +65,7 @@ class OpenSocket(Protocol):
 
 
 class Host:
-    """State shared by the routes."""
+    """State that all routes use: engine, voice libraries, metrics and open connections."""
 
     def __init__(self, settings: Settings, open_engine: OpenEngine, library: Library | None = None) -> None:
         self.settings = settings
@@ -75,10 +74,10 @@ class Host:
         )
         server = settings.server
         self.owner_libraries = OwnerLibraries(self.library, server.owned_voices, server.owned_pronunciations)
-        # Open sockets, with the task that serves each of them.
+        # Tasks that serve the open sockets, by socket.
         self.sockets: dict[OpenSocket, asyncio.Task[None] | None] = {}
         self.ports: dict[str, str] = {}  # Addresses of ports other than HTTP, by protocol.
-        self.replies: set[asyncio.Task[Any]] = set()  # Tasks of HTTP responses in progress.
+        self.replies: set[asyncio.Task[Any]] = set()  # Tasks of running HTTP responses.
         self.decoders = ThreadPoolExecutor(_DECODER_THREADS, thread_name_prefix="reference")
         self.texts = TextThread()
         self.encoders = ThreadPoolExecutor(_ENCODERS, thread_name_prefix="encoder")
@@ -103,7 +102,7 @@ class Host:
 
     @property
     def status(self) -> str:
-        """Return the state for /ready."""
+        """Return the status for /ready: "ready", "loading", "draining" or "dead"."""
         match self.problem:
             case None:
                 return "ready"
@@ -116,7 +115,7 @@ class Host:
 
     @property
     def is_dead(self) -> bool:
-        """True if the engine's thread has ended or the watchdog has given up on it."""
+        """True if the engine thread has ended or the watchdog has detected a failure."""
         given_up = self._watchdog is not None and self._watchdog.verdict is not None
         return given_up or (self._engine is not None and not self._engine.alive)
 
@@ -131,7 +130,7 @@ class Host:
 
     @property
     def is_speaking(self) -> bool:
-        """True if speech is being generated over HTTP or a socket."""
+        """True if speech is being generated for an HTTP response or a socket."""
         return bool(self.replies) or any(socket.is_speaking for socket in self.sockets)
 
     @property
@@ -148,24 +147,18 @@ class Host:
         return self._engine
 
     def speakers(self) -> dict[str, Speaker]:
-        """Return the speakers by name.
-
-        They are those of loaded checkpoints and of other replicas with the same public port.
-        """
+        """Return the speakers of the local checkpoints and of other replicas, by name."""
         return self._speakers.beside(self.engine.cards if self.problem is None else ())
 
     def owner_library(self, headers: Mapping[str, str]) -> OwnerLibrary:
-        """Return the voice library of the owner in these headers.
-
-        It includes the shared voices.
-        """
+        """Return the library of the owner named in `headers`, including the shared voices."""
         return self.owner_libraries.of(headers.get(OWNER_HEADER, ""))
 
     @contextmanager
     def answering(self) -> Iterator[None]:
-        """Context manager that counts a running HTTP request.
+        """Count an HTTP request as open inside the `with` block.
 
-        A drain waits for the counted requests.
+        A shutdown waits for open requests.
         """
         self._requests += 1
         try:
@@ -174,17 +167,14 @@ class Host:
             self._requests -= 1
 
     def ended(self, request_log: RequestLog, event: Finished | Broken) -> None:
-        """Count and log the end of a request."""
+        """Log an ended request and count its outcome in the metrics."""
         if isinstance(event, Broken):
             self._ends.add(event.error)
         self.metrics.ended(request_log, event)
         log_end(request_log, event)
 
     def refused(self, error: SpeechError) -> None:
-        """Count a refusal.
-
-        An error that has ended a request was already counted with the request.
-        """
+        """Count a refused request, unless `ended` has already counted this error."""
         if error not in self._ends:
             self.metrics.refused(error.code)
 
@@ -196,19 +186,19 @@ class Host:
         """
         loop = asyncio.get_running_loop()
         loaded: asyncio.Future[SpeechEngine] = loop.create_future()
-        # A daemon thread does not delay the end of the process, as a thread pool would.
+        # Unlike a thread pool, a daemon thread does not delay the end of the process.
         threading.Thread(target=self._load, args=(loop, loaded), name="loader", daemon=True).start()
         self._engine = await loaded
         self._engine.start()
         self._watchdog = Watchdog(self._engine, self.settings.server, self.metrics)
         await self._watchdog.start()
-        if isinstance(self._problem, Loading):  # The host may have started to drain in the meantime.
+        if isinstance(self._problem, Loading):  # The host may already be draining.
             self._problem = None
         self._prompts = PromptWorker(self.owner_libraries.libraries, self._engine, self.decoders)
         self._keeping = asyncio.create_task(self._prompts.run(), name="prompts")
 
     def wake_prompts(self) -> None:
-        """Start computing the prompt of a new voice."""
+        """Wake the background task that computes the prompts of new voices."""
         if self._prompts is not None:
             self._prompts.wake()
 
@@ -233,23 +223,20 @@ class Host:
             loop.call_soon_threadsafe(settle, engine, None)
 
     async def watch(self) -> Exit:
-        """Wait until the engine cannot serve requests any more, and return the reason.
-
-        `load` must have been called.
-        """
+        """Wait until the engine fails and return the reason (call `load` first)."""
         assert self._watchdog is not None, "the engine is there"
         return await self._watchdog.watch()
 
     async def run_in_worker(self, work: Callable[..., Value], *given: Any) -> Value:
-        """Run disk access or decoding on a worker thread and return the result."""
+        """Run `work(*given)` on a worker thread and return the result."""
         return await asyncio.get_running_loop().run_in_executor(self.decoders, work, *given)
 
     def refuse(self, error: SpeechError) -> None:
-        """Refuse all new requests with this error."""
+        """Refuse all new requests with `error`."""
         self._problem = error
 
     async def close_sessions(self, error: SpeechError, code: int, *, timeout_s: float) -> None:
-        """Refuse new requests and close the sessions of all connected clients."""
+        """Refuse new requests, close all sessions, and cancel HTTP responses after `timeout_s`."""
         self.refuse(error)
         for socket in tuple(self.sockets):
             socket.close_with(error, code)
@@ -260,7 +247,7 @@ class Host:
             reply.cancel()
 
     def close(self) -> None:
-        """Stop the engine, the workers and background writes."""
+        """Stop the engine, the watchdog and all worker threads, and close the libraries."""
         if self._keeping is not None:
             self._keeping.cancel()
         if self._watchdog is not None:

@@ -1,7 +1,4 @@
-"""Log format: text or JSON lines.
-
-Each finished request is one line, without its text.
-"""
+"""Log formats (text or JSON lines), and the log line of each finished request."""
 
 from __future__ import annotations
 
@@ -24,24 +21,24 @@ _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 @dataclass(slots=True, kw_only=True)
 class RequestLog:
-    """Data of one request for logs and metrics."""
+    """Properties of one request for its log line and for metrics."""
 
-    id: str  # Session id and number of the utterance.
+    id: str  # Id of the HTTP request, or session id and utterance number.
     dialect: str
     mode: Mode
     chars: int = 0
-    text: str | None = None  # Text to speak; None if texts are not logged.
-    is_cancelled: bool = False  # True if the client has disconnected, in which case the end is not an error.
+    text: str | None = None  # Text to speak, or None if texts are not logged.
+    is_cancelled: bool = False  # True if the request was cancelled. Failures are then not logged as errors.
 
     def append(self, text: str) -> None:
-        """Append text of the request, if texts are logged."""
+        """Count the characters of streamed text, and store the text if texts are logged."""
         self.chars += len(text)
         if self.text is not None:
             self.text += text
 
 
 def set_up(settings: ServerSettings) -> None:
-    """Set the format of the process's log handlers, and suppress repeated lines."""
+    """Set the format of all log handlers of this process, and suppress repeated lines."""
     formatter = JsonLines() if settings.log_format == "json" else TextLines(_TEXT)
     for handler in logging.getLogger().handlers:
         handler.setFormatter(formatter)
@@ -49,7 +46,7 @@ def set_up(settings: ServerSettings) -> None:
 
 
 def log_end(request_log: RequestLog, event: Finished | Broken) -> None:
-    """Log the end of a request."""
+    """Log one line with the outcome and the statistics of an ended request."""
     error = event.error if isinstance(event, Broken) else None
     figures: dict[str, Any] = {
         "request": request_log.id,
@@ -68,7 +65,7 @@ def log_end(request_log: RequestLog, event: Finished | Broken) -> None:
 
 
 class JsonLines(logging.Formatter):
-    """Formatter with one JSON object per line."""
+    """Log formatter that writes each record as one line of JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
         fields: dict[str, Any] = {
@@ -84,7 +81,7 @@ class JsonLines(logging.Formatter):
 
 
 class TextLines(logging.Formatter):
-    """Formatter for the message followed by name=value pairs."""
+    """Log formatter that appends name=value pairs to the message."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         figures: dict[str, Any] = getattr(record, "figures", {})

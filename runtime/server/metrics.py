@@ -1,4 +1,4 @@
-"""Prometheus metrics.
+"""Prometheus metrics of the runtime server.
 
 Thread: event loop.
 """
@@ -32,10 +32,7 @@ _LABELS = ("mode", "dialect")
 
 
 class ServerMetrics:
-    """Metrics of one host.
-
-    They have their own registry, because a process may have several hosts.
-    """
+    """Prometheus metrics of one host, in a separate registry."""
 
     def __init__(self) -> None:
         registry = self._registry = CollectorRegistry()
@@ -68,11 +65,11 @@ class ServerMetrics:
         self._uncaptured = counter("uncaptured", "Code2Wav calls without a captured graph, on a device with graphs")
         self._memory = gauge("memory_bytes", "Device memory in bytes", ("kind",))
         self._canaries = counter("canaries", "Completed checks of the idle engine by outcome", ("outcome",))
-        self._totals = {self._frames: 0, self._uncaptured: 0}  # Values that the engine last reported.
+        self._totals = {self._frames: 0, self._uncaptured: 0}  # Totals in the engine's last report.
         self._lag_s = histogram("loop_lag_seconds", "Delay of event loop callbacks", (), _LAGS)
 
     def ended(self, request_log: RequestLog, event: Finished | Broken) -> None:
-        """Count the end of a request."""
+        """Record the outcome and the statistics of an ended request."""
         stats, labels = event.stats, (request_log.mode.value, request_log.dialect)
         outcome = event.error.code if isinstance(event, Broken) else event.stop_reason.value
         self._requests.labels(*labels, outcome).inc()
@@ -87,16 +84,16 @@ class ServerMetrics:
             self._guard_hits.labels(stats.guard.value).inc()
 
     def refused(self, code: str) -> None:
-        """Count a refused request by the code of its error."""
+        """Count a refused request by its error code."""
         self._refusals.labels(code).inc()
 
     def canary(self, outcome: str) -> None:
-        """Count a canary result."""
+        """Count a canary run by its outcome."""
         self._canaries.labels(outcome).inc()
 
     @contextmanager
     def session(self, dialect: str) -> Iterator[None]:
-        """Context manager that counts an open session."""
+        """Count a WebSocket session as open inside the `with` block."""
         gauge = self._sessions.labels(dialect)
         gauge.inc()
         try:
@@ -105,7 +102,7 @@ class ServerMetrics:
             gauge.dec()
 
     async def watch_lag(self) -> None:
-        """Measure the event loop's lag until cancelled."""
+        """Measure the lag of the event loop every 0.5 s until the task is cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             due, reached = loop.time() + _LAG_EVERY_S, asyncio.Event()
@@ -114,10 +111,10 @@ class ServerMetrics:
             self._lag_s.observe(max(0.0, loop.time() - due))
 
     def page(self, load: EngineLoad | None) -> bytes:
-        """Return all metrics in Prometheus' format.
+        """Return all metrics in the Prometheus text format.
 
         Args:
-            load: Current load of the engine. None: there is no engine.
+            load: Current load of the engine, or None if no engine is running.
         """
         if load is not None:
             self._slots.set(load.slots)
@@ -132,6 +129,6 @@ class ServerMetrics:
         return generate_latest(self._registry)
 
     def _catch_up(self, counter: Counter, total: int) -> None:
-        """Advance a counter to the engine's total."""
+        """Increase a counter to the total that the engine has reported."""
         counter.inc(max(0, total - self._totals[counter]))
         self._totals[counter] = total

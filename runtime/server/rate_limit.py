@@ -1,4 +1,4 @@
-"""Rate limit: a token bucket for each client."""
+"""Rate limit with one token bucket per client."""
 
 from __future__ import annotations
 
@@ -7,20 +7,17 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
-_MAX_REMEMBERED = 4096  # Maximum number of callers whose request rate is stored.
+_MAX_REMEMBERED = 4096  # Maximum number of clients with a stored token bucket.
 
 
 @dataclass(slots=True)
 class _TokenBucket:
     tokens: float
-    filled: float  # Time at which the bucket was last filled.
+    filled: float  # Time of the last refill.
 
 
 class RateLimit:
-    """Token bucket per caller.
-
-    Its size is the number of requests per minute, and it refills at that rate.
-    """
+    """Rate limiter with one token bucket of `per_minute` tokens for each client."""
 
     def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._per_minute = per_minute
@@ -28,11 +25,11 @@ class RateLimit:
         self._buckets: OrderedDict[bytes, _TokenBucket] = OrderedDict()
 
     def __len__(self) -> int:
-        """Return the number of callers that are remembered."""
+        """Return the number of clients with a stored token bucket."""
         return len(self._buckets)
 
     def wait_s(self, caller: bytes) -> float:
-        """Take a token and return 0, or return the number of seconds until a token is available."""
+        """Take a token and return 0, or return the seconds until a token is available."""
         if not self._per_minute:
             return 0.0
         now = self._clock()

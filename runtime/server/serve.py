@@ -1,4 +1,4 @@
-"""Runtime process: socket, uvicorn, engine host, and orderly shutdown."""
+"""Start and shutdown of the runtime process: socket, uvicorn and engine host."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from runtime.shared.port import serving as port
 from runtime.shared.port.serving import Server, config, ignore_signals, log_drain_wait, stop_on_signals
 
 FINAL_MESSAGES_TIMEOUT_S = 2.0
-HURRIED_FINAL_MESSAGES_TIMEOUT_S = 0.3  # It applies after a second signal.
-_POLL_INTERVAL_S = 0.02  # Poll interval for running requests.
+HURRIED_FINAL_MESSAGES_TIMEOUT_S = 0.3  # Timeout after a second signal.
+_POLL_INTERVAL_S = 0.02  # Interval at which a shutdown checks for open requests.
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
-_CLOSE_TIMEOUT_S = 3  # Close handshakes follow the final messages.
+_CLOSE_TIMEOUT_S = 3  # Timeout of the close handshakes after the final messages.
 
 
 def serve(settings: Settings) -> int:
-    """Serve until a signal and return the exit status (`runtime.exits.Exit`).
+    """Run the server until a signal and return the exit status (`runtime.exits.Exit`).
 
     Raises:
         SetUpError: The port, a checkpoint or the device cannot be used.
@@ -45,7 +45,7 @@ def serve(settings: Settings) -> int:
     switch_often()
     status = asyncio.run(_run_alone(settings))
     if threading.active_count() > 1:
-        # Exit here. In a normal shutdown, a thread that is loading or computing would abort the process.
+        # Skip the interpreter's shutdown, in which a thread that still loads or computes would abort the process.
         logging.shutdown()
         sys.stdout.flush()
         os._exit(status)
@@ -53,10 +53,7 @@ def serve(settings: Settings) -> int:
 
 
 async def _run_alone(settings: Settings) -> int:
-    """Serve in this process.
-
-    At the end, signals are ignored until the process exits.
-    """
+    """Run the server, then ignore signals until the process exits."""
     try:
         return await run(settings, listen(settings.server), _open_engine)
     finally:
@@ -66,23 +63,20 @@ async def _run_alone(settings: Settings) -> int:
 def _open_engine(settings: Settings, progress: Progress) -> SpeechEngine:
     if has_own_process(settings):
         return EngineClient.open(settings, progress)
-    from runtime.engine.engine import Engine  # This import loads torch, which takes seconds. The port is already open.
+    from runtime.engine.engine import Engine  # Importing torch takes seconds, so the port is opened first.
 
     return Engine.open(settings, progress)
 
 
 def has_own_process(settings: Settings) -> bool:
-    """True if the engine gets its own process, as on a GPU.
-
-    On a CPU, this has no advantage.
-    """
+    """True if the engine runs in a separate process (by default only on NVIDIA GPUs)."""
     if settings.server.engine_process == "auto":
         return settings.engine.device in ("auto", "cuda") and system.has_nvidia_card()
     return settings.server.engine_process == "own"
 
 
 def listen(settings: ServerSettings) -> socket.socket:
-    """Bind the listening socket.
+    """Bind the server's address and return the listening socket.
 
     Raises:
         PortInUse, InvalidSetting: The address cannot be bound.
@@ -93,9 +87,9 @@ def listen(settings: ServerSettings) -> socket.socket:
 async def run(
     settings: Settings, listener: socket.socket, open_engine: OpenEngine, stop: asyncio.Event | None = None
 ) -> int:
-    """Serve on a bound socket until SIGTERM, SIGINT, ``stop`` or cancellation.
+    """Serve on a bound socket until SIGTERM, SIGINT, `stop` or cancellation.
 
-    A second signal ends open requests.
+    Return the exit status. A second signal ends open requests immediately.
 
     Raises:
         SetUpError: Loading failed, or the Wyoming port cannot be used.
@@ -121,7 +115,7 @@ async def run(
         elif living.done():
             living.result()
         elif serving.done():
-            serving.result()  # If uvicorn failed to start, `result` raises its error.
+            serving.result()  # Raise the error if uvicorn failed to start.
         else:
             await drain(host, hurry, log_drain_wait if has_signals else lambda _: None)
         return living.result() if died else Exit.ASKED
@@ -139,11 +133,7 @@ async def run(
 
 
 async def _live(host: Host, url: str, wyoming: WyomingPort | None) -> Exit:
-    """Load, print that the server is ready, and wait until the engine fails.
-
-    Returns:
-        The reason of the failure.
-    """
+    """Load the checkpoints, print the URL, and return the reason when the engine fails."""
     await host.load()
     settle()
     if wyoming is not None:
@@ -167,9 +157,9 @@ def _url(listener: socket.socket) -> str:
 
 
 async def drain(host: Host, hurry: asyncio.Event, tell: Callable[[float], None]) -> None:
-    """Wait until no request is open, `drain_s` seconds have passed, or `hurry` is set.
+    """Refuse new requests, wait for the open requests, and close all connections.
 
-    `tell` is called with `drain_s` if speech is still being generated.
+    The wait ends after `drain_s` seconds or when `hurry` is set. `tell(drain_s)` is called if speech is still running.
     """
     drain_s = host.settings.server.drain_s
     if host.is_speaking and drain_s:
@@ -179,7 +169,7 @@ async def drain(host: Host, hurry: asyncio.Event, tell: Callable[[float], None])
         client.drain()
     loop = asyncio.get_running_loop()
     end = loop.time() + drain_s
-    while host.is_serving and loop.time() < end and not hurry.is_set():  # noqa: ASYNC110  waits for several conditions
+    while host.is_serving and loop.time() < end and not hurry.is_set():  # noqa: ASYNC110  The loop has several conditions.
         await asyncio.sleep(_POLL_INTERVAL_S)
     await host.close_sessions(
         Draining(), 1001, timeout_s=HURRIED_FINAL_MESSAGES_TIMEOUT_S if hurry.is_set() else FINAL_MESSAGES_TIMEOUT_S

@@ -1,4 +1,4 @@
-"""Interface of the engine for the server."""
+"""Interface between the server and the speech engine."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Protocol
 from runtime.errors import SpeechError
 from runtime.request import EngineLoad, Mode, ModelCard, Reference, Sink, SpeechRequest, VoicePrompt
 
-# Arguments: number of loaded checkpoints, total number, current step. It is called on any thread.
+# Callback for loading progress: number of loaded checkpoints, total number, current step. Any thread may call it.
 Progress = Callable[[int, int, str], None]
 
 
 class SpeechEngine(Protocol):
-    """Interface of the engine for the server.
+    """Interface of a speech engine.
 
-    All methods may be called on any thread and do not block. Tickets that are unknown or have ended are ignored by
-    every method.
+    All methods may be called on any thread and do not block. Every method ignores a ticket that is unknown or has
+    ended.
     """
 
     @property
@@ -33,57 +33,54 @@ class SpeechEngine(Protocol):
         """Stop the engine's threads.
 
         Args:
-            timeout_s: Maximum time to wait. None waits without a limit.
+            timeout_s: Maximum waiting time in seconds, or None for no limit.
         """
         ...
 
     def submit(self, request: SpeechRequest, sink: Sink) -> int:
         """Submit a request and return its ticket.
 
-        The last event of the sink is Finished, Broken or Refused.
+        `sink` receives the events of the request. The last event is Finished, Broken or Refused.
 
         Raises:
-            BadRequest, Busy: No work was started. A background request is refused while another request is open. An
-                engine in another process raises only EngineDead; it reports other refusals to the sink as Refused.
+            BadRequest, Busy: The request was refused. A background request is refused while another request is open.
+                An engine in another process raises only EngineDead and sends Refused to the sink for other errors.
         """
         ...
 
     def append(self, ticket: int, text: str) -> None:
-        """Append text to a request with `open_text`.
+        """Append text to a request that was submitted with `open_text`.
 
         If the text cannot be spoken, the request ends with Broken.
         """
         ...
 
     def flush(self, ticket: int) -> None:
-        """Speak all text received so far, even if the last word or sentence is incomplete."""
+        """Speak all text received for a request, even if the last word is incomplete."""
         ...
 
     def finish_text(self, ticket: int) -> None:
-        """Mark the text as complete."""
+        """Mark the streamed text of a request as complete."""
         ...
 
     def ack_sent(self, ticket: int, samples: int) -> None:
-        """Acknowledge the total number of samples sent.
+        """Report the total number of samples that were sent to the client.
 
-        An `acknowledged` request pauses without acknowledgements.
+        The engine pauses a request with `acknowledged` until its audio is acknowledged.
         """
         ...
 
     def ack_played(self, ticket: int, ms: float) -> None:
-        """Acknowledge the total number of milliseconds played.
-
-        It is more exact than an estimate by the clock.
-        """
+        """Report the total duration of audio in milliseconds that the client has played."""
         ...
 
     def cancel(self, ticket: int) -> None: ...
 
     def prepare(self, reference: Reference, mode: Mode, done: Callable[[VoicePrompt | SpeechError], None]) -> None:
-        """Compute the prompt of a reference.
+        """Compute the voice prompt of a reference recording.
 
         Args:
-            done: Called once on another thread. It must not block.
+            done: Callback for the result, called once on another thread. The callback must not block.
 
         Raises:
             BadRequest: The reference cannot be used, or no checkpoint serves the mode.
@@ -93,15 +90,12 @@ class SpeechEngine(Protocol):
     def load(self) -> EngineLoad: ...
 
     def at_work_since(self) -> float | None:
-        """Return the start time of the oldest unfinished step, or None if it is idle.
+        """Return the start time of the oldest unfinished step, or None if the engine is idle.
 
-        The time is that of the engine's clock.
+        The time is in seconds on the engine's clock.
         """
         ...
 
     def stacks(self) -> str:
-        """Return the stack traces of the engine's threads for the log.
-
-        They contain no text of clients.
-        """
+        """Return the stack traces of the engine's threads, without any text of clients."""
         ...

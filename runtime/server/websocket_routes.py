@@ -25,11 +25,11 @@ from runtime.version import package_version
 
 
 def add_routes(app: FastAPI, host: Host) -> None:
-    """Register the routes."""
+    """Register the WebSocket routes of the native, vLLM-Omni and Cartesia APIs."""
 
     @app.websocket("/v1/audio/speech/stream")
     async def speech_stream(websocket: WebSocket) -> None:
-        """Serve the native protocol, or vLLM-Omni's API for clients that request no subprotocol."""
+        """Serve the native protocol, or vLLM-Omni's API if the client requests no subprotocol."""
         offered = websocket.scope["subprotocols"]
         await websocket.accept(subprotocol=PROTOCOL if PROTOCOL in offered else None)
         problem, session_id = host.problem, new_id()
@@ -50,7 +50,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
 
     @app.websocket("/tts/websocket")
     async def cartesia(websocket: WebSocket) -> None:
-        """Serve Cartesia's API."""
+        """Serve Cartesia's WebSocket API."""
         await websocket.accept()
         problem, session_id = host.problem, new_id()
         if problem is not None:
@@ -77,7 +77,7 @@ def _cartesia(host: Host, websocket: WebSocket, session_id: str) -> CartesiaSess
 
 
 def shared(host: Host, socket: Socket) -> dict[str, Any]:
-    """Return the arguments that the sessions of all APIs have in common."""
+    """Return the constructor arguments that all session classes have in common."""
     return {
         "limits": host.settings.limits,
         "cards": host.engine.cards,
@@ -87,12 +87,12 @@ def shared(host: Host, socket: Socket) -> dict[str, Any]:
 
 
 def new_id() -> str:
-    """Return a new session id for the log."""
+    """Return a random session id of 16 hexadecimal digits."""
     return secrets.token_hex(8)
 
 
 async def speak(socket: Socket, host: Host, dialect: Dialect[Any], *, name: str, session_id: str) -> None:
-    """Run a session on an accepted socket.
+    """Serve an accepted socket until its session ends.
 
     Args:
         name: Name of the API for logs and metrics.
@@ -107,7 +107,7 @@ async def speak(socket: Socket, host: Host, dialect: Dialect[Any], *, name: str,
 
 
 async def refuse_socket(websocket: WebSocket, host: Host, error: SpeechError, words: Reply) -> None:
-    """Send an error on an accepted socket and close the socket."""
+    """Send an error message to the client of an accepted WebSocket and close the WebSocket."""
     host.metrics.refused(error.code)
     await websocket.send_json(words)
     await websocket.close(error.close_code, error.code)

@@ -1,4 +1,4 @@
-"""Limits and parsing of client messages, for all APIs."""
+"""Parsing and validation of client messages, shared by all APIs."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from runtime.shared.validation import first_fault
 
 Reply = Mapping[str, Any]
 
-SAMPLE_BYTES = 2  # Audio is mono s16le.
-# Maximum size of a piece of audio: a quarter of a second. Control messages and other contexts are sent between pieces.
+SAMPLE_BYTES = 2  # Size of one sample of mono s16le audio.
+# Maximum size of one audio message: a quarter of a second. Other messages can be sent between audio messages.
 PIECE_BYTES = SAMPLE_RATE // 4 * SAMPLE_BYTES
-# Language codes of clients, and the names of the languages in checkpoints.
+# Language names in checkpoints by ISO 639-1 code.
 LANGUAGES = {
     "zh": "chinese",
     "en": "english",
@@ -45,7 +45,7 @@ LANGUAGES = {
 }
 _CODES = {name: code for code, name in LANGUAGES.items()}
 _FIELD_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}")
-_MAX_SHOWN_NAMES = 5  # Maximum number of unknown fields that a note names.
+_MAX_SHOWN_NAMES = 5  # Maximum number of unknown fields in a note to the client.
 
 Checked = TypeVar("Checked", bound=BaseModel)
 
@@ -76,14 +76,14 @@ class StrictFields(BaseModel):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Return a note about unknown fields, if there are any."""
+        """Return a note about unknown fields, or an empty tuple if all fields are known."""
         return self._notes
 
 
 class VoiceFields(StrictFields):
-    """Base class of messages with a voice.
+    """Base class of client messages that select a voice.
 
-    `voice_field` is the name under which the client has sent the voice.
+    `voice_field` is the name of the field in which the client has sent the voice.
     """
 
     _voice_field: str = "voice"
@@ -103,13 +103,13 @@ class VoiceFields(StrictFields):
 
 
 def decode(text: str, max_values: int | None = None) -> dict[str, Any]:
-    """Parse a text message as a JSON object, more strictly than ``json.loads``.
+    """Parse a client's text message as a JSON object, more strictly than `json.loads`.
 
-    A byte order mark is skipped.
+    A byte order mark at the start is ignored.
 
     Raises:
-        InvalidMessage: The message is not a JSON object, or has a duplicate key, a number that is not finite, too many
-            levels, or more than about `max_values` values (which are counted before parsing).
+        InvalidMessage: The message is not a JSON object, has a duplicate key or a number that is not finite, is nested
+            too deeply, or has more than about `max_values` values.
     """
     if max_values is not None and len(text) > max_values and sum(map(text.count, "{[,")) > max_values:
         raise InvalidMessage(why=f"it holds more than {max_values} values")
@@ -121,7 +121,7 @@ def decode(text: str, max_values: int | None = None) -> dict[str, Any]:
         raise InvalidMessage(why=f"the syntax breaks at character {error.pos}") from None
     except RecursionError:
         raise InvalidMessage(why="it is nested too deep") from None
-    except ValueError:  # Integers of thousands of digits raise a ValueError.
+    except ValueError:  # `int` raises ValueError for a number with thousands of digits.
         raise InvalidMessage(why="a number in it is too long") from None
     if not isinstance(value, dict):
         raise InvalidMessage(why="it is another JSON value")
@@ -129,10 +129,10 @@ def decode(text: str, max_values: int | None = None) -> dict[str, Any]:
 
 
 def check_size(text: str, limit: int) -> None:
-    """Check that a message has at most `limit` bytes.
+    """Check that a message has at most `limit` bytes in UTF-8.
 
     Raises:
-        MessageTooLarge: The message is larger.
+        MessageTooLarge: The message has more bytes.
     """
     # A character has at most four bytes, so this check rarely needs to encode the message.
     if len(text) * 4 > limit and (size := len(text.encode(errors="replace"))) > limit:
@@ -140,27 +140,27 @@ def check_size(text: str, limit: int) -> None:
 
 
 def check_text(count: int, limits: Limits, *, param: str = "text") -> None:
-    """Check the length of a text.
+    """Check that a text of `count` characters is not too long.
 
     Raises:
-        TextTooLong: The text is too long.
+        TextTooLong: `count` exceeds `limits.max_text_chars`.
     """
     if count > limits.max_text_chars:
         raise TextTooLong(count=count, unit="characters", limit=limits.max_text_chars, param=param)
 
 
 def check_frames(asked: int | None, most: int, *, param: str = "max_frames") -> None:
-    """Check the requested number of frames.
+    """Check that the requested number of codec frames is at most `most`.
 
     Raises:
-        InvalidConfig: The number exceeds the limit.
+        InvalidConfig: `asked` exceeds `most`.
     """
     if asked is not None and asked > most:
         raise InvalidConfig(where=param, why=f"it must be at most {most}", param=param)
 
 
 def number_in(text: str, where: str, low: int, high: int) -> int:
-    """Parse the integer in the URL parameter `where`.
+    """Parse the text of the URL parameter `where` as an integer.
 
     Raises:
         InvalidConfig: The value is not an integer from `low` to `high`.
@@ -171,10 +171,10 @@ def number_in(text: str, where: str, low: int, high: int) -> int:
 
 
 def checked(kind: type[Checked], fields: dict[str, Any]) -> Checked:
-    """Validate fields with a pydantic model.
+    """Validate fields with the pydantic model `kind` and return the model instance.
 
     Raises:
-        InvalidConfig: A field has the wrong type or is out of range. The message names the first such field.
+        InvalidConfig: A field has the wrong type or is out of range. The error names the first invalid field.
     """
     try:
         message = kind.model_validate(fields)
@@ -190,7 +190,7 @@ def checked(kind: type[Checked], fields: dict[str, Any]) -> Checked:
 
 @cache
 def _known_names(kind: type[BaseModel]) -> frozenset[str]:
-    """Return the field names (and aliases) that clients may send."""
+    """Return all field names and aliases that clients may send."""
     names: set[str] = set()
     for name, field in kind.model_fields.items():
         alias = field.validation_alias
@@ -199,38 +199,31 @@ def _known_names(kind: type[BaseModel]) -> frozenset[str]:
 
 
 def given(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields that are not null.
-
-    A null field is treated as absent.
-    """
+    """Return a copy of `fields` without the entries that are None."""
     return {name: value for name, value in fields.items() if value is not None}
 
 
 def language_of(code: str | None) -> str:
-    """Return the language of a code with or without a region.
+    """Return the language name of a code such as "en" or "en-US".
 
-    Other text is returned unchanged.
+    None becomes "auto", and any other text is returned unchanged.
     """
     word = code or "auto"
     return LANGUAGES.get(word.lower().replace("_", "-").split("-")[0], word)
 
 
 def code_of(language: str) -> str | None:
-    """Return the ISO 639-1 (BCP 47) code of a language.
-
-    Returns:
-        None for ``auto`` and for languages without a code.
-    """
+    """Return the ISO 639-1 code of a language name, or None for "auto" and unknown names."""
     return _CODES.get(language.lower())
 
 
 def pieces(pcm: bytes) -> Iterator[bytes]:
-    """Split audio into pieces, so that other messages can be sent in between."""
+    """Split PCM audio into pieces of at most `PIECE_BYTES`."""
     return (pcm[start : start + PIECE_BYTES] for start in range(0, len(pcm), PIECE_BYTES))
 
 
 def _sentence(error: ValidationError, fields: dict[str, Any]) -> InvalidConfig:
-    # The path is safe to show: models have no keys that clients choose, so it has only field names and indices.
+    # The path contains no client data, only field names and indices, because the models have no free keys.
     path, why = first_fault(error, fields)
     return InvalidConfig(where=path or "The message", why=why, param=path)
 
