@@ -36,7 +36,7 @@ _CLOSE_TIMEOUT_S = 3  # Timeout of the close handshakes after the final messages
 
 
 def serve(settings: Settings) -> int:
-    """Run the server until a signal and return the exit status (`runtime.exits.Exit`).
+    """Run the server until SIGTERM or SIGINT and return the exit status (`Exit`).
 
     Raises:
         SetUpError: The port, a checkpoint or the device cannot be used.

@@ -51,7 +51,7 @@ class Context:
         return self.text.due if self.voice.is_ready and len(self.segments) == 1 else None
 
     def note(self, notes: Iterable[str]) -> None:
-        """Add notes for the last message of the context, without duplicates."""
+        """Add notes to the final message of the context, without duplicates."""
         self.notes += [note for note in dict.fromkeys(notes) if note not in self.notes]
 
     def expires_at(self, expiry_s: float) -> float | None:

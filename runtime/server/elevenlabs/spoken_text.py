@@ -48,7 +48,7 @@ class SpokenText(HttpSpeech[Body]):
         return 0.0
 
     async def pieces(self, *, whole: bool = False) -> AsyncGenerator[bytes, None]:
-        """Yield the bytes of the audio file during generation, or all at the end if `whole`.
+        """Yield the audio file in pieces during generation, or at the end if `whole` is True.
 
         Raises:
             SpeechError: The request was refused or failed.

@@ -22,7 +22,7 @@ class Open:
 
 
 class Order(StrEnum):
-    """Commands of the server that have no arguments."""
+    """Commands from the server to the engine process without arguments."""
 
     START = "start"
     CLOSE = "close"

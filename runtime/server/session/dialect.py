@@ -150,7 +150,7 @@ class Dialect(ABC, Generic[Speaking]):
         self._on_event(utterance, event)
 
     def on_refused(self, number: int, error: SpeechError) -> None:
-        """Process the engine's refusal of the request of utterance `number`."""
+        """End the utterance `number`, because the engine has refused its request."""
         if (utterance := self.utterances.pop(number, None)) is not None:
             self._fail(utterance, error)
 

@@ -25,8 +25,8 @@ _thread = threading.local()
 class TextThread(ThreadPoolExecutor):
     """Executor with one thread that releases the GIL early and pauses after long work.
 
-    While a job runs, other threads wait up to `_SWITCH_S` for the GIL. The engine needs the GIL hundreds of times per
-    frame, so with the default interval the delays would add up to many frames.
+    While a job runs, other threads wait up to `_SWITCH_S` for the GIL. A longer time would delay the engine, which
+    needs the GIL hundreds of times per frame.
     """
 
     def __init__(self) -> None:

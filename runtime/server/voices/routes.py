@@ -118,7 +118,7 @@ def voices_router(host: Host) -> APIRouter:
     @router.post(VOICES + "/check")
     @documented(body=Recording, body_media=FORM, answer=VoiceCheck, refusals=LIBRARY)
     async def check(request: Request) -> Reply:
-        """Check a recording without storing it."""
+        """Check an uploaded recording and return advice, without storing the recording."""
         form = await read_form(request, host.settings.limits)
         return checked(await host.run_in_worker(examined, form, host.settings.limits))
 

@@ -25,7 +25,7 @@ class Speaker:
 
 
 class Speakers:
-    """Speakers of all local and remote checkpoints.
+    """Built-in voices (speakers) of all local and remote checkpoints.
 
     Thread: event loop.
     """
@@ -38,7 +38,7 @@ class Speakers:
         self._elsewhere: WatchedFile[tuple[Speaker, ...]] = WatchedFile(elsewhere, speakers_of, ())
 
     def beside(self, cards: Sequence[ModelCard]) -> dict[str, Speaker]:
-        """Return the speakers of `cards`, then the speakers of other replicas, by name."""
+        """Return the speakers of `cards` and of other replicas, by name."""
         ours = (
             speaker
             for card in cards

@@ -32,7 +32,7 @@ class VoiceLibrary(Protocol):
         ...
 
     def reference(self, voice_id: str) -> Reference:
-        """Return the audio, the transcript and the prompt of a voice as a reference.
+        """Return the audio, the transcript and the prompt of a voice as a `Reference`.
 
         Thread: a worker.
 
