@@ -1,1 +1,1 @@
-"""Actions of the page as typed functions for Gradio's API and MCP (docs/mcp.md)."""
+"""Actions of the page as typed Python functions for Gradio's API and MCP (docs/mcp.md)."""

@@ -1,6 +1,6 @@
-"""Requests of actions to the studio's own routes, in the same process.
+"""In-process HTTP client with which actions call the studio's own routes.
 
-They are sent on behalf of the caller, so programs get the same rules, limits, owners and error messages as the page.
+Requests carry the caller's identity, so programs get the same limits, owners and error messages as the page.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from starlette.types import ASGIApp
 
 from runtime.shared.port.origins import may_use
 
-# Headers that identify the caller. The origin is checked here and is not forwarded.
+# Headers that identify the caller. The Origin header is checked here and not forwarded.
 PASSED_ON = ("authorization", "cookie", "x-api-key", "x-forwarded-proto")
 BASE = "http://localhost"
 
 
 class ActionRefused(Exception):
-    """Error of an action, with one sentence and a stable code."""
+    """Error of an action, with a message of one sentence and a stable error code."""
 
     def __init__(self, message: str, code: str, param: str | None = None) -> None:
         super().__init__(message)
@@ -32,16 +32,16 @@ class ActionRefused(Exception):
 
 
 class StudioClient:
-    """Client of the studio's routes for one caller.
+    """In-process HTTP client of the studio's routes for one caller.
 
     Thread: event loop.
     """
 
     def __init__(self, app: ASGIApp, headers: Mapping[str, str], address: str = "127.0.0.1") -> None:
-        """Create a client that acts for the caller of an action.
+        """Create a client that sends requests on behalf of an action's caller.
 
         Raises:
-            ActionRefused: The request is from a page of another site.
+            ActionRefused: The request comes from a page of another origin.
         """
         if not may_use(Headers(headers)):
             raise ActionRefused("This origin may not use the studio.", "origin_refused")
@@ -50,12 +50,12 @@ class StudioClient:
         self._headers = {name: headers[name] for name in PASSED_ON if name in headers}
 
     async def __call__(self, method: str, path: str, **content: Any) -> httpx.Response:
-        """Send one request.
+        """Send one HTTP request to a route of the studio and return the response.
 
         Args:
             method: HTTP method.
             path: Path of the route.
-            content: Arguments of httpx.
+            content: Keyword arguments of `httpx.AsyncClient.request`.
 
         Raises:
             ActionRefused: The studio or the runtime refuses the request.
@@ -68,13 +68,13 @@ class StudioClient:
         raise _refused(answer)
 
     async def speech(self, body: Mapping[str, Any]) -> tuple[bytes, dict[str, Any]]:
-        """Speak a text.
+        """Generate speech with the runtime's route /v1/audio/speech.
 
         Returns:
-            PCM (s16le, 24 kHz, mono) and the fields of ``speech.audio.done``.
+            PCM bytes (s16le, 24 kHz, mono) and the ``speech.audio.done`` event.
 
         Raises:
-            ActionRefused: The request was refused or failed.
+            ActionRefused: The request was refused, or the generation failed.
         """
         body_with_format = {"response_format": "pcm", "stream_format": "sse", **body}
         answer = await self("POST", "/v1/audio/speech", json=body_with_format)

@@ -25,13 +25,13 @@ CALLER = inspect.Parameter("request", inspect.Parameter.POSITIONAL_OR_KEYWORD, d
 
 
 def offer(app: ASGIApp) -> None:
-    """Add every action to the current Blocks.
+    """Add every action to the current Gradio Blocks.
 
     Args:
-        app: The studio, whose routes the actions call.
+        app: ASGI application of the studio, whose routes the actions call.
     """
     for action in ACTIONS:
-        # The runtime limits concurrent speech, so Gradio must not.
+        # The runtime limits concurrent speech requests, so Gradio needs no limit of its own.
         gr.api(_function(app, action), api_name=action.__name__, concurrency_limit=None)
 
 
@@ -52,10 +52,7 @@ def _function(app: ASGIApp, action: Action) -> Action:
 
 
 def _with_files(result: Any) -> Any:
-    """Return the value with base64 data replaced by files.
-
-    This takes some milliseconds.
-    """
+    """Return the value with base64 data replaced by files, which takes a few milliseconds."""
     if isinstance(result, list):
         return [_with_files(item) for item in result]
     if not isinstance(result, dict):

@@ -40,10 +40,7 @@ CALLER = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation
 
 
 class _Tools(FastMCP):
-    """MCP server that reports invalid arguments as one sentence with a code.
-
-    All other errors have the same form.
-    """
+    """MCP server that reports every error, also an invalid argument, as a sentence and a code."""
 
     async def call_tool(self, name: str, arguments: dict[str, Any]) -> Any:
         tool = self._tool_manager.get_tool(name)
@@ -62,12 +59,12 @@ class _Tools(FastMCP):
 
 
 def tools(app: ASGIApp) -> FastMCP:
-    """Return the MCP server.
+    """Return an MCP server that has one tool per action.
 
     Args:
-        app: The studio, whose routes the tools call.
+        app: ASGI application of the studio, whose routes the tools call.
     """
-    # The studio itself compares the origin with the address of the request.
+    # The studio's own middleware compares the Origin header with the Host header.
     security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     server = _Tools(
         "Voicewright", instructions=ABOUT, stateless_http=True, streamable_http_path=PATH, transport_security=security
@@ -121,7 +118,7 @@ def _file(media_type: str, data: str) -> AudioContent | EmbeddedResource:
 
 
 def _without_sound(outcome: Any, address: str) -> Any:
-    """Replace base64 WAVs in a result by complete URLs."""
+    """Remove base64 WAV data from a result and make its audio URLs absolute."""
     if isinstance(outcome, list):
         return [_without_sound(item, address) for item in outcome]
     if not isinstance(outcome, dict):

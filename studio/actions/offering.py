@@ -1,6 +1,6 @@
-"""List of the actions that Gradio's API and MCP provide.
+"""List of the actions in Gradio's API and MCP, and helpers for their signatures.
 
-The first argument of an action is supplied by Gradio's API or MCP, not by the caller.
+Gradio's API or MCP supplies the first argument of an action, so callers do not see this argument.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from studio.actions import scripts, speech, voices
 
-Action = Callable[..., Awaitable[Any]]  # Function whose first argument is a StudioClient.
+Action = Callable[..., Awaitable[Any]]  # An async function whose first argument is a StudioClient.
 
 ACTIONS: tuple[Action, ...] = (
     speech.speak,
@@ -32,16 +32,16 @@ ACTIONS: tuple[Action, ...] = (
 
 
 def described(action: Action) -> dict[str, str]:
-    """Return the descriptions of an action's arguments from its docstring."""
+    """Return the descriptions of an action's arguments by name, parsed from its docstring."""
     _, _, listed = inspect.cleandoc(action.__doc__ or "").partition("Args:\n")
     return dict(re.findall(r"^ {4}(\w+): (.+)$", listed, re.MULTILINE))
 
 
 def shaped(call: Action, action: Action, caller: inspect.Parameter, returns: object = None) -> Action:
-    """Give the function `call` the name, docstring and signature of an action.
+    """Copy the name, docstring and signature of an action to the function `call`.
 
-    `caller` is added as the last parameter. Gradio and MCP read the signature. Its annotations are resolved here,
-    because their names are defined in this module.
+    `caller` becomes the last parameter. Gradio and MCP read the signature. Annotations are resolved here because their
+    names are only defined in the action's module.
     """
     hints = typing.get_type_hints(action)
     parameters = [

@@ -13,10 +13,7 @@ LINE_FIELDS = {"text", "mode", "voice", "language", "instruct", "seed", "tags", 
 
 
 class Script(TypedDict):
-    """Script that was spoken and stored.
-
-    ``takes`` is in the order of its lines.
-    """
+    """Stored script, with one take per line in the same order."""
 
     id: str | None
     takes: list[Spoken]
@@ -25,7 +22,7 @@ class Script(TypedDict):
 async def script(studio: StudioClient, lines: list[dict[str, Any]], name: str = "") -> Script:
     """Speak a script line by line, each line in its own voice, and store it.
 
-    `export` joins its takes.
+    The action `export` joins the takes into one file.
 
     Args:
         lines: objects with text and, optionally, other arguments of speak.

@@ -1,4 +1,4 @@
-"""Actions on speech: speak, design voices, find and repeat takes."""
+"""Actions on speech: speak texts, design voices, list takes and generate a take again."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ BYTES_A_SECOND = 2 * SAMPLE_RATE
 
 
 class Spoken(TypedDict):
-    """Finished utterance.
+    """Finished speech of one text.
 
-    ``take`` is its id in the history, null if the caller has no history; ``audio`` is its URL; ``wav`` is a mono 16-bit
-    file in base64. ``notes`` are sentences about text that was left out and about faults.
+    ``take`` is the take's id in the history, or null if the caller has no history. ``audio`` is the URL of the audio.
+    ``wav`` is a mono 16-bit WAV file in base64. ``notes`` are sentences about omitted text and about faults.
     """
 
     take: str | None
@@ -36,10 +36,7 @@ class Spoken(TypedDict):
 
 
 class Reproduced(TypedDict):
-    """Result of `reproduce`.
-
-    ``identical`` is True if the new take has bitwise equal samples.
-    """
+    """Result of `reproduce`, where ``identical`` is True if the samples are bitwise equal."""
 
     take: str | None
     identical: bool
@@ -47,10 +44,7 @@ class Reproduced(TypedDict):
 
 
 class Wording(NamedTuple):
-    """Text as written, and as sent after replacements.
-
-    `spoken` is None if both texts are equal.
-    """
+    """Original text of a take and its text after replacements (None if both texts are equal)."""
 
     text: str
     spoken: str | None
@@ -100,7 +94,7 @@ async def design(
 ) -> list[Spoken]:
     """Design a voice from a description: several takes, each with its own seed.
 
-    Store the best one with keep.
+    The action `keep` stores the best take as a voice.
 
     Args:
         description: the voice in words: age, pitch, timbre, style, accent.
@@ -173,7 +167,7 @@ async def reproduce(studio: StudioClient, take: str) -> Reproduced:
 
 
 def as_file(data: bytes, media_type: str) -> dict[str, str]:
-    """Return a file as JSON."""
+    """Return a file as a JSON object with its media type and its data in base64."""
     return {"media_type": media_type, "data": base64.b64encode(data).decode()}
 
 
@@ -203,10 +197,7 @@ async def _spoken(
 
 
 async def _wording(studio: StudioClient, text: str, pronunciations: list[dict[str, str]] | None) -> Wording:
-    """Return a text as written and as sent.
-
-    The sent text has these replacements and those of the caller's pronunciation dictionary.
-    """
+    """Return a text before and after the replacements of all pronunciations."""
     query = {"text": text, "pronunciations": pronunciations or []}
     answer = (await studio("POST", "/studio/pronunciation/said", json=query)).json()
     return Wording(text, answer["text"] if answer["places"] else None)
@@ -222,14 +213,11 @@ async def _store_take(
     label: str | None,
     parent: str | None = None,
 ) -> str | None:
-    """Store a take for a caller with a history.
-
-    The audio is returned even if the history is full.
-    """
+    """Store a take and return its id, or None if the caller's history is missing or full."""
     voice = config.get("voice")
     stored = await _stored_voice(studio, voice, mode)
     if stored is not None:
-        # Takes are found by the voice's id, which does not change with its name.
+        # Takes are found by the voice's id because the voice may be renamed.
         config = {**config, "voice": stored["id"]}
     take = {
         "room": ROOMS.get(mode, "speakers"),
@@ -257,7 +245,7 @@ async def _store_take(
 
 
 async def _mode_of(studio: StudioClient, config: dict[str, Any]) -> str:
-    """Return the mode for a voice: a stored voice's, a speaker's, or the first served."""
+    """Return the mode that fits the selected voice, or a default mode if no voice is selected."""
     voice, style = config.get("voice", ""), config.get("instructions", "")
     cards = (await studio("GET", "/v1/models")).json()["data"]
     speakers = {speaker.casefold() for card in cards for speaker in card["speakers"]}
@@ -269,10 +257,7 @@ async def _mode_of(studio: StudioClient, config: dict[str, Any]) -> str:
 
 
 async def _stored_voice(studio: StudioClient, voice: str | None, mode: str) -> dict[str, Any] | None:
-    """Return the card of a stored voice by its id.
-
-    In the mode of stored voices, its name is also accepted.
-    """
+    """Return the stored voice with this id (in the mode `base`, also with this name), or None."""
     if not voice:
         return None
     cards: list[dict[str, Any]] = (await studio("GET", "/v1/audio/voices")).json()["data"]
@@ -281,7 +266,7 @@ async def _stored_voice(studio: StudioClient, voice: str | None, mode: str) -> d
 
 
 async def _model_of(studio: StudioClient, mode: str) -> dict[str, Any] | None:
-    """Return the checkpoint that serves a mode."""
+    """Return id, fingerprint, device and dtype of the checkpoint that serves a mode, or None."""
     for card in (await studio("GET", "/v1/models")).json()["data"]:
         if mode in card["modes"]:
             return {name: card[name] for name in ("id", "fingerprint", "device", "dtype")}

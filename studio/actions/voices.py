@@ -10,7 +10,7 @@ from studio.actions.asking import ActionRefused, StudioClient
 
 
 class StoredVoice(TypedDict):
-    """Voice of the library, which ``id`` or ``name`` selects."""
+    """Voice of the library, which requests select by ``id`` or ``name``."""
 
     id: str
     name: str
@@ -36,9 +36,7 @@ async def keep(studio: StudioClient, take: str, name: str) -> StoredVoice:
 async def clone(
     studio: StudioClient, name: str, recording: str, consent: str, transcript: str = "", language: str = "auto"
 ) -> StoredVoice:
-    """Clone a voice from a recording of it.
-
-    The speaker must have agreed.
+    """Clone a voice from a recording, to which the speaker must have agreed.
 
     Args:
         name: a name for the voice.
