@@ -1,1 +1,1 @@
-"""Times of the words of a stored take, if an aligner is installed as a plug-in."""
+"""Word times of stored takes, which an optional aligner plug-in measures."""

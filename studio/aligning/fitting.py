@@ -1,4 +1,4 @@
-"""Validation of an aligner's result, and its mapping to the displayed text."""
+"""Validation of an aligner's word times, and their mapping to the displayed text."""
 
 from __future__ import annotations
 
@@ -13,17 +13,14 @@ SLACK_S = 0.05  # Maximum time by which the last word may end after the audio. A
 
 
 class MisfitError(ValueError):
-    """Aligner result that is inconsistent.
-
-    The message contains no text of the take.
-    """
+    """An aligner returned inconsistent words or times (the message contains no text)."""
 
 
 def fitted(placed: Iterable[Placed], text: str, seconds: float) -> TimedWords:
-    """Return the words with their spelling and punctuation from the text.
+    """Validate an aligner's words and return their times with the spelling of the text.
 
     Raises:
-        MisfitError: The words are not those of the text, or times are out of order or outside of the audio.
+        MisfitError: The words differ from the text, or times are not ascending or exceed the audio.
     """
     letters = [at for at, character in enumerate(text) if character.isalnum()]
     firsts: list[int] = []
@@ -51,8 +48,8 @@ def fitted(placed: Iterable[Placed], text: str, seconds: float) -> TimedWords:
 def written(text: str, spoken: TimedWords) -> TimedWords:
     """Convert word times of the spoken text to those of the displayed text.
 
-    Some words are displayed differently than they are spoken. Equal words keep their times. Words between two equal
-    words share the time of the spoken words there.
+    Some words are displayed differently than they are spoken. Words that are equal in both texts keep their times. The
+    other words divide the time between these words.
     """
     spans, timed_words = spans_of(text), TimedWords()
     matcher = SequenceMatcher(None, spoken.words, [span.strip() for span in spans], autojunk=False)
@@ -67,10 +64,7 @@ def written(text: str, spoken: TimedWords) -> TimedWords:
 
 
 def _word_start(text: str, first: int) -> int:
-    """Return the start of the word whose first letter is at `first`.
-
-    Opening brackets and quotes belong to the word.
-    """
+    """Return the start index of a word, including its opening brackets and quotes."""
     while first and not text[first - 1].isspace() and not text[first - 1].isalnum():
         first -= 1
     return first

@@ -18,18 +18,18 @@ Placed = tuple[str, float, float]  # Word, start and end in seconds.
 
 
 class Aligner(Protocol):
-    """Aligner of text and audio.
+    """Callable that returns the time of every word in a recording.
 
-    One thread of a separate process calls it repeatedly.
+    It is called repeatedly in one thread of a separate process.
     """
 
     def __call__(
         self, samples: NDArray[np.float32], rate: int, text: str, language: str | None
     ) -> Sequence[Placed] | None:
-        """Return every word of the text in order with its times, or None.
+        """Return every word of the text in order with its start and end, or None.
 
-        None means that the aligner cannot align it, for example because of its language. Word boundaries are the
-        aligner's choice. Punctuation and case are ignored. `language` is a code such as ``en``, or None if unknown.
+        Return None if the aligner does not support the text, for example its language. The aligner may choose the word
+        boundaries. Punctuation and case are ignored. `language` is a code such as ``en``, or None if unknown.
 
         Shapes: samples [N] float32, mono, peak around 1, at ``rate`` Hz.
         """
@@ -37,9 +37,9 @@ class Aligner(Protocol):
 
 
 def installed() -> list[tuple[str, Callable[[], Aligner]]]:
-    """Return the installed aligners by name with their loaders.
+    """Return the names and loaders of the installed aligners.
 
-    Third-party aligners, sorted by name, precede ours.
+    Third-party aligners are sorted by name and precede the built-in aligner.
     """
     others = sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda point: point.name)
     found: list[tuple[str, Callable[[], Aligner]]] = [(point.name, point.load) for point in others]

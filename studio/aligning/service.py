@@ -1,6 +1,6 @@
-"""Service that aligns takes one at a time.
+"""Service that aligns one take at a time in a child process.
 
-The aligner runs in a child process, which is killed if it hangs.
+The child process is killed if it exceeds a timeout.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from studio.plugins import PluginWorker, WorkerBusyError
 log = logging.getLogger(__name__)
 
 MAX_WAITING = 4  # Maximum number of waiting takes, including the one that is being aligned.
-# Timeout in seconds of an alignment, including the time to load the model. The length of the audio is added.
+# Timeout of an alignment in seconds, including the loading of the model. The audio's duration is added.
 TIMEOUT_S = 60.0
 
 
 class AlignmentService:
-    """Alignment service.
+    """Word alignment of takes, one at a time, in a child process.
 
     Thread: event loop.
     """
@@ -38,9 +38,9 @@ class AlignmentService:
     async def align(
         self, samples: NDArray[np.float32], text: str, language: str | None
     ) -> tuple[TimedWords, str] | None:
-        """Return the words with their times and the name of the aligner.
+        """Return the times of the words and the name of the aligner that measured them.
 
-        None means that no aligner supports the text, or that too many takes wait.
+        Return None if no aligner supports the text, or if too many takes are waiting.
 
         Shapes: samples [N] float32, mono, 24 kHz.
         """
@@ -61,5 +61,5 @@ class AlignmentService:
         return None if aligned.words is None else (aligned.words, aligned.by)
 
     def close(self) -> None:
-        """End the process."""
+        """End the child process."""
         self._worker.close()

@@ -1,4 +1,4 @@
-"""Aligner for English by pocketsphinx and the model in its package (the extra ``align``)."""
+"""Aligner for English, based on pocketsphinx and its bundled model (the extra ``align``)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FRAME_RATE_HZ = 100
 MIN_ENGLISH_SHARE = 0.8  # Minimum fraction of known words for a text without a language to count as English.
 
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
-# Most frequent phone of each letter. It is used for words that are not in the dictionary.
+# The most frequent phone of each letter, for words that are not in the dictionary.
 LETTERS = {
     **{"a": "AE", "b": "B", "c": "K", "d": "D", "e": "EH", "f": "F", "g": "G", "h": "HH", "i": "IH", "j": "JH"},
     **{"k": "K", "l": "L", "m": "M", "n": "N", "o": "AA", "p": "P", "q": "K", "r": "R", "s": "S", "t": "T"},
@@ -26,10 +26,10 @@ LETTERS = {
 
 
 def align(samples: NDArray[np.float32], rate: int, text: str, language: str | None) -> list[Placed] | None:
-    """Align an English text, as described in `Aligner`."""
+    """Return the times of the words of an English text, as specified by `Aligner`."""
     if language not in {None, "en"}:
         return None
-    # Added words stay in a decoder, so each alignment has a new one.
+    # A decoder keeps the words that are added to it, so each alignment creates a new decoder.
     decoder = Decoder(samprate=RATE_HZ, lm=None, loglevel="FATAL")
     words = [word for word in text.split() if any(map(str.isalnum, word))]
     spoken = [_tokens(word) for word in words]
@@ -44,7 +44,7 @@ def align(samples: NDArray[np.float32], rate: int, text: str, language: str | No
     decoder.start_utt()
     decoder.process_raw((np.clip(resampled, -1, 1) * 32767).astype("<i2").tobytes(), full_utt=True)
     decoder.end_utt()
-    # Silences and breaths have brackets. A number in parentheses marks a variant of the pronunciation.
+    # Silence and noise have names in brackets. A number in parentheses marks a variant pronunciation.
     found = [part for part in decoder.seg() or () if part.word[0] not in "<[+"]
     if len(found) < sum(map(len, spoken)):
         return None  # The decoder did not reach the end of the text.
@@ -57,12 +57,12 @@ def align(samples: NDArray[np.float32], rate: int, text: str, language: str | No
 
 
 def _tokens(word: str) -> list[str]:
-    """Return a word's dictionary tokens: lower case, without marks, split at hyphens."""
+    """Return a word's dictionary keys: lower case, no punctuation, split at hyphens."""
     plain = word.lower().replace("’", "'")
     return [token for part in re.findall(r"[a-z0-9']+", plain) if (token := part.strip("'"))]
 
 
 def _phones(token: str, lookup: Callable[[str], str | None]) -> str:
-    """Return the phones of a word that the dictionary lacks, by its digits or letters."""
+    """Return the phones of an unknown word, derived from its digits and letters."""
     spoken = [lookup(DIGITS[int(sign)]) if sign.isdigit() else LETTERS.get(sign) for sign in token]
     return " ".join(filter(None, spoken))

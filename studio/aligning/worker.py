@@ -1,4 +1,4 @@
-"""Process that runs the installed aligners (studio/plugins.py)."""
+"""Code of the child process that runs the installed aligners (studio/plugins.py)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from studio.aligning.plugin import Aligner, installed
 class Aligned:
     """Words with times from the aligner `by`, or None if no aligner supports the text.
 
-    `faults` are the errors of aligners, without any text of the take.
+    `faults` describes the errors of aligners and contains no text of the take.
     """
 
     words: TimedWords | None = None
@@ -26,7 +26,7 @@ class Aligned:
 
 
 def align(samples: NDArray[np.float32], rate: int, text: str, language: str | None) -> Aligned:
-    """Return the first successful aligner's result, and the faults of earlier ones.
+    """Return the first aligner's result that is not None, and the errors of earlier aligners.
 
     Shapes: samples [N] float32, mono.
     """
