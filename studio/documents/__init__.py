@@ -1,1 +1,1 @@
-"""Document import: extracts the text of books and other files in a child process."""
+"""Document import: a child process extracts the text of books and other files."""

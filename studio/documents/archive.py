@@ -1,4 +1,4 @@
-"""ZIP archive of a document, read within limits."""
+"""Reader of ZIP-based documents (EPUB, DOCX) with limits on sizes and tags."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from studio.documents.values import (
 
 COMPOUND_FILE_MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # First bytes of .doc files and of encrypted .docx files.
 _ENCRYPTED_FLAG = 0x1
-# Exceptions for damaged files. ValueError: an offset in the directory is before the start of the file.
+# Exceptions for damaged files. ValueError is raised if an offset in the directory is negative.
 _DAMAGES = (KeyError, ValueError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError)
 
 
 class Archive:
-    """Entries of a document.
+    """Files in a ZIP-based document.
 
     Raises (every method):
         UnreadableError: The document is damaged, encrypted or exceeds a limit.
@@ -61,26 +61,21 @@ class Archive:
         self._tags = 0
 
     def find(self, name: str) -> str | None:
-        """Return the entry with this name, as in a file system that ignores case.
-
-        The Unicode form and the kind of slash are ignored, too.
-        """
+        """Return the stored name of an entry; case, Unicode form and kind of slash are ignored."""
         return self._names.get(name) or self._names.get(_folded(name))
 
     def check_markup(self, names: Iterable[str]) -> bytes:
-        """Check that these markup entries together are within the limits.
-
-        This is called before any of them is parsed.
+        """Check the total size and the number of tags of markup entries, before they are parsed.
 
         Returns:
-            A sample of those that are not UTF-8, for the detection of the book's encoding.
+            A sample of the entries that are not UTF-8, for the detection of their encoding.
         """
         entries = [self._zip.getinfo(name) for name in dict.fromkeys(names)]
         if sum(entry.file_size for entry in entries) > MAX_TOTAL_MARKUP_BYTES:
             raise UnreadableError(TOO_LARGE)
         tags, samples = 0, b""
         for entry in entries:
-            with suppress(*_DAMAGES):  # `read` reports the damage.
+            with suppress(*_DAMAGES):  # `read` reports the damage later.
                 markup = self._zip.read(entry)
                 tags += markup.count(b"<")
                 if len(samples) < SAMPLE_BYTES and b"\0" not in markup and not _is_utf8(markup):
@@ -90,7 +85,7 @@ class Archive:
         return samples
 
     def read(self, name: str) -> bytes:
-        """Return the bytes of one markup entry."""
+        """Return the bytes of a markup entry."""
         entry = self.find(name)
         if entry is None:
             raise UnreadableError(DAMAGED)
@@ -118,7 +113,7 @@ class Archive:
             return None
 
     def xml(self, name: str, *, recover: bool = False) -> etree._Element:
-        """Parse one entry as XML without replacing entities or fetching anything."""
+        """Parse an entry as XML; entities are not expanded and nothing is fetched."""
         parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, recover=recover)
         try:
             root = etree.fromstring(self.read(name), parser)
@@ -130,7 +125,7 @@ class Archive:
 
 
 def beside(name: str, reference: str) -> tuple[str, str]:
-    """Resolve a relative reference in an entry to the name of an entry and an anchor."""
+    """Resolve a relative reference in an entry to the name of the target entry and an anchor."""
     path, _, place = reference.partition("#")
     path = unquote(path)
     joined = path[1:] if path.startswith("/") else posixpath.join(posixpath.dirname(name), path)

@@ -1,6 +1,6 @@
-"""Detection of a text file's character encoding by chardet.
+"""Detection of a text file's character encoding, based on chardet.
 
-If the result is uncertain, it returns the candidates.
+If the result is uncertain, the possible encodings are returned as well.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ import chardet
 from studio.documents.values import NO_DOCUMENT, OTHER_ENCODING, UnreadableError
 
 MAX_CANDIDATES = 6
-# Encodings whose confidence is at least this fraction of the best one are offered as alternatives.
+# Encodings are offered as alternatives if their confidence is at least this fraction of the best confidence.
 UNCERTAIN_FROM = 0.95
 SAMPLE_BYTES = 2**16
 WEIGHED_CHARS = 4096
-# At most one broken byte per this many non-ASCII characters counts as damaged UTF-8 instead of another encoding.
+# A text counts as damaged UTF-8 if it has at least this many valid non-ASCII characters per broken byte.
 UTF8_CHARS_PER_FAULT = 10
-# A file with more control characters than one per this many characters is not text.
+# A file is not text if it has more than one control character per this many characters.
 CHARS_PER_CONTROL = 100
 UTF16_SAMPLE_BYTES = 8192
 
-# The confidence for a short text is weighted, because each encoding has a reading of it.
-_DEFAULT_ENCODING = "Windows-1252"  # HTML has the same default.
+# Short texts can be decoded in many encodings, so the detector's confidence is multiplied by these weights.
+_DEFAULT_ENCODING = "Windows-1252"  # Default encoding of HTML.
 _DEFAULT_WEIGHT = 1.1
 _RARE_WEIGHT = 0.6
 _IMPLAUSIBLE_WEIGHT = 0.5
@@ -43,11 +43,11 @@ _ALPHABETS = [
 _SIGNS = set("\xa0¡£§¨©ª«\xad®°²³´·º»½¿–—‘’‚“”„•…€™№")
 _WORDS_OF_ONE_LETTER = set("àâèéêóåöøőú")
 _NO_WORD = re.compile(r"[a-z][¡ªº¿]")
-_APOSTROPHE = re.compile(r"[a-z]’[a-z]")  # As in "isn't" and "l'amico".
+_APOSTROPHE = re.compile(r"[a-z]’[a-z]")  # A letter before and after the apostrophe, as in "isn't" and "l'amico".
 _WORD = re.compile(r"[^\W\d_]+")
 _LONG_ASCII = re.compile(rb"(?<=[\0-\x7f]{32})[\0-\x7f]{64,}(?=[\0-\x7f]{32})")
 
-# Latin letter next to a Greek, Cyrillic, Hebrew or Arabic letter. Real words have no such pair without a hyphen.
+# A Latin letter next to a Greek, Cyrillic, Hebrew or Arabic letter. Words without a hyphen have no such pair.
 _MIXED = re.compile(
     r"[A-Za-z][\u0370-\u05bd\u05bf-\u06ff\ufb50-\ufeff]|[\u0370-\u05bd\u05bf-\u06ff\ufb50-\ufeff][A-Za-z]"
 )
@@ -59,7 +59,7 @@ _MARKS = " \r\n.,!?\u3001\u3002\uff0c\uff01\uff1f"
 class Decoded:
     """Decoded text file.
 
-    ``candidates`` has the possible encodings, the used one first. It is empty if the encoding is certain.
+    ``candidates`` lists the possible encodings, starting with `encoding`. It is empty if the encoding is certain.
     """
 
     text: str
@@ -69,17 +69,17 @@ class Decoded:
 
 
 def decode(data: bytes, encoding: str | None = None, *, likely: str | None = None) -> Decoded:
-    """Decode a text file.
+    """Decode the bytes of a text file.
 
     Args:
-        data: the whole file.
-        encoding: the user's choice; None detects it.
-        likely: the encoding of other files of the same book, used instead of a detection if this one is not UTF-8.
+        data: Bytes of the whole file.
+        encoding: Encoding that the user has selected, or None to detect the encoding.
+        likely: Encoding of other files of the same book. It replaces detection if this file is not UTF-8.
 
     Raises:
-        UnreadableError: The file is not text, or not in that encoding.
+        UnreadableError: The file is not text, or cannot be decoded with the selected encoding.
     """
-    if data.endswith(b"\n\x1a"):  # DOS programs end a text with this character.
+    if data.endswith(b"\n\x1a"):  # DOS programs end a text file with this control character.
         data = data[:-1]
     if encoding is None and (damaged := _damaged_utf8(data)) is not None:
         return damaged
@@ -112,7 +112,7 @@ def decode(data: bytes, encoding: str | None = None, *, likely: str | None = Non
 
 
 def sample(data: bytes) -> bytes:
-    """Return at most `SAMPLE_BYTES` of a text, with the passages that are not ASCII."""
+    """Return up to `SAMPLE_BYTES` of a text, without its long ASCII passages."""
     if len(data) > SAMPLE_BYTES and b"\0" not in data and not data.isascii():
         data = _LONG_ASCII.sub(b"\n", data)
     return data[:SAMPLE_BYTES]
@@ -130,7 +130,7 @@ def _weight(encoding: str, text: str) -> float:
 
 
 def _is_plausible(text: str) -> bool:
-    """True if the letters outside ASCII can be those of one language."""
+    """True if all non-ASCII letters of the text can belong to one language."""
     others = {letter for letter in text.lower() if letter > "\x7f"} - _SIGNS
     foreign_words = [word for word in _WORD.findall(text) if not word.isascii()]
     if others and max(others) >= "\u0370":
@@ -146,17 +146,14 @@ def _is_plausible(text: str) -> bool:
 
 
 def _is_word(word: str) -> bool:
-    """True if a word has no capital inside.
-
-    A word of one letter must be a word of some language.
-    """
+    """True if a word is written in usual case, or is a known word of one letter."""
     if len(word) == 1:
         return word.lower() in _WORDS_OF_ONE_LETTER
     return word.isupper() or word[1:] == word[1:].lower()
 
 
 def _decoded(data: bytes, encoding: str, *, is_whole: bool = True) -> str | None:
-    """Return the text, or None if it cannot be text in that encoding.
+    """Return the decoded text, or None if the data is not text in this encoding.
 
     Args:
         is_whole: False if the data may end inside a character.
@@ -169,15 +166,12 @@ def _decoded(data: bytes, encoding: str, *, is_whole: bool = True) -> str | None
 
 
 def _damaged_utf8(data: bytes) -> Decoded | None:
-    """Return the text of a file that is UTF-8 except for a few bytes.
-
-    These are broken bytes or control characters.
-    """
+    """Return the text of a file that is UTF-8 except for a few invalid bytes or controls."""
     try:
         text, is_valid = data.decode(), True
     except UnicodeDecodeError:
         text, is_valid = data.decode(errors="replace"), False
-    if is_valid and ("\x1b" in text or not _CONTROL.search(text)):  # ISO 2022 encodings have escape sequences.
+    if is_valid and ("\x1b" in text or not _CONTROL.search(text)):  # ISO 2022 encodings contain escape characters.
         return None
     text = _CONTROL.sub("\ufffd", text.removeprefix("\ufeff"))
     damaged = text.count("\ufffd")
@@ -189,9 +183,9 @@ def _damaged_utf8(data: bytes) -> Decoded | None:
 
 
 def _utf16(data: bytes, detected: str | None) -> str | None:
-    """Return the byte order of UTF-16 without a byte order mark.
+    """Return the name of the UTF-16 encoding if the data is UTF-16 without a byte order mark.
 
-    The detection does not find it in short and non-Latin texts.
+    chardet misses it in short texts and in texts without Latin letters.
     """
     if detected not in {None, "utf-16-le", "utf-16-be"} or len(data) % 2 or not data:
         return None

@@ -1,7 +1,7 @@
-"""Process that reads one document within limits and ends.
+"""Child process that reads one document within limits on memory and CPU time.
 
-stdin: the file. First argument: the options of `read` as JSON. stdout: one JSON object with ``title``,
-``chapters`` and ``notes``. If the file cannot be read, the exit status is `UNREADABLE_STATUS`, and stdout has the
+stdin is the file. The first argument has the options of `read` as JSON. stdout is a JSON object with ``title``,
+``chapters`` and ``notes``. If the file is unreadable, the exit status is `UNREADABLE_STATUS` and stdout has the
 reason.
 """
 
@@ -20,10 +20,10 @@ UNREADABLE_STATUS = 3
 
 
 def main() -> int:
-    """Read stdin, write the result and return the exit status."""
+    """Read a document from stdin, write the result to stdout and return the exit status."""
     confine(MEMORY_BYTES, CPU_S)
     be_polite(POLITENESS)
-    # This import follows the limits, which must also apply to the import of libraries.
+    # This import follows `confine` because the limits must also apply to the imported libraries.
     from studio.documents.reading import read
     from studio.documents.values import TOO_LONG, Spoken, UnreadableError
 

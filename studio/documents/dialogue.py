@@ -1,6 +1,6 @@
-"""Spoken lines of subtitles, with their speakers.
+"""Conversion of subtitle cues to spoken lines with their speakers.
 
-Sounds in brackets, and text that rolling captions repeat, are removed.
+Sound descriptions in brackets, and text that rolling captions repeat, are removed.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from itertools import pairwise
 
 from studio.documents.subtitles import Cue
 
-# Captions are rolling if at least this fraction of the cues starts with rows of the previous cue.
+# Captions count as rolling if at least this fraction of the cues starts with rows of the previous cue.
 ROLLING_SHARE = 1 / 3
 MIN_ROLLING_CUES = 2
-MAX_ROWS = 8  # Maximum number of rows that are shown together.
-# Maximum gap in seconds between two cues for repeated rows. After a longer gap, these rows are spoken again.
+MAX_ROWS = 8  # Maximum number of rows on the screen at the same time.
+# Rows that follow a longer gap between two cues (in seconds) count as spoken again, not as repeated.
 MAX_ROLLING_GAP_S = 0.5
 
-UNNAMED_SPEAKER = "Speaker {}"  # Name of a speaker if dashes or >> mark a change of speaker without a name.
+UNNAMED_SPEAKER = "Speaker {}"  # Name if only dashes or >> mark a change of speaker.
 
 _NOTES = "♪♫♬♩"
 _SOUND = re.compile(
-    # Sounds in brackets. Pauses in brackets are tags of the page.
+    # Sound descriptions in brackets. `[pause]` is excluded because it is a tag of the page.
     r"\[(?!\s*pause\b)[^\[\]]*\]|［[^［］]*］|【[^【】]*】"
     # Music: up to the next note in the row, to a note at the end of a later row, or to the end of the row.
     rf"|[{_NOTES}][^{_NOTES}\n]*[{_NOTES}]+"
     rf"|[{_NOTES}][^{_NOTES}\n]*(?:\n(?![{_NOTES}])[^{_NOTES}\n]*)+[{_NOTES}]+(?=\s*(?:\n|$))"
     rf"|[{_NOTES}][^{_NOTES}\n]*"
-    # Round brackets where a sentence may start contain a sound. Inside a sentence, they contain a remark.
+    # Round brackets at the start of a sentence contain a sound. Inside a sentence, they contain a remark.
     r"|(?:^|(?<=\n)|(?<=[.!?…。！？\]]\s))\s*[(（][^()（）]*[)）]"
 )
 _CHANGE = re.compile(r"\s*(?:(?P<dash>[-‐–—―](?:\s+|(?=[^\W\d]|[\"“‘'¿¡(\[♪…])))|(?P<arrows>(?:>>+|»)\s*))")
@@ -47,7 +47,7 @@ _WIDE = re.compile(r"[\u2e80-\u9fff\uff00-\uffef]")
 
 @dataclass(slots=True)
 class Line:
-    """Text of one speaker, with times in seconds."""
+    """Text of one speaker, with start and end in seconds."""
 
     start: float
     end: float
@@ -57,10 +57,7 @@ class Line:
 
 @dataclass(slots=True)
 class Dialogue:
-    """Lines to be spoken.
-
-    `sounds` and `repeated` are the texts that were omitted.
-    """
+    """Lines to be spoken, and the omitted texts: `sounds` in brackets and `repeated` rows."""
 
     lines: list[Line] = field(default_factory=list)
     sounds: list[str] = field(default_factory=list)
@@ -68,11 +65,11 @@ class Dialogue:
 
 
 def dialogue_of(cues: list[Cue], *, keep_sounds: bool = False) -> Dialogue:
-    """Convert cues to lines.
+    """Convert subtitle cues to lines of a dialogue.
 
     Args:
-        cues: in order of time.
-        keep_sounds: Convert text in brackets or between music notes to lines without a speaker.
+        cues: Cues in order of time.
+        keep_sounds: True to convert text in brackets or between music notes to lines without a speaker.
     """
     dialogue = Dialogue()
     cues = _unrolled(cues, dialogue.repeated)
@@ -89,7 +86,7 @@ def dialogue_of(cues: list[Cue], *, keep_sounds: bool = False) -> Dialogue:
 
 
 def _unrolled(cues: list[Cue], repeated: list[str]) -> list[Cue]:
-    """Return the cues without rows of the previous cue, if the captions are rolling."""
+    """Return the cues without the rows that rolling captions repeat from the previous cue."""
     again = [0] * len(cues)  # Number of repeated rows at the start of each cue.
     grown = [False] * len(cues)  # True for cues of one row that the next cue repeats and extends.
     for at, (before, cue) in enumerate(pairwise(cues), 1):
@@ -113,10 +110,7 @@ def _unrolled(cues: list[Cue], repeated: list[str]) -> list[Cue]:
 
 
 def _names(cues: list[Cue]) -> set[str]:
-    """Return the names before a colon that are speakers.
-
-    They are in capitals, in brackets, or used more than once.
-    """
+    """Return the words before a colon that are names: in capitals, in brackets or repeated."""
     counts: Counter[str] = Counter()
     sure: set[str] = set()
     for cue in cues:
@@ -136,7 +130,7 @@ def _name_of(found: re.Match[str]) -> str:
 
 
 class _Turns:
-    """Speaker of each stretch of the cues, which a cue without a name continues."""
+    """Assignment of subtitle rows to speakers, where unmarked rows continue the last speaker."""
 
     def __init__(self, names: set[str]) -> None:
         self._names = names
@@ -144,7 +138,7 @@ class _Turns:
         self._number = 0
 
     def of(self, cue: Cue) -> Iterator[tuple[str | None, list[str]]]:
-        """Yield each speaker of a cue with his rows."""
+        """Yield the speakers of a cue, each with the rows that the speaker says."""
         if cue.voice is not None:
             yield cue.voice, cue.rows
             return
@@ -177,7 +171,7 @@ class _Turns:
 
 
 def _sounds(text: str) -> Iterator[tuple[bool, str]]:
-    """Yield spoken text, and sounds without their brackets, in order."""
+    """Yield (is_sound, text) pairs: spoken text, and sound descriptions without brackets."""
     done = 0
     for sound in _SOUND.finditer(text):
         yield False, text[done : sound.start()]
@@ -187,10 +181,7 @@ def _sounds(text: str) -> Iterator[tuple[bool, str]]:
 
 
 def join_rows(text: str) -> str:
-    """Join the rows of a text.
-
-    In Chinese and Japanese, no space is inserted. The hyphen of a divided word is removed.
-    """
+    """Join the rows of a text and remove hyphenation (Chinese and Japanese: without spaces)."""
     pieces: list[str] = []
     for row in filter(None, map(str.strip, text.split("\n"))):
         before = pieces[-1] if pieces else ""

@@ -1,8 +1,8 @@
-"""DOCX reader, which returns the final text of a document in order.
+"""DOCX reader: returns the text of a document as Word shows it, in order.
 
-All WordprocessingML elements are read, except those that have no final text according to the schema. So text in unknown
-containers is not lost. Tracked insertions are part of the text, deletions are not. Automatic numbers of lists and
-headings are part of the text too. Footnotes and endnotes become a separate chapter.
+All WordprocessingML elements are read, except elements whose text is not shown. Therefore no text in unknown
+containers is lost. The text includes tracked insertions and automatic numbers of lists and headings, but no
+deletions. Footnotes and endnotes become a separate chapter.
 """
 
 from __future__ import annotations
@@ -41,25 +41,22 @@ from studio.documents.values import (
     spaced,
 )
 
-# Elements without text of the final document: field instructions, and omitted content, which is counted.
+# Elements whose text is not shown: properties, field instructions and deletions.
 _SKIPPED = frozenset(
     {"w:instrText", "w:delText", "w:delInstrText", "w:fldData", "w:sdtPr", "w:rubyPr", "w:pPr", "w:rPr", "m:ctrlPr"}
 )
 _COUNTED = {"w:rt": "readings", "w:altChunk": "embedded", "w:subDoc": "embedded", "w:commentReference": "comments"}
 _TEXTS = {"w:tab": " ", "w:ptab": " ", "w:noBreakHyphen": "-", "w:br": LINE_BREAK, "w:cr": LINE_BREAK, "m:den": "/"}
-# Characters of Adobe's Symbol font from U+0020 on. Word uses this font for Greek letters.
+# Characters of the Symbol font, starting at U+0020. Word uses this font for Greek letters.
 _SYMBOL = " !∀#∃%&∋()∗+,−./0123456789:;<=>?≅ΑΒΧΔΕΦΓΗΙϑΚΛΜΝΟΠΘΡΣΤΥςΩΞΨΖ[∴]⊥_‾αβχδεφγηιϕκλμνοπθρστυϖωξψζ{|}∼"
-_FONT_SYMBOL = re.compile("[\uf020-\uf0ff]")  # Character of a symbol font in ordinary text.
+_FONT_SYMBOL = re.compile("[\uf020-\uf0ff]")  # A character of a symbol font in ordinary text.
 _SHOWN = frozenset({"w:t", "w:delText", "m:t"})
 _TEXT_BOX = "w:txbxContent"
 
 
 @dataclass(slots=True)
 class _Block:
-    """A paragraph or a row of a table.
-
-    ``level`` is the outline level of a heading.
-    """
+    """Paragraph or table row, where ``level`` is the outline level of a heading."""
 
     text: str
     level: int | None = None
@@ -68,19 +65,19 @@ class _Block:
 
 @dataclass(slots=True)
 class _Open:
-    """The paragraph that is being read."""
+    """Paragraph that is being read."""
 
     is_hidden: bool = False
     pieces: list[str] = field(default_factory=list)
     after: list[_Block] = field(default_factory=list)
-    omitted: dict[str, str] = field(default_factory=dict)  # First omitted text, by the code of its note.
+    omitted: dict[str, str] = field(default_factory=dict)  # The first omitted text for each note code.
 
 
 def main_document(archive: Archive) -> tuple[str, etree._Element] | None:
-    """Return the name and the root of the main part.
+    """Return the name and the XML root of the document's main part.
 
     Returns:
-        None if the archive is not a DOCX.
+        None if the archive is not a DOCX file.
 
     Raises:
         UnreadableError: The document is damaged.
@@ -93,7 +90,7 @@ def main_document(archive: Archive) -> tuple[str, etree._Element] | None:
 
 
 def read_docx(archive: Archive, name: str, root: etree._Element, left_out: LeftOut) -> Document:
-    """Read a document by its main part.
+    """Read a DOCX document, given its main part.
 
     Raises:
         UnreadableError: The document is damaged, or larger than the limits.
@@ -116,10 +113,7 @@ def read_docx(archive: Archive, name: str, root: etree._Element, left_out: LeftO
 
 
 def _related(archive: Archive, name: str) -> dict[str, list[str]]:
-    """Return the parts that a part refers to, by the kind of the relationship.
-
-    An empty name is the package itself.
-    """
+    """Return the parts to which a part (or, for an empty name, the package) refers, by kind."""
     relations = f"{posixpath.dirname(name)}/_rels/{posixpath.basename(name)}.rels".removeprefix("/")
     found: dict[str, list[str]] = {}
     if archive.find(relations) is not None:
@@ -138,9 +132,9 @@ def _core_title(archive: Archive) -> str:
 
 
 def _chapters(blocks: list[_Block]) -> list[Chapter]:
-    """Split into chapters at the first heading level with several headings.
+    """Split the blocks into chapters at headings.
 
-    The levels above it also start chapters.
+    The split level is the first heading level with several headings. Headings above it also start a chapter.
     """
     deepest = cut_level(block.level for block in blocks if block.level is not None)
     chapters = [Chapter("")]
@@ -152,10 +146,7 @@ def _chapters(blocks: list[_Block]) -> list[Chapter]:
 
 
 def _notes(body: _Story, parts: dict[str, etree._Element | None]) -> Iterator[str]:
-    """Yield the paragraphs of all notes, each note with its number.
-
-    The notes are in the order of their marks.
-    """
+    """Yield the paragraphs of all numbered notes, in the order of their marks in the text."""
     by_id = {
         (kind, attribute(note, "id")): note for kind, root in parts.items() for note in _elements(root, f"w:{kind}")
     }
@@ -168,26 +159,26 @@ def _notes(body: _Story, parts: dict[str, etree._Element | None]) -> Iterator[st
 
 
 class _Story:
-    """Reader of one flow of text: the body with its tables and text boxes, or a note.
+    """Reader of one flow of text: the body with its tables and text boxes, or a footnote.
 
     Attributes:
-        marks: kind and id of each note that the text refers to.
+        marks: Kind and id of each note to which the text refers.
     """
 
     def __init__(self, styles: Styles, numbering: Numbering, left_out: LeftOut, comments: dict[str, str]) -> None:
-        """Read with the texts of the comments by their ids."""
+        """Create a reader, where `comments` has the texts of comments by id."""
         self.marks: list[tuple[str, str]] = []
         self._styles = styles
         self._numbering = numbering
         self._left_out = left_out
         self._comments = comments
-        self._is_in_code = False  # True after a paragraph of code. Code paragraphs in succession form one block.
+        self._is_in_code = False  # True after a paragraph of code. Consecutive code paragraphs form one block.
         self._blocks: list[_Block] = []
         self._cells: list[list[_Block]] = []
         self._open = _Open()
-        self._script = ""  # Script of the current run, as in Style.
-        self._carried = ""  # Text of a paragraph that continues in the next one because its mark is deleted.
-        self._fields: list[bool] = []  # For each open field, True if its result has started.
+        self._script = ""  # Script of the current run, as in `Style.script`.
+        self._carried = ""  # Text of a paragraph that continues in the next paragraph because its mark is deleted.
+        self._fields: list[bool] = []  # One item per open field, which is True if the field's result has started.
         self._handlers: dict[str, Callable[[etree._Element], None]] = {
             "w:p": self._paragraph,
             "w:r": self._run,
@@ -196,7 +187,7 @@ class _Story:
             "w:sym": self._symbol,
             "w:fldChar": self._field,
             "w:del": self._deleted,
-            "w:moveFrom": lambda _: None,  # The same text is in an element w:moveTo.
+            "w:moveFrom": lambda _: None,  # The same text is in a `w:moveTo` element.
             "w:tr": self._row,
             "w:tc": self._cell,
             "mc:AlternateContent": self._alternate,
@@ -208,12 +199,12 @@ class _Story:
         }
 
     def read(self, element: etree._Element) -> list[_Block]:
-        """Return the blocks in an element."""
+        """Return the paragraphs and table rows in an element."""
         blocks, self._blocks = self._blocks, []
         carried, self._carried = self._carried, ""
         outer, self._open = self._open, _Open()
         self._walk(element)
-        # The remaining text is a formula outside of a paragraph, or a last paragraph whose paragraph mark is deleted.
+        # The remaining text is a formula outside a paragraph, or a last paragraph whose mark is deleted.
         self._finish(self._carried + "".join(self._open.pieces), "", None, is_title=False)
         found, self._blocks, self._carried, self._open = self._blocks, blocks, carried, outer
         return found
@@ -230,7 +221,7 @@ class _Story:
                 self._handlers.get(name, self._walk)(one)
 
     def _add(self, text: str) -> None:
-        # If a field is in the instruction of another field, its result is not shown.
+        # The result of a field that is inside the instruction of another field is not shown.
         if all(self._fields[:-1]):
             self._open.pieces.append(text)
 
@@ -263,9 +254,9 @@ class _Story:
         self._blocks += read.after
 
     def _omits(self, style: Style, text: str) -> bool:
-        """True if a paragraph is an omitted caption or code.
+        """True if a paragraph is a caption or code that is omitted.
 
-        Consecutive paragraphs of code count once.
+        Consecutive code paragraphs are counted once.
         """
         was_in_code = self._is_in_code
         self._is_in_code = style.is_code and (was_in_code or bool(spaced(text)))
@@ -310,10 +301,7 @@ class _Story:
         self._add(self._font_symbol(attribute(element, "font"), int(code[1], 16) if code else 0))
 
     def _font_symbol(self, font: str, code: int) -> str:
-        """Return the character that a symbol font shows.
-
-        A picture is counted, and has no text.
-        """
+        """Return the character that a symbol font displays, or "" for a picture, which is counted."""
         at = code - ord(_SYMBOL[0])
         if font == "Symbol" and 0 <= at < len(_SYMBOL):
             return _SYMBOL[at]
@@ -345,7 +333,7 @@ class _Story:
             self._walk(element)
 
     def _alternate(self, element: etree._Element) -> None:
-        """Read only the first alternative with text, because the others have the same content."""
+        """Read only the first alternative that has text, because all have the same content."""
         alternatives = [one for one in element if tag_of(one)]
         with_text = [one for one in alternatives if contains_any(one, "w:t", "m:t")]
         for one in (with_text or alternatives)[:1]:
@@ -359,9 +347,9 @@ class _Story:
             self._left_out.add("pictures", next(filter(None, described), None))
 
     def _text_box(self, element: etree._Element) -> None:
-        """Read an inline text box at its position.
+        """Read a text box at its position in the text.
 
-        A floating text box follows the paragraph of its anchor.
+        The text of a floating text box follows the paragraph that contains its anchor.
         """
         box = self.read(element)
         if any(tag_of(one) == "wp:anchor" or _floats(one) for one in element.iterancestors()):
@@ -384,7 +372,7 @@ class _Story:
             text = row_text([block.text for cell in read for block in cell])
             if text and not self._left_out.omits("tables", text):
                 self._blocks.append(_Block(text))
-        else:  # The table is used for layout. Its cells contain paragraphs.
+        else:  # The table is used for layout, so its cells contain paragraphs.
             self._blocks += [block for cell in read for block in cell]
 
     def _cell(self, element: etree._Element) -> None:
@@ -396,12 +384,12 @@ class _Story:
 
 
 def _elements(root: etree._Element | None, name: str) -> Iterator[etree._Element]:
-    """Yield the children of a part's root that have this name."""
+    """Yield the children of a part's root that have the name `name`."""
     return (one for one in (root if root is not None else ()) if tag_of(one) == name)
 
 
 def _text_of(element: etree._Element) -> str:
-    """Return the text of an element, for the example in a note."""
+    """Return the text of an element, which is used as an example in a note."""
     return spaced(" ".join(one.text or "" for one in element.iter() if tag_of(one) in _SHOWN))
 
 

@@ -1,4 +1,4 @@
-"""Automatic numbers of lists and headings in a DOCX, as Word shows them."""
+"""Automatic numbers of lists and headings in a DOCX document."""
 
 from __future__ import annotations
 
@@ -18,10 +18,7 @@ _MAX_LETTERS = 26 * 3
 
 
 class _List:
-    """List of one ``w:num``, with its levels and counters.
-
-    Lists of the same definition share the counters.
-    """
+    """List of one ``w:num``. Lists with the same definition share their counters."""
 
     def __init__(self, levels: dict[int, etree._Element], starts: dict[int, int], counters: dict[int, int]) -> None:
         self.levels = levels
@@ -34,7 +31,7 @@ class _List:
 
 
 class Numbering:
-    """Automatic numbers of lists and headings, counted in document order."""
+    """Automatic numbers of lists and headings, which are counted in document order."""
 
     def __init__(self, root: etree._Element | None, styles: Styles) -> None:
         self._root = root
@@ -43,7 +40,7 @@ class Numbering:
         self._counters: dict[str, dict[int, int]] = {}
 
     def label(self, properties: etree._Element | None, style_id: str) -> str:
-        """Count a paragraph and return its displayed number, or an empty string for bullets."""
+        """Count a paragraph and return its displayed number, or an empty string for a bullet."""
         style, own = self._styles.of(style_id), child(properties, "w:numPr")
         list_id = value(own, "w:numId") or style.list_id
         numbered = self._list(list_id)
@@ -52,7 +49,7 @@ class Numbering:
         level = number(value(own, "w:ilvl"))
         if level is None:
             level = style.list_level
-        if level is None:  # The definition may name the style of each level instead.
+        if level is None:  # Instead, the list definition may assign a paragraph style to each level.
             level = next((at for at, one in numbered.levels.items() if value(one, "w:pStyle") == style_id), 0)
         self._count(numbered, level)
         return _format_level(numbered, level)
@@ -126,10 +123,7 @@ def _format_level(numbered: _List, level: int) -> str:
 
 
 def in_numerals(count: int, kind: str) -> str:
-    """Format a number by ``w:numFmt``.
-
-    Unknown formats are decimal.
-    """
+    """Format a number as a ``w:numFmt`` such as ``lowerRoman``; unknown formats give decimals."""
     if kind == "none":
         return ""
     text = str(count)

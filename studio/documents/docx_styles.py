@@ -1,4 +1,4 @@
-"""WordprocessingML element names, and the styles of a DOCX."""
+"""Helpers for WordprocessingML elements, and the styles of a DOCX document."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _OFFICE = "http://schemas.openxmlformats.org/"
 _STRICT = "http://purl.oclc.org/ooxml/"
 _W = f"{{{_OFFICE}wordprocessingml/2006/main}}"
 _W_STRICT = f"{{{_STRICT}wordprocessingml/main}}"
-# Prefixes of XML namespaces, transitional and strict.
+# Prefixes of the XML namespaces of both variants of the standard (transitional and strict).
 _PREFIXES = {
     _W[1:-1]: "w",
     _W_STRICT[1:-1]: "w",
@@ -26,7 +26,7 @@ _PREFIXES = {
 }
 _HEADING = re.compile(r"heading ?([1-9])", re.IGNORECASE)
 _CONTENTS = re.compile(r"toc ?[1-9]|toc ?heading|index ?[1-9]|table of (figures|authorities)", re.IGNORECASE)
-# Style names of code paragraphs: those of Word and pandoc, and other usual names.
+# Style names of code paragraphs in Word, pandoc and other programs.
 _CODE = re.compile(r"html preformatted|((source|program) ?)?(code|listing)( ?(block|listing))?", re.IGNORECASE)
 _CAPTION = re.compile(r"((image|table|figure) ?)?caption", re.IGNORECASE)
 _MAX_CHAIN = 50  # Maximum length of a chain of based-on styles.
@@ -40,16 +40,12 @@ def _short(tag: str) -> str:
 
 
 def tag_of(element: etree._Element) -> str:
-    """Return an element's name with the usual prefix of its namespace.
-
-    Returns:
-        "" for comments and entities.
-    """
+    """Return an element's name with the usual namespace prefix ("" for comments and entities)."""
     return _short(element.tag) if isinstance(element.tag, str) else ""
 
 
 def contains_any(element: etree._Element, *names: str) -> bool:
-    """True if the element or a descendant has one of the names."""
+    """True if the element or one of its descendants has one of the names."""
     tags = [f"{{{uri}}}{local}" for name in names for uri, local in _written(name)]
     return next(element.iter(*tags), None) is not None
 
@@ -60,7 +56,7 @@ def _written(name: str) -> Iterator[tuple[str, str]]:
 
 
 def child(element: etree._Element | None, *path: str) -> etree._Element | None:
-    """Return the first element at a path of names."""
+    """Return the first descendant at a path of element names, or None."""
     for name in path:
         if element is None:
             return None
@@ -69,19 +65,19 @@ def child(element: etree._Element | None, *path: str) -> etree._Element | None:
 
 
 def attribute(element: etree._Element | None, name: str = "val") -> str:
-    """Return a WordprocessingML attribute, or an empty string."""
+    """Return the value of a WordprocessingML attribute, or an empty string."""
     if element is None:
         return ""
     return element.get(_W + name) or element.get(_W_STRICT + name) or ""
 
 
 def value(element: etree._Element | None, *path: str) -> str:
-    """Return ``w:val`` of the element at a path."""
+    """Return the attribute ``w:val`` of the element at a path, or an empty string."""
     return attribute(child(element, *path))
 
 
 def number(text: str) -> int | None:
-    """Return a small integer, or None if the text is not one."""
+    """Parse an integer of up to nine digits, or return None for other text."""
     return int(text) if re.fullmatch(r"-?[0-9]{1,9}", text, re.ASCII) else None
 
 
@@ -92,10 +88,9 @@ def is_on(element: etree._Element | None) -> bool | None:
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """Style with all properties that it inherits.
+    """Paragraph style, including the properties that it inherits.
 
-    `level` is None for body text. Lists are ids and levels. ``script`` is "superscript" or "subscript" for raised and
-    lowered text.
+    `level` is the outline level, or None for body text. `script` is "superscript", "subscript" or an empty string.
     """
 
     level: int | None = None
@@ -110,7 +105,7 @@ class Style:
 
 
 class Styles:
-    """Styles of a document by id."""
+    """Styles of a DOCX document, selected by id."""
 
     def __init__(self, root: etree._Element | None) -> None:
         found = [element for element in root if tag_of(element) == "w:style"] if root is not None else []
@@ -126,10 +121,7 @@ class Styles:
         self._known: dict[str, Style] = {}
 
     def of(self, style_id: str) -> Style:
-        """Return a style with its inherited properties.
-
-        A paragraph without a style has the default style.
-        """
+        """Return the style with this id, or the default style for an empty id."""
         style_id = style_id or self._default
         if style_id not in self._known:
             self._known[style_id] = self._resolve(style_id)
@@ -140,7 +132,7 @@ class Styles:
         while style_id and style_id not in seen and len(seen) < _MAX_CHAIN:
             seen.add(style_id)
             element = self._elements.get(style_id)
-            # Documents without styles use the ids of built-in styles.
+            # Documents without style definitions use the ids of built-in styles.
             yield value(element, "w:name") or style_id, element
             style_id = value(element, "w:basedOn")
 
@@ -171,7 +163,7 @@ def _level(style: tuple[str, etree._Element | None]) -> int | None:
 
 
 def heading_level(properties: etree._Element | None, style: Style) -> int | None:
-    """Return the outline level of a heading from 0, or None for body text."""
+    """Return the outline level of a heading, counted from 0, or None for body text."""
     outline = number(value(properties, "w:outlineLvl"))
     level = style.level if outline is None else outline
     return None if level is None or level >= _BODY_OUTLINE_LEVEL else level

@@ -1,6 +1,6 @@
-"""EPUB 2 and 3 reader.
+"""Reader of EPUB 2 and EPUB 3 books.
 
-The documents of the spine are read in order and divided into chapters by the table of contents.
+The documents of the spine are read in order. The table of contents divides them into chapters.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from studio.documents.xhtml import NAV_KINDS, XhtmlReader, body_of, kinds_of
 CONTAINER = "META-INF/container.xml"
 _ENCRYPTION = "META-INF/encryption.xml"
 _DRM_FILES = ("META-INF/rights.xml", "META-INF/sinf.xml")  # Files of Adobe's and Apple's DRM.
-# Books without DRM may have obfuscated fonts.
+# Algorithms of obfuscated fonts, which books without DRM may contain.
 _FONTS = {"http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC"}
 _SVG = "image/svg+xml"
 _NCX = "application/x-dtbncx+xml"
 _NO_MARKUP = ("audio/", "font/", "video/", "application/pdf", "text/css", "text/javascript")
 
-Titles = dict[str, dict[str, str]]  # Titles by document and anchor. The anchor "" is the start of the document.
+Titles = dict[str, dict[str, str]]  # Chapter titles by document and anchor. The anchor "" is the start of the document.
 
 
 def read_epub(archive: Archive, left_out: LeftOut) -> Document:
-    """Read a book.
+    """Read the text, title, authors and cover of an EPUB book.
 
     Raises:
-        UnreadableError: The book is damaged, protected, or larger than the limits.
+        UnreadableError: The book is damaged, has DRM, or exceeds a limit.
     """
     if _is_protected(archive):
         raise UnreadableError(PROTECTED)
@@ -73,7 +73,7 @@ class _Book:
         self._left_out = left_out
         self._notes: list[str] = []
         self._seen: set[str] = set()
-        self._encoding: str | None = None  # Encoding of pages that are not UTF-8 and declare none.
+        self._encoding: str | None = None  # Encoding of pages that are not UTF-8 and declare no encoding.
 
     def read(self, title: str, spine: list[etree._Element]) -> Document:
         part = self._archive.check_markup(name for one in spine if (name := self._page(one)[1]) is not None)
@@ -90,7 +90,7 @@ class _Book:
         return prose_document(title, [*chapters, Chapter("", self._notes, is_notes=True)], self._left_out)
 
     def cover(self, opf: etree._Element) -> str:
-        """Return the cover as a data URL, empty if the book has none that can be read."""
+        """Return the cover image as a data URL, or an empty string if it is missing or unreadable."""
         named = next((one.get("content") for one in opf.iter("{*}meta") if one.get("name") == "cover"), None)
         marked = (item for item in self._items.values() if "cover-image" in (item.get("properties") or "").split())
         item = next(marked, None)
@@ -110,10 +110,7 @@ class _Book:
         return chapters
 
     def _chapters(self, reference: etree._Element, titles: Titles) -> Iterator[Chapter]:
-        """Yield the chapters of one document.
-
-        Repeated references are skipped.
-        """
+        """Yield the chapters of one spine document, and skip repeated documents."""
         item, name = self._page(reference)
         if item is None:
             self._left_out.add("missing_pages", reference.get("idref"))
@@ -125,14 +122,11 @@ class _Book:
             self._seen.add(name)
             reader = XhtmlReader(titles.get(name, {}), self._left_out, self._notes)
             chapters, has_text = reader.read(body_of(self._archive.read(name), self._encoding))
-            if has_text or not _is_nav(item):  # A table of contents that consists of its heading only is not a chapter.
+            if has_text or not _is_nav(item):  # A table of contents that has only a heading is not a chapter.
                 yield from chapters
 
     def _page(self, reference: etree._Element) -> tuple[etree._Element | None, str | None]:
-        """Return the item that a reference names, and its entry.
-
-        A picture has no entry to read.
-        """
+        """Return the manifest item of a spine reference and its entry (None for a picture)."""
         item = self._readable(self._items.get(reference.get("idref")))
         name = None if item is None else self._entry(item)
         if item is None or name is None:
@@ -141,7 +135,7 @@ class _Book:
         return item, None if is_picture else name
 
     def _readable(self, item: etree._Element | None) -> etree._Element | None:
-        """Follow the fallbacks of an item that is not markup."""
+        """Return the item, or its first fallback that is markup if the item is not markup."""
         seen: list[etree._Element] = []
         while item is not None and item not in seen and _kind(item).startswith((*_NO_MARKUP, "image/")):
             seen.append(item)
@@ -152,7 +146,7 @@ class _Book:
         return self._archive.find(beside(self._package, item.get("href") or "")[0])
 
     def _titles(self) -> Titles:
-        """Return the titles of EPUB 3's table of contents, or else of EPUB 2's."""
+        """Return the chapter titles from the table of contents of EPUB 3, or else of EPUB 2."""
         found: Titles = {}
         for item in sorted(self._items.values(), key=_is_nav, reverse=True):
             name = self._entry(item) if _is_nav(item) or _kind(item) == _NCX else None

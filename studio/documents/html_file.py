@@ -1,4 +1,4 @@
-"""HTML reader, which splits a file into chapters at its headings."""
+"""HTML reader that splits a file into chapters at its headings."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ _HEAD_BYTES = 4096
 _HTML = re.compile(
     rb"(?:\s++|<\?xml[^>]*+>|<!--(?s:.*?)-->)*+(?:<!doctype\s+html|<(?:html|head|body)[\s>])", re.IGNORECASE
 )
-_BYTE_ORDER_MARKS = b"\xef\xbb\xbf\xff\xfe"  # First bytes of the byte order marks.
+_BYTE_ORDER_MARKS = b"\xef\xbb\xbf\xff\xfe"  # Bytes of the UTF-8 and UTF-16 byte order marks.
 
 
 def is_html(data: bytes) -> bool:
-    """True if the start of a file is HTML, in any UTF encoding."""
+    """True if a file starts like HTML, in UTF-8, UTF-16 or UTF-32."""
     return _HTML.match(data[:_HEAD_BYTES].replace(b"\0", b"").lstrip(_BYTE_ORDER_MARKS)) is not None
 
 
 def check_size(data: bytes) -> None:
-    """Raise `UnreadableError` if a file is larger than the limits."""
+    """Raise `UnreadableError` if an HTML file has too many bytes or tags."""
     if len(data) > MAX_MARKUP_BYTES or data.count(b"<") > MAX_TAGS:
         raise UnreadableError(TOO_LARGE)
 
 
 def read_html(data: bytes, left_out: LeftOut) -> Document:
-    """Read a file.
+    """Read an HTML file as chapters of paragraphs.
 
     Raises:
-        UnreadableError: The file is larger than the limits.
+        UnreadableError: The file exceeds a limit or has no text.
     """
     check_size(data)
     body = body_of(data)

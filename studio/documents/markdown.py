@@ -1,4 +1,4 @@
-"""Markdown reader with the runtime's filter for spoken text, and chapters at headings."""
+"""Markdown reader that uses the runtime's filter for spoken text."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from studio.documents.values import Chapter, LeftOut, cut_level
 _BLANK = re.compile(r"\n{2,}")
 _HEADING = re.compile(r" {0,3}(#{1,6})")
 _UNDERLINES = {"=": 1, "-": 2}
-_SILENT_RESULT = "."  # Result of the filter for a text without spoken words.
+_SILENT_RESULT = "."  # Output of the filter for a text without spoken words.
 _FRONT_MATTER = re.compile(
     r"\ufeff?(?P<fence>---|\+\+\+)[ \t]*\n(?P<rows>.*?\n)(?:(?P=fence)|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL
 )
 _SETTING = re.compile(r"^[\w-]+[ \t]*[:=].*", re.MULTILINE)
 _YAML_TITLE = re.compile(r"^title[ \t]*:(?:[ \t].*)?\n(?:(?:[ \t].*)?\n)*", re.MULTILINE)
-# Maximum number of characters of a YAML value. The parser's time for nested brackets is more than quadratic.
+# Maximum length of a YAML value. The parser needs more than quadratic time for nested brackets.
 _MAX_YAML_CHARS = 500
 _MARKUP = re.compile(r"[!-/:-@\[-`{-~]")
 _LIST_NUMBER = re.compile(r"\d+[.)]")
 _FENCE_ROW = re.compile(r"\s*(?:```|~~~)")
-_TABLE_RULE = re.compile(r"[\s|:-]*")  # Row between the header and the body of a table.
+_TABLE_RULE = re.compile(r"[\s|:-]*")  # A row between the header and the body of a table.
 
 
 def without_front_matter(text: str, left_out: LeftOut) -> tuple[str, str]:
-    """Remove YAML or TOML front matter, and return the text and its title.
+    """Remove YAML or TOML front matter, and return the text and the title in the front matter.
 
-    The title is "" if there is none. Other settings are counted as omitted.
+    The title is "" if it is missing. The other settings are counted as omitted.
     """
     found = _FRONT_MATTER.match(text)
     if found is None or found["rows"].startswith("\n") or not _SETTING.search(found["rows"]):
@@ -43,13 +43,13 @@ def without_front_matter(text: str, left_out: LeftOut) -> tuple[str, str]:
 
 
 def _title(rows: str, *, is_toml: bool) -> str:
-    """Return the title of front matter, or "" if it is missing, invalid or too long."""
+    """Return the title in front matter, or "" if it is missing, invalid or too long."""
     setting = _YAML_TITLE.search(rows)
     try:
         if is_toml:
             title = tomllib.loads(rows).get("title")
         elif setting and len(setting[0]) <= _MAX_YAML_CHARS:
-            title = yaml.load(setting[0], yaml.BaseLoader)["title"]  # noqa: S506  It makes only text, lists and dicts.
+            title = yaml.load(setting[0], yaml.BaseLoader)["title"]  # noqa: S506  BaseLoader creates only strings, lists, dicts.
         else:
             return ""
     except (tomllib.TOMLDecodeError, yaml.YAMLError, RecursionError):
@@ -58,7 +58,7 @@ def _title(rows: str, *, is_toml: bool) -> str:
 
 
 def markdown_chapters(text: str, left_out: LeftOut) -> list[Chapter]:
-    """Return the chapters of a text, and count the omitted content."""
+    """Split a Markdown text into chapters at headings, and count the omitted content."""
     lines = text.split("\n")
     leaves = read_blocks(text).leaves
     _apply_choice(lines, leaves, left_out)
@@ -82,10 +82,7 @@ def markdown_chapters(text: str, left_out: LeftOut) -> list[Chapter]:
 
 
 def _apply_choice(lines: list[str], leaves: Sequence[Leaf], left_out: LeftOut) -> None:
-    """Rewrite the lines of code, tables and lists as they are to be read.
-
-    Omitted content is counted.
-    """
+    """Remove or rewrite code, tables and list numbers as selected, and count what is omitted."""
     omitted_tables = False
     for leaf in leaves:
         rows = lines[leaf.start : leaf.end]
@@ -107,7 +104,7 @@ def _apply_choice(lines: list[str], leaves: Sequence[Leaf], left_out: LeftOut) -
 
 
 def _spoken(text: str) -> list[str]:
-    """Return the spoken paragraphs of a text."""
+    """Return the paragraphs of a Markdown text as spoken text."""
     growing = GrowingMarkdown()
     spoken = growing.add(text) + growing.finish()
     return [part for part in _BLANK.split(spoken) if part.strip() not in {"", _SILENT_RESULT}]

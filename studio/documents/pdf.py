@@ -1,6 +1,6 @@
-"""PDF reader, which converts the text layer to chapters of paragraphs.
+"""PDF reader that converts the text layer to chapters of paragraphs.
 
-Running titles and page numbers are removed, and words that are split at line ends are joined.
+Running titles and page numbers are removed. Words that are split at line ends are joined.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ from studio.documents.values import (
 
 MAX_PAGES = 5000
 _HEAD = b"%PDF-"
-_HEAD_BYTES = 1024  # Number of bytes in which the signature of a PDF is searched. Readers accept other bytes before it.
+_HEAD_BYTES = 1024  # The signature of a PDF may follow other bytes. It is searched in this number of bytes.
 _EDGE_ROWS = 2  # Number of rows at the top and at the bottom of a page that may be running titles.
 _MIN_REPEATED = 3
-_MIN_HEADING_RATIO = 1.2  # Minimum size of a heading's letters relative to those of the text.
+_MIN_HEADING_RATIO = 1.2  # Minimum font size of a heading relative to the font size of the text.
 _MAX_HEADING_CHARS = 120
-_MAX_FOOTNOTE_RATIO = 0.92  # Maximum size of the letters of footnotes, relative to the text's.
-_MIN_GAP_RATIO = 1.4  # Minimum distance between paragraphs relative to the usual distance of rows.
-_MAX_LAST_ROW_RATIO = 0.7  # Maximum length of a paragraph's last row, relative to the usual length of rows.
+_MAX_FOOTNOTE_RATIO = 0.92  # Maximum font size of footnotes relative to the font size of the text.
+_MIN_GAP_RATIO = 1.4  # Minimum distance between paragraphs relative to the usual distance between rows.
+_MAX_LAST_ROW_RATIO = 0.7  # Maximum length of a paragraph's last row relative to the usual length of rows.
 _PAGE_NUMBER = re.compile(r"(?:[Pp]age\s+)?[-–—\[(]?\s*(?:\d{1,4}|[ivxl]{1,7})\s*[-–—\])]?(?:\s*(?:/|of)\s*\d{1,4})?")
 _NOTE_MARK = re.compile(r"[\d*†‡§⁰¹²³⁴-⁹]")
 _ENDS = re.compile(r"[.!?:;…。！？：；][\"”’»」』)\]]*$")
 _WRITTEN_BY_A_PROGRAM = re.compile(r"(?:microsoft word|untitled|document\d*$|.*\.(?:docx?|pdf|indd|tex|dvi)$)", re.I)
-# Errors that pypdf raises for damaged files, in addition to its own.
+# Exceptions that pypdf raises for damaged files, in addition to PyPdfError.
 _DAMAGES = (PyPdfError, ValueError, KeyError, TypeError, AttributeError, IndexError, ZeroDivisionError, OSError)
 
 
@@ -58,12 +58,12 @@ def is_pdf(data: bytes) -> bool:
 
 
 def read_pdf(data: bytes, left_out: LeftOut) -> Document:
-    """Read a PDF with a text layer.
+    """Read the text layer of a PDF file as chapters of paragraphs.
 
     Raises:
-        UnreadableError: It is damaged, locked or too large, or has pictures of pages only.
+        UnreadableError: The file is damaged, encrypted or too large, or has no text layer.
     """
-    logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # Warnings of pypdf contain text of the document.
+    logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # Warnings of pypdf may contain text of the document.
     try:
         reader = PdfReader(io.BytesIO(data))
         if reader.is_encrypted and reader.decrypt("") is PasswordType.NOT_DECRYPTED:
@@ -105,7 +105,7 @@ def _metadata(reader: PdfReader, name: str) -> str:
 
 
 def _marks_of_outline(reader: PdfReader) -> list[tuple[int, str]]:
-    """Return page and title of the outline's first level with several entries."""
+    """Return page and title of the entries at the first outline level with several entries."""
     level: list[Any] = reader.outline
     while sum(isinstance(entry, Destination) for entry in level) == 1:
         deeper = next((entry for entry in level if isinstance(entry, list)), None)
@@ -118,7 +118,7 @@ def _marks_of_outline(reader: PdfReader) -> list[tuple[int, str]]:
 
 
 class _Text:
-    """Text of all pages."""
+    """Rows of all pages, which are grouped into chapters and paragraphs."""
 
     def __init__(self, pages: list[list[Row]], left_out: LeftOut) -> None:
         self._left_out = left_out
@@ -133,9 +133,9 @@ class _Text:
         self._usual_chars = sorted(len(row.text) for row in body)[9 * (len(body) - 1) // 10] if body else 80
 
     def chapters(self, marks: Sequence[tuple[int, str]]) -> Iterator[Chapter]:
-        """Yield the chapters, then the footnotes.
+        """Yield the chapters, and then a chapter with the footnotes.
 
-        Chapters begin at the entries of the outline or, without an outline, at headings.
+        Chapters start at the entries of the outline or, without an outline, at headings.
         """
         starts = self._starts_of_outline(marks) if len(marks) > 1 else self._headings()
         rows = [(page, at, row) for page, rows in enumerate(self._pages) for at, row in enumerate(rows)]
@@ -157,10 +157,7 @@ class _Text:
         return starts
 
     def _headings(self) -> dict[tuple[int, int], str]:
-        """Return the rows in large letters.
-
-        The following rows of a heading belong to it.
-        """
+        """Return large rows by page and row index (of a heading, only the first row)."""
         starts: dict[tuple[int, int], str] = {}
         is_after_heading = False
         for page, rows in enumerate(self._pages):
@@ -195,9 +192,9 @@ class _Text:
         return {key for key, count in seen.items() if count >= _MIN_REPEATED}
 
     def _key(self, row: Row) -> tuple[str, int]:
-        """Return a key that running titles share.
+        """Return a key that is equal for the same running title on all pages.
 
-        A heading such as "Chapter 2" shares it with no other heading.
+        The key of a heading such as "Chapter 2" contains its number, so it differs from other headings.
         """
         return row.key if self._is_small(row) else (row.text, row.key[1])
 
@@ -209,7 +206,7 @@ class _Text:
         edges = {id(row) for row in _edges(rows)}
         rows_left = []
         for row in rows:
-            # Numbers of chapters are larger.
+            # Chapter numbers have a larger font than page numbers.
             is_number = id(row) in edges and self._is_small(row) and _PAGE_NUMBER.fullmatch(row.text)
             if is_number and self._left_out.omits("page_numbers", row.text):
                 continue
@@ -220,7 +217,7 @@ class _Text:
         return rows_left
 
     def _without_notes(self, rows: list[Row]) -> list[Row]:
-        """Move the rows in small letters at the end of a page to the notes."""
+        """Move footnotes, which are small rows at the end of a page, to the notes."""
         end = len(rows)
         while end and rows[end - 1].size < _MAX_FOOTNOTE_RATIO * self._size:
             end -= 1
@@ -236,18 +233,18 @@ class _Text:
 
 
 def _edges(rows: list[Row]) -> list[Row]:
-    """Return the highest and the lowest rows of a page."""
+    """Return the highest and the lowest rows of a page, which may be running titles."""
     by_height = sorted(rows, key=lambda row: -row.y)
     return by_height if len(rows) <= 2 * _EDGE_ROWS else by_height[:_EDGE_ROWS] + by_height[-_EDGE_ROWS:]
 
 
 def _continues(before: str, after: str) -> bool:
-    """True if a sentence continues over a gap, such as a picture's or a page's."""
+    """True if a sentence continues after a gap, for example after a picture or a page break."""
     return not _ENDS.search(before) and after[:1].islower()
 
 
 def _begins(title: str, row: str) -> bool:
-    """True if the row has the first letters of the title, apart from spaces and marks."""
+    """True if the title starts with the row's letters (spaces and punctuation are ignored)."""
     letters = _letters(row)
     return bool(letters) and _letters(title).startswith(letters)
 

@@ -1,4 +1,4 @@
-"""Rows of text on a PDF page, with positions and sizes, from pypdf's fragments."""
+"""Text rows of a PDF page with positions and font sizes, assembled from pypdf's fragments."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from studio.documents.values import scripted
 
-_MAX_SMALL_DIGIT_RATIO = 0.85  # Maximum size of raised or lowered digits relative to the letters of their row.
+_MAX_SMALL_DIGIT_RATIO = 0.85  # Maximum size of raised or lowered digits relative to the letters of the same row.
 _UNUSUAL = re.compile(r"/(?!a\d).*[\d_.].*")
 _LIGATURE = re.compile(r"/[A-Za-z](?:_[A-Za-z])+")
 _UNDRAWN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
@@ -16,10 +16,7 @@ _UNDRAWN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 @dataclass(slots=True)
 class Row:
-    """Row of text.
-
-    Coordinates and the size of its letters are in points, from the lower left corner.
-    """
+    """Text row of a page, with coordinates and font size in points from the lower left corner."""
 
     text: str = ""
     x: float = 0.0
@@ -28,26 +25,20 @@ class Row:
 
     @property
     def key(self) -> tuple[str, int]:
-        """Return the text without digits, and the height.
-
-        These are the same for a running title on all pages.
-        """
+        """Return the text without digits and the rounded height, equal for all running titles."""
         return re.sub(r"\d+", "#", self.text.casefold()).strip(), round(self.y / 4)
 
 
 @dataclass(slots=True)
 class PageRows:
-    """Collector of the rows of one page.
-
-    `add` is a visitor function for pypdf's ``extract_text``.
-    """
+    """Collector of a page's text rows, whose method `add` is a visitor for pypdf."""
 
     rows: list[Row] = field(default_factory=list)
-    unmapped: int = 0  # Number of glyphs that the file maps to no character.
+    unmapped: int = 0  # Number of glyphs that the file does not map to a character.
     _row: Row = field(default_factory=Row)
 
     def add(self, text: str, matrix: list[float], text_matrix: list[float], font: Any, font_size: float) -> None:
-        """Add a fragment of text, which ends rows by its line breaks."""
+        """Add a text fragment of pypdf, in which each line break ends a row."""
         if "/" in text:
             for name in _glyph_names(font):
                 letters = name[1:].replace("_", "") if _LIGATURE.fullmatch(name) else ""
@@ -62,7 +53,7 @@ class PageRows:
             self._add_part(part, x, y, size)
 
     def finish(self) -> list[Row]:
-        """Return the rows of the whole page, in the order of the file."""
+        """Return all rows of the page, in the order of the file."""
         self._end_row()
         return self.rows
 
@@ -88,11 +79,8 @@ class PageRows:
 
 
 def _glyph_names(font: Any) -> list[str]:
-    """Return the unusual glyph names of a font, longest first.
-
-    pypdf uses a name as the text if it does not know the name.
-    """
-    # Unlike `get`, the index operator of pypdf resolves references.
+    """Return the unusual glyph names of a font, which pypdf returns as text, longest first."""
+    # The index operator of pypdf resolves references, but `get` does not.
     encoding = font["/Encoding"] if font and "/Encoding" in font else None
     differences = encoding["/Differences"] if isinstance(encoding, dict) and "/Differences" in encoding else ()
     names = {name for name in differences if isinstance(name, str) and _UNUSUAL.fullmatch(name)}

@@ -1,6 +1,6 @@
-"""Text rules for all documents except subtitles: removal of note marks, and style tags.
+"""Text rules for all documents except subtitles, such as the removal of note marks.
 
-Text in brackets that the runtime would use as a style tag is counted, so that the page can report it.
+The page reports text in brackets that the runtime would use as a style tag.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from studio.documents.values import (
 MAX_STYLE_CHARS = 500
 _UNDECODED = "\ufffd"
 _DIGITS = "[⁰¹²³⁴-⁹]+"
-# Also matches several numbers, as in word³˒⁵ and word²⁻⁴.
+# The pattern also matches several numbers, as in word³˒⁵ and word²⁻⁴.
 _RAISED_NUMBERS = re.compile(rf"{_DIGITS}(?:[,˒⁻–-]{_DIGITS})*")
 _SENTENCE_MARKS = ".,:;!?…。，！？”’\"'»"
 _POWERS = ("²", "³")
@@ -34,17 +34,17 @@ _CAPTION = re.compile(
 _LIST_ITEM = re.compile(r"\(?(\d{1,3})[.)]\s+(?=\S)")
 _MAX_WORD_CHARS = 40
 _MIN_WORD_CHARS = 2
-# Minimum length of a word with a note mark. Shorter words with ² or ³ are units and functions: km², sin².
+# Minimum length of a word with a note mark. Shorter words with ² or ³ are units or functions: km², sin².
 _MIN_NOTED_CHARS = 4
 
 
 def prose_document(title: str, chapters: Iterable[Chapter], left_out: LeftOut) -> Document:
-    """Return a document of the chapters that are not empty.
+    """Create a document from the chapters that have text.
 
-    Its default title is the first heading.
+    The default title is the first chapter title.
 
     Raises:
-        UnreadableError: It has no text, or too much.
+        UnreadableError: The chapters have no text or too much text.
     """
     chapters = [replace(one, title=one.title[:MAX_TITLE_CHARS]) for one in chapters if one.paragraphs]
     if not chapters:
@@ -63,9 +63,9 @@ def first_title(chapters: Iterable[Chapter]) -> str:
 
 
 def clean_prose(chapters: list[Chapter], left_out: LeftOut) -> None:
-    """Remove footnote marks from the paragraphs.
+    """Remove footnote marks from the paragraphs of all chapters.
 
-    The marks and the style tags are counted in `left_out`.
+    Footnote marks and style tags are counted in `left_out`.
     """
     texts = [text for chapter in chapters for text in chapter.paragraphs]
     has_notes = any(_is_mark(found, has_notes=False) for text in texts for found in _RAISED_NUMBERS.finditer(text))
@@ -84,10 +84,7 @@ def clean_prose(chapters: list[Chapter], left_out: LeftOut) -> None:
 
 
 def clean_plain(chapters: Iterable[Chapter], left_out: LeftOut) -> None:
-    """Remove captions and list numbers if the choice excludes them.
-
-    Plain text does not mark them.
-    """
+    """Remove captions and list numbers from plain text if the user has excluded them."""
     for chapter in chapters:
         paragraphs: list[str] = []
         before = 0  # Number of the previous list item.
@@ -108,9 +105,9 @@ def clean_plain(chapters: Iterable[Chapter], left_out: LeftOut) -> None:
 
 
 def _is_mark(raised: re.Match[str], *, has_notes: bool) -> bool:
-    """True if raised digits after a word or a sentence mark refer to a note.
+    """True if raised digits refer to a note.
 
-    After a word, ² and ³ may be powers unless the text has other marks of notes.
+    The characters ² and ³ after a word count as powers unless the text has other note marks.
     """
     word = _word_before(raised)
     if len(word) < _MIN_WORD_CHARS:

@@ -1,4 +1,4 @@
-"""Reader of documents, which detects the format from the content."""
+"""Reader of documents, which detects the format from the file's content."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ OF_ARCHIVES = (b"PK", COMPOUND_FILE_MAGIC)
 
 
 def read(data: bytes, *, spoken: Spoken | None = None, web: bool = False, **options: Any) -> Document:
-    """Read an EPUB, a DOCX, a PDF, an HTML file, subtitles or a text.
+    """Read an EPUB, DOCX, PDF, HTML, subtitle or text file.
 
     Args:
-        data: the whole file.
-        spoken: the choice of what is read.
-        web: of an HTML file, read the article only.
-        options: of `read_text`, without effect on EPUB, DOCX, PDF and HTML.
+        data: Bytes of the whole file.
+        spoken: The user's choice of content that is read aloud.
+        web: True to read only the article of an HTML file.
+        options: Keyword arguments of `read_text`, which only apply to subtitles and text.
 
     Raises:
-        UnreadableError: for one of the reasons in values.py.
+        UnreadableError: The file cannot be read (values.py lists the reasons).
     """
     left_out = LeftOut(spoken)
     if is_pdf(data):

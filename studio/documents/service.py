@@ -1,4 +1,4 @@
-"""Service that reads documents in child processes, in fair order of clients."""
+"""Service that reads documents in child processes, in a fair order among clients."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from studio.errors import DocumentUnreadable
 
 
 class Turns:
-    """Fair queue that grants slots to waiting clients in round-robin order.
+    """Fair queue that grants job slots to waiting clients in round-robin order.
 
     Thread: event loop.
 
     Args:
-        slots: Maximum of concurrent jobs.
-        waiting: Maximum of waiting jobs of all clients.
-        per_client: Maximum of a client's running and waiting jobs.
-        retry_after_s: Retry time in refusals.
+        slots: Maximum number of concurrent jobs.
+        waiting: Maximum number of waiting jobs of all clients.
+        per_client: Maximum number of running and waiting jobs per client.
+        retry_after_s: Retry delay in seconds that rejected clients receive.
     """
 
     def __init__(self, *, slots: int, waiting: int, per_client: int, retry_after_s: float) -> None:
@@ -41,11 +41,11 @@ class Turns:
 
     @asynccontextmanager
     async def place(self, client: str) -> AsyncIterator[None]:
-        """Reserve a place in the queue before the job's data is received.
+        """Context manager that reserves a place in the queue before the job's data is received.
 
         Raises:
-            RateLimited: The client has too many places.
-            Overloaded: All places are taken.
+            RateLimited: The client has the maximum number of jobs.
+            Overloaded: The queue is full.
         """
         if self._held[client] >= self._per_client:
             raise RateLimited(retry_after_s=self._retry_after_s)
@@ -61,7 +61,7 @@ class Turns:
 
     @asynccontextmanager
     async def slot(self, client: str) -> AsyncIterator[None]:
-        """Wait for a slot and hold it."""
+        """Context manager that waits for a job slot and releases it on exit."""
         if self._free:
             self._free -= 1
         else:
@@ -79,7 +79,7 @@ class Turns:
             self._release()
 
     def _release(self) -> None:
-        """Pass the slot to the next client in turn."""
+        """Grant the slot to the next client in round-robin order, or mark it as free."""
         while self._queues:
             client, queue = self._queues.popitem(last=False)
             granted = queue.popleft()
@@ -91,21 +91,21 @@ class Turns:
         self._free += 1
 
 
-TIMEOUT_S = 60.0  # Timeout in seconds of a child process, including its start on a busy machine.
-MAX_CHILDREN = 2  # Maximum number of child processes. Each may use its full memory limit.
-MAX_WAITING = 14  # Maximum number of waiting documents. With those of two child processes, 16 bodies may be in memory.
+TIMEOUT_S = 60.0  # Timeout of a child process in seconds, including its start on a busy machine.
+MAX_CHILDREN = 2  # Maximum number of child processes. Each process may use its full memory limit.
+MAX_WAITING = 14  # Maximum number of waiting documents. With two running jobs, 16 documents are in memory.
 MAX_PER_CLIENT = 4
 RETRY_AFTER_S = 5.0
 PIECE_BYTES = 2**16
 
 COMMAND = (sys.executable, "-E", "-s", "-m", "studio.documents.child")
-# Working folder of child processes, from which they import this package.
+# Working folder of the child processes, from which they import this package.
 PACKAGE_ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = {name: os.environ[name] for name in ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH") if name in os.environ}
 
 
 class DocumentService:
-    """Document reader with a fair queue.
+    """Document reader that runs child processes and has a fair queue.
 
     Thread: event loop.
     """
@@ -119,19 +119,19 @@ class DocumentService:
     async def read(
         self, receive: Callable[[], Awaitable[list[bytes]]], client: str = "", **options: Any
     ) -> list[bytes]:
-        """Read an EPUB, a DOCX, a PDF, an HTML file, subtitles or a text.
+        """Read an EPUB, DOCX, PDF, HTML, subtitle or text file in a child process.
 
         Args:
-            receive: Returns the file in pieces. It is called after a place in the queue is reserved.
-            client: Name of the client, for the order of the queue.
-            options: Options of `read`, with `spoken` as a dictionary.
+            receive: Function that returns the file in pieces. It is called after a place is reserved.
+            client: Name of the client, which determines the order of the queue.
+            options: Keyword arguments of `reading.read`, with `spoken` as a dictionary.
 
         Returns:
-            The pieces of a JSON object: title, chapters and notes; of a text its encoding, of subtitles their times as
-            well. It may have tens of megabytes, so the event loop neither joins nor parses it.
+            Pieces of a JSON object with title, chapters and notes (for a text also its encoding, for subtitles their
+            times). It may have tens of megabytes, so the event loop neither joins nor parses it.
 
         Raises:
-            DocumentUnreadable: The document cannot be read, for one of the reasons in values.py.
+            DocumentUnreadable: The document cannot be read (values.py lists the reasons).
             RateLimited, Overloaded: Too many documents are waiting.
         """
         async with self._turns.place(client):
@@ -144,10 +144,10 @@ class DocumentService:
         raise DocumentUnreadable(why=why if why in REASONS else TOO_LONG)
 
     async def _run_child(self, pieces: list[bytes], options: str) -> tuple[int, list[bytes]]:
-        """Run a child on a file.
+        """Run a child process that reads one file.
 
         Returns:
-            The exit status (-1 after a timeout) and the output.
+            The exit status (-1 after a timeout) and the output of the child process.
         """
         pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
         child = await asyncio.create_subprocess_exec(

@@ -1,7 +1,7 @@
-"""Subtitle reader: our parser for SubRip and WebVTT, pysubs2 for other formats.
+"""Subtitle reader with an own parser for SubRip and WebVTT, and pysubs2 for other formats.
 
-We parse SubRip and WebVTT ourselves, because pysubs2 treats identifiers, comments and times without a fraction as text,
-and times inside a karaoke line as a new cue.
+The own parser is needed because pysubs2 treats identifiers, comments and times without a fraction as text, and times
+inside a karaoke line as a new cue.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from pysubs2.formats import get_format_class
 
 from studio.documents.values import DAMAGED, SUBTITLE_TIMES, UnreadableError
 
-# Frame rate of MicroDVD files without one. FFmpeg has the same default.
+# Frame rate of MicroDVD files that do not state a rate. FFmpeg has the same default.
 FRAMES_PER_S = 23.976
 OTHER_FORMATS = ("ass", "ssa", "ttml", "sami", "microdvd", "mpl2")
-# Start of an ASS file. pysubs2 recognizes ASS only by its styles, which may be missing.
+# Start of an ASS file. pysubs2 recognizes ASS only by a styles section, which may be missing.
 _ASS = re.compile(
     r"\s*(?:\[Script Info\]|(?:\[Events\]\s*)?(?:Format:.*\n)?Dialogue:[^,\n]*,\s*\d+:\d\d:\d\d[.:]\d)", re.IGNORECASE
 )
@@ -28,7 +28,7 @@ _ASS = re.compile(
 _STAMP = r"((?:\d+:)?\d{1,3}:\d{1,2}(?:[.,:]\d{1,3})?)"
 # YouTube's files have a comma between the times. Whisper's output has the times in brackets before the text.
 _TIMES = re.compile(rf"\s*(\[)?{_STAMP}(?:\s*(?:--?>|→)\s*|(?<=\.\d\d\d),(?=\d+:\d\d:)){_STAMP}(?![\d:])(?(1)\])(.*)")
-_SETTINGS = re.compile(r"\b\w+:\S+")  # Position of a cue, after its times.
+_SETTINGS = re.compile(r"\b\w+:\S+")  # Settings for the position of a cue, which follow its times.
 _INVALID_TIMES = re.compile(r"\s*-?\d+:\d.*(?:-->|→)")
 _DRAWING = re.compile(r"\{(?=[^{}]*\\p[1-9])[^{}]*+\}.*?(?=\{[^{}]*\\p0|$)", re.DOTALL)
 _NOT_SPOKEN = re.compile(r"(?:NOTE|STYLE|REGION)(?:[ \t].*)?")
@@ -45,9 +45,9 @@ _VOICE = re.compile(r"<v(?:\.[^\s<>]*)?\s+([^<>]+)>(.*?)(?:</v>|(?=<v[.\s])|$)",
 
 @dataclass(slots=True)
 class Cue:
-    """Cue, or the part of a cue with one speaker.
+    """Subtitle cue, or the part of a cue that one speaker says.
 
-    `voice` is the speaker if the format has it.
+    `start` and `end` are in seconds. `voice` is the speaker if the format states it.
     """
 
     start: float
@@ -60,7 +60,7 @@ def read_cues(text: str) -> list[Cue] | None:
     """Return the cues in order of time, or None if the text is not in a subtitle format.
 
     Raises:
-        UnreadableError: The text is invalid subtitles.
+        UnreadableError: The text is in a subtitle format but invalid.
     """
     kind = next((name for name in OTHER_FORMATS if get_format_class(name).guess_format(text) is not None), None)
     if kind is None and _ASS.match(text):
@@ -75,7 +75,7 @@ def read_cues(text: str) -> list[Cue] | None:
 
 
 def _others(text: str, kind: str) -> list[Cue]:
-    if kind == "sami":  # Paragraphs of one time, such as those of several languages, are separate rows.
+    if kind == "sami":  # Paragraphs with the same time, for example in several languages, become separate rows.
         text = re.sub(r"<p\b", "<br><p", text, flags=re.IGNORECASE)
     states_rate = re.match(r"\s*\{1\}\{1\}[\d.]+\s*\n", text) is not None
     try:
@@ -93,10 +93,10 @@ def _others(text: str, kind: str) -> list[Cue]:
 
 
 def _timed(text: str) -> list[Cue]:
-    """Parse SubRip and WebVTT.
+    """Parse the cues of a SubRip or WebVTT file.
 
-    Empty rows inside a cue do not end it, and are not required between cues. A cue with invalid times starts at the
-    end of the previous cue. Text before the first cue is a cue too, except WebVTT's header.
+    Empty rows neither end a cue nor have to separate cues. A cue with invalid times starts at the end of the previous
+    cue. Text before the first cue is a cue as well, except the header of WebVTT.
     """
     is_vtt = text.lstrip().startswith("WEBVTT")
     blocks: list[tuple[float, float, list[str]]] = [] if is_vtt else [(0, 0, [])]
@@ -125,9 +125,9 @@ def _timed(text: str) -> list[Cue]:
 
 
 def _drop_identifier(rows: list[str]) -> None:
-    """Drop the identifier before the next cue's times.
+    """Remove the identifier that precedes the times of the next cue.
 
-    It is a number, or any row after an empty one.
+    An identifier is a number, or any row after an empty row.
     """
     if rows and rows[-1].strip() and (rows[-1].strip().isdecimal() or rows[-2:-1] == [""]):
         rows.pop()
@@ -138,7 +138,7 @@ def _last(rows: list[str]) -> str:
 
 
 def _spoken(start: float, end: float, markup: str) -> list[Cue]:
-    """Split a cue at its voice spans."""
+    """Split a cue at its `<v>` spans into parts with one speaker."""
     markup = _READING.sub("", markup)
     cues = []
     done = 0
@@ -150,7 +150,7 @@ def _spoken(start: float, end: float, markup: str) -> list[Cue]:
 
 
 def _rows(markup: str) -> list[str]:
-    """Return the rows of a cue without markup and empty rows."""
+    """Return the rows of a cue without markup and without empty rows."""
     plain = _OVERRIDE.sub("", _TAG.sub("", re.sub(r"<br\s*/?>|\\N", "\n", markup, flags=re.IGNORECASE)))
     rows = [re.sub(r"\s+", " ", re.sub("[\u200b\u200e\u200f\ufeff]", "", row)).strip() for row in _unescaped(plain)]
     return [row for row in rows if row]
@@ -161,10 +161,7 @@ def _unescaped(plain: str) -> list[str]:
 
 
 def _seconds(stamp: str) -> float:
-    """Read ``01:02:03,4``, ``02:03.450`` or ``01:02:03``.
-
-    A colon before the last field of four also begins a fraction.
-    """
+    """Parse a time such as ``01:02:03,4``, ``02:03.450``, ``01:02:03`` or ``01:02:03:450``."""
     *fields, last = re.split(r"[:.,]", stamp) if re.search(r"[.,]|:\d+:\d+:", stamp) else [*stamp.split(":"), "0"]
     seconds = 0
     for number in fields:

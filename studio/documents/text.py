@@ -1,4 +1,4 @@
-"""Reader of text files and subtitles."""
+"""Reader of plain text, Markdown and subtitle files."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class Times:
 
 @dataclass(slots=True)
 class TextDocument(Document):
-    """Text file or subtitles, with one of `cues` per paragraph of subtitles.
+    """Text document, where `cues` has one item per paragraph of subtitles.
 
-    `encodings` has the candidates if the encoding is uncertain, the used one first.
+    If the encoding is uncertain, `encodings` lists the candidates, starting with the one that was used.
     """
 
     encoding: str = ""
@@ -62,18 +62,18 @@ def read_text(
     as_is: bool = False,
     markdown: bool = False,
 ) -> TextDocument:
-    """Read a text file or subtitles.
+    """Read a plain text, Markdown or subtitle file.
 
     Args:
-        data: the whole file.
-        left_out: the omitted content, with the choice of what is read.
-        encoding: the character encoding; None detects it.
-        keep_sounds: Read subtitle text in brackets and between music notes.
-        as_is: Keep every row, for tables and lists, and do not detect subtitles.
-        markdown: Parse the text as Markdown.
+        data: Bytes of the whole file.
+        left_out: Collector of omitted content, which also has the user's choice of what is read.
+        encoding: Character encoding, or None to detect it.
+        keep_sounds: True to read subtitle text in brackets and between music notes.
+        as_is: True to keep every row, as in tables and lists, and to treat subtitles as plain text.
+        markdown: True to parse the text as Markdown.
 
     Raises:
-        UnreadableError: The file is not text, or invalid subtitles.
+        UnreadableError: The file is not text, or has invalid subtitles.
     """
     decoded = decode(data, encoding)
     if len(decoded.text) > MAX_TEXT_CHARS:
@@ -129,17 +129,17 @@ def read_text(
 
 
 def _without_page_numbers(text: str) -> tuple[str, list[str]]:
-    """Remove page numbers and page breaks.
+    """Remove page numbers and page breaks, and join sentences across pages.
 
-    Rows with only a number are page numbers if they increase and one of them is inside a sentence or next to a page
-    break. Sentences across pages are joined.
+    Rows that contain only a number are page numbers if the numbers increase, and at least one row is inside a
+    sentence or next to a page break.
 
     Returns:
-        The text and the page numbers.
+        The text and the removed page numbers.
     """
     rows = text.replace(PAGE_END, f"\n{PAGE_END}\n").split("\n")
     written = [at for at, row in enumerate(rows) if row.strip() or PAGE_END in row]
-    numbers: dict[int, int] = {}  # Row number at each position.
+    numbers: dict[int, int] = {}  # Page number by row index.
     are_pages = False
     for before, at, after in zip([-1, *written], written, [*written[1:], -1], strict=False):
         found = _PAGE_NUMBER.fullmatch(rows[at].strip())
@@ -167,5 +167,5 @@ def _without_page_numbers(text: str) -> tuple[str, list[str]]:
 
 
 def _continues(before: str, after: str) -> bool:
-    """True if a sentence continues from one row to the next."""
+    """True if a sentence continues from one row to the next row."""
     return len(before.split()) > 1 and not _ENDS.search(before) and after.lstrip()[:1].islower()

@@ -1,4 +1,4 @@
-"""Result of reading a document, its limits, and the reasons for refusing one."""
+"""Data classes of document reading, size limits, and reasons for rejecting a document."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 
 MAX_FILES = 5000
 MAX_UNPACKED_BYTES = 256 * 2**20
-MAX_MARKUP_BYTES = 16 * 2**20  # Maximum size in bytes of a markup file that is parsed.
+MAX_MARKUP_BYTES = 16 * 2**20  # Maximum size of a parsed markup file in bytes.
 MAX_TOTAL_MARKUP_BYTES = 64 * 2**20
-MAX_TAGS = 2_000_000  # Maximum number of parsed elements. It limits time and memory.
+MAX_TAGS = 2_000_000  # Maximum number of parsed elements, which limits time and memory.
 MAX_TEXT_CHARS = 8 * 2**20  # Maximum number of characters of a document. "War and Peace" has three million.
 MAX_TITLE_CHARS = 200
 MAX_COVER_FILE_BYTES = 16 * 2**20
 MAX_EXAMPLES = 3
 MAX_EXAMPLE_CHARS = 60
 
-# Reasons for the error.
+# Reasons in the message of `DocumentUnreadable`.
 NO_DOCUMENT = "it is neither text nor subtitles, HTML, EPUB, DOCX or PDF"
 OTHER_ENCODING = "it is no text in that character encoding; choose another one"
 SUBTITLE_TIMES = "its times are written as they are not read here; convert it to SRT or WebVTT"
@@ -36,7 +36,7 @@ REASONS = (
     *(EMPTY, NO_TEXT, NO_EXTRACTOR, TOO_LONG),
 )
 
-# Descriptions of omitted or changed content by the code of its note. The page translates each code.
+# Descriptions of omitted or changed content by note code. The page translates the codes.
 LEFT_OUT = {
     "pictures": "Pictures, charts and media were left out",
     "note_marks": "Marks of footnotes and endnotes were left out of the text",
@@ -66,7 +66,7 @@ LEFT_OUT = {
     "styles": "Words in brackets are styles of the text after them",
 }
 
-LINE_BREAK = "\v"  # Line break inside a text. XML does not allow this character, so no document contains it.
+LINE_BREAK = "\v"  # Line break inside a text. XML does not allow this character, so it never occurs in documents.
 _BREAKS = re.compile(rf"{LINE_BREAK}\s*{LINE_BREAK}")
 _INVISIBLE = re.compile("[\u00ad\u200b\u2060\ufeff]")
 _SIGNS = "0123456789+-−"
@@ -80,14 +80,14 @@ _END_MARKS = tuple(".,:;!?…。，、：；！？")
 
 
 class UnreadableError(Exception):
-    """Document that cannot be read, with one of the reasons above."""
+    """A document cannot be read, for one of the reasons above."""
 
 
 @dataclass(slots=True)
 class Chapter:
-    """Chapter of consecutive paragraphs, of which the first may be the heading.
+    """Consecutive paragraphs of a document, of which the first may be the heading.
 
-    ``title`` is empty if nothing names the chapter. The chapter with ``is_notes`` has all footnotes and endnotes.
+    ``title`` is empty if the chapter has no title. The chapter with ``is_notes`` has all footnotes and endnotes.
     """
 
     title: str
@@ -97,7 +97,7 @@ class Chapter:
 
 @dataclass(slots=True)
 class Note:
-    """Note about omitted content: its kind, its amount and the first examples."""
+    """Note about omitted content: its code, the number of omissions and the first examples."""
 
     code: str
     count: int
@@ -107,22 +107,19 @@ class Note:
 
 @dataclass(slots=True)
 class Document:
-    """Text of a document.
-
-    `title` is its first heading if it names no title, and empty if it has no heading.
-    """
+    """Text of a document, with its title or else its first heading as `title`."""
 
     title: str
     chapters: list[Chapter]
     notes: list[Note] = field(default_factory=list)
     author: str = field(default="", kw_only=True)
     cover: str = field(default="", kw_only=True)  # Data URL of a JPEG or PNG file.
-    found: dict[str, int] = field(default_factory=dict, kw_only=True)  # See `LeftOut.found`.
+    found: dict[str, int] = field(default_factory=dict, kw_only=True)  # Amount of content by kind, see `LeftOut.found`.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spoken:
-    """Choice of what is read, which is the same for all formats."""
+    """The user's choice of content that is read aloud, for all formats."""
 
     note_marks: bool = False
     page_numbers: bool = False
@@ -133,10 +130,10 @@ class Spoken:
 
 
 class LeftOut:
-    """Omitted content of a document, counted by the code of its note, with the first examples.
+    """Counter of a document's omitted content by note code, with the first examples.
 
     Attributes:
-        found: Amount of content by its kind in `Spoken`, both read and omitted.
+        found: Amount of content, read or omitted, by its kind (a field of `Spoken`).
     """
 
     def __init__(self, spoken: Spoken | None = None) -> None:
@@ -146,28 +143,28 @@ class LeftOut:
         self._examples: defaultdict[str, list[str]] = defaultdict(list)
 
     def add(self, code: str, example: str | None = None, *, count: int = 1) -> None:
-        """Count omitted content by a code of `LEFT_OUT`.
+        """Count omitted content under a code of `LEFT_OUT`.
 
         Args:
-            code: Code of the content.
-            example: Text of the content, if it has any.
+            code: Note code of the content.
+            example: Text of the omitted content, or None.
             count: Number of omissions.
         """
         self._counts[code] += count
         examples = self._examples[code]
-        # The text is shortened first, because it may be a whole chapter.
+        # The text is shortened first because it may be a whole chapter.
         text = spaced((example or "")[: 2 * MAX_EXAMPLE_CHARS])[:MAX_EXAMPLE_CHARS]
         if text and text not in examples and len(examples) < MAX_EXAMPLES:
             examples.append(text)
 
     def omits(self, kind: str, example: str | None = None, *, count: int = 1, code: str = "") -> bool:
-        """True if content of a kind of `Spoken` is omitted, and count it.
+        """Count content of a kind, and return True if the user has excluded the kind.
 
         Args:
-            kind: Kind of `Spoken`.
-            example: Text of the content, if it has any.
-            count: Number of omissions.
-            code: Code of the note that counts the content. Empty: the kind.
+            kind: A field of `Spoken`.
+            example: Text of the content, or None.
+            count: Number of items.
+            code: Note code under which the content is counted; the default is `kind`.
         """
         self.found[kind] += count
         if getattr(self._spoken, kind):
@@ -176,7 +173,7 @@ class LeftOut:
         return True
 
     def notes(self) -> list[Note]:
-        """Return a note for each code that was counted."""
+        """Return one note for each code that was counted."""
         notes = []
         for code, sentence in LEFT_OUT.items():
             if count := self._counts[code]:
@@ -187,36 +184,30 @@ class LeftOut:
 
 
 def cut_level(levels: Iterable[int]) -> int:
-    """Return the deepest heading level that starts chapters, or -1.
+    """Return the first heading level with several headings, where chapters start.
 
-    It is the first level with several headings.
+    If no level has several headings, the highest level is returned, or -1 without headings.
     """
     counts = Counter(levels)
     return min((level for level, count in counts.items() if count > 1), default=min(counts, default=-1))
 
 
 def spaced(text: str) -> str:
-    """Return a text with single spaces, without soft hyphens and zero-width characters."""
+    """Collapse spaces in a text, and remove soft hyphens and zero-width characters."""
     return re.sub(r"\s+", " ", _INVISIBLE.sub("", text)).strip()
 
 
 def scripted(text: str, script: str) -> str:
-    """Convert raised and lowered numbers to Unicode characters.
-
-    Without this, 10³ would be read as 103.
-    """
+    """Convert raised and lowered numbers to Unicode characters, because 10³ is not 103."""
     return text.translate(_SCRIPTS[script]) if script in _SCRIPTS and _NUMBER.fullmatch(text) else text
 
 
 def paragraphs_of(text: str) -> Iterator[str]:
-    """Yield the parts of a text between two or more line breaks, without empty ones."""
+    """Split a text at two or more consecutive line breaks into non-empty paragraphs."""
     yield from filter(None, map(spaced, _BREAKS.split(text)))
 
 
 def row_text(cells: list[str]) -> str:
-    """Return the cells of a table's row as one line.
-
-    A comma follows each cell that does not end with a punctuation mark.
-    """
+    """Join the cells of a table row, with a comma after each cell that has no final mark."""
     *first, last = [cell for cell in cells if cell] or [""]
     return " ".join([*(cell if cell.endswith(_END_MARKS) else f"{cell}," for cell in first), last])

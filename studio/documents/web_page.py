@@ -1,4 +1,4 @@
-"""Web page reader: trafilatura extracts the article without menus and notices."""
+"""Web page reader that extracts the article with trafilatura, without menus and notices."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from studio.documents.values import EMPTY, NO_EXTRACTOR, Document, LeftOut, Unre
 
 
 def read_web_page(data: bytes, left_out: LeftOut) -> Document:
-    """Read the article of a page.
+    """Read only the article of a web page.
 
     Raises:
-        UnreadableError: It has no article, is larger than the limits, or trafilatura is not installed.
+        UnreadableError: The page has no article or exceeds a limit, or trafilatura is not installed.
     """
     try:
         from trafilatura import extract, extract_metadata  # This import is slow, and the package is optional.
@@ -23,7 +23,7 @@ def read_web_page(data: bytes, left_out: LeftOut) -> Document:
     if not article:
         raise UnreadableError(EMPTY)
     tree = html.document_fromstring(article)
-    for code in tree.xpath("//pre/pre"):  # Nested elements are trafilatura's form of a block of code.
+    for code in tree.xpath("//pre/pre"):  # Trafilatura represents a block of code as nested `pre` elements.
         code.tag = "code"
     document = read_html(html.tostring(tree, encoding="utf-8"), left_out)
     metadata = extract_metadata(data)

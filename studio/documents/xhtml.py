@@ -1,4 +1,4 @@
-"""Reader of one XHTML document of a book, as paragraphs to speak."""
+"""Reader that converts one XHTML document of a book to paragraphs of spoken text."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from studio.documents.values import (
     scripted,
 )
 
-_EPUB_TYPE_NAMES = ("{http://www.idpf.org/2007/ops}type", "epub:type")  # Names of the attribute in XML and in HTML.
+_EPUB_TYPE_NAMES = ("{http://www.idpf.org/2007/ops}type", "epub:type")  # Attribute names in XML and in HTML.
 _HEADINGS = {"h1", "h2", "h3", "h4", "h5", "h6", "hd", "doctitle"}
 _BLOCKS = _HEADINGS | {
     *("address", "article", "aside", "blockquote", "body", "button", "caption", "center", "dd", "details", "dialog"),
@@ -50,7 +50,7 @@ _BLOCKS = _HEADINGS | {
 }
 _CELLS = {"td", "th"}
 _CAPTIONS = {"caption", "figcaption"}
-# Fields of `Spoken` by the codes of their notes.
+# Fields of `Spoken` by note code.
 _SWITCHES = {"printed_numbers": "page_numbers", **{kind: kind for kind in ("note_marks", "code", "captions")}}
 _UNSAID = {
     "annotation",
@@ -68,7 +68,7 @@ _UNSAID = {
 _PICTURES = {"audio", "canvas", "embed", "iframe", "img", "image", "video"}
 _READINGS = {"rt", "rtc"}
 _SCRIPTS = {"sup": "superscript", "sub": "subscript"}
-# Kinds of script that the second child of these elements has.
+# MathML elements whose second child is raised or lowered.
 _MATH_SCRIPTS = {"msup": "superscript", "msub": "subscript"}
 
 NAV_KINDS = {"landmarks", "page-list", "loi", "lot", "loa", "lov", "doc-pagelist"}
@@ -104,16 +104,16 @@ _VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "me
 
 
 def body_of(markup: bytes, encoding: str | None = None) -> etree._Element:
-    """Parse a document and return its body.
+    """Parse an XHTML document and return its body element.
 
-    A document that is not well-formed is parsed as HTML.
+    A document that is not well-formed XML is parsed as HTML.
 
     Args:
-        markup: The document.
-        encoding: Its encoding if it is not UTF-8 and declares none; None detects it.
+        markup: Bytes of the document.
+        encoding: Encoding for a document that is not UTF-8 and declares no encoding; None detects it.
 
     Raises:
-        UnreadableError: Its elements are nested too deeply for the parser.
+        UnreadableError: The elements are nested too deeply for the parser.
     """
     text = _decoded(markup, encoding)
     try:
@@ -153,10 +153,7 @@ def _decoded(markup: bytes, encoding: str | None) -> str:
 
 
 def _numbered(entity: re.Match[str]) -> str:
-    """Replace HTML's named character references by numeric ones.
-
-    XML has only five names.
-    """
+    """Replace a named HTML character reference by a numeric one, because XML has five names."""
     known = html5.get(f"{entity[1]};")
     if known is None or entity[1] in _OF_XML:
         return entity[0]
@@ -164,14 +161,14 @@ def _numbered(entity: re.Match[str]) -> str:
 
 
 def _opened(element: re.Match[str]) -> str:
-    """Convert a self-closing element to one with an end tag for the HTML parser."""
+    """Give a self-closing element an end tag, which the HTML parser needs."""
     name, rest = element[1], element[2]
     return element[0] if name.lower() in _VOID else f"<{name}{rest}></{name}>"
 
 
 def kinds_of(element: etree._Element) -> set[str]:
-    """Return the values of ``epub:type`` and ``role``."""
-    if not element.attrib:  # Most elements have none.
+    """Return the values of the attributes ``epub:type`` and ``role`` in lower case."""
+    if not element.attrib:  # Most elements have no attributes.
         return set()
     return set(" ".join(element.get(key) or "" for key in (*_EPUB_TYPE_NAMES, "role")).lower().split())
 
@@ -181,17 +178,14 @@ def _name_of(element: etree._Element) -> str:
 
 
 def _is_code(preformatted: etree._Element) -> bool:
-    """True if all text of a `pre` element is in one `code` element.
-
-    Converters write code in this way.
-    """
+    """True if a `pre` element contains only one `code` element, as in converted documents."""
     children = list(preformatted)
     texts = [preformatted.text, *(one.tail for one in children)]
     return [_name_of(one) for one in children] == ["code"] and not any(text and text.strip() for text in texts)
 
 
 def _script_of(element: etree._Element) -> str:
-    """Return "superscript" or "subscript" for raised and lowered text."""
+    """Return "superscript" or "subscript" for raised or lowered text, or an empty string."""
     parent = element.getparent()
     if parent is not None and element.getprevious() is not None and (script := _MATH_SCRIPTS.get(_name_of(parent))):
         return script
@@ -210,7 +204,7 @@ def _text_of(element: etree._Element) -> str:
 
 @dataclass(slots=True)
 class _Item:
-    """Paragraph, or the start of a chapter of the table of contents."""
+    """Paragraph, or the anchor of a chapter in the table of contents."""
 
     text: str
     is_heading: bool = False
@@ -219,7 +213,7 @@ class _Item:
 
 @dataclass(slots=True)
 class _Frame:
-    """Output of an element that collects its own items: a note, or a row or cell of a table."""
+    """Collected content of an open element: a note, or a table row or cell."""
 
     element: etree._Element
     items: list[_Item] = field(default_factory=list)
@@ -227,12 +221,12 @@ class _Frame:
 
 
 class XhtmlReader:
-    """Reader of one document.
+    """Converter of one XHTML document to chapters of paragraphs.
 
     Args:
-        titles: Chapter titles by the id of their first element; "" is the start of the document.
-        left_out: Receives the omitted content.
-        notes: Receives the paragraphs of footnotes and endnotes.
+        titles: Chapter titles by the id of the chapter's first element; "" is the document's start.
+        left_out: Counter of omitted content.
+        notes: List to which the paragraphs of footnotes and endnotes are appended.
     """
 
     def __init__(self, titles: dict[str, str], left_out: LeftOut, notes: list[str]) -> None:
@@ -240,16 +234,16 @@ class XhtmlReader:
         self._left_out = left_out
         self._notes = notes
         self._pieces: list[str] = []
-        self._last = ""  # Last piece of text that is not empty.
+        self._last = ""  # Last piece of text that was not empty.
         self._has_words = False
         self._label = ""
         self._is_heading = False
-        self._is_joining = False  # True after a drop cap. The next block continues the same word.
+        self._is_joining = False  # True after a drop cap, where the next block continues the same word.
         self._scripts: list[etree._Element] = []  # Open elements of raised and lowered numbers.
         self._numbers: dict[etree._Element, int] = {}
 
     def read(self, body: etree._Element) -> tuple[list[Chapter], bool]:
-        """Return the chapters, and True if there is text other than headings."""
+        """Return the chapters of a body, and True if it has text other than headings."""
         self._frames = [_Frame(body)]
         walk = etree.iterwalk(body, events=("start", "end", "comment", "pi"))
         for event, element in walk:
@@ -269,7 +263,7 @@ class XhtmlReader:
 
     def _chapters(self, items: list[_Item]) -> list[Chapter]:
         places = {item.text for item in items if item.is_place}
-        # The target of a missing anchor is the start of the document.
+        # If an anchor is missing, its chapter starts at the start of the document.
         lost = [title for place, title in self._titles.items() if place not in places]
         chapters = [Chapter(self._titles.get("") or next(iter(lost), ""))]
         for item in items:
@@ -285,9 +279,9 @@ class XhtmlReader:
         return chapters
 
     def _skips(self, element: etree._Element) -> bool:
-        """True if an element is omitted, and count it."""
+        """True if an element is omitted (it is then counted)."""
         name = _name_of(element)
-        if not name:  # The entity is not replaced.
+        if not name:  # The entity is not expanded.
             self._left_out.add("entities", element.text)
             return True
         if name in _UNSAID or (name == "case" and not isinstance(element, html.HtmlElement)):
@@ -329,10 +323,7 @@ class XhtmlReader:
         return "hidden" if (is_hidden or _NOT_SHOWN.search(style)) and _text_of(element) else ""
 
     def _is_mark(self, link: etree._Element) -> bool:
-        """True if a link looks like a note mark.
-
-        A note mark follows a word and is raised, in brackets, or a symbol.
-        """
+        """True if a link is a note mark: after a word, and raised, in brackets or a symbol."""
         if "#" not in (link.get("href") or "") or not self._has_words:
             return False
         text = _text_of(link)
@@ -387,7 +378,7 @@ class XhtmlReader:
             if items and all(len(cell) <= 1 for cell in cells) and not has_places and len(frame.cells) > 1:
                 text = row_text([item.text for item in items])
                 items = [] if self._left_out.omits("tables", text) else [_Item(text)]
-            outer.items += items  # The table is used for layout. Its cells contain paragraphs.
+            outer.items += items  # The table is used for layout, so its cells contain paragraphs.
         elif name in _CELLS:
             outer.items += frame.items
         else:
