@@ -1,1 +1,1 @@
-"""Page of the studio: Gradio's blocks, their routes, and access checks."""
+"""The studio's web page: its HTML, Gradio's API, their routes, and access checks."""

@@ -1,4 +1,4 @@
-"""Application of the page: Gradio's blocks and APIs, mounted over the studio's routes."""
+"""ASGI application of the page: Gradio's blocks and APIs, mounted at the studio's root."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ ICON = shipped("studio", "assets") / "images" / "favicon.svg"
 
 
 def page(studio: ASGIApp) -> FastAPI:
-    """Build the page, Gradio's API and MCP.
+    """Build the ASGI application of the page, Gradio's API and MCP.
 
-    It takes seconds to import Gradio; the runtime loads its weights at the same time.
+    Importing Gradio takes seconds, during which the runtime already loads its weights.
     """
     with without_stub_files():
         import gradio
@@ -65,17 +65,15 @@ def page(studio: ASGIApp) -> FastAPI:
         ssr_mode=False,
         run_history=False,
     )
-    composed._queue.sleep_when_free = QUEUE_S  # Gradio has no public setting.
+    composed._queue.sleep_when_free = QUEUE_S  # Gradio has no public setting for this interval.
     return mounted
 
 
 @contextmanager
 def without_stub_files() -> Iterator[None]:
-    """Prevent Gradio's import from writing a .pyi file for each component.
+    """Context manager that prevents Gradio's import from writing a .pyi file per component.
 
-    This saves 1.2 of 2.8 s.
-
-    Gradio skips a class if `inspect.getfile` does not find its source.
+    This saves 1.2 of 2.8 s. Gradio skips a class if `inspect.getfile` does not find its source.
     """
     getfile = inspect.getfile
 
@@ -92,7 +90,7 @@ def without_stub_files() -> Iterator[None]:
 
 
 def _defaults(named: dict[str, Any], name: object) -> tuple[Any, ...]:
-    """Return the defaults of a function's last parameters from Gradio's description."""
+    """Return the default values of a function's last parameters, from Gradio's description."""
     parameters = named[f"/{name}"]["parameters"] if f"/{name}" in named else []
     optional = itertools.takewhile(lambda parameter: parameter["parameter_has_default"], reversed(parameters))
     return tuple(parameter["parameter_default"] for parameter in optional)[::-1]

@@ -1,6 +1,6 @@
-"""Gradio's part of the studio: its API.
+"""Gradio Blocks that provide the studio's Gradio API.
 
-The page itself is in the document (studio/page/template.py).
+The HTML of the page is not made by Gradio (studio/page/template.py).
 """
 
 from __future__ import annotations
@@ -12,15 +12,12 @@ from studio.actions import gradio_api
 
 
 def theme() -> gr.themes.Base:
-    """Return Gradio's plainest theme with system fonts.
-
-    Nothing is fetched from other servers.
-    """
+    """Return Gradio's base theme with system fonts, so nothing is fetched from other servers."""
     return gr.themes.Base(font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"])
 
 
 def blocks(studio: ASGIApp) -> gr.Blocks:
-    """Build the functions of Gradio's API, which call the studio's own routes."""
+    """Create Gradio Blocks with the API functions, which call the studio's own routes."""
     with gr.Blocks(title="Voicewright", fill_width=True, analytics_enabled=False, delete_cache=(3600, 86400)) as page:
         gr.HTML(js_on_load="dispatchEvent(new Event('vw-gradio'))")
         gradio_api.offer(studio)

@@ -1,7 +1,7 @@
-"""Bundles of the page's modules, style sheets and texts, built on request.
+"""Bundles of the page's JavaScript modules, style sheets and texts, built on request.
 
-Developers edit assets/ and presets/ and reload without a build step. Each module becomes a function that returns its
-exports, placed after the modules that it imports. A source map restores its line numbers.
+Developers edit assets/ and presets/ and reload the page without a build step. Each module becomes a function that
+returns its exports and is placed after the modules that it imports. A source map restores line numbers.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ MODULES = {"page": "app/studio.js", "startup": "app/startup.js"}
 SHELL_SHEETS = ("faces", "tokens", "studio", "controls", "dock")
 PART_SHEETS = ("real_voices", "voice_picker", "pronunciation", "importing")
 OVERRIDING_SHEETS = ("forced_colors", "touch", "print")
-# Compression takes 0.1 s for the page's modules. Quality 11 takes ten times as long and saves a tenth of the bytes.
+# Compression of the page's modules takes 0.1 s. Quality 11 takes ten times as long and saves a tenth of the bytes.
 BROTLI_QUALITY = 9
 
 _IMPORT = re.compile(r"^import (?P<names>\{[^}'\"]*\}) from '(?P<path>\.[^']+)';$", re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async function|function\*?|class|const) (\w+))", re.MULTILINE)
 _OTHER_SYNTAX = re.compile(r"^(?:import (?!\{ \$\{)|export )", re.MULTILINE)
 _BLOCK_COMMENT = re.compile(r"^[ \t]*/\*\*(?:[^*]|\*(?!/))*\*/[ \t]*$", re.MULTILINE)
-# Comments that fill a line. Others are not matched, because strings may contain slashes.
+# Comments that fill a line. Comments after code are not matched because strings may contain slashes.
 _LINE_COMMENT = re.compile(r"^[ \t]*//.*$", re.MULTILINE)
-# Comments within a line: casts of JSDoc, and comments after code. In code that the page shows, comments must be /* */.
+# Comments within a line: casts of JSDoc, and comments after code. Code that the page displays must use /* */.
 _INNER_COMMENT = re.compile(
     r"/\*\*(?:[^*\n]|\*(?!/))*\*/ ?|(?<=[;{},(]) +// (?:[^'\"`\n]|(?<=[a-z])'(?=s ))*$", re.MULTILINE
 )
@@ -56,7 +56,7 @@ _VLQ = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
 
 class Joined(NamedTuple):
-    """Joined text of several files, and their paths."""
+    """Joined text of several source files, and the paths of these files."""
 
     text: str
     sources: list[Path]
@@ -64,28 +64,22 @@ class Joined(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """Bundle in the form in which it is sent.
-
-    `stamp` has the versions of its source files.
-    """
+    """Bundle and its compressed variants, where `stamp` maps source files to versions."""
 
     body: bytes
-    packed: dict[str, bytes]  # Compressed file by Content-Encoding, the smallest first.
+    packed: dict[str, bytes]  # Compressed body by Content-Encoding, the smallest body first.
     etag: str
     media_type: str
     stamp: dict[Path, int]
 
     @property
     def is_current(self) -> bool:
-        """True if no source has changed."""
+        """True if no source file has changed since the bundle was built."""
         return self.stamp == _versions(self.stamp)
 
 
 class Bundles:
-    """Cache of bundles by name, rebuilt after a source has changed.
-
-    It is thread-safe.
-    """
+    """Thread-safe cache of bundles by name, which rebuilds a bundle if a source file changes."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -97,13 +91,13 @@ class Bundles:
             self._makers[f"{name}.js.map"] = partial(source_map, name)
 
     def routes(self) -> list[Route]:
-        """Return the route of the bundles."""
+        """Return the HTTP route that serves the bundles."""
         return [Route("/studio/bundle/{name}", self.respond, methods=["GET", "HEAD"])]
 
     def respond(self, request: Request) -> Response:
-        """Respond with a bundle, or with 304 if the browser's copy is current.
+        """Send a bundle, or status 304 if the browser's copy is current.
 
-        Runs in a worker thread.
+        Thread: worker thread.
         """
         name = request.path_params["name"]
         if name not in self._makers:
@@ -119,7 +113,7 @@ class Bundles:
         return Response(bundle.body, media_type=bundle.media_type, headers=headers)
 
     def get(self, name: str) -> Bundle:
-        """Return the current bundle."""
+        """Return the bundle with this name, rebuilt if its source files have changed."""
         with self._lock:
             bundle = self._made.get(name)
             if bundle is None or not bundle.is_current:
@@ -134,28 +128,28 @@ class Bundles:
 
 
 def join_sheets() -> Joined:
-    """Join the style sheets of the shell, its parts, and the rooms."""
+    """Join the style sheets of the page's shell, its components and its rooms."""
     names = [*SHELL_SHEETS, *PART_SHEETS, *(f"rooms/{room}" for room in ROOMS), *OVERRIDING_SHEETS]
     paths = [path for name in names if (path := ASSETS / "css" / f"{name}.css").exists()]
     return Joined("\n".join(path.read_text("utf-8") for path in paths), paths)
 
 
 def join_presets() -> Joined:
-    """Return the page's presets and its languages."""
+    """Return the voice presets and the available languages as JSON."""
     presets = Presets.load().as_json() | {"languages": languages()}
     return Joined(json.dumps(presets, ensure_ascii=False), sorted(PRESETS.glob("*.toml")))
 
 
 def join_words(language: str) -> Joined:
-    """Return the page's texts in one language."""
+    """Return the page's texts in one language as JSON."""
     return Joined(json.dumps(words(language), ensure_ascii=False), sorted((WORDS / language).glob("*.json")))
 
 
 def join_modules(name: str) -> Joined:
-    """Join a module and its imports into one module.
+    """Join a JavaScript module and all modules that it imports into one module.
 
     Raises:
-        ValueError: Modules import each other, or one has unsupported syntax.
+        ValueError: Modules import each other, or a module has unsupported syntax.
     """
     order, parts = _parts(name)
     exported = _EXPORT.findall(order[-1].read_text("utf-8"))
@@ -164,15 +158,12 @@ def join_modules(name: str) -> Joined:
 
 
 def source_map(name: str) -> Joined:
-    """Return the source map of `join_modules`.
-
-    Each line of a part is the same line of its module.
-    """
+    """Return the source map of the module that `join_modules` creates."""
     order, parts = _parts(name)
     rows: list[str] = []
     before = 0
     for number, part in enumerate(parts):
-        # Column in the generated file, and source, line and column, each relative to the previous entry.
+        # Column in the generated file, then source, line and column relative to the previous entry.
         rows.append(f"A{_vlq(1 if number else 0)}{_vlq(-before)}A")
         before = part.count("\n")
         rows += ["AACA"] * before
@@ -181,14 +172,14 @@ def source_map(name: str) -> Joined:
 
 
 def _parts(name: str) -> tuple[list[Path], list[str]]:
-    """Return a module and its imports in execution order, each with its converted text."""
+    """Return a module and its imports in execution order, and the converted text of each."""
     order: list[Path] = []
     _visit((ASSETS / "js" / MODULES[name]).resolve(), order, [])
     return order, [_wrap(path, order) for path in order]
 
 
 def _visit(path: Path, order: list[Path], importing: list[Path]) -> None:
-    """Add a module after its imports."""
+    """Append the imports of a module to `order`, and then the module."""
     if path in order:
         return
     if path in importing:
@@ -199,7 +190,7 @@ def _visit(path: Path, order: list[Path], importing: list[Path]) -> None:
 
 
 def _wrap(path: Path, order: list[Path]) -> str:
-    """Convert a module to a function that returns its exports, with the same lines."""
+    """Convert a module to a function that returns its exports, with unchanged line numbers."""
 
     def bound(found: re.Match[str]) -> str:
         number = order.index((path.parent / found["path"]).resolve())
@@ -218,12 +209,12 @@ def _wrap(path: Path, order: list[Path]) -> str:
 
 
 def _address(path: Path) -> str:
-    """Return the path of a module from the folder of the page's modules, as in URLs."""
+    """Return the URL path of a module relative to the folder of the page's modules."""
     return os.path.relpath(path, (ASSETS / "js").resolve()).replace(os.sep, "/")
 
 
 def _vlq(value: int) -> str:
-    """Encode a number in the base64 VLQ of source maps."""
+    """Encode an integer in the base64 VLQ format of source maps."""
     rest = -value << 1 | 1 if value < 0 else value << 1
     digits = ""
     while True:

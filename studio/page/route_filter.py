@@ -1,7 +1,7 @@
-"""Filter for the routes of Gradio and MCP, with validation of their input.
+"""Filter for the routes of Gradio and MCP that also validates request bodies.
 
-Only the routes that the page and the actions need are open. Bodies are validated here, because Gradio and MCP respond
-to invalid ones with a traceback.
+Only the routes that the page and the actions need are accessible. Bodies are validated here because Gradio and MCP
+respond to invalid bodies with a traceback.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 API = "/gradio_api"
 JOIN, CALL = f"{API}/queue/join", f"{API}/call/"
-# Pages for which Gradio would use the query to load a saved state. The studio has no saved states.
+# Gradio would use the query of these pages to load a saved state, which the studio does not have.
 PAGES = frozenset({"/", "/config"})
 OPEN = PAGES | {
     "/favicon.ico",
@@ -47,17 +47,17 @@ CLOSED = (f"{CALL}v2/",)
 
 
 class Function(NamedTuple):
-    """Gradio function that clients may call, with its number of arguments and their defaults."""
+    """Gradio function that clients may call, with its argument count and default values."""
 
     name: str
     values: int
     defaults: tuple[Any, ...] = ()
 
     def whole(self, data: Any) -> list[Any]:
-        """Return all values of a call with defaults, because Gradio fails on missing ones.
+        """Complete the arguments of a call with defaults, because Gradio fails on missing ones.
 
         Raises:
-            InvalidConfig: They are not a list, too many, or a required one is missing.
+            InvalidConfig: `data` is not a list, or has too many or too few values.
         """
         least = self.values - len(self.defaults)
         if not isinstance(data, list) or not least <= len(data) <= self.values:
@@ -67,9 +67,9 @@ class Function(NamedTuple):
 
 
 class RouteFilter:
-    """ASGI middleware around Gradio and MCP.
+    """ASGI middleware that limits access to the routes of Gradio and MCP.
 
-    `functions` has the allowed Gradio functions by their number. `files` is the folder of result files.
+    `functions` maps numbers to the allowed Gradio functions. `files` is the folder of result files.
     """
 
     def __init__(self, app: ASGIApp, functions: Mapping[int, Function], files: str, max_bytes: int) -> None:
@@ -107,7 +107,7 @@ class RouteFilter:
         return path in OPEN or path.startswith(FOLDERS)
 
     async def _checked(self, path: str, scope: Scope, receive: Receive) -> Receive:
-        """Read and check the body, and return a `receive` that replays it.
+        """Read and validate the request body, and return a `receive` function that replays it.
 
         Raises:
             InvalidMessage, InvalidConfig, MessageTooLarge, SessionIdle: The body is invalid.
@@ -133,7 +133,7 @@ class RouteFilter:
         return again
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Forward to Gradio, and replace its errors without a message by ours."""
+        """Forward a request to Gradio, and replace its error responses that have no message."""
         started = False
         failure: SpeechError | None = None
 
@@ -150,7 +150,7 @@ class RouteFilter:
         except ClientDisconnect:
             return
         except Exception as error:
-            if started:  # An error after the response has started is reported in the stream.
+            if started:  # If the response has started, Gradio reports the error in the stream.
                 log.warning("Gradio broke an answer off: %s", type(error).__name__)
                 return
             log.exception("Gradio failed at a request")
@@ -160,7 +160,7 @@ class RouteFilter:
 
 
 def _failure(status: int, headers: Headers) -> SpeechError | None:
-    """Return our error for a status of Gradio without a message."""
+    """Return our error for one of Gradio's status codes without a message, or None."""
     match status:
         case 404:
             return UnknownRoute(hint="")

@@ -1,4 +1,4 @@
-"""Security headers of the page: which sites may embed it, and what it may load and run."""
+"""Security headers of the page, which control embedding, loading and scripts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 SPACE_ANCESTORS = "https://huggingface.co https://*.huggingface.co https://*.hf.space"
-# Gradio evaluates templates and has inline styles. Recordings are blobs.
+# Gradio evaluates templates and has inline styles. Recordings have blob: URLs.
 POLICY = (
     "default-src 'self'; script-src 'self' 'nonce-{nonce}' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data: blob:; media-src 'self' data: blob:; font-src 'self' data:; connect-src 'self' data: blob:; "
@@ -19,17 +19,15 @@ POLICY = (
 
 
 def nonce_of(scope: Scope) -> str:
-    """Return the nonce of inline scripts in the response to a request."""
+    """Return the CSP nonce of the inline scripts in the response to this request."""
     return str(scope.get("state", {}).get("nonce", ""))
 
 
 class SecurityHeaders:
-    """ASGI middleware that adds headers to every response.
-
-    Headers set by a route are unchanged.
+    """ASGI middleware that adds security headers to every response that lacks them.
 
     Args:
-        ancestors: origins whose pages may frame the studio, separated by spaces.
+        ancestors: Origins whose pages may embed the studio in a frame, separated by spaces.
     """
 
     def __init__(self, app: ASGIApp, ancestors: str, env: Mapping[str, str] = os.environ) -> None:
@@ -37,7 +35,7 @@ class SecurityHeaders:
         self._ancestors = " ".join(filter(None, ("'self'", ancestors, SPACE_ANCESTORS if env.get("SPACE_ID") else "")))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Add the headers to an HTTP response."""
+        """Process a request, and add the headers to an HTTP response."""
         nonce = secrets.token_urlsafe(16)
         scope.setdefault("state", {})["nonce"] = nonce
 

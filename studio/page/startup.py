@@ -1,6 +1,6 @@
-"""Page that is served until Gradio is imported.
+"""Start page that is served while Gradio is being imported.
 
-All other routes (health, state, the runtime's API) respond from the start. Thread: event loop.
+All other routes (health, status, the runtime's API) respond immediately. Thread: event loop.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ WAITING = shipped("studio", "assets/html/opening.html")
 
 
 class StartupPage:
-    """ASGI application that shows a start page, and then forwards to the built page."""
+    """ASGI application that serves a start page, and later forwards to the built page."""
 
     def __init__(self) -> None:
         self._waiting_page = WAITING.read_text("utf-8")
@@ -33,10 +33,10 @@ class StartupPage:
         await self._now(scope, receive, send)
 
     async def hand_over(self, build: Callable[[], FastAPI]) -> None:
-        """Build the page in a thread, serve it, and run its lifespan until cancelled.
+        """Build the page in a thread, serve it, and run its lifespan until this task is cancelled.
 
         Raises:
-            Exception: The exception of `build`, which ends the studio.
+            Exception: The exception of `build`; the studio then exits.
         """
         page = await asyncio.to_thread(build)
         async with page.router.lifespan_context(page):
@@ -46,7 +46,7 @@ class StartupPage:
 
     async def _wait(self, scope: Scope, receive: Receive, send: Send) -> None:
         error = StudioOpening()
-        if scope["type"] != "http":  # A WebSocket that is closed before it is accepted gets status 403.
+        if scope["type"] != "http":  # A WebSocket that is closed before it is accepted gets HTTP status 403.
             await send({"type": "websocket.close", "code": error.close_code, "reason": error.code})
             return
         request = Request(scope)

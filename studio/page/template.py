@@ -1,9 +1,9 @@
-"""Gradio's page template with changes of the studio.
+"""Gradio's page template with the studio's changes.
 
-It adds preview tags and the page's own markup, styles and modules, so that the page does not wait for Gradio's scripts,
-which take many seconds on a slow line. Gradio starts once the page can be used. The template also sets the nonce of the
-scripts, and shows the product's name until the page is ready. The result is compressed, because Gradio compresses only
-its files.
+The template adds preview tags and the page's own markup, styles and modules, so the page does not wait for Gradio's
+scripts, which take many seconds on a slow connection. Gradio starts when the page is usable. The template also sets
+the CSP nonce of scripts, and shows the product's name until the page is ready. The studio compresses the document
+because Gradio compresses only its own files.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from studio.words import languages, words
 TEMPLATE = "frontend/index.html"
 DESCRIPTION = "Voices by description, by recording, by name: an interactive voice studio for Qwen3-TTS."
 _TAGS = re.compile(r"""<meta\s+(?:property="og:|name="twitter:)[^>]*>\s*""")
-# Requests of the page's modules, which begin before the modules have arrived.
+# Requests of the page's modules, which the browser starts before the modules have arrived.
 _FIRST = ("studio/bundle/presets.json", "studio/bundle/en.json", "studio/me", "studio/pronunciation", "v1/models")
-# The URL is the request's, because the studio does not know its public name.
+# The base URL comes from the request because the studio does not know its public name.
 _HEAD = f"""<title>Voicewright</title>
 <meta name="description" content="{DESCRIPTION}" />
 <meta property="og:title" content="Voicewright" />
@@ -40,7 +40,7 @@ _HEAD = f"""<title>Voicewright</title>
 <link rel="modulepreload" href="studio/bundle/page.js" />
 <link rel="preload" as="style" href="studio/bundle/page.css" />
 """ + "".join(f'<link rel="preload" as="fetch" crossorigin href="{path}" />\n' for path in _FIRST)
-# The page is shown once it is mounted, after its styles and typefaces have loaded or failed, so that nothing moves.
+# The page is shown after it is mounted and its styles and fonts have loaded or failed, to avoid layout shifts.
 _BODY = """<style>
 #vw-arriving {{
   position: fixed; z-index: 9; inset: 0; padding: 1.125rem max(1.625rem, 50vw - 32.5rem);
@@ -81,10 +81,7 @@ _GRADIO = re.compile(r"""<(?:script|link)\b[^>]*\b(?:src|href)="\./assets/[^>]*>
 
 
 def replace() -> None:
-    """Make Gradio serve the studio's template.
-
-    Later calls do nothing.
-    """
+    """Make Gradio serve the studio's page template (a repeated call has no effect)."""
     environment = templates.env
     if environment.loader is None or isinstance(environment.loader, _StudioLoader):
         return
@@ -95,7 +92,7 @@ def replace() -> None:
 
 @dataclass(frozen=True)
 class _StudioLoader(BaseLoader):
-    """Loader of Gradio's templates that changes the page's template."""
+    """Jinja loader that changes the page's template and passes on Gradio's other templates."""
 
     theirs: BaseLoader
 
@@ -110,10 +107,10 @@ class _StudioLoader(BaseLoader):
 
 
 def _body(gradio: str) -> str:
-    """Return the page's part of the body.
+    """Return the HTML body of the page.
 
     Args:
-        gradio: Tags that start Gradio.
+        gradio: HTML tags that start Gradio.
     """
     subtitles = {language: words(language)["shell.about_this"] for language in languages()}
     font = '<link rel="preload" as="font" type="font/woff2" crossorigin fetchpriority="low" href="studio/fonts/{}" />'
@@ -122,7 +119,7 @@ def _body(gradio: str) -> str:
 
 
 def markup() -> str:
-    """Return the markup of the shell with all rooms, which are hidden until one is opened."""
+    """Return the HTML of the page's shell and all rooms (a room is hidden until it is opened)."""
     return _read("studio").replace("@rooms", "\n".join(_panel(room) for room in ROOMS))
 
 
@@ -136,13 +133,13 @@ def _read(name: str) -> str:
 
 
 class CompressedTemplate:
-    """ASGI middleware that compresses the page's document, 150 kB, to a seventh."""
+    """ASGI middleware that compresses the page's document (150 kB) to about 21 kB."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._compressed = GZipMiddleware(app, compresslevel=4)  # Level 4 takes 2 ms of the event loop.
+        self._compressed = GZipMiddleware(app, compresslevel=4)  # Level 4 uses 2 ms of the event loop.
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Compress the response to a GET of /."""
+        """Process a request, and compress the response to a GET of /."""
         is_document = scope["type"] == "http" and scope["path"] == "/"
         await (self._compressed if is_document else self._app)(scope, receive, send)
