@@ -1,1 +1,1 @@
-"""Relay of the runtime's API on the studio's port."""
+"""Reverse proxy that serves the runtime's API on the studio's port."""

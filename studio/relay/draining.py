@@ -1,4 +1,4 @@
-"""Waiting for relayed requests to finish when the studio is stopped.
+"""Shutdown of the relay: waits until relayed requests and WebSockets have finished.
 
 Thread: event loop.
 """
@@ -9,33 +9,33 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-# Seconds without data after which a socket to a runtime counts as idle, if the runtime continues after the studio.
+# Seconds without data after which a WebSocket to a runtime that outlives the studio counts as idle.
 AT_REST_S = 5.0
-_POLL_INTERVAL_S = 0.05  # Poll interval in seconds for running requests.
+_POLL_INTERVAL_S = 0.05  # Poll interval in seconds while requests are running.
 
 
 class Drain:
-    """Counter of relayed requests and sockets, with the state of the shutdown."""
+    """Counter of relayed requests and WebSockets, and state of the shutdown."""
 
     def __init__(self) -> None:
-        self._open = 0  # Number of open requests and sockets.
+        self._open = 0  # Number of open requests and WebSockets.
         self._begun = asyncio.Event()
         self._ends_idle = False
         self._all_out = asyncio.Event()
 
     @property
     def begun(self) -> bool:
-        """True if new requests are refused."""
+        """True if the shutdown has begun, so new requests are refused."""
         return self._begun.is_set()
 
     @property
     def is_passing(self) -> bool:
-        """True if requests are being relayed."""
+        """True if at least one request is being relayed."""
         return self._open > 0
 
     @contextmanager
     def passing(self) -> Iterator[None]:
-        """Context manager that counts a request or socket."""
+        """Context manager that counts a request or WebSocket while it is open."""
         self._open += 1
         try:
             yield
@@ -43,9 +43,9 @@ class Drain:
             self._open -= 1
 
     async def rest(self, timeout_s: float, *, ends_idle: bool) -> None:
-        """Refuse new requests, and wait until all requests have ended or a timeout has passed.
+        """Refuse new requests, and wait until all requests have ended or the timeout has passed.
 
-        With `ends_idle`, idle sockets are closed; a draining runtime closes its own.
+        `ends_idle` closes idle WebSockets. It is needed if the runtime continues and does not close them.
         """
         self._ends_idle = ends_idle
         self._begun.set()
@@ -54,19 +54,19 @@ class Drain:
             await asyncio.sleep(_POLL_INTERVAL_S)
 
     async def turn_out(self, timeout_s: float) -> None:
-        """Close all remaining requests and sockets, and wait for their end until a timeout."""
+        """Close all remaining requests and WebSockets, and wait for their end or a timeout."""
         self._all_out.set()
         await self.rest(timeout_s, ends_idle=True)
 
     async def until_out(self) -> None:
-        """Wait until the remaining requests must be closed."""
+        """Wait until the remaining requests have to be closed."""
         await self._all_out.wait()
 
     async def until_closing(self, moved: Callable[[], float]) -> None:
-        """Wait until a socket must be closed.
+        """Wait until a WebSocket has to be closed.
 
         Args:
-            moved: Function that returns the loop time of its last traffic.
+            moved: Function that returns the loop time of the WebSocket's last message.
         """
         loop = asyncio.get_running_loop()
         await self._begun.wait()

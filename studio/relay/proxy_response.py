@@ -1,4 +1,4 @@
-"""Forwarding of one HTTP request to the runtime, and streaming of its response."""
+"""Response class that forwards one HTTP request to the runtime and streams the response."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ log = logging.getLogger(__name__)
 class ProxyResponse(Response):
     """Response that forwards the request to the runtime and streams the runtime's response.
 
-    A disconnect of the client cancels the request at the runtime at any time. A client that sends no body data for
-    `body_s`, or reads no response data for `send_s`, is disconnected.
+    If the client disconnects, the request at the runtime is cancelled. A client is disconnected if it sends no body
+    data for `body_s` seconds, or reads no response data for `send_s` seconds.
     """
 
     def __init__(
@@ -41,17 +41,17 @@ class ProxyResponse(Response):
         send_s: float,
         drain: Drain,
     ) -> None:
-        """Create a response with the request's headers.
+        """Create a response for one request.
 
         Args:
-            client: Client for the runtime.
-            url: URL at the runtime.
-            headers: Headers of the request.
-            dropped: Response headers that are not forwarded.
-            max_body_bytes: Maximum size of the request's body.
-            body_s: Timeout of the request's body.
-            send_s: Timeout of sending.
-            drain: Drain of the studio.
+            client: HTTP client for the runtime.
+            url: URL of the route at the runtime.
+            headers: Headers that are sent to the runtime.
+            dropped: Names of response headers that are not forwarded.
+            max_body_bytes: Maximum size of the request body in bytes.
+            body_s: Timeout in seconds for the next piece of the request body.
+            send_s: Timeout in seconds for sending a piece of the response.
+            drain: Shutdown state, which counts open requests.
         """
         super().__init__()
         self._drain = drain
@@ -84,13 +84,13 @@ class ProxyResponse(Response):
             await error_response(Draining())(scope, receive, send)
 
     async def _listen(self, receive: Receive) -> None:
-        """Return once the client has disconnected."""
+        """Wait until the client disconnects, and queue its body messages."""
         while (message := await receive())["type"] != "http.disconnect":
             if message.get("body") or not message.get("more_body"):
                 await self._body.put(message)
 
     async def _received(self) -> AsyncIterator[bytes]:
-        """Yield the body as it is received."""
+        """Yield the pieces of the request body when they arrive."""
         while True:
             message = await self._body.get()
             if piece := message.get("body", b""):
@@ -105,7 +105,7 @@ class ProxyResponse(Response):
     async def _ask(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
         has_body = "content-length" in headers or "transfer-encoding" in headers
-        # The runtime has the same limits, but a client that is still sending does not read its response.
+        # The runtime has the same limits, but clients do not read its response while they are sending.
         body = bounded(self._received(), headers, max_bytes=self._max_body_bytes, idle_s=self._body_s)
         content = body if has_body else None
         request = httpx.Request(scope["method"], self._url, headers=self._asked, content=content)
@@ -119,7 +119,7 @@ class ProxyResponse(Response):
             self._has_begun = True
             await error_response(error)(scope, receive, send)
             return
-        # The connection is always closed, so that a client's disconnect cancels the runtime's request.
+        # The connection is always closed, because this cancels the runtime's request if the client disconnects.
         async with aclosing(answer):
             try:
                 await self._return(answer, send)
@@ -129,10 +129,7 @@ class ProxyResponse(Response):
                 log.warning("a client took nothing of an answer for %g s and was dropped", self._send_s)
 
     async def _return(self, answer: httpx.Response, send: Send) -> None:
-        """Stream the response.
-
-        If it is incomplete, the server closes the connection.
-        """
+        """Stream the runtime's response to the client (an incomplete one ends the connection)."""
         self._has_begun = True
         headers = [
             (name.lower(), value)

@@ -1,7 +1,7 @@
-"""Relay of the runtime's API (``/v1/*`` and Cartesia's routes) on the studio's port.
+"""Proxy for the runtime's API (``/v1/*`` and Cartesia's routes) on the studio's port.
 
-Only hop-by-hop headers are changed. Clients have the same guarantees as at the runtime: the runtime is notified of a
-disconnect, and slow readers have the same timeouts and no larger buffers. Thread: event loop.
+Only hop-by-hop headers are changed. Clients have the same guarantees as at the runtime: the runtime notices
+disconnects, and slow readers have the same timeouts and buffer sizes. Thread: event loop.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from studio.runtimes.supervisor import Runtime
 log = logging.getLogger(__name__)
 
 HTTP_METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
-# Headers of a client that are forwarded on a WebSocket. The origin is dropped, because it was already checked.
+# Client headers that are forwarded for a WebSocket. The Origin header is checked here and not forwarded.
 PASSED_ON = ("authorization", "x-api-key", "xi-api-key", "cartesia-version", "user-agent", "x-voice-owner")
-OWNER_HEADER = "x-voice-owner"  # It names the owner of stored voices (docs/api.md).
+OWNER_HEADER = "x-voice-owner"  # The header names the owner of stored voices (docs/api.md).
 ONE_HOP = {
     "connection",
     "forwarded",
@@ -52,32 +52,28 @@ ONE_HOP = {
     "trailer",
     "transfer-encoding",
     "upgrade",
-    "x-forwarded-for",  # Replaced by the account. The runtime trusts addresses only from trusted proxies.
+    "x-forwarded-for",  # The account replaces it. The runtime trusts client addresses only from trusted proxies.
     "x-forwarded-host",
     "x-forwarded-proto",
 }
-# Number of messages that are buffered. Audio in the buffer cannot be cancelled, and the runtime assumes that it was
-# played.
+# Maximum number of buffered messages. Buffered audio cannot be cancelled, and the runtime assumes that it is played.
 MAX_WAITING_FRAMES = 1
 # Size in bytes of the kernel's receive buffer for data of the runtime. If it is less than half of the loopback
 # interface's first window (64 KiB), the runtime's kernel delays each message by 0.2 s (RFC 9293, 3.8.6.2.1).
 RECEIVE_BYTES = 49_152
-# Seconds after which the connection is cut. A runtime whose audio is not read cannot answer a close.
+# Timeout of the closing handshake in seconds. A runtime whose audio is not read cannot respond to a close frame.
 CLOSE_S = 0.5
 DISCONNECTED = (RuntimeError, WebSocketDisconnect)  # Exceptions that are raised if the page has disconnected.
 
 
-# Function that returns the owner of a visitor's stored voices. Empty for the host, who uses the shared voices.
+# Function that returns the owner of a visitor's stored voices, or "" for the host, who uses the shared voices.
 Whose = Callable[[HTTPConnection], str]
-# Function that returns the account of a request and its allowance of speech.
+# Function that returns the account of a request and the account's speech allowance.
 Allowed = Callable[[HTTPConnection], Allowance]
 
 
 class Relay:
-    """Proxy to the current runtime.
-
-    Origins were already checked (`RequestGuard`).
-    """
+    """Proxy to the current runtime (`RequestGuard` has already checked Origin headers)."""
 
     def __init__(
         self,
@@ -87,12 +83,12 @@ class Relay:
         allowed: Allowed | None = None,
         settings: Settings | None = None,
     ) -> None:
-        """Create the proxy.
+        """Create a proxy to a runtime.
 
-        `api_key` is the runtime's key, if it needs one; all users of the page may use the runtime.
+        `api_key` is the runtime's API key or an empty string. All users of the page may use the runtime.
 
-        With `whose`, each request gets an owner header, and the client's own one is dropped. The client's allowance
-        headers are always dropped. `settings` are those of the runtime.
+        If `whose` is given, it sets the owner header of each request. The client's own owner and allowance headers are
+        dropped. `settings` are the settings of the runtime.
         """
         self.runtime = runtime
         self.whose = whose
@@ -101,9 +97,9 @@ class Relay:
         secret = self.settings.server.account_key
         self.key = ({"x-api-key": api_key} if api_key else {}) | ({ACCOUNT_KEY_HEADER: secret} if secret else {})
         self.drain = Drain()
-        # There is no read timeout, because a stream is silent while a sentence waits for its slot. There is no limit,
-        # because the runtime limits connections. There is no pool, because the runtime may close a pooled connection at
-        # any time.
+        # There is no read timeout because a stream is silent while its text waits for a slot. The number of connections
+        # is unlimited here because the runtime limits connections. There is no pool because the runtime may close a
+        # pooled connection at any time.
         self.client = httpx.AsyncClient(
             trust_env=False,
             timeout=httpx.Timeout(10.0, read=None),
@@ -116,7 +112,7 @@ class Relay:
     # --- HTTP.
 
     async def http(self, request: Request) -> Response:
-        """Forward one request and stream its response."""
+        """Forward one HTTP request to the runtime and stream the response."""
         if self.drain.begun and request.url.path != "/ready":
             return error_response(Draining())
         if self.runtime.url is None:
@@ -125,8 +121,8 @@ class Relay:
             own = self._own_headers(request)
         except SpeechError as error:
             return error_response(error)
-        # Spaces at the end are not part of a value (RFC 9110, 5.5), and httpx refuses them. curl sends one if the key
-        # in "Bearer $KEY" is empty.
+        # Trailing spaces are not part of a header value (RFC 9110, 5.5), and httpx refuses them. curl sends a trailing
+        # space if the key in "Bearer $KEY" is empty.
         headers = [
             (name, value.strip(b" \t"))
             for name, value in request.headers.raw
@@ -147,9 +143,9 @@ class Relay:
         )
 
     def _own_headers(self, connection: HTTPConnection) -> dict[str, str]:
-        """Return our own headers for the runtime.
+        """Return the headers that the studio adds to a request to the runtime.
 
-        An empty value removes the client's header of that name.
+        An empty value removes the client's header with that name.
 
         Raises:
             SpeechError: The owner of the request is unknown but required.
@@ -161,22 +157,22 @@ class Relay:
         return own if allowed is None else own | allowed.headers()
 
     async def ask(self, connection: HTTPConnection, method: str, path: str, **content: Any) -> httpx.Response:
-        """Send a request of the studio itself on behalf of the caller.
+        """Send a request of the studio to the runtime on behalf of a caller.
 
         Args:
             connection: Connection of the caller.
-            method: HTTP method.
-            path: Path at the runtime.
-            content: Arguments of httpx.
+            method: HTTP method of the request.
+            path: URL path at the runtime.
+            content: Keyword arguments of `httpx.AsyncClient.request`.
 
         Raises:
             RuntimeUnavailable: The runtime does not respond.
-            SpeechError: As `whose`.
+            SpeechError: `whose` has raised this error.
         """
         return await self._request(method, path, self._own_headers(connection), **content)
 
     async def ask_as(self, owner: str, method: str, path: str) -> httpx.Response:
-        """Send a request on behalf of an owner.
+        """Send a request of the studio to the runtime on behalf of an owner of stored voices.
 
         Raises:
             RuntimeUnavailable: The runtime does not respond.
@@ -195,9 +191,9 @@ class Relay:
     # --- WebSocket.
 
     async def websocket(self, browser: WebSocket) -> None:
-        """Relay messages between the sockets of the page and the runtime.
+        """Relay messages between the page's WebSocket and a WebSocket to the runtime.
 
-        The call returns when one of the sockets closes.
+        The call returns when one of the two WebSockets is closed.
         """
         url = self.runtime.url
         if url is None or self.drain.begun:
@@ -218,7 +214,7 @@ class Relay:
                 compression=None,
                 max_size=None,
                 max_queue=MAX_WAITING_FRAMES,
-                # There is no pong timeout, because the pong may wait for unread audio. The kernel detects lost peers.
+                # There is no pong timeout because a pong may wait behind unread audio. The kernel detects lost peers.
                 ping_timeout=None,
                 close_timeout=CLOSE_S,
                 proxy=None,
@@ -244,7 +240,7 @@ class Relay:
 
 @dataclass(slots=True)
 class Traffic:
-    """Time of a socket's last traffic, on the loop's clock."""
+    """Time of a WebSocket's last message, on the event loop's clock."""
 
     moved: float
 
@@ -292,10 +288,10 @@ async def _up(browser: WebSocket, upstream: ClientConnection, traffic: Traffic) 
 
 
 async def _down(browser: WebSocket, upstream: ClientConnection, traffic: Traffic, send_s: float) -> None:
-    """Forward messages from the runtime to the page.
+    """Forward messages from the runtime to the page until the runtime closes the connection.
 
     Raises:
-        SlowReader: The page read nothing for `send_s`.
+        SlowReader: The page read nothing for `send_s` seconds.
     """
     try:
         async for message in upstream:
@@ -307,10 +303,7 @@ async def _down(browser: WebSocket, upstream: ClientConnection, traffic: Traffic
 
 
 async def _end_browser(browser: WebSocket, upstream: ClientConnection) -> None:
-    """Close the page's socket with the runtime's close code.
-
-    If the runtime has ended, it is closed with an error.
-    """
+    """Close the page's WebSocket with the runtime's close code, or with an error code."""
     code = upstream.close_code
     if code is None or code == 1006:
         await _say_goodbye(browser, RuntimeUnavailable(), RuntimeUnavailable.close_code)
@@ -320,7 +313,7 @@ async def _end_browser(browser: WebSocket, upstream: ClientConnection) -> None:
 
 
 async def _turn_away(browser: WebSocket, error: SpeechError) -> None:
-    # The handshake is accepted first. A page cannot read the status of a refused handshake, but it can read a message.
+    # The handshake is accepted first because a page can read a message, but not the status of a refused handshake.
     offered = browser.scope["subprotocols"]
     await browser.accept(subprotocol=offered[0] if offered else None)
     await _say_goodbye(browser, error, error.close_code)
@@ -333,18 +326,15 @@ async def _say_goodbye(browser: WebSocket, error: SpeechError, code: int) -> Non
 
 
 def _sendable(code: int | None) -> int:
-    """Return a close code that may be sent.
-
-    1005, 1006 and 1015 are reserved for missing codes.
-    """
+    """Return a close code that may be sent: 1005, 1006 and 1015 are replaced."""
     if code is None or code == 1005:
         return 1000
     return 1001 if code in {1006, 1015} else code
 
 
 def _target(url: str, scope: Scope) -> str:
-    # The raw path is used, because decoding and encoding might change it. httpx would resolve dot segments, but
-    # `RequestGuard` has refused them.
+    # The raw path is used because decoding and encoding might change it. httpx would resolve dot segments, but
+    # `RequestGuard` refuses such paths.
     path: str = scope["raw_path"].partition(b"?")[0].decode("latin-1")
     query: str = scope["query_string"].decode("latin-1")
     return f"{url}{path}?{query}" if query else url + path

@@ -1,7 +1,7 @@
-"""Connections to the runtime, each of which is closed with its request.
+"""HTTP transport to the runtime that closes each connection with its request.
 
 If a request is cancelled while its connection is being opened, httpcore leaks the connection, and the runtime waits for
-its headers until the timeout. So each request tracks its connections until they are closed.
+the request's headers until a timeout. Therefore each request tracks its connections until they are closed.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from runtime.shared.certificates import certificates
 Opening = asyncio.Task[httpcore.AsyncNetworkStream]
 
 _opened: ContextVar[list[Opening] | None] = ContextVar("opened", default=None)
-_closing: set[asyncio.Task[None]] = set()  # References to tasks, because the event loop has only weak ones.
+_closing: set[asyncio.Task[None]] = set()  # References to the tasks, because the event loop has only weak references.
 
 
 class Upstream(httpx.AsyncHTTPTransport):
     """HTTP/1.1 transport with one connection per request.
 
-    The runtime may close a pooled connection at any time.
+    There is no pool because the runtime may close a pooled connection at any time.
     """
 
     def __init__(self, socket_options: list[tuple[int, int, int]]) -> None:
@@ -36,12 +36,12 @@ class Upstream(httpx.AsyncHTTPTransport):
             limits=httpx.Limits(max_keepalive_connections=0),
             socket_options=socket_options,
         )
-        self._pool._network_backend = _Backend()  # A public argument for the backend is missing in httpx.
+        self._pool._network_backend = _Backend()  # The library httpx has no public argument for the backend.
 
 
 @contextmanager
 def connections_closed() -> Iterator[None]:
-    """Context manager that closes the connections opened within the block."""
+    """Context manager that closes the connections that were opened within the block."""
     opened: list[Opening] = []
     token = _opened.set(opened)
     try:
