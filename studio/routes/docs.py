@@ -1,4 +1,4 @@
-"""Documentation as pages: docs/ rendered by markdown-it."""
+"""Routes of the documentation: Markdown files in docs/ as HTML pages."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _NO_SLUG = re.compile(r"[^\w\- ]")
 
 
 def docs_routes() -> list[BaseRoute]:
-    """Return the routes of pages and pictures.
+    """Return the routes of the documentation's pages and pictures.
 
-    They are rendered at the first request and cached.
+    A page is rendered at its first request and then cached.
     """
     return [
         Route("/docs", _first, methods=["GET", "HEAD"]),
@@ -44,7 +44,7 @@ async def _first(_: Request) -> Response:
 
 
 def _page(request: Request) -> Response:
-    """Render a page in a worker thread, because the first time takes a tenth of a second."""
+    """Return a documentation page (the first rendering takes a tenth of a second)."""
     name = request.path_params["name"]
     if name not in _titles():
         return error_response(UnknownRoute(hint=""))
@@ -55,7 +55,7 @@ def _page(request: Request) -> Response:
 
 @cache
 def _titles() -> dict[str, str]:
-    """Return the title of each page by its name, the quickstart first."""
+    """Return the title of each documentation page by name, starting with the quickstart."""
     paths = sorted(DOCS.glob("*.md"), key=lambda path: (path.stem != FIRST, path.stem))
     return {path.stem: _title(path) for path in paths}
 
@@ -83,9 +83,9 @@ def _rendered(name: str) -> str:
         for other, title in _titles().items()
     )
     body = reader.renderer.render(tokens, reader.options, {})
-    # A column without a name must not have an empty header, for screen readers.
+    # For screen readers, an empty header cell becomes an ordinary cell.
     body = body.replace("<th></th>", "<td></td>")
-    # Wide tables scroll inside their own element, which also works by keyboard.
+    # Wide tables scroll inside their own element, which can be scrolled with the keyboard.
     body = body.replace("<table>", '<div class="vw-docs-table" tabindex="0"><table>')
     body = body.replace("</table>", "</table></div>").replace("<pre>", '<pre tabindex="0">')
     places = {"title": html.escape(_titles()[name]), "pages": links, "body": body}
@@ -93,14 +93,14 @@ def _rendered(name: str) -> str:
 
 
 def _name_headings(tokens: list[Token]) -> None:
-    """Give headings the ids of Markdown links: lower-case words joined by hyphens."""
+    """Set the ids of headings to the anchors of Markdown links: lower-case words with hyphens."""
     for opening, words in pairwise(tokens):
         if opening.type == "heading_open":
             opening.attrSet("id", _NO_SLUG.sub("", words.content.lower()).replace(" ", "-"))
 
 
 def _sections(tokens: list[Token]) -> list[tuple[str, str]]:
-    """Return the id and the text of each heading of the second level."""
+    """Return the id and the text of each second-level heading."""
     headings = (
         (opening, text) for opening, text in pairwise(tokens) if (opening.type, opening.tag) == ("heading_open", "h2")
     )
@@ -108,6 +108,6 @@ def _sections(tokens: list[Token]) -> list[tuple[str, str]]:
 
 
 def _address(link: str) -> str:
-    """Convert a link between files to a link between pages."""
+    """Convert a link to a Markdown file into a link to the documentation page."""
     found = _LINK.fullmatch(link)
     return f"{found['name']}{found['anchor'] or ''}" if found and found["name"] in _titles() else link

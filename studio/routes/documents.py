@@ -1,7 +1,4 @@
-"""Route `studio/documents`: reads a document and returns its text.
-
-The document is not stored.
-"""
+"""Route `studio/documents`, which returns the text of a document without storing it."""
 
 from __future__ import annotations
 
@@ -30,19 +27,19 @@ KINDS = fields(Spoken)
 def document_routes(
     client_of: Callable[[HTTPConnection], str] = lambda _: "", fetcher: Fetcher | None = None
 ) -> list[Route]:
-    """Return the route.
+    """Return the route that reads documents.
 
     Args:
         client_of: Function that returns the client's name for the fair queue.
-        fetcher: Downloader of web pages. Tests pass another one.
+        fetcher: Downloader of web pages, which tests replace.
     """
     documents = DocumentService()
     pages = fetcher or Fetcher(where="url", redirects=MAX_REDIRECTS, seconds=WEB_PAGE_TIMEOUT_S)
 
     async def read(request: Request) -> Response:
-        """Read the file in the body, or the web page at `url` of the query.
+        """Read the document in the request body, or the web page at the query's `url`.
 
-        The query, for texts: `encoding`, `sounds`, `as_is`, `markdown`; for all: the names of `Spoken`, as 1 or 0.
+        Query flags are `as_is`, `markdown`, `sounds` and the fields of `Spoken` (1 or 0). `encoding` is for texts.
         """
         spoken = {kind.name: query_flag(request, kind.name) for kind in KINDS if kind.name in request.query_params}
         options: dict[str, Any] = {

@@ -1,7 +1,4 @@
-"""Routes `studio/exports`: download of takes (stored speech).
-
-A download is one file, several files, subtitles or an archive.
-"""
+"""Routes `studio/exports`, which download takes as one file, several files or subtitles."""
 
 from __future__ import annotations
 
@@ -17,15 +14,15 @@ from studio.store.store import Store
 from studio.visitors.visitors import Visitors
 
 PIECE_BYTES = 2**18
-MAX_BODY_BYTES = 3 * 2**20  # Maximum size of a body in bytes: the clips of the longest script, with a cover.
+MAX_BODY_BYTES = 3 * 2**20  # Maximum size of a request body in bytes: the clips of the longest script and a cover.
 
 
 class ExportRoutes(StoreRoutes):
-    """Routes of exports.
+    """HTTP routes of exports.
 
-    Thread: event loop. Workers create and read audio.
+    Thread: event loop. Worker threads create and read audio.
 
-    `export_workers` are separate, so that the page's lists do not wait for a long export.
+    `export_workers` is a separate pool, so a long export does not delay the lists of the page.
     """
 
     def __init__(self, store: Store, visitors: Visitors, workers: WorkerPool, export_workers: WorkerPool) -> None:
@@ -36,7 +33,7 @@ class ExportRoutes(StoreRoutes):
         return [("POST", "/studio/exports", self.make)]
 
     async def make(self, request: Request) -> Response:
-        """Create the file that the body describes, and send it."""
+        """Create the file that the request body describes, and send it."""
         owner = self._visitors.of(request).known
         exported = await self._export_workers(self._make, owner, await read_body(request, MAX_BODY_BYTES))
         headers = {**file_headers(exported.name), "content-length": str(exported.size)}

@@ -1,4 +1,4 @@
-"""Routes `studio/host` for the host: machine, metrics, and loading other checkpoints."""
+"""Routes `studio/host` for the host: machine, metrics, and loading of other checkpoints."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from studio.visitors.peer_user import is_own_user
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1", "[::1]"})
 SECRET = frozenset({"VOICEWRIGHT_ACCOUNT_KEY", "VOICEWRIGHT_API_KEYS", "VOICEWRIGHT_HOST_KEY"})
 KEY_HEADER = "x-host-key"
-# Prefixes of the headers that proxies add.
+# Prefixes of the headers that proxies add to requests.
 FORWARDED = (
     "forwarded",
     "via",
@@ -49,11 +49,11 @@ ASK_S = 5.0
 
 
 def is_host(request: Request, settings: StudioSettings) -> bool:
-    """True if a request is from the host.
+    """True if the request comes from the host (the operator of the studio).
 
-    A host has the key, or is on this machine if others cannot reach the studio. The Host header must also name this
-    machine, and no proxy may have forwarded the request, because nginx sets Host to this machine by default. A proxy
-    without a trace in the request is detected by the user of its process.
+    The host has the host key, or uses this machine while the studio is not reachable from other machines. In the second
+    case, the Host header must name this machine, and no proxy may have forwarded the request, because nginx sets the
+    Host header to this machine by default. A proxy without a trace in the request is detected by its process's user.
     """
     key = settings.visits.host_key
     if key and hmac.compare_digest(request.headers.get(KEY_HEADER, "").encode(), key.encode()):
@@ -66,8 +66,8 @@ def is_host(request: Request, settings: StudioSettings) -> bool:
 def _is_passed_on(request: Request) -> bool:
     """True if a proxy has forwarded the request.
 
-    An unconfigured nginx is detected by its connection: it uses HTTP/1.0 or closes after each response, unlike
-    browsers.
+    nginx without configuration is detected by its connection: unlike browsers, it uses HTTP/1.0 or closes the
+    connection after each response.
     """
     closes = request.headers.get("connection", "").lower() == "close"
     return (
@@ -77,7 +77,7 @@ def _is_passed_on(request: Request) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RuntimeReport:
-    """State of a runtime: model cards, metrics, unusable voice files, and ports besides HTTP."""
+    """State of a runtime: model cards, metrics, unusable voice files, and non-HTTP ports."""
 
     models: list[Any] = field(default_factory=list)
     figures: dict[str, Any] | None = None
@@ -86,7 +86,7 @@ class RuntimeReport:
 
 
 class HostRoutes:
-    """Routes of the host.
+    """HTTP routes of the Host room.
 
     Thread: event loop.
     """
@@ -98,9 +98,9 @@ class HostRoutes:
         key: Mapping[str, str],
         on_load: Callable[[], None] | None = None,
     ) -> None:
-        """Create the routes.
+        """Create the routes of the Host room.
 
-        `key` is the runtime's API key header, if any; `on_load` is called after a change.
+        `key` has the runtime's API key header or is empty. `on_load` is called after a change of checkpoints.
         """
         self._runtime = runtime
         self._settings = settings
@@ -116,13 +116,13 @@ class HostRoutes:
         ]
 
     async def show(self, request: Request) -> Response:
-        """Return the data of the Host room, which the page polls."""
+        """Return the data of the Host room as JSON, which the page polls."""
         self._check(request)
         runtime = self._runtime
         state = await self._ask_runtime()
         is_own = isinstance(runtime, ChildRuntime)
         memory = await asyncio.to_thread(own_memory) if is_own else None
-        # Status and `changing` are read without a wait between them, so that the end of a change has its problem.
+        # Status and `changing` are read without an await between them, so they are consistent when a change fails.
         return json_response(
             {
                 "runtime": asdict(runtime.status),
@@ -140,9 +140,9 @@ class HostRoutes:
         )
 
     async def metrics(self, request: Request) -> Response:
-        """Return Prometheus metrics of the studio and, if it responds, of the runtime.
+        """Return Prometheus metrics of the studio and, if the runtime responds, of the runtime.
 
-        The studio's metrics are the counts of starts and restarts.
+        The studio's metrics count the starts and restarts of the runtime.
         """
         self._check(request)
         runtime = self._runtime
@@ -154,7 +154,7 @@ class HostRoutes:
         return Response(page, media_type=CONTENT_TYPE)
 
     async def load(self, request: Request) -> Response:
-        """Change to a runtime with other checkpoints: {"models": ["[mode=]PATH_OR_ID", …]}."""
+        """Replace the runtime's checkpoints: {"models": ["[mode=]PATH_OR_ID", …]}."""
         self._check(request)
         runtime = self._runtime
         if not isinstance(runtime, ChildRuntime):
@@ -168,10 +168,7 @@ class HostRoutes:
         return json_response(asdict(runtime.status), 202)
 
     async def cancel_change(self, request: Request) -> Response:
-        """Cancel a change of checkpoints.
-
-        The previous checkpoints continue to serve, or are loaded again.
-        """
+        """Cancel a change of checkpoints, after which the previous checkpoints are served."""
         self._check(request)
         if not isinstance(self._runtime, ChildRuntime) or not self._runtime.changing:
             raise OutOfOrder(what="Giving up", why="no other checkpoints are being loaded")
@@ -183,11 +180,7 @@ class HostRoutes:
             raise HostOnly
 
     async def _ask_runtime(self) -> RuntimeReport:
-        """Query the runtime's state.
-
-        Returns:
-            An empty report if the runtime does not respond.
-        """
+        """Query the runtime's state, or return an empty report if the runtime does not respond."""
         if self._runtime.url is None:
             return RuntimeReport()
         try:
@@ -208,16 +201,16 @@ class HostRoutes:
 
 
 def _checkpoints(body: dict[str, Any]) -> list[str]:
-    """Return the checkpoints of a request.
+    """Return the checkpoints in a request body.
 
     Raises:
-        InvalidConfig: It is not a list of one to three checkpoints.
+        InvalidConfig: `models` is not a list of one to three checkpoints.
     """
     models = body.get("models")
     if not isinstance(models, list) or not 1 <= len(models) <= MAX_CHECKPOINTS:
         raise InvalidConfig(where="models", why=f"give 1 to {MAX_CHECKPOINTS} checkpoints", param="models")
     for model in models:
-        # A process cannot be started with a NUL or a lone surrogate in an argument.
+        # A process cannot be started with a NUL or a lone surrogate in its arguments.
         if (
             not isinstance(model, str)
             or not model.strip().isprintable()
@@ -231,9 +224,9 @@ def _checkpoints(body: dict[str, Any]) -> list[str]:
 
 
 def knobs(settings: StudioSettings) -> Iterator[dict[str, Any]]:
-    """Return every setting with its value, default and environment variable.
+    """Yield every setting with its value, default and environment variable.
 
-    The value of a secret is not returned, only if it is set.
+    Instead of the value of a secret, "set" is returned.
     """
     env = Settings.from_env()
     groups: list[EngineSettings | Limits | ServerSettings | StoreSettings | VisitSettings]

@@ -1,4 +1,4 @@
-"""Routes `studio/me`: the visitor, available features, and preferences."""
+"""Routes `studio/me`: the visitor, the available features, and the visitor's preferences."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from studio.store.records import decode, preferences_of
 from studio.store.store import Store
 from studio.visitors.visitors import Visitors
 
-# Function that returns the optional features that a request may use, such as speech recognition and sign-in.
+# Function that returns the optional features for a request, such as speech recognition and sign-in.
 Features = Callable[[Request], dict[str, Any]]
 
 PLAIN: dict[str, Any] = {
@@ -25,7 +25,7 @@ PLAIN: dict[str, Any] = {
 
 
 class MeRoutes(StoreRoutes):
-    """Routes for the visitor's own data.
+    """HTTP routes of the visitor's own data.
 
     Thread: event loop.
     """
@@ -63,10 +63,7 @@ class MeRoutes(StoreRoutes):
         return self._store.preferences(owner)
 
     async def prefer(self, request: Request) -> Response:
-        """Change preferences.
-
-        The value null deletes a preference.
-        """
+        """Change the visitor's preferences, where the value null deletes a preference."""
         owner, address = self._visitors.of(request).keeper
         changes = preferences_of(decode(await read_body(request)))
         await self._workers(self._store.prefer, owner, changes, address=address)

@@ -1,4 +1,4 @@
-"""OpenAPI document of the runtime, with the routes of the studio's port."""
+"""OpenAPI document of the runtime's routes that the studio's port also serves."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ _PLACE = re.compile(r"\{\w+\}")
 
 
 def openapi_routes(relay: Relay, routes: Sequence[BaseRoute]) -> list[Route]:
-    """Return the routes.
+    """Return the routes of the OpenAPI document, as JSON and as an HTML page.
 
     Args:
         relay: Proxy to the runtime.
-        routes: Routes of the studio to add to the runtime's document.
+        routes: Routes of the studio, which determine the documented operations.
     """
 
     @lru_cache(maxsize=1)
     def rendered(content: bytes) -> tuple[bytes, str]:
-        """Return the document and its page for the runtime's document.
+        """Return the JSON document and its HTML page, given the runtime's document.
 
-        Thread: worker, because it takes long.
+        Thread: worker thread, because rendering is slow.
         """
         document: dict[str, Any] = json.loads(content)
         operations = document["paths"].items()

@@ -1,4 +1,4 @@
-"""Routes `studio/pronunciation`: each visitor's pronunciation dictionary."""
+"""Routes `studio/pronunciation`: the pronunciation dictionary of each visitor."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from studio.store.records import PronunciationFields, TextToSay, decode, read
 
 
 class PronunciationRoutes(StoreRoutes):
-    """Routes of pronunciation dictionaries.
+    """HTTP routes of pronunciation dictionaries.
 
-    Thread: event loop. Workers access the disk.
+    Thread: event loop. Worker threads access the disk.
     """
 
     def table(self) -> RouteTable:
@@ -26,15 +26,12 @@ class PronunciationRoutes(StoreRoutes):
         ]
 
     async def dictionary(self, request: Request) -> Response:
-        """Return all entries.
-
-        An unknown visitor has no entries.
-        """
+        """Return all entries of the visitor's dictionary (none for an unknown visitor)."""
         owner = self._visitors.of(request).owner
         return json_response(EMPTY if owner is None else await self._workers(self._store.pronunciations.of, owner))
 
     async def put(self, request: Request) -> Response:
-        """Replace the stored list."""
+        """Replace all entries of the visitor's dictionary."""
         keeper = self._visitors.of(request).keeper
         body = await read_body(request)
         return json_response(await self._workers(self._put, *keeper, body))
@@ -43,7 +40,7 @@ class PronunciationRoutes(StoreRoutes):
         return self._store.pronunciations.put(owner, read(PronunciationFields, decode(body)), address=address)
 
     async def say(self, request: Request) -> Response:
-        """Return the text with replaced words, and the number of replacements."""
+        """Return a text with its words replaced, and the number of replacements."""
         query = read(TextToSay, decode(await read_body(request)))
         return json_response(
             await self._workers(self._store.pronunciations.replace_words, self._visitors.of(request).owner, query)

@@ -1,6 +1,6 @@
-"""Routes `studio/host/downloads`: checkpoints for this machine, and their download.
+"""Routes `studio/host/downloads`, which list and download published checkpoints.
 
-Only the host may use them.
+Only the host may use these routes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ BIT_WORDS = next(knob.metadata["words"] for knob in fields(EngineSettings) if kn
 
 
 async def cards_of(runtime: Runtime, key: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the runtime's model cards, or an empty list if it does not respond."""
+    """Return the runtime's model cards, or an empty list if the runtime does not respond."""
     if runtime.url is None:
         return []
     try:
@@ -55,10 +55,10 @@ async def cards_of(runtime: Runtime, key: Mapping[str, str]) -> list[dict[str, A
 def feature(
     request: Request, runtime: Runtime, settings: StudioSettings, downloads: Downloads | None
 ) -> dict[str, Any]:
-    """Return the facts that the page needs before it is shown.
+    """Return the checkpoint data that the page needs before it is shown.
 
-    They are the served voice, and if the visitor may change it. Users who may change it also get the state of a
-    download, because a later notice would move the page.
+    The data states if the embedded checkpoint is served, and if the visitor may change checkpoints. If so, it has the
+    state of a download, because a later notice would shift the page's layout.
     """
     models = models_of(runtime.args) if isinstance(runtime, ChildRuntime) else []
     may = isinstance(runtime, ChildRuntime) and is_host(request, settings)
@@ -71,19 +71,19 @@ def feature(
 
 
 class RealVoiceRoutes:
-    """Routes of downloads.
+    """HTTP routes of checkpoint downloads.
 
     Thread: event loop.
     """
 
     def __init__(self, runtime: Runtime, settings: StudioSettings, downloads: Downloads | None, plan: Plan) -> None:
-        """Create the routes.
+        """Create the routes of checkpoint downloads.
 
         Args:
             runtime: Runtime of the studio.
             settings: Settings of the studio.
-            downloads: Downloads, or None if the studio has not started the runtime.
-            plan: List of the published checkpoints.
+            downloads: State of downloads, or None if the studio did not start the runtime.
+            plan: Cached list of published checkpoints.
         """
         self._runtime = runtime
         self._settings = settings
@@ -105,9 +105,9 @@ class RealVoiceRoutes:
         ]
 
     async def show(self, request: Request) -> Response:
-        """Return the state of the download.
+        """Return the state of the current download.
 
-        With ``?plan=1``, it includes the available checkpoints, as far as they are known.
+        With ``?plan=1``, the response includes the known checkpoints.
         """
         downloads = self._of(request)
         state: dict[str, Any] = {"download": downloads.status()}
@@ -120,10 +120,10 @@ class RealVoiceRoutes:
         return json_response(state)
 
     async def start(self, request: Request) -> Response:
-        """Download checkpoints and change to them.
+        """Start to download checkpoints, which are then served.
 
-        The body is {"models": ["OWNER/NAME", …], "quantize": "int8"}. Without ``quantize``, the plan decides: the
-        studio's setting, or the format that fits this machine.
+        The body is {"models": ["OWNER/NAME", …], "quantize": "int8"}. The default of ``quantize`` is the studio's
+        setting, or the format that fits this machine.
         """
         downloads = self._of(request)
         body = decode(await read_body(request))
@@ -137,7 +137,7 @@ class RealVoiceRoutes:
         return json_response({"download": downloads.status()}, 202)
 
     async def act(self, action: Callable[[Downloads], Awaitable[None]], status: int, request: Request) -> Response:
-        """Change the current download, and return its state."""
+        """Apply an action to the current download, and return the download's state."""
         downloads = self._of(request)
         await action(downloads)
         if action is Downloads.stop:
@@ -153,13 +153,11 @@ class RealVoiceRoutes:
 
 
 def plan_of(measured: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the published checkpoints for the page.
+    """Return the published checkpoints for the page, from the plan or a built-in table.
 
-    They are those of the child's plan, or until then of the built-in table.
-
-    ``sizes`` is the source: "hub", or "table" if the Hub has not listed all. ``download`` are the missing bytes, of
-    which ``common`` are shared by all checkpoints. ``bits`` are the weight formats of the device, each with its memory
-    and estimated ``rtf``; ``chosen`` is the default one, to which ``memory``, ``rtf`` and ``fits`` refer.
+    ``sizes`` is the source: "hub", or "table" if the Hub has not listed all files. ``download`` is the number of
+    missing bytes, of which ``common`` bytes are shared by all checkpoints. ``bits`` has the weight formats of the
+    device with their memory and estimated ``rtf``. ``memory``, ``rtf`` and ``fits`` are those of the format ``chosen``.
     """
     measured = measured or dict.fromkeys(FACTS)
     known = {offer["id"]: offer for offer in measured.get("offers", [])}
@@ -203,9 +201,9 @@ def plan_of(measured: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def together(plan: dict[str, Any], models: list[str], bits: str = "") -> int:
-    """Return the memory in bytes of several checkpoints together, or 0 if unknown.
+    """Return the total memory of several checkpoints in bytes, or 0 if it is unknown.
 
-    `bits` is a weight format. If it is empty or auto, each checkpoint has the format of the plan.
+    `bits` is a weight format. If it is empty or auto, each checkpoint has its format in the plan.
     """
     chosen = [offer for offer in plan["offers"] if offer["id"] in models and offer["memory"] is not None]
     kinds = [{kind["weights"]: kind["memory"] for kind in offer["bits"]} for offer in chosen]
@@ -214,9 +212,9 @@ def together(plan: dict[str, Any], models: list[str], bits: str = "") -> int:
 
 
 def _suggest(plan: dict[str, Any]) -> None:
-    """Mark for each mode the largest checkpoint that is fast enough here.
+    """Mark the suggested checkpoint of each mode: the largest one that is fast enough.
 
-    If no checkpoint is fast enough, the smallest one is marked. All marked checkpoints must fit in memory.
+    If no checkpoint is fast enough, the smallest one is marked. Together, the marked checkpoints must fit into memory.
     """
     chosen: list[str] = []
     for mode in ("custom_voice", "base", "voice_design"):
@@ -231,10 +229,10 @@ def _suggest(plan: dict[str, Any]) -> None:
 
 
 def _bits(body: dict[str, Any]) -> str:
-    """Return the weight format of a request, or "" if it has none.
+    """Return the weight format in a request body, or an empty string.
 
     Raises:
-        InvalidConfig: It is not a value of the setting.
+        InvalidConfig: `quantize` is not a valid value of the setting.
     """
     word = body.get("quantize", "")
     if word != "" and word not in BIT_WORDS:
@@ -243,10 +241,10 @@ def _bits(body: dict[str, Any]) -> str:
 
 
 def _models(body: dict[str, Any]) -> list[str]:
-    """Return the checkpoints of a request.
+    """Return the checkpoints in a request body.
 
     Raises:
-        InvalidConfig: It is not a list of one to three Hub ids.
+        InvalidConfig: `models` is not a list of one to three Hub ids.
     """
     models = body.get("models")
     if not isinstance(models, list) or not 1 <= len(models) <= MAX_CHECKPOINTS:

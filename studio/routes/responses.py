@@ -1,4 +1,4 @@
-"""Shared code of the studio's routes: reading bodies, responses, errors, and threads."""
+"""Shared code of the studio's routes: request bodies, responses, errors, and threads."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from runtime.shared.port.origins import SAFE_METHODS, may_use
 from studio.store.store import Store
 from studio.visitors.visitors import Visitors
 
-BODY_BYTES = 2 * 2**20  # Maximum size of a JSON body.
-FIELD_BYTES = 2**20  # Maximum size of a form's text field.
+BODY_BYTES = 2 * 2**20  # Maximum size of a JSON body in bytes.
+FIELD_BYTES = 2**20  # Maximum size of a text field of a form in bytes.
 PIECE_BYTES = 2**16
-BODY_TIMEOUT_S = 60.0  # Timeout of the next piece of a body.
+BODY_TIMEOUT_S = 60.0  # Timeout in seconds for the next piece of a body.
 # Headers of private responses: no shared cache, no use by other sites, no content sniffing.
 PRIVATE = {
     "cache-control": "private, no-cache",
@@ -46,12 +46,12 @@ Given = ParamSpec("Given")
 Handler = Callable[[Request], Awaitable[Response]]
 RouteTable = list[tuple[str, str, Handler]]
 
-# The parser logs a warning for every invalid form, with which clients could flood the log.
+# The parser logs a warning for each invalid form, which clients could use to flood the log.
 logging.getLogger("python_multipart").setLevel(logging.ERROR)
 
 
 class WorkerPool:
-    """Worker threads for disk access and encoding.
+    """Pool of worker threads for disk access and encoding.
 
     Thread: event loop.
     """
@@ -60,19 +60,19 @@ class WorkerPool:
         self._workers = ThreadPoolExecutor(workers, thread_name_prefix="studio")
 
     async def __call__(self, work: Callable[Given, Value], *args: Given.args, **named: Given.kwargs) -> Value:
-        """Run a function in a worker and wait for its result."""
+        """Run a function in a worker thread and wait for its result."""
         call = functools.partial(work, *args, **named)
         return await asyncio.get_running_loop().run_in_executor(self._workers, call)
 
     def close(self) -> None:
-        """Wait for running work, and accept no more."""
+        """Wait for running functions, and refuse new ones."""
         self._workers.shutdown(wait=True, cancel_futures=True)
 
 
 class StoreRoutes:
-    """Base class of routes that use the store.
+    """Base class of HTTP routes that use the store.
 
-    Thread: event loop. Workers access the disk.
+    Thread: event loop. Worker threads access the disk.
     """
 
     def __init__(self, store: Store, visitors: Visitors, workers: WorkerPool) -> None:
@@ -81,25 +81,25 @@ class StoreRoutes:
         self._workers = workers
 
     def table(self) -> RouteTable:
-        """Return the method, path and handler of each route."""
+        """Return the path, the HTTP method and the handler of each route."""
         raise NotImplementedError
 
     def routes(self) -> list[Route]:
         return [Route(path, handle_errors(handler), methods=[method]) for method, path, handler in self.table()]
 
     def _named(self, request: Request) -> tuple[str, str]:
-        """Return the owner, and the id in the path.
+        """Return the visitor's owner name, and the id in the request's path.
 
         Raises:
-            VisitorUnknown: The browser keeps no cookie.
+            VisitorUnknown: The browser does not accept cookies.
         """
         return self._visitors.of(request).known, request.path_params["id"]
 
 
 def handle_errors(handler: Handler) -> Handler:
-    """Wrap an endpoint so that errors are returned in the runtime's format.
+    """Wrap a request handler so that errors are returned in the runtime's format.
 
-    Requests of other sites' pages are refused.
+    Requests from pages of other sites are refused.
     """
 
     @functools.wraps(handler)
@@ -117,12 +117,12 @@ def handle_errors(handler: Handler) -> Handler:
 
 
 def json_response(value: object, status: int = 200) -> JSONResponse:
-    """Return a private JSON response."""
+    """Return a JSON response that no cache may store."""
     return JSONResponse(value, status_code=status, headers={**PRIVATE, "cache-control": "no-store"})
 
 
 def streamed_json(pieces: Iterable[bytes], size: int) -> Response:
-    """Return a private JSON response of `size` bytes in pieces."""
+    """Return a JSON response of `size` bytes that is sent in pieces and not cached."""
 
     async def stream() -> AsyncIterator[bytes]:
         for piece in pieces:
@@ -133,56 +133,53 @@ def streamed_json(pieces: Iterable[bytes], size: int) -> Response:
 
 
 def stored_json(text: bytes) -> Response:
-    """Return a private response with JSON that is already serialized."""
+    """Return a JSON response, given serialized JSON, that is sent in pieces and not cached."""
     return streamed_json((text[at : at + PIECE_BYTES] for at in range(0, len(text), PIECE_BYTES)), len(text))
 
 
 def json_list(name: str, objects: Iterable[object], **rest: object) -> bytes:
-    """Serialize a list and the `rest` in a worker, object by object.
-
-    The event loop is not blocked.
-    """
+    """Serialize a list of objects and other fields to a JSON object (in a worker thread)."""
     fields = [f'"{name}": [{", ".join(json.dumps(item) for item in objects)}]']
     fields += [f'"{key}": {json.dumps(value)}' for key, value in rest.items()]
     return f"{{{', '.join(fields)}}}".encode()
 
 
 def file_response(data: bytes, media_type: str, name: str, *, inline: bool = False, **headers: str) -> Response:
-    """Return a file response with a user's file name, as a download or for the page."""
+    """Return a response with a file, as a download or (inline) for the page."""
     return Response(data, media_type=media_type, headers={**file_headers(name, inline=inline), **headers})
 
 
 def file_headers(name: str, *, inline: bool = False) -> dict[str, str]:
-    """Return the headers of a private file with a name."""
+    """Return the headers of a private file with this file name."""
     return {**PRIVATE, "content-disposition": disposition(name, inline=inline)}
 
 
 async def read_body(request: Request, most: int = BODY_BYTES) -> bytes:
-    """Return the body up to the limit of JSON bodies.
+    """Return the request body as bytes.
 
     Raises:
-        SpeechError: As `body_pieces`.
+        SpeechError: The body is too large or too slow, as in `body_pieces`.
     """
     return b"".join(await read_pieces(request, most))
 
 
 async def read_pieces(request: Request, most: int) -> list[bytes]:
-    """Return a body in pieces, because joining a large one would block the event loop.
+    """Return the request body in pieces, because joining a large body blocks the event loop.
 
     Raises:
-        SpeechError: As `body_pieces`.
+        SpeechError: The body is too large or too slow, as in `body_pieces`.
     """
     return [piece async for piece in body_pieces(request, max_bytes=most, idle_s=BODY_TIMEOUT_S)]
 
 
 async def read_form(request: Request, largest: dict[str, int]) -> dict[str, str | bytes]:
-    """Read the fields of a multipart form, with the maximum bytes of files in `largest`.
+    """Parse a multipart form and return its fields.
 
-    Large files are on disk.
+    `largest` has the maximum size in bytes of each file field. Large files are buffered on disk.
 
     Raises:
-        InvalidConfig: It is not a form, or has other files.
-        SpeechError: As `body_pieces`.
+        InvalidConfig: The body is not a valid form, or has other files.
+        SpeechError: The body is too large or too slow, as in `body_pieces`.
     """
     if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
         raise InvalidConfig(where="The body", why="send a multipart/form-data form", param="body")
@@ -218,10 +215,10 @@ async def _content(name: str, value: UploadFile | str, largest: dict[str, int]) 
 
 
 def query_int(request: Request, name: str, default: int, low: int, high: int) -> int:
-    """Return an integer of the query.
+    """Return an integer parameter of the query string.
 
     Raises:
-        InvalidConfig: It is not an integer from `low` to `high`.
+        InvalidConfig: The value is not an integer from `low` to `high`.
     """
     text = request.query_params.get(name, "")
     if not text:

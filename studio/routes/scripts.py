@@ -1,4 +1,4 @@
-"""Routes `studio/scripts`: each visitor's scripts."""
+"""Routes `studio/scripts`: the stored scripts of each visitor."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from studio.store.scripts import MAX_BYTES
 
 
 class ScriptRoutes(StoreRoutes):
-    """Routes of scripts.
+    """HTTP routes of stored scripts.
 
-    Thread: event loop. Workers access the disk.
+    Thread: event loop. Worker threads access the disk.
     """
 
     def table(self) -> RouteTable:
@@ -35,9 +35,9 @@ class ScriptRoutes(StoreRoutes):
         ]
 
     async def all(self, request: Request) -> Response:
-        """Return the scripts that contain the text of `?search=`.
+        """Return the visitor's scripts that contain the text of `?search=`.
 
-        They have line counts instead of lines.
+        Each script has a line count instead of its lines.
         """
         owner = self._visitors.of(request).owner
         return stored_json(await self._workers(self._all, owner, request.query_params.get("search", "")))
@@ -49,11 +49,11 @@ class ScriptRoutes(StoreRoutes):
         return stored_json(await self._workers(self._store.scripts.find, *self._named(request)))
 
     async def put(self, request: Request) -> Response:
-        """Store a script under the page's id."""
+        """Store a script under the id that the page has chosen."""
         keeper, script_id = self._visitors.of(request).keeper, request.path_params["id"]
         if not is_script_id(script_id):
             raise InvalidConfig(where="id", why="it must have 1 to 64 letters, digits, - or _", param="id")
-        # The body may have twice the size, because escaped characters are longer.
+        # The body may have twice the size because escaped characters are longer.
         pieces = await read_pieces(request, 2 * MAX_BYTES)
         return stored_json(await self._workers(self._put, *keeper, script_id, pieces))
 

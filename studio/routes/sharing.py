@@ -1,7 +1,7 @@
-"""Links to takes: created and revoked by the owner, open to anyone who has the link.
+"""Shared links to takes, which the owner creates and revokes and anyone may open.
 
-The shared page is plain HTML without scripts. It shows nothing about the owner. It is not indexed, listed, or sent as a
-referrer, so it cannot be found without its URL.
+A shared page is plain HTML without scripts and shows nothing about the owner. It is not indexed or listed, and its URL
+is not sent as a referrer, so nobody can find it without the link.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ HEADERS = {
 
 
 class SharingRoutes(StoreRoutes):
-    """Routes of shared links.
+    """HTTP routes of shared links.
 
-    Thread: event loop. Workers access the disk and encode.
+    Thread: event loop. Worker threads access the disk and encode.
     """
 
     def __init__(self, store: Store, visitors: Visitors, workers: WorkerPool, export_workers: WorkerPool) -> None:
@@ -84,7 +84,7 @@ class SharingRoutes(StoreRoutes):
     # --- Routes of the owner.
 
     async def link(self, request: Request) -> Response:
-        """Return the link's path under the studio's URL, or null."""
+        """Return the path of a take's shared link, relative to the studio's URL, or null."""
         return json_response(_address(await self._workers(self._store.shares.of, *self._named(request))))
 
     async def begin(self, request: Request) -> Response:
@@ -106,9 +106,9 @@ class SharingRoutes(StoreRoutes):
     # --- Routes of visitors with a link.
 
     async def page(self, request: Request) -> Response:
-        """Return the page of a take.
+        """Return the HTML page of a shared take.
 
-        Ended and unknown links get the same response.
+        Revoked and unknown links get the same response.
         """
         language = request.headers.get("accept-language", "")
         try:
@@ -120,7 +120,7 @@ class SharingRoutes(StoreRoutes):
         return HTMLResponse(shared_page(record, request.path_params["token"], language), headers=HEADERS)
 
     async def audio(self, request: Request) -> Response:
-        """Return the audio, complete or the requested range."""
+        """Return the audio of a shared take, or the requested byte range."""
         token = self._token(request)
         record = await self._workers(self._store.shares.take, token)
         data = self._files.get(record["sha256"])
@@ -139,10 +139,10 @@ class SharingRoutes(StoreRoutes):
         return Response(data[first : last + 1], status_code=206, media_type=FORMATS[FORMAT], headers=headers)
 
     async def _encoded(self, token: str, sha256: str) -> bytes:
-        """Return a take as an encoded file.
+        """Return the audio of a shared take as an encoded file.
 
         Raises:
-            SharingBusy: too many clients wait for files that are not encoded yet.
+            SharingBusy: Too many clients are waiting for files that are not encoded yet.
         """
         if self._busy >= MAX_CONCURRENT_ENCODINGS:
             raise SharingBusy(retry_after_s=1)
@@ -158,7 +158,7 @@ class SharingRoutes(StoreRoutes):
 
     def _file(self, token: str) -> bytes:
         record, pcm = self._store.shares.pcm(token)
-        # Visitors do not see the take's name, its voice's name or other private names.
+        # Visitors must not see private names, such as those of the take and its voice.
         tags = tags_of({**record, "name": None, "label": None, "voice": None})
         return encoded(FORMAT, pcm, {name: tags[name] for name in ("title", "comment", "software") if name in tags})
 
@@ -174,18 +174,18 @@ def _address(token: str | None) -> dict[str, Any]:
 
 
 def _part(wanted: re.Match[str], size: int) -> tuple[int, int] | None:
-    """Return the first and last byte of a range, or None if it is not satisfiable."""
+    """Return the first and last byte of a range, or None if the range is not satisfiable."""
     first, last = wanted[1], wanted[2]
-    if not first:  # The client asks for the last bytes.
+    if not first:  # The client requests the last bytes of the file.
         return (max(0, size - int(last)), size - 1) if last and int(last) > 0 else None
     end = min(int(last), size - 1) if last else size - 1
     return (int(first), end) if int(first) <= end else None
 
 
 def shared_page(record: dict[str, Any], token: str, accepted: str) -> str:
-    """Return the page of a take.
+    """Return the HTML page of a shared take.
 
-    `token` is the link's, `accepted` are the browser's languages.
+    `token` is the token of the link. `accepted` is the browser's Accept-Language header.
     """
     language, said = _accepted_texts(accepted)
     listen = escape(said["shared.listen"])
@@ -199,14 +199,14 @@ def shared_page(record: dict[str, Any], token: str, accepted: str) -> str:
 
 
 def ended(accepted: str) -> str:
-    """Return the page of an ended or unknown link."""
+    """Return the HTML page for a revoked or unknown link."""
     language, said = _accepted_texts(accepted)
     content = f"<h1>{escape(said['shared.ended'])}</h1>\n<p>{escape(said['shared.ended_why'])}</p>"
     return _PAGE.format(language=language, title=escape(said["shared.ended"]), content=content)
 
 
 def _accepted_texts(accepted: str) -> tuple[str, dict[str, str]]:
-    """Return the texts of the first supported language."""
+    """Return the first supported language of the Accept-Language header, and its texts."""
     known = languages()
     wanted = [tag.split(";")[0].strip().lower().partition("-")[0] for tag in accepted[:200].split(",")]
     language = next((code for code in wanted if code in known), "en")

@@ -1,4 +1,4 @@
-"""Routes `studio/takes`: each visitor's history of takes."""
+"""Routes `studio/takes`: the history of takes of each visitor."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ from studio.store.store import Store
 from studio.store.takes import MAX_PAGE_SIZE, Wanted
 from studio.visitors.visitors import Visitors
 
-TAKE_CACHE_CONTROL = "private, max-age=86400, immutable"  # Browsers may cache a take and need not check it again.
+TAKE_CACHE_CONTROL = "private, max-age=86400, immutable"  # Browsers need not revalidate a take for a day.
 
 
 class TakeRoutes(StoreRoutes):
-    """Routes of takes.
+    """HTTP routes of takes.
 
-    Thread: event loop. Workers access the disk and encode.
+    Thread: event loop. Worker threads access the disk and encode.
     """
 
     def __init__(self, store: Store, visitors: Visitors, workers: WorkerPool, max_reference_bytes: int) -> None:
         super().__init__(store, visitors, workers)
-        # One byte more than the limit, so that the store detects and reports the excess.
+        # The limit is two bytes (one sample) higher, so that the store detects and reports the excess.
         self._largest = {"pcm": store.settings.max_take_bytes + 2, "reference": max_reference_bytes}
 
     def table(self) -> RouteTable:
@@ -66,7 +66,7 @@ class TakeRoutes(StoreRoutes):
         ]
 
     async def page(self, request: Request) -> Response:
-        """Return a page of takes that contain every word of `search`, newest first."""
+        """Return one page of the takes that contain every word of `search`, newest first."""
         query = request.query_params
         wanted = Wanted(
             search=query.get("search", "")[:256],
@@ -87,7 +87,7 @@ class TakeRoutes(StoreRoutes):
         return json_list("takes", records, next=following)
 
     async def add(self, request: Request) -> Response:
-        """Store a take.
+        """Store a take and return its record.
 
         The body is a form with ``take`` (JSON), ``pcm`` (s16le, 24 kHz, mono) and optionally ``reference``.
         """
@@ -108,23 +108,23 @@ class TakeRoutes(StoreRoutes):
         return json_response(await self._workers(add), 201)
 
     async def space(self, request: Request) -> Response:
-        """Return the visitor's storage of takes, as a number and in bytes.
+        """Return the number of takes that the visitor stores, and their size in bytes.
 
-        The response has the used storage, the limits, and the part that `free` can free.
+        The response also has the limits, and the amounts that `free` can free.
         """
         return json_response(await self._workers(self._store.takes.space, self._visitors.of(request).known))
 
     async def free(self, request: Request) -> Response:
-        """Move the oldest takes into the bin: {"takes": 250}.
+        """Move the visitor's oldest takes into the bin: {"takes": 250}.
 
-        Favourites and takes in scripts are not moved.
+        Favourites, and takes that scripts use, are not moved.
         """
         owner, asked = self._visitors.of(request).known, read(TakeCount, decode(await read_body(request)))
         moved = await self._workers(self._store.takes.free, owner, asked.takes)
         return json_response({"takes": moved, "restorable_s": self._store.settings.bin_s})
 
     async def delete_several(self, request: Request) -> Response:
-        """Put takes into the bin: {"takes": [ids]}."""
+        """Move takes into the bin: {"takes": [ids]}."""
         return await self._move_several(request, into_bin=True)
 
     async def restore_several(self, request: Request) -> Response:
@@ -137,12 +137,12 @@ class TakeRoutes(StoreRoutes):
         return json_response({"takes": moved, "restorable_s": self._store.settings.bin_s})
 
     async def restore_bin(self, request: Request) -> Response:
-        """Restore all takes of the bin."""
+        """Restore all takes in the visitor's bin."""
         owner = self._visitors.of(request).known
         return json_response({"takes": await self._workers(self._store.takes.restore_bin, owner)})
 
     async def empty_bin(self, request: Request) -> Response:
-        """Delete all takes of the bin permanently."""
+        """Delete all takes in the visitor's bin permanently."""
         owner = self._visitors.of(request).known
         return json_response({"takes": await self._workers(self._store.takes.empty_bin, owner)})
 
@@ -161,9 +161,9 @@ class TakeRoutes(StoreRoutes):
         return json_response(await self._workers(self._store.takes.restore, *self._named(request)))
 
     async def audio(self, request: Request) -> Response:
-        """Return the audio in any format, of which pcm, wav and flac are lossless.
+        """Return the audio of a take in the requested format (pcm, wav and flac are lossless).
 
-        `bit_rate` (bit/s) is for mp3 and opus.
+        `bit_rate` is in bit/s and only applies to mp3 and opus.
         """
         wanted = request.query_params.get("format", "wav")
         if wanted not in FORMATS:
@@ -185,9 +185,9 @@ class TakeRoutes(StoreRoutes):
         return encoded(wanted, pcm, tags_of(record), bit_rate)
 
     async def outline(self, request: Request) -> Response:
-        """Return a take's waveform outline.
+        """Return the outline of a take's waveform.
 
-        A take's audio never changes, so browsers cache it for a day.
+        The audio of a take never changes, so browsers cache the response for a day.
         """
         parts = await self._workers(self._outline, *self._named(request))
         return JSONResponse(

@@ -1,7 +1,4 @@
-"""Routes `studio/transcribe`: transcript of a recording.
-
-For the host, there is also the download of the recogniser's model.
-"""
+"""Routes `studio/transcribe`: transcription of a recording, and download of the model."""
 
 from __future__ import annotations
 
@@ -21,27 +18,27 @@ from studio.transcribing.service import TranscriptionService
 def transcribe_routes(
     service: TranscriptionService, limits: Limits, is_host: Callable[[Request], bool] = lambda _: False
 ) -> list[Route]:
-    """Return the routes.
+    """Return the routes of transcription.
 
     Args:
-        service: Transcription service.
-        limits: Limits of uploads.
-        is_host: Function that permits the download.
+        service: Service that transcribes recordings.
+        limits: Limits that include the maximum upload size.
+        is_host: Function that returns True if the request comes from the host.
     """
 
     async def transcribe(request: Request) -> Response:
-        """Transcribe the recording in the body.
+        """Transcribe the recording in the request body.
 
-        `?language=` is its language.
+        `?language=` is the language of the recording.
         """
         most = limits.max_upload_bytes
         recording = await whole_body(request, max_bytes=most, idle_s=BODY_TIMEOUT_S, what="The recording")
         return json_response(await service.transcribe(recording, request.query_params.get("language", "")))
 
     async def model(request: Request) -> Response:
-        """Return the state of the model.
+        """Return the state of the recognition model.
 
-        POST starts its download and DELETE stops it.
+        POST starts the download of the model, and DELETE stops it.
         """
         if not is_host(request):
             raise HostOnly

@@ -1,4 +1,4 @@
-"""Routes of stored voices: deletion, restoring, and a voice from a designed take."""
+"""Routes of stored voices: deletion, restoring, and storing a designed take as a voice."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from studio.store.store import Store
 from studio.visitors.visitors import Visitors
 
 VOICES = "/v1/audio/voices"
-# Consent of a voice that was designed. It is a record and not a label, so it is always English.
+# Consent text of a designed voice. It is a record and not a label, so it is always English.
 CONSENT = "Designed by description; nobody was recorded."
-MAX_PROVENANCE_CHARS = 500  # Maximum number of characters of a provenance entry.
-MAX_ANCESTORS = 32  # Maximum number of takes in which the description of a voice is searched.
+MAX_PROVENANCE_CHARS = 500  # Maximum length of a provenance entry in characters.
+MAX_ANCESTORS = 32  # Maximum number of parent takes in which the description of a voice is searched.
 
 
 class VoiceRoutes(StoreRoutes):
-    """Routes of stored voices.
+    """HTTP routes of stored voices.
 
-    The runtime stores the voices, but has neither their takes nor a bin. So a deleted voice is downloaded first, and
-    restored by an import.
+    The runtime stores the voices, but has no bin for them. Therefore a deleted voice is downloaded first, and an import
+    restores it.
 
-    Thread: event loop. Workers access the disk.
+    Thread: event loop. Worker threads access the disk.
     """
 
     def __init__(self, store: Store, visitors: Visitors, workers: WorkerPool, relay: Relay) -> None:
@@ -48,9 +48,9 @@ class VoiceRoutes(StoreRoutes):
         ]
 
     async def show(self, request: Request) -> Response:
-        """Return the number of takes that use the voice.
+        """Return the number of takes that use a stored voice.
 
-        The response has also the time for which a deletion can be undone.
+        The response also has the number of seconds in which a deletion can be undone.
         """
         card = await self._card(request)
         in_bin = card.status_code == httpx.codes.NOT_FOUND and await self._is_in_bin(request)
@@ -62,9 +62,9 @@ class VoiceRoutes(StoreRoutes):
         return json_response({"id": voice_id, "in_bin": in_bin, "takes": len(takes), "restorable_s": restorable_s})
 
     async def delete(self, request: Request) -> Response:
-        """Put the voice into the bin.
+        """Move a stored voice into the bin.
 
-        With `?now=1` delete it for good, and with `&takes=1` also its takes.
+        `?now=1` deletes it permanently, and `&takes=1` also deletes its takes.
         """
         is_now, with_takes = query_flag(request, "now"), query_flag(request, "takes")
         if with_takes and not is_now:
@@ -93,7 +93,7 @@ class VoiceRoutes(StoreRoutes):
         return json_response({**answer, "restorable_s": restorable_s, "takes": len(takes)})
 
     async def restore(self, request: Request) -> Response:
-        """Import the file into the runtime again."""
+        """Restore a deleted voice by importing its file into the runtime."""
         owner, voice_id = self._owner(request), request.path_params["voice"]
         file = await self._workers(self._store.voice_bin.get, owner, voice_id)
         answer = await self._relay.ask(request, "POST", VOICES, files={"file": file})
@@ -102,9 +102,9 @@ class VoiceRoutes(StoreRoutes):
         return passed_on(answer)
 
     async def keep(self, request: Request) -> Response:
-        """Store the audio of a designed take and its exact text as a voice.
+        """Store a designed take as a voice, with its audio and its exact text as the reference.
 
-        The runtime checks the name.
+        The runtime validates the name of the voice.
         """
         voice = read(TakeVoice, decode(await read_body(request)))
         owner = self._visitors.of(request).known
@@ -115,10 +115,7 @@ class VoiceRoutes(StoreRoutes):
         return passed_on(await self._relay.ask(request, "POST", VOICES, data=form, files=files))
 
     async def _consent(self, request: Request, name: str) -> str:
-        """Return the consent of one voice of a blend.
-
-        It is recorded with the blend's own voice.
-        """
+        """Return the consent text of one voice of a blend, for the record of the blended voice."""
         stored = name.removeprefix(STORED_PREFIX)
         card = await self._relay.ask(request, "GET", f"{VOICES}/{quote(stored, safe='')}")
         if card.status_code != httpx.codes.OK:
@@ -166,26 +163,23 @@ class VoiceRoutes(StoreRoutes):
         return [] if owner is None else await self._workers(self._store.takes.of_voice, owner, voice_id, name)
 
     def _owner(self, request: Request) -> str:
-        """Return the owner under which the runtime stores the visitor's voices."""
+        """Return the owner name under which the runtime stores the visitor's voices."""
         return "" if self._relay.whose is None else self._relay.whose(request)
 
 
 def _names(card: httpx.Response) -> tuple[str, str]:
-    """Return the id and the name of a voice."""
+    """Return the id and the name of the voice in a response of the runtime."""
     fields = card.json()
     return str(fields["id"]), str(fields["name"])
 
 
 def passed_on(answer: httpx.Response) -> Response:
-    """Return the runtime's response unchanged."""
+    """Return a response of the runtime unchanged."""
     return Response(answer.content, answer.status_code, media_type=answer.headers.get("content-type"))
 
 
 def description(record: dict[str, Any], store: Store, owner: str) -> str:
-    """Return the description of a take's voice.
-
-    It is its own, or that of the take from which it was derived.
-    """
+    """Return the voice description of a take or of its nearest parent, or an empty string."""
     for _ in range(MAX_ANCESTORS):
         if words := record["config"].get("instructions"):
             return str(words)
@@ -193,16 +187,13 @@ def description(record: dict[str, Any], store: Store, owner: str) -> str:
             break
         try:
             record = store.takes.find(owner, record["parent"])
-        except SpeechError:  # The voice was deleted in the meantime.
+        except SpeechError:  # The take was deleted in the meantime.
             break
     return ""
 
 
 def provenance(record: dict[str, Any], words: str) -> dict[str, str]:
-    """Return the provenance entries of a take's voice file.
-
-    Unknown fields are omitted.
-    """
+    """Return the known provenance entries for the voice file of a take."""
     model = record["model"] if isinstance(record["model"], dict) else {"id": record["model"]}
     voice = str(record["config"].get("voice") or "")
     is_blend = parse_blend(voice) is not None

@@ -1,4 +1,4 @@
-"""Route `studio/takes/{id}/words`: times of a take's words, as JSON or WebVTT."""
+"""Route `studio/takes/{id}/words`: word times of a take, as JSON or WebVTT."""
 
 from __future__ import annotations
 
@@ -24,20 +24,17 @@ from studio.store.records import words_heard, words_read
 from studio.store.store import Store
 from studio.visitors.visitors import Visitors
 
-MAX_CUE_CHARS = 84  # Maximum number of characters of a cue, which has two lines.
+MAX_CUE_CHARS = 84  # Maximum number of characters of a WebVTT cue, which has two lines.
 ENDS = tuple(".!?…。！？")
-CLOSING_MARKS = "\"'”’»）)]"  # Characters that may follow the end of a sentence.
+CLOSING_MARKS = "\"'”’»）)]"  # Characters that may follow the final mark of a sentence.
 
 FORMATS = ("json", "vtt")
-MAX_CACHED_TAKES = 64  # Maximum number of takes whose word times are cached.
+MAX_CACHED_TAKES = 64  # Maximum number of takes with cached word times.
 
 
 @dataclass(frozen=True, slots=True)
 class TakeWords:
-    """Word times of a take.
-
-    `by` is the aligner's name, or None for an estimate.
-    """
+    """Word times of a take, and the name of the aligner (None for estimated times)."""
 
     words: TimedWords
     by: str | None
@@ -52,9 +49,9 @@ class TakeWords:
 
 
 class WordTimeRoutes(StoreRoutes):
-    """Routes of word times.
+    """HTTP route of word times.
 
-    Thread: event loop; workers read audio, and a child process aligns it.
+    Thread: event loop. Worker threads read the audio, and a child process aligns it.
     """
 
     def __init__(self, store: Store, visitors: Visitors, workers: WorkerPool, aligning: AlignmentService) -> None:
@@ -66,7 +63,7 @@ class WordTimeRoutes(StoreRoutes):
         return [("GET", "/studio/takes/{id}/words", self.words)]
 
     async def words(self, request: Request) -> Response:
-        """Return the words of a take in order."""
+        """Return the words of a take in order, with their times."""
         wanted = request.query_params.get("format", "json")
         if wanted not in FORMATS:
             raise UnsupportedFormat(where="format", known=", ".join(FORMATS), param="format")
@@ -78,9 +75,9 @@ class WordTimeRoutes(StoreRoutes):
         return file_response(found.as_vtt(), "text/vtt", file_name(title_of(record), "vtt"))
 
     async def _found(self, owner: str, record: dict[str, Any]) -> TakeWords:
-        """Request an alignment.
+        """Return the word times of a take, measured by an aligner if possible, or else estimated.
 
-        Its result is cached; an estimate is not, because a later alignment may succeed.
+        Estimated times are not cached because a later alignment may succeed.
         """
         read, heard = words_read(record), words_heard(record)
         language = code_of(record["language"] or record["config"].get("language"))
@@ -99,18 +96,18 @@ class WordTimeRoutes(StoreRoutes):
 
 
 def webvtt(words: TimedWords, note: str) -> str:
-    """Return WebVTT captions.
+    """Format words with their times as WebVTT captions.
 
     Args:
         words: Words with their times.
-        note: Note in the file that describes the origin of the times.
+        note: Comment in the file that describes the origin of the times.
     """
     cues = [_cue(words, first, last) for first, last in _cues(words.spans)]
     return "\n".join(["WEBVTT\n", f"NOTE {note}\n", *cues])
 
 
 def _cues(spans: list[str]) -> Iterator[tuple[int, int]]:
-    """Yield the first and last word of each cue."""
+    """Yield the word range (start, end) of each cue."""
     first = chars = 0
     for at, span in enumerate(spans):
         if at > first and chars + len(span) > MAX_CUE_CHARS:
