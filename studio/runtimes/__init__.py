@@ -1,1 +1,1 @@
-"""Runtimes that the studio uses: a supervised child process, or an external one."""
+"""Runtimes that the studio uses: a supervised child process, or an external process."""

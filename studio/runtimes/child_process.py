@@ -1,4 +1,4 @@
-"""Child processes of the runtime: a server on a free port, and a check of checkpoints."""
+"""Child processes of the runtime: a server on a free port, and a memory check."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from runtime.errors import PortInUse
 from runtime.shared.certificates import certificates
 from runtime.shared.system import NEW_GROUP
 
-# Folder that contains the packages. The working directory may be another one.
+# Folder that contains the packages, because the working directory may be another folder.
 ROOT = str(Path(__file__).resolve().parents[2])
 START_POLL_INTERVAL_S = 0.1
 WATCH_INTERVAL_S = 2.0
-HEALTH_TIMEOUT_S = 10.0  # After three consecutive failures, the runtime is considered hung.
+HEALTH_TIMEOUT_S = 10.0  # After three consecutive timeouts, the runtime counts as hung.
 STOP_TIMEOUT_S = 5.0  # The runtime closes its sockets and exits in this time.
-LAST_OUTPUT_TIMEOUT_S = 1.0  # Timeout of the last output of a process that has ended.
-MAX_LOG_LINE_BYTES = 4096  # Maximum number of bytes of a log line.
+LAST_OUTPUT_TIMEOUT_S = 1.0  # Timeout in seconds for reading the last output of a process that has ended.
+MAX_LOG_LINE_BYTES = 4096  # Maximum length of a log line in bytes.
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Response of the runtime's /ready."""
+    """Response of the runtime's route /ready."""
 
     ready: bool = False
     loaded: int = 0
@@ -40,16 +40,13 @@ class Answer:
 
     @property
     def sentence(self) -> str:
-        """Return the loading progress as a sentence, or an empty string."""
+        """Return the loading progress as a sentence, or an empty string if it is unknown."""
         which = f" {min(self.loaded + 1, self.of)} of {self.of}" if self.of > 1 else ""
         return f"Model{which}: {self.step}." if self.step and self.of else ""
 
 
 class ChildProcess:
-    """Child process of the runtime.
-
-    Its stderr is copied to ours, and the last line is stored.
-    """
+    """Child process whose stderr is copied to this process's stderr."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -59,7 +56,7 @@ class ChildProcess:
         self._listening = asyncio.create_task(self._pass_on(process.stderr))
 
     async def ended(self) -> int:
-        """Wait for the end and return the exit status."""
+        """Wait until the process ends and return its exit status."""
         code = await self._process.wait()
         await asyncio.wait({self._listening}, timeout=LAST_OUTPUT_TIMEOUT_S)  # The last output may contain the reason.
         return code
@@ -69,7 +66,7 @@ class ChildProcess:
             self._process.kill()
 
     async def end(self, timeout_s: float | None = None) -> None:
-        """Terminate the process, and kill it after a timeout."""
+        """Terminate the process, and kill it if it does not end within the timeout."""
         if self._process.returncode is None:
             with suppress(ProcessLookupError):
                 self._process.terminate()
@@ -91,7 +88,7 @@ class ChildProcess:
 
 
 class RuntimeProcess(ChildProcess):
-    """Child process that serves at `url`."""
+    """Child process of the runtime, which serves HTTP at `url`."""
 
     def __init__(self, process: asyncio.subprocess.Process, port: int) -> None:
         super().__init__(process)
@@ -100,28 +97,28 @@ class RuntimeProcess(ChildProcess):
 
     @property
     def lost_its_port(self) -> bool:
-        """True if the runtime ended because another program took its port before it listened."""
+        """True if the runtime exited because another program had taken its port."""
         return f"[{PortInUse.code}]" in self.last_line and f" {self._port} " in self.last_line
 
     @classmethod
     async def start(cls, command: Sequence[str]) -> Self:
-        """Start a runtime's command with an address and a port.
+        """Start a runtime's command on a free local port.
 
         Raises:
             OSError, ValueError: The process cannot be started.
         """
         port = _free_port()
-        # If stdout were open, the runtime would print its own URL instead of the studio's.
+        # If stdout were open, the runtime would print its own URL instead of the studio's URL.
         process = await spawn([*command, "--host", "127.0.0.1", "--port", str(port)], asyncio.subprocess.DEVNULL)
         return cls(process, port)
 
     async def until_ready(self, tell: Callable[[Answer], None]) -> None:
-        """Poll until the runtime is ready.
+        """Poll the route /ready until the runtime is ready.
 
-        The call does not return if the process ends first.
+        If the process ends first, the call does not return.
 
         Args:
-            tell: Called with the progress of the runtime.
+            tell: Callback that receives the loading progress.
         """
         async with httpx.AsyncClient(verify=certificates(), trust_env=False, timeout=HEALTH_TIMEOUT_S) as client:
             while not (answer := await query_runtime(client, f"{self.url}/ready")).ready:
@@ -129,10 +126,10 @@ class RuntimeProcess(ChildProcess):
                 await asyncio.sleep(START_POLL_INTERVAL_S)
 
     async def loaded(self, tell: Callable[[Answer], None]) -> None:
-        """Wait like `until_ready`, but raise if the runtime ends.
+        """Wait until the runtime is ready, or raise if it ends.
 
         Raises:
-            Refused: The runtime has ended; the sentence has the reason.
+            Refused: The runtime has ended. The message has the reason.
         """
         ended = asyncio.create_task(self.ended())
         ready = asyncio.create_task(self.until_ready(tell))
@@ -145,7 +142,7 @@ class RuntimeProcess(ChildProcess):
             ready.cancel()
 
     async def until_hung(self) -> None:
-        """Poll until the runtime no longer responds."""
+        """Poll the runtime until it has missed three health checks in succession."""
         async with httpx.AsyncClient(verify=certificates(), trust_env=False, timeout=HEALTH_TIMEOUT_S) as client:
             missed = 0
             while missed < 3:
@@ -154,19 +151,16 @@ class RuntimeProcess(ChildProcess):
 
 
 class Refused(Exception):
-    """Error of a failed runtime command.
-
-    Its message is one sentence with the reason.
-    """
+    """A runtime command failed for the reason in the message, which is one sentence."""
 
 
 async def fits_beside(command: Sequence[str]) -> bool:
-    """True if other checkpoints fit into memory in addition to the running ones.
+    """True if new checkpoints fit into memory in addition to the current checkpoints.
 
-    The runtime's check command is used.
+    The runtime's option --check measures this.
 
     Raises:
-        Refused: It cannot be loaded at all.
+        Refused: The new checkpoints cannot be loaded at all.
         OSError, ValueError: The process cannot be started.
     """
     process = await spawn([*command, "--check"], asyncio.subprocess.PIPE)
@@ -182,9 +176,9 @@ async def fits_beside(command: Sequence[str]) -> bool:
 
 
 async def spawn(command: Sequence[str], stdout: int) -> asyncio.subprocess.Process:
-    """Start a module that ends with this process.
+    """Start a Python module as a child process that ends together with this process.
 
-    Its output goes to `stdout`; its log is piped.
+    `stdout` receives the output of the module. Its log on stderr is piped.
     """
     path = os.pathsep.join(filter(None, [ROOT, os.environ.get("PYTHONPATH")]))
     return await asyncio.create_subprocess_exec(
@@ -192,20 +186,17 @@ async def spawn(command: Sequence[str], stdout: int) -> asyncio.subprocess.Proce
         "-m",
         "runtime.shared.child",
         *command,
-        stdin=asyncio.subprocess.PIPE,  # The pipe is open as long as this process lives (runtime/shared/child.py).
+        stdin=asyncio.subprocess.PIPE,  # The pipe is open while this process lives (runtime/shared/child.py).
         stderr=asyncio.subprocess.PIPE,
         stdout=stdout,
         env={**os.environ, "PYTHONPATH": path},
-        start_new_session=True,  # Only this process receives Ctrl-C. It then ends the child.
-        creationflags=NEW_GROUP,  # On systems without sessions, this prevents Ctrl-C from reaching the child.
+        start_new_session=True,  # Only this process receives Ctrl-C, and then ends the child.
+        creationflags=NEW_GROUP,  # On systems without sessions, this flag keeps Ctrl-C from the child.
     )
 
 
 async def query_runtime(client: httpx.AsyncClient, url: str) -> Answer:
-    """Request /ready and return the response.
-
-    While the runtime loads, it is an error with the progress.
-    """
+    """Request the URL of /ready and return the readiness or the loading progress."""
     try:
         reply = await client.get(url)
         if reply.status_code == httpx.codes.OK:
@@ -217,7 +208,7 @@ async def query_runtime(client: httpx.AsyncClient, url: str) -> Answer:
 
 
 async def answers(client: httpx.AsyncClient, url: str) -> bool:
-    """True if a URL responds with 200."""
+    """True if a GET request of the URL returns status 200."""
     try:
         return (await client.get(url)).status_code == httpx.codes.OK
     except httpx.HTTPError:

@@ -1,4 +1,4 @@
-"""Runtime that the studio did not start.
+"""External runtime, which the studio did not start.
 
 Thread: event loop.
 """
@@ -15,17 +15,17 @@ from studio.runtimes.supervisor import RuntimeState, Status
 
 
 class GivenRuntime:
-    """Runtime that the studio only monitors."""
+    """External runtime whose state the studio polls."""
 
     def __init__(self, url: str) -> None:
         self.url: str | None = url
         self.status = Status(RuntimeState.STARTING, "Looking for the runtime.")
 
     async def drain(self) -> None:
-        """Do nothing: a given runtime outlives the studio."""
+        """Do nothing, because an external runtime outlives the studio."""
 
     async def run(self) -> int:
-        """Poll the runtime's state until cancelled."""
+        """Poll the state of the runtime until this task is cancelled."""
         async with httpx.AsyncClient(verify=certificates(), trust_env=False, timeout=HEALTH_TIMEOUT_S) as client:
             while True:
                 ready = await answers(client, f"{self.url}/ready")

@@ -1,4 +1,4 @@
-"""Runtime metrics in the Host room, including those that only the supervisor knows."""
+"""Runtime metrics in the Host room, including the supervisor's own metrics."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ SHARES = {"ttfa_p50_s": 0.5, "ttfa_p95_s": 0.95}
 
 
 def figures(page: str) -> dict[str, Any]:
-    """Return sums over all labels, and quantiles of the time to first audio.
+    """Return metrics summed over all labels, and quantiles of the time to first audio.
 
     Args:
-        page: Content of the runtime's /metrics.
+        page: Response body of the runtime's /metrics.
 
     Returns:
-        The quantiles are None before the first audio.
+        Values by metric name, where the quantiles are None before the first audio.
     """
     sums: dict[str, float] = dict.fromkeys(SCALARS.values(), 0.0)
     memory: dict[str, float] = {}
@@ -52,7 +52,7 @@ def figures(page: str) -> dict[str, Any]:
 
 
 class _Starts:
-    """Collector of a supervisor's counters, without creation times."""
+    """Collector of a supervisor's start and restart counters."""
 
     def __init__(self, starts: int, restarts: Mapping[str, int]) -> None:
         self._starts, self._restarts = starts, restarts
@@ -68,18 +68,18 @@ class _Starts:
 
 
 def starts_page(starts: int, restarts: Mapping[str, int]) -> str:
-    """Return the counts of runtime starts and restarts by reason in Prometheus' format."""
+    """Return the counts of runtime starts, and of restarts by reason, in Prometheus format."""
     registry = CollectorRegistry()
     registry.register(_Starts(starts, restarts))
     return generate_latest(registry).decode()
 
 
 def quantile(buckets: dict[float, float], share: float) -> float | None:
-    """Return a quantile of a histogram, with linear interpolation.
+    """Return a quantile of a cumulative histogram, using linear interpolation.
 
     Args:
-        buckets: Cumulative counts by upper edge.
-        share: The quantile, from 0 to 1.
+        buckets: Cumulative counts by upper bound of the bucket.
+        share: Quantile to return, from 0 to 1.
     """
     edges = sorted(buckets)
     if not edges or buckets[edges[-1]] == 0:

@@ -1,4 +1,4 @@
-"""Memory of the studio and its child processes, and available memory (Linux only)."""
+"""Memory of the studio and its child processes, and available memory (only on Linux)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _KIB = re.compile(r"^(?P<name>Pss|MemAvailable):\s+(?P<kib>\d+) kB", re.MULTILIN
 
 
 def own_memory(pid: int | None = None) -> dict[str, int] | None:
-    """Return `own` and `available` bytes, or None if the system does not report them.
+    """Return the process tree's memory and the available memory in bytes, or None if unknown.
 
-    Memory that processes share is divided between them (proportional set size). It takes some milliseconds.
+    Shared memory is divided between processes (proportional set size). The call takes a few milliseconds.
 
     Args:
-        pid: Root of the process tree; None is this process.
+        pid: Root of the process tree, or None for this process.
     """
     try:
         machine = _kib(PROC / "meminfo")
@@ -28,7 +28,7 @@ def own_memory(pid: int | None = None) -> dict[str, int] | None:
 
 
 def _tree(root: int) -> list[int]:
-    """Return a process and its descendants."""
+    """Return the pids of a process and its descendants."""
     children: defaultdict[int, list[int]] = defaultdict(list)
     for folder in PROC.iterdir():
         if folder.name.isdecimal():
@@ -38,7 +38,7 @@ def _tree(root: int) -> list[int]:
                 continue
             children[int(fields[1])].append(int(folder.name))
     found = [root]
-    for process in found:  # The loop also visits the entries that it adds.
+    for process in found:  # The loop also visits the pids that it appends.
         found += children[process]
     return found
 

@@ -1,7 +1,7 @@
-"""Supervisor of the runtime's child process: restarts and replaces it.
+"""Supervisor of the runtime's child process.
 
-It restarts the runtime after a crash, and replaces it to change checkpoints. It provides the runtime's URL and status
-to relay and page. Thread: event loop.
+The supervisor restarts the runtime after a crash, and replaces it to change checkpoints. Relay and page read the
+runtime's URL and status from the supervisor. Thread: event loop.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ logger = logging.getLogger(__name__)
 RUNTIME_COMMAND = ("runtime.cli", "runtime")  # Module and subcommand of the child process.
 FIRST_BACKOFF_S = 0.5
 MAX_BACKOFF_S = 30.0
-HEALTHY_S = 60.0  # Seconds of operation after which the restart backoff is reset.
-LEAVE_S = 5.0  # Additional seconds for a replaced runtime to exit after its speech has ended.
-UNKNOWN_STATUS = 255  # Exit status of a child whose real status is unknown.
-NO_ANSWER_REASON = "no_answer"  # Reason of a restart: failed health checks.
+HEALTHY_S = 60.0  # Seconds of operation after which the restart delay is reset.
+LEAVE_S = 5.0  # Additional seconds in which a replaced runtime has to exit after its speech has finished.
+UNKNOWN_STATUS = 255  # Exit status that is assumed if the real status of a child is unknown.
+NO_ANSWER_REASON = "no_answer"  # Reason of a restart after failed health checks.
 
 
 class RuntimeState(StrEnum):
-    """State of the runtime."""
+    """State of the runtime as shown by the page."""
 
     STARTING = "starting"
     READY = "ready"
@@ -42,19 +42,19 @@ class RuntimeState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """Status of the runtime for the page."""
+    """Status of the runtime as shown by the page."""
 
     state: RuntimeState
     sentence: str
     starts: int = 0
-    loaded: int | None = None  # Number of loaded checkpoints out of `of`. None: unknown.
+    loaded: int | None = None  # Number of loaded checkpoints out of `of`, or None if unknown.
     of: int | None = None
-    problem: str | None = None  # Error of the last failed change of checkpoints.
-    change: str | None = None  # Progress of a change of checkpoints.
+    problem: str | None = None  # Error message of the last failed change of checkpoints.
+    change: str | None = None  # Progress of the current change of checkpoints.
 
 
 class Runtime(Protocol):
-    """Runtime interface for the relay and the page."""
+    """Interface of a runtime for the relay and the page."""
 
     @property
     def url(self) -> str | None: ...
@@ -65,23 +65,20 @@ class Runtime(Protocol):
     async def run(self) -> int: ...
 
     async def drain(self) -> None:
-        """Refuse new speech, and return once current speech has ended.
-
-        If the runtime is a child, it has also ended.
-        """
+        """Refuse new speech, and wait until current speech and a child process have ended."""
         ...
 
 
 class ChildRuntime:
-    """Runtime as a supervised child on a free local port."""
+    """Supervised runtime in a child process on a free local port."""
 
     def __init__(self, args: Sequence[str], command: Sequence[str] = RUNTIME_COMMAND, drain_s: float = 0.0) -> None:
-        """Create the supervisor.
+        """Create a supervisor without starting the runtime.
 
         Args:
-            args: Arguments of the runtime.
+            args: Command-line arguments of the runtime.
             command: Command that starts the runtime.
-            drain_s: Time that a replaced runtime has to finish its speech.
+            drain_s: Seconds that a replaced runtime has to finish its speech.
         """
         self.args = tuple(args)
         self._command = tuple(command)
@@ -89,16 +86,16 @@ class ChildRuntime:
         self._child: RuntimeProcess | None = None  # Child that serves or is starting.
         self._changing: asyncio.Task[None] | None = None
         self._settled = asyncio.Event()  # Set while no change of checkpoints is running.
-        self._makes_room = False  # True if the old child must end first, because memory does not suffice for both.
-        self._leaving: dict[asyncio.Task[None], RuntimeProcess] = {}  # Replaced children that still speak.
+        self._makes_room = False  # True if the old child must end first because memory does not suffice for both.
+        self._leaving: dict[asyncio.Task[None], RuntimeProcess] = {}  # Replaced children finish speech.
         self._is_draining = False
         self._problem: str | None = None
         self.url: str | None = None
         self.status = Status(RuntimeState.STARTING, "The runtime is starting.")
         self.starts = 0
         self.restarts: Counter[str] = Counter()  # Number of restarts by reason.
-        self._is_hung = False  # True while this process ends a hung child.
-        self._lost_port = False  # True if another program has taken the last child's port.
+        self._is_hung = False  # True while a hung child is being killed.
+        self._lost_port = False  # True if another program had taken the last child's port.
         self.was_ready = False
 
     @property
@@ -106,10 +103,10 @@ class ChildRuntime:
         return None if self._child is None else self._child.pid
 
     async def run(self) -> int:
-        """Keep a child running until cancelled, and then end it.
+        """Run and restart the child until this task is cancelled, and then end the child.
 
-        The call returns only if a restart cannot help. It then returns the exit status of a runtime that refused its
-        settings before it was ever ready. The reason is on its stderr.
+        The call returns only if a restart cannot help: the runtime refused its settings before it was ever ready. Then
+        it returns the runtime's exit status, and the reason is on stderr.
         """
         backoff = FIRST_BACKOFF_S
         loop = asyncio.get_running_loop()
@@ -123,7 +120,7 @@ class ChildRuntime:
                     backoff = FIRST_BACKOFF_S
                     continue
                 if self._lost_port:
-                    continue  # Another port is chosen.
+                    continue  # The next start chooses another port.
                 if code == Exit.BAD_INPUT and not self.was_ready:
                     return code
                 if loop.time() - began > HEALTHY_S:
@@ -139,24 +136,21 @@ class ChildRuntime:
             await self._end_all()
 
     async def drain(self) -> None:
-        """Refuse new speech in all children, and wait until their processes have ended.
-
-        Their current speech is finished first.
-        """
+        """Refuse new speech in all children, and wait until their speech and processes have ended."""
         self._is_draining = True
         self.cancel_change()
         serving = [] if self._child is None else [self._child.end(self._drain_s + LEAVE_S)]
         await asyncio.gather(*self._leaving, *serving, return_exceptions=True)
 
-    # --- The serving child.
+    # --- The child that serves.
 
     async def _run_once(self) -> int | None:
         """Run the child until it ends and return its exit status.
 
-        After any failure the supervision continues, because a start that fails now may succeed later.
+        The supervision continues after any failure because a later start may succeed.
 
         Returns:
-            None if a change has replaced or ended the child.
+            None if a change of checkpoints has replaced or ended the child.
         """
         if self._makes_room:
             await self._settled.wait()
@@ -164,7 +158,7 @@ class ChildRuntime:
         try:
             if self._child is None:
                 child = await self._start(self.args)
-                if self._settled.is_set() or self._makes_room:  # A change of checkpoints was faster.
+                if self._settled.is_set() or self._makes_room:  # A change of checkpoints has started another child.
                     await child.end()
                     return None
                 self._child = child
@@ -194,10 +188,7 @@ class ChildRuntime:
                 task.cancel()
 
     async def _watch(self, child: RuntimeProcess) -> None:
-        """Report when the child is ready, then end it if it hangs.
-
-        Its end is noticed by the waiting task.
-        """
+        """Switch to the child when it is ready, and kill it if it hangs later."""
         if self.url != child.url:
             await child.until_ready(self._set_progress)
             self._serve_with(child)
@@ -217,7 +208,7 @@ class ChildRuntime:
         self._set_status(RuntimeState.READY, "Ready.")
 
     async def _end_all(self) -> None:
-        """End every child, including replaced ones that are still speaking."""
+        """End every child, including replaced children that are finishing their speech."""
         if self._changing is not None:
             self._changing.cancel()
             await asyncio.wait({self._changing})
@@ -227,30 +218,27 @@ class ChildRuntime:
         self.url = None
         await asyncio.gather(*(child.end() for child in children), return_exceptions=True)
 
-    # --- A change of checkpoints.
+    # --- Change of checkpoints.
 
     @property
     def changing(self) -> bool:
-        """True while a change is running."""
+        """True while a change of checkpoints is running."""
         return self._changing is not None
 
     def change(self, args: Sequence[str]) -> None:
-        """Replace the child by one with other arguments.
+        """Replace the child by a child with other arguments.
 
-        On failure the current one stays, and `status` has the reason.
+        If the change fails, the current child continues to serve and `status` has the reason.
 
-        The arguments are checked first. The new child starts while the current one serves, if both fit into memory.
-        Must not be called while `changing`.
+        The arguments are checked first. If both children fit into memory, the new child starts while the current child
+        serves. Must not be called while `changing` is True.
         """
         self._problem = None
         self._changing = asyncio.create_task(self._change(tuple(args)))
         self._set_change("The checkpoints are being checked.")
 
     def cancel_change(self) -> None:
-        """Cancel a change.
-
-        The previous checkpoints continue to serve, or are loaded again.
-        """
+        """Cancel a change of checkpoints, after which the previous checkpoints are served."""
         if self._changing is not None:
             self._changing.cancel()
 
@@ -270,12 +258,12 @@ class ChildRuntime:
         self.status = replace(self.status, change=None, loaded=None, of=None, problem=self._problem)
 
     async def _try(self, args: tuple[str, ...]) -> None:
-        """Check the arguments, start a child with them, and switch to it.
+        """Check the arguments, start a child with them, and switch to this child.
 
         Raises:
-            Refused: The arguments do not work; the sentence has the reason.
+            Refused: The runtime refuses the arguments. The message has the reason.
         """
-        # This check is immediate. The complete check needs a process and seconds.
+        # This check is immediate. The complete check needs a child process and takes seconds.
         if (missing := missing_folder(args)) is not None:
             raise Refused(f"{missing} [{missing.code}]")
         if await fits_beside([*self._command, *args]):
@@ -296,10 +284,10 @@ class ChildRuntime:
             self._settled.set()
 
     async def _loaded(self, args: tuple[str, ...]) -> RuntimeProcess:
-        """Start a child with these arguments and return it once it is ready.
+        """Start a child with these arguments and return it when it is ready.
 
         Raises:
-            Refused: It ended before.
+            Refused: The child ended before it was ready.
         """
         while True:
             child = await self._start(args)
@@ -316,10 +304,7 @@ class ChildRuntime:
                 return child
 
     def _take_over(self, child: RuntimeProcess, args: tuple[str, ...]) -> None:
-        """Switch to this child.
-
-        The previous child gets no new work and ends after its current speech.
-        """
+        """Switch to this child, and let the previous child exit after its current speech."""
         earlier, self.args = self._child, args
         if earlier is not None:
             leaving = asyncio.create_task(earlier.end(self._drain_s + LEAVE_S))
@@ -337,7 +322,7 @@ class ChildRuntime:
         self.status = replace(self.status, change=sentence, problem=None)
 
     def _set_progress(self, answer: Answer) -> None:
-        """Report the loading progress of a change, or of the first child."""
+        """Report the loading progress of the first child or of a change of checkpoints."""
         if not answer.sentence:
             return
         if self._changing is not None:
@@ -348,10 +333,7 @@ class ChildRuntime:
 
 
 def reason_of(code: int) -> str:
-    """Return the reason for a runtime's end as a metric label.
-
-    The reason is known, a signal, or the exit status.
-    """
+    """Return the metric label for an exit status: a known reason, a signal or the status."""
     if code in set(Exit):
         return Exit(code).name.lower()
     try:
@@ -361,6 +343,6 @@ def reason_of(code: int) -> str:
 
 
 async def until_answers(client: httpx.AsyncClient, url: str) -> None:
-    """Wait until a URL responds with 200."""
+    """Poll a URL until it returns status 200."""
     while not await answers(client, url):  # noqa: ASYNC110 - another process cannot set our event
         await asyncio.sleep(START_POLL_INTERVAL_S)
