@@ -1,1 +1,1 @@
-"""Store of takes, scripts and preferences, each with its owner (docs/guide.md)."""
+"""Storage of takes, scripts and preferences, separated by owner (docs/guide.md)."""

@@ -1,4 +1,4 @@
-"""Audio files of takes: encoding, tags, media types, and outlines of the waveform."""
+"""Audio files of takes: encoding, tags, media types, and waveform outlines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from runtime.version import package_version
 FORMATS = {name: ENCODED[name].media_type for name in ("wav", "mp3", "flac", "opus", "pcm")}
 EXPORT_FORMATS = {**FORMATS, "m4b": M4B.media_type}
 
-# Media types of references by their first bytes. A browser executes none of these types.
+# Media types of reference recordings by their first bytes. Browsers do not execute content of these types.
 _KINDS = (
     (0, b"RIFF", "audio/wav", "wav"),
     (0, b"fLaC", "audio/flac", "flac"),
@@ -31,12 +31,12 @@ _KINDS = (
 
 
 def encoded(wanted: str, pcm: bytes, tags: Mapping[str, str], bit_rate: int | None = None) -> bytes:
-    """Return a complete file.
+    """Encode PCM samples as a complete audio file.
 
-    Lossless formats have the unchanged samples.
+    Lossless formats contain the unchanged samples.
 
     Raises:
-        KeyError: not one of ``FORMATS``.
+        KeyError: `wanted` is not a key of ``FORMATS``.
     """
     encoder = Encoder(wanted, whole=True, tags=tags, bit_rate=bit_rate)
     return encoder.add(pcm) + encoder.finish()
@@ -45,10 +45,7 @@ def encoded(wanted: str, pcm: bytes, tags: Mapping[str, str], bit_rate: int | No
 def encode_into(
     file: IO[bytes], wanted: str, pieces: Iterable[bytes], tags: Mapping[str, str], book: Book | None = None
 ) -> None:
-    """Encode consecutive pieces of samples into an empty seekable file.
-
-    The result is that of `encoded`.
-    """
+    """Encode consecutive pieces of PCM samples into an empty seekable file, like `encoded`."""
     encoder = Encoder(wanted, file=file, tags=tags, book=book)
     for piece in pieces:
         encoder.add(piece)
@@ -56,33 +53,33 @@ def encode_into(
 
 
 def version_of(wanted: str, tags: Mapping[str, str]) -> str:
-    """Return a digest that is different for files with different content."""
+    """Return a digest of the format and the tags, for the ETag of an encoded take."""
     return hashlib.sha256(repr((wanted, sorted(tags.items()))).encode()).hexdigest()[:32]
 
 
 def kind_of(data: bytes) -> tuple[str, str]:
-    """Return media type and suffix of a file, given its first bytes."""
+    """Return the media type and suffix of an audio file, given its first bytes."""
     for start, magic, media_type, suffix in _KINDS:
         if data.startswith(magic, start):
             return media_type, suffix
     return "application/octet-stream", "bin"
 
 
-MAX_SEEDS = 32  # Maximum number of seeds in the tags of a joined file.
+MAX_SEEDS = 32  # Maximum number of seeds in the tags of a file with several takes.
 
 
 def tags_of(record: dict[str, Any]) -> dict[str, str]:
-    """Return the tags of one take's file."""
+    """Return the metadata tags of the audio file of one take."""
     return joined_tags([record], title_of(record), record["sha256"])
 
 
 def joined_tags(records: Sequence[dict[str, Any]], title: str, sha256: str) -> dict[str, str]:
-    """Return the tags of a joined file of several takes.
+    """Return the metadata tags of an audio file with several takes.
 
     Args:
         records: Records of the takes.
         title: Title of the file.
-        sha256: Hash of its samples, s16le at 24 kHz.
+        sha256: SHA-256 of the file's samples (s16le, 24 kHz).
     """
     fields = {
         "title": title,
@@ -100,7 +97,7 @@ def joined_tags(records: Sequence[dict[str, Any]], title: str, sha256: str) -> d
 
 
 def title_of(record: dict[str, Any]) -> str:
-    """Return a take's title: its name, or the start of its text."""
+    """Return the title of a take: its name, or the first characters of its text."""
     return _line(record["name"] or record["text"][:80] or record["label"] or "Take")
 
 
@@ -113,7 +110,7 @@ def model_of(model: object) -> str:
 
 
 def _all(values: Any) -> str:
-    """Return the distinct values in order."""
+    """Return the distinct values in order, joined by commas."""
     named = [str(value) for value in dict.fromkeys(values) if value is not None and value != ""]
     return ", ".join(named[:MAX_SEEDS] + ["…"] * (len(named) > MAX_SEEDS))
 
@@ -127,9 +124,9 @@ FULL_SCALE = 255
 
 
 def outline(pcm: bytes) -> list[int]:
-    """Return the peak level of each part of the audio, from 0 to `FULL_SCALE`.
+    """Return the peak level of each of up to 32 parts of the audio, from 0 to `FULL_SCALE`.
 
-    There are fewer parts if there are fewer samples. `pcm` is s16le, mono.
+    `pcm` is s16le, mono. There are fewer parts if there are fewer samples than parts.
     """
     samples = np.abs(np.frombuffer(pcm, "<i2").astype(np.int32))
     parts = np.array_split(samples, min(PARTS, max(len(samples), 1)))

@@ -1,6 +1,6 @@
-"""SQLite database of the studio: opening, migration, and replacement if damaged.
+"""SQLite database of the studio: opening, migration, and replacement of a damaged file.
 
-Thread: any; the connection is used by one thread at a time.
+Thread: any. One thread at a time uses the connection.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from studio.errors import StoreBusy
 log = logging.getLogger(__name__)
 
 FILE = "studio.sqlite"
-LOCK_TIMEOUT_S = 5.0  # Another process may have the write lock.
+LOCK_TIMEOUT_S = 5.0  # Timeout in seconds if another process has the write lock.
 
-# Migrations. PRAGMA user_version is the number of applied migrations. New ones are only appended.
+# Migrations. PRAGMA user_version is the number of applied migrations. New migrations are only appended.
 MIGRATIONS = (
     """
     CREATE TABLE takes (
@@ -78,7 +78,7 @@ MIGRATIONS = (
         created_at REAL NOT NULL
     ) STRICT;
     """,
-    # Size in bytes, and keyed hash of the sender's address, for quotas. NULL if the owner is not a visitor.
+    # Size in bytes, and keyed hash of the visitor's address, for quotas. The hash is NULL for owners without address.
     """
     ALTER TABLE takes ADD COLUMN address TEXT;
     ALTER TABLE scripts ADD COLUMN address TEXT;
@@ -114,54 +114,54 @@ _FULL, _CLOSED = {sqlite3.SQLITE_FULL}, {sqlite3.SQLITE_READONLY, sqlite3.SQLITE
 
 
 class Database:
-    """Database connection.
+    """Connection to the studio's SQLite database.
 
-    `moved_aside` is the path to which a damaged file was moved, if any.
+    `moved_aside` is the path to which a damaged file was moved, or None.
     """
 
     def __init__(self, connection: sqlite3.Connection, moved_aside: Path | None = None) -> None:
         self._connection = connection
         self._lock = threading.RLock()
         self.moved_aside = moved_aside
-        self.unreadable = 0  # Number of unreadable rows that were set aside since this object was created.
+        self.unreadable = 0  # Number of unreadable rows that were moved to `set_aside` since this object was created.
 
     @classmethod
     def open(cls, folder: Path) -> Database:
-        """Open the file in the folder, or create it.
+        """Open the database file in a folder, or create the file.
 
         Raises:
-            InvalidSetting: A newer version of Voicewright has written it.
-            sqlite3.OperationalError: It is locked, or cannot be written.
+            InvalidSetting: A newer version of Voicewright has written the file.
+            sqlite3.OperationalError: The file is locked, or cannot be written.
         """
         path = folder / FILE
         try:
             return cls(_opened(path))
         except sqlite3.OperationalError:
             raise
-        except sqlite3.DatabaseError:  # The file is not a database, or it is damaged.
+        except sqlite3.DatabaseError:  # The file is not a database, or is damaged.
             aside = _move_aside(path)
         log.warning("%s was damaged; it was moved to %s and a new one begun", path, aside.name)
         return cls(_opened(path), aside)
 
     def rows(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Run a query and return its rows.
+        """Run an SQL query and return its rows.
 
         Raises:
-            StorageFailed: The file cannot be read.
+            StorageFailed: The database file cannot be read.
         """
         with self._lock, _storage_errors("Storage"):
             return self._connection.execute(query, values).fetchall()
 
     @contextlib.contextmanager
     def writing(self, what: str) -> Iterator[sqlite3.Connection]:
-        """Context manager that runs its body in a transaction, or as part of an outer transaction.
+        """Context manager that runs its body in a transaction, or in the open outer transaction.
 
         Raises:
             StorageFailed: `what` could not be stored.
             StoreBusy: Another process has locked the database for too long.
         """
         with self._lock, _storage_errors(what):
-            if self._connection.in_transaction:  # This thread has a transaction, and thus the lock.
+            if self._connection.in_transaction:  # This thread has started the transaction and thus has the lock.
                 yield self._connection
                 return
             self._connection.execute("BEGIN IMMEDIATE")
@@ -196,10 +196,10 @@ def _storage_errors(what: str) -> Iterator[None]:
 
 
 def _opened(path: Path) -> sqlite3.Connection:
-    path.touch(mode=0o600)  # SQLite's journals get the mode of this file.
+    path.touch(mode=0o600)  # SQLite gives its journals the mode of this file.
     path.chmod(0o600)
     connection = sqlite3.connect(path, timeout=LOCK_TIMEOUT_S, isolation_level=None, check_same_thread=False)
-    connection.text_factory = lambda data: data.decode("utf-8", "replace")  # A damaged text must not make a list fail.
+    connection.text_factory = lambda data: data.decode("utf-8", "replace")  # A damaged text must not break a list.
     try:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
@@ -224,21 +224,21 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
     if 0 < version < len(MIGRATIONS):
         copy = _copy_of(path, version)
         copy.unlink(missing_ok=True)
-        copy.touch(mode=0o600)  # The file is created here, because VACUUM INTO would use the mode of the umask.
+        copy.touch(mode=0o600)  # VACUUM INTO would create the file with the mode of the umask.
         connection.execute("VACUUM INTO ?", (str(copy),))
         log.info("%s is changed for this version; a copy of the old form is %s", path, copy.name)
     for number, migration in enumerate(MIGRATIONS[version:], version + 1):
-        # Each migration is one transaction, so that a killed process leaves the old schema.
+        # Each migration is one transaction, so a killed process leaves the old schema.
         connection.executescript(f"BEGIN IMMEDIATE; {migration} PRAGMA user_version = {number}; COMMIT;")
 
 
 def _copy_of(path: Path, version: int) -> Path:
-    """Return the name of the backup before an upgrade from this schema version."""
+    """Return the path of the backup that is made before a migration from this schema version."""
     return path.with_name(f"{FILE}.form-{version}")
 
 
 def _move_aside(path: Path) -> Path:
-    """Rename the file and its journals, and return the file's new name."""
+    """Rename a damaged file and its journals, and return the new path of the file."""
     stamp = time.strftime("%Y%m%d-%H%M%S")
     aside = path.with_name(f"{FILE}.damaged-{stamp}-{time.time_ns() % 1_000_000:06d}")
     for suffix in ("", "-wal", "-shm"):

@@ -1,7 +1,7 @@
-"""Exports of takes: joined, one file per line or chapter, subtitles, or an archive.
+"""Exports of takes as one file, one file per line or chapter, subtitles, or a zip archive.
 
-Small results are temporary files in memory. An export of several hours is stored in the store's folder, so only the
-disk limits its size. Thread: any; long exports take minutes.
+Small exports are temporary files in memory. Exports of several hours are written to the store's folder, so only the
+disk limits their size. Thread: any. Long exports take minutes.
 """
 
 from __future__ import annotations
@@ -42,30 +42,30 @@ from studio.store.programme import (
 from studio.store.records import MAX_SCRIPT_LINES, Fields, Line
 from studio.store.takes import Takes
 
-# Maximum number of clips. It is enough if each line has a pause and half of the lines have two takes.
+# Maximum number of clips. It is sufficient if each line has a pause and half of the lines have two takes.
 MAX_CLIPS = 5 * MAX_SCRIPT_LINES // 2
 MAX_CHAPTERS = 1000
-BOOK_FORMATS = ("m4b", "mp3")  # Formats that support chapters and a cover.
+BOOK_FORMATS = ("m4b", "mp3")  # Formats with chapters and a cover.
 MAX_SILENCE_S = 60.0
 MAX_TIME_S = 86_400.0
-MAX_OVERRUN_S = 0.1  # Maximum excess of the given length that is not noted.
+MAX_OVERRUN_S = 0.1  # A note reports that the requested length is exceeded if the excess is greater than this.
 MAX_NAMED_LINES = 400  # Maximum number of lines that a note names.
-MAX_MEMORY_BYTES = 16 * 2**20  # A larger file is on disk.
+MAX_MEMORY_BYTES = 16 * 2**20  # Maximum size of a file in memory. Larger files are on disk.
 PIECE_SAMPLES = 60 * SAMPLE_RATE  # Number of samples that are encoded at once.
-MAX_WAV_BYTES = 2**32 - 2**20  # Maximum size of a WAV file, whose length field has 32 bits.
+MAX_WAV_BYTES = 2**32 - 2**20  # Maximum size of a WAV file, which has a 32-bit length field.
 MIB = 2**20
 
 
 class ClipFields(Fields):
-    """Take or silence in an export.
+    """One take or one silence in an export.
 
-    Consecutive clips with the same `line` are one file and one subtitle.
+    Consecutive clips with the same `line` form one file and one subtitle.
     """
 
     take: str | None = None
     silence_s: Annotated[float, Field(ge=0, le=MAX_SILENCE_S)] | None = None
     line: Annotated[int, Field(ge=0, le=10**9)] | None = None
-    # Start time in seconds of a line, set for its first clip.
+    # Start time of a line in seconds, which only the first clip of the line has.
     starts_s: Annotated[float, Field(ge=0, le=MAX_TIME_S)] | None = None
 
     @model_validator(mode="after")
@@ -76,7 +76,7 @@ class ClipFields(Fields):
 
 
 class ChapterFields(Fields):
-    """Start of a chapter."""
+    """Title and first clip of a chapter."""
 
     title: Annotated[Line, Field(max_length=120)] = ""
     first_clip: Annotated[int, Field(ge=0)]
@@ -95,7 +95,7 @@ def _cover(image: str) -> str:
 
 
 class ExportFields(Fields):
-    """Request for an export."""
+    """Validated request for an export."""
 
     clips: Annotated[list[ClipFields], Field(min_length=1, max_length=MAX_CLIPS)]
     format: Annotated[str, AfterValidator(_format)] = "wav"
@@ -120,7 +120,7 @@ class ExportFields(Fields):
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """Finished temporary file, which is deleted when it is closed."""
+    """Finished export in a temporary file that is deleted when it is closed."""
 
     file: IO[bytes]
     size: int
@@ -130,20 +130,20 @@ class Export:
 
 
 def export(takes: Takes, owner: str, wanted: ExportFields, folder: Path, max_s: float | None) -> Export:
-    """Create an export of the owner's takes.
+    """Create an export of takes that belong to one owner.
 
     Args:
-        takes: Takes of the store.
+        takes: Storage of takes.
         owner: Owner of the takes.
-        wanted: The request.
+        wanted: Validated request.
         folder: Folder for temporary files.
-        max_s: Maximum duration in seconds; None is unlimited.
+        max_s: Maximum duration in seconds, or None if it is unlimited.
 
     Raises:
         NotKept, TakeDamaged: A take does not exist or is damaged.
-        InvalidConfig: It would be too long, or contains no take.
+        InvalidConfig: The export would be too long, or contains no take.
         StoreFull: The disk has too little space.
-        StorageFailed: The takes cannot be read, or the disk fails.
+        StorageFailed: The takes cannot be read, or writing to the disk failed.
     """
     name = wanted.name or "script"
     read_take = _reader(takes, owner)
@@ -186,12 +186,12 @@ def _sample(seconds: float | None) -> int | None:
 
 
 def _timed(clips: list[Clip], wanted: ExportFields, read_take: ReadTake) -> tuple[list[Clip], tuple[str, ...]]:
-    """Return the clips at the times of their lines, if they have some.
+    """Place the clips at the start times of their lines if the request has start times.
 
-    Notes about lines that do not fit are also returned.
+    The notes about lines that do not fit are returned as well.
 
     Raises:
-        InvalidConfig: Only some lines have a time, or the times decrease.
+        InvalidConfig: Some lines have no start time, or the start times decrease.
     """
     if all(clip.start is None for clip in clips):
         return clips, ()
@@ -228,9 +228,9 @@ def _check_length(samples: int, wanted: ExportFields, max_s: float | None) -> No
 
 
 def _check_disk(samples: int, wanted: ExportFields, folder: Path) -> None:
-    """Check that the disk has space for the programme and its files.
+    """Raise StoreFull if the disk has too little space for the temporary files of an export.
 
-    The programme is stored before and after its normalization.
+    The joined audio is stored before and after its loudness is normalized.
     """
     copies = 2 + (wanted.loudness_lufs is not None) + 2 * (wanted.shape == "all")
     needed, free = 2 * samples * copies, shutil.disk_usage(folder).free
@@ -240,7 +240,7 @@ def _check_disk(samples: int, wanted: ExportFields, folder: Path) -> None:
 
 
 def _stored(pieces: Iterable[Samples], folder: Path) -> Samples:
-    """Write samples to a temporary file, and return them as an array that is read from it."""
+    """Write samples to a temporary file, and return them as a memory-mapped array."""
     with tempfile.TemporaryFile(dir=folder) as file:
         for piece in pieces:
             file.write(piece.astype("<i2", copy=False).tobytes())
@@ -249,7 +249,7 @@ def _stored(pieces: Iterable[Samples], folder: Path) -> Samples:
 
 
 def _chapters(wanted: ExportFields, clips: list[Clip], name: str) -> list[tuple[str, int, int]]:
-    """Return the title of each chapter, its first sample, and the first after it."""
+    """Return the title, the first sample and the end sample of each chapter."""
     starts = [0, *accumulate(clip.samples for clip in clips)]
     begins = [(chapter.title or name, starts[chapter.first_clip]) for chapter in wanted.chapters]
     if begins and begins[0][1] > 0:
@@ -260,7 +260,7 @@ def _chapters(wanted: ExportFields, clips: list[Clip], name: str) -> list[tuple[
 
 @dataclass(frozen=True, slots=True)
 class _Audio:
-    """Programme, of which stretches become files."""
+    """Joined audio of all clips, sections of which are encoded as files."""
 
     wanted: ExportFields
     name: str
@@ -270,7 +270,7 @@ class _Audio:
     folder: Path
 
     def file(self, start: int, end: int, title: str) -> IO[bytes]:
-        """Return a stretch of samples as a file with the tags of its takes."""
+        """Encode a section of the samples as a file with the metadata tags of its takes."""
         within = [part for part in self.parts if start <= part.start < end]
         records: list[dict[str, Any]] = [record for part in within for record in part.records]
         digest = hashlib.sha256()
@@ -282,14 +282,14 @@ class _Audio:
         return file
 
     def _book_tags(self) -> dict[str, str]:
-        """Return the tags by which players recognise an audiobook, if this is one."""
+        """Return the tags that mark a file as an audiobook, or no tags for other files."""
         author = {"artist": self.wanted.author, "album_artist": self.wanted.author} if self.wanted.author else {}
         if self.wanted.format != "m4b" and not author:
             return {}
         return {"album": self.name, "genre": "Audiobook", **author}
 
     def _book(self, start: int, end: int) -> Book | None:
-        """Return the chapters in a stretch, from its start, and the cover."""
+        """Return the cover and the chapters of a section, or None if the format has no chapters."""
         if self.wanted.format not in BOOK_FORMATS:
             return None
         chapters = [

@@ -1,4 +1,4 @@
-"""Table whose rows have an owner and a JSON object, with a bin for deleted rows.
+"""Database table whose rows have an owner and a JSON object, with a bin for deleted rows.
 
 Thread: any.
 """
@@ -15,12 +15,12 @@ from studio.errors import ChangedMeanwhile, NotKept
 from studio.store.database import Database
 
 HOST_OWNER = "host"  # Owner of all rows if visitors have no separate history.
-VISITOR_PREFIX = "visitor:"  # Prefix of a visitor's owner name. A digest of the cookie follows.
-MEMBER_PREFIX = "member:"  # Prefix of a signed-in user's owner name. The user's name follows.
+VISITOR_PREFIX = "visitor:"  # Prefix of a visitor's owner name. A digest of the visitor's cookie follows.
+MEMBER_PREFIX = "member:"  # Prefix of a signed-in user's owner name. The user's id at the provider follows.
 
 
 class MakeRoom(Protocol):
-    """Callback that frees space in the store, as `Takes.make_room`."""
+    """Callback that frees storage space, such as `Takes.make_room`."""
 
     def __call__(self, owner: str, address: str | None, size: int, *, what: str) -> None: ...
 
@@ -29,12 +29,12 @@ log = logging.getLogger(__name__)
 
 
 class OwnedRows:
-    """Table with a column `owner`, and `deleted_at` if it has a bin.
+    """Database table with a column `owner`, and a column `deleted_at` if it has a bin.
 
     Args:
-        held: The column of the JSON object.
-        key: The column that identifies a row of an owner.
-        what: The name of a row in the error of a missing one.
+        held: Name of the column with the JSON object.
+        key: Name of the column that identifies a row among the rows of an owner.
+        what: Name of a row in the error message for a missing row.
 
     Raises (every method):
         StorageFailed: The database cannot be read or written.
@@ -48,14 +48,14 @@ class OwnedRows:
         self._what = what
 
     def objects(self, condition: str, values: Sequence[Any], *, shown: str = "") -> list[dict[str, Any]]:
-        """Return the JSON objects of rows.
+        """Return the JSON objects of the rows that match a condition.
 
-        Unreadable rows are moved to another table.
+        Unreadable rows are moved to the table `set_aside`.
 
         Args:
-            condition: SQL after WHERE.
-            values: Values of its placeholders.
-            shown: SQL expression that converts each row's object.
+            condition: SQL text after WHERE.
+            values: Values of the SQL placeholders.
+            shown: SQL expression that is selected instead of the column with the object.
         """
         query = f"SELECT owner, {self._key}, {shown or self._held} FROM {self._table} WHERE {condition}"  # noqa: S608  constant SQL
         found = []
@@ -67,7 +67,7 @@ class OwnedRows:
         return found
 
     def find(self, owner: str, row_id: str) -> dict[str, Any]:
-        """Return the JSON object of a row.
+        """Return the JSON object of a row that is not deleted.
 
         Raises:
             NotKept: The owner has no such row, or has deleted it.
@@ -78,10 +78,10 @@ class OwnedRows:
         return found[0]
 
     def mark(self, owner: str, row_id: str, deleted_at: float | None, *, what: str) -> None:
-        """Move a row into the bin, or restore it.
+        """Move a row into the bin, or restore it from the bin.
 
         Args:
-            deleted_at: Unix time of the deletion; None restores the row.
+            deleted_at: Unix time of the deletion, or None to restore the row.
             what: Name of the row in the message of StorageFailed.
 
         Raises:
@@ -91,9 +91,9 @@ class OwnedRows:
             raise NotKept(what=self._what)
 
     def mark_all(self, owner: str, row_ids: Iterable[str], deleted_at: float | None, *, what: str) -> list[str]:
-        """Move rows into the bin, or restore them if `deleted_at` is None.
+        """Move rows into the bin, or restore them, and return the ids of the moved rows.
 
-        Return the ids of the moved rows.
+        `deleted_at` is the Unix time of the deletion, or None to restore the rows.
         """
         state = "IS NOT NULL" if deleted_at is None else "IS NULL"
         change = f"UPDATE {self._table} SET deleted_at = ? WHERE owner = ? AND id = ? AND deleted_at {state}"  # noqa: S608
@@ -103,7 +103,7 @@ class OwnedRows:
             ]
 
     def set_aside(self, owner: str, row_id: str, why: str) -> None:
-        """Move an unreadable row to the table of unreadable rows."""
+        """Move an unreadable row to the table `set_aside`."""
         table, key = self._table, f"owner = ? AND {self._key} = ?"
         with self._database.writing("Storage") as connection:
             connection.execute(
@@ -116,16 +116,16 @@ class OwnedRows:
 
 
 def next_version(before: float | None, known: float | None, *, what: str) -> float:
-    """Return the version of a row that is written now.
+    """Return the version of a row that is being written.
 
-    It is a time in seconds since the epoch, later than the stored version.
+    The version is a Unix time that is greater than the stored version.
 
     Args:
-        before: The stored version; None if there is no row.
-        known: The version that the page has; 0 if it has none; None to replace any version.
+        before: The stored version, or None if there is no row.
+        known: The version that the page has, 0 if it has no version, or None to replace any version.
 
     Raises:
-        ChangedMeanwhile: The stored version is not the one that the page has.
+        ChangedMeanwhile: The stored version differs from the page's version.
     """
     if known is not None and before not in (None, known):
         raise ChangedMeanwhile(what=what)

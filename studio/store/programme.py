@@ -1,4 +1,4 @@
-"""Sequence of takes and pauses: joined audio with normalized loudness, and subtitles.
+"""Audio of consecutive takes and pauses, with normalized loudness and subtitles.
 
 Samples are int16, mono, 24 kHz. The audio may last for hours, so it is read and returned in pieces.
 """
@@ -20,30 +20,30 @@ from studio.store.records import words_read
 
 Samples = NDArray[np.int16]
 MAX_TEMPO = 1.15
-_MAX_SILENT_SHARE = 0.02  # Samples below this fraction of a take's peak are silent.
-_EDGE_SAMPLES = SAMPLE_RATE // 50  # Number of samples to keep before and after the speech of a take.
-_MAX_LATE = SAMPLE_RATE // 10 - _EDGE_SAMPLES  # Maximum delay of a line's start in samples that is not noted.
-ReadTake = Callable[[str], Samples]  # Function that returns the samples of a take, given its id.
+_MAX_SILENT_SHARE = 0.02  # Samples below this fraction of a take's peak count as silence.
+_EDGE_SAMPLES = SAMPLE_RATE // 50  # Number of samples that are kept before and after the speech of a take.
+_MAX_LATE = SAMPLE_RATE // 10 - _EDGE_SAMPLES  # A line with a larger delay is late.
+ReadTake = Callable[[str], Samples]  # Function that returns the samples of the take with this id.
 
 
 @dataclass(frozen=True, slots=True)
 class Clip:
-    """Take or silence in a programme.
+    """One take or one silence in the joined audio.
 
-    Consecutive clips of one `line` belong together.
+    Consecutive clips with the same `line` form one line.
     """
 
     samples: int
     record: dict[str, Any] | None = None
     line: int | None = None
-    start: int | None = None  # Sample at which the line starts. None: directly after the previous one.
-    tempo: float = 1.0  # Speed factor. Above 1, the audio is shortened to `samples`.
-    span: tuple[int, int] | None = None  # Range of samples of the take that are used. None: all.
+    start: int | None = None  # Sample at which the line starts, or None to start directly after the previous line.
+    tempo: float = 1.0  # Speed factor. If it is greater than 1, the audio is shortened to `samples`.
+    span: tuple[int, int] | None = None  # Range of the take's samples that is used, or None for all samples.
 
 
 @dataclass(frozen=True, slots=True)
 class ProgrammePart:
-    """Line of the programme, from the first sample of its first take to its last sample."""
+    """Line in the joined audio, with its first sample, its end and the records of its takes."""
 
     start: int
     end: int
@@ -56,14 +56,14 @@ class ProgrammePart:
 
 @dataclass(frozen=True, slots=True)
 class LateLine:
-    """Line that begins later than its subtitle time."""
+    """Line that starts later than requested, by this number of seconds."""
 
     line: int
     seconds: float
 
 
 def without_edges(clip: Clip, read: ReadTake) -> Clip:
-    """Return the part of a take that contains speech, without the silence before and after it."""
+    """Trim the silence before and after the speech of a take."""
     if clip.record is None:
         return clip
     levels = np.abs(read(clip.record["id"]).astype(np.int32))
@@ -75,10 +75,10 @@ def without_edges(clip: Clip, read: ReadTake) -> Clip:
 
 
 def fitted(clips: Iterable[Clip], length: int | None) -> tuple[list[Clip], list[LateLine]]:
-    """Place each line at its time, and return the lines that begin late.
+    """Place each line at its start time, and return the clips and the lines that start late.
 
-    A line that would reach into the next one is spoken faster, at most by `MAX_TEMPO`. Every line has a start, and
-    starts do not decrease. Silence at the end fills `length` samples.
+    A line that would overlap the next line is spoken faster, by a factor of up to `MAX_TEMPO`. Every line has a start
+    time, and start times do not decrease. Silence is appended until the audio has `length` samples.
     """
     lines = [_without_end_silence(list(group)) for _, group in groupby(clips, key=lambda clip: clip.line)]
     starts = [line[0].start or 0 for line in lines]
@@ -101,7 +101,7 @@ def fitted(clips: Iterable[Clip], length: int | None) -> tuple[list[Clip], list[
 
 
 def _without_end_silence(line: list[Clip]) -> list[Clip]:
-    """Return a line without the pauses after its last take, which the times make needless."""
+    """Return a line without the pauses after its last take."""
     end = max((number for number, clip in enumerate(line, 1) if clip.record is not None), default=1)
     return line[:end]
 
@@ -111,7 +111,7 @@ def silence(seconds: float, line: int | None = None) -> Clip:
 
 
 def parts_of(clips: Iterable[Clip]) -> list[ProgrammePart]:
-    """Return the lines with their positions in the programme."""
+    """Return the lines of the clips with their positions in samples."""
     parts: list[ProgrammePart] = []
     for _, group in groupby(_placed(clips), key=lambda item: item[0]):
         takes = [(start, clip) for _, start, clip in group if clip.record is not None]
@@ -123,15 +123,14 @@ def parts_of(clips: Iterable[Clip]) -> list[ProgrammePart]:
 
 
 def join_clips(clips: list[Clip], read: ReadTake, loudness_lufs: float | None) -> Iterator[Samples]:
-    """Yield the samples of each clip, scaled to equal loudness per voice if requested.
+    """Yield the samples of each clip, with an equal loudness of all voices if requested.
 
-    Each voice is scaled to match the others, so that a voice's whispered lines stay quieter. The caller normalizes the
-    result.
+    One gain applies to all takes of a voice, so whispered lines stay quieter. The caller normalizes the result.
 
     Args:
-        clips: Clips in order.
-        read: Function that reads a take.
-        loudness_lufs: Loudness of the programme. None leaves samples unchanged.
+        clips: Clips in the order of the audio.
+        read: Function that reads the samples of a take.
+        loudness_lufs: Target loudness, or None to leave the samples unchanged.
     """
     gains = {} if loudness_lufs is None else _gains(clips, read, loudness_lufs)
     for clip in clips:
@@ -147,17 +146,14 @@ def join_clips(clips: list[Clip], read: ReadTake, loudness_lufs: float | None) -
 
 
 def _shortened(samples: Samples, tempo: float, length: int) -> Samples:
-    """Return faster speech of exactly `length` samples at the same pitch."""
+    """Speed up speech to exactly `length` samples at the same pitch."""
     encoder = Encoder("pcm", speed=tempo)
     faster = np.frombuffer(encoder.add(samples.astype("<i2").tobytes()) + encoder.finish(), "<i2")[:length]
     return np.pad(faster, (0, length - len(faster)))
 
 
 def _gains(clips: list[Clip], read: ReadTake, loudness_lufs: float) -> dict[object, float]:
-    """Return the gain of each voice in dB.
-
-    It is at most 0, so that no sample overflows before the limiter.
-    """
+    """Return the gain of each voice in dB, at most 0 so that no sample overflows."""
     takes: dict[object, list[str]] = {}
     for clip in clips:
         if clip.record is not None:
@@ -168,7 +164,7 @@ def _gains(clips: list[Clip], read: ReadTake, loudness_lufs: float) -> dict[obje
 
 
 def subtitles(parts: Iterable[ProgrammePart]) -> str:
-    """Return the lines as SRT."""
+    """Return the lines of the audio as SRT subtitles."""
     cues = [
         f"{number}\n{_time(part.start)} --> {_time(part.end)}\n{part.text.replace('-->', '->')}\n"
         for number, part in enumerate(parts, 1)
@@ -177,10 +173,7 @@ def subtitles(parts: Iterable[ProgrammePart]) -> str:
 
 
 def _placed(clips: Iterable[Clip]) -> Iterator[tuple[object, int, Clip]]:
-    """Yield each clip with its line and first sample.
-
-    A clip without a line counts as its own line.
-    """
+    """Yield each clip with a key of its line and its first sample."""
     at = 0
     for number, clip in enumerate(clips):
         yield ("line", clip.line) if clip.line is not None else ("clip", number), at, clip
@@ -188,7 +181,7 @@ def _placed(clips: Iterable[Clip]) -> Iterator[tuple[object, int, Clip]]:
 
 
 def _voice(record: dict[str, Any]) -> tuple[object, ...]:
-    """Return a key that is equal for takes in the same voice."""
+    """Return a key that is equal for takes with the same voice."""
     model = record.get("model")
     described = record["config"].get("instructions") if record.get("mode") == "voice_design" else None
     named = model.get("id") if isinstance(model, dict) else model

@@ -1,4 +1,4 @@
-"""Store of pronunciation dictionaries, one list per owner.
+"""Storage of pronunciation dictionaries, one dictionary per owner.
 
 Thread: any.
 """
@@ -15,16 +15,16 @@ from studio.store.database import Database
 from studio.store.owned_rows import MakeRoom, OwnedRows, next_version
 from studio.store.records import PronunciationFields, TextToSay
 
-TAG_PATTERN = tag_pattern(Limits(), brackets=True)  # Pronunciations do not apply to tags.
+TAG_PATTERN = tag_pattern(Limits(), brackets=True)  # Pattern of tags, which pronunciations do not change.
 _BYTES = "SELECT bytes FROM pronunciations WHERE owner = ?"
 EMPTY: dict[str, Any] = {"words": [], "updated_at": None}
 
 
 class Pronunciations:
-    """Dictionaries of all owners, each visible to its owner only.
+    """Pronunciation dictionaries of all owners, each visible only to its owner.
 
     Raises (every method):
-        StorageFailed: The database failed; nothing has changed.
+        StorageFailed: The database failed, and nothing was changed.
     """
 
     def __init__(self, database: Database, make_room: MakeRoom) -> None:
@@ -33,18 +33,17 @@ class Pronunciations:
         self._rows = OwnedRows(database, "pronunciations", held="dictionary", key="owner")
 
     def of(self, owner: str) -> dict[str, Any]:
-        """Return the owner's dictionary, which is initially empty."""
+        """Return the owner's dictionary, which has no words initially."""
         rows = self._rows.objects("owner = ?", (owner,))
         return rows[0] if rows else EMPTY
 
     def put(self, owner: str, fields: PronunciationFields, *, address: str | None = None) -> dict[str, Any]:
-        """Replace the stored dictionary, and return the stored form.
+        """Replace the owner's dictionary, and return the new dictionary.
 
-        The field `updated_at` is the version that the page has, 0 if the page has no version, or None to replace any
-        version.
+        The field `updated_at` is the version that the page has, 0 if it has no version, or None to replace any version.
 
         Raises:
-            ChangedMeanwhile: Another version is stored.
+            ChangedMeanwhile: The stored version differs from the page's version.
             StoreFull: A quota is exceeded.
         """
         size = len(json.dumps(fields.model_dump(), ensure_ascii=False).encode())
@@ -58,10 +57,7 @@ class Pronunciations:
         return stored
 
     def replace_words(self, owner: str | None, asked: TextToSay) -> dict[str, Any]:
-        """Return a text with the owner's replacements, and their number.
-
-        Without an owner there are no replacements.
-        """
+        """Replace words of a text by the request's and the owner's entries, and count them."""
         rows = [] if owner is None else self.of(owner)["words"]
         replacements = [(entry.word, entry.say_as) for entry in asked.pronunciations]
         spoken, places = pronounced(

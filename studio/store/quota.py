@@ -1,8 +1,8 @@
-"""Quotas of the store, and the deletion of old items to make space.
+"""Storage quotas, and selection of old items that are deleted to free space.
 
-There are quotas per visitor, per address and in total. All items of an owner count: the view `kept` has their bytes and
-the keyed hash of the sender's address. So a visitor who deletes the cookie still has the same quota by address. Thread:
-any.
+There are quotas per visitor, per address and in total. The database view `kept` has the bytes of all items and the
+keyed hash of the visitor's address. Therefore a visitor who deletes the cookie still has the same quota per address.
+Thread: any.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from studio.store.owned_rows import VISITOR_PREFIX
 from studio.store.scripts import takes_in_scripts
 
 _MIB = 2**20
-# SQL condition for takes of an owner that no script uses. Parameters: the owner, and a JSON list of the scripts' takes.
+# SQL condition for the takes of an owner that no script uses. Its parameters are the owner and a JSON list of take ids.
 _LOOSE = "owner = ? AND deleted_at IS NULL AND id NOT IN (SELECT value FROM json_each(?))"
 
 
 @dataclass(slots=True)
 class Excess:
-    """Number of bytes by which a quota would be exceeded.
+    """Number of bytes by which a new item would exceed a quota.
 
-    If `address` is set, only deleting items of this address reduces it.
+    If `address` is set, only the deletion of items from this address reduces the number.
     """
 
     bytes: int
@@ -36,12 +36,12 @@ class Excess:
     address: str | None = None
 
     def can_shrink(self, address: str | None) -> bool:
-        """True if deleting an item from this address helps."""
+        """True if deleting an item from this address reduces the excess."""
         return self.bytes > 0 and self.address in (None, address)
 
 
 class Removable(NamedTuple):
-    """Take or script in the bin, with the bytes that its deletion frees."""
+    """Take or script in the bin, and the number of bytes that its deletion frees."""
 
     table: Literal["takes", "scripts"]
     id: str
@@ -50,7 +50,7 @@ class Removable(NamedTuple):
 
 
 class Quota:
-    """Quota of an owner.
+    """Storage quotas of owners and addresses.
 
     Raises (every method):
         StorageFailed: The database cannot be read or written.
@@ -61,16 +61,16 @@ class Quota:
         self._settings = settings
 
     def items_to_delete(self, owner: str, address: str | None, size: int, *, what: str) -> list[Removable]:
-        """Return the items of the owner's bin to delete for a new item.
+        """Return the items in the owner's bin that must be deleted to store a new item.
 
-        Old scripts precede old takes without a script.
+        Old scripts are deleted first, then old takes that no script uses.
 
         Args:
-            size: Bytes of the new item.
+            size: Size of the new item in bytes.
             what: Name of the new item in the error message.
 
         Raises:
-            StoreFull: Emptying the bin would not free enough space.
+            StoreFull: Deleting the whole bin would not free enough space.
         """
         excesses = self._excesses(owner, address, size)
         if not excesses:
@@ -100,7 +100,7 @@ class Quota:
             raise StoreFull(what="The take", why=why)
 
     def space(self, owner: str) -> dict[str, Any]:
-        """Return the takes outside scripts and the bytes that the owner has stored and may store."""
+        """Return the counts, bytes and limits of the owner's takes as a JSON object."""
         is_visitor = owner.startswith(VISITOR_PREFIX)
         takes, removable, size, first_ms, last_ms = self._outside_scripts(owner)
         ((in_bin,),) = self._database.rows(
@@ -127,7 +127,7 @@ class Quota:
         return [take_id for (take_id,) in self._database.rows(query, (owner, self._in_scripts(owner), count))]
 
     def bytes(self) -> int:
-        """Return the number of bytes of all stored items, including those in the bin."""
+        """Return the total size of all stored items in bytes, including items in the bin."""
         return self._sum("TRUE")
 
     def _excesses(self, owner: str, address: str | None, size: int) -> list[Excess]:
@@ -152,9 +152,9 @@ class Quota:
         return int(found)
 
     def _outside_scripts(self, owner: str) -> tuple[int, int, int, int | None, int | None]:
-        """Return the number of takes outside scripts, and of those that are no favourites.
+        """Return numbers about the owner's takes that no script uses.
 
-        Of the latter also their bytes, and the times of the first and the last in ms.
+        The numbers are: all takes; and without favourites: takes, bytes, first time in ms, last time in ms.
         """
         (found,) = self._database.rows(
             f"""SELECT count(*), count(*) FILTER (WHERE favourite = 0),
@@ -170,15 +170,15 @@ class Quota:
         return json.dumps(sorted(takes_in_scripts(self._database, owner)))
 
     def _scripts_in_bin(self, owner: str) -> list[Removable]:
-        """Return the owner's deleted scripts, the oldest first."""
+        """Return the owner's scripts in the bin, the oldest first."""
         query = "SELECT id, bytes, address FROM scripts WHERE owner = ? AND deleted_at IS NOT NULL ORDER BY deleted_at"
         rows = self._database.rows(query, (owner,))
         return [Removable("scripts", script_id, size, address) for script_id, size, address in rows]
 
     def _takes_in_bin(self, owner: str) -> Iterator[Removable]:
-        """Yield the owner's deleted takes, the oldest first.
+        """Yield the owner's takes in the bin, the oldest first.
 
-        A reference goes with the last that has it.
+        The bytes of a shared reference recording count for the last take that uses it.
         """
         in_use = takes_in_scripts(self._database, owner)
         holders = Counter(

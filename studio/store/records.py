@@ -1,6 +1,6 @@
-"""Validation of takes and scripts from a client.
+"""Validation of takes, scripts and preferences that clients send.
 
-The store sets the other fields of a take's record: its id, its creation time, and measurements of its audio.
+The store sets the other fields of a take's record, such as the id, the creation time and measurements of the audio.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from runtime.shared.names import UNSEEN
 from runtime.shared.strict_json import parse_object
 from runtime.shared.validation import first_fault
 
-MAX_SCRIPT_LINES = 10_000  # Maximum number of lines of a script. A novel has 6,000 paragraphs.
+MAX_SCRIPT_LINES = 10_000  # Maximum number of lines of a script. A novel has about 6,000 paragraphs.
 MAX_WORDS = 500  # Maximum number of entries of a pronunciation dictionary.
 MAX_REQUEST_TAKES = 1000  # Maximum number of takes that one request deletes or restores.
 MAX_REQUEST_WORDS = 200  # Maximum number of pronunciations in a request.
@@ -64,19 +64,13 @@ Tag = Annotated[Line, Field(min_length=1, max_length=40)]
 
 
 class Fields(BaseModel):
-    """Base class of JSON objects from a client.
-
-    Unknown fields and other types are refused.
-    """
+    """Base class of validated JSON objects, which refuses unknown fields and wrong types."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
 class TakeChanges(Fields):
-    """Changes to a take.
-
-    Unset fields are not changed.
-    """
+    """Changes to a take, where unset fields are not changed."""
 
     name: Annotated[Line, Field(max_length=120)] | None = None
     tags: Annotated[list[Tag], Field(max_length=16)] = []
@@ -85,15 +79,15 @@ class TakeChanges(Fields):
 
 
 class TakeFields(TakeChanges):
-    """Fields of a new take.
+    """Fields of a new take that the client sends.
 
-    ``samples`` and ``sha256`` are compared with the uploaded audio.
+    ``samples`` and ``sha256`` must match the uploaded audio.
     """
 
     room: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
     mode: Annotated[str, AfterValidator(_mode)]
     text: Annotated[Text, Field(max_length=100_000)]
-    # Text that was sent to the runtime, if a pronunciation dictionary has replaced words.
+    # Text that was sent to the runtime if pronunciations have replaced words.
     spoken: Annotated[Text, Field(max_length=100_000)] | None = None
     label: Annotated[Text, Field(max_length=200)] | None = None
     config: Annotated[dict[str, Any], AfterValidator(_without_sound)] = {}
@@ -109,19 +103,19 @@ class TakeFields(TakeChanges):
 
 
 class TakeIds(Fields):
-    """Ids of takes to move into the bin or to restore."""
+    """Ids of takes to be moved into the bin or to be restored."""
 
     takes: Annotated[list[Id], Field(max_length=MAX_REQUEST_TAKES)]
 
 
 class TakeCount(Fields):
-    """Number of takes to move into the bin."""
+    """Number of takes to be moved into the bin."""
 
     takes: Annotated[int, Field(ge=1, le=10**6)]
 
 
 class Pronunciation(Fields):
-    """Entry of a pronunciation dictionary."""
+    """Entry of a stored pronunciation dictionary."""
 
     word: Annotated[Line, Field(min_length=1, max_length=80)]
     said: Annotated[Line, Field(min_length=1, max_length=200)]
@@ -137,7 +131,7 @@ def _each_once(words: list[Pronunciation]) -> list[Pronunciation]:
 
 
 class PronunciationFields(Fields):
-    """Pronunciation dictionary in the page's format."""
+    """Pronunciation dictionary in the format of the page."""
 
     words: Annotated[list[Pronunciation], Field(max_length=MAX_WORDS), AfterValidator(_each_once)]
     updated_at: float | None = None
@@ -151,22 +145,22 @@ class SaidAs(Fields):
 
 
 class TextToSay(Fields):
-    """Text to convert with the dictionary and additional entries, which have precedence."""
+    """Text whose words are replaced, and additional entries that override the dictionary."""
 
     text: Annotated[Text, Field(max_length=100_000)]
     pronunciations: Annotated[list[SaidAs], Field(max_length=MAX_REQUEST_WORDS)] = []
 
 
 class TakeVoice(Fields):
-    """Fields of a voice made from a take."""
+    """Request that stores a take as a voice."""
 
     name: Annotated[Line, Field(min_length=1)]
 
 
 class ScriptLine(BaseModel):
-    """Fields of a script's line that the store reads.
+    """Fields of a script line that the store reads.
 
-    The page may store more fields.
+    The page may add more fields.
     """
 
     model_config = ConfigDict(strict=True, extra="allow", frozen=True)
@@ -176,7 +170,7 @@ class ScriptLine(BaseModel):
 
 
 class ScriptHead(BaseModel):
-    """Script of the page without its lines."""
+    """Fields of a script except its lines."""
 
     model_config = ConfigDict(strict=True, extra="allow", frozen=True)
 
@@ -188,9 +182,9 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def read(model: type[Model], fields: dict[str, Any], within: str = "") -> Model:
-    """Validate a client's object.
+    """Validate a JSON object that a client has sent.
 
-    `within` is its path in the body.
+    `within` is the path of the object in the request body.
 
     Raises:
         InvalidConfig: A field is missing, unknown or invalid.
@@ -204,12 +198,12 @@ def read(model: type[Model], fields: dict[str, Any], within: str = "") -> Model:
 
 
 def decode(text: bytes | str) -> dict[str, Any]:
-    """Parse a client's JSON object, as required for all stored data.
+    """Parse a JSON object that a client has sent.
 
-    See runtime/shared/strict_json.py.
+    Values that cannot be stored are refused (runtime/shared/strict_json.py).
 
     Raises:
-        InvalidMessage: It is not an object, or has values that cannot be stored.
+        InvalidMessage: The text is not a JSON object, or has values that cannot be stored.
     """
     try:
         return parse_object(text)
@@ -218,12 +212,12 @@ def decode(text: bytes | str) -> dict[str, Any]:
 
 
 def words_read(record: dict[str, Any]) -> str:
-    """Return a take's text as it is written, without tags."""
+    """Return the written text of a take, without tags."""
     return _untagged(record, record["text"])
 
 
 def words_heard(record: dict[str, Any]) -> str:
-    """Return a take's text as it is spoken: with replaced words, and without tags."""
+    """Return the spoken text of a take, after replacement of words and without tags."""
     return _untagged(record, record.get("spoken") or record["text"])
 
 
@@ -232,17 +226,15 @@ def _untagged(record: dict[str, Any], text: str) -> str:
 
 
 def is_script_id(text: str) -> bool:
-    """True if a page may use the text as a script's id."""
+    """True if the text is a valid id of a script."""
     return _SCRIPT_ID.fullmatch(text) is not None
 
 
 def preferences_of(fields: dict[str, Any]) -> dict[str, Any]:
-    """Validate preferences: short values by short names.
-
-    A value of None deletes a preference.
+    """Validate and return preferences, where a value of None deletes a preference.
 
     Raises:
-        InvalidConfig: A preference is invalid.
+        InvalidConfig: A name or a value is invalid.
     """
     for name, value in fields.items():
         why = None

@@ -1,7 +1,7 @@
 """Record of the visitors who have voices or dictionaries in the runtime.
 
-The runtime knows owners, but not addresses. So the studio limits the number of such visitors per address, and deletes
-the data of expired visitors. Thread: any.
+The runtime does not know the addresses of owners. Therefore the studio limits the number of such visitors per address,
+and deletes the runtime's data of visitors who do not return. Thread: any.
 """
 
 from __future__ import annotations
@@ -11,29 +11,29 @@ import time
 from studio.errors import StoreFull
 from studio.store.database import Database
 
-SEEN_EVERY_S = 86_400.0  # Minimum interval in seconds between recorded visits of an owner.
+SEEN_EVERY_S = 86_400.0  # Minimum interval in seconds between two recorded visits of an owner.
 
 
 class RuntimeOwners:
-    """Owners with the time of their last visit.
+    """Owners of data in the runtime, with the time of their last visit.
 
     Raises (every method):
-        StorageFailed: The database failed; nothing has changed.
+        StorageFailed: The database failed, and nothing was changed.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def admit(self, owner: str, address: str | None, max_owners: int) -> None:
-        """Record that an owner stores something in the runtime.
+        """Record that a visitor stores data in the runtime.
 
         Args:
-            owner: The visitor.
-            address: The keyed hash of the visitor's address.
-            max_owners: Maximum of such visitors per address; 0 is unlimited.
+            owner: Owner name of the visitor.
+            address: Keyed hash of the visitor's address.
+            max_owners: Maximum number of such visitors per address, or 0 if it is unlimited.
 
         Raises:
-            StoreFull: The maximum is reached.
+            StoreFull: The address has the maximum number of visitors.
         """
         with self._database.writing("The voice") as connection:
             query = "SELECT count(*) FROM runtime_owners WHERE address = ? AND owner != ?"
@@ -52,11 +52,11 @@ class RuntimeOwners:
                 connection.execute("UPDATE runtime_owners SET seen_at = ? WHERE owner = ?", (now, owner))
 
     def left_before(self, moment: float) -> list[str]:
-        """Return the owners whose last visit was before this time, in seconds since the epoch."""
+        """Return the owners whose last visit was before a Unix time."""
         rows = self._database.rows("SELECT owner FROM runtime_owners WHERE seen_at < ?", (moment,))
         return [owner for (owner,) in rows]
 
     def forget(self, owner: str) -> None:
-        """Remove an owner without data in the runtime."""
+        """Remove the record of an owner who has no data in the runtime."""
         with self._database.writing("The visit") as connection:
             connection.execute("DELETE FROM runtime_owners WHERE owner = ?", (owner,))

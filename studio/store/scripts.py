@@ -1,7 +1,7 @@
-"""Store of scripts by owner, each as the text of a JSON object.
+"""Storage of scripts by owner, each as the text of a JSON object.
 
-SQLite parses the texts, because its JSON functions run without the interpreter lock. Python's parser would block the
-event loop for a script of thousands of lines. Thread: any.
+SQLite parses the JSON texts, because its functions release the interpreter lock. Python's parser would block the event
+loop for a script with thousands of lines. Thread: any.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from studio.store.database import Database
 from studio.store.owned_rows import MakeRoom, OwnedRows, next_version
 from studio.store.records import MAX_SCRIPT_LINES, ScriptHead, ScriptLine, read
 
-MAX_BYTES = 8 * 2**20  # Maximum size in bytes of a script as JSON.
-MAX_PART_BYTES = 2**20  # Maximum size in bytes of one line, or of all other fields together.
-PREVIEW_CHARS = 120  # Characters of a script's first text in the list of scripts.
+MAX_BYTES = 8 * 2**20  # Maximum size of a script in bytes of JSON.
+MAX_PART_BYTES = 2**20  # Maximum size in bytes of one line, and of all other fields together.
+PREVIEW_CHARS = 120  # Number of characters of a script's first text that the list of scripts has.
 
 _IS_READABLE = "CASE WHEN json_valid(script) THEN json_type(script, '$.lines') IS 'array' ELSE FALSE END"
-# SQL expression of a script without its lines and cover, with the number of lines and the beginning of the first text.
-# It is empty for an unreadable script.
+# SQL expression for a script with the number of its lines and the start of its first text, but without lines and
+# cover. The result is empty for an unreadable script.
 _SUMMARY = f"""CASE WHEN {_IS_READABLE} THEN json_set(
     json_remove(script, '$.lines', '$.cover'),
     '$.lines', json_array_length(script, '$.lines'),
@@ -43,12 +43,12 @@ _OF_THE_STORE = {"id", "updated_at", "lines"}
 
 
 class Scripts:
-    """Scripts of all owners, each visible to its owner only.
+    """Scripts of all owners, each visible only to its owner.
 
-    Owners may use the same ids.
+    Different owners may use the same ids.
 
     Raises (every method):
-        StorageFailed: The database failed; nothing has changed.
+        StorageFailed: The database failed, and nothing was changed.
     """
 
     def __init__(self, database: Database, settings: StoreSettings, make_room: MakeRoom) -> None:
@@ -60,7 +60,7 @@ class Scripts:
     def all(self, owner: str, search: str = "") -> list[dict[str, Any]]:
         """Return the scripts that contain every word of `search`, without their lines.
 
-        The script that was changed last is first.
+        The scripts are sorted by the time of the last change, the newest first.
         """
         condition = "owner = ? AND deleted_at IS NULL ORDER BY updated_at DESC, id"
         scripts = self._rows.objects(condition, (owner,), shown=_SUMMARY)
@@ -68,7 +68,7 @@ class Scripts:
         return [script for script in scripts if not search_words or self._holds(owner, script["id"], search_words)]
 
     def find(self, owner: str, script_id: str) -> bytes:
-        """Return the script as JSON.
+        """Return a script as JSON text.
 
         Raises:
             NotKept: The owner has no such script, or has deleted it.
@@ -81,15 +81,15 @@ class Scripts:
         raise NotKept(what="script")
 
     def put(self, owner: str, script_id: str, body: bytes, *, address: str | None = None) -> bytes:
-        """Store a script under its id, replacing the previous one, and return it as `find` does.
+        """Store or replace a script, and return it as JSON text.
 
-        `updated_at` in the body is the version that the page has; 0 if it has none; None to replace any version.
+        `updated_at` in the body is the page's version, 0 if it has no version, or None to replace any version.
 
         Raises:
             InvalidMessage: The body is not a JSON object.
-            ChangedMeanwhile: Another version is stored.
+            ChangedMeanwhile: The stored version differs from the page's version.
             InvalidConfig: A field is invalid, or the script is too large.
-            StoreFull: The owner has the maximum of scripts, or a quota is exceeded.
+            StoreFull: The owner has the maximum number of scripts, or a quota is exceeded.
         """
         script = parse_script(body)
         if script.size > MAX_BYTES:
@@ -121,7 +121,7 @@ class Scripts:
         self._rows.mark(owner, script_id, time.time(), what="The script")
 
     def restore(self, owner: str, script_id: str) -> bytes:
-        """Restore a script from the bin, and return it as `find` does.
+        """Restore a script from the bin, and return it as JSON text.
 
         Raises:
             NotKept: The bin has no script of the owner with this id.
@@ -130,7 +130,7 @@ class Scripts:
         return self.find(owner, script_id)
 
     def _holds(self, owner: str, script_id: str, words: list[str]) -> bool:
-        """True if each word is in the script's name, lines, voices or styles."""
+        """True if every word occurs in the script's name, lines, voices or styles."""
         query = f"""SELECT item.atom FROM {_EVERY_VALUE} WHERE owner = ? AND scripts.id = ? AND item.type = 'text'
             AND item.key IN ('name', 'text', 'instruct', 'voice', 'description')"""  # noqa: S608  constant SQL
         text = "\n".join(name_key(value) for (value,) in self._database.rows(query, (owner, script_id)))
@@ -144,7 +144,7 @@ class Scripts:
 
 @dataclass(frozen=True, slots=True)
 class ParsedScript:
-    """Validated script: its fields without the lines, and each line as JSON."""
+    """Validated script: the fields except the lines, and each line as JSON text."""
 
     head: dict[str, Any]
     lines: list[bytes]
@@ -160,10 +160,10 @@ class ParsedScript:
 
 
 def parse_script(body: bytes) -> ParsedScript:
-    """Validate a client's script line by line.
+    """Validate the script that a client has sent, line by line.
 
     Raises:
-        InvalidMessage: It is not a JSON object, or cannot be stored (runtime/shared/strict_json.py).
+        InvalidMessage: The body is not a JSON object, or cannot be stored (runtime/shared/strict_json.py).
         InvalidConfig: A field is invalid.
     """
     with closing(sqlite3.connect(":memory:")) as connection:
@@ -177,7 +177,7 @@ def parse_script(body: bytes) -> ParsedScript:
             json_array_length(script, '$.lines') FROM body"""
         ((rest, kind, count),) = connection.execute(query)
         fields = _parse_part(rest, "body", MAX_DEPTH)
-        if "lines" in fields:  # If a key occurs twice, SQLite removes only the first one.
+        if "lines" in fields:  # SQLite removes only the first of two equal keys.
             raise InvalidMessage(why="a key stands in it twice")
         head = read(ScriptHead, fields)
         if kind not in {None, b"array"}:
@@ -209,9 +209,9 @@ def _parse_part(text: bytes, where: str, max_depth: int) -> dict[str, Any]:
 
 
 def takes_in_scripts(database: Database, owner: str, script_id: str | None = None) -> set[str]:
-    """Return the ids of the takes in an owner's scripts, or in one of them.
+    """Return the ids of the takes in all scripts of an owner, or in one script.
 
-    They are the values of the key ``take`` at any depth, because a line may have several parts.
+    Takes are the values of the key ``take`` at any depth because a line may have several parts.
     """
     query = f"""SELECT item.atom FROM {_EVERY_VALUE} WHERE owner = ? AND deleted_at IS NULL
         AND item.key = 'take' AND item.type = 'text'"""  # noqa: S608  constant SQL

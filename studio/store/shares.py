@@ -1,4 +1,4 @@
-"""Store of links to takes, with at most one link per take.
+"""Storage of shared links to takes, with at most one link per take.
 
 Thread: any.
 """
@@ -14,14 +14,14 @@ from studio.errors import NotKept
 from studio.store.database import Database
 from studio.store.takes import Takes
 
-_TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")  # Token of 256 bits.
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")  # A token has 256 bits.
 
 
 class Shares:
-    """Links of all owners.
+    """Shared links of all owners.
 
     Raises (every method):
-        StorageFailed: The database failed; nothing has changed.
+        StorageFailed: The database failed, and nothing was changed.
     """
 
     def __init__(self, database: Database, takes: Takes) -> None:
@@ -29,7 +29,7 @@ class Shares:
         self._takes = takes
 
     def of(self, owner: str, take_id: str) -> str | None:
-        """Return the token of a take's link, or None if it has no link.
+        """Return the token of the link to a take, or None if the take is not shared.
 
         Raises:
             NotKept: The owner has no such take.
@@ -39,7 +39,7 @@ class Shares:
         return str(tokens[0][0]) if tokens else None
 
     def begin(self, owner: str, take_id: str) -> str:
-        """Create a link to a take, or return the existing one.
+        """Create a link to a take, or use its existing link, and return the token.
 
         Raises:
             NotKept: The owner has no such take.
@@ -53,9 +53,9 @@ class Shares:
         return token
 
     def end(self, owner: str, take_id: str) -> None:
-        """End the link to a take.
+        """Delete the link to a take.
 
-        A later link has another token.
+        A later link to the take gets another token.
 
         Raises:
             NotKept: The owner has no such take.
@@ -68,15 +68,15 @@ class Shares:
         """Return the record of the take with this link.
 
         Raises:
-            NotKept: The link does not exist or was ended, or its take was deleted.
+            NotKept: The link does not exist or was deleted, or the take was deleted.
         """
         return self._takes.find(*self._meant(token))
 
     def pcm(self, token: str) -> tuple[dict[str, Any], bytes]:
-        """Return record and samples (s16le).
+        """Return the record and the samples (s16le) of the take with this link.
 
         Raises:
-            NotKept: As in `take`.
+            NotKept: The link does not exist or was deleted, or the take was deleted.
             TakeDamaged: The file is missing or damaged.
         """
         return self._takes.pcm(*self._meant(token))

@@ -1,7 +1,7 @@
-"""Audio files of takes (FLAC), which also contain the take's record.
+"""FLAC files of takes, which also contain the take's record as a tag.
 
-Files are written atomically, and takes can be restored from them without the database. Each reference recording is
-stored once, under its checksum. Thread: any; writers hold the folder's lock.
+Files are written atomically, and takes can be restored from them if the database is lost. Each reference recording is
+stored once, under its checksum. Thread: any. Writers must hold the lock of the folder.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ RECORD_TAG = "voicewright_take"  # Name of the tag with the take's record.
 
 
 class SoundFiles:
-    """Folders of takes and references."""
+    """Folders with the audio files of takes and the reference recordings."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -39,9 +39,9 @@ class SoundFiles:
         self.references = folder / REFERENCES
 
     def open(self) -> None:
-        """Create the folders, and delete temporary files of killed writers.
+        """Create the folders, and delete temporary files that killed processes left.
 
-        The caller holds the lock.
+        The caller must hold the lock.
 
         Raises:
             OSError: A folder cannot be created.
@@ -52,10 +52,10 @@ class SoundFiles:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """Lock the folders for writing.
+        """Context manager that locks the folders for writing.
 
         Raises:
-            StorageFailed: The disk is full or broken, or the folder is not writable.
+            StorageFailed: The disk is full or failed, or the folder is not writable.
         """
         with storing("The take", "takes"), locked(self.folder):
             yield
@@ -76,7 +76,7 @@ class SoundFiles:
             remove_file(self.references, name)
 
     def take_ids(self) -> set[str]:
-        """Return the ids of takes with a file."""
+        """Return the ids of all takes that have an audio file."""
         names = {name.removesuffix(SUFFIX) for name in os.listdir(self.takes) if name.endswith(SUFFIX)}
         return {name for name in names if is_id(name)}
 
@@ -84,7 +84,7 @@ class SoundFiles:
         return {name for name in os.listdir(self.references) if not name.startswith(".")}
 
     def pcm(self, take_id: str, sha256: str) -> bytes:
-        """Return the samples (s16le) after comparing their checksum.
+        """Return the samples of a take (s16le) after verifying their checksum.
 
         Raises:
             TakeDamaged: The file is missing or damaged.
@@ -98,7 +98,7 @@ class SoundFiles:
         return pcm
 
     def reference(self, sha256: str) -> bytes:
-        """Return the bytes of a reference.
+        """Return the bytes of a reference recording.
 
         Raises:
             NotKept: The file is missing or damaged.
@@ -112,14 +112,10 @@ class SoundFiles:
         return data
 
     def record(self, take_id: str) -> tuple[str, dict[str, Any]] | None:
-        """Return the owner and the record from a file's metadata.
-
-        Returns:
-            None if they are missing or damaged.
-        """
+        """Return the owner and the record in a file's metadata, or None if they are invalid."""
         path = self.takes / (take_id + SUFFIX)
         try:
-            # The stored record is nested in one more level.
+            # The stored record is nested one level deeper.
             tag = parse_object(read_tags(str(path)).get(RECORD_TAG, ""), MAX_DEPTH + 1)
             owner, record = tag["owner"], tag["record"]
             self.pcm(take_id, record["sha256"])
@@ -139,6 +135,6 @@ class SoundFiles:
 
 
 def encoded_take(pcm: bytes, owner: str, record: dict[str, Any]) -> bytes:
-    """Return the FLAC file of a take."""
+    """Encode a take as FLAC, with its owner and its record as a tag."""
     encoder = Encoder("flac", whole=True, tags={RECORD_TAG: json.dumps({"owner": owner, "record": record})})
     return encoder.add(pcm) + encoder.finish()

@@ -1,4 +1,4 @@
-"""Opening, cleaning up and closing the store."""
+"""Store of the studio: opening, cleanup and closing."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from studio.store.sound_files import SoundFiles
 from studio.store.takes import Takes
 from studio.store.voice_bin import VoiceBin
 
-# Types of file systems whose content is lost with the machine or its container.
+# Types of file systems whose content is lost with the machine or the container.
 FLEETING = {"overlay", "tmpfs", "ramfs", "aufs"}
 
 log = logging.getLogger(__name__)
 
-# Column, by table, with the time of the last change. Items of visitors who do not return are deleted by this time.
+# Name of each table's column with the time of the last change, by which the data of lost visitors expires.
 LAST_CHANGES = {"scripts": "updated_at", "pronunciations": "updated_at", "preferences": "seen_at"}
 DAY_S = 86_400
 MAX_PREFERENCES = 64  # Maximum number of preferences of an owner.
@@ -49,11 +49,11 @@ MOVED_ASIDE = "The list of takes was damaged and was rebuilt from their files; n
 
 
 class Store:
-    """Store of takes, scripts, dictionaries, preferences and deleted voices.
+    """Storage of takes, scripts, dictionaries, preferences and deleted voices.
 
-    Calls may wait for the disk.
+    Calls may block on disk access.
 
-    Thread: any, except for `open` and `close`.
+    Thread: any, except `open` and `close`.
     """
 
     def __init__(self, settings: StoreSettings) -> None:
@@ -64,9 +64,9 @@ class Store:
         self._moved_aside = False
 
     def open(self) -> None:
-        """Open or create the store, repair it after a kill or disk failure, and empty the bin.
+        """Open or create the store, repair it if necessary, and delete expired items.
 
-        If the folder is not writable, a temporary one is used, and `notice` reports it.
+        If the folder is not writable, a temporary folder is used, and `temporary_note` has a warning.
 
         Raises:
             InvalidSetting: A newer version of Voicewright has written the folder.
@@ -86,7 +86,7 @@ class Store:
 
     @property
     def notice(self) -> str | None:
-        """Return a notice about a problem with the store, or None."""
+        """Return a warning about damaged data for the page, or None."""
         if self._moved_aside:
             return MOVED_ASIDE
         return UNREADABLE if self._database.unreadable else None
@@ -97,12 +97,10 @@ class Store:
             self._spare.cleanup()
 
     def tidy(self) -> None:
-        """Delete expired items.
-
-        This is called at the start and about every hour.
+        """Delete expired items, at the start and about every hour.
 
         Raises:
-            StorageFailed: The disk failed.
+            StorageFailed: Writing to the disk failed.
         """
         self.takes.purge()
         self.voice_bin.purge()
@@ -115,25 +113,25 @@ class Store:
             connection.execute("DELETE FROM shares WHERE take NOT IN (SELECT id FROM takes)")
 
     def left_owners(self) -> list[str]:
-        """Return the visitors who left voices or dictionaries in the runtime."""
+        """Return the visitors who have not returned but still have data in the runtime."""
         return self.runtime_owners.left_before(time.time() - DAY_S * self.settings.visitor_days)
 
     def bytes(self) -> int:
-        """Return the number of bytes of all stored items, including those in the bin."""
+        """Return the total size of all stored items in bytes, including items in the bin."""
         return Quota(self._database, self.settings).bytes()
 
     def preferences(self, owner: str) -> dict[str, Any]:
-        """Return the owner's preferences."""
+        """Return the owner's preferences by name."""
         chosen = self._preferences.objects("owner = ?", (owner,))
         return chosen[0] if chosen else {}
 
     def prefer(self, owner: str, changes: dict[str, Any], *, address: str | None = None) -> dict[str, Any]:
-        """Change preferences (None removes one), and return all of them.
+        """Change preferences (None deletes a preference), and return all preferences.
 
         Raises:
-            InvalidConfig: There would be too many.
+            InvalidConfig: The owner would have too many preferences.
             StoreFull: A quota is exceeded.
-            StorageFailed: They could not be stored.
+            StorageFailed: The preferences could not be stored.
         """
         self.takes.make_room(owner, address, len(json.dumps(changes)), what="The preferences")
         with self._database.writing("The preferences") as connection:
@@ -163,9 +161,9 @@ class Store:
 
 
 def is_lasting(folder: Path, env: Mapping[str, str] | None = None, mounts: str = "/proc/self/mounts") -> bool:
-    """True if the folder's content survives a restart.
+    """True if the content of the folder survives a restart of the machine or container.
 
-    On a Hugging Face Space only mounted volumes such as /data do; elsewhere every folder counts as permanent.
+    On a Hugging Face Space, only mounted volumes such as /data do. On other machines, every folder does.
     """
     env = os.environ if env is None else env
     if not env.get("SPACE_ID"):

@@ -1,7 +1,7 @@
-"""Store of takes by owner, each with a database row and an audio file.
+"""Storage of takes by owner, each with a database row and an audio file.
 
-A take exists if its file exists: a missing row is created again, and a row without a file is deleted. So if the process
-is killed at any time, a take is either complete or does not exist. Thread: any.
+A take exists if its file exists: missing rows are created again, and rows without a file are deleted. Therefore a take
+is complete or does not exist, even if the process is killed. Thread: any.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ MAX_PAGE_SIZE = 100  # Maximum number of takes in a page of the list.
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Query for takes.
+    """Search query for takes.
 
-    `before` is the cursor from the previous page.
+    `before` is the cursor that the previous page returned.
 
-    `loose` excludes takes of scripts; `script` selects those of one script.
+    `loose` excludes the takes of scripts. `script` is the id of a script whose takes are selected.
     """
 
     search: str = ""
@@ -54,10 +54,10 @@ class Wanted:
 
 
 class Takes:
-    """Takes of all owners, each visible to its owner only.
+    """Takes of all owners, each visible only to its owner.
 
     Raises (every method):
-        StorageFailed: The database or the disk failed; nothing has changed.
+        StorageFailed: The database or the disk failed, and nothing was changed.
     """
 
     def __init__(self, database: Database, files: SoundFiles, settings: StoreSettings) -> None:
@@ -84,7 +84,7 @@ class Takes:
 
         Raises:
             InvalidConfig: The audio is empty, or does not match ``fields``.
-            MessageTooLarge: The audio is too long.
+            MessageTooLarge: The audio exceeds the maximum size of a take.
             StoreFull: The owner has the maximum number of takes, or a quota is exceeded.
         """
         record = record_of(fields, pcm, reference, self._settings.max_take_bytes)
@@ -102,13 +102,13 @@ class Takes:
                     self._files.remove([record["id"]])
                     self._remove_unused_references()
                 raise
-            # Old takes are deleted only after the new one is stored. If this fails, the next take deletes them.
+            # Old takes are deleted after the new take is stored. If this deletion fails, the next take repeats it.
             with contextlib.suppress(OSError, SpeechError):
                 self._remove(owner, going)
         return record
 
     def find(self, owner: str, take_id: str) -> dict[str, Any]:
-        """Return the record.
+        """Return the record of a take that is not deleted.
 
         Raises:
             NotKept: The owner has no such take, or has deleted it.
@@ -116,7 +116,7 @@ class Takes:
         return self._rows.find(owner, take_id)
 
     def page(self, owner: str, wanted: Wanted) -> tuple[list[dict[str, Any]], str | None]:
-        """Return records, newest first, and the cursor of the next page.
+        """Return a page of records, newest first, and the cursor of the next page (or None).
 
         Raises:
             InvalidConfig: The cursor is invalid.
@@ -147,9 +147,9 @@ class Takes:
         return self._rows.objects(f"{where} {limit}", values), following
 
     def change(self, owner: str, take_id: str, changes: TakeChanges) -> dict[str, Any]:
-        """Change a take's user fields.
+        """Change the fields of a take that users can edit, and return the new record.
 
-        Its audio and request never change.
+        The audio and the request of a take never change.
 
         Raises:
             NotKept: The owner has no such take.
@@ -171,7 +171,7 @@ class Takes:
         self._rows.mark(owner, take_id, time.time(), what="The change")
 
     def restore(self, owner: str, take_id: str) -> dict[str, Any]:
-        """Restore a take from the bin.
+        """Restore a take from the bin, and return its record.
 
         Raises:
             NotKept: The bin has no take of the owner with this id.
@@ -180,29 +180,26 @@ class Takes:
         return self.find(owner, take_id)
 
     def space(self, owner: str) -> dict[str, Any]:
-        """Return the takes and bytes that the owner has stored, may store, and can free at once."""
+        """Return the counts, bytes and limits of the owner's takes as a JSON object."""
         return self._quota.space(owner)
 
     def free(self, owner: str, count: int) -> list[str]:
         """Move the owner's oldest takes into the bin, and return their ids.
 
-        Favourites and takes in scripts are not moved.
+        Favourites, and takes that scripts use, are not moved.
         """
         return self.move(owner, self._quota.oldest_removable(owner, count), into_bin=True)
 
     def move(self, owner: str, take_ids: Iterable[str], *, into_bin: bool) -> list[str]:
-        """Move takes into the bin, or restore them.
-
-        Return the ids of the moved takes.
-        """
+        """Move takes into the bin, or restore them, and return the ids of the moved takes."""
         return self._rows.mark_all(owner, take_ids, time.time() if into_bin else None, what="The change")
 
     def restore_bin(self, owner: str) -> list[str]:
-        """Restore all takes of the owner's bin, and return their ids."""
+        """Restore all takes in the owner's bin, and return their ids."""
         return self.move(owner, self._in_bin(owner), into_bin=False)
 
     def empty_bin(self, owner: str) -> list[str]:
-        """Delete all takes of the owner's bin permanently, and return their ids."""
+        """Delete all takes in the owner's bin permanently, and return their ids."""
         with self._files.writing():
             going = self._in_bin(owner)
             if going:
@@ -214,9 +211,9 @@ class Takes:
         return [take_id for (take_id,) in self._database.rows(query, (owner,))]
 
     def of_voice(self, owner: str, voice_id: str, name: str | None) -> list[str]:
-        """Return the ids of all takes spoken by a stored voice, including those in the bin.
+        """Return the ids of all takes with a stored voice, including takes in the bin.
 
-        Requests may refer to it by its id or, in Base mode, by its name.
+        A request selects a stored voice by its id or, in the mode `base`, by its name.
         """
         key = None if name is None else name_key(name)
         query = """SELECT id, json_extract(record, '$.mode'), json_extract(record, '$.config.voice')
@@ -235,7 +232,7 @@ class Takes:
                 self._purge(take_ids)
 
     def pcm(self, owner: str, take_id: str) -> tuple[dict[str, Any], bytes]:
-        """Return the record and samples (s16le).
+        """Return the record and the samples (s16le) of a take.
 
         Raises:
             NotKept: The owner has no such take.
@@ -245,10 +242,10 @@ class Takes:
         return record, self._files.pcm(take_id, record["sha256"])
 
     def reference(self, owner: str, take_id: str) -> bytes:
-        """Return the unchanged recording of the take's request.
+        """Return the reference recording of a take's request as bytes.
 
         Raises:
-            NotKept: The owner has no such take, or it has no recording.
+            NotKept: The owner has no such take, or the take has no reference recording.
         """
         sha256 = self.find(owner, take_id)["reference"]
         if sha256 is None:
@@ -258,7 +255,7 @@ class Takes:
     # --- Takes of all owners.
 
     def reconcile(self) -> None:
-        """Synchronize rows and files at the start."""
+        """Restore missing rows from files, and delete rows without a file, at the start."""
         with self._files.writing():
             known = {take_id for (take_id,) in self._database.rows("SELECT id FROM takes")}
             found = self._files.take_ids()
@@ -277,7 +274,7 @@ class Takes:
             log.warning("%d takes that were in no list have been taken in again", adopted)
 
     def purge(self) -> None:
-        """Delete expired takes of the bin and of expired visitors."""
+        """Delete expired takes in the bin and takes of expired visitors."""
         now = time.time()
         query = "SELECT id FROM takes WHERE deleted_at < ? OR (owner LIKE ? AND created_ms < ?)"
         old_ms = 1000 * (now - 86400 * self._settings.visitor_days)
@@ -289,10 +286,10 @@ class Takes:
     def make_room(self, owner: str, address: str | None, size: int, *, what: str) -> None:
         """Delete old items so that an owner can store `size` more bytes.
 
-        The bytes are for something other than a take.
+        The new item must not be a take, because `add` frees space for takes.
 
         Raises:
-            StoreFull: Too little may be deleted.
+            StoreFull: Deleting the allowed items would not free enough space.
         """
         if size > 0 and self._quota.items_to_delete(owner, address, size, what=what):
             with self._files.writing():
@@ -325,7 +322,7 @@ class Takes:
             connection.executemany("DELETE FROM scripts WHERE owner = ? AND id = ?", scripts)
 
     def _purge(self, take_ids: list[str]) -> None:
-        # Files are deleted first. A row without a file is deleted at the next start, but a file without a row would be
+        # Files are deleted first. At the next start, a row without a file is deleted, but a file without a row is
         # restored.
         self._files.remove(take_ids)
         with self._database.writing("The takes") as connection:
@@ -345,11 +342,11 @@ def _cursor(text: str) -> list[str]:
 
 
 def record_of(fields: TakeFields, pcm: bytes, reference: bytes | None, most: int) -> dict[str, Any]:
-    """Return the complete record of a take, whose audio may have at most `most` bytes.
+    """Create the complete record of a take whose audio has at most `most` bytes.
 
     Raises:
         InvalidConfig: The audio is empty, or does not match ``fields``.
-        MessageTooLarge: The audio is too long.
+        MessageTooLarge: The audio has more than `most` bytes.
     """
     if len(pcm) > most:
         raise MessageTooLarge(what="The take's sound", size=len(pcm), limit=most)
@@ -375,7 +372,7 @@ def record_of(fields: TakeFields, pcm: bytes, reference: bytes | None, most: int
 
 
 def searchable_text(record: dict[str, Any]) -> str:
-    """Return the searchable text of a take."""
+    """Return the normalized text of a take in which searches look for words."""
     config = record["config"]
     texts = [record[name] for name in ("name", "text", "label", "voice", "language", "notes")]
     texts += [config.get(name) for name in ("instruct", "instructions", "voice_description")]

@@ -1,6 +1,6 @@
 """Bin with the files of deleted voices.
 
-Thread: a worker.
+Thread: worker thread.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from runtime.errors import VoiceNotFound
 from runtime.shared.files import make_private, replace_file, storing
 
 SUFFIX = ".voice"
-MAX_FILES = 32  # Maximum number of files of an owner.
+MAX_FILES = 32  # Maximum number of files per owner.
 
 
 class VoiceBin:
-    """Bin with a folder for each owner and a file for each deleted voice.
+    """Bin that has a folder for each owner and a file for each deleted voice.
 
     The modification time of a file is the time of the deletion.
     """
@@ -28,10 +28,10 @@ class VoiceBin:
         self.keep_s = keep_s
 
     def put(self, owner: str, voice_id: str, data: bytes) -> None:
-        """Store a file, and delete expired and surplus ones, the oldest first.
+        """Store the file of a deleted voice, and delete expired and excess files.
 
         Raises:
-            StorageFailed: The disk failed.
+            StorageFailed: Writing to the disk failed.
         """
         self.purge()
         path = self._path(owner, voice_id)
@@ -43,15 +43,15 @@ class VoiceBin:
                 surplus.unlink(missing_ok=True)
 
     def has(self, owner: str, voice_id: str) -> bool:
-        """True if the voice's file is here."""
+        """True if the bin has the file of this voice."""
         self.purge()
         return self._path(owner, voice_id).exists()
 
     def get(self, owner: str, voice_id: str) -> bytes:
-        """Return the file.
+        """Return the file of a deleted voice as bytes.
 
         Raises:
-            VoiceNotFound: The bin does not have this voice (any more).
+            VoiceNotFound: The bin has no file of this voice, or the file has expired.
         """
         self.purge()
         try:
@@ -64,7 +64,7 @@ class VoiceBin:
             self._path(owner, voice_id).unlink(missing_ok=True)
 
     def purge(self) -> None:
-        """Delete expired files, and partial files of killed writers."""
+        """Delete expired files, and partial files that killed processes left."""
         oldest = time.time() - self.keep_s
         with contextlib.suppress(OSError):
             for path in self._folder.glob("*/*"):
@@ -73,6 +73,6 @@ class VoiceBin:
                         path.unlink()
 
     def _path(self, owner: str, voice_id: str) -> Path:
-        # Both values are untrusted and must not become paths.
+        # Both values come from clients and must not become paths.
         names = [hashlib.sha256(word.encode("utf-8", "surrogateescape")).hexdigest()[:32] for word in (owner, voice_id)]
         return self._folder / names[0] / (names[1] + SUFFIX)
