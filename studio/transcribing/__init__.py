@@ -1,1 +1,1 @@
-"""Transcripts of recordings, if a recogniser is installed as a plug-in."""
+"""Transcription of recordings with an optional recogniser plug-in."""

@@ -1,4 +1,4 @@
-"""Download of the recogniser's model from the Hub, at the host's request.
+"""Download of the recogniser's model from the Hugging Face Hub, which the host starts.
 
 Thread: event loop.
 """
@@ -19,7 +19,7 @@ FETCH = ("runtime.cli", "fetch", "--recogniser")
 
 
 class ModelDownload:
-    """Model of the selected recogniser: its state in the Hub's cache, and its download."""
+    """Model of the selected recogniser: its presence in the Hub's cache, and its download."""
 
     def __init__(self, choice: Choice) -> None:
         self._choice = choice
@@ -30,10 +30,7 @@ class ModelDownload:
 
     @property
     def is_here(self) -> bool:
-        """True if the model can be loaded.
-
-        A recogniser without a known model loads its own files.
-        """
+        """True if the model is in the cache, or the recogniser downloads its own files."""
         if (hub_id := self._choice.hub_id) is None:
             return True
         from huggingface_hub import try_to_load_from_cache  # This import is slow.
@@ -41,7 +38,7 @@ class ModelDownload:
         return isinstance(try_to_load_from_cache(hub_id, "model.bin"), str)
 
     def state(self) -> dict[str, Any]:
-        """Return the state for the page, with bytes and problem.
+        """Return the state of the download, its progress in bytes and its error for the page.
 
         The state is ``absent``, ``fetching``, ``failed`` or ``here``.
         """
@@ -54,10 +51,10 @@ class ModelDownload:
         return {"state": state, "got": self._got, "of": self._of, "problem": self._problem}
 
     def start(self) -> None:
-        """Download the model, and continue an interrupted download.
+        """Start the download of the model, or resume an interrupted download.
 
         Raises:
-            OutOfOrder: There is nothing to download, or it runs already.
+            OutOfOrder: The model is present, or the download is already running.
         """
         if self._choice.missing is not None or self.is_here or self._work is not None:
             raise OutOfOrder(what="Downloading", why="nothing is missing, or it runs already")
@@ -65,7 +62,7 @@ class ModelDownload:
         self._work = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
-        """Stop the download and keep its files for the next one."""
+        """Stop the download and keep its partial files for the next download."""
         work, self._work = self._work, None
         self._problem = None
         if work is not None:

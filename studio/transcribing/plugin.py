@@ -1,4 +1,4 @@
-"""Recogniser interface, and loading of the recogniser in the settings (docs/guide.md)."""
+"""Recogniser interface, and loading of the recogniser that is set (docs/guide.md)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from studio.plugins import is_installed
 
 RATE_HZ = 16_000  # Sample rate of the recognisers' input.
 BUILT_IN = "faster-whisper"
-# Download size of the models that the page offers.
+# Download sizes of the models that the page offers.
 MODEL_BYTES = {"tiny": 78 * 10**6, "base": 148 * 10**6, "small": 486 * 10**6, "medium": 1530 * 10**6}
 HOW = (
     "Install the extra of that name (in the checkout: .venv/bin/pip install -e clients/python -e '.[asr]'), "
@@ -25,36 +25,35 @@ HOW = (
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """Transcript.
-
-    ``language`` is a code such as ``en``, or None if unknown.
-    """
+    """Transcript of a recording, with a language code such as ``en``, or None if unknown."""
 
     text: str
     language: str | None = None
 
 
 class Transcriber(Protocol):
-    """Recogniser for one recording at a time.
+    """Speech recogniser that transcribes one recording at a time.
 
-    Thread: the one that created it.
+    Thread: the thread that created the recogniser.
     """
 
     name: str  # Name of the recogniser that users see.
 
     def transcribe(self, samples: NDArray[np.float32], language: str | None) -> Transcript:
-        """Return the transcript of a recording, which is empty if it has no speech.
+        """Return the transcript of a recording, with an empty text if there is no speech.
 
-        Shapes: samples [N] float32, mono, 16 kHz, peak around 1. ``language`` is a code such as ``en``; None: any.
+        ``language`` is a code such as ``en``, or None to detect it.
+
+        Shapes: samples [N] float32, mono, 16 kHz, peak around 1.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Recogniser of the settings, not yet loaded.
+    """Recogniser that the settings select, before it is loaded.
 
-    `missing` is the reason if it is not available.
+    `missing` is the reason why the recogniser is not available, or None.
     """
 
     setting: str
@@ -62,10 +61,10 @@ class Choice:
 
     @classmethod
     def of(cls, setting: str) -> Choice:
-        """Read ``faster-whisper:MODEL``, ``module:function``, or nothing.
+        """Parse a setting: ``faster-whisper:MODEL``, ``module:function``, or an empty string.
 
         Raises:
-            InvalidSetting: The text has another form.
+            InvalidSetting: The text has another format.
         """
         kind, colon, rest = setting.partition(":")
         if not setting:
@@ -79,36 +78,33 @@ class Choice:
 
     @property
     def model(self) -> str:
-        """Whisper model of the built-in recogniser, or "" for a plug-in."""
+        """Return the Whisper model of the built-in recogniser, or "" for a plug-in."""
         kind, _, rest = self.setting.partition(":")
         return (rest or "base") if kind == BUILT_IN else ""
 
     @property
     def hub_id(self) -> str | None:
-        """Hub id of a model that the page offers to download.
-
-        It is None for a folder, another model or a plug-in.
-        """
+        """Return the Hub id of a model that can be downloaded, or None for other models."""
         return f"Systran/faster-whisper-{self.model}" if self.model in MODEL_BYTES else None
 
     def load(self) -> Transcriber:
-        """Load the recogniser, which takes seconds and may download a model.
+        """Load and return the recogniser, which takes seconds and may download a model.
 
-        Raises its own errors.
+        The recogniser's own exceptions are raised.
         """
         if self.model:
             from studio.transcribing.whisper import Whisper
 
             return Whisper(self.model, local_files_only=self.hub_id is not None)
-        # Only the operator can change this setting. It contains no data of clients.
+        # Only the operator can change this setting, and no client data is in it.
         transcriber: Transcriber = pkgutil.resolve_name(self.setting)()
         return transcriber
 
 
 def transcribe(choice: Choice, samples: NDArray[np.float32], language: str | None) -> dict[str, str | None]:
-    """Transcribe a recording in a child process.
+    """Transcribe a recording (this function runs in the child process).
 
-    The recogniser's own errors are raised.
+    The recogniser's own exceptions are raised.
 
     Shapes: samples [N] float32, mono, 16 kHz.
     """

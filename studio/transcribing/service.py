@@ -1,6 +1,6 @@
-"""Service that transcribes recordings one at a time.
+"""Service that transcribes one recording at a time.
 
-The recogniser's process is started on first use.
+The recogniser's child process is started on first use.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ AGAIN_S = 10.0
 
 
 class TranscriptionService:
-    """Transcription service.
+    """Transcription of recordings in a child process, one at a time.
 
-    Thread: the event loop.
+    Thread: event loop.
     """
 
     def __init__(self, choice: Choice, limits: Limits) -> None:
@@ -44,24 +44,24 @@ class TranscriptionService:
         return self.choice.missing is None and self.model.is_here
 
     def feature(self, *, is_host: bool) -> dict[str, object]:
-        """Return the transcription feature for the page.
+        """Return the state of transcription for the page.
 
-        ``how`` and ``model`` let a host enable it.
+        ``how`` and ``model`` help a host to enable transcription.
         """
         how = self.choice.missing if is_host and self.choice.setting else None
         model = self.model.state() if is_host and self.choice.missing is None else None
         return {"available": self.is_available, "how": how or "", "model": model}
 
     async def transcribe(self, recording: bytes, language: str) -> dict[str, str | None]:
-        """Return the transcript of a recording.
+        """Return the transcript of a recording as a JSON object.
 
-        `language` is a name or a code; other values mean any language.
+        `language` is a name or a code. For other values, the language is detected.
 
         Raises:
             TranscriberMissing: No recogniser is available.
-            BadReferenceAudio, ReferenceTooShort, ReferenceTooLong: The recording is not usable for a voice.
-            TranscriberBusy: Too many recordings wait.
-            TranscriptionFailed: The recogniser failed; the log has the cause.
+            BadReferenceAudio, ReferenceTooShort, ReferenceTooLong: The recording is unsuitable for a voice.
+            TranscriberBusy: Too many recordings are waiting.
+            TranscriptionFailed: The recogniser failed. The log has the reason.
         """
         if not self.is_available:
             raise TranscriberMissing
@@ -81,7 +81,7 @@ class TranscriptionService:
         return resample(DecodedAudio(read_reference(recording, self._limits), SAMPLE_RATE), RATE_HZ).samples
 
     async def aclose(self) -> None:
-        """End the process and a download.
+        """End the child process and a running download of the model.
 
         Waiting recordings are not transcribed.
         """
