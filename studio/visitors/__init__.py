@@ -1,1 +1,1 @@
-"""Visitors of the studio: identity, limits and sign-in."""
+"""Visitors of the studio: identification, limits and sign-in."""

@@ -1,8 +1,8 @@
-"""Limits of concurrent requests and of daily use per visitor, as a middleware.
+"""ASGI middleware that limits concurrent requests and daily use per visitor.
 
-A visitor is identified by cookie or account, or else by address. Since a client can get a new cookie at any time, an
-address may have only a few visitors per day, and all others from there count as one. The runtime counts the daily
-seconds of speech for all APIs; each relayed request has the account and its limit. Thread: event loop.
+A visitor is identified by cookie or sign-in, or else by address. Since a client can get a new cookie at any time, only
+few visitors per address and day have limits of their own, and all further visitors share one account. The runtime
+counts the daily seconds of speech, given the account and the limit of each relayed request. Thread: event loop.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from studio.visitors.voice_owners import CHECK_PATH, KEPT, stores_in_runtime
 
 RETRY_S = 2.0
 API = ("/v1/", "/tts/")
-VOICES_PATH = "/v1/audio/voices"  # Path whose POST requests are not requests for speech.
-# Other paths that need no visitor: the page, the health routes, and those of the sign-in.
+VOICES_PATH = "/v1/audio/voices"  # POST requests to this path are not requests for speech.
+# Paths that are open without sign-in: parts of the page, status and the sign-in itself.
 OPEN = (
     "/studio/me",
     "/studio/status",
@@ -48,7 +48,7 @@ CLOSED = (*API, "/voices", "/v2/voices", "/pronunciation-dicts", "/studio/", "/g
 
 
 class Accounts:
-    """Assignment of requests to accounts."""
+    """Assignment of requests to accounts, whose use is limited."""
 
     def __init__(
         self, visitors: Visitors, max_visitors_per_address: int, clock: Callable[[], float] = time.monotonic
@@ -60,7 +60,7 @@ class Accounts:
         self._known: OrderedDict[str, set[str]] = OrderedDict()  # Visitors of the current day by network address.
 
     def of(self, connection: HTTPConnection) -> tuple[str, str]:
-        """Return the kind of the visitor and the name of the account."""
+        """Return the kind of the visitor and the name of the account for a request."""
         visitor = self.visitors.of(connection)
         address = address_of(connection)
         if visitor.owner is None or (visitor.kind == "visitor" and not self._has_room(address, visitor.owner)):
@@ -68,7 +68,7 @@ class Accounts:
         return visitor.kind, visitor.owner
 
     def _has_room(self, address: str, owner: str) -> bool:
-        """True if the visitor is one of the first of this day from this address."""
+        """True if the visitor is among the first visitors from this address today."""
         if not self._max_visitors:
             return True
         if (day := int(self._clock() // 86_400)) != self._day:
@@ -84,7 +84,7 @@ class Accounts:
 
 
 class VisitLimits:
-    """ASGI middleware with limits per visitor, for the page and for programs."""
+    """ASGI middleware that enforces the limits per visitor, for the page and for programs."""
 
     def __init__(
         self,
@@ -98,8 +98,8 @@ class VisitLimits:
         """Create the middleware.
 
         Args:
-            admit: Called before a visitor stores data in the runtime. It raises an error if too many visitors with the
-                same address have stored data there.
+            admit: Async function that is called before a visitor stores data in the runtime. It raises an error if too
+                many visitors with the same address have stored data there.
         """
         self.app = app
         self.admit = admit
@@ -150,16 +150,16 @@ class VisitLimits:
 
 
 def stores(scope: Scope) -> bool:
-    """True if a request stores something for its visitor."""
+    """True if a request stores data of its visitor."""
     path = scope["path"]
     is_change = scope.get("method", "GET") not in SAFE_METHODS | {"DELETE"}
     return is_change and path.startswith(STORED) and path not in NOTHING_STORED
 
 
 def allowances(accounts: Accounts, settings: VisitSettings) -> Allowed:
-    """Return the account of a request and its daily seconds of speech.
+    """Return a function that returns the account and the speech allowance of a request.
 
-    If the page has one owner, clients of different addresses are still different callers for fair scheduling.
+    If all visitors share one owner, clients with different addresses still have separate accounts.
     """
 
     def allowed(connection: HTTPConnection) -> Allowance:
@@ -176,7 +176,7 @@ async def _say_no(scope: Scope, receive: Receive, send: Send, error: SpeechError
     if scope["type"] == "http":
         await error_response(error)(scope, receive, send)
         return
-    # The handshake is accepted first. A page cannot read the status of a refused handshake, but it can read a message.
+    # The handshake is accepted first because a page can read a message, but not the status of a refused handshake.
     offered = scope["subprotocols"]
     await receive()
     await send({"type": "websocket.accept", "subprotocol": offered[0] if offered else None})

@@ -1,4 +1,4 @@
-"""User id of the process at the other end of a local connection.
+"""Lookup of the user id of the process at the other end of a local connection.
 
 Proxies and other users connect from 127.0.0.1 like the host's browser, but their processes have another user id.
 """
@@ -15,26 +15,19 @@ from pathlib import Path
 from starlette.requests import HTTPConnection
 
 TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
-NOBODY = -1  # No process has the socket any more. The system then reports the user root.
+NOBODY = -1  # User id if the socket belongs to no process. The system then reports user id 0 (root).
 _NETLINK_SOCK_DIAG, _BY_FAMILY, _REQUEST, _ANY_STATE, _NO_COOKIE = 4, 20, 1, 0xFFFFFFFF, 0xFFFFFFFF
-_ROOT_UID = 0  # Root has access to everything, and the relay of WSL runs as root.
+_ROOT_UID = 0  # User id of root, who has access to everything. The relay of WSL runs as root.
 
 
 def is_own_user(connection: HTTPConnection) -> bool:
-    """True if the client's process runs as the studio's user or root.
-
-    It is also True if that is unknown (not Linux).
-    """
+    """True if the client's process runs as the studio's user or root, or if this is unknown."""
     user = peer_user(connection)
     return user is None or user in {_ROOT_UID, os.getuid()}
 
 
 def peer_user(connection: HTTPConnection) -> int | None:
-    """Return the user id of the client's process.
-
-    Returns:
-        `NOBODY` if there is no process, None if unknown.
-    """
+    """Return the user id of the client's process, `NOBODY` without a process, None if unknown."""
     client, server = connection.scope.get("client"), connection.scope.get("server")
     if client is None or server is None or server[1] is None:
         return None
@@ -46,12 +39,12 @@ def peer_user(connection: HTTPConnection) -> int | None:
 
 
 def _diagnosed(client: str, client_port: int, server: str, server_port: int) -> tuple[int, int]:
-    """Return the user and the inode of a client's socket, by sock_diag(7).
+    """Return the user id and the inode of a client's socket, using sock_diag(7).
 
-    The kernel looks up one socket in microseconds. Its table of all of them takes 0.2 s on a machine with much memory.
+    The kernel finds one socket in microseconds, but reading the table of all sockets may take 0.2 s.
 
     Raises:
-        OSError, struct.error: The kernel does not know the socket, or has no sock_diag.
+        OSError, struct.error: The kernel does not know the socket, or does not support sock_diag.
         ValueError: An address is invalid.
     """
     if sys.platform != "linux":
@@ -72,7 +65,7 @@ def _diagnosed(client: str, client_port: int, server: str, server_port: int) -> 
 
 
 def _listed(client: tuple[str, int], server: tuple[str, int]) -> int | None:
-    """Return the result of `peer_user` from the kernel's table of all sockets."""
+    """Return the result of `peer_user`, using the kernel's table of all sockets."""
     try:
         lines = [line.split() for table in TABLES if table.exists() for line in table.read_text("ascii").splitlines()]
         ends = [_ends(*client), _ends(*server)]
@@ -86,9 +79,9 @@ def _listed(client: tuple[str, int], server: tuple[str, int]) -> int | None:
 
 
 def _ends(host: str, port: int) -> set[str]:
-    """Return an address and port in the tables' format.
+    """Return an address and port in the format of /proc/net/tcp.
 
-    IPv4 may be in either table.
+    An IPv4 address has two formats because it may be in either table.
     """
     plain = _plain(host)
     forms = [plain.packed] if plain.version == 6 else [plain.packed, b"\0" * 10 + b"\xff\xff" + plain.packed]
@@ -96,12 +89,12 @@ def _ends(host: str, port: int) -> set[str]:
 
 
 def _plain(host: str) -> IPv4Address | IPv6Address:
-    """Return an address, with IPv4-mapped IPv6 converted to IPv4."""
+    """Parse an IP address, and convert an IPv4-mapped IPv6 address to IPv4."""
     address = ip_address(host)
     return (address.ipv4_mapped if isinstance(address, IPv6Address) else None) or address
 
 
 def _hex_words(packed: bytes) -> str:
-    """Return the bytes in hexadecimal, in groups of four in this machine's byte order."""
+    """Return bytes in hexadecimal, in groups of four in the byte order of this machine."""
     groups = (packed[at : at + 4] for at in range(0, len(packed), 4))
     return "".join(f"{socket.ntohl(int.from_bytes(word)):08X}" for word in groups)

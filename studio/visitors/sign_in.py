@@ -1,7 +1,7 @@
-"""Sign-in with an OpenID provider, such as a Hugging Face Space with ``hf_oauth: true``.
+"""Sign-in with an OpenID provider, for example on a Space with ``hf_oauth: true``.
 
-The four environment variables are those of a Space; any provider with a discovery document works. Only the user's
-identity is requested, and no token is stored.
+The environment variables are those of a Hugging Face Space. Any provider with a discovery document is supported. The
+studio only requests the user's identity and stores no token.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ MEMBER = "member"
 
 
 class SignIn:
-    """Routes of the sign-in, and the signed-in member of a request.
+    """Routes of the sign-in, and lookup of the signed-in user.
 
     Thread: event loop.
     """
 
     def __init__(self, env: Mapping[str, str], *, required: bool = False) -> None:
-        """Read the OAuth settings.
+        """Read the OAuth settings from environment variables.
 
         Raises:
             InvalidSetting: A variable or a library is missing.
@@ -57,7 +57,7 @@ class SignIn:
         )
 
     def add_to(self, app: Starlette) -> None:
-        """Add the session middleware with its own signed cookie, and the routes."""
+        """Add the session middleware, which has a signed cookie of its own, and the routes."""
         from starlette.middleware.sessions import SessionMiddleware
 
         secret = hashlib.sha256(b"voicewright session " + self._secret.encode()).hexdigest()
@@ -66,7 +66,7 @@ class SignIn:
             secret_key=secret,
             session_cookie="voicewright_session",
             max_age=SESSION_S,
-            same_site="none" if self._host else "lax",  # Other sites show a Space in a frame.
+            same_site="none" if self._host else "lax",  # Other sites embed a Space in a frame.
             https_only=bool(self._host),
         )
         app.router.routes.extend(
@@ -78,25 +78,25 @@ class SignIn:
         )
 
     def member_of(self, connection: HTTPConnection) -> tuple[str, str] | None:
-        """Return id and name of the signed-in member, or None."""
+        """Return the id and the name of the signed-in user, or None."""
         member = connection.session.get(MEMBER) if "session" in connection.scope else None
         return (member["id"], member["name"]) if member else None
 
     def feature(self) -> dict[str, Any]:
-        """Return the sign-in state for the page."""
+        """Return the URLs of the sign-in for the page, and True if sign-in is required."""
         return {"sign_in": "studio/sign-in", "sign_out": "studio/sign-out", "required": self._required}
 
     async def begin(self, request: Request) -> Response:
-        """Redirect the browser to the provider."""
+        """Redirect the browser to the OpenID provider."""
         back = f"https://{self._host}/studio/signed-in" if self._host else str(request.url_for("signed_in"))
         try:
             answer: Response = await self._provider.authorize_redirect(request, back)
-        except Exception as error:  # An identity provider that is not available may raise any exception.
+        except Exception as error:  # A provider that is not available may raise any exception.
             raise SignInFailed(why="the provider does not answer") from error
         return answer
 
     async def come_back(self, request: Request) -> Response:
-        """Process the provider's response and sign the user in."""
+        """Process the response of the provider and sign the user in."""
         from authlib.common.errors import AuthlibBaseError
         from joserfc.errors import JoseError
 
@@ -110,14 +110,11 @@ class SignIn:
         except (AuthlibBaseError, JoseError, httpx.HTTPError, KeyError) as error:
             request.session.clear()
             raise SignInFailed(why="the provider's answer does not fit the question; begin again") from error
-        request.session.clear()  # The state of the sign-in is not needed any more.
+        request.session.clear()  # The session's data of the sign-in process is not needed any more.
         request.session[MEMBER] = member
         return RedirectResponse("/", status_code=303)
 
     async def leave(self, request: Request) -> Response:
-        """Sign the user out.
-
-        Their data is kept.
-        """
+        """Sign the user out, and keep the user's stored data."""
         request.session.clear()
         return RedirectResponse("/", status_code=303)

@@ -1,8 +1,8 @@
-"""Identification of callers: one shared owner, visitors by cookie, or signed-in members.
+"""Identification of callers: one shared owner, visitors with a cookie, or signed-in users.
 
-A cookie has a random number and the studio's signature, so it cannot be forged. It works inside a frame of another
-site, as on a Hugging Face Space, where it is partitioned by site. The store has only a hash of the number, so that a
-person who reads the store cannot act as a visitor.
+A cookie has a random number and the studio's signature, so it cannot be forged. The cookie is partitioned by site, so
+it works inside a frame of another site, for example on a Hugging Face Space. The store has only a hash of the number,
+so a person who reads the store cannot act as a visitor.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ COOKIE_S = 365 * 86400
 # Routes that set the cookie if it is missing: the page, and the first request of a program.
 GIVEN_AT = frozenset({"/", "/studio/me"})
 
-_COOKIE = re.compile(r"([A-Za-z0-9_-]{43})\.([A-Za-z0-9_-]{43})")  # Random number and its signature, of 256 bits each.
+_COOKIE = re.compile(r"([A-Za-z0-9_-]{43})\.([A-Za-z0-9_-]{43})")  # Random number and signature, each 256 bits.
 
-# Function that returns the id and name of a session's signed-in member, or None.
+# Function that returns the id and the name of a signed-in user, or None.
 MemberOf = Callable[[HTTPConnection], tuple[str, str] | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """Sender of a request.
+    """Identity of the person or program that has sent a request.
 
     `owner` is None for a visitor without a cookie, who has no stored data. `address` is a keyed hash of a visitor's
-    address or network. The store uses it for quotas by address without revealing the address.
+    address or network. Quotas per address use it without revealing the address.
     """
 
     kind: str  # One of host, visitor and member.
@@ -54,16 +54,16 @@ class Visitor:
         """Return the owner and the address under which data is stored.
 
         Raises:
-            VisitorUnknown: The browser stores no cookie.
+            VisitorUnknown: The browser does not accept cookies.
         """
         return self.known, self.address
 
     @property
     def known(self) -> str:
-        """Return the owner.
+        """Return the owner under which data is stored.
 
         Raises:
-            VisitorUnknown: The browser stores no cookie.
+            VisitorUnknown: The browser does not accept cookies.
         """
         if self.owner is None:
             raise VisitorUnknown
@@ -71,11 +71,11 @@ class Visitor:
 
 
 class Visitors:
-    """Identification of visitors, if enabled.
+    """Identification of the visitor of a request.
 
-    `key` signs their cookies; without one, cookies hold for this process.
+    `key` signs the cookies of visitors. Without `key`, cookies are valid until the process ends.
 
-    Thread: the event loop.
+    Thread: event loop.
     """
 
     def __init__(self, *, each: bool, key: bytes = b"", member_of: MemberOf | None = None) -> None:
@@ -84,7 +84,7 @@ class Visitors:
         self._key = key or secrets.token_bytes(32)
 
     def of(self, request: HTTPConnection) -> Visitor:
-        """Return the visitor of a request."""
+        """Return the visitor who has sent a request."""
         if not self.each:
             return Visitor("host", HOST_OWNER)
         member = self.member_of(request) if self.member_of is not None else None
@@ -95,7 +95,7 @@ class Visitors:
         return Visitor("visitor", owner, address=self._signature(f"address {address_of(request)}"))
 
     def token_of(self, headers: Headers) -> str | None:
-        """Return the visitor's token, or None without a valid cookie."""
+        """Return the token in the visitor's cookie, or None if the cookie is missing or invalid."""
         try:
             cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
         except CookieError:
@@ -106,7 +106,7 @@ class Visitors:
         return found[1]
 
     def signed(self, token: str) -> str:
-        """Return the value of this visitor's cookie, with a signature."""
+        """Return the cookie value for a token: the token and its signature."""
         return f"{token}.{self._signature(f'visitor {token}')}"
 
     def _signature(self, text: str) -> str:
@@ -129,7 +129,7 @@ class VisitorCookies:
         headers = Headers(scope=scope)
         known = self.visitors.token_of(headers)
         token = known or secrets.token_urlsafe(32)
-        # The first response needs the visitor, whose cookie is only being set.
+        # The application already needs the visitor, but the browser gets the cookie with this response.
         scope.setdefault("state", {})[COOKIE] = token
 
         async def with_cookie(message: Message) -> None:
@@ -142,21 +142,21 @@ class VisitorCookies:
 
 
 def address_of(connection: HTTPConnection) -> str:
-    """Return a client's address or network for limits."""
+    """Return the client's address (IPv6: its network), to which limits apply."""
     return network_of(connection.client.host if connection.client else "")
 
 
 def cookie(value: str, *, secure: bool) -> str:
-    """Return the value of the Set-Cookie header.
+    """Return the value of the Set-Cookie header that sets the visitor's cookie.
 
-    In a frame of another site, browsers accept it over https only, partitioned by site.
+    In a frame of another site, browsers only accept a cookie that is sent over HTTPS and partitioned by site.
     """
     place = "SameSite=None; Secure; Partitioned" if secure else "SameSite=Lax"
     return f"{COOKIE}={value}; Path=/; Max-Age={COOKIE_S}; HttpOnly; {place}"
 
 
 def is_https(scope: MutableMapping[str, Any], headers: Headers) -> bool:
-    """True if the browser used HTTPS, also to a proxy."""
+    """True if the browser used HTTPS, also if a proxy has forwarded the request."""
     return (headers.get("x-forwarded-proto") or str(scope.get("scheme", ""))).split(",")[0].strip() == "https"
 
 

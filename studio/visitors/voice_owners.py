@@ -1,4 +1,4 @@
-"""Owner under which the runtime stores a visitor's voices and dictionaries."""
+"""Owner names under which the runtime stores the voices and dictionaries of visitors."""
 
 from __future__ import annotations
 
@@ -14,28 +14,24 @@ from studio.store.owned_rows import HOST_OWNER
 from studio.visitors.visitors import Visitors
 
 TAKE_VOICE = re.compile(r"/studio/takes/[^/]+/voice")
-NOBODY = "nobody"  # Owner without own voices, who can use only shared voices.
+NOBODY = "nobody"  # Owner name without data, which can only use shared voices.
 KEPT = (
     *("/v1/audio/voices", "/studio/voices"),
     *("/v1/audio/pronunciations", "/v1/pronunciation-dictionaries", "/pronunciation-dicts"),
 )
-CHECK_PATH = "/v1/audio/voices/check"  # Route that checks a recording and does not store it.
+CHECK_PATH = "/v1/audio/voices/check"  # Route that checks a recording without storing it.
 
 
 def whose_voices(visitors: Visitors) -> Whose | None:
-    """Return a function that returns the owner of a request.
-
-    Returns:
-        None if all visitors share their data.
-    """
+    """Return a function that maps a request to its owner, or None if all visitors share data."""
     if not visitors.each:
         return None
 
     def whose(connection: HTTPConnection) -> str:
-        """Return a request's owner.
+        """Return the owner name of a request, which is empty for the host.
 
         Raises:
-            VisitorUnknown: A visitor without a cookie would change stored data.
+            VisitorUnknown: A visitor without a cookie wants to change stored data.
         """
         owner = visitors.of(connection).owner
         if owner is None:
@@ -48,8 +44,8 @@ def whose_voices(visitors: Visitors) -> Whose | None:
 
 
 def stores_in_runtime(scope: Scope) -> bool:
-    """True if a request stores a voice or a dictionary in the runtime for its visitor."""
-    # The path of the scope is used, because a request's `url` also depends on the Host header.
+    """True if a request stores a voice or a dictionary of its visitor in the runtime."""
+    # The path comes from the scope because a request's `url` also depends on the Host header.
     path = str(scope["path"])
     is_change = scope.get("method", "GET") not in SAFE_METHODS | {"DELETE"}
     is_kept = (path.startswith(KEPT) and path != CHECK_PATH) or TAKE_VOICE.fullmatch(path) is not None
