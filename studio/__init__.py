@@ -1,4 +1,1 @@
-"""Studio: serves the page and relays the runtime.
-
-It uses the runtime only through its public API.
-"""
+"""Web server of the voice studio: serves the page and relays requests to the runtime."""

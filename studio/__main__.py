@@ -1,4 +1,4 @@
-"""Entry point of the voice studio, which starts the page and the runtime."""
+"""Entry point of the voice studio: starts the page's server and the runtime."""
 
 from __future__ import annotations
 
@@ -16,10 +16,7 @@ from studio.settings import StudioSettings
 
 
 def main() -> int:
-    """Read the settings and run the server.
-
-    For invalid settings, print one sentence and exit with status 2.
-    """
+    """Run the studio's server and return the exit status, which is 2 for invalid settings."""
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     log_warnings()
     limit_repeated_lines()

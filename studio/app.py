@@ -1,4 +1,4 @@
-"""Application of the studio: page files, store, relay, and the runtime's state.
+"""ASGI application of the studio: page files, store, relay, and the runtime's state.
 
 The page itself is mounted last (studio/page/app.py).
 """
@@ -44,7 +44,7 @@ from studio.visitors.visitors import VisitorCookies
 from studio.visitors.voice_owners import whose_voices
 
 ASSETS = shipped("studio", "assets")
-# Path prefixes of the runtime. Pages of other origins may use only these.
+# Path prefixes of the runtime's API. Pages of other origins may only use these paths.
 RUNTIME_PATHS = ("/v1/", "/v2/", "/tts/", "/voices", "/pronunciation-dicts")
 
 
@@ -57,11 +57,11 @@ def build(
     sign_in: SignIn | None = None,
     runtime_settings: Settings | None = None,
 ) -> FastAPI:
-    """Build the application.
+    """Create the ASGI application of the studio.
 
-    Routes are added before the page, because the mount at / handles all other paths.
+    The routes are added before the page because the page's mount at / handles all other paths.
 
-    `runtime_settings` are the runtime's settings, whose environment variables also configure the studio.
+    `runtime_settings` has the settings of the runtime. Some of them also apply to the studio.
     """
     runtime_settings = runtime_settings or Settings.from_env()
     key = runtime_settings.server.keys[0] if runtime_settings.server.keys else ""
@@ -91,14 +91,14 @@ def build(
         return unrouted(app.router.routes[:last], request.scope)
 
     app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
-    app.state.downloads = downloads  # The first state that the page gets includes the downloads.
+    app.state.downloads = downloads  # The first state that the page receives includes the downloads.
     app.state.drain = relay.drain
     app.add_middleware(VisitorCookies, visitors=stores.visitors)
     must = settings.visits.sign_in == "required"
     admit = partial(stores.admit_to_runtime, max_owners=settings.visits.visitors_per_address)
     app.add_middleware(VisitLimits, accounts=accounts, settings=settings.visits, must_sign_in=must, admit=admit)
     if sign_in is not None:
-        sign_in.add_to(app)  # The session of a sign-in must be available to all routes that need the visitor.
+        sign_in.add_to(app)  # The sign-in session must be available to all routes that need the visitor.
     app.add_middleware(SecurityHeaders, ancestors=settings.visits.frame_ancestors)
     origins = Origins(runtime_settings.server.origins, RUNTIME_PATHS)
     app.add_middleware(
@@ -115,13 +115,13 @@ def build(
     app.router.routes.extend(RealVoiceRoutes(runtime, settings, downloads, plan).routes())
     for path, endpoint in [("/health", health), ("/studio/status", status), ("/ready", relay.http)]:
         app.add_route(path, endpoint, methods=["GET", "HEAD"])
-    for prefix in ("/v1", "/tts"):  # Paths of the runtime, and of Cartesia's API.
+    for prefix in ("/v1", "/tts"):  # Paths of the runtime's API and of Cartesia's API.
         app.add_route(f"{prefix}/{{path:path}}", relay.http, methods=HTTP_METHODS)
         app.add_api_websocket_route(f"{prefix}/{{path:path}}", relay.websocket)
     for path in ("/voices", "/pronunciation-dicts"):  # Two more routes of Cartesia's API.
         app.add_route(path, relay.http, methods=HTTP_METHODS)
         app.add_route(f"{path}/{{path:path}}", relay.http, methods=HTTP_METHODS)
-    app.add_route("/v2/voices", relay.http, methods=HTTP_METHODS)  # A route of ElevenLabs' API.
+    app.add_route("/v2/voices", relay.http, methods=HTTP_METHODS)  # A route of ElevenLabs's API.
     # OpenAPI document and documentation page of all routes above.
     app.router.routes += openapi_routes(relay, list(app.router.routes))
     app.router.routes += [
@@ -130,7 +130,7 @@ def build(
         *docs_routes(),
     ]
     app.router.routes += Bundles().routes()
-    # In the page, the client has the same path relative to the modules as on disk.
+    # The path is the same relative to the page's modules as on disk.
     app.mount("/clients/js", FreshFiles(directory=shipped("studio", "clients/js")))
     app.mount("/studio/js", FreshFiles(directory=ASSETS / "js"))
     app.mount("/studio/css", FreshFiles(directory=ASSETS / "css"))
@@ -143,7 +143,7 @@ def build(
 
 
 class _NoSockets:
-    """Wrapper of the page that refuses WebSockets."""
+    """ASGI wrapper around the page that refuses WebSocket connections."""
 
     def __init__(self, page: ASGIApp) -> None:
         self._page = page

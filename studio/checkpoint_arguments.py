@@ -1,4 +1,4 @@
-"""Checkpoints in a runtime's command line: reading and replacing them."""
+"""Functions that read and replace checkpoints in a runtime's command line."""
 
 from __future__ import annotations
 
@@ -14,36 +14,33 @@ BITS = "--quantize"
 
 
 def models_of(args: Sequence[str]) -> list[str]:
-    """Return the models that the runtime loads, given by its arguments or the environment."""
+    """Return the models in the arguments, or else the models in the environment variable."""
     return named_in(args) or list(Settings.from_env().models)
 
 
 def named_in(args: Sequence[str]) -> list[str]:
-    """Return the models given in the arguments."""
+    """Return the values of ``--model`` in the arguments."""
     return values_of(args, "--model")
 
 
 def values_of(args: Sequence[str], option: str) -> list[str]:
-    """Return the values of an option, written as `--option=value` or as `--option value`."""
+    """Return all values of an option, written as `--option=value` or as `--option value`."""
     values = [value for name, value in itertools.pairwise(args) if name == option]
     return values + [word.removeprefix(f"{option}=") for word in args if word.startswith(f"{option}=")]
 
 
 def with_models(args: Sequence[str], models: Sequence[str]) -> list[str]:
-    """Return the arguments with other checkpoints."""
+    """Return the arguments with the checkpoints replaced by `models`."""
     return _without(args, "--model") + [word for model in models for word in ("--model", model)]
 
 
 def with_bits(args: Sequence[str], word: str) -> list[str]:
-    """Return the arguments with another weight quantization.
-
-    With an empty one, the environment variable applies.
-    """
+    """Return the arguments with another value of ``--quantize`` (none if `word` is empty)."""
     return _without(args, BITS) + ([f"{BITS}={word}"] if word else [])
 
 
 def bits_of(args: Sequence[str]) -> str:
-    """Return the weight quantization in the arguments, or an empty string."""
+    """Return the value of ``--quantize`` in the arguments, or an empty string."""
     return next(iter(values_of(args, BITS)[-1:]), "")
 
 
@@ -59,15 +56,15 @@ def _without(args: Sequence[str], option: str) -> list[str]:
 
 
 def reference_of(model: str) -> str:
-    """Return the folder or Hub id of a model that may be written MODE=REFERENCE."""
+    """Return the folder or Hub id of a model argument such as ``MODE=REFERENCE``."""
     word, separator, rest = model.partition("=")
     return rest if separator and word in set(Mode) else model
 
 
 def missing_folder(args: Sequence[str]) -> CheckpointMissing | None:
-    """Return the first model folder that does not exist, or None.
+    """Return an error for the first model folder that does not exist, or None.
 
-    References that may be Hub ids are not checked here. The runtime checks them.
+    References that may be Hub ids are checked by the runtime.
     """
     for reference in map(reference_of, named_in(args)):
         if reference.startswith((".", "~", "/")) and not (path := Path(reference).expanduser()).is_dir():

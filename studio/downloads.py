@@ -1,7 +1,7 @@
-"""Download of checkpoints while another one serves, and the change to them.
+"""Download of checkpoints while other checkpoints are served, and the switch to them.
 
-Only one download runs at a time. The state survives a reload of the page and a restart of the studio: an interrupted
-download is paused and can be resumed, and downloaded checkpoints that served before serve again. Thread: event loop.
+Only one download runs at a time. Its state is stored on disk: after a restart of the studio, an interrupted download
+is paused and can be resumed, and the downloaded checkpoints are loaded again. Thread: event loop.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FILE = "real-voices.json"
 POLL_INTERVAL_S = 0.1
 RATE_WINDOW_S = 8.0
 
-# Function that returns the model cards of the served checkpoints.
+# Async function that returns the model cards of the served checkpoints.
 Cards = Callable[[], Awaitable[list[dict[str, Any]]]]
 
 
@@ -42,38 +42,38 @@ class DownloadState(StrEnum):
     NONE = "none"
     FETCHING = "fetching"
     PAUSED = "paused"
-    CHANGING = "changing"  # All files are complete and are being loaded.
+    CHANGING = "changing"  # All files are downloaded, and the runtime loads them.
     FAILED = "failed"
     DONE = "done"  # The runtime serves the checkpoints.
 
 
 @dataclass(slots=True)
 class DownloadPart:
-    """Progress of one checkpoint in bytes."""
+    """Download progress of one checkpoint in bytes."""
 
     id: str
     got: int = 0
     of: int = 0
-    step: str = "waits"  # One of waits, fetching, checking, here.
+    step: str = "waits"  # The current step: waits, fetching, checking or here.
     modes: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class Kept:
-    """State of downloads that is stored on disk and survives a restart."""
+    """State of the current download that is stored on disk."""
 
     state: DownloadState = DownloadState.NONE
     parts: list[DownloadPart] = field(default_factory=list)
-    serving: list[str] = field(default_factory=list)  # Arguments of the downloaded checkpoints that are served.
-    before: list[str] = field(default_factory=list)  # Arguments of the checkpoints that were served before.
-    bits: str = ""  # Number of bits of the weights, as chosen by the host. Empty: the studio's setting.
+    serving: list[str] = field(default_factory=list)  # Arguments of the downloaded checkpoints that are being served.
+    before: list[str] = field(default_factory=list)  # Arguments of the checkpoints that were served earlier.
+    bits: str = ""  # Number of bits of the weights that the host has chosen, or "" for the studio's setting.
     bits_before: str = ""
 
 
 class Downloads:
     """State machine of the current download.
 
-    `served` returns the cards of the served checkpoints.
+    `served` is a function that returns the model cards of the served checkpoints.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Downloads:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Context manager that restores downloaded checkpoints, and cancels work on exit."""
+        """Context manager that restores downloaded checkpoints on entry and cancels work on exit."""
         if self.record.serving and not named_in(self._runtime.args) and not os.environ.get("VOICEWRIGHT_MODEL"):
             self._work = asyncio.create_task(self._bring_back())
         try:
@@ -103,11 +103,11 @@ class Downloads:
     # --- Actions of the host.
 
     def start(self, models: Sequence[str], bits: str = "") -> None:
-        """Download checkpoints and change to them.
+        """Start to download checkpoints, which are served when the download is complete.
 
         Args:
             models: Hub ids of the checkpoints.
-            bits: Format of the weights. Empty: the studio's setting.
+            bits: Number of bits of the weights, or "" for the studio's setting.
 
         Raises:
             OutOfOrder: A download is already running.
@@ -121,7 +121,7 @@ class Downloads:
         self._begin()
 
     async def pause(self) -> None:
-        """Pause the download and keep its files.
+        """Pause the download and keep the downloaded files.
 
         Raises:
             OutOfOrder: No download is running.
@@ -134,13 +134,13 @@ class Downloads:
         """Resume a paused or failed download.
 
         Raises:
-            OutOfOrder: There is no such download.
+            OutOfOrder: No download is paused or failed.
         """
         self._require(self.record.state in (DownloadState.PAUSED, DownloadState.FAILED), "nothing is paused")
         self._begin()
 
     async def stop(self) -> None:
-        """Cancel the download, or the switch to the downloaded checkpoint, and keep the files.
+        """Cancel the download, or the switch to its checkpoints, and keep the downloaded files.
 
         Raises:
             OutOfOrder: There is no download.
@@ -154,22 +154,19 @@ class Downloads:
         self._become(DownloadState.DONE if self.record.serving else DownloadState.NONE)
 
     async def back(self) -> None:
-        """Change back to the checkpoints that served before the download.
+        """Switch back to the checkpoints that were served before the download.
 
         Raises:
-            OutOfOrder: There are no such checkpoints, or others are being loaded.
+            OutOfOrder: There are no previous checkpoints, or other checkpoints are being loaded.
         """
         self._require(bool(self.record.before) and self.record.state is DownloadState.DONE, "nothing served before")
         self._require(not self._runtime.changing, "other checkpoints are being loaded")
-        await self._halt()  # A download may be restoring the earlier checkpoints.
+        await self._halt()  # A task may still be restoring downloaded checkpoints.
         self._runtime.change(with_bits(with_models(self._runtime.args, self.record.before), self.record.bits_before))
         self.forget()
 
     def forget(self) -> None:
-        """Forget the download, so that it is not restored.
-
-        This is called after the host has loaded other checkpoints.
-        """
+        """Delete the record of the download after the host has loaded other checkpoints."""
         self.record.serving = []
         self.record.before = []
         if self.record.state is DownloadState.DONE:
@@ -178,7 +175,7 @@ class Downloads:
             self._save()
 
     def status(self) -> dict[str, Any]:
-        """Return the state of the download for the page."""
+        """Return the state and progress of the download as a JSON object for the page."""
         parts = self.record.parts if self.record.state is not DownloadState.NONE else []
         return {
             "state": self.record.state,
@@ -214,11 +211,7 @@ class Downloads:
             self._fail({"code": "fetch_failed", "message": "The download could not be started; the log says why."})
 
     async def _fetch(self) -> bool:
-        """Fetch all files.
-
-        Returns:
-            True if they are complete.
-        """
+        """Download all files and return True if all of them are complete."""
         async with fetching(self._command, [part.id for part in self.record.parts]) as events:
             async for event in events:
                 match event["event"]:
@@ -245,17 +238,14 @@ class Downloads:
                 self._rates.popleft()
 
     def _rate(self) -> float | None:
-        """Return the recent speed in bytes per second."""
+        """Return the recent download speed in bytes per second, or None."""
         if len(self._rates) < 2:
             return None
         (began, first), (now, last) = self._rates[0], self._rates[-1]
         return max(0.0, last - first) / max(time.monotonic() - began, 0.1) if now > began else None
 
     async def _change(self) -> None:
-        """Change to the downloaded checkpoints.
-
-        If that fails, the current checkpoints continue to serve.
-        """
+        """Load the downloaded checkpoints, or keep the current ones if that fails."""
         self._become(DownloadState.CHANGING)
         await self._settled()  # The host may be loading other checkpoints.
         before, bits_before = models_of(self._runtime.args), bits_of(self._runtime.args)
@@ -279,10 +269,7 @@ class Downloads:
             await asyncio.sleep(POLL_INTERVAL_S)
 
     async def _with_the_rest(self, before: Sequence[str]) -> list[str]:
-        """Return the downloaded checkpoints, plus current ones for the other modes.
-
-        The other modes are those that the download does not serve.
-        """
+        """Return the downloaded checkpoints, plus current checkpoints for the other modes."""
         taken = {mode for part in self.record.parts for mode in part.modes}
         cards = await self._served()
         rest = []
@@ -294,10 +281,7 @@ class Downloads:
         return [part.id for part in self.record.parts] + rest
 
     async def _bring_back(self) -> None:
-        """Change to the downloaded checkpoints after a restart.
-
-        The checkpoint in the settings, which starts fast, must be ready.
-        """
+        """Load the downloaded checkpoints after a restart, once the start checkpoint is ready."""
         while self._runtime.status.state is not RuntimeState.READY:  # noqa: ASYNC110 - a process changes it
             await asyncio.sleep(POLL_INTERVAL_S)
         state = self.record.state
@@ -334,8 +318,5 @@ def _read(path: Path) -> Kept:
 
 
 def _public(reference: str) -> str:
-    """Return the runtime's public name of a checkpoint.
-
-    It is a Hub id unchanged, or the last part of a folder's path.
-    """
+    """Return the runtime's public name of a checkpoint: a Hub id, or a folder's name."""
     return Path(reference).resolve().name if os.path.isdir(reference) else reference

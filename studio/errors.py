@@ -1,4 +1,4 @@
-"""Errors that only the studio raises: visitors, storage, transcription."""
+"""Errors that only the studio raises, for example for visitors, storage and transcription."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Child processes of ``voicewright fetch``, which download and list checkpoints.
+"""Child processes of ``voicewright fetch`` that download and list checkpoints.
 
-Thread: event loop. Only the child uses the Hub's library, so that the studio never waits for network or disk, and a
-download can be stopped at once.
+Only the child process uses the Hub's library, so the studio never blocks on network or disk, and a download can be
+stopped immediately. Thread: event loop.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from studio.runtimes.child_process import ChildProcess, spawn
 FETCH_COMMAND = ("runtime.cli", "fetch")  # Module and subcommand of the child process.
 PLAN_TIMEOUT_S = 300.0  # Importing torch alone may take a minute on a busy machine.
 RETRY_DELAY_S = 30.0
-FRESH_S = 600.0  # Age in seconds at which a plan is computed again.
+FRESH_S = 600.0  # Maximum age of a plan in seconds, after which it is computed again.
 
 
 @asynccontextmanager
 async def fetching(command: Sequence[str], models: Sequence[str]) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
-    """Fetch checkpoints and yield the events of the child process, including its end.
+    """Download checkpoints and yield the events of the child process, including its exit.
 
-    Leaving the block stops the child.
+    The child process is killed when the context exits.
 
     Raises:
-        OSError, ValueError: The command cannot be started.
+        OSError, ValueError: The child process cannot be started.
     """
     process = await spawn([*command, "--json", *models], asyncio.subprocess.PIPE)
     child = ChildProcess(process)
@@ -37,7 +37,7 @@ async def fetching(command: Sequence[str], models: Sequence[str]) -> AsyncIterat
     try:
         yield _events(child, process.stdout)
     finally:
-        child.kill()  # The child may be killed at any time, because written files remain.
+        child.kill()  # The child may be killed at any time because completed files remain.
         await process.wait()
 
 
@@ -50,9 +50,9 @@ async def _events(child: ChildProcess, lines: asyncio.StreamReader) -> AsyncIter
 
 
 class Plan:
-    """Cached list of published checkpoints with estimates for this machine.
+    """Cached list of published checkpoints with memory and speed estimates for this machine.
 
-    A child process refreshes it.
+    A child process computes it.
     """
 
     def __init__(self, command: Sequence[str] = FETCH_COMMAND) -> None:
@@ -66,16 +66,16 @@ class Plan:
         return self._asking is not None and not self._asking.done()
 
     def ask(self, device: Sequence[str]) -> None:
-        """Request a plan unless the last one is recent.
+        """Start to compute a new plan in the background unless the last plan is recent.
 
-        `device` has the arguments for device and dtype.
+        `device` has the command-line arguments for device and dtype.
         """
         rest = RETRY_DELAY_S if self.latest is None else FRESH_S
         if not self.is_asking and time.monotonic() - self._asked_at > rest:
             self._asking = asyncio.create_task(self._ask(device))
 
     def forget(self) -> None:
-        """Forget the plan, because the local files have changed."""
+        """Mark the plan as outdated because the local files have changed."""
         self._asked_at = -math.inf
 
     async def aclose(self) -> None:
@@ -93,7 +93,7 @@ class Plan:
                 if await child.ended() == 0:
                     self.latest = json.loads(line)
         except (TimeoutError, ValueError):
-            pass  # Without an answer, the built-in table is used.
+            pass  # If there is no plan, the built-in table is used.
         finally:
             self._asked_at = time.monotonic()
             child.kill()

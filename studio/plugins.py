@@ -1,4 +1,4 @@
-"""Plug-ins for recognition and alignment: packages, language codes and child process."""
+"""Support for recognition and alignment plug-ins: packages, language codes, child process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CODES = {
     **{"chinese": "zh", "english": "en", "japanese": "ja", "korean": "ko", "german": "de"},
     **{"french": "fr", "russian": "ru", "portuguese": "pt", "spanish": "es", "italian": "it"},
 }
-PLUGIN_NICE = 10  # Live speech has priority.
+PLUGIN_NICE = 10  # Niceness of the child process, which gives live speech priority.
 KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 
 Value = TypeVar("Value")
@@ -27,10 +27,7 @@ Given = TypeVarTuple("Given")
 
 
 def is_installed(package: str) -> bool:
-    """True if a package is installed, by its distribution name.
-
-    Nothing is imported.
-    """
+    """True if a distribution package is installed (it is not imported)."""
     try:
         version(package)
     except PackageNotFoundError:
@@ -39,32 +36,27 @@ def is_installed(package: str) -> bool:
 
 
 def code_of(language: str | None) -> str | None:
-    """Return the code of a language, given its name or code in any case.
-
-    None is returned for other values, which mean any language.
-    """
+    """Return the code of a language name or code in any case, or None for any other value."""
     word = (language or "").lower()
     return CODES.get(word, word if word in CODES.values() else None)
 
 
 class WorkerBusyError(Exception):
-    """Refusal of a call, because too many wait."""
+    """The call was rejected because the maximum number of calls is waiting."""
 
 
 class PluginWorker:
-    """Process that runs plug-in calls, one at a time.
+    """Child process that runs plug-in calls, one at a time.
 
-    Thread: event loop.
-
-    The first call starts the process, and a later call starts it again if it has ended. Memory leaks and crashes of a
-    plug-in do not affect the studio.
+    The first call starts the process. A later call restarts the process if it has ended. Memory leaks and crashes of a
+    plug-in do not affect the studio. Thread: event loop.
     """
 
     def __init__(self, max_waiting: int) -> None:
-        """Create the worker.
+        """Create a worker without starting its process.
 
         Args:
-            max_waiting: Maximum number of calls, including the one that runs.
+            max_waiting: Maximum number of waiting calls, including the running call.
         """
         self._max_waiting = max_waiting
         self._waiting = 0
@@ -74,12 +66,10 @@ class PluginWorker:
 
     @contextmanager
     def place(self) -> Iterator[None]:
-        """Context manager that reserves a place among the waiting calls.
-
-        It is entered before the data is prepared.
+        """Context manager that reserves a place for a call before its data is prepared.
 
         Raises:
-            WorkerBusyError: All places are taken.
+            WorkerBusyError: The maximum number of calls is waiting.
         """
         if self._waiting >= self._max_waiting:
             raise WorkerBusyError
@@ -90,14 +80,14 @@ class PluginWorker:
             self._waiting -= 1
 
     async def call(self, timeout_s: float | None, function: Callable[[*Given], Value], *args: *Given) -> Value:
-        """Run a function of a module in the process, and return its result.
+        """Run a module-level function in the child process, and return its result.
 
-        The caller has a `place`.
+        The caller must hold a `place`.
 
         Raises:
-            TimeoutError: It took longer than `timeout_s`, and its process was killed.
-            BrokenExecutor: Its process has ended.
-            Exception: The function's own.
+            TimeoutError: The call took longer than `timeout_s`, and the process was killed.
+            BrokenExecutor: The child process has ended.
+            Exception: Any exception that `function` raises.
         """
         loop = asyncio.get_running_loop()
         async with self._turn:
@@ -114,7 +104,7 @@ class PluginWorker:
                 raise
 
     def close(self) -> None:
-        """End the process, even during a call."""
+        """Kill the child process, even during a call."""
         if self._pool is None:
             return
         if self._pid is not None:
@@ -125,13 +115,10 @@ class PluginWorker:
 
 
 def _begin() -> None:
-    """Prepare the process.
-
-    It has a lower priority than live speech, and ends with its parent, also during a call.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # The parent handles SIGINT and ends this process.
+    """Set up the child process: low priority, and exit when the parent process exits."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # The parent process handles SIGINT and ends this process.
     be_polite(PLUGIN_NICE)
-    os.dup2(2, 1)  # Plug-ins may print, but stdout belongs to the parent.
+    os.dup2(2, 1)  # Plug-ins may print text, but stdout belongs to the parent process.
     threading.Thread(target=_end_with_parent, name="end-with-parent", daemon=True).start()
 
 

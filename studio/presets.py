@@ -1,4 +1,4 @@
-"""Presets of the page from presets/*.toml, such as texts, speakers and descriptions."""
+"""Presets of the page, such as texts, speakers and voice descriptions, from presets/*.toml."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any, Self
 from runtime.shipped import shipped
 
 FOLDER = shipped("studio", "presets")
-# Uses of described voices. Each description in presets/designs.toml has one of them. The page translates their names.
+# Purposes of described voices, one of which each entry of presets/designs.toml has. The page translates them.
 USES = ("narrator", "assistant", "broadcast", "character", "teacher")
 
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """Suggested style with a short name, each in all languages of the page."""
+    """Suggested speaking style with a short name, both in all languages of the page."""
 
     name: dict[str, str]
     text: dict[str, str]
@@ -24,7 +24,7 @@ class Suggestion:
 
 @dataclass(frozen=True, slots=True)
 class SampleScript:
-    """Sample script, whose name is in all languages of the page."""
+    """Sample script with a name in all languages of the page."""
 
     name: dict[str, str]
     text: str
@@ -34,7 +34,7 @@ class SampleScript:
 class Starter:
     """Example text for an empty Speak or Script room, in several languages.
 
-    With ``cast``, it is a dialogue in the form of a script.
+    If ``cast`` is true, the text is a dialogue in the format of a script.
     """
 
     name: dict[str, str]
@@ -44,7 +44,7 @@ class Starter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Design:
-    """Example of a voice description, with a name and a sample text in its language."""
+    """Example of a voice description, with a voice name and a sample text in the same language."""
 
     use: str
     language: str
@@ -55,10 +55,7 @@ class Design:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownSpeaker:
-    """Description of a published speaker.
-
-    ``character`` and ``accent`` have a text for each language of the page.
-    """
+    """Description of a published speaker, with texts in all languages of the page."""
 
     name: str
     language: str
@@ -69,11 +66,10 @@ class KnownSpeaker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Presets:
-    """Content of presets/.
+    """Content of the folder presets/.
 
-    `texts` is by language, with ``auto`` for the page's first sentence.
-
-    `readings` are by language too: texts to read aloud for cloning.
+    `texts` and `readings` are by language. `texts` are first texts of the page, where ``auto`` is the default.
+    `readings` are texts to read aloud for cloning.
     """
 
     texts: dict[str, str]
@@ -86,10 +82,10 @@ class Presets:
 
     @classmethod
     def load(cls, folder: Path = FOLDER) -> Self:
-        """Read the folder.
+        """Load all presets from a folder.
 
         Raises:
-            TypeError, KeyError: A file does not have the documented fields (a packaging error).
+            TypeError, KeyError: A file lacks a documented field (a packaging error).
         """
         return cls(
             texts=_read(folder / "texts.toml")["texts"],

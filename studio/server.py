@@ -1,4 +1,4 @@
-"""Process of the studio: its port, its application, and its runtime."""
+"""Process of the studio: its port, its ASGI application, and its runtime."""
 
 from __future__ import annotations
 
@@ -35,24 +35,24 @@ from studio.transcribing.service import TranscriptionService
 from studio.visitors.sign_in import SignIn
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-OPEN_REQUESTS_TIMEOUT_S = 2  # It applies at the end of the process.
-FINAL_MESSAGES_TIMEOUT_S = 2.0  # They are sent before open requests end.
-HURRIED_FINAL_MESSAGES_TIMEOUT_S = 0.3  # It applies after a second signal.
-IDLE_SOCKETS_TIMEOUT_S = 0.5  # It begins when the runtime is asked to end.
+OPEN_REQUESTS_TIMEOUT_S = 2  # Timeout of open requests at the end of the process.
+FINAL_MESSAGES_TIMEOUT_S = 2.0  # Timeout of final messages, which are sent before open requests are ended.
+HURRIED_FINAL_MESSAGES_TIMEOUT_S = 0.3  # Timeout of final messages after a second signal.
+IDLE_SOCKETS_TIMEOUT_S = 0.5  # Delay after which running speech is reported.
 
 
 async def serve(settings: StudioSettings) -> int:
-    """Run the studio until a signal ends it, and return the process's exit status.
+    """Run the studio until it receives a signal, and return the exit status.
 
     Raises:
         PortInUse: Another process uses the port.
-        InvalidSetting: A newer version has written the studio's data.
+        InvalidSetting: A newer version of Voicewright has written the studio's data.
     """
     switch_often()
     if settings.runtime_url:
         warn_of_unknown(os.environ)  # A child runtime logs this warning itself.
     else:
-        # Environment variable that the runtime inherits.
+        # The runtime inherits this environment variable.
         os.environ.setdefault("VOICEWRIGHT_ACCOUNT_KEY", secrets.token_urlsafe(32))
     runtime_settings = Settings.from_env()
     listener = listen(runtime_settings.server, settings.host, settings.port, option="--port or PORT")
@@ -74,7 +74,7 @@ async def serve(settings: StudioSettings) -> int:
     startup = StartupPage()
     app = build(runtime, startup, stores, transcription, settings, sign_in, runtime_settings)
     server = Server(config(app, runtime_settings))
-    # The start of a child cannot be cancelled, so nothing after this statement may fail.
+    # The start of a child cannot be cancelled, so no statement after this one may fail.
     supervision = asyncio.create_task(runtime.run())
     stop, hurry = asyncio.Event(), asyncio.Event()
     stop_on_signals(SIGNALS, stop, hurry)
@@ -106,9 +106,9 @@ def _features(
     runtime: Runtime,
     request: Request,
 ) -> dict[str, Any]:
-    """Return the studio's optional features.
+    """Return the studio's optional features for a request.
 
-    Only the host gets instructions for enabling more.
+    Only the host gets instructions for enabling further features.
     """
     return {
         "transcribe": transcription.feature(is_host=is_host(request, settings)),
@@ -118,10 +118,10 @@ def _features(
 
 
 def _sign_in(settings: StudioSettings) -> SignIn | None:
-    """Return the sign-in, if visitors have separate histories and a provider is configured.
+    """Return the sign-in, or None if visitors share a history or no provider is configured.
 
     Raises:
-        InvalidSetting: It is required or configured, but cannot work.
+        InvalidSetting: Sign-in is required but no provider is set, or the provider's settings are invalid.
     """
     wanted = settings.visits.sign_in
     if wanted == "off" or not settings.store.each():
@@ -131,10 +131,7 @@ def _sign_in(settings: StudioSettings) -> SignIn | None:
 
 
 async def _drain(drain: Drain, runtime: Runtime, drain_s: float, hurry: asyncio.Event) -> None:
-    """Refuse new speech, and wait for current speech.
-
-    The wait ends after a timeout or at a second signal.
-    """
+    """Refuse new speech, and wait for current speech until a timeout or a second signal."""
     resting = asyncio.gather(runtime.drain(), drain.rest(drain_s, ends_idle=isinstance(runtime, GivenRuntime)))
     hurrying = asyncio.create_task(hurry.wait())
     telling = asyncio.create_task(_tell_of_wait(drain, drain_s))
@@ -147,22 +144,19 @@ async def _drain(drain: Drain, runtime: Runtime, drain_s: float, hurry: asyncio.
 
 
 async def _tell_of_wait(drain: Drain, drain_s: float) -> None:
-    """Print that speech is still running, if it is.
-
-    The runtime's own message is not shown.
-    """
+    """Print a message if speech is still running, because the runtime's message is not shown."""
     await asyncio.sleep(IDLE_SOCKETS_TIMEOUT_S)
     if drain.is_passing:
         log_drain_wait(drain_s)
 
 
 def config(app: FastAPI, runtime_settings: Settings) -> uvicorn.Config:
-    """Return the server configuration of the studio's port, the same as the runtime's."""
+    """Return the uvicorn configuration of the studio's port, which is the runtime's."""
     return serving.config(app, runtime_settings, linger_s=OPEN_REQUESTS_TIMEOUT_S)
 
 
 async def _announce(startup: StartupPage, listener: socket.socket) -> None:
-    """Print the page's address once page and runtime answer."""
+    """Print the URL of the page when the page and the runtime respond."""
     await startup.opened.wait()
     host, port = listener.getsockname()[:2]
     url = f"http://{'localhost' if host in {'0.0.0.0', '::'} else host}:{port}"  # noqa: S104

@@ -1,7 +1,4 @@
-"""Settings of the studio.
-
-All other command line arguments are passed to the runtime.
-"""
+"""Settings of the studio, from the command line and environment variables."""
 
 from __future__ import annotations
 
@@ -19,13 +16,13 @@ from runtime.errors import InvalidSetting
 from runtime.knobs import group_from_env, knob
 from studio.transcribing.plugin import Choice
 
-# Default recogniser, used if it is installed. VOICEWRIGHT_TRANSCRIBER selects another one or none.
+# Default recogniser, used if it is installed. VOICEWRIGHT_TRANSCRIBER selects another recogniser or none.
 TRANSCRIBER = "faster-whisper:base"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreSettings:
-    """Settings of the studio's store (docs/guide.md)."""
+    """Settings of the studio's data store (docs/guide.md)."""
 
     data: str = knob("", "VOICEWRIGHT_DATA", "data folder; empty: the user's")
     visitors: str = knob(
@@ -73,26 +70,23 @@ class StoreSettings:
 
     @property
     def folder(self) -> Path:
-        """Return the store's folder, which also holds the voices unless they have their own."""
+        """Return the folder of the store, which is also the default folder of the voices."""
         return Path(self.data or user_data_dir("voicewright"))
 
     @property
     def export_limit_s(self) -> float | None:
-        """Return the longest export in seconds, or None if only the disk limits it."""
+        """Return the maximum export duration in seconds, or None if only the disk limits it."""
         return self.max_export_s if self.each() else None
 
     def each(self, env: Mapping[str, str] | None = None) -> bool:
-        """True if every visitor has their own history."""
+        """True if every visitor has a history of their own."""
         env = os.environ if env is None else env
         return self.visitors == "each" or (self.visitors == "auto" and bool(env.get("SPACE_ID")))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VisitSettings:
-    """Limits for visitors with their own history, and identification of the host.
-
-    See docs/deploy.md.
-    """
+    """Limits for visitors with a history of their own, and the host's key (docs/deploy.md)."""
 
     host_key: str = knob(
         "", "VOICEWRIGHT_HOST_KEY", "opens the Host room from elsewhere; empty: only on the host's machine"
@@ -129,11 +123,11 @@ class VisitSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudioSettings:
-    """Settings of the page's server and its runtime."""
+    """Settings of the studio's server and its runtime."""
 
     host: str = "127.0.0.1"
     port: int = 7860
-    runtime_url: str | None = None  # URL of the runtime. None: the studio starts one.
+    runtime_url: str | None = None  # URL of an external runtime, or None to start a runtime.
     runtime_args: tuple[str, ...] = ()
     store: StoreSettings = field(default_factory=StoreSettings)
     visits: VisitSettings = field(default_factory=VisitSettings)
@@ -141,14 +135,12 @@ class StudioSettings:
 
     @classmethod
     def from_command_line(cls, argv: Sequence[str] | None = None, env: Mapping[str, str] | None = None) -> Self:
-        """Read the settings from the arguments, then the environment, then the defaults.
+        """Read the settings from arguments, environment variables and defaults, in this order.
 
-        The environment variables are HOST, PORT and VOICEWRIGHT_RUNTIME_URL.
+        The environment variables are HOST, PORT and VOICEWRIGHT_RUNTIME_URL. The runtime gets unknown arguments.
 
         Raises:
-            InvalidSetting: A port, URL or variable is invalid, or arguments for a runtime are combined with the URL of
-            a
-                running one.
+            InvalidSetting: A port, URL or variable is invalid, or runtime arguments are combined with a runtime URL.
         """
         env = os.environ if env is None else env
         default = cls()
@@ -179,7 +171,7 @@ class StudioSettings:
 
 
 def _given(option: str, value: str | None, variable: str, env: Mapping[str, str], default: str) -> tuple[str, str]:
-    """Return the name of the option or variable that was set, and its text."""
+    """Return the name of the option or variable that was set, and its value."""
     return (option, value) if value is not None else (variable, env.get(variable, default))
 
 
@@ -190,7 +182,7 @@ def _port(name: str, text: str) -> int:
 
 
 def _url(name: str, text: str) -> str | None:
-    """Return the URL of a runtime without a trailing slash, or None if it is not set."""
+    """Return the URL of an external runtime without a trailing slash, or None if not set."""
     if not text:
         return None
     if not _is_url(text):
@@ -199,10 +191,7 @@ def _url(name: str, text: str) -> str | None:
 
 
 def _is_url(text: str) -> bool:
-    """True if the text is a valid runtime URL.
-
-    Routes are appended to it, so it has no query or fragment.
-    """
+    """True if the text is a valid URL of a runtime, without query and fragment."""
     if not (text.isascii() and text.isprintable()) or " " in text:
         return False
     try:

@@ -1,4 +1,4 @@
-"""Static files of the page, with errors in the studio's format."""
+"""Static files of the page, with error responses in the studio's format."""
 
 from __future__ import annotations
 
@@ -14,10 +14,7 @@ _METHODS = ("GET", "HEAD")
 
 
 class FreshFiles(StaticFiles):
-    """Static files that browsers revalidate each time.
-
-    An upgraded page never loads an old module.
-    """
+    """Static files that browsers revalidate at each load, so they never use outdated modules."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         if scope["method"] not in _METHODS:

@@ -1,4 +1,4 @@
-"""Service with the store, its visitors, its routes and the hourly cleanup."""
+"""Service that owns the store, the visitors, their routes and the hourly cleanup."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from studio.settings import StoreSettings
 from studio.store.store import Store
 from studio.visitors.visitors import MemberOf, Visitor, Visitors
 
-JUMP_S = 60.0  # The clock has jumped if it differs by more than this from the monotonic clock.
+JUMP_S = 60.0  # The wall clock has jumped if it deviates from the monotonic clock by more than this.
 
 KEY_FILE = "cookie.key"
 KEY_BYTES = 32
@@ -44,12 +44,12 @@ MAX_CONCURRENT_EXPORTS = 2
 
 
 class StoreService:
-    """Store with its routes.
+    """Store of the studio with its HTTP routes.
 
     The constructor opens the store, which may take a moment.
 
     Raises:
-        InvalidSetting: A newer version of Voicewright has written the folder.
+        InvalidSetting: A newer version of Voicewright has written the store's folder.
     """
 
     def __init__(
@@ -77,14 +77,14 @@ class StoreService:
         ]
 
     def voice_routes(self, relay: Relay) -> list[Route]:
-        """Return the routes that need the runtime's library of voices."""
+        """Return the routes that need the voice library of the runtime."""
         return VoiceRoutes(self.store, self.visitors, self._workers, relay).routes()
 
     @asynccontextmanager
     async def running(self, relay: Relay | None = None) -> AsyncIterator[None]:
-        """Context manager that deletes expired items regularly, and closes the store.
+        """Context manager that deletes expired items periodically, and closes the store on exit.
 
-        Items of the `relay`'s runtime are deleted, too.
+        If `relay` is given, expired data in its runtime is deleted as well.
         """
         tidying = asyncio.create_task(self._tidy(relay))
         try:
@@ -95,16 +95,16 @@ class StoreService:
             await asyncio.to_thread(self._close)
 
     async def admit_to_runtime(self, visitor: Visitor, max_owners: int) -> None:
-        """Let a visitor store something in the runtime.
+        """Record that a visitor is going to store data in the runtime.
 
         Raises:
-            StoreFull: `max_owners` visitors of this address already do; 0 is unlimited.
+            StoreFull: The address already has `max_owners` such visitors (0 is unlimited).
         """
         if visitor.kind == "visitor" and visitor.owner is not None:
             await self._workers(self.store.runtime_owners.admit, visitor.owner, visitor.address, max_owners)
 
     async def purge_runtime(self, relay: Relay) -> None:
-        """Delete the voices and dictionaries that visitors left in the runtime."""
+        """Delete the runtime's voices and dictionaries of visitors who have not returned."""
         for owner in await self._workers(self.store.left_owners):
             for path in RUNTIME_COLLECTIONS:
                 answer = await relay.ask_as(owner, "GET", path)
@@ -134,7 +134,7 @@ class StoreService:
 
 
 def cookie_key(folder: Path) -> bytes:
-    """Return the folder's key, creating it at the first call.
+    """Return the secret key for cookies in a folder, and create it at the first call.
 
     Studios that share the folder share the key.
 
@@ -155,9 +155,9 @@ def _date() -> float:
 
 
 class WallClock:
-    """Wall clock that protects records from expiry while the machine's clock is wrong.
+    """Wall clock check that protects records from expiry while the machine's clock is wrong.
 
-    A clock that has jumped is trusted again after it advanced evenly between two checks.
+    After a jump, the clock is trusted again when it has advanced evenly between two checks.
     """
 
     def __init__(self, wall: Callable[[], float] = _date, passed: Callable[[], float] = time.monotonic) -> None:
@@ -166,11 +166,7 @@ class WallClock:
         self._apart = wall() - passed()  # Difference between wall-clock time and elapsed time in seconds.
 
     def jumped_s(self) -> float:
-        """Return the seconds by which the clock has jumped since the last check.
-
-        Returns:
-            0.0 for jumps up to `JUMP_S`.
-        """
+        """Return the seconds by which the clock has jumped since the last check, or 0.0."""
         before, self._apart = self._apart, self._wall() - self._passed()
         jump = self._apart - before
         return jump if abs(jump) > JUMP_S else 0.0

@@ -1,7 +1,7 @@
 """Texts of the page in all languages, from assets/i18n/<language>/<room>.json.
 
-The files of a language are merged into one object. A language is a folder; `shell.language` in its shell.json is its
-own name. Missing texts are taken from English.
+All files in the folder of a language are merged into one object. The text `shell.language` is the name of the language
+in this language. Missing texts are taken from English.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ NAME = "shell.language"
 
 
 def languages(folder: Path = FOLDER) -> dict[str, str]:
-    """Return the page's languages by code, English first."""
+    """Return the names of the page's languages by language code, English first."""
     codes = sorted((path.name for path in folder.iterdir() if path.is_dir()), key=lambda code: (code != "en", code))
     return {code: words(code, folder)[NAME] for code in codes}
 
 
 def words(language: str, folder: Path = FOLDER) -> dict[str, str]:
-    """Return all words of one language by key.
+    """Return all texts of one language by key.
 
     Raises:
         KeyError: The language does not exist.
