@@ -1,7 +1,4 @@
-"""Variants of a comparison.
-
-Each variant is a set of settings, given as environment variables.
-"""
+"""Arms of a comparison, which are sets of settings given as environment variables."""
 
 from __future__ import annotations
 
@@ -19,19 +16,19 @@ Environment = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """One variant of a comparison: a name and its settings."""
+    """Arm of a comparison: a name and its environment variables."""
 
     name: str
     environment: Environment
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse `NAME[:VARIABLE=VALUE,…]`.
+        """Parse an arm such as `NAME[:VARIABLE=VALUE,…]`.
 
-        The prefix `VOICEWRIGHT_` may be omitted.
+        The prefix `VOICEWRIGHT_` of a variable may be omitted.
 
         Raises:
-            SystemExit: There is no setting with this variable, so both arms would be equal.
+            SystemExit: A variable is not a setting, so the arm would equal the default.
         """
         name, _, rest = text.partition(":")
         prefix = "VOICEWRIGHT_"
@@ -42,15 +39,15 @@ class Arm:
         return cls(name, pairs)
 
     def settings(self, shared: Environment) -> Settings:
-        """Return the settings of the environment, the shared settings and the arm.
+        """Return the settings of this arm.
 
-        Later settings replace earlier ones.
+        Variables of the arm replace shared variables, which replace those of the process.
         """
         return Settings.from_env({**os.environ, **shared, **self.environment})
 
 
 def add_arms(parser: argparse.ArgumentParser, default: Sequence[str] = ("ours",)) -> None:
-    """Add command line arguments for the checkpoints, the variants to compare, and the device."""
+    """Add the command-line arguments for checkpoints, arms and device."""
     parser.add_argument("--model", action="append", metavar="[MODE=]PATH_OR_ID")
     parser.add_argument("--arm", action="append", metavar="NAME[:VARIABLE=VALUE,…]", help="settings to compare")
     parser.add_argument("--device")
@@ -59,14 +56,14 @@ def add_arms(parser: argparse.ArgumentParser, default: Sequence[str] = ("ours",)
 
 
 def arms_of(arguments: argparse.Namespace) -> list[Arm]:
-    """Return the variants that the command line names."""
+    """Return the arms that are given on the command line."""
     return [Arm.parse(text) for text in arguments.arm or arguments.arms_if_none]
 
 
 def shared_environment(arguments: argparse.Namespace, **settings: object) -> dict[str, str]:
-    """Return the variables of all arms.
+    """Return the environment variables that all arms share.
 
-    They are those of `add_arms`, and the given settings that are not None.
+    The variables contain the arguments of `add_arms` and those of `settings` that are not None.
     """
     named = {"device": arguments.device, "dtype": arguments.dtype, **settings}
     if arguments.model:

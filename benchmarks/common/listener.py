@@ -1,4 +1,4 @@
-"""Consumers of the events of an engine in this process, and comparison of their results."""
+"""Sinks that collect the events of an in-process engine, and comparison of the results."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from runtime.engine.engine import Engine
 from runtime.request import AudioChunk, Broken, Finished, SpeechEvent, SpeechRequest
 
-END_TIMEOUT_S = 1800  # Timeout for the end of an utterance. It is long, because large checkpoints are slow on a CPU.
+END_TIMEOUT_S = 1800  # Timeout of an utterance. It is long because large checkpoints are slow on a CPU.
 
 
 class Said(NamedTuple):
-    """Result of one utterance: codes [F, Q] and samples."""
+    """Result of one utterance: codec codes [F, Q] and PCM samples."""
 
     codes: NDArray[np.int64]
     samples: NDArray[np.int16]
@@ -27,7 +27,7 @@ class Said(NamedTuple):
 
 @dataclass(slots=True)
 class Listener:
-    """Sink that collects the audio of one request."""
+    """Event sink that collects the audio and the end of one request."""
 
     sent: float = field(default_factory=time.perf_counter)
     first: float = 0.0
@@ -54,13 +54,13 @@ class Listener:
 
 
 def speak_all(engine: Engine, requests: Sequence[SpeechRequest]) -> tuple[list[Listener], float]:
-    """Serve requests concurrently.
+    """Run requests concurrently and wait for all of them.
 
     Returns:
-        Their listeners, and the seconds until the last request has ended.
+        One listener per request, and the seconds until the last request has ended.
 
     Raises:
-        SystemExit: A request did not end in time.
+        SystemExit: A request did not end within the timeout.
     """
     began, listeners = time.perf_counter(), []
     for request in requests:
@@ -73,9 +73,9 @@ def speak_all(engine: Engine, requests: Sequence[SpeechRequest]) -> tuple[list[L
 
 
 def first_difference(said: Said, other: Said) -> int | None:
-    """Return the index of the first frame whose codes differ.
+    """Return the index of the first frame whose codes differ, or None if all are equal.
 
-    If one result is longer, this may be the first frame that the other result lacks. None means that both are equal.
+    If one result is a prefix of the other result, the length of the shorter result is returned.
     """
     shared = min(len(said.codes), len(other.codes))
     apart = np.flatnonzero((said.codes[:shared] != other.codes[:shared]).any(axis=1))

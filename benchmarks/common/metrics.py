@@ -1,4 +1,4 @@
-"""Metrics of calls as a client measures them: TTFA, ITL, RTF, goodput, underruns.
+"""Client-side metrics of calls: TTFA, ITL, RTF, goodput, underruns.
 
 Times are nanoseconds of `time.perf_counter_ns`, which all processes of a machine share on Linux.
 """
@@ -15,11 +15,11 @@ from typing import Any
 from runtime.request import SAMPLE_RATE, StopReason
 
 BYTES_PER_S = 2 * SAMPLE_RATE
-GOOD_BUFFER_S = 0.1  # Playback buffer of a listener for `is_continuous`.
+GOOD_BUFFER_S = 0.1  # Playback buffer of the listener that `is_continuous` assumes.
 
 
 class Outcome(StrEnum):
-    """Result of a call: success, refusal or failure."""
+    """Result of a call, such as success, refusal or failure."""
 
     DONE = "done"
     CANCELLED = "cancelled"
@@ -29,25 +29,25 @@ class Outcome(StrEnum):
 
 @dataclass(slots=True)
 class Trace:
-    """Times and results of one call, as its client measures them.
+    """Times and results of one call, measured by the client.
 
-    `chunks` are (arrival in ns, bytes of s16le).
+    `chunks` are pairs of arrival time in ns and number of bytes (s16le).
     """
 
     number: int
     wanted_bytes: int
     manner: str = "whole"
     is_counted: bool = True
-    due_ns: int = 0  # Scheduled time of the request in an open loop; 0 in a closed loop.
+    due_ns: int = 0  # Scheduled time of the request in an open loop, or 0 in a closed loop.
     sent_ns: int = 0  # Time just before the first byte of the request was sent.
     text_ns: int = 0  # Time at which the last text was sent.
     end_ns: int = 0
     chunks: list[tuple[int, int]] = field(default_factory=list)
     outcome: Outcome = Outcome.FAILED
-    code: str = ""  # Error code.
-    stop: str = ""  # Stop reason.
-    queue_ms: float = 0.0  # Time in the server's queue, reported by the server.
-    digest: str = ""  # Hash of the audio, if the client computes one.
+    code: str = ""  # Error code or an empty string.
+    stop: str = ""  # Stop reason or an empty string.
+    queue_ms: float = 0.0  # Time in the server's queue, as reported by the server.
+    digest: str = ""  # Hash of the audio if the client computes a hash.
 
     @property
     def bytes(self) -> int:
@@ -59,7 +59,7 @@ class Trace:
 
     @property
     def ttfa_ms(self) -> float | None:
-        """Time to first audio: from the request to the first complete sample."""
+        """Time in ms from sending the request to the arrival of the first chunk, or None."""
         return (self.chunks[0][0] - self.sent_ns) / 1e6 if self.chunks else None
 
     @property
@@ -68,9 +68,9 @@ class Trace:
 
     @property
     def is_good(self) -> bool:
-        """True if the reply is complete.
+        """True if the reply is complete or was cancelled by the client.
 
-        It is as long as requested, ended with EOS, or was cancelled by its client.
+        A complete reply has the requested length or ended with EOS.
         """
         if self.outcome is not Outcome.DONE:
             return self.outcome is Outcome.CANCELLED
@@ -84,11 +84,11 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedPlayer:
-    """Simulated player that starts with the first chunk, without waiting for more.
+    """Result of a simulated playback that starts with the first chunk.
 
     Attributes:
-        underruns: Number of chunks that arrived after the player's buffer was empty.
-        deficit_s: Size of the buffer in seconds that would have avoided all underruns.
+        underruns: Number of chunks that arrived when the player's buffer was empty.
+        deficit_s: Buffer size in seconds that would have avoided all underruns.
     """
 
     underruns: int
@@ -96,7 +96,7 @@ class SimulatedPlayer:
 
 
 def playback(chunks: Sequence[tuple[int, int]]) -> SimulatedPlayer:
-    """Simulate the playback of chunks (arrival in ns, bytes)."""
+    """Simulate the playback of chunks, given as pairs of arrival time in ns and bytes."""
     if not chunks:
         return SimulatedPlayer(0, 0.0)
     began = chunks[0][0] / 1e9
@@ -112,17 +112,17 @@ def playback(chunks: Sequence[tuple[int, int]]) -> SimulatedPlayer:
 
 
 def percentile(values: Iterable[float], share: float) -> float | None:
-    """Return the nearest-rank percentile, or None without values.
+    """Return the nearest-rank percentile, or None if there are no values.
 
     Args:
-        share: The percentile, from 0 to 1.
+        share: Percentile to return, from 0 to 1.
     """
     ranked = sorted(values)
     return ranked[max(0, math.ceil(share * len(ranked)) - 1)] if ranked else None
 
 
 def percentiles(name: str, values: Sequence[float], *shares: int, unit: str = "ms", digits: int = 2) -> dict[str, Any]:
-    """Return percentiles of some values as columns `{name}_p{share}_{unit}`."""
+    """Return percentiles of the values as columns `{name}_p{share}_{unit}`."""
     return {f"{name}_p{share}_{unit}": rounded(percentile(values, share / 100), digits) for share in shares}
 
 
@@ -131,7 +131,7 @@ def rounded(value: float | None, digits: int) -> float | None:
 
 
 def peak_in_flight(traces: Iterable[Trace]) -> int:
-    """Return the largest number of calls that were in flight at once."""
+    """Return the largest number of calls that were in flight at the same time."""
     moments = sorted([(t.sent_ns, 1) for t in traces] + [(t.end_ns, -1) for t in traces])
     now = peak = 0
     for _, step in moments:
@@ -141,9 +141,10 @@ def peak_in_flight(traces: Iterable[Trace]) -> int:
 
 
 def window_ns(traces: Sequence[Trace]) -> tuple[int, int]:
-    """Return the start and the end of the measurement.
+    """Return the start and the end of the measurement window in ns.
 
-    It starts at the first counted request and ends at the last one, or at the last reply if there is only one request.
+    The window starts when the first counted request is sent and ends when the last counted request is sent. If all
+    requests start together, the window ends with the last reply.
     """
     counted = [t for t in traces if t.is_counted] or traces
     start, stop = min(t.sent_ns for t in counted), max(t.sent_ns for t in counted)
@@ -166,19 +167,19 @@ def reply_rate(traces: Sequence[Trace], counts: Callable[[Trace], bool] = lambda
 
 
 def is_continuous(trace: Trace) -> bool:
-    """True if the reply is good and would have been played without a gap.
+    """True if the reply is complete and would have been played without a gap.
 
-    The player has a buffer of 100 ms.
+    The simulated player has a buffer of 100 ms.
     """
     return trace.outcome is Outcome.DONE and trace.is_good and trace.playback.deficit_s <= GOOD_BUFFER_S
 
 
 def summary(*runs: Sequence[Trace]) -> dict[str, Any]:
-    """Return one row for all runs of the same plan.
+    """Return one table row for all runs of the same plan.
 
-    Times are pooled; rates are means over the runs.
+    Times are pooled over the runs, and rates are averaged.
 
-    Times and lengths are those of counted calls that have ended well. Failures and refusals are those of all calls.
+    Times and lengths come from successful counted calls. Failures and refusals come from all calls.
     """
     traces = [trace for run in runs for trace in run]
     counted = [t for t in traces if t.is_counted]

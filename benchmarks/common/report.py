@@ -1,4 +1,4 @@
-"""Command lines, progress, tables and JSON files of the benchmarks."""
+"""Command-line parser, progress output, tables and JSON files of the benchmarks."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Value = TypeVar("Value")
 
 
 def parser_of(docstring: str | None) -> argparse.ArgumentParser:
-    """Return an argument parser with `--json FILE` and a module's docstring as its help."""
+    """Return an argument parser with the option `--json FILE` and the docstring as its help."""
     parser = argparse.ArgumentParser(description=docstring, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, metavar="FILE")
     return parser
 
 
 def several(kind: Callable[[str], Value]) -> Callable[[str], tuple[Value, ...]]:
-    """Return an argument type for several values, separated by commas."""
+    """Return an argparse type for several values that are separated by commas."""
 
     def values(text: str) -> tuple[Value, ...]:
         return tuple(kind(word) for word in text.split(","))
@@ -35,14 +35,14 @@ def several(kind: Callable[[str], Value]) -> Callable[[str], tuple[Value, ...]]:
 
 
 def log_step(step: str) -> None:
-    """Print the current step to stderr."""
+    """Print the name of the current step to stderr."""
     print(f"  {step}", file=sys.stderr, flush=True)
 
 
 def markdown(tables: Mapping[str, Sequence[Row]]) -> str:
-    """Return Markdown tables with their names as headings.
+    """Format tables as Markdown with their names as headings.
 
-    Missing values are dashes.
+    Missing values are shown as dashes.
     """
     lines: list[str] = []
     for name, rows in tables.items():
@@ -55,13 +55,13 @@ def markdown(tables: Mapping[str, Sequence[Row]]) -> str:
 
 
 def report(tables: Mapping[str, Sequence[Row]], file: Path | None, *, shown: Sequence[str] = (), **about: Any) -> None:
-    """Print tables, and write them to a JSON file with the machine's description.
+    """Print tables, and write them with a description of the machine to a JSON file.
 
-    Long benchmarks call this after each table, so that an interrupted run loses only one table.
+    Long benchmarks call this function after each table, so an interrupted run only loses one table.
 
     Args:
-        shown: Names of the tables to print; empty: all.
-        about: Other values for the file.
+        shown: Names of the tables to print, or empty to print all tables.
+        about: Further values for the JSON file.
     """
     print(markdown({name: rows for name, rows in tables.items() if not shown or name in shown}), flush=True)
     if file is not None:
@@ -71,7 +71,7 @@ def report(tables: Mapping[str, Sequence[Row]], file: Path | None, *, shown: Seq
 
 
 def machine() -> Row:
-    """Return the hardware and the software versions of this run."""
+    """Return the hardware, the software versions and the commit of this run."""
     import torch
 
     commit = "unknown"
@@ -90,7 +90,7 @@ def machine() -> Row:
 
 
 def card() -> str:
-    """Return the name of the GPU or NPU."""
+    """Return the name of the GPU or NPU, or "none"."""
     import torch
 
     if not torch.accelerator.is_available():

@@ -1,4 +1,4 @@
-"""Runtime process on a loopback port, and resource usage of processes."""
+"""Runtime process on a local port, and resource usage of processes."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ SETTLE_TIMEOUT_S = 5.0  # All slots must be free after this time.
 
 @dataclass(frozen=True, slots=True)
 class BenchRuntime:
-    """Running runtime process."""
+    """URL and pid of a running runtime process."""
 
     url: str
     pid: int
 
     @property
     def stream(self) -> str:
-        """Return the URL of the WebSocket."""
+        """Return the URL of the runtime's WebSocket."""
         return self.url.replace("http", "ws", 1) + "/v1/audio/speech/stream"
 
 
@@ -36,10 +36,10 @@ async def runtime_process(
 ) -> AsyncIterator[BenchRuntime]:
     """Context manager that starts `voicewright runtime` and waits until it is ready.
 
-    The runtime uses a free port.
+    The runtime listens on a free port.
 
     Raises:
-        SystemExit: The process did not start; its error message is on stderr.
+        SystemExit: The process did not start. Its error message is on stderr.
     """
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "runtime.cli", "runtime", "--port", "0", *arguments),
@@ -59,7 +59,7 @@ async def runtime_process(
 
 
 async def busy_slots(url: str) -> int:
-    """Return the number of requests that hold a slot or wait for one after `SETTLE_TIMEOUT_S`."""
+    """Return the number of requests that hold or need a slot after `SETTLE_TIMEOUT_S`."""
     async with httpx.AsyncClient(trust_env=False) as http:
 
         async def busy() -> int:
@@ -70,7 +70,7 @@ async def busy_slots(url: str) -> int:
 
 
 async def settle(busy: Callable[[], Awaitable[int]]) -> int:
-    """Wait until ``busy`` returns 0, at most `SETTLE_TIMEOUT_S`, and return its last result."""
+    """Call ``busy`` until it returns 0, up to `SETTLE_TIMEOUT_S`, and return its last result."""
     for _ in range(round(SETTLE_TIMEOUT_S / 0.05)):
         if not await busy():
             break
@@ -79,11 +79,7 @@ async def settle(busy: Callable[[], Awaitable[int]]) -> int:
 
 
 def process_usage(pid: int) -> dict[str, Any]:
-    """Return memory (MiB), threads and open files of a process and its children.
-
-    Returns:
-        Empty without /proc.
-    """
+    """Return memory (MiB), threads and open files of a process tree, or {} without /proc."""
     places = [Path(f"/proc/{number}") for number in with_children(pid)]
     if not places:
         return {}
@@ -97,11 +93,7 @@ def process_usage(pid: int) -> dict[str, Any]:
 
 
 def with_children(pid: int) -> list[int]:
-    """Return the ids of a process and its descendants.
-
-    Returns:
-        Empty without /proc.
-    """
+    """Return the pids of a process and its descendants, or an empty list without /proc."""
     tasks = Path(f"/proc/{pid}/task")
     if not tasks.exists():
         return []

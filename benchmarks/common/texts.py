@@ -1,7 +1,7 @@
-"""Texts to speak: a thousand English sentences, and short and long texts in two languages.
+"""Texts to speak: 1000 English sentences, and short and long texts in two languages.
 
-All engines and runs get the same texts, and no text occurs twice in a run, so that caches have no effect. Some outputs
-have a number of frames that is computed from the text or given by a dataset, so that they have equal lengths.
+All engines and runs speak the same texts. No text occurs twice in a run, so caches have no effect. The number of output
+frames is computed from the text or set by the dataset, so outputs have equal lengths.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from functools import cache
 
 COUNT = 1000
 FRAMES_PER_S = 12.5
-# Seconds before the first word, and seconds per character of English text. The mean duration is 4.3 s, as in Seed-TTS
-# EN.
+# Seconds before the first word, and seconds per character of English text. The mean duration is 4.3 s, as in the
+# dataset Seed-TTS EN.
 LEAD_S, CHARACTER_S = 0.35, 0.062
 MIN_LONG_CHARS = 140
 SHORT_FRAMES, LONG_FRAMES = 20, 80
@@ -65,10 +65,7 @@ class Dataset(StrEnum):
         return "chinese" if self.startswith("zh") else "english"
 
     def text(self, number: int) -> str:
-        """Return the text with this number.
-
-        Different numbers have different texts.
-        """
+        """Return the text with this number, which is different for each number."""
         if self.language == "chinese":
             return _chinese(number, clauses=1 if self is Dataset.CHINESE_SHORT else 4)
         texts = _shortest_first()[: COUNT // 4] if self is Dataset.ENGLISH_SHORT else sentences()
@@ -80,7 +77,7 @@ class Dataset(StrEnum):
         return f"{text[:-1]}, {again + 1} times." if again else text
 
     def frames(self, text: str) -> int:
-        """Return the number of frames (80 ms) for a text."""
+        """Return the number of audio frames (80 ms) for a text."""
         if self is Dataset.SENTENCES:
             return frames_of(text)
         return SHORT_FRAMES if self.endswith("short") else LONG_FRAMES
@@ -88,7 +85,7 @@ class Dataset(StrEnum):
 
 @cache
 def sentences() -> tuple[str, ...]:
-    """Return a thousand sentences of 20 to 160 characters, the same on every machine."""
+    """Return 1000 sentences of 20 to 160 characters, which are the same on every machine."""
     texts: dict[str, None] = {}
     number = 0
     while len(texts) < COUNT:
@@ -98,16 +95,16 @@ def sentences() -> tuple[str, ...]:
 
 
 def frames_of(text: str) -> int:
-    """Return the number of frames for an English text at the speed of Seed-TTS EN."""
+    """Return the number of frames for an English text at the speech rate of Seed-TTS EN."""
     return round(FRAMES_PER_S * (LEAD_S + CHARACTER_S * len(text)))
 
 
 def single_tokens() -> tuple[str, ...]:
     """Return words that the synthetic tokenizer stores as single tokens.
 
-    With them, texts have realistic numbers of tokens. Each word starts with a space or a capital letter, so that no two
-    words overlap. The exceptions are the two words of the chat template. They are the last ones, so that they have the
-    lowest priority.
+    Such words give texts a realistic number of tokens. Each word starts with a space or a capital letter, so no word
+    contains another word. Exceptions are the two words of the chat template, which are last and thus have the lowest
+    priority.
     """
     words = {
         word for phrases in (ADJECTIVES, PEOPLE, DEEDS, PLACES, LINKS) for text in phrases for word in text.split()

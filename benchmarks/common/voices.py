@@ -1,4 +1,4 @@
-"""Voices of each mode, for an engine in this process and for a runtime."""
+"""Voices of each mode, for an in-process engine and for a runtime."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ DESIGN = "A warm young voice, close to the microphone."
 STORED_VOICE_NAME = "Benchmark"
 TRANSCRIPT = "The old sailor told a story."
 REFERENCE_S = 3.0
-RECORDER_HZ = 48_000  # Sample rate of microphones. Uploads of users have it and must be resampled.
+RECORDER_HZ = 48_000  # Sample rate of microphones. Users upload recordings with this rate, which must be resampled.
 
 
 @dataclass(frozen=True, slots=True)
 class NewVoices:
-    """Recordings for cloning, a different one for each call.
+    """Recordings for voice cloning, with a different recording for each call.
 
-    They are cloned by x-vector only, or with their transcript (ICL).
+    Voices are cloned from the x-vector only, or from recording and transcript (ICL).
     """
 
     seconds: float
@@ -43,22 +43,22 @@ class NewVoices:
         return " ".join([TRANSCRIPT] * max(1, round(self.seconds / REFERENCE_S)))
 
     def reference(self, number: int) -> Reference:
-        """Return the recording of a call as a reference for the engine."""
+        """Return the recording of a call as a `Reference` for the engine."""
         samples = recording(self.seconds, number, SAMPLE_RATE)
         transcript = None if self.x_vector_only else self.transcript
         return Reference(samples=samples, text=transcript, x_vector_only=self.x_vector_only)
 
     def upload(self, number: int) -> dict[str, Any]:
-        """Return the recording of a call as fields of a session.config."""
+        """Return the recording of a call as fields of a session.config message."""
         fields: dict[str, Any] = {"ref_audio": wav_base64(recording(self.seconds, number, RECORDER_HZ), RECORDER_HZ)}
         return fields | ({"x_vector_only_mode": True} if self.x_vector_only else {"ref_text": self.transcript})
 
 
 @cache
 def recording(seconds: float = REFERENCE_S, number: int = 0, rate: int = SAMPLE_RATE) -> NDArray[np.float32]:
-    """Return a synthetic recording: harmonics with a rhythm.
+    """Return a synthetic recording that consists of harmonics with a rhythm.
 
-    Its pitch depends on `number`. Shapes: [N] float32, mono.
+    `number` selects the pitch. Shapes: [N] float32, mono.
     """
     t = np.arange(round(seconds * rate)) / rate
     draw = np.random.default_rng(number)
@@ -68,14 +68,14 @@ def recording(seconds: float = REFERENCE_S, number: int = 0, rate: int = SAMPLE_
 
 
 def wav_base64(samples: NDArray[np.float32], rate: int = SAMPLE_RATE) -> str:
-    """Return a WAV file as base64, as in messages."""
+    """Encode samples as a 16-bit WAV file in base64, as used in messages."""
     file = io.BytesIO()
     soundfile.write(file, to_pcm(samples), rate, format="WAV", subtype="PCM_16")
     return base64.b64encode(file.getvalue()).decode()
 
 
 def store_voice(folder: Path) -> None:
-    """Store the voice that Base clones in a library, so that a server finds it by name."""
+    """Store the voice for the mode `base` in a library folder, for requests by name."""
     library = Library(folder)
     library.open()
     consent = Consent(words="Synthetic: the voice of no person.")
@@ -95,9 +95,9 @@ def request_for(
     language: str = "english",
     reference: Reference | None = None,
 ) -> SpeechRequest:
-    """Return a request for an engine in this process.
+    """Return a speech request for an in-process engine.
 
-    By default, Base clones the stored voice.
+    The default reference in the mode `base` is the stored voice.
     """
     if mode is Mode.BASE and reference is None:
         reference = Reference(samples=to_float(to_pcm(recording())), text=TRANSCRIPT)
@@ -126,11 +126,11 @@ def config_for(
     language: str = "english",
     upload: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return a session.config.
+    """Return the fields of a session.config message.
 
     Args:
-        card: Entry of /v1/models.
-        upload: Result of `NewVoices.upload`.
+        card: Entry of the response of /v1/models.
+        upload: Result of `NewVoices.upload`, or None to use the stored voice in the mode `base`.
     """
     config: dict[str, Any] = {"task_type": mode, "max_frames": frames, "seed": seed}
     if language in card["languages"]:
