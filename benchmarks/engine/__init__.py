@@ -1,1 +1,1 @@
-"""Benchmark of the engine's parts: times, lower bounds, and times by kernel."""
+"""Benchmark of the engine's parts: times, lower bounds, and times per kernel."""

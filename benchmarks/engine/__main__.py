@@ -27,7 +27,7 @@ from runtime.errors import SetUpError
 
 
 def main() -> int:
-    """Run the benchmark: measure, print and write the tables."""
+    """Run the benchmark, print and write the tables, and return the exit status."""
     arguments = _parser().parse_args()
     grid = Grid(arguments.batches, arguments.contexts, arguments.prompts, counted=arguments.frames)
     shared = shared_environment(

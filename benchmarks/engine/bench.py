@@ -20,16 +20,13 @@ CLIENTS = (1, 4, 8)
 
 
 def bench(settings: Settings, replies: int, as_json: bool) -> None:
-    """Measure the models, device and dtype in the settings, and print JSON or tables."""
+    """Measure the models in the settings, and print JSON or Markdown tables."""
     tables = measure(settings, replies)
     print(json.dumps({"machine": machine(), **tables}, indent=2) if as_json else markdown(tables))
 
 
 def measure(settings: Settings, replies: int) -> Tables:
-    """Return all tables.
-
-    `replies` is the minimum number of counted replies for each number of clients.
-    """
+    """Return all tables, with at least `replies` counted replies per number of clients."""
     parts = measure_parts([("ours", open_parts(settings, GRID))], GRID)
     websocket = asyncio.run(_measure_websocket(settings, replies))
     return {**parts, "imports": measure_imports(), "websocket": websocket}

@@ -1,4 +1,4 @@
-"""Lower bounds of the engine's parts: minimum time to read and to multiply the data."""
+"""Lower bounds for the times of the engine's parts, from memory reads and multiplications."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchmarks.engine.parts import synchronize
 from runtime.engine.capacity.probe import layer_size
 from runtime.model.config import DecoderConfig, ModelConfig
 
-CARD_BYTES, CPU_BYTES = 2**31, 2**24  # Number of bytes to read. On a GPU, this is many times the size of the cache.
+CARD_BYTES, CPU_BYTES = 2**31, 2**24  # Number of bytes to read. On a GPU, this is many times the cache size.
 CARD_SIDE, CPU_SIDE = 8192, 256  # Number of rows and columns of the matrices.
 REPEATS = 10
 BFLOAT16_BYTES = 2
@@ -34,9 +34,9 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Cost of a part of the engine: numbers to read, and operations.
+    """Cost of a part of the engine: numbers to read from memory, and operations.
 
-    The numbers are weights, keys and values.
+    The numbers are weights (`weights`), and keys and values of the KV cache (`kept`).
     """
 
     weights: float
@@ -47,16 +47,16 @@ class Cost:
         return Cost(self.weights + other.weights, self.kept + other.kept, self.operations + other.operations)
 
     def floor_ms(self, rates: Rates, weight_bytes: float = BFLOAT16_BYTES) -> float:
-        """Return the minimum time in ms: the larger of the times for reading and for multiplying.
+        """Return the minimum time in ms, which is the larger of reading time and computing time.
 
-        `weight_bytes` is the size of one weight.
+        `weight_bytes` is the size of one weight in bytes.
         """
         read = weight_bytes * self.weights + BFLOAT16_BYTES * self.kept
         return 1000 * max(read / rates.read, self.operations / rates.multiplied)
 
 
 def measure_rates() -> Rates:
-    """Return the rates of this device, each from the fastest of several runs."""
+    """Return the rates of this device, using the fastest of several runs."""
     has_card = torch.accelerator.is_available()
     device = torch.accelerator.current_accelerator() if has_card else torch.device("cpu")
     source = torch.randn((CARD_BYTES if has_card else CPU_BYTES) // 4, device=device)
@@ -85,29 +85,29 @@ def measure_rates() -> Rates:
 
 
 def weights_of(decoder: DecoderConfig) -> int:
-    """Return the number of weights in the matrices of all layers."""
+    """Return the number of weights in the matrices of all layers of a decoder."""
     return decoder.num_hidden_layers * layer_size(decoder)
 
 
 def predictor_cost(config: ModelConfig, rows: int) -> Cost:
-    """Return the cost of codes 1 to Q-1.
+    """Return the cost of predicting the codes 1 to Q-1 of one frame.
 
-    Each code is one pass, which reads all weights.
+    Each code needs one pass, which reads all weights.
     """
     total = Cost(0, 0, 0)
     for done in range(config.talker.num_code_groups - 1):
-        # The first pass has two positions: the talker's hidden state and codebook 0.
+        # The first pass has two positions: the hidden state of the talker, and the code of codebook 0.
         total += _layers(config.predictor, rows * (2 if done == 0 else 1), done + 2) + _head(config.predictor, rows)
     return total
 
 
 def frame_cost(config: ModelConfig, rows: int, context: int) -> Cost:
-    """Return the cost of one frame of `rows` rows at position `context`."""
+    """Return the cost of one frame for `rows` rows at position `context`."""
     return _layers(config.talker, rows, context) + _head(config.talker, rows) + predictor_cost(config, rows)
 
 
 def prefill_cost(config: ModelConfig, positions: int) -> Cost:
-    """Return the cost of a prompt and its first frame."""
+    """Return the cost of prefilling a prompt and generating its first frame."""
     decoder, weights = config.talker, weights_of(config.talker)
     attended = 4 * decoder.num_hidden_layers * decoder.num_attention_heads * decoder.head_dim * positions / 2
     read = Cost(weights, 0, positions * (2 * weights + attended))
@@ -115,7 +115,7 @@ def prefill_cost(config: ModelConfig, positions: int) -> Cost:
 
 
 def add_floors(config: ModelConfig, rates: Rates, tables: Tables, weight_bytes: float = BFLOAT16_BYTES) -> None:
-    """Add the lower bound to each row that has one, and the measured time as a multiple of it."""
+    """Add the lower bound in ms and the ratio of measured time to lower bound to each row."""
     kinds: dict[str, tuple[str, Callable[[Row], Cost]]] = {
         "frames": ("frame_ms", lambda row: frame_cost(config, row["batch"], row["context"])),
         "predictor": ("predictor_ms", lambda row: predictor_cost(config, row["batch"])),
@@ -128,7 +128,7 @@ def add_floors(config: ModelConfig, rates: Rates, tables: Tables, weight_bytes: 
 
 
 def _layers(decoder: DecoderConfig, rows: int, context: float) -> Cost:
-    """Return the cost of one pass of rows with `context` positions each."""
+    """Return the cost of one pass through all layers for rows with `context` positions."""
     cache_values = 2 * decoder.num_hidden_layers * decoder.num_key_value_heads * decoder.head_dim
     attended = 4 * decoder.num_hidden_layers * decoder.num_attention_heads * decoder.head_dim * context
     weights = weights_of(decoder)

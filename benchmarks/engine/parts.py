@@ -1,4 +1,4 @@
-"""The engine's parts as separate functions, without its threads.
+"""Functions that run each part of the engine separately, without the engine's threads.
 
 Only this module of the benchmarks uses internals of the engine.
 """
@@ -31,7 +31,7 @@ TEXT = "The harbour was quiet, and the lights of the last boat went out one by o
 
 
 class Parts:
-    """Engine core of the first checkpoint, with a function for each part of the engine."""
+    """Engine core of the first checkpoint, with one method for each part of the engine."""
 
     def __init__(self, settings: Settings) -> None:
         began, free = time.perf_counter(), free_bytes()
@@ -48,7 +48,7 @@ class Parts:
 
     @property
     def longest(self) -> int:
-        """Return the number of positions of a slot."""
+        """Return the number of positions that a slot has."""
         return self.core.length
 
     @torch.inference_mode()
@@ -59,12 +59,12 @@ class Parts:
             self._read_prompt(int(slot), self._prompt)
             slot_cache.position[slot] = context
             slot_cache.host_position[slot] = context
-        synchronize()  # Wait for this work, because the frame stream does not wait for this thread's stream.
+        synchronize()  # This call is needed because the frame stream does not wait for the stream of this thread.
         return slots
 
     @torch.inference_mode()
     def begin_streams(self, batch: int) -> NDArray[np.int64]:
-        """Return slots with a new Code2Wav stream each."""
+        """Open a new Code2Wav stream in each of `batch` slots, and return the slots."""
         slots = [self._take_slot(row, self._prompt.trailing) for row in range(batch)]
         for slot in slots:
             self.core.code2wav_streams.open(slot)
@@ -75,10 +75,10 @@ class Parts:
             self.core.runner.slot_cache.release(int(slot))
 
     def launch(self, slots: NDArray[np.int64]) -> Callable[[], FrameResult]:
-        """Launch the next frame of some rows.
+        """Launch the next frame of the rows in `slots`.
 
         Returns:
-            A function that waits for the frame.
+            A function that waits for the frame and returns it.
         """
         return self.core.runner.step(slots).result
 
@@ -92,13 +92,13 @@ class Parts:
 
     @torch.inference_mode()
     def predict(self, batch: int) -> None:
-        """Run only the code predictor, greedy: codes 1 to Q-1 of one frame for each row."""
+        """Run the code predictor for codes 1 to Q-1 of one frame per row, with greedy sampling."""
         predict = self._predictor(batch)
-        # The graph shares memory with the other graphs of this stream, so it must run on it.
+        # The graph shares memory with the other graphs of the frame stream, so it must run on this stream.
         with self.core.device.stream(Stream.FRAMES):
             predict()
 
-    @cache  # noqa: B019  # One graph for each number of rows, as long as this object exists.
+    @cache  # noqa: B019  # One graph per number of rows is cached while this object exists.
     def _predictor(self, batch: int) -> Callable[[], object]:
         frame, device = self.core.runner.frame, self.core.runner.device
         norm, predictor = frame.talker.model.norm.weight, frame.talker.code_predictor
@@ -128,18 +128,18 @@ class Parts:
             predictor.predict(x, frame.cache, frame.ops, draw)
 
         synchronize()
-        self._graphs.append(predict)  # The graph uses memory of this function, so it must be kept.
+        self._graphs.append(predict)  # The graph uses memory of this function, so the function must not be freed.
         return device.capture(predict, Stream.FRAMES).replay if device.holds_graphs else predict
 
     def decode(self, slots: NDArray[np.int64], frames: int) -> None:
-        """Decode this number of frames of each stream in one call."""
+        """Decode `frames` frames of each stream in one call."""
         groups = self.core.checkpoint.config.talker.num_code_groups
         codes = torch.zeros((len(slots), frames, groups), dtype=torch.int64)
         self.core.code2wav_streams.decode([int(slot) for slot in slots], codes)
 
     @torch.inference_mode()
     def prompt(self, text: str) -> Prompt:
-        """Return the prompt of a text in a voice that needs no reference."""
+        """Return the prompt of a text with a voice that needs no reference recording."""
         checkpoint, mode = self.core.checkpoint, self.engine.cards[0].modes[0]
         request = SpeechRequest(text=text, mode=mode if mode is not Mode.BASE else Mode.VOICE_DESIGN)
         admission, text_stream = admit(request, checkpoint, self._settings.limits, self.core.length)
@@ -148,9 +148,9 @@ class Parts:
 
     @torch.inference_mode()
     def speak(self, prompts: Sequence[Prompt], frames: int) -> None:
-        """Generate frames for all prompts in parallel, one row each.
+        """Generate `frames` frames for all prompts in parallel, with one row per prompt.
 
-        A row that has ended continues to run.
+        Rows that have emitted EOS continue to run.
         """
         slots = [self._take_slot(row, prompt.trailing) for row, prompt in enumerate(prompts)]
         for slot, prompt in zip(slots, prompts, strict=True):
@@ -171,20 +171,20 @@ class Parts:
 
 
 def synchronize() -> None:
-    """Wait for all work of the device."""
+    """Wait until the device has finished all work."""
     if torch.accelerator.is_available():
         torch.get_device_module(torch.accelerator.current_accelerator()).synchronize()
 
 
 def free_bytes() -> int:
-    """Return the free memory of the GPU or NPU, or 0 without one."""
+    """Return the free memory of the GPU or NPU in bytes, or 0 without a GPU or NPU."""
     if not torch.accelerator.is_available():
         return 0
     return int(torch.get_device_module(torch.accelerator.current_accelerator()).mem_get_info()[0])
 
 
 def timed(work: Callable[[], object]) -> float:
-    """Return the time in milliseconds until the device has finished the work."""
+    """Run a function and return the time in ms until the device has finished the work."""
     start = time.perf_counter()
     work()
     synchronize()

@@ -1,4 +1,4 @@
-"""Profile of each part by kernel, for a CUDA GPU."""
+"""Profiles of the engine's parts by kernel, for a CUDA GPU."""
 
 from __future__ import annotations
 
@@ -17,12 +17,9 @@ LISTED_KERNELS = 14
 
 
 def profile_parts(parts: Parts, batches: Sequence[int], prompts: Sequence[int], context: int) -> Tables:
-    """Return tables by kernel for prefill, code predictor, and frames.
+    """Return tables of kernel times for prefill, code predictor and frames.
 
-    The first frame belongs to the prefill.
-
-    Returns:
-        Empty without a GPU.
+    The first frame is part of the prefill. Without a GPU, the result is empty.
     """
     tables: Tables = {}
     for positions in prompts:
@@ -38,10 +35,10 @@ def profile_parts(parts: Parts, batches: Sequence[int], prompts: Sequence[int], 
 
 
 def by_kernel(work: Callable[[], object], repeats: int = REPEATS) -> list[Row]:
-    """Return the time in microseconds and the launches of each kernel, the longest time first.
+    """Return the time in microseconds and the launches of each kernel, longest time first.
 
-    Kernels overlap, so a kernel's time is the time by which it extends the end of all earlier work. The times add up to
-    the total.
+    Kernels overlap. Therefore the time of a kernel is the time by which the kernel extends the end of all earlier work,
+    and the times add up to the total time.
     """
     if not torch.cuda.is_available():
         return []
@@ -61,7 +58,7 @@ def by_kernel(work: Callable[[], object], repeats: int = REPEATS) -> list[Row]:
 
 
 def _spans(profiled: profile) -> list[tuple[float, float, str]]:
-    """Return (end, start, name) of everything that the GPU has executed, in microseconds."""
+    """Return (end, start, name) of each event on the GPU, in microseconds."""
     return [
         (event.time_range.end, event.time_range.start, event.name)
         for event in profiled.events() or []  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""Result tables of the engine benchmark, one for each part of the engine."""
+"""Result tables of the engine benchmark, one table for each part of the engine."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ IMPORTS = {
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Points to measure.
+    """Sizes at which the parts of the engine are measured.
 
-    `chunks` are (frames, batch size) of Code2Wav calls.
+    `chunks` are pairs (frames, batch size) of Code2Wav calls.
     """
 
     batches: tuple[int, ...] = (1, 8, 32, 64)
@@ -46,14 +46,14 @@ class Grid:
 
 
 def open_parts(settings: Settings, grid: Grid) -> Parts:
-    """Load the first checkpoint with slots for the largest batch, and no lead cap."""
+    """Load the first checkpoint, with slots for the largest batch and without a lead cap."""
     slots = max(settings.engine.max_slots, *grid.batches)
     engine = override(settings.engine, max_slots=slots, lead_cap_s=1e9)
     return Parts(replace(settings, models=settings.models[:1], engine=engine))
 
 
 def measure_parts(arms: Sequence[tuple[str, Parts]], grid: Grid) -> Tables:
-    """Return tables of all parts, with each arm at each point in the order A B B A."""
+    """Measure all parts of the engine, with each arm at each size in the order A B B A."""
     order = [*arms, *reversed(arms)] if len(arms) > 1 else list(arms)
 
     def rows(points: Sequence[Row], measure: Callable[..., Row]) -> list[Row]:
@@ -78,7 +78,7 @@ def measure_parts(arms: Sequence[tuple[str, Parts]], grid: Grid) -> Tables:
 
 
 def measure_imports() -> list[Row]:
-    """Return the minimum CPU time of the imports at start, each in a new interpreter."""
+    """Return the minimum CPU time of each import at start, measured in new interpreters."""
     rows = []
     for name, imports in IMPORTS.items():
         program = f"import sys, time\n{imports}\nprint(time.process_time(), len(sys.modules))"
@@ -101,7 +101,7 @@ def _frames(parts: Parts, grid: Grid, batch: int, context: int) -> Row:
     streaming = timed(lambda: _run_ahead(parts, slots, grid.counted, host))
     parts.end_rows(slots)
     return {
-        "frame_ms": round(streaming / grid.counted, 3),  # As in the engine, the host launches one frame ahead.
+        "frame_ms": round(streaming / grid.counted, 3),  # The host launches one frame ahead, as in the engine.
         **percentiles("alone", spent, 50, 95, digits=3),
         "launch_ms": round(statistics.median(host), 3),
     }
@@ -111,7 +111,7 @@ def _run_ahead(parts: Parts, slots: NDArray[np.int64], frames: int, host: list[f
     """Launch each frame before the previous frame is read.
 
     Args:
-        host: List to which the host's time for each launch is appended.
+        host: List to which the host's launch times in ms are appended.
     """
     before: Callable[[], object] | None = None
     for _ in range(frames):
