@@ -1,4 +1,4 @@
-"""Search for the fastest tile sizes of a frame's matrix products on this GPU."""
+"""Search for the fastest tile sizes of the matrix products of a decode step on this GPU."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from runtime.device.quantized import Int8
 AnyTiles = Tiles | SmallTiles | MediumTiles
 CARD = torch.device("cuda")
 LAUNCHES, REPLAYS = 40, 5
-WEIGHT_BYTES = 256 * 2**20  # Total size of the weights that are used in turn, several times the size of the cache.
+WEIGHT_BYTES = 256 * 2**20  # Total size of the weights that are used cyclically, which is several times the cache size.
 MAX_TILE_BYTES = 200_000
 SHOWN_TILES = 8
 
@@ -43,7 +43,7 @@ class Product:
 
     @property
     def bytes(self) -> int:
-        """Return the bytes of the weights in bfloat16."""
+        """Return the size of the weights in bytes for bfloat16."""
         return self.N * self.K * (4 if self.gated else 2)
 
 
@@ -63,9 +63,9 @@ PRODUCTS = (
 
 
 def candidates(product: Product, rows: int, *, eight_bits: bool) -> Iterator[AnyTiles]:
-    """Yield the tiles to measure.
+    """Yield the tile sizes that are measured.
 
-    They are those in use, for any number of rows, and all others that fit.
+    They include the sizes in use (for any number of rows) and all other sizes that fit.
     """
     for count in (1, 64, rows):
         yield gemm.choose_tiles(product.N, product.K, count, gated=product.gated, eight_bits=eight_bits)
@@ -79,12 +79,12 @@ def candidates(product: Product, rows: int, *, eight_bits: bool) -> Iterator[Any
 
 
 def _few(product: Product, rows: int) -> Iterator[Tiles]:
-    """Yield tiles whose buffers fit."""
+    """Yield tile sizes for few rows whose buffers fit into shared memory."""
     BM = min(64, max(16, rows))
     for BN, BK, warps, stages in itertools.product((16, 32, 64), (128, 256, 512), (4, 8), (2, 3, 4, 6)):
         tile = BN * (2 if product.gated else 1)
         buffers = (tile + BM) * BK * 2 * stages
-        # A step covers one part of K if the parts are computed one after another, and all parts if they are computed in
+        # A step covers one part of K if the parts are computed sequentially, and all parts if the parts are computed in
         # parallel.
         behind = tile >= gemm.MANY_ROWS.value
         if product.N % BN or (product.K // PARTS if behind else product.K) % BK or not (behind or BK >= 64 * PARTS):
@@ -96,7 +96,7 @@ def _few(product: Product, rows: int) -> Iterator[Tiles]:
 
 
 def _few_split_k(product: Product, rows: int) -> Iterator[Tiles]:
-    """Yield tiles with a separate program per part of K."""
+    """Yield tile sizes for few rows, with a separate program for each part of K."""
     if product.gated:
         return
     for BN, BK, warps, stages, prefetch in itertools.product((32, 64), (128, 256), (4, 8), (2, 3, 4), (False, True)):
@@ -107,18 +107,18 @@ def _few_split_k(product: Product, rows: int) -> Iterator[Tiles]:
 
 
 def _many(product: Product, rows: int) -> Iterator[Tiles]:
-    """Yield tiles for many rows, which have more rows per program."""
+    """Yield tile sizes for many rows, which have more rows per program."""
     for BM, BN, BK, warps, stages in itertools.product((64, 128, 256), (32, 64, 128, 256), (64, 128), (4, 8), (3, 4)):
         tile = BN * (2 if product.gated else 1)
-        sums = tile * BM // (32 * warps)  # Number of accumulators per thread. They are in registers, which are few.
+        sums = tile * BM // (32 * warps)  # Number of accumulators per thread, which are in registers.
         if tile >= 64 and (tile + BM) * BK * 2 * stages <= MAX_TILE_BYTES and 32 <= sums <= 100:
             yield Tiles(BN, BK, PARTS, warps, stages, BM=BM)
 
 
 def _many_split_k(product: Product, rows: int) -> Iterator[Tiles]:
-    """Yield tiles for many rows with a separate program per part of K.
+    """Yield tile sizes for many rows, with a separate program for each part of K.
 
-    They are for products with few outputs.
+    They suit products with few outputs.
     """
     if product.gated:
         return
@@ -136,16 +136,16 @@ def _small(product: Product, rows: int, *, eight_bits: bool) -> Iterator[SmallTi
 
 
 def _medium(product: Product, rows: int) -> Iterator[MediumTiles]:
-    """Yield tiles with as many prefetched weights as fit into the shared memory.
+    """Yield tile sizes with as many prefetched weights as fit into shared memory.
 
-    They use all or half of a multiprocessor's shared memory.
+    A program uses all or half of the shared memory of a multiprocessor.
     """
     if rows > medium_m_gemm.MAX_ROWS:
         return
     outputs = product.N * (2 if product.gated else 1)
     sizes = itertools.product((16, 32, 64, 128), (64, 128), (3, 4, 6), (2, 1))
     for BN, BK, rows_ahead, programs in sizes:
-        # Registers cannot hold more sums per thread.
+        # A thread does not have enough registers for more sums.
         if product.K % (PARTS * BK) or outputs // BN < 32 or BN * medium_m_gemm.block_rows(rows) // 32 > 128:
             continue
         for weights_ahead in range(product.K // (PARTS * BK), rows_ahead - 1, -1):
@@ -156,15 +156,15 @@ def _medium(product: Product, rows: int) -> Iterator[MediumTiles]:
 
 
 def _keeps_bits(product: Product, tiles: Tiles) -> bool:
-    """True if the tiles keep an int8 product batch-invariant (see `gemm.choose_tiles`)."""
+    """True if an int8 product with these tiles is batch-invariant (see `gemm.choose_tiles`)."""
     has_steps = tiles.split_k or tiles.BK * PARTS < product.K
     return has_steps and gemm.has_many_rows(tiles, gated=product.gated)
 
 
 class Weights(NamedTuple):
-    """Weights of a product.
+    """Weights of a matrix product.
 
-    Shapes: weight [N, K], or [2 N, K] with the gate first; scale [N] or [2 N] float32, for int8.
+    Shapes: weight [N, K], or [2 N, K] with the gate first. scale [N] or [2 N] float32, only for int8.
     """
 
     weight: Tensor
@@ -182,7 +182,7 @@ class Weights(NamedTuple):
 
 
 class Bench:
-    """Weights and inputs of one product."""
+    """Random weights and inputs of one matrix product."""
 
     def __init__(self, product: Product, rows: int, spread: int = WEIGHT_BYTES, *, eight_bits: bool = False) -> None:
         self.product = product
@@ -195,7 +195,7 @@ class Bench:
 
         random_weights = (random(*shape) * product.K**-0.5 for _ in range(count))
         self.weights = [Weights.of(weight, eight_bits=eight_bits) for weight in random_weights]
-        # The first row is independent of the number of rows, so that tables can be compared bit by bit.
+        # The first row does not depend on the number of rows, so tables can be compared bit by bit.
         count = max(rows, MAX_ROWS)
         self.x = random(count, product.K)[:rows]
         self.residual = random(count, product.N)[:rows]
@@ -211,7 +211,7 @@ class Bench:
         return gemm.gemm(x, weight, scale=scale, residual=residual, tiles=how)
 
     def library(self, weights: Weights) -> Tensor:
-        """Compute the product with separate library operations."""
+        """Compute the product with PyTorch operations."""
         out = self.x @ weights.widened(self.x.dtype).t()
         if self.product.gated:
             gate, up = out.chunk(2, -1)
@@ -220,17 +220,16 @@ class Bench:
 
 
 def kind(how: AnyTiles) -> str:
-    """Return the name of the kernel."""
+    """Return the name of the kernel that uses these tiles."""
     if isinstance(how, SmallTiles | MediumTiles):
         return "small_m_gemm" if isinstance(how, SmallTiles) else "medium_m_gemm"
     return "split_k" if how.split_k else "gemm"
 
 
 def compile_one(product: Product, rows: int, tiles: AnyTiles, *, eight_bits: bool) -> str:
-    """Compile in a separate process into the disk cache.
+    """Compile a kernel into the disk cache, and return the error message or "".
 
-    Returns:
-        The error message, which is empty on success.
+    This function runs in a separate process.
     """
     try:
         bench = Bench(product, rows, 1, eight_bits=eight_bits)
@@ -242,7 +241,7 @@ def compile_one(product: Product, rows: int, tiles: AnyTiles, *, eight_bits: boo
 
 
 def search_tiles(only: str, rows: tuple[int, ...], *, eight_bits: bool) -> list[Row]:
-    """Return the times of tiles, the fastest first.
+    """Return the launch times of all tile sizes, the fastest first.
 
     Args:
         only: Text that the name of a product must contain.
@@ -285,9 +284,9 @@ def _time_all(pool: ProcessPoolExecutor, product: Product, rows: int, *, eight_b
 
 
 def launch_us(launch: Callable[[int], object]) -> float:
-    """Return the time of one launch in microseconds, measured with many in a graph.
+    """Return the time of one launch in microseconds, measured with many launches in a graph.
 
-    `launch` is called with the launch's number.
+    `launch` is called with the number of the launch.
     """
     stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     with torch.cuda.stream(stream):
