@@ -1,1 +1,1 @@
-"""Comparison with other implementations on the same checkpoint and device."""
+"""Speed comparison with other implementations on the same checkpoint and device."""

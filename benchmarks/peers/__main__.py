@@ -32,9 +32,9 @@ MAX_ERROR_CHARS = 300
 
 
 def main() -> int:
-    """Measure all implementations twice.
+    """Measure all implementations twice, and print and write the results.
 
-    The exit status is 1 if one of them failed.
+    The exit status is 1 if an implementation failed.
     """
     parser = parser_of(__doc__)
     parser.add_argument("peer", nargs="+", choices=list(PEERS))
@@ -57,7 +57,7 @@ def main() -> int:
 
 
 def run_peer(peer: str, arm: Arm, arguments: argparse.Namespace) -> Row:
-    """Return the result of one implementation, or a row with its error message."""
+    """Run one implementation in a child process, and return its result or its error as a row."""
     python = dict(pair.split("=", 1) for pair in arguments.python).get(peer, sys.executable)
     command = [python, "-m", "benchmarks.peers.child", peer, "--model", arguments.model[0]]
     command += ["--lengths", arguments.lengths, "--device", arguments.device or "cpu"]

@@ -1,7 +1,7 @@
 """Measurement of one implementation: `python -m benchmarks.peers.child NAME`.
 
-It prints one row of JSON. It runs in the interpreter of the measured implementation, which may not have our
-dependencies, so imports are inside the classes.
+The program prints one row of JSON. It runs in the Python environment of the measured implementation, which may not have
+our dependencies. Therefore imports are inside the classes.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ Row = dict[str, Any]
 
 
 class Peer(ABC):
-    """Protocol of a loaded implementation."""
+    """Interface of a loaded implementation."""
 
     @abstractmethod
     def speak(self, text: str, frames: int) -> float:
-        """Speak a text completely and return the duration in seconds."""
+        """Speak a text completely and return the duration of the call in seconds."""
 
     def ttfa_s(self, text: str) -> float | None:
-        """Return the time to first audio in seconds, or None without streaming."""
+        """Return the time to first audio in seconds, or None if streaming is not supported."""
         return None
 
     def more(self, frames: int) -> Row:
-        """Return values that only this implementation reports."""
+        """Return further values that only this implementation reports."""
         return {}
 
 
 def measure(peer: Peer, lengths: tuple[int, int], repeats: int = REPEATS, ttfa_calls: int = TTFA_CALLS) -> Row:
-    """Return wall-clock and CPU time per frame, TTFA and memory.
+    """Return wall-clock time and CPU time per frame, TTFA and memory of an implementation.
 
-    The time per frame is the slope between both lengths.
+    The time per frame is the slope between two utterances of different lengths.
     """
     texts, (few, many) = iter(sentences()), lengths
     peer.speak(next(texts), few)
@@ -79,10 +79,9 @@ def measure(peer: Peer, lengths: tuple[int, int], repeats: int = REPEATS, ttfa_c
 
 
 def memory_mib() -> Row:
-    """Return the memory of this process, of its mapped files, and the peak of both.
+    """Return the memory of this process and of mapped files, and the peak, in MiB.
 
-    Returns:
-        Empty without /proc.
+    Without /proc, the result is empty.
     """
     status = Path("/proc/self/status")
     lines = status.read_text("ascii").splitlines() if status.exists() else []
@@ -92,9 +91,9 @@ def memory_mib() -> Row:
 
 
 class Ours(Peer):
-    """Voicewright's engine, run in this process.
+    """Voicewright's engine in this process.
 
-    Settings are from the environment. The first chunk is one frame.
+    Settings come from environment variables. The first chunk has one frame.
     """
 
     def __init__(self, model: str, device: str, program: Path | None = None) -> None:
@@ -108,9 +107,9 @@ class Ours(Peer):
         shared = {"VOICEWRIGHT_MODEL": model, "VOICEWRIGHT_DEVICE": device, "VOICEWRIGHT_GUARD": "0"}
         self._engine = Engine.open(Settings.from_env({**os.environ, **shared}))
         self._engine.start()
-        atexit.register(self._engine.close)  # The engine's threads must end before the interpreter exits.
+        atexit.register(self._engine.close)  # The threads of the engine must end before the interpreter exits.
         for thread in threading.enumerate():
-            # This thread moves weights to huge pages after the start. The measurement waits for it.
+            # This thread moves weights to huge pages after the start, and must not disturb the measurement.
             if thread.name == HUGE_PAGES_THREAD:
                 thread.join()
 
@@ -164,9 +163,9 @@ class Official(Peer):
 
 
 class Faster(Official):
-    """The package faster-qwen3-tts: one graph each for talker and code predictor.
+    """The package faster-qwen3-tts, with one CUDA graph each for talker and code predictor.
 
-    Its own frame time is shown too.
+    The frame time that the package reports is shown as well.
     """
 
     EXTRA_FRAMES = 0
@@ -201,9 +200,9 @@ class Faster(Official):
 
 
 class Program(Peer):
-    """The C program, started for each text.
+    """The C program, which is started for each text and has no streaming.
 
-    Its own time is used. It has no streaming.
+    The time is the one that the program reports.
     """
 
     OPTIONS: tuple[str, ...] = ()
@@ -214,10 +213,10 @@ class Program(Peer):
         self._command = [str(program), "-d", model, *self.OPTIONS, "--seed", "1"]
 
     def speak(self, text: str, frames: int) -> float:
-        """Run the program.
+        """Run the C program, and return the time that it reports in seconds.
 
         Raises:
-            SystemExit: The program does not report its time.
+            SystemExit: The program did not report its time.
         """
         with tempfile.TemporaryDirectory() as folder:
             command = [*self._command, "--text", text, "-o", f"{folder}/said.wav", "--max-tokens", str(frames)]
@@ -243,7 +242,7 @@ PEERS: dict[str, Callable[[str, str, Path | None], Peer]] = {
 def check_length(seconds: float, frames: int) -> None:
     """Raise SystemExit if an utterance does not have the requested length.
 
-    Its time would be meaningless.
+    The measured time would be meaningless.
     """
     frame_count = seconds * FRAMES_PER_S
     if abs(frame_count - frames) > 1:
