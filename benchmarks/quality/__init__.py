@@ -1,1 +1,1 @@
-"""Comparison of the engine's codes and scores with a reference."""
+"""Comparison of the engine's codes and logits with a reference run."""

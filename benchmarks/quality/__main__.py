@@ -27,9 +27,9 @@ WEIGHTS = ("bfloat16", "int8", "int4")
 
 
 def main() -> int:
-    """Run the checks.
+    """Run the checks, and print and write the results.
 
-    The exit status is 1 if codes in a batch differ from those of single rows.
+    The exit status is 1 if codes in a batch differ from the codes of single rows.
     """
     arguments = _parser().parse_args()
     try:

@@ -1,4 +1,4 @@
-"""Comparison of the same requests' codes: alone, in a batch, and with other settings."""
+"""Comparison of the codes of equal requests: alone, in a batch, and with other settings."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Key = tuple[str, int]  # Mode and index of a request.
 
 
 class CodeRun:
-    """One run of the tool.
+    """One run that compares codes between batch sizes and between arms.
 
     Args:
-        shared: Settings of all arms.
+        shared: Environment variables of all arms.
         rows: Batch sizes.
-        kept: File with the results of single requests in the first arm. It is read if it exists, else written.
+        kept: File with the results of single requests in the first arm. It is read if it exists, and else written.
     """
 
     def __init__(self, shared: Environment, rows: Sequence[int], frames: int, kept: Path | None) -> None:
@@ -36,7 +36,7 @@ class CodeRun:
         self.kept = kept
 
     def run(self, arms: Sequence[Arm]) -> Tables:
-        """Return tables that compare batches with single rows, and arms with the first arm."""
+        """Return tables that compare batches with single rows, and all arms with the first arm."""
         batch: list[Row] = []
         alone: dict[str, dict[Key, Said]] = {}
         if self.kept is not None and self.kept.exists():
@@ -81,15 +81,15 @@ class CodeRun:
 
 
 def difference_row(said: Mapping[Key, Said], first: Mapping[Key, Said]) -> Row:
-    """Return the differences between two sets of utterances for the same requests."""
+    """Return the differences between two sets of utterances of the same requests."""
     shared = [key for key in said if key in first]
     return {"texts": len(shared), **_compared([(said[key], first[key]) for key in shared])}
 
 
 def write_kept(path: Path, said: Mapping[Key, Said]) -> None:
-    """Write utterances to a file for `read_kept`.
+    """Write utterances to a file that `read_kept` reads.
 
-    No suffix is appended to its name.
+    NumPy appends no suffix to the file name because the file is opened here.
     """
     named = {
         f"{mode} {number} {name}": array
@@ -101,7 +101,7 @@ def write_kept(path: Path, said: Mapping[Key, Said]) -> None:
 
 
 def read_kept(path: Path) -> dict[Key, Said]:
-    """Read utterances that `write_kept` has written."""
+    """Read the utterances in a file that `write_kept` has written."""
     with np.load(path) as arrays:
         keys = dict.fromkeys(tuple(name.split()[:2]) for name in arrays.files)
         return {

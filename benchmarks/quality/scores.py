@@ -1,4 +1,4 @@
-"""Comparison of the scores with quantized weights and with float32, for each sample."""
+"""Comparison of the probabilities with quantized weights and with float32, per sample."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ Pick = Callable[[Tensor, LevelSettings, Tensor | None], Tensor]
 
 
 def cpu_settings(model: str, weights: str, slots: int = 1) -> Settings:
-    """Return the environment's settings for a checkpoint on the CPU.
+    """Return the settings of the environment, changed to run a checkpoint on the CPU.
 
     Args:
-        weights: A dtype, int8 or int4.
+        weights: Name of a dtype, or int8 or int4.
     """
     settings = Settings.from_env()
     is_dtype = weights in ("float32", "bfloat16")
@@ -48,7 +48,7 @@ def cpu_settings(model: str, weights: str, slots: int = 1) -> Settings:
 
 @dataclass(slots=True)
 class Draws:
-    """Recorded samples in order.
+    """Recorded samples, in the order of sampling.
 
     Each sample has the log probabilities [B, V] of a codebook and the chosen codes [B].
     """
@@ -57,12 +57,12 @@ class Draws:
     codes: list[Tensor] = field(default_factory=list)
 
     def recording(self, led_by: Draws | None = None) -> Pick:
-        """Return a version of `pick` that records scores.
+        """Return a replacement for `pick` that records log probabilities.
 
         Thread: only samples of the calling thread are recorded or replaced.
 
         Args:
-            led_by: Draws whose codes are returned.
+            led_by: Recorded samples whose codes are returned instead of the sampled codes.
         """
         own_thread = threading.get_ident()
 
@@ -78,8 +78,8 @@ class Draws:
 
 
 def record_draws(model: str, weights: str, positions: int, led_by: Draws | None = None) -> Draws:
-    """Return the samples of at least `positions` frames for one kind of weights."""
-    with patch.object(frame, "native_predictor", lambda predictor: None):  # The native operator would sample by itself.
+    """Return the samples of at least `positions` frames with this kind of weights."""
+    with patch.object(frame, "native_predictor", lambda predictor: None):  # The native operator does not call `pick`.
         parts = _card_parts(model) if weights == INT8_CARD else Parts(cpu_settings(model, weights, BATCH_ROWS))
     draws = Draws()
     groups = parts.core.checkpoint.config.talker.num_code_groups
@@ -90,7 +90,7 @@ def record_draws(model: str, weights: str, positions: int, led_by: Draws | None 
 
 
 def _card_parts(model: str) -> Parts:
-    """Return parts with bfloat16 rows and int8 weights, multiplied as on a GPU."""
+    """Load parts with bfloat16 rows and int8 weights that are multiplied as on a GPU."""
     settings = cpu_settings(model, "int8", BATCH_ROWS)
     engine = replace(settings.engine, dtype="bfloat16", sound_dtype="float32")
     with patch.object(quantized, "product_of", DequantizedInt8):
@@ -98,9 +98,9 @@ def _card_parts(model: str) -> Parts:
 
 
 def compare_draws(truth: Draws, other: Draws) -> Row:
-    """Return the distance between the probabilities of `other` and `truth`.
+    """Return the distance between the probabilities of `truth` and `other`.
 
-    It covers all rows of all samples. Banned codes have probability 0 in both and do not contribute.
+    All rows of all samples are compared. Banned codes have probability 0 in both runs and do not contribute.
     """
     diverged: list[Tensor] = []
     agreed: list[Tensor] = []
@@ -119,7 +119,7 @@ def compare_draws(truth: Draws, other: Draws) -> Row:
 
 
 def measure_scores(model: str, kinds: Sequence[str], positions: int) -> list[Row]:
-    """Return a row for each kind of weights.
+    """Return a table row for each kind of weights, compared with float32.
 
     Only one checkpoint is in memory at a time.
     """
