@@ -1,4 +1,4 @@
 """Load generator with closed loops or Poisson arrivals.
 
-The target is an engine in this process or a server, over WebSockets.
+The target is an in-process engine or a WebSocket server.
 """

@@ -46,7 +46,7 @@ TEXTS = (Manner.WHOLE, *PACE_S)
 
 
 def main() -> int:
-    """Run the load, print tables and write them to a file."""
+    """Run the load test, print and write the tables, and return the exit status."""
     arguments = parse_arguments()
     try:
         tables = asyncio.run(ServeRun(arguments).run())
@@ -58,9 +58,9 @@ def main() -> int:
 
 
 class ServeRun:
-    """One run of the benchmark.
+    """One run of the load test.
 
-    Tables are printed and written as soon as they are complete.
+    Each table is printed and written when it is complete.
     """
 
     def __init__(self, arguments: argparse.Namespace) -> None:
@@ -122,9 +122,9 @@ class ServeRun:
 
 
 def loads_of(arguments: argparse.Namespace, served: Sequence[Mode]) -> list[Workload]:
-    """Return the workloads of the command line.
+    """Return the workloads that the command line selects.
 
-    They are all combinations of mode, dataset, way of writing and kind of voice.
+    They are all combinations of mode, dataset, manner of sending text and recording.
     """
     voices: list[NewVoices | None] = [None]
     if arguments.new_voices:

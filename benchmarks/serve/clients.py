@@ -1,6 +1,6 @@
-"""Clients of an engine in this process and of a WebSocket server.
+"""Clients of an in-process engine and of a WebSocket server.
 
-Both turn a `Call` into a `Trace`.
+Each client runs a `Call` and returns a `Trace`.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ if TYPE_CHECKING:
     from runtime.engine.engine import Engine
 
 CALL_TIMEOUT_S = 120.0
-# Number of connections that are opened before an open loop starts. Calls beyond this number open their own.
+# Number of connections that are opened before an open loop starts. Further calls open a connection when they start.
 OPEN_CONNECTIONS = 64
 SLOW_READER_RATIO = 2.0  # Seconds in which a slow reader reads one second of audio.
-SLOW_BUFFER_BYTES = 8192  # Receive buffer of a slow reader. It is small, so that the kernel does not read ahead.
+SLOW_BUFFER_BYTES = 8192  # Receive buffer of a slow reader. It is small so that the kernel buffers little audio.
 AUDIO_AFTER_CANCEL = "audio_after_cancel"
 OVERLOAD_CODES = frozenset({Overloaded.code, QueueTimeout.code})
 
 
 class EngineClient:
-    """Client of an engine in this process.
+    """Client of an in-process engine.
 
-    Audio counts as received when the sink is called.
+    Audio counts as received when the engine calls the sink.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -51,7 +51,7 @@ class EngineClient:
         self._references: dict[int, Reference] = {}  # References of new voices by call number.
 
     async def prepare(self, plan: Plan) -> None:
-        """Create uploads before the measurement starts."""
+        """Create the reference recordings before the measurement starts."""
         if (voices := plan.load.voices) is not None:
             self._references = {call.number: voices.reference(call.number) for call in plan.calls}
 
@@ -97,7 +97,7 @@ class EngineClient:
         return trace
 
     async def _behave(self, call: Call, ticket: int, trace: Trace) -> None:
-        """Write, read slowly or cancel during the reply."""
+        """Write text, read slowly or cancel while the reply is generated."""
         engine, taken = self._engine, 0
         if call.manner in PACE_S:
             for wait_s, piece in islice(writing(call), 1, None):
@@ -116,11 +116,10 @@ class EngineClient:
 
 
 class SocketClient:
-    """Client of a runtime in the native protocol, with binary audio.
+    """Client of a runtime in the native protocol with binary audio.
 
-    Idle connections are reused.
-
-    A call's time does not include connecting. Audio counts as received when its message was read.
+    Idle connections are reused, and the time of a call excludes connecting. Audio counts as received when its message
+    is read.
     """
 
     def __init__(self, stream: str, card: dict[str, Any], *, is_hashing: bool = False) -> None:
@@ -165,7 +164,7 @@ class SocketClient:
         return trace
 
     async def open_connection(self, *, is_slow: bool = False) -> ClientConnection:
-        """Return a new connection, after the runtime's first message."""
+        """Return a new connection that has received the runtime's first message."""
         options: dict[str, Any] = {"proxy": None}
         if is_slow:
             address = urlsplit(self._stream)
@@ -205,9 +204,9 @@ class SocketClient:
 
 
 async def _receive_audio(connection: ClientConnection, trace: Trace, digest: blake2b | None) -> None:
-    """Read until the utterance has ended.
+    """Read messages until the utterance has ended, and record them in `trace`.
 
-    No audio may arrive after the response to a cancel.
+    If audio arrives after the response to a cancel, an error is recorded.
     """
     while True:
         message = await connection.recv()

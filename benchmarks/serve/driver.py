@@ -17,14 +17,14 @@ from benchmarks.common.metrics import Trace
 from benchmarks.serve.clients import EngineClient, SocketClient
 from benchmarks.serve.plan import Call, Plan
 
-START_DELAY_S = 0.05  # Time before the first arrival of an open loop.
+START_DELAY_S = 0.05  # Delay before the first arrival of an open loop.
 START_TIMEOUT_S = 300.0  # Timeout until the connections and uploads of all processes are ready.
 
 
 async def drive(plan: Plan, client: EngineClient | SocketClient) -> list[Trace]:
-    """Make all calls of a plan and return when all have ended."""
+    """Make all calls of a plan, and return their traces when all calls have ended."""
     gc.collect()
-    gc.freeze()  # A garbage collection in this process would count as a delay of the server.
+    gc.freeze()  # A garbage collection in this process would look like a delay of the server.
     if not plan.clients:
         began = time.perf_counter_ns() + round(1e9 * START_DELAY_S)
         return list(await asyncio.gather(*(_call_at_time(call, plan, client, began) for call in plan.calls)))
@@ -47,14 +47,14 @@ async def _call_at_time(call: Call, plan: Plan, client: EngineClient | SocketCli
 
 
 class ClientProcesses:
-    """Client processes, which do not share an interpreter with the server."""
+    """Pool of client processes, which do not share an interpreter with the server."""
 
     def __init__(self, pool: ProcessPoolExecutor, count: int) -> None:
         self._pool = pool
         self._count = count
 
     async def drive(self, url: str, plan: Plan) -> list[Trace]:
-        """Run a plan on the runtime at an HTTP URL."""
+        """Run a plan against the runtime at an HTTP URL, and return the traces by send time."""
         loop, shares = asyncio.get_running_loop(), plan.split(self._count)
         shares += [Plan(plan.load, 0, ())] * (self._count - len(shares))
         results = await asyncio.gather(*(loop.run_in_executor(self._pool, _drive, url, share) for share in shares))
@@ -63,14 +63,14 @@ class ClientProcesses:
 
 @contextmanager
 def client_processes(count: int = 1) -> Iterator[ClientProcesses]:
-    """Context manager for client processes, which start when they are first used."""
+    """Context manager for client processes, which start at their first use."""
     context = multiprocessing.get_context("spawn")
     barrier = context.Barrier(count)
     with ProcessPoolExecutor(count, context, initializer=_share_barrier, initargs=(barrier,)) as pool:
         yield ClientProcesses(pool, count)
 
 
-_barriers: list[Barrier] = []  # Barrier of this client process. All processes start at the same time.
+_barriers: list[Barrier] = []  # Barrier of this client process, at which all processes wait before they start.
 
 
 def _share_barrier(barrier: Barrier) -> None:

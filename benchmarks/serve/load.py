@@ -1,7 +1,7 @@
 """Measurement of one or more targets at several loads.
 
-Several targets are measured twice at each load, in the order A B B A, so that a change of the machine's speed affects
-all of them.
+Several targets are measured twice at each load, in the order A B B A, so a change of the machine's speed affects all
+targets equally.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from benchmarks.serve.plan import Plan, Rounds, Workload, closed_loop, open_loop
 from benchmarks.serve.targets import Target
 
 DEFAULT_ROUNDS = Rounds()
-WARM_UP_MINUTES = 3  # Caches fill in this time. Slopes are computed without it.
+WARM_UP_MINUTES = 3  # Caches fill during this time, which is excluded from slopes.
 WRONG = ("failed", "refused", "underruns", "leaked_slots")
 
 
@@ -27,10 +27,10 @@ async def measure_closed(
     calls: int,
     rounds: Rounds = DEFAULT_ROUNDS,
 ) -> list[Row]:
-    """Measure closed loops, with at least `calls` counted calls at each point.
+    """Measure closed loops, with at least `calls` counted calls at each load.
 
-    With new voices, no recording occurs twice, not even in the second pass of a comparison, because the runtime caches
-    voices.
+    The runtime caches voices. Therefore no recording of a new voice occurs twice, not even in the second pass of a
+    comparison.
     """
     rows, number = [], 0
     for load in loads:
@@ -47,7 +47,7 @@ async def measure_closed(
 async def measure_open(
     targets: Sequence[Target], loads: Sequence[Workload], rates: Sequence[float], seconds: float
 ) -> list[Row]:
-    """Measure Poisson arrivals, after a warm-up of a sixth of `seconds`."""
+    """Measure Poisson arrivals after a warm-up, which takes a sixth of `seconds`."""
     rows = []
     for load in loads:
         for rate in rates:
@@ -57,10 +57,10 @@ async def measure_open(
 
 
 async def measure(targets: Sequence[Target], passes: Sequence[Plan], about: Row) -> list[Row]:
-    """Run plans on all targets, and return one row for each target.
+    """Run plans on all targets, and return one row per target.
 
     Args:
-        passes: Plan of the first pass, and that of the second pass if it differs.
+        passes: Plan of the first pass, and the plan of the second pass if it differs.
     """
     order = [(target, passes[0]) for target in targets]
     if _are_compared(targets):
@@ -73,9 +73,9 @@ async def measure(targets: Sequence[Target], passes: Sequence[Plan], about: Row)
 
 
 async def row_of(target: Target, runs: Sequence[Sequence[Trace]], about: Row) -> Row:
-    """Return a row with the metrics of all runs with one load.
+    """Return a row with the metrics of all runs at one load.
 
-    It has also the number of slots that did not become free.
+    The row includes the number of slots that did not become free.
     """
     row = {"target": target.name, **about, **summary(*runs)}
     return row | {"leaked_slots": await target.endpoint.busy()}
@@ -90,9 +90,9 @@ async def capacity_rps(target: Target, load: Workload, slots: int) -> float:
 async def measure_minutes(
     target: Target, load: Workload, rate: float, minutes: float, seconds: float, keep: Callable[[list[Row]], None]
 ) -> list[Row]:
-    """Measure windows of Poisson arrivals, with one row each.
+    """Measure consecutive windows of Poisson arrivals, and return one row per window.
 
-    A row includes the memory of the server and GPU. All replies end before the next window starts.
+    A row includes the memory of server and GPU. All replies end before the next window starts.
     """
     rows: list[Row] = []
     ends = time.monotonic() + 60 * minutes
@@ -106,10 +106,10 @@ async def measure_minutes(
 
 
 def creep(rows: Sequence[Row]) -> Row:
-    """Return changes over all windows: failures, memory slopes, and p99 of TTFA.
+    """Return changes over all windows: failures, memory slopes, and the p99 of TTFA.
 
-    The slopes (MiB per minute) are least-squares fits without the first minutes, in which buffers and caches fill. The
-    p99 is by thirds.
+    The slopes (MiB per minute) are least-squares fits without the first minutes, in which caches fill. The percentile
+    is computed for the first and the last third of the windows.
     """
     filled = [row for row in rows if row["minute"] >= WARM_UP_MINUTES] or list(rows)
     third = max(1, len(rows) // 3)
@@ -126,7 +126,7 @@ def creep(rows: Sequence[Row]) -> Row:
 
 
 def card_memory() -> Row:
-    """Return the used memory of the GPU, or an empty row without a GPU."""
+    """Return the used memory of the GPU in MiB, or an empty row without a GPU."""
     import torch
 
     if not torch.accelerator.is_available():
@@ -143,5 +143,5 @@ def _about(load: Workload) -> Row:
 
 
 def _are_compared(targets: Sequence[Target]) -> bool:
-    """True if there are several arms or servers."""
+    """True if the targets are several arms or servers."""
     return len({target.arm for target in targets}) > 1

@@ -15,13 +15,13 @@ from runtime.request import Mode
 
 
 class Manner(StrEnum):
-    """Behaviour of a client."""
+    """Behaviour of a client during a call."""
 
-    WHOLE = "whole"  # Sends the complete text and reads immediately.
-    CANCEL = "cancel"  # Cancels the request before its end.
-    SLOW = "slow"  # Reads at half of real time.
-    WORDS = "words"  # Sends one word every 10 ms.
-    TOKENS = "tokens"  # Sends text like a language model, at 30 tokens per second.
+    WHOLE = "whole"  # The client sends the complete text and reads immediately.
+    CANCEL = "cancel"  # The client cancels the request before its end.
+    SLOW = "slow"  # The client reads at half of real time.
+    WORDS = "words"  # The client sends one word every 10 ms.
+    TOKENS = "tokens"  # The client sends text like a language model, at 30 tokens per second.
 
 
 # Seconds between words. A word of the datasets counts as one token.
@@ -36,7 +36,7 @@ class Rounds:
     counted: int = 4
 
     def with_calls(self, calls: int, clients: int) -> Rounds:
-        """Return rounds with at least `calls` counted calls of all clients together."""
+        """Return rounds in which all clients together make at least `calls` counted calls."""
         return replace(self, counted=max(self.counted, -(-calls // clients)))
 
 
@@ -45,8 +45,8 @@ class Call:
     """One request of a load plan.
 
     Attributes:
-        at_s: Time of sending in an open loop, from its start.
-        cut_s: Time from sending to cancelling, if `manner` is `CANCEL`.
+        at_s: Time of sending in an open loop, in seconds from the start of the loop.
+        cut_s: Seconds from sending to cancelling if `manner` is `CANCEL`.
     """
 
     number: int
@@ -61,11 +61,11 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Common settings of a plan's calls.
+    """Common settings of all calls in a plan.
 
     Attributes:
-        voices: Recordings for Base, one for each call; None: the default voice of the mode.
-        cancels, slow: Shares of the calls that are cancelled or read slowly. These calls are not counted.
+        voices: Recordings for the mode `base`, one per call, or None for the default voice of the mode.
+        cancels, slow: Fractions of calls that are cancelled or read slowly. These calls are not counted.
     """
 
     mode: Mode
@@ -76,7 +76,7 @@ class Workload:
     slow: float = 0.0
 
     def call(self, number: int, seed: int = 0) -> Call:
-        """Return the call with this number."""
+        """Return the call with this number, whose behaviour depends on `seed`."""
         text = self.dataset.text(number)
         frames = self.dataset.frames(text)
         call = Call(number, text, frames, manner=self.manner, language=self.dataset.language)
@@ -91,7 +91,7 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Calls of a benchmark run, in order.
+    """Calls of a load test, in order.
 
     `clients` is the number of concurrent clients of a closed loop, or 0 for an open loop.
     """
@@ -101,9 +101,9 @@ class Plan:
     calls: tuple[Call, ...]
 
     def split(self, processes: int) -> list[Plan]:
-        """Return the plans of several client processes.
+        """Split the plan between up to `processes` client processes.
 
-        There are fewer plans if there are fewer clients.
+        There are fewer plans than processes if there are fewer clients.
         """
         count = min(processes, self.clients or processes)
         return [
@@ -113,7 +113,7 @@ class Plan:
 
 
 def closed_loop(load: Workload, clients: int, rounds: Rounds, start: int = 0) -> Plan:
-    """Return the plan of a closed loop.
+    """Return the plan of a closed loop, which starts with warm-up calls.
 
     Args:
         start: Number of the first call.
@@ -130,7 +130,7 @@ def closed_loop(load: Workload, clients: int, rounds: Rounds, start: int = 0) ->
 def open_loop(load: Workload, rate: float, seconds: float, seed: int, warm_up_s: float = 0.0) -> Plan:
     """Return the plan of an open loop with Poisson arrivals.
 
-    Calls in the warm-up are not counted.
+    Calls during the warm-up are not counted.
     """
     times = takewhile(lambda at: at < warm_up_s + seconds, arrivals(rate, seed))
     calls = (
@@ -142,9 +142,9 @@ def open_loop(load: Workload, rate: float, seconds: float, seed: int, warm_up_s:
 
 
 def writing(call: Call) -> Iterator[tuple[float, str]]:
-    """Yield the pieces of a streamed text, each with the delay before it.
+    """Yield the pieces of a streamed text, each with the delay in seconds before it.
 
-    An empty piece ends the text.
+    An empty piece marks the end of the text.
     """
     for number, word in enumerate(call.text.split()):
         yield PACE_S[call.manner] if number else 0.0, f"{word} "
@@ -152,9 +152,9 @@ def writing(call: Call) -> Iterator[tuple[float, str]]:
 
 
 def arrivals(rate: float, seed: int) -> Iterator[float]:
-    """Yield the times of a Poisson process in seconds.
+    """Yield the arrival times of a Poisson process in seconds.
 
-    Each interval is computed from SHA-256 of seed and index.
+    Each interval is derived from the SHA-256 hash of seed and index.
     """
     at = 0.0
     for number in count():
@@ -163,6 +163,6 @@ def arrivals(rate: float, seed: int) -> Iterator[float]:
 
 
 def uniform(seed: int, number: int, what: str) -> float:
-    """Return a number in [0, 1) that is the same on every machine."""
+    """Return a pseudo-random number in [0, 1) that is the same on every machine."""
     digest = hashlib.sha256(f"{seed}:{number}:{what}".encode()).digest()
     return int.from_bytes(digest[:7], "big") / 2**56

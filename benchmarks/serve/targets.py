@@ -25,7 +25,7 @@ TRANSPORTS = ("engine", "websocket")
 
 
 class EngineEndpoint:
-    """Engine in this process."""
+    """In-process engine as the target of a load plan."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -36,9 +36,9 @@ class EngineEndpoint:
         return await drive(plan, client)
 
     async def busy(self) -> int:
-        """Return the number of requests that use or want a slot after all clients have left.
+        """Return the number of requests that still use or need a slot when all calls have ended.
 
-        The load is read repeatedly for some time.
+        The engine's load is polled until the number is 0 or a timeout has passed.
         """
 
         async def busy() -> int:
@@ -48,14 +48,14 @@ class EngineEndpoint:
         return await settle(busy)
 
     def usage(self) -> dict[str, Any]:
-        """Return memory, threads and open files of the processes, or {} if unknown."""
+        """Return memory, threads and open files of this process, or {} if unknown."""
         return process_usage(os.getpid())
 
 
 class SocketEndpoint:
-    """Runtime at a URL.
+    """Runtime at a URL as the target of a load plan.
 
-    `pid` is its process if this benchmark has started it.
+    `pid` is the pid of the runtime if this benchmark has started the runtime.
     """
 
     def __init__(self, url: str, clients: ClientProcesses, pid: int | None = None) -> None:
@@ -75,7 +75,7 @@ class SocketEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Endpoint with a name."""
+    """Endpoint of a load test with its arm and its transport."""
 
     arm: str
     transport: str
@@ -96,10 +96,10 @@ async def open_targets(
     urls: Sequence[tuple[str, str]] = (),
     processes: int = 1,
 ) -> AsyncIterator[list[Target]]:
-    """Open all arms with all transports at once, or running servers by name and URL.
+    """Open all arms with all transports together, or connect to running servers.
 
     Args:
-        shared: Settings of all arms.
+        shared: Environment variables of all arms.
         processes: Number of client processes.
     """
     async with AsyncExitStack() as stack:
