@@ -20,7 +20,7 @@ from benchmarks.soak.clients import KINDS, SoakClients, SoakReport
 
 
 def main() -> int:
-    """Run the test, print the report, and write it to a file."""
+    """Run the soak test, print and write the report, and return the exit status."""
     parser = parser_of(__doc__)
     parser.add_argument("--minutes", type=float, default=15.0)
     parser.add_argument("--slots", type=int, default=6)
@@ -35,7 +35,7 @@ def main() -> int:
 
 
 async def soak(arguments: argparse.Namespace) -> SoakReport:
-    """Start a runtime without a queue, run every request alone, then start the load."""
+    """Start a runtime without a queue, run every request alone, and then run the load."""
     options = [option for model in arguments.model for option in ("--model", model)]
     options += ["--max-slots", str(arguments.slots)]
     count, found = arguments.clients or 2 * arguments.slots, SoakReport()
@@ -52,7 +52,7 @@ async def soak(arguments: argparse.Namespace) -> SoakReport:
             await asyncio.gather(*(clients.keep_calling(kind, number, until) for number, kind in enumerate(kinds)))
 
         log_step(f"{count} clients")
-        await abuse(arguments.minutes / 3)  # Caches fill in the first third.
+        await abuse(arguments.minutes / 3)  # Caches fill during the first third.
         found.note_usage(process_usage(runtime.pid))
         await abuse(2 * arguments.minutes / 3)
         found.note_usage(process_usage(runtime.pid))

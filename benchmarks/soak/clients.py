@@ -1,7 +1,7 @@
 """Clients of the soak test.
 
-They send complete and live texts, read slowly, cancel, disconnect, send invalid input, and use several APIs.
-`SoakReport` has their results and the violated guarantees.
+The clients send complete and streamed texts, read slowly, cancel, disconnect, send invalid input, and use several APIs.
+`SoakReport` has the results and the violated guarantees.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from benchmarks.serve.clients import AUDIO_AFTER_CANCEL, CALL_TIMEOUT_S, SocketC
 from benchmarks.serve.plan import Call, Manner, Plan, Workload
 from runtime.request import Mode
 
-# Kinds of clients. The number of occurrences is the fraction of a kind. TTFA is measured for complete texts only.
+# Kinds of clients. A kind that occurs more often gets more clients. TTFA is measured for complete texts only.
 KINDS = ("whole", "cancel", "http", "slow", "whole", "hangup", "words", "omni", "nonsense", "whole", "cancel", "http")
 VOICES = NewVoices(2.0, x_vector_only=True)
 NONSENSE = (
@@ -44,14 +44,14 @@ NONSENSE = (
 )
 UNLOADED_REPLIES = 12
 REQUEST_KINDS = 18  # Number of different requests over all modes of the checkpoint.
-MAX_SLOWDOWN = 2.0  # Maximum ratio of TTFA (without queueing time) with load to TTFA without load.
+MAX_SLOWDOWN = 2.0  # Maximum ratio of TTFA (without queueing time) under load to TTFA without load.
 
 
 @dataclass(slots=True)
 class SoakReport:
-    """Results of all clients, and the memory, threads and files of the server.
+    """Results of all clients, and resource usage of the server.
 
-    These are measured after a third of the time and at the end.
+    Resource usage is measured after a third of the time and at the end.
     """
 
     replies: Counter[str] = field(default_factory=Counter)
@@ -66,19 +66,19 @@ class SoakReport:
     leaked_slots: int = -1
 
     def note_error(self, trace: Trace) -> None:
-        """Count a refused or failed call."""
+        """Record a refused or failed call."""
         self.audio_after_cancel += trace.code == AUDIO_AFTER_CANCEL
         self.stalls += trace.code == "timeout"
         if trace.outcome is Outcome.REFUSED:
             self.refusal_ms.append(trace.total_ms)
 
     def note_usage(self, usage: dict[str, Any]) -> None:
-        """Append the present resource usage of the runtime's processes."""
+        """Append the current resource usage of the runtime's processes."""
         for name, value in usage.items():
             self.usage.setdefault(name, []).append(value)
 
     def summary(self) -> dict[str, Any]:
-        """Return all metrics and the violated guarantees."""
+        """Return all metrics and the violated guarantees by name."""
         return {
             **{"replies": dict(self.replies), "refused": dict(self.refused)},
             "streams_unlike_their_solo_run": len(self.different),
@@ -92,7 +92,7 @@ class SoakReport:
         }
 
     def broken(self) -> list[str]:
-        """Return the guarantees that were violated."""
+        """Return a description of each violated guarantee."""
         loaded, unloaded = percentile(self.ttfa_ms, 0.5), percentile(self.unloaded_ttfa_ms, 0.5)
         is_slow = loaded is not None and unloaded is not None and loaded > MAX_SLOWDOWN * unloaded
         checks = {
@@ -106,9 +106,9 @@ class SoakReport:
 
 
 class SoakClients:
-    """Clients of one run, and the solo run of each request.
+    """Clients of one soak test, and the result of each request alone.
 
-    `card` is an entry of /v1/models.
+    `card` is an entry of the response of /v1/models.
     """
 
     def __init__(self, runtime: BenchRuntime, card: dict[str, Any], report: SoakReport) -> None:
@@ -116,7 +116,7 @@ class SoakClients:
         self.card = card
         self.report = report
         self.wishes = [self._wish(number) for number in range(REQUEST_KINDS)]
-        self.solo: dict[tuple[int, bool], str] = {}  # Digests by index of the request, and by True if its text is live.
+        self.solo: dict[tuple[int, bool], str] = {}  # Digest by request number and by True if the text is streamed.
 
     def _wish(self, number: int) -> tuple[Call, Workload]:
         mode = Mode(self.card["modes"][number % len(self.card["modes"])])
@@ -128,7 +128,7 @@ class SoakClients:
         """Run each request alone, and measure TTFA without load.
 
         Raises:
-            SystemExit: A request failed although it was alone.
+            SystemExit: A request failed although no other request was running.
         """
         for call, load in self.wishes:
             for manner in (Manner.WHOLE, Manner.WORDS):
@@ -141,7 +141,7 @@ class SoakClients:
             self.report.unloaded_ttfa_ms.append(trace.ttfa_ms or 0.0)
 
     async def keep_calling(self, kind: str, number: int, until: float) -> None:
-        """Make requests of one kind until a time on the monotonic clock."""
+        """Repeat requests of one kind until a time on the monotonic clock."""
         draw = random.Random(f"{kind}{number}")
         acts: dict[str, Callable[[Call, Workload, random.Random], Awaitable[None]]] = {
             "hangup": self._hang_up,
@@ -248,7 +248,7 @@ class SoakClients:
 
     @asynccontextmanager
     async def _session(self, call: Call, load: Workload) -> AsyncIterator[ClientConnection]:
-        """Context manager for a connection that is configured for a call."""
+        """Context manager that opens a connection and configures it for a call."""
         connection = await SocketClient(self.runtime.stream, self.card).open_connection()
         try:
             await _send(connection, "session.config", **self._config(call, load))
