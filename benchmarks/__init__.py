@@ -1,1 +1,1 @@
-"""Benchmarks: measurements of speed and quality, not tests."""
+"""Benchmarks that measure speed and quality (they are not tests)."""

@@ -1,4 +1,4 @@
-"""Benchmark of the page's latency in Chromium: from a click or a typed clause.
+"""Benchmark of the page's latency in Chromium, after a click or a typed clause.
 
 `python -m benchmarks.page http://localhost:7860` measures a running studio that no other page uses. Each take is timed
 twice: by the page, from the click on Speak until its first sample leaves the AudioContext (including the device's
@@ -32,14 +32,14 @@ TIMEOUT_MS = 60_000
 # Poll interval in ms. Playwright's default, every animation frame, uses CPU time and changes the measurement.
 POLL_MS = 100
 ARGUMENTS = ("--no-sandbox", "--autoplay-policy=no-user-gesture-required")
-# Age of the click event when the page's first handler receives it. The page's clock starts there.
+# Script that stores the age of the click event when the page's first handler receives the event.
 CLICK_AGE = """
 addEventListener('click', (event) => {
   window.clickAge = performance.now() - event.timeStamp;
 }, { capture: true });
 """
-# Script that records times by performance.now(): the last comma, its text message, the first PCM after that, and the
-# first sample after a silence.
+# Script that records times of performance.now(): the last comma, its text message, the first PCM after this message,
+# and the first sample after a silence.
 ONSETS = """
 (() => {
   const SIZE = 2048;
@@ -108,15 +108,12 @@ Click = dict[str, float]
 
 
 def find_chromium() -> str | None:
-    """Return the path of Chromium: from the variable CHROMIUM, or from PATH."""
+    """Return the path of Chromium from the variable CHROMIUM or from PATH, or None."""
     return os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 
 
 def measure_clicks(url: str, count: int) -> list[Click]:
-    """Click `count` times, and wait for the end of each take.
-
-    Times are in ms.
-    """
+    """Click Speak `count` times, and return the times of each take in ms."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -133,9 +130,9 @@ def measure_clicks(url: str, count: int) -> list[Click]:
 
 
 def measure_clauses(url: str, count: int) -> list[dict[str, float]]:
-    """Type `count` clauses and return their times in ms, by parts.
+    """Type `count` clauses, and return the times of each clause in ms.
 
-    A time is from the comma to the first sample of its clause.
+    Each time starts at the comma and ends at the first sample of its clause.
     """
     from playwright.sync_api import sync_playwright
 
@@ -177,7 +174,7 @@ def _click(page: Any, url: str) -> Click:
 
 
 def _shown_ms(page: Any, name: str) -> float:
-    """Return a time from the page's display ("87 ms", "1.32 s") in ms."""
+    """Return a time that the page displays ("87 ms", "1.32 s") in ms."""
     number, unit = (page.text_content(f"#vw-{name}") or "").split()
     return float(number) * {"ms": 1, "s": 1000}[unit]
 
@@ -188,7 +185,7 @@ def _newest_take(page: Any, url: str) -> dict[str, Any] | None:
 
 
 def rows_of(clicks: Sequence[Click]) -> list[Row]:
-    """Return percentiles of each time, and the total number of underruns."""
+    """Return the percentiles of each time, and the total number of underruns."""
     rows: list[Row] = []
     for name, what in NAMES.items():
         rows.append(_row(what, [click[name] for click in clicks]))
