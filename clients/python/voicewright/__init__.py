@@ -1,4 +1,4 @@
-"""Client of ``voicewright.speech.v1``: several utterances at once over one WebSocket.
+"""Client of ``voicewright.speech.v1``: several concurrent utterances over one WebSocket.
 
 ::
 
@@ -7,13 +7,13 @@
             async for chunk in speech:
                 play(chunk.pcm)
 
-**Memory is bounded.** Each utterance has at most ``MAX_WAITING`` unread chunks. If one of them is
-full, the client stops reading the socket, which blocks all of its utterances, until a chunk is read. The runtime then
-pauses, and disconnects the client after half a minute. So read every utterance that you start, or cancel it. Leaving
-its block also cancels it.
+**Memory is bounded.** Each utterance has at most ``MAX_WAITING`` unread chunks. If an utterance has reached this
+number, the client stops reading the socket, which blocks all utterances until a chunk is read. The runtime then pauses,
+and disconnects the client after half a minute. So read or cancel every utterance that you start. Leaving the block of
+an utterance also cancels it.
 
 There are two kinds of errors: `SpeechRefused` has the code of a refusal by the runtime. After `ConnectionLost`, all
-running utterances have ended, and you have to connect again. `voicewright.sync` is the client without an event loop.
+running utterances have ended, and you have to connect again. `voicewright.sync` is a client without an event loop.
 docs/quickstart.md has examples.
 """
 

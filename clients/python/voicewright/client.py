@@ -1,4 +1,4 @@
-"""Connection to a runtime, with several utterances at once."""
+"""Connection to a runtime that carries several utterances at the same time."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from voicewright.values import Cancelled, Config, Done, End, Queued, Start, Stat
 from voicewright.wire import PROTOCOL, read_frame, socket_address
 
 CONNECT_S = 10.0  # Timeout in seconds for the runtime's first message.
-# Timeout in seconds without audio. It is long, because the runtime may have to load a checkpoint first.
+# Timeout in seconds without audio. It is long because the runtime may first have to load a checkpoint.
 SILENCE_S = 300.0
-MAX_QUEUE = 4  # Maximum number of queued messages, not counting those of utterances.
+MAX_QUEUE = 4  # Maximum number of queued messages, excluding the chunks that are queued in utterances.
 PING_S = 30.0  # Interval between pings in seconds. The runtime closes idle sessions after two minutes.
-CLOSE_S = 1.0  # Timeout in seconds for closing the connection, which waits for unread audio.
+CLOSE_S = 1.0  # Timeout in seconds for closing the connection, which may have to wait for unread audio.
 
 
 class Client(Routes):
-    """Open session.
+    """Open session with a runtime.
 
-    `session` is the runtime's first message, with its models and limits.
+    `session` is the runtime's first message, with the models and limits of the runtime.
 
-    `expires_in_s` is None until the runtime announces that it will close a long session. Then it is the remaining time
-    in seconds at that moment. Connect again for further speech.
+    `expires_in_s` is None until the runtime announces that it will close a long session. Then it is the number of
+    seconds that remained at that moment. Connect again for further speech.
     """
 
     def __init__(self, connection: ClientConnection, session: dict[str, Any], http: Http) -> None:
@@ -45,7 +45,7 @@ class Client(Routes):
         self._connection = connection
         self._speeches: dict[str, Speech] = {}
         self._channels: dict[int, Speech] = {}
-        # Error of the session. The runtime closes the connection after it.
+        # Error of the session, after which the runtime closes the connection.
         self._complaint: SpeechRefused | None = None
         self._has_ended = False
         self._count = 0
@@ -62,14 +62,14 @@ class Client(Routes):
     ) -> Speech:
         """Create an utterance.
 
-        Without `text`, stream its text with `Speech.write` and `Speech.finish`.
+        Without `text`, send the text with `Speech.write` and `Speech.finish`.
 
-        Instead of a text, `inputs` are the turns of a dialogue, spoken in sequence with `turn_pause_ms` between them.
-        A turn without a voice has that of `config`.
+        Instead of a text, `inputs` has the turns of a dialogue, which are spoken in sequence with `turn_pause_ms`
+        between them. A turn without a voice has the voice in `config`.
 
-        ``async with client.speak(…) as speech`` starts it, and cancels it if the block is left early; ``speech = await
-        client.speak(…)`` only starts it. `timeout` is the maximum time without audio in seconds. `on_queue` is called
-        with the position and the estimated wait if no slot is free.
+        ``async with client.speak(…) as speech`` starts the utterance, and cancels it if the block is left early.
+        ``speech = await client.speak(…)`` only starts the utterance. `timeout` is the maximum time without audio in
+        seconds. If no slot is free, `on_queue` is called with the queue position and the estimated wait.
 
         Raises:
             ConnectionLost, SpeechRefused: Raised when the utterance starts or while it is read.
@@ -101,9 +101,9 @@ class Client(Routes):
     # --- The connection.
 
     async def read(self) -> None:
-        """Dispatch messages until the connection ends.
+        """Receive messages and dispatch them to utterances until the connection ends.
 
-        An utterance with a full queue blocks all others.
+        An utterance with a full queue blocks all other utterances.
         """
         try:
             async for message in self._connection:
@@ -119,9 +119,9 @@ class Client(Routes):
                 speech.on_end(self._complaint or ConnectionLost())
 
     async def keep_open(self) -> None:
-        """Send a ping at once and then regularly.
+        """Send a ping immediately and then at regular intervals.
 
-        The runtime waits only ten seconds for a first message.
+        The runtime waits only ten seconds for the first message.
         """
         with suppress(VoicewrightError):
             while True:
@@ -174,15 +174,15 @@ async def connect(
     Leaving the block cancels running utterances.
 
     Args:
-        url: URL with http(s) or ws(s), with or without the route.
-        api_key: Key of the runtime or studio.
-        timeout: Maximum time in seconds until the runtime's first message, and of silence in HTTP responses.
-        proxy: As in the websockets library: True uses the proxy of the environment.
+        url: URL with http(s) or ws(s), with or without the path of the route.
+        api_key: API key of the runtime or studio.
+        timeout: Maximum seconds until the runtime's first message, and between pieces of HTTP responses.
+        proxy: Proxy URL, None for no proxy, or True for the proxy of the environment (as in websockets).
 
     Raises:
-        SpeechRefused: The runtime accepts no sessions at present, or the key is not valid.
+        SpeechRefused: The runtime accepts no sessions at present, or the key is invalid.
         ConnectionLost: The connection failed.
-        SpeechTimeout: There was no response in time.
+        SpeechTimeout: The runtime did not respond within the timeout.
     """
     headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
     try:
@@ -204,7 +204,7 @@ async def connect(
 
 
 async def _opened(url: str, headers: dict[str, str], proxy: Proxy) -> tuple[ClientConnection, dict[str, Any]]:
-    """Return a connection, and the runtime's first message."""
+    """Open a WebSocket, and return it with the runtime's first message."""
     try:
         connection = await open_socket(
             socket_address(url),
@@ -212,7 +212,7 @@ async def _opened(url: str, headers: dict[str, str], proxy: Proxy) -> tuple[Clie
             additional_headers=headers,
             compression=None,  # Audio cannot be compressed without loss of quality.
             max_queue=MAX_QUEUE,
-            open_timeout=None,  # The caller applies its own timeout.
+            open_timeout=None,  # The caller applies a timeout of its own.
             close_timeout=CLOSE_S,
             proxy=proxy,
         )

@@ -1,4 +1,4 @@
-"""Errors of this client: refusals by a runtime, and lost connections."""
+"""Exceptions of this client: refusals by a runtime, and lost connections."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any, Self
 
 
 class VoicewrightError(Exception):
-    """Base class of this client's errors.
+    """Base class of this client's exceptions.
 
-    ``code`` is stable; ``retryable`` is True if a retry may succeed.
+    ``code`` is a stable error code. ``retryable`` is True if a retry may succeed.
     """
 
     code: str
@@ -17,11 +17,10 @@ class VoicewrightError(Exception):
 
 
 class SpeechRefused(VoicewrightError):
-    """Refusal by the runtime, with its `code`, message and invalid field.
+    """Refusal by the runtime, with its `code`, message and invalid field (`param`).
 
-    `code` is one of those in docs/api.md, Errors. `facts` has the values in the message, for translations.
-    `retry_after_s` is the time to wait before a retry, if known. `partial_audio` is True if some audio was already
-    sent.
+    `code` is an error code in docs/api.md, Errors. `facts` has the values in the message, for translations.
+    `retry_after_s` is the time to wait before a retry, or None. `partial_audio` is True if some audio was already sent.
     """
 
     def __init__(
@@ -59,7 +58,7 @@ class SpeechRefused(VoicewrightError):
 class ConnectionLost(VoicewrightError, ConnectionError):
     """The runtime cannot be reached, or the connection was lost.
 
-    Connect again.
+    Connect again to continue.
     """
 
     code = "runtime_unavailable"

@@ -20,7 +20,7 @@ PRONUNCIATIONS = "/v1/audio/pronunciations"
 
 
 class Routes:
-    """HTTP requests of a `Client`.
+    """HTTP requests that a `Client` can send.
 
     Every method may raise SpeechRefused or ConnectionLost.
     """
@@ -31,58 +31,58 @@ class Routes:
     async def models(self) -> list[dict[str, Any]]:
         """Return the served checkpoints with their modes, speakers and languages.
 
-        See docs/api.md, Models.
+        The fields are described in docs/api.md, Models.
         """
         models: list[dict[str, Any]] = (await self._http.json("GET", "/v1/models"))["data"]
         return models
 
     async def voices(self, search: str | None = None) -> list[dict[str, Any]]:
-        """Return the stored voices (docs/api.md, Voices) that contain all words of `search`."""
+        """Return the stored voices that contain all words of `search` (docs/api.md, Voices)."""
         params = None if search is None else {"search": search}
         voices: list[dict[str, Any]] = (await self._http.json("GET", VOICES, params=params))["data"]
         return voices
 
     async def voice(self, voice: str) -> dict[str, Any]:
-        """Return a stored voice by its name or id, as in all methods below."""
+        """Return the stored voice with this name or id."""
         return await self._http.json("GET", _of(voice))
 
     async def add_voice(self, name: str, audio: bytes, *, consent: str, **more: str) -> dict[str, Any]:
-        """Store a voice that `Client.speak` can use by name.
+        """Store a voice, which `Client.speak` can then select by name.
 
         Args:
             consent: Consent of the speaker, as text.
-            more: Other form fields, such as ``language`` and ``ref_text`` (the exact transcript, for a better clone).
+            more: Further form fields, such as ``language`` and ``ref_text`` (exact transcript, for a better clone).
         """
         form = {"name": name, "consent": consent, **more}
         return await self._http.json("POST", VOICES, data=form, files={"audio_sample": ("audio", audio)})
 
     async def check_voice(self, audio: bytes, ref_text: str | None = None) -> dict[str, Any]:
-        """Check the length and levels of a recording without storing it.
+        """Check the length and the levels of a recording without storing it.
 
-        The recording is checked as by `add_voice`, and the result includes advice.
+        The checks are those of `add_voice`, and the result includes advice.
         """
         form = {} if ref_text is None else {"ref_text": ref_text}
         return await self._http.json("POST", f"{VOICES}/check", data=form, files={"audio_sample": ("audio", audio)})
 
     async def edit_voice(self, voice: str, **changes: Any) -> dict[str, Any]:
-        """Change a voice's `name`, `description` (None removes it) or `tags`."""
+        """Change the `name`, `description` (None removes it) or `tags` of a stored voice."""
         return await self._http.json("PATCH", _of(voice), json=changes)
 
     async def export_voice(self, voice: str) -> bytes:
-        """Return the voice as one portable file, with its recording, transcript and consent."""
+        """Return a stored voice as one file, with its recording, transcript and consent."""
         return await self._http.content("GET", f"{_of(voice)}/file")
 
     async def import_voice(self, file: bytes, **more: str) -> dict[str, Any]:
-        """Store an exported voice.
+        """Store a voice from an exported file.
 
         Args:
-            file: The exported file.
+            file: Bytes of the exported file.
             more: Form fields that override values in the file.
         """
         return await self._http.json("POST", VOICES, data=more, files={"file": ("voice", file)})
 
     async def voice_audio(self, voice: str) -> bytes:
-        """Return the voice's recording as a WAV file."""
+        """Return the recording of a stored voice as a WAV file."""
         return await self._http.content("GET", f"{_of(voice)}/audio")
 
     async def delete_voice(self, voice: str) -> None:
@@ -95,38 +95,38 @@ class Routes:
         return kept
 
     async def pronunciation_dictionary(self, dictionary: str) -> dict[str, Any]:
-        """Return a dictionary with its words by its id, as in all methods below."""
+        """Return the pronunciation dictionary with this id, including its words."""
         return await self._http.json("GET", _of(dictionary, PRONUNCIATIONS))
 
     async def add_pronunciation_dictionary(
         self, name: str, pronunciations: Sequence[Mapping[str, Any]], description: str = ""
     ) -> dict[str, Any]:
-        """Store a pronunciation dictionary.
+        """Store a pronunciation dictionary, and return it with its id.
 
-        Its `id` can be used in `pronunciation_dictionaries` of `Client.speak`.
+        The option `pronunciation_dictionaries` of `Client.speak` accepts this id.
         """
         body = {"name": name, "description": description, "pronunciations": [*pronunciations]}
         return await self._http.json("POST", PRONUNCIATIONS, json=body)
 
     async def edit_pronunciation_dictionary(self, dictionary: str, **changes: Any) -> dict[str, Any]:
-        """Change a dictionary's `name`, `description` or `pronunciations` (all of them)."""
+        """Change the `name` or `description` of a dictionary, or replace its `pronunciations`."""
         return await self._http.json("PATCH", _of(dictionary, PRONUNCIATIONS), json=changes)
 
     async def delete_pronunciation_dictionary(self, dictionary: str) -> None:
-        """Delete a stored dictionary permanently."""
+        """Delete a stored pronunciation dictionary permanently."""
         await self._http.content("DELETE", _of(dictionary, PRONUNCIATIONS))
 
     async def ticket(self) -> str:
-        """Return a short-lived ticket for one session.
+        """Return a short-lived ticket that opens one session.
 
-        Tickets are for pages that must not have the key (docs/api.md, Keys).
+        Tickets are for web pages that must not have the API key (docs/api.md, Keys).
         """
         ticket: str = (await self._http.json("POST", "/v1/session_ticket"))["ticket"]
         return ticket
 
 
 class Http:
-    """HTTP client. httpx is imported at the first request, because many sessions send none."""
+    """HTTP client, which imports httpx at the first request because many sessions send none."""
 
     def __init__(self, url: str, headers: dict[str, str], timeout: float | None, proxy: Proxy) -> None:
         self._url = base_address(url)
@@ -136,12 +136,12 @@ class Http:
         self._client: httpx.AsyncClient | None = None
 
     async def content(self, method: str, path: str, **content: Any) -> bytes:
-        """Return the body of a response.
+        """Send a request and return the body of the response.
 
         Args:
-            method: HTTP method.
-            path: Path of the route.
-            content: Arguments of httpx.
+            method: HTTP method of the request.
+            path: URL path of the route.
+            content: Keyword arguments of `httpx.AsyncClient.request`.
 
         Raises:
             SpeechRefused, ConnectionLost: The runtime refuses the request, or does not respond.
@@ -167,9 +167,9 @@ class Http:
         return answer.content
 
     async def json(self, method: str, path: str, **content: Any) -> dict[str, Any]:
-        """Return the JSON fields of a response.
+        """Send a request and return the JSON object of the response.
 
-        Errors are those of `content`.
+        The exceptions are those of `content`.
         """
         fields: dict[str, Any] = json.loads(await self.content(method, path, **content))
         return fields
@@ -180,10 +180,10 @@ class Http:
 
 
 def refusal_of(status: int, body: bytes | bytearray) -> SpeechRefused:
-    """Return the error of a refused request or handshake."""
+    """Return the exception for a refused request or handshake, given the response."""
     try:
         return SpeechRefused.from_fields(json.loads(body)["error"])
-    # The response does not come from a Voicewright runtime. A proxy may have sent it.
+    # The response does not come from a Voicewright runtime, but possibly from a proxy.
     except (ValueError, KeyError, TypeError):
         sentence = f"The address answers with HTTP status {status}, and not as a runtime does."
         return SpeechRefused("unknown_route", sentence)

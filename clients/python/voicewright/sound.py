@@ -1,4 +1,4 @@
-"""Conversion of audio to files."""
+"""Conversion of PCM audio to WAV files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from voicewright.wire import SAMPLE_RATE
 
 
 def wav(pcm: bytes) -> bytes:
-    """Return a WAV file of mono s16le audio at `SAMPLE_RATE`."""
+    """Return PCM audio (mono, s16le, at `SAMPLE_RATE`) as a WAV file."""
     file = io.BytesIO()
     with wave.open(file, "wb") as out:
         out.setparams((1, 2, SAMPLE_RATE, 0, "NONE", "not compressed"))

@@ -1,4 +1,4 @@
-"""One utterance: text to the runtime, and audio from it."""
+"""Utterance: sends text to the runtime and receives audio."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ MAX_WAITING = 32  # Maximum number of unread chunks. A chunk has at most 250 ms,
 class Open(Protocol):
     """Callback that opens an utterance at the runtime.
 
-    It may raise ConnectionLost.
+    The callback may raise ConnectionLost.
     """
 
     def __call__(self, speech: Speech, /) -> Awaitable[None]: ...
 
 
 class Send(Protocol):
-    """Callback that sends one message.
+    """Callback that sends one message to the runtime.
 
-    It may raise ConnectionLost.
+    The callback may raise ConnectionLost.
     """
 
     async def __call__(self, kind: str, **fields: Any) -> None: ...
 
 
 class OnQueue(Protocol):
-    """Callback for the queue position and the estimated waiting time."""
+    """Callback that receives the queue position and the estimated waiting time."""
 
     def __call__(self, queued: Queued, /) -> None: ...
 
 
 class Speech:
-    """Utterance, which is an async iterator over its audio.
+    """Utterance, which is an async iterator over its audio chunks.
 
-    `queued`, `start` and `end` are None until they are known. It starts when it is first entered, awaited, read or
-    written to. `end` is a `Done`, a `Cancelled`, or the error that the iteration raises.
+    `queued`, `start` and `end` are None until the runtime has reported them. The utterance starts when it is first
+    entered, awaited, read or written to. `end` is a `Done`, a `Cancelled`, or the exception that the iteration raises.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Speech:
     # --- Text.
 
     async def write(self, text: str) -> None:
-        """Append text to an utterance that was opened without text.
+        """Append text to an utterance that was created without text.
 
         Raises:
             SpeechRefused, ConnectionLost: The utterance has already failed.
@@ -91,14 +91,14 @@ class Speech:
     async def flush(self) -> None:
         """Speak all text so far, even if the last word or sentence is incomplete.
 
-        Errors are those of `write`.
+        The exceptions are those of `write`.
         """
         await self._send_text("input.flush")
 
     async def finish(self) -> None:
         """Mark the text as complete.
 
-        Errors are those of `write`.
+        The exceptions are those of `write`.
         """
         await self._send_text("input.done")
         self._finished = True
@@ -109,11 +109,11 @@ class Speech:
         return self
 
     async def __anext__(self) -> Chunk:
-        """Wait for the next chunk.
+        """Wait for the next audio chunk and return it.
 
         Raises:
-            SpeechRefused, ConnectionLost: The utterance failed. Its audio so far was already returned.
-            SpeechTimeout: There was no audio within the timeout. The utterance is cancelled.
+            SpeechRefused, ConnectionLost: The utterance failed after the chunks that were returned.
+            SpeechTimeout: No audio arrived within the timeout, so the utterance is cancelled.
         """
         await self._begin()
         while not self._silenced:
@@ -126,24 +126,24 @@ class Speech:
         raise StopAsyncIteration
 
     async def read(self) -> bytes:
-        """Return the complete audio as s16le.
+        """Wait for the end of the utterance and return the complete audio as s16le.
 
-        Errors are those of the iteration.
+        The exceptions are those of the iteration.
         """
         return b"".join([chunk.pcm async for chunk in self])
 
     async def played(self, ms: float, buffered_ms: float | None = None) -> None:
-        """Report the total number of milliseconds played.
+        """Report the total number of milliseconds that have been played.
 
-        An utterance with much unplayed audio yields to others.
+        The runtime gives other utterances priority over an utterance with much unplayed audio.
         """
         more = {} if buffered_ms is None else {"buffered_ms": buffered_ms}
         await self._send("playback", context_id=self.context_id, played_ms=ms, **more)
 
     async def cancel(self, played_ms: float | None = None) -> None:
-        """Cancel the utterance.
+        """Cancel the utterance, after which no more audio is returned.
 
-        No more audio is returned. `end` is set when the runtime confirms.
+        `end` is set when the runtime confirms the cancellation.
         """
         if self._silenced:
             return
@@ -156,9 +156,9 @@ class Speech:
             await self._send("context.cancel", context_id=self.context_id, **more)
 
     async def ended(self) -> End:
-        """Wait for the end of the utterance.
+        """Wait for the end of the utterance and return it.
 
-        It follows the audio, which must be read or cancelled.
+        The end follows the audio, so the audio must be read or cancelled.
         """
         await self._ended.wait()
         assert self.end is not None
@@ -177,13 +177,10 @@ class Speech:
     # --- Received messages.
 
     async def on_sound(self, first_sample: int, pcm: bytes) -> None:
-        """Queue an audio frame.
-
-        The call waits until the queue has space.
-        """
+        """Append an audio frame to the queue, and wait while the queue is full."""
         if self.end is not None or self._silenced:  # The runtime sent this audio before it processed the cancel.
             return
-        if first_sample != self._samples:  # Audio is missing. This is an error of the runtime.
+        if first_sample != self._samples:  # Audio is missing, which is an error of the runtime.
             self.on_end(SpeechRefused("generation_failed", "Sound arrived out of order.", retryable=True))
             await self._send("context.cancel", context_id=self.context_id)
         else:
@@ -196,18 +193,15 @@ class Speech:
         if self._read_timeout is not None and self._timeout is not None:
             self._read_timeout.reschedule(asyncio.get_running_loop().time() + self._timeout)
         if self._on_queue is not None:
-            # An error of the callback must not end the reader.
+            # An exception of the callback must not end the reader.
             asyncio.get_running_loop().call_soon(self._on_queue, queued)
 
     def on_end(self, end: End) -> None:
-        """Process the final message.
-
-        A second final message is ignored.
-        """
+        """Set the end of the utterance, and ignore a second end."""
         if self.end is None:
             self.end = end
             self._ended.set()
-            with suppress(asyncio.QueueFull):  # A reader that waits has an empty queue, so a full queue needs no entry.
+            with suppress(asyncio.QueueFull):  # A waiting reader has an empty queue, so a full queue needs no entry.
                 self._sound.put_nowait(None)
 
     async def _begun(self) -> Self:
@@ -215,10 +209,10 @@ class Speech:
         return self
 
     async def _begin(self) -> None:
-        """Start the utterance.
+        """Start the utterance if it has not been started or cancelled.
 
         Raises:
-            ConnectionLost: The connection was lost, or the runtime's error before a close.
+            ConnectionLost: The connection was lost, or SpeechRefused for the runtime's last error.
         """
         async with self._beginning:
             if not self._has_begun and not self._silenced:

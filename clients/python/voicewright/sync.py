@@ -1,7 +1,7 @@
 """Synchronous client: ``with connect(…) as client``, ``for chunk in speech``.
 
-Each connection has an event loop on its own thread, so it also works in a notebook with a running loop. Methods may be
-called on any thread. Callbacks run on the connection's thread.
+Each connection has an event loop on a thread of its own, so the client also works in a notebook with a running loop.
+Methods may be called on any thread. Callbacks run on the connection's thread.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Speech:
-    """Utterance like `voicewright.Speech`: iterate over its audio."""
+    """Utterance like `voicewright.Speech`, which is an iterator over its audio chunks."""
 
     def __init__(self, loop: _Loop, speech: aio_speech.Speech) -> None:
         self._loop = loop
@@ -88,7 +88,7 @@ class Speech:
 
 
 class Client:
-    """Open session like `voicewright.Client`."""
+    """Open session with a runtime, like `voicewright.Client`."""
 
     def __init__(self, loop: _Loop, client: aio.Client) -> None:
         self.session = client.session
@@ -111,7 +111,7 @@ class Client:
     ) -> Speech:
         """Start an utterance.
 
-        ``with client.speak(…) as speech`` cancels it if the block is left early.
+        ``with client.speak(…) as speech`` cancels the utterance if the block is left early.
 
         Raises:
             ConnectionLost, SpeechRefused: See `voicewright.Client.speak`.
@@ -179,9 +179,9 @@ class Client:
 def connect(
     url: str, *, api_key: str | None = None, timeout: float | None = CONNECT_S, proxy: Proxy = True
 ) -> Iterator[Client]:
-    """Open a session.
+    """Open a session with the runtime or studio at this URL.
 
-    Arguments and errors are those of `voicewright.connect`.
+    The arguments and exceptions are those of `voicewright.connect`.
     """
     with _running_loop() as loop:
         opening = aio.connect(url, api_key=api_key, timeout=timeout, proxy=proxy)
@@ -201,9 +201,9 @@ def say(
     proxy: Proxy = True,
     **config: Unpack[Config],
 ) -> bytes:
-    """Speak one text and return its audio, mono s16le at `SAMPLE_RATE`.
+    """Speak one text and return its audio as s16le, mono, at `SAMPLE_RATE`.
 
-    It also works in a notebook.
+    The function also works in a notebook.
 
     Raises:
         SpeechRefused, ConnectionLost: See `connect` and `Speech.read`.
@@ -213,13 +213,13 @@ def say(
 
 
 class _Loop:
-    """Event loop on another thread."""
+    """Event loop that runs on another thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the loop and wait for it.
+        """Run a coroutine on the event loop, wait for it and return its result.
 
         An interrupt (Ctrl-C) cancels the coroutine.
         """
@@ -245,5 +245,5 @@ def _running_loop() -> Iterator[_Loop]:
 
 
 async def _next(speech: aio_speech.Speech) -> Chunk | None:
-    """Return the next chunk or None, because a future cannot raise StopAsyncIteration."""
+    """Return the next chunk, or None because a future cannot raise StopAsyncIteration."""
     return await anext(speech, None)

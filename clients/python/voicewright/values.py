@@ -9,7 +9,7 @@ from voicewright.errors import VoicewrightError
 
 
 class Config(TypedDict, total=False):
-    """Settings of an utterance: the fields of ``session.config`` (docs/api.md)."""
+    """Settings of an utterance, which are the fields of ``session.config`` (docs/api.md)."""
 
     task_type: str
     model: str
@@ -17,14 +17,14 @@ class Config(TypedDict, total=False):
     language: str
     instructions: str
     graft: bool  # Experimental: follow instructions with a stored voice.
-    ref_audio: str | bytes  # URL, or bytes of an audio file.
+    ref_audio: str | bytes  # URL or bytes of an audio file.
     ref_text: str
     x_vector_only_mode: bool
-    speaker_embedding: list[float]  # X-vector of the width of the checkpoint, instead of ref_audio.
+    speaker_embedding: list[float]  # X-vector with the checkpoint's width, instead of ref_audio.
     non_streaming_mode: bool
     split_granularity: str
     max_buffer_delay_ms: float
-    tags: bool  # The text contains tags: [excited], [pause:500ms].
+    tags: bool  # True if the text contains tags such as [excited] and [pause:500ms].
     pronunciations: list[dict[str, Any]]  # Entries {"word": …, "say_as": …}, optionally with "case_sensitive": True.
     pronunciation_dictionaries: list[str]  # Ids of stored dictionaries.
     text_filter: str  # The default for a complete text is "none".
@@ -46,25 +46,25 @@ class _TurnText(TypedDict):
 
 
 class Turn(_TurnText, total=False):
-    """Turn of a dialogue."""
+    """Turn of a dialogue: a text with an optional voice."""
 
     voice: str
 
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """Event: the utterance waits for a slot.
+    """Event: the utterance is waiting for a slot.
 
-    ``position`` 0 is next.
+    ``position`` 0 is the next utterance that gets a slot.
     """
 
     position: int
-    eta_ms: float | None = None  # Estimated waiting time. None until the first request has ended.
+    eta_ms: float | None = None  # Estimated waiting time, or None before the first request has ended.
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Piece of an utterance: mono s16le at ``SAMPLE_RATE``, and the index of its first sample."""
+    """Audio chunk (mono, s16le, at ``SAMPLE_RATE``), and the index of its first sample."""
 
     pcm: bytes
     first_sample: int
@@ -72,7 +72,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """Event: the request has a slot.
+    """Event: the request has got a slot.
 
     ``notes`` are sentences about ignored settings.
     """
@@ -86,32 +86,30 @@ class Start:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stats:
-    """Statistics of one finished utterance, measured by the runtime.
+    """Statistics of a finished utterance, measured by the runtime.
 
     Times are in milliseconds.
     """
 
     queue_ms: float = 0.0
     prefill_ms: float = 0.0
-    ttfa_ms: float | None = None  # Time to first audio; None if there was no audio.
+    ttfa_ms: float | None = None  # Time to first audio, or None if there was no audio.
     total_ms: float = 0.0
     prompt_tokens: int = 0
     frames: int = 0
     audio_s: float = 0.0
-    parts: int = 1  # Number of segments of the text.
+    parts: int = 1  # Number of segments into which the text was split.
     repeated: int = 0  # Number of segments that were generated twice.
-    underruns: int = 0  # Chunks that arrived after the playback buffer was empty, for a listener without network delay.
-    guard: str | None = None  # Reason why the runaway detector stopped the speech.
-    rtf: float | None = None  # Compute time divided by audio time.
+    underruns: int = 0  # Number of chunks that would arrive too late for a listener without network delay.
+    guard: str | None = None  # Reason why the runaway detector stopped the speech, or None.
+    rtf: float | None = None  # Compute time divided by audio duration.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
     """Event: the utterance was spoken completely.
 
-    ``stop_reason`` is eos, max_tokens, short or runaway.
-
-    ``notes`` are sentences about faulty speech.
+    ``stop_reason`` is eos, max_tokens, short or runaway. ``notes`` are sentences about faulty speech.
     """
 
     stop_reason: str
@@ -123,9 +121,9 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """Event: the utterance was cancelled.
+    """Event: the utterance was cancelled after this number of milliseconds.
 
-    The numbers of milliseconds sent and played are included.
+    `sent_ms` is the duration of the audio that was sent, and `played_ms` the duration that was played.
     """
 
     sent_ms: float

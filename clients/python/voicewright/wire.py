@@ -1,4 +1,4 @@
-"""Wire format of ``voicewright.speech.v1`` (docs/api.md)."""
+"""Wire format of the protocol ``voicewright.speech.v1`` (docs/api.md)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KIND_S16LE = 1
 
 
 class Frame(NamedTuple):
-    """Binary message with its header fields."""
+    """Parsed binary message: channel number, index of the first sample, and PCM bytes."""
 
     channel: int
     first_sample: int
@@ -29,9 +29,9 @@ def read_frame(message: bytes) -> Frame | None:
 
 
 def base_address(url: str) -> str:
-    """Return the http(s) URL of a runtime from any of its URLs.
+    """Return the http(s) base URL of a runtime, given any of its URLs.
 
-    The URL may have http(s) or ws(s), and the route or no route.
+    The URL may start with http(s) or ws(s), and may include the path of the route.
     """
     parts = urlsplit(url)
     path = parts.path.rstrip("/").removesuffix(ROUTE).removesuffix("/v1")
@@ -39,6 +39,6 @@ def base_address(url: str) -> str:
 
 
 def socket_address(url: str) -> str:
-    """Return the ws(s) URL of the route, including a query."""
+    """Return the ws(s) URL of the speech route for a runtime's URL, including its query."""
     base, query = urlsplit(base_address(url)), urlsplit(url).query
     return urlunsplit((base.scheme.replace("http", "ws", 1), base.netloc, base.path + ROUTE, query, ""))
