@@ -1,4 +1,4 @@
-"""Cluster of several runtime processes behind one port.
+"""Cluster of several runtime processes with one public port.
 
-Ray Serve starts the processes, and HAProxy distributes the clients between them.
+Ray Serve starts the processes, and HAProxy distributes clients among them.
 """

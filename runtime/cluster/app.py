@@ -1,6 +1,6 @@
 """Ray Serve application: pools of runtimes, the directory of replicas, and the ingress.
 
-For ``serve deploy``, its import path is ``runtime.cluster.app:build``, and ``args`` has the fields of `Arguments`.
+For ``serve deploy``, the import path is ``runtime.cluster.app:build``, and ``args`` has the fields of `Arguments`.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from runtime.variables import PREFIX, warn_of_unknown
 from runtime.version import package_version
 
 _SCALE = {"replicas", "max_replicas"}
-# Settings for the number of replicas. A change of these settings alone does not replace replicas.
+# Settings for the number of replicas. If only these settings change, no replica is replaced.
 _SCALES = {"VOICEWRIGHT_REPLICAS", "VOICEWRIGHT_SLOTS_TARGET"}
 _MARGIN_S = 20.0  # Additional time after a drain before Serve kills a replica.
 
 
 def build(args: Arguments | Mapping[str, Any]) -> Any:
-    """Build the application for `ray.serve.run` or ``serve deploy``.
+    """Create the Ray Serve application for `serve.run` or ``serve deploy``.
 
     Args:
         args: `Arguments`, or the ``args`` of the deployment file as a mapping.
 
     Raises:
-        ValidationError: The arguments are not valid.
-        InvalidSetting: A setting is not valid.
+        ValidationError: The arguments are invalid.
+        InvalidSetting: A setting is invalid.
     """
     counted = ray.cluster_resources() if ray.is_initialized() else {}
     arguments = with_accelerators(Arguments.model_validate(args), counted)
@@ -69,14 +69,14 @@ def build(args: Arguments | Mapping[str, Any]) -> Any:
 def with_accelerators(arguments: Arguments, counted: Mapping[str, float]) -> Arguments:
     """Return the arguments with the number of accelerators of every pool filled in.
 
-    Values that are already set are kept.
+    Numbers that are already set do not change.
 
     Args:
         arguments: Description of the cluster.
-        counted: Resources of the Ray cluster, by name.
+        counted: Resources of the Ray cluster by name.
 
     Raises:
-        InvalidSetting: A setting is not valid.
+        InvalidSetting: A setting is invalid.
     """
     environment = environment_of(arguments)
     pools = {
@@ -87,18 +87,18 @@ def with_accelerators(arguments: Arguments, counted: Mapping[str, float]) -> Arg
 
 
 def environment_of(arguments: Arguments) -> dict[str, str]:
-    """Return the settings for all processes as environment variables.
+    """Return the settings of all processes as environment variables.
 
-    The settings in ``arguments`` override those of this process.
+    The settings in ``arguments`` override the settings of this process.
     """
     own = {name: value for name, value in os.environ.items() if name.startswith(PREFIX)}
     return {**own, **arguments.environment}
 
 
 def folder_of(settings: Settings) -> str:
-    """Return this machine's folder for the HAProxy files of a public port.
+    """Return the folder for the HAProxy files of a public port on this machine.
 
-    The path is short enough for the name of a Unix socket.
+    The path is short because Unix socket names have a limited length.
     """
     return os.path.join(tempfile.gettempdir(), f"voicewright-{os.getuid()}-{settings.server.port}")
 
@@ -113,7 +113,7 @@ def _pool(
     stamp: str,
     left: Mapping[str, float],
 ) -> Any:
-    # If all accelerators are in use, an old replica must stop before a new one can start.
+    # If all accelerators are in use, an old replica must stop before a new replica can start.
     beside = arguments.spread or all(left[kind] >= number for kind, number in pool.accelerators().items() if number)
     scaled: dict[str, Any] = {"num_replicas": pool.replicas}
     if pool.max_replicas > pool.replicas:
@@ -156,8 +156,8 @@ def _pool(
 def _stamped(deployment: Any, configuration: str) -> Any:
     """Return the deployment with a version that is a hash of ``configuration``.
 
-    Serve replaces replicas only if the version changes, but it refuses its public ``version`` argument. Without a
-    version, it would replace all replicas at every change (tested by the scaling test in tests/wire/test_cluster.py).
+    Serve replaces replicas only if the version changes, but refuses its public argument ``version``. Without a version,
+    Serve would replace all replicas at every change (see the scaling test in tests/wire/test_cluster.py).
     """
     deployment._version = hashlib.sha256(configuration.encode()).hexdigest()[:16]
     return deployment

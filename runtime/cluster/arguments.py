@@ -9,13 +9,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from runtime.errors import InvalidSetting
 
-GPU, NPU = "GPU", "NPU"  # Resource names of Ray.
+GPU, NPU = "GPU", "NPU"  # Names of Ray resources.
 # Ray resources that satisfy a device setting, in order of preference.
 _COUNTED_FOR = {"auto": (GPU, NPU), "cuda": (GPU,), "npu": (NPU,)}
 
 
 class Pool(BaseModel):
-    """Group of replicas with the same checkpoints and resources."""
+    """Pool of replicas with the same checkpoints and resources."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -33,13 +33,13 @@ class Pool(BaseModel):
     environment: dict[str, str] = Field(default_factory=dict, description="settings of these replicas only")
 
     def with_accelerators(self, device: str, counted: Mapping[str, float]) -> Self:
-        """Return this pool with one accelerator per replica, unless a number is set.
+        """Return this pool with one accelerator per replica unless a number is set.
 
         Without a reservation in Ray, two replicas on one machine would both open the first accelerator.
 
         Args:
-            device: The device setting of the replicas.
-            counted: Resources of the Ray cluster, by name.
+            device: Device setting of the replicas.
+            counted: Resources of the Ray cluster by name.
         """
         if self.gpus is None and NPU not in self.resources:
             kind = next((kind for kind in _COUNTED_FOR.get(device, ()) if counted.get(kind)), None)
@@ -50,12 +50,12 @@ class Pool(BaseModel):
         return self.model_copy(update={"gpus": self.gpus or 0.0})
 
     def accelerators(self) -> dict[str, float]:
-        """Return the number of accelerators of one replica, by kind."""
+        """Return the number of accelerators of one replica by kind (GPU, NPU)."""
         return {GPU: self.gpus or 0.0, NPU: self.resources.get(NPU, 0.0)}
 
 
 class Arguments(BaseModel):
-    """Arguments of `runtime.cluster.app.build`."""
+    """Arguments of `runtime.cluster.app.build`, such as pools and settings."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -70,7 +70,7 @@ class Arguments(BaseModel):
 
 
 def free_accelerators(pools: Iterable[Pool], counted: Mapping[str, float]) -> dict[str, float]:
-    """Return the number of accelerators, by kind, that no replica uses.
+    """Return the number of accelerators by kind that no replica uses.
 
     A negative number is the number of missing accelerators.
     """
@@ -82,12 +82,12 @@ def free_accelerators(pools: Iterable[Pool], counted: Mapping[str, float]) -> di
 
 
 def check_accelerators(pools: Iterable[Pool], counted: Mapping[str, float]) -> None:
-    """Check that there are enough accelerators for all replicas.
+    """Check that the cluster has enough accelerators for all replicas.
 
-    Ray itself would wait forever.
+    Without this check, Ray would wait forever.
 
     Raises:
-        InvalidSetting: There are too few accelerators.
+        InvalidSetting: The cluster has too few accelerators.
     """
     for kind, left in free_accelerators(pools, counted).items():
         if left < 0:

@@ -1,4 +1,4 @@
-"""Autoscaling policy: the number of replicas of a pool, chosen from its slots in use."""
+"""Autoscaling policy, which chooses the number of a pool's replicas from its slots in use."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 
 
 def slots_in_use(context: Any, *, target: float = 0.7) -> tuple[int, dict[str, Any]]:
-    """Autoscaling policy of Ray Serve that keeps the fraction of slots in use at ``target``.
+    """Ray Serve policy that keeps the fraction of slots in use at ``target``.
 
     Args:
         context: `ray.serve.config.AutoscalingContext` with the metrics that the replicas record.
-        target: Share of the slots that should be in use, from 0 to 1.
+        target: Fraction of slots that should be in use, from 0 to 1.
 
     Returns:
-        The number of replicas (Serve applies the pool's bounds), and the policy's state, which is empty.
+        Number of replicas (Serve applies the bounds of the pool), and the empty state of the policy.
     """
     metrics = context.aggregated_metrics or {}
     in_use, slots = (sum(metrics.get(name, {}).values()) for name in ("slots_in_use", "slots"))
@@ -25,9 +25,11 @@ def slots_in_use(context: Any, *, target: float = 0.7) -> tuple[int, dict[str, A
 
 
 def replicas_needed(in_use: float, slots_each: float, target: float) -> int:
-    """Return the number of replicas with which ``in_use`` slots are `target` of all slots.
+    """Return the number of replicas for which ``in_use`` slots are the fraction `target`.
 
     Args:
-        target: Fraction of the slots that should be in use.
+        in_use: Number of slots in use.
+        slots_each: Number of slots per replica.
+        target: Fraction of slots that should be in use, from 0 to 1.
     """
     return max(1, ceil(in_use / (slots_each * target) - 1e-9))

@@ -1,4 +1,4 @@
-"""Load balancing between replicas, as pure functions without sockets or a clock."""
+"""Load balancing between replicas, as pure functions that use no sockets and no clock."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ class ReplicaState(StrEnum):
     """State of a replica in the load balancer."""
 
     READY = "ready"
-    DRAINING = "draining"  # The replica finishes its requests and gets no new ones.
+    DRAINING = "draining"  # The replica finishes its requests and gets no new requests.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """Checkpoint of a replica, as in /v1/models."""
+    """Checkpoint that a replica serves, as listed by /v1/models."""
 
     id: str
     created: int  # Unix time at which the replica was created.
@@ -29,14 +29,14 @@ class Checkpoint:
 
     @classmethod
     def of(cls, entry: Mapping[str, Any]) -> Self:
-        """Parse an entry of /v1/models."""
+        """Parse an entry of the response of /v1/models."""
         lists = {name: tuple(entry[name]) for name in ("modes", "speakers", "languages")}
         return cls(id=entry["id"], created=entry["created"], **lists)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replica:
-    """Address and checkpoints of a runtime process, as it reports them."""
+    """Address and checkpoints of a runtime process, as the process reports them."""
 
     name: str
     host: str
@@ -54,7 +54,7 @@ class Replica:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """Load of a replica, as reported at /ready."""
+    """Load of a replica, as reported by its route /ready."""
 
     slots: int
     active: int
@@ -62,28 +62,25 @@ class Load:
 
     @property
     def free(self) -> float:
-        """Number of free slots.
-
-        If there are none, it is between 0 and 1, and lower for a longer queue.
-        """
+        """Number of free slots, or a number from 0 to 1 that decreases with the queue length."""
         free = self.slots - self.active - self.waiting
         return float(free) if free > 0 else 1.0 / (2 - free)
 
 
 def weights(loads: Mapping[str, Load], connections: Mapping[str, int]) -> dict[str, int]:
-    """Return server weights that make HAProxy choose the replica with the most free slots.
+    """Return server weights with which HAProxy chooses the replica with the most free slots.
 
-    The weights are for HAProxy's ``leastconn``, which chooses the server with the smallest (connections + 1) / weight.
-    The number of connections is not the number of used slots, because a socket may be idle for an hour. If the weight
-    is (connections + 1) * free, this quotient is 1 / free. Until the weights are updated, each new connection increases
-    the quotient of its server.
+    HAProxy's ``leastconn`` chooses the server with the smallest (connections + 1) / weight. The number of connections
+    is not the number of used slots, because a WebSocket may be idle for an hour. With the weight (connections + 1) *
+    free, this quotient is 1 / free. Until the weights are updated, each new connection increases the quotient of its
+    server.
 
     Args:
-        loads: Load of each replica.
-        connections: Number of connections of each replica.
+        loads: Load by name of the replica.
+        connections: Number of connections by name of the replica.
 
     Returns:
-        Weights by replica: integers from 1 to 256.
+        Weights by name of the replica, which are integers from 1 to 256.
     """
     wanted = {name: (connections.get(name, 0) + 1) * load.free for name, load in loads.items()}
     most = max(wanted.values(), default=1.0)

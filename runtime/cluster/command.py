@@ -1,4 +1,4 @@
-"""Command ``voicewright cluster``: start a cluster on this machine, or change it."""
+"""Command ``voicewright cluster``, which starts or changes a cluster of runtimes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from runtime.shared.port.serving import WYOMING_VARIABLE, address_of
 log = logging.getLogger(__name__)
 
 APPLICATION_NAME = "voicewright"
-READY_TIMEOUT_S = 600.0  # Timeout for the first replica to be ready. Its checkpoint may be large.
+READY_TIMEOUT_S = 600.0  # Timeout until the first replica is ready. Its checkpoint may be large.
 _POLL_INTERVAL_S = 0.1
 
 
@@ -38,18 +38,18 @@ def cluster(
     """Start a cluster and serve until a signal, or change a running cluster and return.
 
     Args:
-        settings: Settings of every process of the cluster.
-        pools: NAME=REPLICAS:MODEL[,MODEL…] for each pool. If empty, one pool serves the checkpoints in the settings.
-        address: Address of a running cluster to change. None: start a cluster.
-        restart: Replace all replicas, one after another.
-        gpus: GPUs reserved for each replica. None: one GPU or NPU if Ray has any and the device allows it.
+        settings: Settings of all processes of the cluster.
+        pools: One NAME=REPLICAS:MODEL[,MODEL…] per pool. If empty, one pool serves the models of the settings.
+        address: Address of a running cluster that is changed, or None to start a cluster.
+        restart: True to replace all replicas one after another.
+        gpus: Number of GPUs reserved per replica. None reserves one GPU or NPU if Ray has any and the device allows it.
 
     Returns:
-        The exit status.
+        Exit status.
 
     Raises:
-        InvalidSetting: Ray or HAProxy is not installed, a pool is not valid, there are too few accelerators, or the
-            cluster does not start.
+        InvalidSetting: Ray or HAProxy is not installed, a pool is invalid, there are too few accelerators, or the
+        cluster does not start.
     """
     # Ray stores the token of a local cluster in the user's folder. The token of another cluster must be in the
     # environment.
@@ -96,7 +96,7 @@ def cluster(
         if address is None:
             ray.shutdown()
             raise
-        # This is not an error, because other machines may join the cluster later.
+        # This is not an error because other machines may join the cluster later.
         log.warning("%s Replicas wait until Ray counts more.", missing)
     serve.start(proxy_location="Disabled", logging_config={"enable_access_log": False, "log_level": "WARNING"})
     if address is not None:
@@ -123,7 +123,7 @@ def _deploy(application: Any) -> None:
     """Deploy the application and wait until it runs.
 
     Raises:
-        InvalidSetting: The deployment failed; the message is the last one of its processes.
+        InvalidSetting: The deployment failed. The message has the last messages of its processes.
     """
     from ray import serve
 
@@ -138,10 +138,10 @@ def _deploy(application: Any) -> None:
 
 
 def pool_of(words: str) -> tuple[str, int, list[str]]:
-    """Parse NAME=REPLICAS:MODEL[,MODEL…] into name, number of replicas and models.
+    """Parse NAME=REPLICAS:MODEL[,MODEL…] into the name, the number of replicas and the models.
 
     Raises:
-        InvalidSetting: The text does not have this form.
+        InvalidSetting: The text does not have this format.
     """
     name, _, rest = words.partition("=")
     count, _, models = rest.partition(":")

@@ -1,7 +1,7 @@
-"""Directory of replicas: a Ray actor that stores the state of all replicas.
+"""Directory of replicas, which is a Ray actor with the state of all replicas.
 
-Each replica reports its state every second, and ingresses read it. If the actor fails, ingresses keep the last known
-state until the replicas have reported to a new actor.
+Each replica reports its state every second, and ingresses read the states. If the actor fails, ingresses keep the last
+known states until the replicas have reported to a new actor.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from dataclasses import replace
 from runtime.cluster.balance import Checkpoint, Replica, ReplicaState
 
 REPORT_INTERVAL_S = 1.0  # Interval between two reports of a replica.
-# Time without a report after which a replica is removed. HAProxy detects failures much earlier.
+# A replica is removed after this time without a report. HAProxy detects failures much earlier.
 REPORT_TIMEOUT_S = 5.0
-DRAIN_TIMEOUT_S = 5.0  # Timeout for all ingresses to stop sending requests to a draining replica.
-INGRESS_TIMEOUT_S = 3.0  # Time without a read of the directory after which an ingress is removed.
+DRAIN_TIMEOUT_S = 5.0  # Timeout until all ingresses have stopped sending requests to a draining replica.
+INGRESS_TIMEOUT_S = 3.0  # An ingress is ignored after this time without reading the directory.
 
 
 class Directory:
-    """Replicas by name.
+    """Known replicas by name.
 
-    Thread: the event loop.
+    Thread: event loop.
     """
 
     def __init__(self) -> None:
         self._replicas: dict[str, Replica] = {}
-        self._seen: dict[str, float] = {}  # Time of each replica's last report.
-        self._version = 0  # Incremented with every change that ingresses must apply.
-        self._applied: dict[str, tuple[int, float]] = {}  # Applied version and time of the last read, by ingress.
+        self._seen: dict[str, float] = {}  # Time of the last report by name of the replica.
+        self._version = 0  # Number that increases with every change that ingresses must apply.
+        self._applied: dict[str, tuple[int, float]] = {}  # Applied version and read time by ingress.
 
     async def report(self, replica: Replica) -> list[Checkpoint]:
-        """Register or refresh a replica.
+        """Register a replica or refresh its state.
 
         Return the checkpoints of all replicas without duplicates.
         """
@@ -47,7 +47,7 @@ class Directory:
         return sorted(set(served), key=lambda checkpoint: (checkpoint.id, checkpoint.modes))
 
     async def leave(self, name: str) -> None:
-        """Remove a replica."""
+        """Remove a replica from the directory."""
         self._seen.pop(name, None)
         if self._replicas.pop(name, None) is not None:
             self._version += 1

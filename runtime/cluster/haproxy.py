@@ -1,8 +1,8 @@
 """HAProxy: its configuration, its process, and commands that change it at run time.
 
-HAProxy is never reloaded, because existing connections would stay with the old process, which does not know new
-replicas and is killed after a timeout. Instead, each backend has a fixed number of server entries. Commands on the
-admin socket assign replicas to the entries, set their weights, and drain and remove them.
+HAProxy is never reloaded, because open connections would stay with the old process, which does not know new replicas
+and is killed after a timeout. Instead, each backend has a fixed number of server entries. Commands on the admin socket
+assign replicas to entries, set weights, and drain and remove replicas.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ BUSY, EMPTY, LOST = "busy.map", "empty.map", "lost.map"
 START_TIMEOUT_S = 10.0  # Timeout until the admin socket responds.
 
 _PID = "haproxy.pid"
-MAX_COMMANDS_PER_LINE = 100  # Maximum number of commands in one line for the admin socket, whose buffer is limited.
-# Replicas see HAProxy's address instead of the client's. If the cluster has no API keys, this header contains the
-# client's address, which is used for fair scheduling.
+MAX_COMMANDS_PER_LINE = 100  # Maximum number of commands per line on the admin socket, which has a limited buffer.
+# Replicas see HAProxy's address instead of the client's address. If the cluster has no API keys, this header contains
+# the client's address, which is used for fair scheduling.
 SET_ACCOUNT_HEADER = (
     f"    http-request set-header {ACCOUNT_HEADER} address:%[src] unless {{ req.hdr({ACCOUNT_HEADER}) -m found }}"
 )
-_BUFFER_BYTES = 16_384  # HAProxy's buffer per direction, and the part of a body that is used for routing.
+_BUFFER_BYTES = 16_384  # HAProxy's buffer per direction, which limits the part of a body that is used for routing.
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class ServerEntry:
 
 
 def find_haproxy(named: str) -> str:
-    """Return the path of HAProxy: from the setting, from Ray's package, or from PATH.
+    """Return the path of HAProxy from the setting, from Ray's package or from PATH.
 
     Raises:
         InvalidSetting: HAProxy was not found.
@@ -81,7 +81,7 @@ def find_haproxy(named: str) -> str:
 
 
 def configuration(settings: Settings, *, folder: Path, view_port: int) -> str:
-    """Return HAProxy's configuration for the public port of the settings.
+    """Return the text of HAProxy's configuration for the public port of the settings.
 
     Args:
         settings: Settings of the cluster.
@@ -89,7 +89,7 @@ def configuration(settings: Settings, *, folder: Path, view_port: int) -> str:
         view_port: Local port of `ClusterView`, which serves the routes of the whole cluster.
     """
     server, cluster, limits = settings.server, settings.cluster, settings.limits
-    # A connection needs two file descriptors, one for each side. The admin socket and the health checks need some more.
+    # A connection needs two file descriptors. The admin socket and the health checks need some more.
     most = cluster.max_replicas * server.max_connections
     if (files := max_files(at_most=True)) is not None:
         most = max(100, min(most, (files - 50 * cluster.max_replicas) // 2))
@@ -101,7 +101,7 @@ def configuration(settings: Settings, *, folder: Path, view_port: int) -> str:
         "    stats timeout 1h",
         f"    maxconn {most}",
         f"    tune.bufsize {_BUFFER_BYTES}",
-        # Small kernel buffers keep unsent audio in the replica, where a cancel can discard it.
+        # Small kernel buffers keep unsent audio in the replica, where a cancel can discard the audio.
         f"    tune.sndbuf.client {server.send_buffer_bytes}",
         f"    tune.rcvbuf.server {_BUFFER_BYTES}",
         f"    hard-stop-after {int(server.drain_s) + 5}s",
@@ -110,9 +110,8 @@ def configuration(settings: Settings, *, folder: Path, view_port: int) -> str:
         "    option http-no-delay",
         "    option abortonclose",
         *_replica_options(long_s),
-        # A GET, including a WebSocket handshake, is retried on another replica if the first one ended without a
-        # response. Other methods are not retried, because a request that crashes its replica would then crash all of
-        # them.
+        # A GET, including a WebSocket handshake, is retried on another replica if the first replica sent no response.
+        # Other methods are not retried, because a request that crashes its replica would then crash all replicas.
         "    retry-on conn-failure empty-response",
         f"    timeout tunnel {long_s}s",
         f"    timeout http-request {int(server.header_s * 1000)}ms",
@@ -123,7 +122,7 @@ def configuration(settings: Settings, *, folder: Path, view_port: int) -> str:
         f"    bind {_bind_address(server.host)}:{server.port}",
         "    stick-table type ipv6 size 100k expire 60s store conn_cur",
         "    tcp-request connection track-sc0 src",
-        # The error may be returned after the request was forwarded, when the path is no longer available.
+        # The path is stored because it is not available when an error is returned after the request was forwarded.
         "    http-request set-var(txn.path) path",
         f"    http-request return status 503 {_refusal(folder, BUSY)}"
         f" hdr Retry-After 2 if {{ sc0_conn_cur gt {per_address} }} !{{ src 127.0.0.0/8 ::1 }}",
@@ -144,7 +143,7 @@ def configuration(settings: Settings, *, folder: Path, view_port: int) -> str:
 
 
 def map_files(settings: Settings, voices: Mapping[str, str]) -> dict[str, str]:
-    """Return the map files by name: `voices`, and error responses by path."""
+    """Return the content of the map files by file name: voices, and error responses by path."""
     refusals = {
         BUSY: TooManyConnections(limit=settings.server.max_connections_per_address, retry_after_s=2.0),
         EMPTY: NoReplica(retry_after_s=1.0),
@@ -169,14 +168,14 @@ def _replica_options(long_s: int) -> list[str]:
         "    retries 3",
         "    timeout connect 2s",
         # A busy replica responds late to a health check. If it is marked as down, it gets no new connections, and open
-        # ones continue. Keepalive probes detect a lost machine.
+        # connections continue. Keepalive probes detect a lost machine.
         "    timeout check 5s",
         "    option srvtcpka",
         "    srvtcpka-idle 5s",
         "    srvtcpka-intvl 2s",
         "    srvtcpka-cnt 3",
-        # Longer than any session, because a replica closes its own connections. HAProxy's timeouts are for connections
-        # whose replica does not exist any more.
+        # These timeouts are longer than any session because a replica closes its own connections. They only apply to
+        # connections whose replica does not exist any more.
         f"    timeout client {long_s}s",
         f"    timeout server {long_s}s",
         "    timeout queue 1s",
@@ -196,9 +195,9 @@ def _backend(name: str, size: int) -> list[str]:
 
 
 def _wyoming(settings: Settings, long_s: int) -> list[str]:
-    """Return the Wyoming frontend and backend (TCP, for Home Assistant).
+    """Return the HAProxy frontend and backend for Wyoming (TCP, for Home Assistant).
 
-    Health checks use the replicas' HTTP port.
+    Health checks use the HTTP ports of the replicas.
     """
     server = settings.server
     name, port = address_of(server.wyoming, setting=WYOMING_VARIABLE)
@@ -225,9 +224,9 @@ def _bind_address(host: str) -> str:
 def _routing(folder: Path) -> list[str]:
     """Return the HAProxy rules that route requests by mode.
 
-    They are for clusters whose replicas serve different modes. The mode is ``task_type`` in the URL or the body.
-    Otherwise it is Base for a request with reference audio, CustomVoice for a speaker, and Base for any other voice
-    name, which can only be a stored voice.
+    The rules apply to clusters whose replicas serve different modes. The mode is ``task_type`` in the URL or the body.
+    If it is missing, a request with reference audio has the mode Base, a request with a speaker has CustomVoice, and a
+    request with another voice name, which must be a stored voice, has Base.
     """
     lines = []
     for mode in Mode:
@@ -273,9 +272,9 @@ def _routing(folder: Path) -> list[str]:
 
 
 class HAProxy:
-    """One HAProxy process and its admin socket.
+    """HAProxy process and its admin socket.
 
-    Thread: the event loop.
+    Thread: event loop.
     """
 
     def __init__(self, settings: Settings, folder: Path, view_port: int) -> None:
@@ -283,7 +282,7 @@ class HAProxy:
         self.folder = folder
         self._view_port = view_port
         self._binary = find_haproxy(settings.cluster.haproxy)
-        self.pid = 0  # Process id; 0 before the start.
+        self.pid = 0  # Pid of the process, or 0 before the start.
 
     @property
     def alive(self) -> bool:
@@ -292,7 +291,7 @@ class HAProxy:
     async def start(self, voices: Mapping[str, str] | None = None) -> None:
         """Start HAProxy and wait until it accepts commands.
 
-        The process of an earlier ingress is adopted if it is running.
+        If the process of an earlier ingress is running, it is used instead.
 
         Raises:
             PortInUse: The public port is in use.
@@ -315,7 +314,7 @@ class HAProxy:
         try:
             await self._wait_until_ready(process)
         except BaseException:
-            # This also runs after a cancellation. Otherwise the process would keep the port open.
+            # This also runs after a cancellation, because the process would otherwise keep the port open.
             process.kill()
             process.wait()
             raise
@@ -342,7 +341,7 @@ class HAProxy:
         raise InvalidSetting(name="VOICEWRIGHT_HAPROXY", value=self._binary, why=log_text.strip()[-400:])
 
     async def _adopt(self, path: Path, words: str) -> bool:
-        """Adopt a running process with its connections if its configuration is unchanged.
+        """Use a running process with its connections if its configuration is unchanged.
 
         A process with another configuration is stopped.
         """
@@ -358,7 +357,7 @@ class HAProxy:
         return False
 
     def _read_last_run(self, path: Path) -> tuple[int, str]:
-        """Return the process id and configuration of the last run, from the files in the folder."""
+        """Return the pid and the configuration of the last run, from the files in the folder."""
         try:
             return int((self.folder / _PID).read_text()), path.read_text(encoding="utf-8")
         except (OSError, ValueError):
@@ -378,7 +377,7 @@ class HAProxy:
         """Run commands on the admin socket and return their outputs, in order.
 
         Raises:
-            OSError: HAProxy does not run.
+            OSError: HAProxy is not running.
         """
         pending, answers = list(commands), []
         for first in range(0, len(pending), MAX_COMMANDS_PER_LINE):
@@ -395,10 +394,10 @@ class HAProxy:
         return answer.split("\n\n")
 
     async def server_entries(self) -> list[ServerEntry]:
-        """Return all server entries of all backends.
+        """Return the server entries of all backends.
 
         Raises:
-            OSError: HAProxy does not run.
+            OSError: HAProxy is not running.
         """
         (page, *_) = await self.run_commands(["show stat -1 4 -1"])
         rows = csv.DictReader(page.removeprefix("# ").splitlines())
@@ -409,13 +408,13 @@ class HAProxy:
         ]
 
     async def stop(self, timeout_s: float) -> None:
-        """Stop listening, wait up to ``timeout_s`` for connections to end, then end the process."""
+        """Stop listening, wait up to ``timeout_s`` for connections to end, and end the process."""
         if not self.alive:
             return
         with suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGUSR1)
         end = time.monotonic() + timeout_s
-        while self.alive and time.monotonic() < end:  # noqa: ASYNC110  It is not a child process.
+        while self.alive and time.monotonic() < end:  # noqa: ASYNC110  The process may not be a child of this process.
             await asyncio.sleep(0.05)
         with suppress(ProcessLookupError):
             if self.alive:
@@ -423,7 +422,7 @@ class HAProxy:
 
 
 def kill_orphan(folder: Path) -> None:
-    """End the HAProxy process of this folder if its ingress was killed before it could do so."""
+    """End the HAProxy process of this folder if its ingress was killed."""
     with suppress(OSError, ValueError):
         pid = int((folder / _PID).read_text())
         if is_running(pid, folder):
@@ -431,7 +430,7 @@ def kill_orphan(folder: Path) -> None:
 
 
 def is_running(pid: int, folder: Path) -> bool:
-    """True if the process is running (not a zombie) and is the HAProxy of this folder."""
+    """True if the process is running and is the HAProxy process of this folder."""
     try:
         command_line = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
@@ -440,8 +439,5 @@ def is_running(pid: int, folder: Path) -> bool:
 
 
 def without_view(words: str) -> list[str]:
-    """Return the lines of a configuration except the port of the view.
-
-    This port differs between ingresses.
-    """
+    """Return a configuration's lines except the view's port, which varies between ingresses."""
     return [line for line in words.splitlines() if not line.startswith("    server view ")]

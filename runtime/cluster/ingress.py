@@ -1,6 +1,6 @@
-"""Ingress: keeps HAProxy's list of servers equal to the current replicas.
+"""Ingress, which keeps HAProxy's servers consistent with the current replicas.
 
-It also sets the weight of each server from the replica's load, and drains replicas that are about to end.
+The ingress also sets the weight of each server from the replica's load, and drains replicas that are going to end.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ QUERY_TIMEOUT_S = 1.0  # Timeout of a load request to a replica.
 
 
 class Ingress:
-    """Serve replica that owns the public port of a machine.
+    """Ray Serve actor that owns the public port of a machine.
 
     Thread: event loop.
     """
@@ -43,9 +43,10 @@ class Ingress:
         """Open the ports and start HAProxy.
 
         Args:
-            directory: Handle of the `Directory`.
+            directory: Handle of the `Directory` actor.
+            environment: Settings as environment variables.
             replicas: Handles of the deployments that the ingress needs, so that Serve starts them.
-            folder: Folder on this machine for HAProxy's files.
+            folder: Folder for HAProxy's files on this machine.
 
         Raises:
             PortInUse, InvalidSetting: The port cannot be opened, or HAProxy is not installed.
@@ -60,8 +61,8 @@ class Ingress:
         self.replicas: dict[str, Replica] = {}
         self.loads: dict[str, Load] = {}
         self._server_names: dict[str, str] = {}  # Name of each replica's server, which is the same in all backends.
-        self._without_place: set[str] = set()  # Replicas for which no server was free; each is logged once.
-        self._sent: dict[str, tuple[object, ...]] = {}  # Last values sent to HAProxy by server.
+        self._without_place: set[str] = set()  # Replicas for which no server was free. Each replica is logged once.
+        self._sent: dict[str, tuple[object, ...]] = {}  # Last values that were sent to HAProxy, by server.
         self._voices: dict[str, str] = {}
         self._version = -1
         self._view = ClusterView(self, self._http, settings)
@@ -75,11 +76,11 @@ class Ingress:
 
     @property
     def ports(self) -> dict[str, str]:
-        """Return the addresses of ports other than HTTP, by protocol."""
+        """Return the addresses of non-HTTP ports by protocol."""
         return {"wyoming": self._settings.server.wyoming} if self._settings.server.wyoming else {}
 
     async def _announce(self) -> None:
-        """Announce Wyoming's port on the local network."""
+        """Announce the port of Wyoming on the local network."""
         name, port = address_of(self._settings.server.wyoming, setting=WYOMING_VARIABLE)
         found = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
         await announced(str(found[0][4][0]), port)
@@ -90,10 +91,10 @@ class Ingress:
         return [replica for replica in self.replicas.values() if replica.state is ReplicaState.READY]
 
     async def check_health(self) -> None:
-        """Health check that Serve calls.
+        """Raise if the ingress is unhealthy (Serve calls this method periodically).
 
         Raises:
-            RuntimeError: HAProxy or the task that updates it has ended.
+            RuntimeError: HAProxy or the task that updates HAProxy has ended.
         """
         if not self._haproxy.alive or self._task.done():
             raise RuntimeError("HAProxy has ended")
@@ -101,7 +102,7 @@ class Ingress:
     async def __del__(self) -> None:
         if not hasattr(self, "_task"):
             return
-        # An ingress that is draining keeps its open connections and still adds new replicas.
+        # A draining ingress keeps its open connections and still adds new replicas.
         if self._announcing is not None:
             self._announcing.cancel()
             await asyncio.gather(self._announcing, return_exceptions=True)
@@ -133,14 +134,14 @@ class Ingress:
         self.loads = {name: load for name, load in answers if load is not None}
         commands, values = self._commands(server_entries)
         await self._haproxy.run_commands(commands)
-        self._sent = values  # Set only after HAProxy has accepted the commands, so that failed commands are sent again.
+        self._sent = values  # Failed commands raise before this line, so they are sent again.
         await self._send_voices()
         self._version = version
 
     async def _query(self, replica: Replica) -> tuple[str, Load | None]:
-        """Request the load of a replica.
+        """Request the load of a replica, and return the replica's name and load.
 
-        None if it does not respond; HAProxy's health checks handle this.
+        The load is None if the replica does not respond. HAProxy's health checks handle this case.
         """
         try:
             body = (await self._http.get(f"{replica.url}/ready")).json()
@@ -166,7 +167,7 @@ class Ingress:
         self._without_place = self.replicas.keys() - self._server_names.keys()
 
     def _commands(self, server_entries: list[ServerEntry]) -> tuple[list[str], dict[str, tuple[object, ...]]]:
-        """Return the commands that update HAProxy's servers, and the resulting values by server."""
+        """Return the commands that update HAProxy's servers, and the new values by server."""
         connections: dict[str, dict[str, int]] = defaultdict(dict)
         names = {server: name for name, server in self._server_names.items()}
         for entry in server_entries:
@@ -196,10 +197,10 @@ class Ingress:
         return commands, wanted
 
     def _serving(self, backend: str) -> dict[str, Replica]:
-        """Return the replicas of a backend.
+        """Return the replicas of a backend by name.
 
-        Clients of Wyoming see the voices of one replica only, so replicas with speakers (CustomVoice) serve it if there
-        are any.
+        A client of Wyoming sees the voices of only one replica. Therefore replicas with speakers (CustomVoice) serve
+        Wyoming if there are any.
         """
         if backend == ANY_BACKEND:
             return self.replicas
@@ -211,7 +212,7 @@ class Ingress:
         return speakers or of_tcp
 
     async def _send_voices(self) -> None:
-        """Write the map from voice names to modes."""
+        """Update HAProxy's map from speaker names to modes."""
         voices = {
             name.lower(): Mode.CUSTOM_VOICE.value
             for replica in self.replicas.values()
@@ -234,10 +235,10 @@ def server_commands(
     """Return the admin commands that update one server.
 
     Args:
-        server: BACKEND/NAME of the server.
-        before: Last values (host, port, state, weight) sent to HAProxy, or None.
+        server: Server name as BACKEND/NAME.
+        before: Values (host, port, state, weight) that were sent to HAProxy last, or None.
         now: New values.
-        check_port: Port of the health checks, if it is not the server's own.
+        check_port: Port of the health checks if it differs from the server's port, or None.
     """
     host, port, state, weight = now
     commands = []

@@ -1,4 +1,4 @@
-"""Ray on this machine: start and stop of its processes, without the parts we do not use."""
+"""Start and stop of Ray's processes on this machine, without Ray's unused parts."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ from runtime.errors import InvalidSetting
 
 log = logging.getLogger(__name__)
 
-# Number of attempts to start Ray. On a busy machine, its processes may take longer than the 30 s that Ray allows.
+# Number of attempts to start Ray. On a busy machine, its processes may need more than the 30 s that Ray allows.
 ATTEMPTS = 2
 START_TIMEOUT_S = 120
-STOP_MARGIN_S = 4.0  # Additional time after the drain for replicas to stop.
+STOP_MARGIN_S = 4.0  # Additional time after the drain in which replicas have to stop.
 
 # Environment variables that must be set before Ray is imported.
 ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_worker_niceness": "0",  # Ray's default niceness of 15 would also apply to HAProxy and to the runtimes.
     "RAY_enable_metrics_collection": "0",  # The cluster has its own metrics (runtime/cluster/view.py).
-    "RAY_prestart_worker_first_driver": "0",  # Do not start idle workers while Ray's own processes start.
+    "RAY_prestart_worker_first_driver": "0",  # No idle workers are started while Ray's own processes start.
 }
 
 
 def logs_folder() -> Path:
-    """Return the folder of Ray's logs."""
+    """Return the folder of Ray's log files."""
     return Path(os.environ.get("RAY_TMPDIR", tempfile.gettempdir())) / "ray" / "session_latest" / "logs"
 
 
 def start_ray(address: str | None, namespace: str) -> None:
-    """Start Ray on this machine, with one retry, or join the cluster at ``address``.
+    """Start Ray on this machine, with one retry, or connect to the cluster at ``address``.
 
     Raises:
-        InvalidSetting: Ray did not start; the message contains the folder of its logs.
+        InvalidSetting: Ray did not start. The message contains the folder of the log files.
     """
     import ray
 
     if address is None:
-        # Make Ray believe that its dashboard's packages are missing. Its agents then start without HTTP servers and
-        # modules, which saves half of their CPU time. The agents themselves are needed: the raylet exits after 15 s
-        # without them, and Ray 2.60 has no setting for this.
+        # This replacement makes Ray believe that the packages of its dashboard are missing. Ray's agents then start
+        # without HTTP servers and modules, which saves half of their CPU time. The agents themselves are needed,
+        # because the raylet exits after 15 s without them, and Ray 2.60 has no setting for this.
         ray._private.utils.get_dashboard_dependency_error = lambda: ImportError("not used")
     error: Exception | None = None
     for _ in range(ATTEMPTS if address is None else 1):
@@ -77,7 +77,7 @@ def stop_ray(drain_s: float, hurry: threading.Event) -> None:
     Ray's log lines about its own shutdown are suppressed.
 
     Args:
-        drain_s: Time for running requests to finish, in seconds.
+        drain_s: Seconds that running requests have to finish.
         hurry: Event that ends the wait.
     """
     import ray
@@ -100,7 +100,7 @@ def stop_ray(drain_s: float, hurry: threading.Event) -> None:
 
 @contextmanager
 def _time_limit(seconds: int) -> Iterator[None]:
-    """Context manager that raises TimeoutError after `seconds`, on the main thread only."""
+    """Context manager that raises TimeoutError after `seconds`, if run on the main thread."""
 
     def expire(number: int, frame: FrameType | None) -> None:
         raise TimeoutError(f"no answer within {seconds} s")
@@ -118,7 +118,7 @@ def _time_limit(seconds: int) -> Iterator[None]:
 
 
 def _kill_children() -> None:
-    """Kill the processes of a failed start, which would slow down the next one.
+    """Kill the processes of a failed start, which would slow down the next start.
 
     This process has no other child processes.
     """

@@ -1,8 +1,8 @@
-"""Serve replica: an actor that starts, monitors, reports and drains one runtime process.
+"""Serve replica, which is an actor that runs, monitors and drains one runtime process.
 
-The actor and the runtime are two processes, so that Serve's threads do not share a Python interpreter with the engine.
-Clients connect to the runtime's own port. The runtime ends with the actor. If the runtime ends first, the actor ends
-too, and Serve starts another one.
+The actor and the runtime are two processes, so Serve's threads do not share a Python interpreter with the engine.
+Clients connect to the port of the runtime. The runtime ends together with the actor. If the runtime ends first, the
+actor also ends, and Serve starts another actor.
 """
 
 from __future__ import annotations
@@ -39,25 +39,25 @@ PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
 READY = "Voicewright runtime ready at "
 _THREADS = "OMP_NUM_THREADS"
 QUERY_TIMEOUT_S = 10.0  # Timeout of a request to the runtime.
-CONNECT_GRACE_TIMEOUT_S = 1.0  # Clients that connected just before a drain can start their requests in this time.
+CONNECT_GRACE_TIMEOUT_S = 1.0  # In this time, clients that connected just before a drain can start their requests.
 STORE_CLOSE_TIMEOUT_S = 5.0  # Timeout for uploading the last changes of an ended runtime to the store.
-_POLL_INTERVAL_S = 0.05  # Poll interval for the runtime process.
+_POLL_INTERVAL_S = 0.05  # Poll interval for the state of the runtime process.
 
 
 def runtime_environment(environment: Mapping[str, str], *, processors: float, parent: int) -> dict[str, str]:
     """Return the environment of the Ray worker without Ray's limit of OpenMP threads.
 
-    Ray sets OMP_NUM_THREADS=1 in workers without reserved CPUs, unless the user has set it. The environment of the
-    parent process shows if the user has.
+    Ray sets OMP_NUM_THREADS=1 in workers without reserved CPUs unless the user has set the variable. The environment of
+    the parent process shows if the user has set the variable.
 
     Args:
-        environment: Environment of the Ray worker.
+        environment: Environment variables of the Ray worker.
         processors: Number of CPUs that Ray reserves for the worker.
-        parent: Process id of the process that starts workers.
+        parent: Pid of the process that starts workers.
     """
     child_environment = dict(environment)
     if _THREADS in child_environment and not processors:
-        with suppress(OSError):  # Without /proc, the process that has set the variable is unknown.
+        with suppress(OSError):  # Without /proc, it is unknown who has set the variable.
             entries = Path("/proc", str(parent), "environ").read_bytes().split(b"\0")
             if not any(word.startswith(f"{_THREADS}=".encode()) for word in entries):
                 del child_environment[_THREADS]
@@ -65,7 +65,7 @@ def runtime_environment(environment: Mapping[str, str], *, processors: float, pa
 
 
 class RuntimeReplica:
-    """Serve replica with one runtime process.
+    """Ray Serve actor with one runtime process.
 
     Thread: event loop.
     """
@@ -83,15 +83,15 @@ class RuntimeReplica:
         """Start a runtime and wait until it is ready.
 
         Args:
-            directory: Handle of the `Directory`.
+            directory: Handle of the `Directory` actor.
             pool: Name of the pool.
-            models: Checkpoints to serve.
-            environment: Settings, as environment variables.
-            host: Host to listen on; "node" is this machine's address in the Ray cluster.
+            models: Checkpoints that the runtime serves.
+            environment: Settings as environment variables.
+            host: Host to listen on, where "node" is this machine's address in the Ray cluster.
             generation: Number that is changed to make Serve replace replicas.
 
         Raises:
-            RuntimeError: The runtime ended before it was ready; the message is the last line of its log.
+            RuntimeError: The runtime ended before it was ready. The message is the last line of its log.
         """
         self._directory = directory
         self._settings = Settings.from_env({**os.environ, **environment})
@@ -104,7 +104,7 @@ class RuntimeReplica:
 
             host = get_node_ip_address()
         own_variables = {"VOICEWRIGHT_ELSEWHERE_FILE": str(self._other_checkpoints_file)}
-        if self._settings.server.wyoming:  # The ingress opens and announces the public Wyoming port.
+        if self._settings.server.wyoming:  # The ingress opens and announces the public port of Wyoming.
             own_variables |= {"VOICEWRIGHT_WYOMING": f"tcp://{host}:0", "VOICEWRIGHT_WYOMING_ANNOUNCED": "no"}
         self._process = self._start(models, {**environment, **self._store.environment, **own_variables}, host)
         url = await asyncio.get_running_loop().run_in_executor(None, self._wait_until_ready)
@@ -132,7 +132,7 @@ class RuntimeReplica:
 
     @property
     def _other_checkpoints_file(self) -> Path:
-        """Path of the file that lists the checkpoints of other replicas for the runtime."""
+        """Return the path of the file that lists the checkpoints of other replicas."""
         return self._folder / "elsewhere.json"
 
     @property
@@ -162,7 +162,7 @@ class RuntimeReplica:
         server = self._settings.server
         return subprocess.Popen(  # noqa: S603  own command
             command,
-            stdin=subprocess.PIPE,  # The pipe is open as long as this process lives (runtime/shared/child.py).
+            stdin=subprocess.PIPE,  # The pipe is open while this process lives (runtime/shared/child.py).
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env={
@@ -179,7 +179,7 @@ class RuntimeReplica:
     def _wait_until_ready(self) -> str:
         """Wait until the runtime is ready and return its URL.
 
-        Thread: a worker.
+        Thread: worker thread.
         """
         assert self._process.stdout is not None
         threading.Thread(target=self._copy_log, name="runtime-log", daemon=True).start()
@@ -226,7 +226,7 @@ class RuntimeReplica:
             await asyncio.sleep(REPORT_INTERVAL_S)
 
     def _write_other_checkpoints(self, served: Sequence[Checkpoint]) -> None:
-        """Atomically write the file with the checkpoints of other replicas."""
+        """Write the file that lists the checkpoints of other replicas atomically."""
         part = self._other_checkpoints_file.with_suffix(".part")
         others = [asdict(checkpoint) for checkpoint in served if checkpoint not in self._replica.checkpoints]
         part.write_text(json.dumps(others), encoding="utf-8")
@@ -236,7 +236,7 @@ class RuntimeReplica:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     async def check_health(self) -> None:
-        """Health check that Serve calls.
+        """Raise if the replica is unhealthy (Serve calls this method periodically).
 
         Raises:
             httpx.HTTPError: The runtime does not respond, or its engine has failed.
@@ -245,14 +245,14 @@ class RuntimeReplica:
             (await self._http.get("/health")).raise_for_status()
 
     async def record_autoscaling_stats(self) -> dict[str, float]:
-        """Return the metrics for `runtime.cluster.autoscaling`."""
+        """Return the metrics that `runtime.cluster.autoscaling` uses."""
         load = (await self._http.get("/ready")).json()
         return {"slots_in_use": float(load["active"] + load["waiting"]), "slots": float(load["slots"])}
 
     async def __del__(self) -> None:
-        """Drain the runtime.
+        """Drain the runtime and wait until its process has ended.
 
-        Serve calls this method before it ends the actor, and waits up to its timeout.
+        Serve calls this method before it ends the actor, and waits up to a timeout.
         """
         if not hasattr(self, "_replica"):
             return

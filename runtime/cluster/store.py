@@ -1,8 +1,8 @@
 """Synchronisation of voices, dictionaries and keys between replicas through one store.
 
 The store is any location that fsspec supports. Each synchronisation uploads the changes in the replica's folder and
-downloads the changes of others. Files are replaced atomically on both sides. If two replicas change the same voice
-between two synchronisations, the last upload replaces the other change everywhere.
+downloads the changes of other replicas. Files are replaced atomically on both sides. If two replicas change the same
+voice between two synchronisations, the last upload replaces the other change everywhere.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from runtime.settings import Settings
 log = logging.getLogger(__name__)
 
 VOICES = "voices"
-KEYS_FILE = "keys.txt"  # One API key on each line.
+KEYS_FILE = "keys.txt"  # File with one API key per line.
 _SUFFIXES = (".voice", ".pronunciations")
 _PARTIAL_SUFFIX = ".part"  # Suffix of a file that is being written.
 
 
 class Store(Protocol):
-    """Protocol of a store of voices and keys."""
+    """Store of voices and keys that several runtimes use."""
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """Return the environment variables with which the runtime uses the store."""
+        """Return the environment variables with which a runtime uses the store."""
         ...
 
     async def run(self) -> None: ...
@@ -45,11 +45,11 @@ class Store(Protocol):
 
 
 def store_of(settings: Settings) -> Store:
-    """Return the store in the settings, or the voice folder that a machine's replicas share.
+    """Return the store in the settings, or else the shared voice folder of this machine.
 
     Raises:
         OSError: The store cannot be reached.
-        ValueError: fsspec does not support its protocol.
+        ValueError: fsspec does not support the store's protocol.
     """
     return Mirror.open(settings.cluster.store, settings.cluster.store_s) if settings.cluster.store else Folder()
 
@@ -57,23 +57,23 @@ def store_of(settings: Settings) -> Store:
 class Folder:
     """Local folder that all runtimes of a machine share.
 
-    It needs no synchronisation.
+    No synchronisation is needed.
     """
 
     environment: Mapping[str, str] = {}
 
     async def run(self) -> None:
-        """Do nothing."""
+        """Do nothing, because the folder needs no synchronisation."""
 
     async def close(self) -> None:
-        """Do nothing."""
+        """Do nothing, because the folder needs no synchronisation."""
 
 
 @dataclass(slots=True)
 class Mirror:
     """Two-way synchronisation of a local folder and the store.
 
-    Thread: one worker at a time.
+    Thread: one worker thread at a time.
     """
 
     files: Any  # File system object of fsspec.
@@ -82,7 +82,7 @@ class Mirror:
     interval_s: float
     # Remote and local version of each file at the last synchronisation.
     _synced: dict[str, tuple[str, str]] = field(default_factory=dict)
-    _has_keys: bool = False  # True if the store had a key file at the start, so that every request needs a key.
+    _has_keys: bool = False  # True if the store had a key file at the start, so every request needs a key.
     _closed: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -92,14 +92,14 @@ class Mirror:
 
         Raises:
             OSError: The store cannot be reached.
-            ValueError: fsspec does not support its protocol.
+            ValueError: fsspec does not support the store's protocol.
         """
         import fsspec
 
         files, root = fsspec.core.url_to_fs(url)
         files.makedirs(f"{root}/{VOICES}", exist_ok=True)
-        # A cleaner of temporary folders could delete a file of the mirror, and the file would then also be deleted from
-        # the store.
+        # The folder is not temporary. A cleanup of temporary files could delete a file of the mirror, and the file
+        # would then also be deleted from the store.
         mirrors = Path(user_data_dir("voicewright")) / "mirrors"
         mirrors.mkdir(parents=True, exist_ok=True)
         mirror = cls(files, root, Path(tempfile.mkdtemp(prefix="store-", dir=mirrors)), interval_s)
@@ -114,7 +114,7 @@ class Mirror:
         return {"VOICEWRIGHT_VOICES": str(self.local / VOICES), **keys}
 
     async def run(self) -> None:
-        """Synchronise at intervals until the task is cancelled."""
+        """Synchronise at regular intervals until the task is cancelled."""
         loop = asyncio.get_running_loop()
         while not self._closed:
             try:
@@ -136,7 +136,7 @@ class Mirror:
             shutil.rmtree(self.local, ignore_errors=True)
 
     def synchronise(self) -> None:
-        """Synchronise both sides.
+        """Synchronise the changes of both sides.
 
         Raises:
             OSError: The store cannot be reached. The next call continues with the remaining files.
@@ -151,7 +151,7 @@ class Mirror:
             was_there, was_here = self._synced.get(name, (None, None))
             is_there, is_here = there.get(name), here.get(name)
             now: tuple[str, str] | None = None
-            if name != KEYS_FILE and is_here != was_here:  # Keys are copied in one direction only, from the store.
+            if name != KEYS_FILE and is_here != was_here:  # Keys are copied only from the store to the local folder.
                 if is_here is None:
                     self._delete(name)
                 else:
@@ -165,14 +165,14 @@ class Mirror:
                     continue
             else:
                 continue
-            # The next synchronisation finds later changes on either side.
+            # The next synchronisation finds later changes on both sides.
             if now is None:
                 self._synced.pop(name, None)
             else:
                 self._synced[name] = now
 
     def _remote_versions(self) -> dict[str, str]:
-        """Return the versions of the store's files, by name under its root."""
+        """Return the versions of the store's files by name relative to the root."""
         self.files.invalidate_cache()
         found = self.files.find(self.root, detail=True)
         return {
@@ -198,10 +198,10 @@ class Mirror:
         return found
 
     def _upload(self, name: str) -> str:
-        """Upload a file under a temporary name, then rename it.
+        """Upload a file under a temporary name and rename it.
 
         Returns:
-            The version in the store, or "" if another replica has changed the file in the meantime.
+            Version in the store, or "" if another replica has changed the file in the meantime.
         """
         data = (self.local / name).read_bytes()
         target = f"{self.root}/{name}"
@@ -216,11 +216,7 @@ class Mirror:
         return ""
 
     def _download(self, name: str) -> str | None:
-        """Download a file and return its local version.
-
-        Returns:
-            None if the file has been deleted from the store in the meantime.
-        """
+        """Download a file and return its local version, or None if it was deleted from the store."""
         path = self.local / name
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_name(f".{path.name}{_PARTIAL_SUFFIX}")
@@ -238,12 +234,12 @@ class Mirror:
 
 
 def is_synchronised(name: str) -> bool:
-    """True for the files that are synchronised: voices, pronunciation dictionaries and keys."""
+    """True if a file is a voice, a pronunciation dictionary or the key file."""
     return name == KEYS_FILE or (name.startswith(f"{VOICES}/") and name.endswith(_SUFFIXES) and "/." not in name)
 
 
 def _sent(facts: Mapping[str, Any]) -> str:
-    """Return a version string, from the metadata that the fsspec file system provides."""
+    """Return a version string from the metadata that the fsspec file system provides."""
     names = ("ETag", "etag", "md5Hash", "ino", "mtime", "LastModified", "last_modified", "created", "size")
     return " ".join(str(facts[name]) for name in names if name in facts)
 

@@ -36,7 +36,7 @@ _GET = ["GET", "HEAD"]
 
 
 class ClusterState(Protocol):
-    """Protocol of the cluster's state for the view."""
+    """State of the cluster that the view reads."""
 
     @property
     def replicas(self) -> Mapping[str, Replica]: ...
@@ -96,7 +96,7 @@ class ClusterView:
         return PlainTextResponse("success")
 
     async def _ready(self, _: Request) -> Response:
-        """Return the sum of all replicas' /ready responses, in the same format."""
+        """Return the sum of the /ready responses of all replicas, in the same format."""
         loads = [self._state.loads[replica.name] for replica in self._state.ready if replica.name in self._state.loads]
         if not loads:
             return error_response(NoReplica(retry_after_s=1.0), status="loading")
@@ -107,7 +107,7 @@ class ClusterView:
         )
 
     async def _cluster(self, request: Request) -> Response:
-        """Return name, state, checkpoints and load of each replica, if the caller has a valid key."""
+        """Return name, state, checkpoints and load of each replica if the caller has a valid key."""
         loads = {name: asdict(load) for name, load in self._state.loads.items()}
         replicas = [
             {
@@ -137,16 +137,16 @@ class ClusterView:
         if isinstance(pages, Response):
             return pages
         bodies = [page.json() for page in pages if page is not None]
-        if bodies and isinstance(bodies[0], list):  # ElevenLabs returns a plain list.
+        if bodies and isinstance(bodies[0], list):  # ElevenLabs's API returns a plain list.
             return JSONResponse(list({model["model_id"]: model for page in bodies for model in page}.values()))
         names = [name for name in bodies[0] if name != "object"] if bodies else ["data"]
         models = {name: {model["id"]: model for page in bodies for model in page[name]} for name in names}
         return JSONResponse({"object": "list", **{name: list(found.values()) for name, found in models.items()}})
 
     async def _model(self, request: Request) -> Response:
-        """Return a checkpoint's information from a replica that has it.
+        """Return the response about a checkpoint from a replica that serves the checkpoint.
 
-        If no replica has it, the error of one replica is returned.
+        If no replica serves it, the error of one replica is returned.
         """
         answers = await self._answers(request, self._state.ready, request.url.path)
         if not answers:
@@ -160,7 +160,7 @@ class ClusterView:
         """Forward the request to all replicas and return their responses.
 
         Returns:
-            One response per replica (None: no response), or a replica's refusal.
+            One response per replica (None if it has failed), or one refusal if a replica refuses the request.
         """
         pages = await asyncio.gather(*(self._query(request, replica, path) for replica in replicas))
         for page in pages:
@@ -185,7 +185,7 @@ class ClusterView:
             return None
 
     async def _if_allowed(self, request: Request, answer: Response) -> Response:
-        """Return `answer` if a replica accepts the caller's key, otherwise the refusal."""
+        """Return `answer` if a replica accepts the caller's key, and otherwise an error."""
         pages = await self._pages(request, self._state.ready, "/v1/models")
         if isinstance(pages, Response):
             return pages
@@ -198,7 +198,7 @@ def _to_response(answer: httpx.Response) -> Response:
 
 
 class _Page:
-    """Adapter with the registry interface of `generate_latest`."""
+    """Adapter that has the registry interface of `generate_latest`."""
 
     def __init__(self, metrics: list[Metric]) -> None:
         self._metrics = metrics
@@ -208,7 +208,7 @@ class _Page:
 
 
 def summed(pages: Mapping[str, str]) -> bytes:
-    """Merge the Prometheus pages of all replicas.
+    """Merge the Prometheus pages of all replicas into one page.
 
     Each sample gets the label ``replica``. Counters, gauges and histogram buckets of Voicewright are also summed as
     ``voicewright_cluster_…``. Creation times are omitted.
@@ -233,4 +233,4 @@ def summed(pages: Mapping[str, str]) -> bytes:
         for (sample_name, labels), value in samples.items():
             metric.add_sample(SUM_PREFIX + sample_name.removeprefix(OURS), dict(labels), value)
         sums.append(metric)
-    return generate_latest(_Page([*joined.values(), *sums]))  # `generate_latest` calls only `collect`.
+    return generate_latest(_Page([*joined.values(), *sums]))  # `generate_latest` only calls `collect`.
