@@ -1,1 +1,1 @@
-"""Conversion of Markdown to text to speak, for complete and streamed text (docs/api.md)."""
+"""Conversion of Markdown to spoken text, for complete and streamed text (docs/api.md)."""

@@ -1,10 +1,10 @@
-"""Incremental filter that shortens web addresses to their host names."""
+"""Incremental filter that replaces web addresses by their host names."""
 
 from __future__ import annotations
 
 import re
 
-_URL_CHARACTER = r"[!-;=?-~]"  # Printable ASCII without < and >.
+_URL_CHARACTER = r"[!-;=?-~]"  # Printable ASCII characters except < and >.
 _ADDRESS = re.compile(
     rf"(?<![A-Za-z0-9])(?:https?://(?:[A-Za-z0-9._~%+:-]+@)?|(?=www\.[A-Za-z0-9]))"
     rf"(?P<host>[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?)(?::\d+)?(?P<path>[/?#]{_URL_CHARACTER}*)?",
@@ -14,20 +14,20 @@ _MAY_GO_ON = re.compile(
     rf"(?<![A-Za-z0-9])(?:h|ht|htt|https?|https?:|https?:/|w|ww|www|(?:https?://|www\.){_URL_CHARACTER}*)\Z",
     re.IGNORECASE,
 )
-# Maximum characters of an address that are held back. The rest of a longer path is discarded on arrival.
+# Maximum number of characters of an address that are held back. The rest of a longer path is discarded.
 MAX_HELD_CHARS = 256
 _NOT_ITS_END = re.compile(r"[.,;:!?'\")\]}*_~]+\Z")
 
 
 class Addresses:
-    """Incremental filter of one text.
+    """Incremental filter that shortens the web addresses in one text.
 
     The concatenated results are the text to speak.
     """
 
     def __init__(self) -> None:
         self._held = ""  # Text that is held back because it may be the start of an address.
-        self._before = ""  # "a" if the last returned character is a letter or digit. No address can start after it.
+        self._before = ""  # "a" if the last returned character is a letter or digit, after which no address can start.
 
     def add(self, text: str) -> str:
         """Append text and return the text that later text cannot change."""

@@ -1,11 +1,11 @@
 """Incremental conversion of Markdown to plain text for speech.
 
-Text is returned as soon as later text cannot change it. To classify a new line, its first characters are parsed with
-markdown-it, together with the earlier lines on which the open block depends. Text of a paragraph is passed to
-`GrowingInline` as it arrives. Headings and table rows wait until their line is complete.
+Text is returned as soon as later text cannot change it. To classify a new line, markdown-it parses its first characters
+together with the earlier lines on which the open block depends. Text of a paragraph is passed to `GrowingInline` as it
+arrives. Headings and table rows are processed when their line is complete.
 
 Only the first line of the open paragraph, or the fence of the open code block, is kept. Completed blocks are discarded.
-The total cost is therefore linear in the length of the text.
+Therefore the total cost is linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ _WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
 
 
 class GrowingMarkdown:
-    """Incremental converter of one text.
+    """Incremental converter of one Markdown text to spoken text.
 
-    The concatenated results of `add`, `flush` and `finish` are the text to speak. Without flushes, they do not depend
-    on how the text is divided into pieces.
+    The concatenated results of `add`, `flush` and `finish` are the text to speak. Without calls of `flush`, the result
+    does not depend on how the text is divided into pieces.
     """
 
     def __init__(self) -> None:
-        self._context: list[str] = []  # Earlier lines that are needed to classify the current one.
-        self._line = ""  # Text of the current line that was not processed yet.
+        self._context: list[str] = []  # Earlier lines that are needed to classify the current line.
+        self._line = ""  # Text of the current line that has not been processed yet.
         self._flows = False  # True if the current line is known to belong to a paragraph.
-        self._stored_line: str | None = None  # Context that the current line adds for later lines.
+        self._stored_line: str | None = None  # Context line that the current line adds for later lines.
         self._settled = 0  # Number of context lines that are not needed any more.
         self._waits = False  # True if the current line must be complete before it is spoken.
         self._open: Leaf | None = None  # Block that may continue in the next line.
@@ -56,7 +56,7 @@ class GrowingMarkdown:
         self._has_come = False  # True after the first character that is not white space.
 
     def add(self, text: str) -> str:
-        """Append text and return the text that later text cannot change."""
+        """Append text and return the spoken text that later text cannot change."""
         if not text:
             return ""
         begins_with_its_newline, self._ended_with_return = self._ended_with_return, text.endswith("\r")
@@ -70,7 +70,7 @@ class GrowingMarkdown:
         return self._sayings.take()
 
     def flush(self) -> str:
-        """Return the rest of the text so far, as if it ended here.
+        """Return the rest of the spoken text, as if the text ended here.
 
         The current paragraph may continue later.
         """
@@ -81,9 +81,9 @@ class GrowingMarkdown:
         return self._sayings.take()
 
     def finish(self) -> str:
-        """Return the rest of the text.
+        """Return the rest of the spoken text at the end of the text.
 
-        A text without words becomes a full stop, which is spoken as a pause.
+        If the text has no words, the result is a full stop, which is spoken as a pause.
         """
         if self._line or self._flows:
             self._end_line()
@@ -92,7 +92,7 @@ class GrowingMarkdown:
         return rest if self._sayings.has_spoken or not self._has_come else "."
 
     def _more(self, text: str) -> None:
-        """Append text of the current line."""
+        """Append text to the current line."""
         if text and not (self._flows or self._waits):
             room = max(0, MAX_PREFIX_CHARS - len(self._line))
             self._line, text = self._line + text[:room], text[room:]
@@ -107,7 +107,7 @@ class GrowingMarkdown:
     def _classify(self, *, is_whole: bool = False) -> None:
         """Classify the current line.
 
-        Text of a paragraph is passed on as it arrives. Other lines wait for their end.
+        Text of a paragraph is passed on as it arrives. Other lines are processed when they are complete.
         """
         blocks = read_blocks("\n".join([*self._context, self._line]))
         leaf = blocks.at(len(self._context))
@@ -124,9 +124,9 @@ class GrowingMarkdown:
             self._waits = True
 
     def _flow(self, leaf: Leaf, text: str) -> None:
-        """Pass on text of a paragraph's line.
+        """Pass on the first text of a paragraph's line.
 
-        The rest of the line follows as it arrives.
+        The rest of the line is passed on as it arrives.
         """
         if leaf.start < len(self._context) and self._open is not None:
             self._stored_line = None
@@ -153,7 +153,7 @@ class GrowingMarkdown:
         self._flows = False
 
     def _process_line(self, line: str) -> None:
-        """Process a complete line that was not passed on yet."""
+        """Process a complete line that has not been passed on yet."""
         blocks = read_blocks("\n".join([*self._context, line]))
         leaf, at = blocks.at(len(self._context)), len(self._context)
         self._settled = blocks.settled
@@ -207,7 +207,7 @@ def _last_line(leaf: Leaf, line: str) -> str:
 
 
 def _footnote_context(line: str, is_first: bool, is_after_empty: bool) -> str | None:
-    """Return the context of a footnote's line for later lines."""
+    """Return the context line that a line of a footnote leaves for later lines, or None."""
     if is_first:
         return line[: line.index("]:") + 2] + " x"
     text = _TEXT.search(line)
@@ -226,7 +226,7 @@ class _Sayings:
         self._was_line = False  # True if the previous leaf was a list item or a table row.
         self._leaf: Leaf | None = None
         self._tail = ""  # Last characters of the output.
-        # White space after `_tail`. It is held back, because a full stop may have to be inserted before it.
+        # White space after `_tail`, which is held back because a full stop may have to be inserted before it.
         self._space = ""
 
     def take(self) -> str:
@@ -245,7 +245,7 @@ class _Sayings:
             self._give(self._addresses.add(text))
 
     def pause(self) -> None:
-        """Release all text, even if it may be an address that continues."""
+        """Release all text, even if it may be the start of an address."""
         self._give(self._addresses.finish())
 
     def end(self, *, is_sentence: bool) -> None:

@@ -1,4 +1,4 @@
-"""Incremental conversion of one Markdown paragraph to text to speak."""
+"""Incremental conversion of one Markdown paragraph to spoken text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from runtime.markdown.reading import may_precede_image, read_inline
 
 MAX_HELD_CHARS = 600  # Maximum number of characters that wait for the end of a link or of emphasis.
-# Maximum number of held "[". The parser searches for the end of each one, which takes quadratic time.
+# Maximum number of held "[" characters. The parser searches for the end of each one, which takes quadratic time.
 MAX_HELD_BRACKETS = 8
 _RESCAN_CHARS = 48
 
@@ -17,25 +17,25 @@ _CLOSING_CHARACTERS = ")>;"  # Last characters of addresses, tags and entities, 
 
 
 class GrowingInline:
-    """Incremental converter of consecutive paragraphs.
+    """Incremental converter of consecutive Markdown paragraphs to spoken text.
 
     The concatenated results are the text to speak.
 
     Text without marks is returned immediately. Text after a mark is held back until markdown-it shows that later text
-    cannot change it. The positions of these checks depend only on the text, not on how it is divided into pieces.
+    cannot change it. The positions of these checks depend only on the text, not on its division into pieces.
     """
 
     def __init__(self) -> None:
         self._held = ""  # Text that is held back, starting with an open mark.
         # Character before the held text. A letter represents all letters, and a space all white space.
         self._before = ""
-        # True if a character was added, after the last check, that may complete a link or emphasis.
+        # True if a character that may complete a link or emphasis was added after the last check.
         self._has_news = False
         # Length of the held text at which it is checked again. It grows by 1/8 per check, and later by 1/2.
         self._look_at = 0
 
     def add(self, text: str) -> str:
-        """Append text and return the text that later text cannot change."""
+        """Append text and return the spoken text that later text cannot change."""
         output, start = [], 0
         while start < len(text):
             if not self._held:
@@ -51,14 +51,14 @@ class GrowingInline:
         return "".join(output)
 
     def end_line(self) -> str:
-        """End the line and return the text that a continued paragraph would not change."""
+        """End the line and return the spoken text that a continued paragraph would not change."""
         if not self._held or self._held.endswith("\\"):
             return ""
         found = read_inline(f"{self._before}{self._held}\n")
         return self._release(found.spoken.removesuffix("\n")) if found.is_decided else ""
 
     def finish(self) -> str:
-        """Return the rest of the paragraph as if it ended here."""
+        """Return the rest of the paragraph's spoken text, as if the paragraph ended here."""
         return self._release(read_inline(self._before + self._held).spoken) if self._held else ""
 
     def begin(self) -> None:
@@ -82,7 +82,7 @@ class GrowingInline:
             found = read_inline(self._before + self._held)
             if found.is_decided:
                 return self._release(found.spoken)
-            # No entity continues after a character that it cannot contain.
+            # An entity cannot continue after a character that it cannot contain.
             self._has_news = "&" in self._held[-34:]
         is_too_much = len(self._held) > MAX_HELD_CHARS or (
             character == "[" and self._held.count("[") > MAX_HELD_BRACKETS

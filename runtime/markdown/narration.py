@@ -25,22 +25,19 @@ class PartKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Part of a narration.
-
-    An action has no asterisks.
-    """
+    """Part of a narration, where the text of an action has no asterisks."""
 
     kind: PartKind
     text: str
 
 
 def split_narration(text: str, *, quotes: bool, actions: bool) -> list[Part]:
-    """Split a complete text into parts.
+    """Split a complete text into quotes, actions and other text.
 
-    A part without words is joined to the part before it.
+    A part without words is appended to the previous part.
 
-    A quote is speech if it ends with a punctuation mark, follows one, or starts a paragraph; a single "quoted" word is
-    text. Emphasis of one word within a sentence is not an action.
+    A quote is speech if it ends with a punctuation mark, follows a punctuation mark, or starts a paragraph. A single
+    "quoted" word is text. Emphasis of one word within a sentence is not an action.
 
     Args:
         quotes: True to separate quotes.

@@ -1,8 +1,8 @@
-"""Markdown parsing by markdown-it: blocks of a text, and the spoken text of each.
+"""Markdown parsing with markdown-it: blocks of a text, and the spoken text of each block.
 
 The dialect is CommonMark with strikethrough and check boxes. Some rules differ, so that a line can be classified
-without later lines and no text is lost. A line that begins with ``|`` is a table row. Indented text and HTML are text;
-only fences are code. A reference definition is one line with an address.
+without later lines and no text is lost: A line that begins with ``|`` is a table row. Indented text and HTML are text,
+and only fences are code. A reference definition is one line with an address.
 
 As in GitHub's dialect, ``> [!NOTE]`` is spoken as its word. Footnotes and their marks are not spoken, as in imported
 documents.
@@ -36,7 +36,7 @@ _TAG_START = re.compile(r"<(?=[A-Za-z/!?]|\Z)")
 # White space that CommonMark removes from the start of a paragraph's lines, also in code.
 _LINE_START = re.compile(r"\n[ \t]+")
 _LINE_BREAK = re.compile(r"<br\b", re.IGNORECASE)
-_BREAK_TAG = re.compile(r"<break\b", re.IGNORECASE)  # It is an inline tag of the engine.
+_BREAK_TAG = re.compile(r"<break\b", re.IGNORECASE)  # The tag is an inline tag of the engine.
 
 
 def may_precede_image(character: str) -> bool:
@@ -47,7 +47,7 @@ def may_precede_image(character: str) -> bool:
 class Kind(Enum):
     PARAGRAPH = auto()
     HEADING = auto()  # Heading that starts with #.
-    UNDERLINED = auto()  # Paragraph that becomes a heading by its underline.
+    UNDERLINED = auto()  # Paragraph that becomes a heading because the next line underlines it.
     ROW = auto()
     FENCE = auto()
     FOOTNOTE = auto()
@@ -55,9 +55,9 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """Block without inner blocks: its lines and its source without outer markers.
+    """Block without inner blocks: its line range and its source without outer markers.
 
-    The lines are ``start`` to ``end`` - 1.
+    The range contains ``start`` and excludes ``end``.
     """
 
     kind: Kind
@@ -75,7 +75,7 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """Blocks of a text.
+    """Blocks of a Markdown text.
 
     Lines before line ``settled`` do not affect later lines.
     """
@@ -84,7 +84,7 @@ class Blocks:
     settled: int
 
     def at(self, line: int) -> Leaf | None:
-        """Return the last leaf if it contains this line, or None."""
+        """Return the last leaf if it contains this line, and otherwise None."""
         last = self.leaves[-1] if self.leaves else None
         return last if last is not None and last.start <= line < last.end else None
 
@@ -93,7 +93,7 @@ _SILENT_BLOCKS = {"fence": Kind.FENCE, "footnote": Kind.FOOTNOTE}
 
 
 def read_blocks(text: str) -> Blocks:
-    """Return the blocks of a text."""
+    """Parse a Markdown text and return its blocks."""
     tokens: list[Token] = []
     _MARKDOWN.block.parse(text, _MARKDOWN, {}, tokens)
     leaves: list[Leaf] = []
@@ -133,9 +133,9 @@ def _kind(head: Token) -> Kind:
 
 @dataclass(frozen=True, slots=True)
 class Inline:
-    """Text to speak of a piece of a paragraph.
+    """Spoken text of a piece of a paragraph.
 
-    ``is_decided`` is True if later text cannot change it.
+    ``is_decided`` is True if later text cannot change the spoken text.
     """
 
     spoken: str
@@ -143,7 +143,7 @@ class Inline:
 
 
 def read_inline(source: str) -> Inline:
-    """Return the text to speak of a block's source."""
+    """Return the spoken text of the source of a block."""
     tokens: list[Token] = []
     state = StateInline(source, _MARKDOWN, {}, tokens)
     _MARKDOWN.inline.tokenize(state)
@@ -153,11 +153,7 @@ def read_inline(source: str) -> Inline:
 
 
 def spoken_row(source: str) -> str:
-    """Return the text to speak of a table row.
-
-    Returns:
-        "" for a delimiter row.
-    """
+    """Return the spoken text of a table row, which is empty for a delimiter row."""
     if _DELIMITER_ROW.fullmatch(source):
         return ""
     cells = (read_inline(cell.strip()).spoken.strip() for cell in escapedSplit(source))
@@ -186,7 +182,7 @@ def _spoken_token(token: Token) -> str:
 def _is_marked_open(state: StateInline) -> bool:
     """True if an emphasis mark has no closing mark yet.
 
-    Marks inside a closed pair do not count.
+    Marks inside a closed pair are ignored.
     """
     marks = state.delimiters
     last = -1  # End index of the last pair.
@@ -247,7 +243,7 @@ def _definition(state: StateBlock, line: int, _: int, silent: bool) -> bool:
 
 
 def _footnote(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Block rule: ``[^1]: text`` is a footnote with the lines that belong to it."""
+    """Block rule: ``[^1]: text`` and the lines that belong to it are a footnote."""
     if not _FOOTNOTE.match(_line(state, start)):
         return False
     if silent:

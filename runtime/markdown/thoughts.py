@@ -10,21 +10,20 @@ _OPENING = re.compile(rf"[ \t]*<({'|'.join(TAGS)})>", re.IGNORECASE)
 _OPENINGS = tuple(f"<{tag}>" for tag in TAGS)
 # Number of characters that are processed at once. Each line copies the rest of its piece, so pieces are short.
 _PIECE_CHARS = 256
-_MAX_INDENT = 8  # Maximum white space before a tag. It limits the text that is held back.
+_MAX_INDENT = 8  # Maximum white space before a tag, which limits the text that is held back.
 
 
 class GrowingThoughts:
-    """Incremental filter of one text that removes blocks of reasoning.
+    """Incremental filter that removes blocks of reasoning from one text.
 
-    A block starts at the start of a line.
-
-    A block without an end tag extends to the end of the text. Only text that may become a tag is held back.
+    A block starts at the start of a line. A block without an end tag extends to the end of the text. Only text that may
+    become a tag is held back.
     """
 
     def __init__(self) -> None:
         self._held = ""
         self._is_line_start = True
-        self._closing: str | None = None  # End tag of the current block; None outside of blocks.
+        self._closing: str | None = None  # End tag of the current block, or None outside of blocks.
 
     def add(self, text: str) -> str:
         """Append text and return the text outside of blocks."""
@@ -46,10 +45,7 @@ class GrowingThoughts:
         return "".join(spoken)
 
     def flush(self) -> str:
-        """Return the text that is held back.
-
-        More text may follow.
-        """
+        """Return the text that is held back, although more text may follow."""
         if self._closing is not None:
             return ""
         text, self._held = self._held, ""
@@ -61,11 +57,7 @@ class GrowingThoughts:
         return self.flush()
 
     def _skip_thought(self, closing: str) -> bool:
-        """Drop held text inside a block.
-
-        Returns:
-            True if the block has ended.
-        """
+        """Drop held text inside a block, and return True if the block has ended."""
         end = self._held.lower().find(closing)
         if end < 0:
             self._held = self._held[-(len(closing) - 1) :]
