@@ -1,1 +1,1 @@
-"""Stored pronunciation dictionaries: words, versions and owners."""
+"""Stored pronunciation dictionaries: their words, versions and owners."""

@@ -21,9 +21,9 @@ MAX_WORD_CHARS, MAX_REPLACEMENT_CHARS, MAX_DESCRIPTION_CHARS = 80, 200, 500  # M
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """Entry of a dictionary.
+    """Entry of a pronunciation dictionary.
 
-    With `case_sensitive`, the word matches only in exactly the same case.
+    With `case_sensitive`, only text in exactly the same case matches the word.
     """
 
     word: str
@@ -33,10 +33,7 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """Stored version of a dictionary's words.
-
-    `created_at` is a Unix time.
-    """
+    """Stored version of a dictionary's words, where `created_at` is a Unix time."""
 
     id: str
     created_at: float
@@ -45,16 +42,13 @@ class Version:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PronunciationDictionary:
-    """Named list of words with immutable versions.
-
-    The last version is current.
-    """
+    """Named list of words with immutable versions, of which the last one is current."""
 
     id: str
     name: str
     description: str = ""
     created_at: float
-    # Time of archiving. Archived dictionaries are not in filtered lists, but requests may use them.
+    # Time of archiving, or None. Archived dictionaries are not in filtered lists, but requests may use them.
     archived_at: float | None = None
     versions: tuple[Version, ...]
 
@@ -65,7 +59,7 @@ class PronunciationDictionary:
     def version(self, version_id: str | None) -> Version | None:
         """Return the version with this id, or the latest version if no id is given.
 
-        None means that the version is not stored, or not stored any more.
+        None is returned if the version is not stored (any more).
         """
         if version_id is None:
             return self.latest
@@ -74,7 +68,7 @@ class PronunciationDictionary:
     def with_words(self, words: Iterable[Word], now: float) -> PronunciationDictionary:
         """Return the dictionary with a new version if the words have changed.
 
-        The oldest versions are dropped.
+        The number of versions is limited, so the oldest versions are dropped.
         """
         version = Version(new_id(), now, tuple(words))
         if version.words == self.latest.words:
@@ -106,10 +100,10 @@ def write(dictionary: PronunciationDictionary) -> bytes:
 
 
 def read(data: bytes) -> PronunciationDictionary:
-    """Parse a dictionary's file.
+    """Parse the content of a dictionary file.
 
     Raises:
-        ValueError: The content is invalid or has a later format; the message gives the reason.
+        ValueError: The content is invalid or has a later format. The message has the reason.
     """
     fields = parse_object(data)
     if fields.pop("format", None) != FORMAT:

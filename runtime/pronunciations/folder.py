@@ -1,6 +1,6 @@
-"""Folder of pronunciation dictionaries, one file each.
+"""Folder of pronunciation dictionaries, with one file per dictionary.
 
-Several processes may share it. Thread: any.
+Several processes may share the folder. Thread: any.
 """
 
 from __future__ import annotations
@@ -29,19 +29,16 @@ _MAX_CACHED_DICTIONARIES = 32
 
 @dataclass(frozen=True, slots=True)
 class DictionaryEdit:
-    """Changes to a dictionary.
-
-    Fields that are None are not changed.
-    """
+    """Changes to a dictionary, where None means no change."""
 
     name: str | None = None
     description: str | None = None
     is_archived: bool | None = None
-    # Function from the current words to the new words.
+    # Function that maps the current words to the new words.
     words: Callable[[tuple[Word, ...]], Iterable[Word]] | None = None
 
     def of(self, dictionary: PronunciationDictionary, now: float) -> PronunciationDictionary:
-        """Return the changed dictionary.
+        """Apply the changes to a dictionary and return the result.
 
         Raises:
             InvalidConfig: The name is invalid, or there are too many words.
@@ -61,22 +58,17 @@ class DictionaryEdit:
 
 
 class DictionaryFolder:
-    """Dictionaries of one owner.
+    """Stored pronunciation dictionaries of one owner.
 
-    The folder is created with the first dictionary.
-
-    The files are authoritative: each lookup checks the file and reads it again if it has changed.
+    The folder is created with the first dictionary. The files are authoritative: each lookup checks the file and reads
+    it again if it has changed.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def find(self, dictionary_id: str) -> PronunciationDictionary | None:
-        """Return a dictionary by its id.
-
-        Returns:
-            None if the dictionary does not exist or its file is unusable.
-        """
+        """Return the dictionary with this id, or None if it does not exist or is unusable."""
         if not is_id(dictionary_id):
             return None
         path = self.folder / (dictionary_id + SUFFIX)
@@ -106,10 +98,10 @@ class DictionaryFolder:
     def add(
         self, name: str, words: Iterable[Word], *, description: str = "", check: Callable[[], None] = lambda: None
     ) -> PronunciationDictionary:
-        """Store a new dictionary.
+        """Store a new dictionary and return it.
 
         Args:
-            check: Called under the lock. It may raise an error.
+            check: Function that is called under the lock and may raise an error.
 
         Raises:
             InvalidConfig: The name is invalid.
@@ -120,9 +112,9 @@ class DictionaryFolder:
             return self._put(dictionary)
 
     def change(self, dictionary_id: str, edit: DictionaryEdit) -> PronunciationDictionary:
-        """Change a dictionary.
+        """Change a dictionary and return the new version.
 
-        It is read and written under the lock, so that no concurrent change is lost.
+        The dictionary is read and written under the lock, so no concurrent change is lost.
 
         Raises:
             DictionaryNotFound: There is no dictionary with this id.
@@ -145,7 +137,7 @@ class DictionaryFolder:
     def _writing(self) -> Iterator[None]:
         """Context manager that locks the folder for writing.
 
-        It also deletes temporary files of killed writers.
+        It also deletes temporary files that killed processes left.
         """
         with storing("The pronunciation dictionary", "voices"):
             make_private(self.folder)
@@ -167,7 +159,7 @@ class DictionaryFolder:
 
 @lru_cache(_MAX_CACHED_DICTIONARIES)
 def _parsed(path: Path, _version: tuple[int, int, int]) -> PronunciationDictionary:
-    """Read a dictionary file.
+    """Read and parse a dictionary file.
 
     Raises:
         OSError: The file cannot be read.

@@ -23,11 +23,9 @@ _NOT_IN_XML = regex.compile(r"[^\t\n\r\x20-\uD7FF\uE000-\uFFFD\U00010000-\U0010F
 
 @dataclass(frozen=True, slots=True)
 class Lexicon:
-    """Words of a lexicon.
+    """Usable and unusable words of a lexicon.
 
-    They match only in exactly the same case.
-
-    `left_out` has the words that cannot be used, without duplicates.
+    Only text in exactly the same case matches `words`. `left_out` has the unusable words without duplicates.
     """
 
     words: tuple[Word, ...]
@@ -43,7 +41,7 @@ def read_lexicon(data: bytes) -> Lexicon:
     """Parse a lexicon and return its usable words.
 
     Raises:
-        ValueError: The file is not a lexicon, is too large, or has no usable words. The message gives the reason.
+        ValueError: The file is not a lexicon, is too large, or has no usable words. The message has the reason.
     """
     if len(data) > MAX_BYTES:
         raise ValueError(f"it has more than {MAX_BYTES} bytes")
@@ -64,7 +62,7 @@ def read_lexicon(data: bytes) -> Lexicon:
         for written in map(_text, _inside(lexeme, "grapheme")):
             entry = Word(written, say_as, case_sensitive=True)
             is_usable = 1 <= len(written) <= MAX_WORD_CHARS and 1 <= len(say_as) <= MAX_REPLACEMENT_CHARS
-            # The first alias of homographs is spoken, because a request does not state the role of a word.
+            # The first alias of a homograph is spoken because a request does not state the role of a word.
             if not is_usable or entries.setdefault(written, entry) != entry:
                 left_out.append(written)
     found = Lexicon(tuple(entries.values()), tuple(dict.fromkeys(left_out)))
@@ -76,10 +74,7 @@ def read_lexicon(data: bytes) -> Lexicon:
 
 
 def write_lexicon(words: Iterable[Word]) -> bytes:
-    """Serialize words as a lexicon.
-
-    The format does not support case-insensitive words.
-    """
+    """Serialize words as a lexicon, which cannot express case-insensitive words."""
     root = etree.Element(
         f"{{{_SPACE}}}lexicon", {"version": "1.0", "alphabet": "ipa", _LANGUAGE: "und"}, nsmap={None: _SPACE}
     )
@@ -98,7 +93,7 @@ def _listed(words: Sequence[str]) -> str:
 
 
 def _inside(parent: etree._Element, name: str) -> Iterator[etree._Element]:
-    """Yield the elements with this name in any namespace.
+    """Yield the child elements with this name in any namespace.
 
     Few writers of lexicons declare a namespace.
     """
