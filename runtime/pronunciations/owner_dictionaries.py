@@ -1,4 +1,4 @@
-"""Pronunciation dictionaries of one owner, combined with the server's shared ones."""
+"""Pronunciation dictionaries of one owner, combined with the server's shared dictionaries."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from runtime.shared.owning import check_owned, check_room
 
 @dataclass(frozen=True, slots=True)
 class OwnerDictionaries:
-    """Dictionaries of one owner, and the shared dictionaries as read-only.
+    """Pronunciation dictionaries that an owner can use: own and shared dictionaries.
 
-    Thread: any.
+    The shared dictionaries are read-only. Thread: any.
     """
 
     own: DictionaryFolder
-    common: DictionaryFolder | None = None  # Shared dictionaries. None if `own` is the shared folder.
-    most: int = 0  # Maximum number of own dictionaries; 0: unlimited.
+    common: DictionaryFolder | None = None  # Shared dictionaries, or None if `own` is the shared folder.
+    most: int = 0  # Maximum number of own dictionaries, or 0 if it is unlimited.
 
     def all(self) -> list[PronunciationDictionary]:
-        """Return all usable dictionaries, the owner's first."""
+        """Return all usable dictionaries, starting with the owner's dictionaries."""
         return [*self.own.all(), *(() if self.common is None else self.common.all())]
 
     def get(self, dictionary_id: str) -> PronunciationDictionary:
-        """Return a dictionary by its id.
+        """Return the dictionary with this id.
 
         Raises:
             DictionaryNotFound: There is no dictionary with this id.
@@ -40,9 +40,7 @@ class OwnerDictionaries:
         return found
 
     def version(self, dictionary_id: str, version_id: str | None = None) -> Version:
-        """Return a version of a dictionary.
-
-        Without an id, the latest version is returned.
+        """Return a version of a dictionary, by default the latest version.
 
         Raises:
             DictionaryNotFound: The dictionary does not exist, or the version is not stored (any more).
@@ -53,19 +51,19 @@ class OwnerDictionaries:
         return version
 
     def owns(self, dictionary_id: str) -> bool:
-        """True if the client may change this dictionary."""
+        """True if the dictionary belongs to the owner, who may change it."""
         return self.own.find(dictionary_id) is not None
 
     def add(self, name: str, words: Iterable[Word], *, description: str = "") -> PronunciationDictionary:
-        """Add a dictionary like `DictionaryFolder.add`.
+        """Add a dictionary to the owner's folder, like `DictionaryFolder.add`.
 
         Raises:
-            TooManyDictionaries: The owner has reached the limit.
+            TooManyDictionaries: The owner has the maximum number of dictionaries.
         """
         return self.own.add(name, words, description=description, check=self._check_room)
 
     def change(self, dictionary_id: str, edit: DictionaryEdit) -> PronunciationDictionary:
-        """Change a dictionary like `DictionaryFolder.change`.
+        """Change a dictionary of the owner, like `DictionaryFolder.change`.
 
         Raises:
             DictionaryNotYours: The dictionary is shared.
@@ -74,7 +72,7 @@ class OwnerDictionaries:
         return self.own.change(dictionary_id, edit)
 
     def delete(self, dictionary_id: str) -> None:
-        """Delete a dictionary like `DictionaryFolder.delete`.
+        """Delete a dictionary of the owner, like `DictionaryFolder.delete`.
 
         Raises:
             DictionaryNotYours: The dictionary is shared.
@@ -83,5 +81,5 @@ class OwnerDictionaries:
         self.own.delete(dictionary_id)
 
     def _check_room(self) -> None:
-        if self.most:  # Without a limit, the files are not counted, because counting reads all of them.
+        if self.most:  # Without a limit, the files are not counted because counting reads all of them.
             check_room(len(self.own.all()), self.most, TooManyDictionaries)
