@@ -1,1 +1,1 @@
-"""Code that the runtime and the studio share: audio, files, names, and the port."""
+"""Code that the runtime and the studio share: audio, files, names, and the server's port."""

@@ -1,4 +1,4 @@
-"""Decoded audio: limits, downmix to mono, and resampling by soxr."""
+"""Decoded audio: limits, downmix to mono, and resampling with soxr."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from numpy.typing import NDArray
 
 from runtime.errors import BadReferenceAudio, ReferenceTooLong
 
-# List of formats for error messages. Every format that FFmpeg decodes is accepted.
+# List of formats for error messages. Every format that FFmpeg can decode is accepted.
 SUPPORTED_FORMATS = "WAV, FLAC, OGG, MP3, M4A, AIFF or WebM"
 NO_SOUND = f"it is not a sound file that can be read; send {SUPPORTED_FORMATS}"
 UNSUPPORTED_FORMAT = f"its format is not taken; send {SUPPORTED_FORMATS}"
 MIN_RATE, MAX_RATE = 8_000, 192_000  # Sample rates in Hz.
 MAX_CHANNELS = 8
 PADDING_S = 0.1  # Lossy codecs add this much silence at both ends, and resampling may add a sample.
-# Minimum energy of the mixed channels, relative to the sum of independent channels. With less, the channels cancel each
-# other out.
+# Minimum energy of the mixed channels relative to the energy of a mix of independent channels. If the energy is lower,
+# the channels cancel each other out.
 MIN_MIX = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class DecodedAudio:
-    """Decoded audio.
+    """Decoded audio with its sample rate.
 
     Shapes: samples [N] float32, mono.
     """
@@ -43,9 +43,9 @@ class DecodedAudio:
 
 @dataclass(slots=True)
 class Downmix:
-    """Downmix to mono by the average of all channels, or by one channel alone, in blocks.
+    """Downmix to mono, in blocks: the mean of all channels, or one selected channel.
 
-    Blocks save memory: audio with eight channels is never held in memory as a whole.
+    Blocks save memory because the audio of all channels is never in memory at once.
     """
 
     channel: int | None = None
@@ -56,7 +56,7 @@ class Downmix:
     _expected: float = 0.0  # Energy that the mean would have if the channels were independent.
 
     def add(self, block: NDArray[np.float32]) -> None:
-        """Add the next samples.
+        """Mix the next block of samples to mono.
 
         Shapes: block [N, channels].
         """
@@ -67,7 +67,7 @@ class Downmix:
             mono = block[:, min(self.channel, channels - 1)]
         else:
             mono = block.mean(axis=1, dtype=np.float32)
-            with np.errstate(over="ignore", invalid="ignore"):  # Floats that are not finite are refused later.
+            with np.errstate(over="ignore", invalid="ignore"):  # Samples that are not finite are refused later.
                 energies = np.einsum("ij,ij->j", block, block, dtype=np.float64)
                 self._energies[:channels] += energies
                 self._expected += float(energies.sum()) / channels**2
@@ -79,25 +79,26 @@ class Downmix:
     def samples(self) -> NDArray[np.float32]:
         """Return the mixed samples.
 
-        Shapes: [N].
+        Shapes: [N] float32.
         """
         return np.concatenate(self._blocks) if self._blocks else np.zeros(0, np.float32)
 
     @property
     def loudest_if_cancelled(self) -> int | None:
-        """Return the loudest channel if the channels cancel out, else None.
+        """Return the index of the loudest channel if the channels cancel each other out, or None.
 
-        Channels cancel out in phase-inverted stereo.
+        Channels cancel each other out in phase-inverted stereo.
         """
         is_cancelled = self._mixed < MIN_MIX * self._expected
         return int(self._energies.argmax()) if is_cancelled else None
 
 
 def mixed_down(read: Callable[[Downmix], int]) -> DecodedAudio:
-    """Mix a file down to one channel.
+    """Decode a file and mix its channels down to mono.
 
     Args:
-        read: Adds all samples of the file and returns their rate. It is called again if the channels cancel out.
+        read: Function that adds all samples of the file and returns their rate. It is called again if channels cancel
+        out.
     """
     mix = Downmix()
     rate = read(mix)
@@ -108,7 +109,7 @@ def mixed_down(read: Callable[[Downmix], int]) -> DecodedAudio:
 
 
 def read_pcm(file: BinaryIO | str) -> bytes:
-    """Return the unchanged samples of one of our own 16-bit mono files, as s16le.
+    """Return the unchanged samples of one of our own 16-bit mono files as s16le.
 
     Raises:
         BadReferenceAudio: The file is damaged.
@@ -147,7 +148,7 @@ def check_length(count: int, rate: int, limit_s: float, *, header_s: float = 0.0
 
 
 def resample(audio: DecodedAudio, rate: int) -> DecodedAudio:
-    """Return the audio at another rate.
+    """Resample audio to another sample rate.
 
     Audio that already has this rate is returned unchanged. The output length is computed with the same float product as
     in librosa, which the reference implementation uses, because one sample more can change the number of codec frames.

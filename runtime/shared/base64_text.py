@@ -1,4 +1,4 @@
-"""Lenient base64 decoder: accepts line breaks, the URL-safe alphabet, and missing padding."""
+"""Base64 decoder that accepts line breaks, the URL-safe alphabet, and missing padding."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TO_STANDARD = str.maketrans("-_", "+/")
 
 
 def decode_base64(text: str) -> bytes:
-    """Decode base64 text or a base64 ``data:`` URL.
+    """Decode base64 text or a base64 ``data:`` URL into bytes.
 
     Raises:
         ValueError: The text has invalid characters or an invalid length.

@@ -1,4 +1,4 @@
-"""Chapters, cover and tags of audiobook files, by PyAV.
+"""Chapters, cover and tags of audiobook files, written with PyAV.
 
 Covers are copied without being decoded.
 """
@@ -19,7 +19,7 @@ import av.stream
 # Codec of a cover image by the first bytes of the file.
 COVER_CODECS = {b"\xff\xd8\xff": "mjpeg", b"\x89PNG\r\n\x1a\n": "png"}
 
-# Maximum size of a cover in bytes, so that it fits, as base64, into a script with its other fields.
+# Maximum size of a cover in bytes. In base64, it must fit into a script together with the other fields.
 MAX_COVER_BYTES = 640 * 2**10
 
 _URL_PREFIXES = ("data:image/jpeg;base64,", "data:image/png;base64,")
@@ -32,10 +32,7 @@ _TAGS_IN_MP4 = {"title", "artist", "album_artist", "album", "composer", "genre",
 
 @dataclass(frozen=True, slots=True)
 class BookChapter:
-    """Chapter of an audiobook.
-
-    Times are in seconds.
-    """
+    """Chapter of an audiobook, with start and end in seconds."""
 
     title: str
     start_s: float
@@ -44,17 +41,14 @@ class BookChapter:
 
 @dataclass(frozen=True, slots=True)
 class Book:
-    """Chapters and cover of a file.
-
-    ``cover`` is a JPEG or PNG file.
-    """
+    """Chapters and cover (a JPEG or PNG file) of an audiobook."""
 
     chapters: Sequence[BookChapter] = ()
     cover: bytes | None = field(default=None, repr=False)
 
 
 def cover_codec(image: bytes) -> str | None:
-    """Return the codec of an image that can be a cover, or None."""
+    """Return the codec of an image that can be a cover, or None for other files."""
     return next((codec for magic, codec in COVER_CODECS.items() if image.startswith(magic)), None)
 
 
@@ -71,13 +65,13 @@ def read_cover(url: str) -> bytes | None:
 
 
 def cover_url(image: bytes) -> str:
-    """Return a data URL of an image that can be a cover."""
+    """Return an image that can be a cover as a data URL."""
     kind = "jpeg" if cover_codec(image) == "mjpeg" else "png"
     return f"data:image/{kind};base64,{base64.b64encode(image).decode()}"
 
 
 def cover_of(image: bytes) -> str:
-    """Return an image as a cover's data URL.
+    """Convert any image to the data URL of a cover.
 
     A large image is scaled down. The result is empty if the image cannot be decoded. The image may be decoded here, so
     call this function in a process with resource limits.
@@ -95,9 +89,9 @@ def _smaller(image: bytes) -> bytes:
     """Return an image as a JPEG of at most `_MAX_SIDE` pixels in width and height.
 
     Raises:
-        av.FFmpegError, ValueError: It is not an image, or it has too many pixels.
+        av.FFmpegError, ValueError: The data is not an image, or the image has too many pixels.
     """
-    # The reader is chosen here, because FFmpeg might detect another one that opens other files.
+    # The reader is selected here because FFmpeg might detect a reader that opens other files.
     reader = next((reader for magic, reader in _READERS.items() if image.startswith(magic)), None)
     if reader is None:
         raise ValueError("no picture")
@@ -120,17 +114,14 @@ def _smaller(image: bytes) -> bytes:
 
 
 def mp4_tags(tags: Mapping[str, str]) -> dict[str, str]:
-    """Return the tags that MP4 supports.
-
-    The other tags are appended to the comment.
-    """
+    """Return the tags that MP4 supports, with all other tags appended to the comment."""
     known = {name: value for name, value in tags.items() if name in _TAGS_IN_MP4}
     others = [f"{name}: {value}" for name, value in tags.items() if name not in _TAGS_IN_MP4]
     return {**known, "comment": "; ".join([tags["comment"], *others])}
 
 
 def write_book(container: av.container.OutputContainer, book: Book) -> None:
-    """Add chapters and a cover to a container that has its audio stream but no samples yet."""
+    """Add chapters and a cover to a container that has an audio stream but no samples yet."""
     container.set_chapters(
         [
             {

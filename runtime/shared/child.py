@@ -1,7 +1,7 @@
-"""Launcher of child processes that end with their parent.
+"""Launcher of child processes that end together with their parent process.
 
 Example: ``python -m runtime.shared.child runtime.cli runtime``. Standard input is a pipe from the parent. The kernel
-closes it when the parent ends, also after kill -9. This works on every system without signal handlers or process ids.
+closes the pipe when the parent ends, also after kill -9. This works on every system without signal handlers or pids.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import threading
 
 
 def main() -> None:
-    """Run the module named by the first argument, and exit when standard input is closed."""
+    """Run the module in the first argument, and exit when standard input is closed."""
     threading.Thread(target=_end_with_parent, name="end-with-parent", daemon=True).start()
     del sys.argv[0]
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=False)
@@ -22,7 +22,7 @@ def main() -> None:
 def _end_with_parent() -> None:
     while os.read(0, 1024):
         pass
-    os._exit(1)  # The parent has ended. This process has no data to save.
+    os._exit(1)  # The parent has ended, and this process has no data to save.
 
 
 if __name__ == "__main__":

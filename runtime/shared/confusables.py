@@ -1,4 +1,4 @@
-"""Detection of names that look alike, by Unicode's table of confusable characters (TR39)."""
+"""Detection of names that look alike, based on Unicode's confusable characters (TR39)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import regex
 
-TABLE_FILE = Path(__file__).with_suffix(".tsv")  # It is written by tools/confusables.py.
+TABLE_FILE = Path(__file__).with_suffix(".tsv")  # The file is written by tools/confusables.py.
 # Invisible characters, and combining marks that do not belong to a particular script.
 _UNSEEN = regex.compile(r"[\p{Default_Ignorable_Code_Point}[\p{Mn}&&\p{Script=Inherited}]]", regex.V1)
 _BEFORE_FOLDING = {ord("Ϲ"): "C", ord("ϲ"): "c", ord("ſ"): "f"}  # Their compatibility forms look different.
@@ -17,14 +17,14 @@ _PALOCHKA = {ord("ӏ"): "l"}  # TR39 maps the palochka to i, but it looks like l
 
 
 def find_confusable(name: str, others: Iterable[str]) -> str | None:
-    """Return the first of some names that looks like `name`, or None."""
+    """Return the first of the other names that looks like `name`, or None."""
     look = _look(name)
     return next((other for other in others if look in _skeletons(other)), None)
 
 
 @lru_cache(4096)
 def _skeletons(name: str) -> frozenset[str]:
-    """Return the look-alike keys of a name as written, in lower case and in upper case."""
+    """Return the look-alike keys of a name as written, and in lower, upper and title case."""
     return frozenset(map(_look, (name, name.lower(), name.upper(), name.title())))
 
 
@@ -32,21 +32,21 @@ def _skeletons(name: str) -> frozenset[str]:
 def _look(name: str) -> str:
     """Return a key that is equal for names that look alike.
 
-    It is independent of the case of most letters. A capital I looks like l, so L keeps its case: "CIara" is Clara, and
-    "Lan" is not Ian.
+    The key is independent of the case of most letters. A capital I looks like l, so L keeps its case: "CIara" equals
+    "Clara", but "Lan" does not equal "Ian".
     """
     folded = "".join(letter if letter == "L" else letter.casefold() for letter in _skeleton(name))
     return " ".join(_skeleton(folded).split())
 
 
 def _skeleton(text: str) -> str:
-    """Return the skeleton of a text (TR39), over compatibility forms as names are compared."""
+    """Return the skeleton of a text (TR39) after normalization to compatibility forms."""
     seen = _UNSEEN.sub("", unicodedata.normalize("NFKC", text.translate(_BEFORE_FOLDING)))
     return unicodedata.normalize("NFD", unicodedata.normalize("NFD", seen).translate(_prototypes()))
 
 
 @cache
 def _prototypes() -> dict[int, str]:
-    """Read the table at the first check, which takes 5 ms."""
+    """Return the table of confusable characters, which is read once in 5 ms."""
     lines = TABLE_FILE.read_text(encoding="utf-8").split("\n")[1:-1]
     return {ord(character): found for character, found in (line.split("\t", 1) for line in lines)} | _PALOCHKA

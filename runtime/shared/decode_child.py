@@ -1,7 +1,7 @@
-"""Short-lived process that decodes one audio file within resource limits.
+"""Child process that decodes one audio file within resource limits.
 
-stdin: one JSON line with the limit in seconds, then the file. stdout: one JSON line, then float32 samples. Untrusted
-input is decoded in this process, so that a crash of FFmpeg affects no other request.
+stdin is one JSON line with the limit in seconds, followed by the file. stdout is one JSON line, followed by float32
+samples. Untrusted input is decoded in this process, so a crash of FFmpeg affects no other request.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ import sys
 
 from runtime.shared.system import confine
 
-MEMORY_BYTES = 768 * 2**20  # Maximum address space. numpy and FFmpeg need 320 MB of it.
+MEMORY_BYTES = 768 * 2**20  # Maximum address space in bytes. numpy and FFmpeg need 320 MB of it.
 CPU_S = 5
 TOO_LARGE = f"it needs more than {MEMORY_BYTES // 2**20} MB to decode; send it as WAV"
 ANSWER_BYTES = 64 * 2**20  # Maximum size of the output in bytes. One minute at 192 kHz needs 46 MB.
 
 
 class Seekable(io.BytesIO):
-    """Buffer that reports invalid seek positions in damaged files to FFmpeg.
+    """Buffer that reports invalid seek positions in damaged files to FFmpeg as an error.
 
-    Without it, a traceback would be written to stderr.
+    Otherwise, a traceback would be written to stderr.
     """
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
@@ -32,7 +32,7 @@ class Seekable(io.BytesIO):
 
 
 def main() -> None:
-    """Decode stdin and write the result to stdout."""
+    """Decode the file on stdin and write the result to stdout."""
     confine(MEMORY_BYTES, CPU_S)
     from runtime.errors import BadReferenceAudio
     from runtime.shared.ffmpeg_reader import (

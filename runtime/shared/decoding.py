@@ -1,6 +1,6 @@
 """Decoder of untrusted audio files.
 
-Plain WAV is decoded in this process, other formats in child processes.
+Plain WAV is decoded in this process, and other formats in child processes.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from runtime.shared.audio import DecodedAudio
 from runtime.shared.decode_child import ANSWER_BYTES, CPU_S
 from runtime.shared.wav_reader import is_plain_wav, read_wav
 
-TIMEOUT_S = 30.0  # Timeout of a child process, which includes its start on a busy machine.
+TIMEOUT_S = 30.0  # Timeout of a child process, including its start on a busy machine.
 POLL_INTERVAL_S = 0.25  # Interval at which the end of a child process is checked.
 PIECE_BYTES = 2**18
-MAX_PROCESSES = 2  # Each may use its full memory limit.
+MAX_PROCESSES = 2  # Maximum number of child processes. Each process may use its full memory limit.
 
 COMMAND = (sys.executable, "-E", "-s", "-m", "runtime.shared.decode_child")
 # Working folder of child processes, from which they import this package.
@@ -38,20 +38,20 @@ ENVIRONMENT = {
 TOO_SLOW = f"it takes longer than {CPU_S} s to decode; send a shorter recording, or WAV"
 CRASHED = "the decoder crashed on it; send it as WAV"
 
-KILLED_RETURN_CODE = -9  # The process was killed by the timeout or the limit of CPU time.
+KILLED_RETURN_CODE = -9  # Return code of a process that was killed by the timeout or the limit of CPU time.
 
 _turn = threading.BoundedSemaphore(MAX_PROCESSES)
 
 
 def decode(data: bytes, *, limit_s: float) -> DecodedAudio:
-    """Decode an audio file of at most `limit_s` seconds to one channel.
+    """Decode an audio file of at most `limit_s` seconds to mono.
 
     The format is detected from the content.
 
     Raises:
-        BadReferenceAudio: It is not an audio file, or its format is not supported.
-        ReferenceTooLong: It is longer than the limit.
-    Thread: a worker.
+        BadReferenceAudio: The data is not an audio file, or the format is not supported.
+        ReferenceTooLong: The audio is longer than the limit.
+    Thread: worker thread.
     """
     if is_plain_wav(data):
         return read_wav(data, limit_s=limit_s)
@@ -71,11 +71,11 @@ def run_child(command: tuple[str, ...], *pieces: bytes, timeout_s: float = TIMEO
     """Run a process that reads untrusted input from stdin.
 
     Returns:
-        The output and the exit status.
+        Output and exit status of the process.
 
     Args:
-        pieces: Input, which is written in sequence.
-    Thread: a worker.
+        pieces: Input that is written to stdin in sequence.
+    Thread: worker thread.
     """
     with subprocess.Popen(  # noqa: S603  constant command
         command,
@@ -98,7 +98,7 @@ def run_child(command: tuple[str, ...], *pieces: bytes, timeout_s: float = TIMEO
                 child.wait()
         finally:
             ended.set()
-            child.kill()  # Kill the child if it is still running, because it has sent too much output.
+            child.kill()  # The child is still running if it has sent too much output.
             giving.join()
             alarm.join()
     return answer, child.returncode
@@ -107,7 +107,7 @@ def run_child(command: tuple[str, ...], *pieces: bytes, timeout_s: float = TIMEO
 def _kill_after(kill: Callable[[], None], timeout_s: float, ended: threading.Event) -> None:
     """Kill the child after `timeout_s` seconds.
 
-    The seconds are counted in polls, so that the time in which the machine is suspended does not count.
+    The seconds are counted in polls, so the time in which the machine is suspended does not count.
     """
     for _ in range(ceil(timeout_s / POLL_INTERVAL_S)):
         if ended.wait(POLL_INTERVAL_S):
@@ -124,7 +124,7 @@ def _give(stdin: IO[bytes], pieces: tuple[bytes, ...]) -> None:
 
 
 def _taken(stdout: IO[bytes]) -> bytes:
-    """Read the output in pieces.
+    """Read the output of the child in pieces.
 
     One large read would allocate the maximum size at once.
     """
@@ -139,7 +139,7 @@ def _understood(answer: bytes, if_none: str) -> DecodedAudio:
     try:
         reply = json.loads(head)
         if "rate" in reply:
-            # An array from bytes would be read-only, so the samples are copied.
+            # An array on bytes would be read-only, so the samples are copied.
             return DecodedAudio(np.frombuffer(samples, np.float32).copy(), int(reply["rate"]))
         kind = ReferenceTooLong if reply["code"] == ReferenceTooLong.code else BadReferenceAudio
         refusal = kind(**reply["facts"])

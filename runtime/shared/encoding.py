@@ -1,6 +1,6 @@
-"""Streaming encoder from s16le mono at 24 kHz to the response formats, by PyAV.
+"""Streaming encoder from s16le mono at 24 kHz to the response formats, based on PyAV.
 
-Each encoded frame is sent as soon as the codec has completed it; containers do not buffer (docs/api.md lists the
+Each encoded frame is sent when the codec has completed it, because containers do not buffer (docs/api.md lists the
 delays).
 """
 
@@ -26,11 +26,11 @@ from runtime.shared.book_container import Book, mp4_tags, write_book
 
 AI_COMMENT = "AI-generated speech"  # Tag "comment" of containers that support tags.
 SPEEDS = (0.25, 4.0)
-VOLUME_RANGE = (0.05, 4.0)  # Above 1, a limiter keeps peaks below -1 dBFS.
+VOLUME_RANGE = (0.05, 4.0)  # If the volume is above 1, a limiter keeps peaks below -1 dBFS.
 BIT_RATE_RANGE = (16_000, 160_000)  # Minimum and maximum in bit/s.
 # RIFF chunk ids of the supported tags.
 TAGS_IN_WAV = {"title": "INAM", "comment": "ICMT", "software": "ISFT", "date": "ICRD"}
-DATA_CHUNK_OFFSET = 36  # It is inside a 44-byte header.
+DATA_CHUNK_OFFSET = 36  # Offset inside the 44-byte header of a WAV file.
 UNKNOWN_SIZE = 0xFFFFFFFF  # Length field of a WAV file whose length is unknown.
 
 _BYTES_PER_SAMPLE = 2
@@ -39,7 +39,7 @@ _MIN_STEP_TEMPO = 0.5  # Minimum tempo of one atempo filter. Slower speech needs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """Encoding of one response_format.
+    """Codec, container and options of one response_format.
 
     Without a codec, the samples are sent unchanged.
     """
@@ -49,11 +49,11 @@ class Format:
     container: str = ""
     samples: str = "s16"  # Sample format of the codec.
     bit_rate: int | None = None
-    frame_ms: int | None = None  # Frame length in ms. None: the codec's default.
+    frame_ms: int | None = None  # Frame length in ms, or None for the codec's default.
     codec_options: dict[str, str] = field(default_factory=dict)
     container_options: dict[str, str] = field(default_factory=dict)
     live_options: dict[str, str] = field(default_factory=dict)  # Container options for streams of unknown length.
-    has_own_tags: bool = True  # False if the container drops non-standard tags. They are then added to the comment.
+    has_own_tags: bool = True  # False if the container drops non-standard tags, which are then added to the comment.
 
 
 # These options avoid delays. By default, Ogg collects one second of Opus per page, and FLAC has frames of 0.1 s and a
@@ -99,15 +99,15 @@ M4B = Format(
 
 
 class Encoder:
-    """Encoder of one audio stream.
+    """Encoder of one audio stream to a response format.
 
-    The concatenated results of `add` and `finish` are the file. With `whole`, the header has the exact length, and
-    `finish` returns almost all of the bytes.
+    The concatenated results of `add` and `finish` are the encoded file. With `whole`, the header has the exact length,
+    and `finish` returns almost all bytes.
 
-    Thread: one at a time.
+    Thread: any. One thread at a time uses the encoder.
 
     Raises:
-        KeyError: The format is not in ``FORMATS`` and is not ``m4b``.
+        KeyError: The format is neither in ``FORMATS`` nor ``m4b``.
     """
 
     def __init__(
@@ -123,13 +123,13 @@ class Encoder:
         tags: Mapping[str, str] | None = None,
         book: Book | None = None,
     ) -> None:
-        """Initialize the encoder.
+        """Create an encoder for one response format.
 
         Args:
-            volume: Factor for the samples. If it is above 1, a limiter keeps the peaks.
-            file: Empty seekable file to write to; `add` and `finish` then return no bytes.
+            volume: Factor for the samples. If it is above 1, a limiter reduces the peaks.
+            file: Empty seekable file that receives the encoded bytes. `add` and `finish` then return no bytes.
             tags: Metadata of the file, in addition to a comment about AI-generated speech. WAV supports title, comment,
-                software and date; other tags are appended to the comment. Without tags, a WAV has no metadata.
+                    software and date. Other tags are appended to the comment. Without tags, a WAV has no metadata.
             book: Chapters and cover of an MP3 or M4B file.
         """
         form = M4B if response_format == "m4b" else FORMATS[response_format]
@@ -153,18 +153,18 @@ class Encoder:
     def is_instant(self) -> bool:
         """True if a call takes only microseconds.
 
-        Other formats take up to a millisecond per 80 ms of audio.
+        Otherwise, a call takes up to a millisecond per 80 ms of audio.
         """
         return self._reshaper is None and not isinstance(self._writer, _Coded)
 
     def add(self, pcm: bytes) -> bytes:
-        """Encode samples and return the bytes that are complete, which may be empty."""
+        """Encode s16le samples and return the completed bytes, which may be empty."""
         if self._reshaper is not None:
             pcm = self._reshaper.add(pcm)
         return self._writer.add(pcm) if pcm else b""
 
     def finish(self) -> bytes:
-        """Return the remaining bytes.
+        """Return the remaining bytes of the encoded file.
 
         The encoder cannot be used afterwards.
         """
@@ -190,7 +190,7 @@ class _Plain:
 class _Wav:
     """Encoder of WAV with a 44-byte header, or with tags before the samples.
 
-    Simple clients expect the 44-byte header. There are no chunks after the samples, because simple clients play all
+    Simple clients expect the 44-byte header. There are no chunks after the samples because simple clients play all
     bytes after the header.
     """
 
@@ -219,15 +219,15 @@ class _Wav:
         return b""
 
     def _whole_header(self, size: int) -> bytes:
-        """Return the header for `size` bytes of samples, including the tags."""
+        """Return the WAV header for `size` bytes of samples, including the tags."""
         head = wav_header(self._rate, sizes=(36 + size + len(self._info), size))
         return head[:DATA_CHUNK_OFFSET] + self._info + head[DATA_CHUNK_OFFSET:]
 
 
 class _Coded:
-    """Encoder with a codec and a container.
+    """Encoder that uses a codec and a container.
 
-    It may be discarded before `finish`.
+    The encoder may be discarded before `finish` is called.
     """
 
     def __init__(
@@ -242,12 +242,12 @@ class _Coded:
         self._rate = rate
         self._samples = form.samples
         is_complete = out is not None
-        # A container on a file writes the lengths into its header at the end.
+        # If the container writes to a file, it writes the lengths into its header at the end.
         self._out: IO[bytes] | _Pipe = _Pipe() if out is None else out
         options = {"flush_packets": "1", **form.container_options, **({} if is_complete else form.live_options)}
         self._container = av.container.open(self._out, "w", format=form.container, options=options)
         self._container.metadata.update(tags if form.has_own_tags else mp4_tags(tags))
-        # Without a waiting client, the codec's default frame length is used, which gives smaller files.
+        # If no client is waiting, the codec's default frame length is used, which gives smaller files.
         frame = {} if is_complete or form.frame_ms is None else {"frame_size": str(rate * form.frame_ms // 1000)}
         stream = self._container.add_stream(codec, rate=rate, options={**form.codec_options, **frame}, layout="mono")
         self._stream = cast(av.audio.stream.AudioStream, stream)
@@ -259,8 +259,8 @@ class _Coded:
         self._made = 0
 
     def __del__(self) -> None:
-        # Container and stream reference each other, and the codec's threads run until the container is closed. This is
-        # not a `close` method, because a worker thread may still run `add` when the response is aborted.
+        # Container and stream reference each other, and the codec's threads run until the container is closed. There is
+        # no `close` method because a worker thread may still run `add` when the response is aborted.
         container = getattr(self, "_container", None)  # The attribute is missing if __init__ has failed.
         if container is not None:
             with contextlib.suppress(av.FFmpegError):
@@ -273,7 +273,7 @@ class _Coded:
         return self._taken()
 
     def finish(self) -> bytes:
-        if not self._made:  # The codec would write an unreadable file if it gets no samples.
+        if not self._made:  # Without samples, the codec would write an unreadable file.
             self.add(bytes(_BYTES_PER_SAMPLE))
         self._container.mux(self._stream.encode(None))
         self._container.close()
@@ -350,11 +350,11 @@ def wav_header(
     width: int = _BYTES_PER_SAMPLE,
     sizes: tuple[int, int] = (UNKNOWN_SIZE, UNKNOWN_SIZE),
 ) -> bytes:
-    """Return the 44-byte header of mono samples.
+    """Return the 44-byte WAV header of mono samples.
 
     Args:
-        code: RIFF's format code.
-        sizes: Sizes of the file and of the samples.
+        code: Format code of RIFF.
+        sizes: Sizes of the file and of the samples in bytes.
     """
     format_ = struct.pack("<IHHIIHH", 16, code, 1, rate, rate * width, width, 8 * width)
     riff, data = (struct.pack("<I", size) for size in sizes)
@@ -362,7 +362,7 @@ def wav_header(
 
 
 def read_tags(file: str | BinaryIO) -> dict[str, str]:
-    """Return the metadata of an audio file with lower-case names.
+    """Return the metadata tags of an audio file with lower-case names.
 
     Returns:
         Empty if the file has no metadata or is not audio.
@@ -393,7 +393,7 @@ def _riff(name: str, content: bytes) -> bytes:
 
 
 def _frame(pcm: bytes, samples: str, rate: int, first_sample: int) -> av.AudioFrame:
-    """Return samples as an FFmpeg frame.
+    """Convert s16le samples to an FFmpeg frame.
 
     With one channel, planar and interleaved layouts are equal.
     """

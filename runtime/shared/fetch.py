@@ -1,6 +1,6 @@
-"""Download from an https address that a client sent, with limits.
+"""Download from an https address that a client has sent, with limits.
 
-Only public machines are contacted. The host is resolved once, and the connection is opened to the address that was
+Only public machines are contacted. The host name is resolved once, and the connection is opened to the address that was
 checked.
 """
 
@@ -22,11 +22,11 @@ import httpx
 
 from runtime.errors import AddressRefused, MessageTooLarge, MoreThan, SpeechError
 
-FETCH_TIMEOUT_S = 5.0  # From the start of the first request to the last byte.
+FETCH_TIMEOUT_S = 5.0  # Timeout from the start of the first request to the last byte.
 MAX_URL_CHARS = 2048  # Maximum number of characters of a URL.
 PORT = 443
 
-# Label of a host name. The last one must have a letter, which excludes IP addresses in all notations.
+# Label of a host name. The last label must have a letter, which excludes IP addresses in all notations.
 _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 _ADDRESS = re.compile(
     rf"https://(?P<host>(?:{_LABEL}\.)+(?=[a-z0-9-]*[a-z]){_LABEL})(?::443)?(?P<target>/[!-\[\]-~]*|\?[!-\[\]-~]*)?",
@@ -42,20 +42,20 @@ Resolve = Callable[[str], list[str]]
 
 @dataclass(frozen=True, slots=True)
 class WebAddress:
-    """Parsed URL."""
+    """Host name and path of a URL."""
 
     host: str
     target: bytes  # Path and query of the URL.
 
 
 def web_address_of(address: str, where: str = "ref_audio") -> WebAddress:
-    """Parse a URL.
+    """Parse an https URL that a client has sent.
 
     Args:
-        where: Name of the URL in errors.
+        where: Name of the URL in error messages.
 
     Raises:
-        AddressRefused: It is not https, or has parts other than host, path and query.
+        AddressRefused: The URL is not https, or has parts other than host, path and query.
     """
     found = _ADDRESS.fullmatch(address) if len(address) <= MAX_URL_CHARS else None
     if found is None or "#" in address:
@@ -65,7 +65,7 @@ def web_address_of(address: str, where: str = "ref_audio") -> WebAddress:
 
 
 def is_public(address: str) -> bool:
-    """True if an IP address is public, also when it is embedded in an IPv6 address."""
+    """True if an IP address is public, also if it is embedded in an IPv6 address."""
     try:
         ip = ipaddress.ip_address(address)
     except ValueError:
@@ -80,7 +80,7 @@ def is_public(address: str) -> bool:
 
 
 def resolve(host: str) -> list[str]:
-    """Return all IP addresses of a host.
+    """Return all IP addresses of a host name.
 
     Raises:
         OSError: The host has no address.
@@ -89,13 +89,13 @@ def resolve(host: str) -> list[str]:
 
 
 class Fetcher:
-    """Downloader of URLs.
+    """Downloader of https URLs that clients have sent.
 
-    Tests pass another resolver, port and certificate.
+    Tests use another resolver, port and certificate.
 
     Args:
-        where: Name of the URL in errors.
-        redirects: Number of redirects that are followed. The target of each is checked like the URL.
+        where: Name of the URL in error messages.
+        redirects: Maximum number of redirects. The target of each redirect is checked like the URL.
     """
 
     def __init__(
@@ -118,12 +118,12 @@ class Fetcher:
         self._context = context
 
     def fetch(self, address: str, *, most: int) -> bytes:
-        """Download a URL.
+        """Download the content of an https URL.
 
         Raises:
             AddressRefused: The address is refused, timed out, or responded with another status than 200.
             MessageTooLarge: The response has more than `most` bytes.
-        Thread: a worker; takes up to `FETCH_TIMEOUT_S`.
+        Thread: worker thread. The call takes up to `FETCH_TIMEOUT_S`.
         """
         target = web_address_of(address, self._where)
         result: list[bytes | SpeechError] = []
@@ -157,7 +157,7 @@ class Fetcher:
             return AddressRefused(where=self._where, why="it could not be reached", param=self._where)
 
     def _read(self, address: WebAddress, most: int, end: float) -> bytes | WebAddress:
-        """Return the body, or the address that the response redirects to."""
+        """Return the body of the response, or the address to which the response redirects."""
         pinned = self._pinned(address.host)
         url = httpx.URL(scheme="https", host=pinned, port=self._port, raw_path=address.target)
         headers = {"Host": address.host, "Accept-Encoding": "identity", "User-Agent": "voicewright"}
@@ -183,7 +183,7 @@ class Fetcher:
             return bytes(data)
 
     def _pinned(self, host: str) -> str:
-        """Return the one address to connect to."""
+        """Return the IP address of the host to which the connection is opened."""
         addresses = self._resolve(host)
         if not addresses or not all(self._is_public(address) for address in addresses):
             self._refuse("its host is not a public one")

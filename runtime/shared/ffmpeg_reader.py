@@ -1,6 +1,6 @@
-"""Reader for every audio file that FFmpeg (PyAV) decodes.
+"""Reader for all audio formats that FFmpeg (PyAV) can decode.
 
-Only `decode_child` uses it, because untrusted files must be decoded in a separate process.
+Only `decode_child` uses this module because untrusted files must be decoded in a separate process.
 """
 
 from __future__ import annotations
@@ -28,18 +28,17 @@ from runtime.shared.audio import (
 
 
 def read_any(file: BinaryIO, *, limit_s: float) -> DecodedAudio:
-    """Decode the main audio stream of a file and mix it down to one channel.
+    """Decode the main audio stream of a file to mono.
 
     As in the ``ffmpeg`` program, damaged packets are skipped, and a truncated file ends with its data. If a stream
-    changes its sample rate, the first one is used.
+    changes its sample rate, the first rate is used.
 
     Args:
         limit_s: Maximum duration of the audio in seconds.
 
     Raises:
-        BadReferenceAudio: It has no audio that FFmpeg can decode, or its sample rate or number of channels is out of
-            range.
-        ReferenceTooLong: It has more samples than allowed, whatever its header says.
+        BadReferenceAudio: The file has no audio that FFmpeg can decode, or its rate or channel count is out of range.
+        ReferenceTooLong: The audio is longer than the limit, regardless of the file's header.
     """
     try:
         return mixed_down(partial(_read, file, limit_s))
@@ -89,8 +88,8 @@ def _replace_custom_layout(context: av.AudioCodecContext) -> None:
     """Replace a custom channel layout in the header by the default layout.
 
     The default layout has the same number of channels. In PyAV 18, each AudioLayout object frees the custom layout that
-    decoder and frames still use, which crashes the process. This function lets it be freed once and never reads it
-    again. The order of channels does not matter, because they are averaged.
+    decoder and frames still use, which crashes the process. This function lets the layout be freed once and never reads
+    it again. The order of channels does not matter because they are averaged.
     """
     layout = context.layout
     channels = layout.nb_channels
@@ -106,6 +105,6 @@ def _is_audio(name: str) -> bool:
         return False
 
 
-# Playlists (HLS, DASH, concat) refer to other files and URLs, so protocols are disabled. Video decoders are disabled
-# too.
+# Playlists (HLS, DASH, concat) refer to other files and URLs, so protocols are disabled. Video decoders are disabled as
+# well.
 OPTIONS = {"protocol_whitelist": "none", "codec_whitelist": ",".join(filter(_is_audio, av.codecs_available))}

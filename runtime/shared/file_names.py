@@ -7,7 +7,7 @@ import unicodedata
 from urllib.parse import quote
 
 MAX_NAME_CHARS = 60  # Maximum number of characters of a name without its suffix.
-# Names of devices in Windows, which it opens even if a suffix follows.
+# Names of Windows devices, which Windows opens even if a suffix follows.
 _RESERVED = re.compile(r"(?:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9¹²³])\s*(?:\.|$)", re.IGNORECASE)
 
 
@@ -29,6 +29,6 @@ def file_name(words: str, suffix: str, most: int = MAX_NAME_CHARS, *, instead: s
 
 
 def disposition(name: str, *, inline: bool = False) -> str:
-    """Return the Content-Disposition header for a name, which may have non-ASCII characters."""
+    """Return the Content-Disposition header for a file name with any characters."""
     plain = "".join(letter if letter.isascii() and (letter.isalnum() or letter in " ._-()") else "_" for letter in name)
     return f"{'inline' if inline else 'attachment'}; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"

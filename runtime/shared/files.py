@@ -24,11 +24,11 @@ def storing(what: str, whose: str) -> Iterator[None]:
     """Context manager that converts OSError to StorageFailed.
 
     Args:
-        what: Description of the file.
-        whose: Description of the folder.
+        what: Description of the file in the error message.
+        whose: Description of the folder in the error message.
 
     Raises:
-        StorageFailed: The disk is full or broken, or the folder is not writable.
+        StorageFailed: The disk is full or failed, or the folder is not writable.
     """
     try:
         yield
@@ -42,7 +42,7 @@ def storing(what: str, whose: str) -> Iterator[None]:
 
 
 def make_private(folder: Path) -> None:
-    """Create a folder and its missing parents, accessible only to the current user.
+    """Create a folder and its missing parents, which only the current user can access.
 
     Raises:
         OSError: A folder cannot be created.
@@ -55,7 +55,7 @@ def make_private(folder: Path) -> None:
 def locked(folder: Path) -> Iterator[None]:
     """Context manager that locks a folder against other writing processes.
 
-    The lock is released when it exits or when the process ends.
+    The lock is released when the context exits or when the process ends.
     """
     descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | system.flags("O_CLOEXEC", "O_NOFOLLOW"), 0o600)
     try:
@@ -66,9 +66,9 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def replace_file(folder: Path, name: str, data: bytes) -> None:
-    """Replace a file atomically.
+    """Replace a file in a folder atomically.
 
-    The caller holds the lock.
+    The caller must hold the lock of the folder.
 
     Raises:
         OSError: The file cannot be written.
@@ -87,7 +87,7 @@ def replace_file(folder: Path, name: str, data: bytes) -> None:
 
 
 def _private(path: str, flags: int) -> int:
-    """Open a file that is accessible only to the current user.
+    """Open a file that only the current user can access.
 
     Other users may be able to list the folder.
     """
@@ -97,7 +97,7 @@ def _private(path: str, flags: int) -> int:
 def remove_file(folder: Path, name: str) -> None:
     """Delete a file and flush the folder to disk.
 
-    The caller holds the lock.
+    The caller must hold the lock of the folder.
 
     Raises:
         OSError: The file cannot be deleted.
@@ -107,9 +107,9 @@ def remove_file(folder: Path, name: str) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Delete temporary files of killed writers.
+    """Delete temporary files that killed processes left in a folder.
 
-    The caller holds the lock, so no other writer is active.
+    The caller must hold the lock of the folder, so no other writer is active.
     """
     for path in folder.glob(f".*{TEMPORARY}"):
         path.unlink(missing_ok=True)

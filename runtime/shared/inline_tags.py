@@ -1,12 +1,12 @@
 """Inline tags in streamed text, such as `[excited]` and `[pause:500ms]`.
 
 A tag is in square brackets on one line. ``pause`` and ``break`` are silences, with a default of half a second and
-seconds as the default unit. A style applies to the following text, until ``neutral`` or another style. It consists of
-words that all describe a way of speaking (`runtime.shared.style_words`), or of any words after ``style:``. Other text
-in brackets is spoken, such as ``[sic]`` and ``[to Tom, his brother]``.
+seconds as the default unit. A style applies to the following text, until ``neutral`` or another style. A style consists
+of words that all describe a way of speaking (`runtime.shared.style_words`), or of any words after ``style:``. Other
+text in brackets, such as ``[sic]`` and ``[to Tom, his brother]``, is spoken.
 
-SSML's ``<break time="1s"/>`` is a silence if the request allows it; other SSML tags are dropped. The result does not
-depend on the division of the text into pieces.
+SSML's ``<break time="1s"/>`` is a silence if the request allows breaks. Other SSML tags are dropped. The result does
+not depend on the division of the text into pieces.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NEUTRAL = "neutral"
 DEFAULT_PAUSE_S = "0.5"
 
 _BRACKET = re.compile(r"\[[^\[\]\n]*")
-# Characters that may start a tag. Keys: True if square brackets are tags, False if they are text.
+# Characters that may start a tag. The key is True if square brackets are tags, and False if they are text.
 _OPENERS = {True: re.compile(r"[\[<]"), False: re.compile("<")}
 _PAUSE = re.compile(
     r"(?:pause|break)(?:\s*[\s:=]\s*(\d{1,6}(?:[.,]\d{1,6})?)\s*(ms|milliseconds?|s|secs?|seconds?)?)?", re.IGNORECASE
@@ -37,9 +37,9 @@ _ANY_STYLE = re.compile(r"\s*(?:style|风格|語氣|语气)\s*[:：=]\s*", re.IG
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """Change of style for the text that follows.
+    """Change of style for the following text.
 
-    An empty text restores the request's style.
+    An empty text restores the style of the request.
     """
 
     words: str
@@ -47,21 +47,21 @@ class Style:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Silence at this position."""
+    """Silence at this position in the text."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """SSML tag that is not supported and was removed."""
+    """SSML tag that is not supported and was removed from the text."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoTag:
-    """Marker for text in square brackets that is not a tag.
+    """Marker before text in square brackets that is not a tag.
 
-    The text itself follows.
+    The text itself is the next item.
     """
 
 
@@ -69,22 +69,22 @@ Item = str | Style | Pause | LeftOut | NoTag
 
 
 class InlineTags:
-    """Incremental parser of one text.
+    """Incremental parser of the inline tags in one text.
 
     `add` and `finish` together return all items of the text in order.
 
     Args:
-        brackets: True if square brackets may be tags; otherwise they are text.
-        max_break_s: Longer ``<break>`` tags are cut to this many seconds; None ignores breaks.
+        brackets: True if square brackets may be tags, and False if they are text.
+        max_break_s: Maximum length in seconds to which ``<break>`` tags are cut, or None to ignore breaks.
     """
 
     def __init__(self, limits: Limits, *, brackets: bool = True, max_break_s: float | None = math.inf) -> None:
         self._limits = limits
         self._brackets = brackets
         self._max_break_s = max_break_s
-        self._tail = ""  # Text that is held back, because it may be the start of a tag.
+        self._tail = ""  # Text that is held back because it may be the start of a tag.
         self._last = " "  # The last returned character.
-        # True if white space after a removed tag is dropped, because there is white space before the tag.
+        # True if white space after a removed tag is dropped because there is white space before the tag.
         self._joins = False
         self._paused_s = 0.0
 
@@ -100,7 +100,7 @@ class InlineTags:
     def finish(self) -> list[Item]:
         """Return the items of the text that was held back.
 
-        An unclosed bracket is text.
+        A bracket that is not closed is text.
         """
         tail, self._tail = self._tail, ""
         return self._items(tail, brackets=False, is_whole=True)
@@ -136,7 +136,7 @@ class InlineTags:
         """Return the end index of a possible tag.
 
         Returns:
-            `at` if it is not a tag, None if more text is needed to decide.
+            `at` if there is no tag, or None if more text is needed to decide.
 
         Raises:
             TagTooLong: A style has more characters than the limit.
@@ -157,7 +157,7 @@ class InlineTags:
         return self._pause(tag.seconds) if isinstance(tag, Pause) else tag
 
     def _ssml(self, tag: str) -> Iterator[Item]:
-        """Return the items of an SSML tag."""
+        """Yield the items of an SSML tag."""
         seconds = ssml.break_seconds(tag)
         is_acted_on = seconds is not None and self._max_break_s is not None
         if ssml.is_separator(tag) and not is_acted_on:
@@ -210,7 +210,7 @@ def has_tag(text: str, limit: int = 100) -> bool:
 
 
 def may_be_tag(limit: int) -> str:
-    """Return a regular expression for possible tags.
+    """Return a regular expression for possible tags in square brackets.
 
     Args:
         limit: Maximum number of characters between the brackets.
@@ -219,15 +219,15 @@ def may_be_tag(limit: int) -> str:
 
 
 def tag_pattern(limits: Limits, *, brackets: bool) -> str:
-    """Return a regular expression for possible tags, with or without those in square brackets."""
+    """Return a regular expression for possible SSML tags and, with `brackets`, bracket tags."""
     pattern = f"{ssml.PATTERN}|{ssml.MAY_BECOME_TAG}"
     return f"{may_be_tag(limits.max_instruct_chars)}|{pattern}" if brackets else pattern
 
 
 class ReadText:
-    """Incremental removal of tags, for display.
+    """Incremental removal of tags from one text, for display.
 
-    The engine checks the limits of tags.
+    Limits of tags are checked by the engine and not here.
     """
 
     def __init__(self, limits: Limits, *, brackets: bool) -> None:
@@ -235,11 +235,11 @@ class ReadText:
         self._last = " "  # The last returned character.
 
     def add(self, text: str) -> str:
-        """Append text and return the text that later text cannot change."""
+        """Append text and return the text without tags that later text cannot change."""
         return self._spoken_text(self._tags.add, text)
 
     def finish(self) -> str:
-        """Return the text that was held back."""
+        """Return the text that was held back, without tags."""
         return self._spoken_text(self._tags.finish)
 
     def _spoken_text(self, items_of: Callable[..., Iterable[Item]], *given: str) -> str:

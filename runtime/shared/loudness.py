@@ -1,4 +1,4 @@
-"""Loudness measurement and normalization (ITU-R BS.1770, EBU R 128), by PyAV.
+"""Loudness measurement and normalization (ITU-R BS.1770, EBU R 128), based on PyAV.
 
 Audio is s16le mono at 24 kHz. The meter is FFmpeg's ebur128. Loudness is in LUFS, and peaks are true peaks in dBTP.
 """
@@ -16,18 +16,18 @@ from numpy.typing import NDArray
 from runtime.request import SAMPLE_RATE
 from runtime.shared.audio import DecodedAudio, resample
 
-LOUDNESS_RANGE_LUFS = (-40.0, -5.0)  # Minimum and maximum loudness that a request may ask for.
+LOUDNESS_RANGE_LUFS = (-40.0, -5.0)  # Minimum and maximum loudness that a request may specify.
 SILENCE_LUFS = -70.0  # Level below which BS.1770 ignores audio.
 CEILING_DBTP = -1.0
 MAX_GAIN_DB = 30.0  # Maximum gain. More gain would amplify the noise of nearly silent audio.
 
 _MEASURED_SAMPLES = 10 * SAMPLE_RATE  # Number of samples that are measured at once.
-_OVERSAMPLING = 4  # BS.1770 finds peaks between samples with it.
-_BLOCK_SAMPLES = SAMPLE_RATE // 1000  # The limiter's gain is constant for a block.
-_RAMP_BLOCKS = 6  # The gain changes in this number of blocks before and after a peak.
+_OVERSAMPLING = 4  # Factor with which BS.1770 finds peaks between samples.
+_BLOCK_SAMPLES = SAMPLE_RATE // 1000  # The limiter's gain is constant within a block.
+_RAMP_BLOCKS = 6  # Number of blocks in which the gain changes before and after a peak.
 _PASSES = 4
 _LIMITED_SAMPLES = 600 * SAMPLE_RATE  # Number of samples that are limited at once.
-_OVERLAP_SAMPLES = 200 * _BLOCK_SAMPLES  # It is longer than the reach of limiter and resampler.
+_OVERLAP_SAMPLES = 200 * _BLOCK_SAMPLES  # The overlap is longer than the reach of limiter and resampler.
 
 
 def integrated(samples: NDArray[np.int16]) -> float | None:
@@ -42,7 +42,7 @@ def integrated(samples: NDArray[np.int16]) -> float | None:
 
 
 def integrated_of(pieces: Iterable[NDArray[np.int16]]) -> float | None:
-    """Return the loudness of consecutive pieces of audio, like `integrated`.
+    """Return the loudness of consecutive pieces of audio in LUFS or None, like `integrated`.
 
     Shapes: each piece [N], N >= 1.
     """
@@ -68,7 +68,7 @@ def integrated_of(pieces: Iterable[NDArray[np.int16]]) -> float | None:
 
 
 def true_peak(samples: NDArray[np.int16]) -> float:
-    """Return the true peak (samples and interpolated values) as a factor of full scale.
+    """Return the true peak (of samples and interpolated values) as a factor of full scale.
 
     Shapes: samples [N].
     """
@@ -76,16 +76,16 @@ def true_peak(samples: NDArray[np.int16]) -> float:
 
 
 def gain_to(target_lufs: float, loudness: float | None) -> float:
-    """Return the gain in dB from `loudness` to `target_lufs`, or 0 if the loudness is unknown."""
+    """Return the gain in dB from `loudness` to `target_lufs`, or 0 if the loudness is None."""
     return 0.0 if loudness is None else min(target_lufs - loudness, MAX_GAIN_DB)
 
 
 def levelled(
     samples: NDArray[np.int16], target_lufs: float, *, ceiling_dbtp: float = CEILING_DBTP
 ) -> NDArray[np.int16]:
-    """Return audio normalized to a loudness, with limited peaks.
+    """Normalize the loudness of audio and limit its peaks.
 
-    Audio whose loudness cannot be measured is unchanged.
+    Audio whose loudness cannot be measured is returned unchanged.
 
     Shapes: samples [N] -> [N].
     """
@@ -97,10 +97,10 @@ def levelled_pieces(
 ) -> Iterator[NDArray[np.int16]]:
     """Yield the result of `levelled` in pieces.
 
-    The samples may be a memory-mapped file of several hours. The limiter reduces the loudness, so a few passes are
-    needed.
+    The samples may be a memory-mapped file of several hours. A few passes are needed because the limiter reduces the
+    loudness.
 
-    Shapes: samples [N]; each piece [at most 10 s].
+    Shapes: samples [N]. Each piece has up to 10 s.
     """
     loudness = integrated(samples)
     if loudness is None:
@@ -116,10 +116,10 @@ def levelled_pieces(
 
 
 def _limited(samples: NDArray[np.int16], gain_db: float, ceiling_dbtp: float) -> Iterator[NDArray[np.int16]]:
-    """Yield the amplified samples with limited peaks, a part at a time.
+    """Yield the amplified samples with limited peaks, one section at a time.
 
-    Hours of audio have millions of gains. Each part is limited together with a margin on both sides, so that the gains
-    of adjacent parts match.
+    Hours of audio have millions of gains. Each section is limited together with a margin on both sides, so that the
+    gains of adjacent sections match.
     """
     for start in range(0, len(samples), _LIMITED_SAMPLES):
         first = max(0, start - _OVERLAP_SAMPLES)
@@ -136,7 +136,7 @@ def _limited_gains(samples: NDArray[np.int16], gain: float, ceiling: float) -> N
     """
     ceiling -= 2 / 32768  # Rounding to 16 bits may raise a peak by up to this much.
     gains = np.full(_blocks(samples), gain)
-    # The changing gain of the first pass may raise a peak between two samples. The second pass removes it.
+    # The changing gain of the first pass may raise a peak between two samples. The second pass removes this peak.
     for _ in range(2):
         needed = np.minimum(1.0, ceiling / np.maximum(_block_peaks(samples, gains), 1e-9))
         if needed.min(initial=1.0) >= 1.0:
@@ -165,7 +165,7 @@ def _blocks(samples: NDArray[np.int16]) -> int:
 
 
 def _scaled(samples: NDArray[np.int16], gains: NDArray[np.float64], start: int, end: int) -> NDArray[np.float32]:
-    """Return scaled samples in [-1, 1].
+    """Return the samples multiplied by their gains, in [-1, 1].
 
     Gains are interpolated linearly between the centers of blocks.
     """
@@ -178,8 +178,8 @@ def _scaled(samples: NDArray[np.int16], gains: NDArray[np.float64], start: int, 
 def _smoothed(needed: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return smoothed gains per block that never exceed the needed gains, also between blocks.
 
-    Each gain is a weighted mean of minima over the surrounding blocks. The mean covers one block less on each side than
-    the minima.
+    Each gain is a weighted mean of minima over the surrounding blocks. On each side, the mean covers one block less
+    than the minima.
     """
     padded = np.pad(needed, _RAMP_BLOCKS, mode="edge")
     least = np.lib.stride_tricks.sliding_window_view(padded, 2 * _RAMP_BLOCKS + 1).min(axis=1)

@@ -1,6 +1,6 @@
 """Validation of names, tags and ids of voices.
 
-Names are never used as paths; ids are generated.
+Names are never used as paths. Ids are generated.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _BLEND = re.compile(r"(?P<first>.+):(?P<first_weight>[^:+]*)\+(?P<second>.+):(?P
 _WEIGHT = re.compile(r"(?:0|1|0?\.\d{1,6}|1\.0{1,6})")
 _WEIGHT_SUM_TOLERANCE = 0.001  # Maximum difference between the sum of the weights and 1.
 
-Named = tuple[str, float]  # A voice of a blend, and its weight.
+Named = tuple[str, float]  # Name and weight of a voice in a blend.
 
 
 def new_id() -> str:
@@ -36,15 +36,16 @@ def new_id() -> str:
 
 
 def is_id(text: str) -> bool:
-    """True if the text has the form of an id, which is also the name of a library file."""
+    """True if the text has the format of an id, which is also the name of a library file."""
     return _ID.fullmatch(text) is not None
 
 
 def checked_name(name: str) -> str:
-    """Return a name normalized (NFC) and without surrounding white space.
+    """Validate a name, and return it normalized (NFC) and without surrounding white space.
 
     Raises:
-        InvalidConfig: It is empty or too long, has invisible characters, looks like an id, or starts with "voice:".
+        InvalidConfig: The name is empty or too long, has invisible characters, looks like an id, or starts with
+        "voice:".
     """
     name = _seen(name, MAX_NAME_CHARS, "name", "it")
     if is_id(name.lower()):
@@ -55,12 +56,12 @@ def checked_name(name: str) -> str:
 
 
 def checked_tags(tags: Iterable[str]) -> tuple[str, ...]:
-    """Return tags normalized (NFC), trimmed and without duplicates, in order.
+    """Validate tags, and return them normalized (NFC), trimmed and without duplicates.
 
     Tags that differ only in case are duplicates.
 
     Raises:
-        InvalidConfig: There are too many tags, or one is empty, too long or has invisible characters.
+        InvalidConfig: There are too many tags, or a tag is empty, too long or has invisible characters.
     """
     names_by_key: dict[str, str] = {}
     for tag in tags:
@@ -72,7 +73,7 @@ def checked_tags(tags: Iterable[str]) -> tuple[str, ...]:
 
 
 def _seen(text: str, longest: int, where: str, what: str) -> str:
-    """Return the text normalized (NFC) and trimmed, and refuse invisible characters."""
+    """Return a text normalized (NFC) and trimmed, and refuse invisible characters."""
     text = unicodedata.normalize("NFC", text).strip()
     if not 1 <= len(text) <= longest:
         raise InvalidConfig(where=where, why=f"{what} must have 1 to {longest} characters", param=where)
@@ -83,7 +84,7 @@ def _seen(text: str, longest: int, where: str, what: str) -> str:
 
 
 def name_key(name: str) -> str:
-    """Return a key for comparison, which ignores case and compatibility forms."""
+    """Return a key that is equal for names that differ only in case or compatibility forms."""
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold()).strip()
 
 
@@ -91,7 +92,7 @@ def parse_blend(voice: str, param: str = "voice") -> tuple[Named, Named] | None:
     """Return the names and weights of a blend, or None if the text is not a blend.
 
     Raises:
-        InvalidBlend: A weight is not a number from 0 to 1, or their sum is not 1.
+        InvalidBlend: A weight is not a number from 0 to 1, or the sum of the weights is not 1.
     """
     found = _BLEND.fullmatch(voice)
     if found is None:

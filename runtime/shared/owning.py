@@ -8,18 +8,18 @@ from runtime.errors import SpeechError
 
 
 class Finds(Protocol):
-    """Protocol of a store that finds items by id."""
+    """Store that finds an item by its id."""
 
     def find(self, _id: str, /) -> object | None: ...
 
 
 def check_owned(thing_id: str, own: Finds, common: Finds | None, not_yours: type[SpeechError]) -> None:
-    """Check that an item may be changed.
+    """Check that an owner may change an item.
 
     A missing item is accepted here and reported by the change itself.
 
     Args:
-        common: Shared items, which owners may use but not change; None if `own` are the shared ones.
+        common: Shared items, which owners may use but not change, or None if `own` has the shared items.
 
     Raises:
         not_yours: The item is shared.
@@ -29,14 +29,14 @@ def check_owned(thing_id: str, own: Finds, common: Finds | None, not_yours: type
 
 
 def check_room(count: int, most: int, too_many: type[SpeechError]) -> None:
-    """Check that a client may store one more item.
+    """Check that an owner may store one more item.
 
     Args:
-        count: Current number of the client's items.
-        most: Maximum number of items; 0 is unlimited.
+        count: Number of items that the owner has stored.
+        most: Maximum number of items, or 0 if it is unlimited.
 
     Raises:
-        too_many: The limit is reached.
+        too_many: The owner has the maximum number of items.
     """
     if most and count >= most:
         raise too_many(limit=most)

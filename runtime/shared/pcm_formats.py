@@ -1,4 +1,4 @@
-"""Streaming conversion of PCM to telephony formats: any sample rate, four encodings."""
+"""Streaming conversion of PCM to telephony formats with any sample rate."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Samples = NDArray[np.float32]
 class PcmWriter:
     """Converter of one stream from 24 kHz int16 to a PCM encoding and sample rate.
 
-    For pcm_s16le at 24 kHz the data is unchanged.
+    For pcm_s16le at 24 kHz, the data is unchanged.
 
     Raises:
-        KeyError: The encoding is not in ``ENCODINGS``.
+        KeyError: The encoding is not a key of ``ENCODINGS``.
     """
 
     def __init__(self, encoding: str, rate: int) -> None:
@@ -32,7 +32,7 @@ class PcmWriter:
         )
 
     def add(self, pcm: bytes) -> bytes:
-        """Convert s16le samples at 24 kHz and return the bytes that are complete."""
+        """Convert s16le samples at 24 kHz and return the completed bytes."""
         if self._is_native:
             return pcm
         samples: Samples = np.divide(np.frombuffer(pcm, "<i2"), 32768, dtype=np.float32)
@@ -41,7 +41,7 @@ class PcmWriter:
         return self._encode(samples)
 
     def finish(self) -> bytes:
-        """Return the remaining samples of the resampler: some milliseconds, or no bytes."""
+        """Return the remaining samples of the resampler as bytes (a few milliseconds, or none)."""
         if self._resampler is None:
             return b""
         rest = self._resampler.resample_chunk(np.empty(0, np.float32), last=True)
@@ -53,7 +53,7 @@ def _s16(samples: Samples) -> NDArray[np.int16]:
 
 
 def _mu_law(samples: Samples) -> bytes:
-    """Encode as G.711 mu-law: sign, segment (highest bit of 13), and the four bits below it."""
+    """Encode samples as G.711 mu-law."""
     wide = _s16(samples).astype(np.int32) >> 2
     magnitude = np.minimum(np.where(wide < 0, -wide, wide), 8158) + 33
     segment = np.frexp(magnitude)[1] - 6  # Magnitudes from 33 to 8191 have 6 to 13 bits.
@@ -62,9 +62,9 @@ def _mu_law(samples: Samples) -> bytes:
 
 
 def _a_law(samples: Samples) -> bytes:
-    """Encode as G.711 A-law.
+    """Encode samples as G.711 A-law.
 
-    A code has a sign, the segment (highest bit of 12) and the four bits below it. Its even bits are inverted.
+    A code has a sign, the segment (highest bit of 12) and the four bits below this bit. Its even bits are inverted.
     """
     wide = _s16(samples).astype(np.int32) >> 3
     magnitude = np.where(wide < 0, ~wide, wide)

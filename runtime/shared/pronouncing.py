@@ -1,11 +1,11 @@
-"""Replacement of words by pronunciation dictionaries.
+"""Replacement of words in a text by pronunciation dictionaries.
 
-assets/js/speak/pronunciation.js has the same rules for the page. Only whole words match, the longest first, and no text
-is replaced twice. An entry that matches the case exactly has precedence. The end of streamed text is held back while it
-may be part of a word.
+assets/js/speak/pronunciation.js has the same rules for the page. Only whole words match, the longest word first, and no
+text is replaced twice. An entry that matches the case exactly has precedence. The end of streamed text is held back
+while it may be part of a word.
 
-Text inside tags is not replaced, and a replacement never creates a tag: square brackets are removed from it, and it is
-not applied inside brackets if the result would be a tag.
+Text inside tags is not replaced, and a replacement never creates a tag. Therefore square brackets are removed from
+replacements, and a word inside brackets is not replaced if the result would be a tag.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ _MAX_GAP = 8  # Maximum white space between two words of an entry, in characters
 _GAP = regex.compile(r"\s+")
 _FLAGS = regex.V0 | regex.IGNORECASE  # V0 maps each character to one character, as JavaScript does.
 _WITHOUT_BRACKETS = str.maketrans("", "", "[]<>")
-_LOOKBEHIND_CHARS = 2  # Characters before a match that determine if it is a whole word.
+_LOOKBEHIND_CHARS = 2  # Number of characters before a match that determine if it is a whole word.
 
 
 class Dictionary:
     """Compiled pronunciation dictionary.
 
     Args:
-        entries: Words with replacements; the first of duplicates is used.
-        apart: Regular expression for markup that is never replaced; may be empty. A match in brackets counts only
-            if it is a tag or would become one.
+        entries: Words with replacements, where the first of several duplicates is used.
+        apart: Regular expression for markup that is never replaced, or "". A match in brackets counts only if it is a
+                tag or would become a tag.
     """
 
     def __init__(self, entries: Iterable[Entry], apart: str = "") -> None:
@@ -68,7 +68,7 @@ class Dictionary:
     def find(self, line: Line, start: int = 0) -> Iterator[tuple[int, int, str]]:
         """Yield (start, end, replacement) of each word and each tag after an index.
 
-        The replacement of a tag is the tag itself.
+        The replacement of a tag is the unchanged tag.
         """
         text = line.text
         apart = self._next_apart(text, start)
@@ -85,9 +85,9 @@ class Dictionary:
                 start = end
 
     def begun(self, line: Line, start: int) -> int:
-        """Return the start of the first word that later text may change.
+        """Return the start index of the first word that later text may change.
 
-        Only words at or after `start` count. Without such a word, it is the end of the line.
+        Only words at or after `start` count. If there is no such word, the end of the line is returned.
         """
         longest = max(self._lengths, default=0)
         indices = range(max(0, len(line.folded) - longest - 1), len(line.folded))
@@ -117,10 +117,9 @@ class Dictionary:
         return is_tag(bracket) or is_tag(bracket[0] + self.replaced(bracket[1:-1])[0] + bracket[-1])
 
     def _end_of_word(self, line: Line, index: int) -> int:
-        """Return the end (in the text) of the longest whole word at an index of the line.
+        """Return the end index (in the text) of the longest whole word at an index of the line.
 
-        Returns:
-            0 if there is no word.
+        The result is 0 if there is no word.
         """
         if line.folded[index] not in self._firsts or not _may_start(line.text, line.offsets[index]):
             return 0
@@ -156,8 +155,8 @@ class Dictionary:
 class Line:
     """Text with one space between words, in its original case and case-folded.
 
-    `plain` has the original case, `folded` is case-folded. `offsets` maps each index of the line, including its end, to
-    an index of the text.
+    `plain` has the original case, and `folded` is case-folded. `offsets` maps each index of the line, including its
+    end, to an index of the text.
     """
 
     def __init__(self, text: str) -> None:
@@ -178,36 +177,32 @@ class Line:
 
 
 class GrowingPronunciation:
-    """Incremental replacement in streamed text.
+    """Incremental replacement of words in streamed text.
 
-    Without flushes, the result does not depend on how the text is divided.
+    Without calls of `flush`, the result does not depend on how the text is divided.
     """
 
     def __init__(self, dictionary: Dictionary) -> None:
         self._dictionary = dictionary
-        self._text = ""  # Characters that were already returned (as context), and the text that is held back.
+        self._text = ""  # Characters that were already returned (as context), followed by the text that is held back.
         self._given = 0  # Number of returned characters at the start of `_text`.
 
     def add(self, text: str) -> str:
-        """Append text and return the text that later text cannot change."""
+        """Append text and return the replaced text that later text cannot change."""
         self._text += text
         line = Line(self._text)
         return self._give(line, min(self._dictionary.begun(line, self._given), self._begun_apart()))
 
     def flush(self) -> str:
-        """Return the text that is held back as if the text ended here, except incomplete markup."""
+        """Return the replaced rest of the text, except incomplete markup, as if it ended here."""
         return self._give(Line(self._text), self._begun_apart())
 
     def finish(self) -> str:
-        """Return the text that is held back."""
+        """Return the replaced text that was held back."""
         return self._give(Line(self._text), len(self._text))
 
     def _begun_apart(self) -> int:
-        """Return the start of markup that later text may complete.
-
-        Returns:
-            The end of the text if there is no such markup.
-        """
+        """Return the start index of markup that later text may complete, or the end of the text."""
         text, apart = self._text, self._dictionary.apart
         if apart is None:
             return len(text)
@@ -241,12 +236,12 @@ def pronounced(text: str, entries: Iterable[Entry], apart: str = "") -> tuple[st
 
 @lru_cache(32)
 def dictionary_of(entries: tuple[Entry, ...], apart: str) -> Dictionary:
-    """Return a cached dictionary, for repeated use."""
+    """Return a compiled dictionary, which is cached for repeated use."""
     return Dictionary(entries, apart)
 
 
 def _may_start(text: str, start: int) -> bool:
-    """True if a word may start here.
+    """True if a word may start at this index.
 
     The character before the index must not belong to the same word.
     """
@@ -257,7 +252,7 @@ def _may_start(text: str, start: int) -> bool:
 
 
 def _may_end(text: str, end: int) -> bool:
-    """True if a word may end here.
+    """True if a word may end at this index.
 
     The character at the index must not belong to the same word.
     """

@@ -1,6 +1,6 @@
 """Redirection of Python warnings to the log.
 
-Deprecations in dependencies are therefore not printed.
+Therefore deprecations in dependencies are not printed.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import sys
 
 
 def log_warnings(*, is_verbose: bool = False) -> None:
-    """Send warnings to the logger `py.warnings`.
+    """Send Python warnings to the logger `py.warnings`.
 
-    They are shown only with a verbose log, -W or PYTHONWARNINGS.
+    The warnings are shown only with a verbose log, -W or PYTHONWARNINGS.
     """
     if sys.warnoptions:
         return

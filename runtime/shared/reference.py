@@ -18,19 +18,20 @@ from runtime.shared.decoding import decode
 
 # Peak below which a recording counts as silent (-60 dBFS), for example because the microphone was muted.
 SILENCE = 1e-3
-# A file of the operator: one minute in the largest format. `Limits.max_upload_bytes` is the limit of uploads.
+# The limit applies to files of the operator: one minute in the largest format. Uploads have the limit
+# `Limits.max_upload_bytes`.
 MAX_LOCAL_FILE_BYTES = 512 * 2**20
 MAX_PEAK = 4.0  # Float files may exceed full scale, but more than +12 dB suggests another unit.
 
 
 def read_reference(data: bytes, limits: Limits) -> NDArray[np.float32]:
-    """Decode reference audio that a client sent.
+    """Decode reference audio that a client has sent.
 
-    Shapes: [N] float32, mono, 24 kHz. Mono 24 kHz input is unchanged.
+    Shapes: [N] float32, mono, 24 kHz. Mono input at 24 kHz is unchanged.
 
     Raises:
-        BadReferenceAudio: It is not audio, is silent, has values that are not finite, or its format is not supported.
-        ReferenceTooShort, ReferenceTooLong: Its length is out of range.
+        BadReferenceAudio: The data is not audio, is silent, has invalid values, or its format is not supported.
+        ReferenceTooShort, ReferenceTooLong: The duration is out of range.
     """
     decoded = decode(data, limit_s=limits.max_reference_s)
     if not np.isfinite(decoded.samples).all():

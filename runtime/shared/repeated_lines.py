@@ -1,4 +1,4 @@
-"""Rate limit of repeated log messages: one per second from each place in the code."""
+"""Rate limit of repeated log messages: one message per second from each source line."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _INTERVAL_S = 1.0
 class RepeatedLines(logging.Filter):
     """Log filter that passes one message per second from each source line.
 
-    The next message that passes contains the number of suppressed ones. Records with the attribute `figures`, which
+    The next message that passes contains the number of suppressed messages. Records with the attribute `figures`, which
     describe the end of a request, always pass.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._clock = clock
-        # Time of the last logged message, and number of suppressed ones since then, by source line.
+        # Time of the last logged message, and number of suppressed messages since then, by source line.
         self._places: dict[tuple[str, int], tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -37,6 +37,6 @@ class RepeatedLines(logging.Filter):
 
 
 def limit_repeated_lines() -> None:
-    """Add the filter to the process's log handlers."""
+    """Add a `RepeatedLines` filter to each log handler of the process."""
     for handler in logging.getLogger().handlers:
         handler.addFilter(RepeatedLines())

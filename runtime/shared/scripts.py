@@ -23,13 +23,13 @@ DIALECT = "dialect"  # All dialects in checkpoints are Chinese.
 
 
 def strange_script(text: str, languages: Iterable[str]) -> str:
-    """Return the lower-case name of the first script that no language uses.
+    """Return the lower-case name of the first script in a text that no language uses.
 
     Args:
         languages: Languages of the checkpoint.
 
     Returns:
-        "" if all scripts of the text are used.
+        Empty if the languages use all scripts of the text.
     """
     if text.isascii():
         return ""
@@ -51,5 +51,5 @@ def _writing(language: str) -> str:
 
 
 def _script(letter: str) -> str:
-    """Return the script of a letter, from its Unicode name."""
+    """Return the script of a letter, derived from its Unicode name."""
     return "cjk" if regex.match(r"\p{Han}", letter) else unicodedata.name(letter, "unknown").partition(" ")[0].lower()

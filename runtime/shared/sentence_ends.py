@@ -1,4 +1,4 @@
-"""Detection of sentence ends from punctuation and the words before it."""
+"""Detection of sentence ends from punctuation and the words before the punctuation."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import regex
 
 WIDE_ENDS = "。！？｡"  # Sentence marks after which no space is needed.
 
-# End of a sentence. A match contains no letter or digit. Ambiguous quotes belong to the text before them unless a
-# letter follows. In French, a space precedes closing quotes.
+# End of a sentence. A match contains no letter or digit. Ambiguous quotes belong to the preceding text unless a letter
+# follows. In French, a space precedes closing quotes.
 MARK = re.compile(
     r"""
     (?P<end> [.!?…。！？｡]+ (?: [)\]}）］】」』》〉”’»›] | ["'“‘«‹*_`] (?![^\W_]) | [ \u00a0\u202f]»(?![^\W_]) )* )
@@ -19,7 +19,7 @@ MARK = re.compile(
     re.VERBOSE,
 )
 PARAGRAPH_END = re.compile(r"[^\W_][^\n]*\n[^\S\n]*\n\s*\Z")
-TAIL_CHARS = 64  # Characters at the end of a text that are searched.
+TAIL_CHARS = 64  # Number of characters at the end of a text that are searched.
 SPOKEN = re.compile(r"[^\W_]")  # Letter or digit, as in str.isalnum.
 
 # Abbreviations, before a name or a number, whose full stop does not end a sentence.
@@ -39,7 +39,7 @@ NUMBERED = re.compile(
     re.VERBOSE,
 )
 WORD_BEFORE = re.compile(r"\S*\Z")
-MAX_WORD_CHARS = 32  # Characters before a full stop that are searched.
+MAX_WORD_CHARS = 32  # Number of characters before a full stop that are searched.
 # Particles and verbs of speaking, which continue the sentence after a quotation.
 QUOTATIVE = regex.compile(
     r"""
@@ -74,13 +74,13 @@ def may_end(text: str) -> bool:
 def ends_sentence(
     text: str, mark: re.Match[str], follows: int, *, known: int | None = None, is_whole: bool = True
 ) -> bool | None:
-    """True if a sentence ends with this mark, or False if it continues.
+    """True if a sentence ends with this mark, or False if the sentence continues.
 
     Args:
-        text: The text received so far.
-        mark: A match of `MARK`.
+        text: Text received so far.
+        mark: Match of `MARK` in the text.
         follows: Index of the next letter or digit.
-        known: Number of characters that may be used; None for all.
+        known: Number of characters that may be used, or None for all characters.
         is_whole: True if no more text follows.
 
     Returns:
@@ -103,7 +103,7 @@ def ends_sentence(
         return True
     if not gap[:1].isspace():
         return not gap and ends[-1] in "!?" and following.isalpha() and not _has_case(following)
-    if following.islower():  # `"What?" he said` is one sentence; `What? he said` may be two.
+    if following.islower():  # `"What?" he said` is one sentence, but `What? he said` may be two sentences.
         return ends.strip(".…") != "" and not ends.strip(".…!?")
     return ends[0] != "." or ends[1:2] in tuple(".…!?") or not is_short(text, mark.start(), following)
 

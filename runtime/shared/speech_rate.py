@@ -8,21 +8,21 @@ from functools import lru_cache
 
 import regex
 
-# Frames of 80 ms per character at normal speed. Alphabets have about 15 letters per second, and syllabic scripts about
-# 4.5 characters. A digit takes as long as a word.
+# Frames of 80 ms per character at normal speed. Alphabetic scripts have about 15 letters per second, and syllabic
+# scripts about 4.5 characters per second. A digit takes as long as a word.
 LETTER_FRAMES = 0.85
 SYLLABLE_FRAMES = 2.8
 DIGIT_FRAMES = 4.0
 FRAME_S = 0.08
 MIN_DURATION_RATIO = 0.4  # Minimum duration relative to the normal duration, without pauses and punctuation.
-PACE_RANGE = (0.15, 3.0)  # Plausible ratio between normal and recorded duration: 2 to 45 letters per second.
+PACE_RANGE = (0.15, 3.0)  # Plausible ratio between normal and recorded duration, which is 2 to 45 letters per second.
 
 BEAT_FRAMES = 3  # Pause at a comma in frames (a quarter of a second).
 MAX_BEATS = 20
-# Symbols that are spoken. Emoji are excluded, because checkpoints do not speak them, and rows of symbols such as ===
-# and ###.
+# Symbols that are spoken. Emoji are excluded because checkpoints do not speak them. Rows of symbols such as === and ###
+# are excluded as well.
 NAMED_SYMBOL = regex.compile(r"[\p{Sc}%‰&@§°℃℉№©®™×÷±√∞≈≠≤≥]|(?<![+#=])[+#=](?![+#=])")
-GAP_FRAMES = 2  # Minimum pause between two sentences, in frames.
+GAP_FRAMES = 2  # Minimum pause between two sentences in frames.
 _SENTENCE_GAP = re.compile(r"[^\W_][.!?…]+\s+(?=[^\W_])|[。！？]\s*(?=[^\W_])|[^\W_]\s*\n\s*\n")
 SENTENCE_MARK = re.compile(r"[.!?…。！？]")
 DRAWN_OUT = re.compile(r"(\w)\1{2,}")
@@ -37,23 +37,23 @@ def is_speakable(text: str) -> bool:
 def is_readable(text: str) -> bool:
     """True if the text has a letter, a digit, or a symbol with a spoken name.
 
-    A symbol does not start a word and does not affect splitting; a segment may consist of symbols only if there are no
-    words.
+    A symbol does not start a word and does not affect splitting. If a text has no words, a segment may consist of
+    symbols.
     """
     return is_speakable(text) or NAMED_SYMBOL.search(text) is not None
 
 
 def expected_frames(text: str) -> int:
-    """Return the number of frames for a text at normal speed."""
+    """Return the number of frames that a text needs at normal speed."""
     return round(sum(_frames(character) for character in text))
 
 
 def min_frames(text: str) -> int:
     """Return the minimum number of frames in which the complete text can be spoken.
 
-    A digit counts as a letter, because a long number is read in few words. A repeated letter counts at most twice.
+    A digit counts as a letter because a long number is read in few words. A repeated letter counts at most twice.
     Pauses between sentences are included, because otherwise the audio of one sentence could be long enough for three
-    short ones.
+    short sentences.
     """
     spoken = [each for each in DRAWN_OUT.sub(r"\1\1", text) if each.isalnum()]
     frames = MIN_DURATION_RATIO * sum(LETTER_FRAMES if each.isdigit() else _frames(each) for each in spoken)
@@ -61,9 +61,9 @@ def min_frames(text: str) -> int:
 
 
 def pause_frames(text: str) -> int:
-    """Return the pause in frames for a text without words.
+    """Return the pause in frames that is generated for a text without words.
 
-    Each run of marks has one beat, or two with a sentence mark.
+    Each run of marks has one beat, or two beats if it contains a sentence mark.
     """
     beats = sum(1 + bool(SENTENCE_MARK.search(run)) for run in text.split())
     return BEAT_FRAMES * min(max(1, beats), MAX_BEATS)
@@ -75,7 +75,7 @@ def expected_seconds(text: str) -> float:
 
 
 def is_another_text(transcript: str, seconds: float) -> bool:
-    """True if the transcript's length does not fit the duration of the speech."""
+    """True if the length of a transcript does not fit the duration of the speech."""
     slowest, fastest = PACE_RANGE
     return not slowest <= expected_seconds(transcript) / seconds <= fastest
 

@@ -1,4 +1,4 @@
-"""Tag ``<spell>`` of Cartesia's and ElevenLabs' APIs, which spells its content."""
+"""Tag ``<spell>`` of Cartesia's and ElevenLabs's APIs, which spells its content."""
 
 from __future__ import annotations
 
@@ -10,25 +10,22 @@ _SPELL = regex.compile(r"<(/?)\s*spell\b", regex.IGNORECASE)
 
 
 class Spelling:
-    """Incremental converter of one text.
+    """Incremental converter that spells the content of ``<spell>`` tags in one text.
 
-    `add` and `finish` together return the text without ``<spell>`` tags.
+    `add` and `finish` together return the text without the tags.
     """
 
     def __init__(self) -> None:
-        self._tail = ""  # Text that is held back, because it may be the start of a tag.
+        self._tail = ""  # Text that is held back because it may be the start of a tag.
         self._is_spelling = False
         self._last = ""  # Last character of the returned text.
 
     def add(self, text: str) -> str:
-        """Append text and return the text that later text cannot change."""
+        """Append text and return the converted text that later text cannot change."""
         return self._spelled(self._tail + text)
 
     def flush(self) -> str:
-        """Return the text that was held back.
-
-        More text may follow.
-        """
+        """Return the text that was held back, although more text may follow."""
         return self.finish()
 
     def finish(self) -> str:

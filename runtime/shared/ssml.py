@@ -1,29 +1,29 @@
 """Detection of SSML tags in text, and the duration of ``<break>``.
 
-An element that requires attributes is a tag only if it has one, so that placeholders such as ``<voice>`` remain text.
+An element that requires attributes is a tag only if it has attributes, so placeholders such as ``<voice>`` remain text.
 """
 
 from __future__ import annotations
 
 import regex
 
-MAX_TAG_CHARS = 300  # Maximum length of a tag. A longer match is text.
+MAX_TAG_CHARS = 300  # Maximum length of a tag in characters. A longer match is text.
 
 _BARE_ELEMENTS = "speak|break|emphasis|prosody|p|s|spell"  # Names of elements that may have no attributes.
 _IN_NEED = "say-as|phoneme|sub|voice|lang|audio|mark|speed|volume|emotion|(?:amazon|google|mstts):[a-z-]{1,40}"
 _NAME = f"(?:{_BARE_ELEMENTS}|{_IN_NEED})"
 _ATTRIBUTE = r"""\s+[a-z_][\w:.-]*\s*=\s*(?:"[^"<>\n]*"|'[^'<>\n]*'|[^\s"'<>]+?)"""
-# End of a tag without a closing bracket. It is a position after the last quotation mark whose following text is not an
+# End of a tag without a closing bracket: a position after the last quotation mark whose following text is not an
 # attribute.
 _UNCLOSED = r"""(?<=["'])(?=\s*[\w:.-]+\s+\w|\s*[\w:.-]*\s*[^\s\w:.=/>-])"""
-# Pattern of a tag, without groups so that it can be part of another pattern. It is case-insensitive.
+# Case-insensitive pattern of a tag. It has no groups, so it can be part of another pattern.
 PATTERN = (
     rf"<(?:{_NAME}(?:{_ATTRIBUTE})+(?:\s*/?>|{_UNCLOSED})|(?:{_BARE_ELEMENTS})\s*/?>|/\s*{_NAME}\s*>|\?xml\s[^<>]*\?>)"
 )
 TAG = regex.compile(PATTERN, regex.IGNORECASE)
 # Text in angle brackets that may become a tag if its words are replaced.
 MAY_BECOME_TAG = r"</?\s*(?:\p{L}[^<>\n]{0,300}|\p{N}[^<>\s]{0,300})>"
-IN_TAG = rf"</?{_NAME}[^<>\n]{{0,{MAX_TAG_CHARS}}}(?:>|\Z)"  # Tag, possibly cut off by the end of the text.
+IN_TAG = rf"</?{_NAME}[^<>\n]{{0,{MAX_TAG_CHARS}}}(?:>|\Z)"  # A tag, possibly cut off by the end of the text.
 
 _BREAK = regex.compile(r"<break\b", regex.IGNORECASE)
 _SEPARATOR = regex.compile(r"</?\s*(?:break|p|s|speak)\b", regex.IGNORECASE)
@@ -38,13 +38,13 @@ _STRENGTH_S = {"none": 0.0, "x-weak": 0.25, "weak": 0.5, "medium": 0.75, "strong
 
 
 def tag_end(text: str, at: int, *, is_whole: bool) -> int | None:
-    """Return the end of the SSML tag at an index.
+    """Return the end index of the SSML tag at an index.
 
     Args:
         is_whole: True if no more text follows. A tag without a closing bracket then ends at the end of the text.
 
     Returns:
-        `at` if it is not a tag, None if more text is needed.
+        `at` if there is no tag, or None if more text is needed to decide.
     """
     found = TAG.match(text, at, at + MAX_TAG_CHARS, partial=True)
     if found is None:
@@ -60,14 +60,14 @@ def tag_end(text: str, at: int, *, is_whole: bool) -> int | None:
 
 
 def is_separator(tag: str) -> bool:
-    """True if a tag separates the words before and after it."""
+    """True if a tag separates the words before and after the tag."""
     return _SEPARATOR.match(tag) is not None
 
 
 def break_seconds(tag: str) -> float | None:
     """Return the duration of a ``<break>`` in seconds, or None for other tags.
 
-    The default is medium strength.
+    The default strength is medium.
     """
     if _BREAK.match(tag) is None:
         return None
@@ -78,8 +78,8 @@ def break_seconds(tag: str) -> float | None:
 
 
 def seconds_of(number: str, unit: str | None) -> float:
-    """Convert a duration to seconds.
+    """Convert a number with a unit to seconds.
 
-    Without a unit the number is in seconds. Decimal commas are allowed.
+    The default unit is seconds. Decimal commas are allowed.
     """
     return float(number.replace(",", ".")) / (1000 if (unit or "").lower().startswith("m") else 1)

@@ -1,4 +1,4 @@
-"""Strict JSON parser: every accepted value can be written and parsed again."""
+"""Strict JSON parser, whose results can be serialized and parsed again."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ MAX_DIGITS = 100
 
 
 def parse(text: str | bytes, max_depth: int = MAX_DEPTH) -> Any:
-    """Parse a JSON value.
+    """Parse a JSON text with any type of value.
 
     Raises:
-        ValueError: It is not valid JSON, or it has a duplicate key, a number that is not finite or too long, a lone
-            surrogate, or too many levels. The message gives the reason.
+        ValueError: The text is not valid JSON, or has a duplicate key, a number that is not finite or too long, a lone
+                surrogate, or too many levels. The message has the reason.
     """
     if isinstance(text, str):
         text = text.removeprefix(BYTE_ORDER_MARK)  # The json module removes the byte order mark only from bytes.
@@ -34,10 +34,10 @@ def parse(text: str | bytes, max_depth: int = MAX_DEPTH) -> Any:
 
 
 def parse_object(text: str | bytes, max_depth: int = MAX_DEPTH) -> dict[str, Any]:
-    """Parse a JSON object.
+    """Parse a JSON text whose value must be an object.
 
     Raises:
-        ValueError: It is not an object, or see `parse`.
+        ValueError: The value is not an object, or `parse` has refused the text.
     """
     value = parse(text, max_depth)
     if not isinstance(value, dict):

@@ -1,13 +1,13 @@
-"""Words that describe a way of speaking, to recognize style tags.
+"""Words that describe a way of speaking, for the recognition of style tags.
 
-`assets/js/common/text.js` has the same words for the page; tests/js/test_tags.py compares them.
+`assets/js/common/text.js` has the same words for the page, and tests/js/test_tags.py compares both lists.
 """
 
 from __future__ import annotations
 
 import regex
 
-# Text in brackets is a style if all its words are in these lists and at least one is in this first list.
+# Text in brackets is a style if all words are in these lists and at least one word is in the first list.
 STYLES = """
 afraid amazed amused angrily angry annoyed anxious anxiously authoritative awe awkward bored breathless breathy bright
 brightly brisk briskly calm calming calmly cautious cautiously cheerful cheerfully chuckle chuckles chuckling cold

@@ -31,7 +31,7 @@ with suppress(ImportError):
     _resource = resource
 
 _NVIDIA = "/dev/nvidiactl"
-_EDEADLOCK = 36  # Windows returns it if another process still holds the lock.
+_EDEADLOCK = 36  # Windows returns this error if another process still holds the lock.
 
 # On systems without sessions, this flag prevents Ctrl-C from reaching the child process.
 NEW_GROUP = 0x200 if sys.platform == "win32" else 0
@@ -49,7 +49,7 @@ def flags(*names: str) -> int:
 
 
 def lock(descriptor: int) -> None:
-    """Lock an open file, and wait if necessary.
+    """Lock an open file, and wait if another process holds the lock.
 
     Closing the file releases the lock.
 
@@ -75,7 +75,7 @@ def lock(descriptor: int) -> None:
 def sync_folder(folder: str | os.PathLike[str]) -> None:
     """Flush a folder's entries to disk.
 
-    Systems that cannot open folders do not need it.
+    Systems that cannot open folders do not need this.
     """
     if not hasattr(os, "O_DIRECTORY"):
         return
@@ -105,7 +105,7 @@ def max_files(*, at_most: bool = False) -> int | None:
     """Return this process's limit of open files, or None if it is unlimited.
 
     Args:
-        at_most: True for the hard limit.
+        at_most: True to return the hard limit instead of the soft limit.
     """
     if _resource is None:
         return None
@@ -114,14 +114,14 @@ def max_files(*, at_most: bool = False) -> int | None:
 
 
 def be_polite(steps: int) -> None:
-    """Lower this process's priority by `steps`, if the system supports it."""
+    """Lower the priority of this process by `steps` if the system supports it."""
     if hasattr(os, "nice"):
         with suppress(OSError):
             os.nice(steps)
 
 
 def widen_pipe(descriptor: int, size: int) -> None:
-    """Set a pipe's buffer size if the system (Linux) and the user's limits allow it."""
+    """Set a pipe's buffer size in bytes if the system (Linux) and the user's limits allow it."""
     with suppress(AttributeError, OSError):
         _fcntl.fcntl(descriptor, _fcntl.F_SETPIPE_SZ, size)
 
@@ -129,13 +129,13 @@ def widen_pipe(descriptor: int, size: int) -> None:
 def has_nvidia_card() -> bool:
     """True if NVIDIA's driver is installed.
 
-    It looks for a device file, because importing torch takes seconds.
+    The check looks for a device file because importing torch takes seconds.
     """
     return os.path.exists(_NVIDIA)
 
 
 def lingers_not() -> bytes:
-    """Return an SO_LINGER value that resets the connection on close.
+    """Return an SO_LINGER value that resets a connection when it is closed.
 
     The value has two ints, or two shorts on Windows.
     """
@@ -144,10 +144,10 @@ def lingers_not() -> bytes:
 
 
 def confine(memory_bytes: int, cpu_s: int) -> None:
-    """Limit memory, CPU time, files and core dumps, as far as the system supports it.
+    """Limit memory, CPU time, files and core dumps of this process if the system supports it.
 
     Args:
-        memory_bytes: Maximum address space.
+        memory_bytes: Maximum address space in bytes.
         cpu_s: Maximum CPU time in seconds.
     """
     limit_process(RLIMIT_AS=memory_bytes, RLIMIT_CPU=cpu_s, RLIMIT_FSIZE=0, RLIMIT_CORE=0)

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-# Message templates by pydantic's error type. The values are from the error's context.
+# Message templates by pydantic's error type. The values come from the error's context.
 _WHY = {
     "missing": "it is required and was not given",
     "extra_forbidden": "there is no such field",
@@ -44,19 +44,19 @@ def first_fault(error: ValidationError, given: object) -> tuple[str | None, str]
     """
     first = error.errors(include_url=False, include_input=False)[0]
     where = ".".join(map(str, _fields(first["loc"], given, is_missing=first["type"] == "missing"))) or None
-    if first["type"] == "value_error":  # The error was raised by one of our validators, whose messages are complete.
+    if first["type"] == "value_error":  # One of our validators has raised the error, so its message is complete.
         return where, str(first["ctx"]["error"])
     kind = first["type"]
     if kind in {"too_short", "too_long"} and first["ctx"]["field_type"] == "Value":
-        kind = f"string_{kind}"  # Pydantic names the limits of a text with a validator in this way.
+        kind = f"string_{kind}"  # Pydantic uses the name without prefix for the limits of a text with a validator.
     return where, _WHY.get(kind, "it is not what this field takes").format(**first.get("ctx", {}))
 
 
 def _fields(path: tuple[str | int, ...], given: Any, *, is_missing: bool) -> list[str | int]:
     """Return the parts of an error's path that exist in the input.
 
-    A missing field is kept at the end. Pydantic adds other names to the path, such as union members and functions,
-    which are dropped.
+    A missing field is kept at the end. Pydantic adds other names to the path, such as union members and functions.
+    These names are dropped.
     """
     found: list[str | int] = []
     for at, part in enumerate(path):

@@ -22,12 +22,12 @@ class WatchedFile(Generic[Value]):
     def __init__(
         self, path: str, read: Callable[[str], Value], absent: Value, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Watch a file.
+        """Create a watcher of a file.
 
         Args:
             read: Parser of the file's text, which may raise ValueError.
             absent: Value if the file cannot be read or parsed.
-            path: Path of the file; an empty path means that there is no file.
+            path: Path of the file, or "" if there is no file.
         """
         self._path = Path(path) if path else None
         self._read = read
@@ -38,7 +38,7 @@ class WatchedFile(Generic[Value]):
         self._value = absent
 
     def value(self) -> Value:
-        """Return the file's current value, at most half a second old."""
+        """Return the parsed content of the file, which is at most half a second old."""
         if self._path is not None and self._clock() - self._looked >= POLL_INTERVAL_S:
             self._looked = self._clock()
             self._check_file(self._path)

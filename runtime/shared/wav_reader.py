@@ -1,6 +1,6 @@
 """Reader for uncompressed WAV: PCM of 8 to 32 bits and IEEE floats.
 
-WAV is not decoded in a child process, because starting it takes longer than generating the first audio.
+WAV is not decoded in a child process because starting a process takes longer than generating the first audio.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ UNKNOWN_SIZES = {0, 0xFFFFFFFF}  # Values of the size field that streaming write
 
 @dataclass(frozen=True, slots=True)
 class WavLayout:
-    """Sample layout of a WAV file."""
+    """Sample format, channel count and sample rate of a WAV file."""
 
     is_float: bool
     bits: int
@@ -38,10 +38,7 @@ class WavLayout:
 
 
 def is_plain_wav(data: bytes) -> bool:
-    """True if `read_wav` should read this file.
-
-    `read_wav` may still refuse it.
-    """
+    """True if `read_wav` should read this file (it may still refuse the file)."""
     if data[:4] != b"RIFF" or data[8:12] != b"WAVE":
         return False
     found = _format_chunk(data)
@@ -49,11 +46,11 @@ def is_plain_wav(data: bytes) -> bool:
 
 
 def read_wav(data: bytes, *, limit_s: float) -> DecodedAudio:
-    """Decode a WAV file of at most `limit_s` seconds and mix it down to one channel.
+    """Decode a WAV file of at most `limit_s` seconds to mono.
 
     Raises:
-        BadReferenceAudio: Its header is damaged or has unsupported values.
-        ReferenceTooLong: It is longer than the limit.
+        BadReferenceAudio: The header is damaged or has unsupported values.
+        ReferenceTooLong: The audio is longer than the limit.
     """
     layout: WavLayout | None = None
     for name, start, size in _chunks(data):
@@ -112,7 +109,7 @@ def _layout(chunk: bytes) -> WavLayout:
 
 
 def _read(data: memoryview, count: int, layout: WavLayout, mix: Downmix) -> int:
-    """Convert `count` samples in blocks of one second."""
+    """Convert `count` samples in blocks of one second, and return the sample rate."""
     for first in range(0, count, layout.rate):
         frames = min(layout.rate, count - first)
         raw = data[first * layout.frame_bytes :][: frames * layout.frame_bytes]

@@ -1,8 +1,8 @@
 """Estimated times of spoken words, for highlighting text during playback.
 
 No aligner is used. While audio is generated, the times assume a normal speaking rate. A word is returned when the audio
-is longer than its end time. At the end, the remaining words are spread over the remaining audio by length. Times never
-decrease, and each word is returned once.
+is longer than the word's end time. At the end, the remaining audio is divided between the remaining words by length.
+Times never decrease, and each word is returned once.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from dataclasses import dataclass, field
 
 from runtime.request import SAMPLE_RATE
 
-_PER_LETTER_S = 0.07  # Average duration of a letter and its share of white space, at about 14 letters per second.
+_PER_LETTER_S = 0.07  # Average duration of a letter including white space, at about 14 letters per second.
 _PER_SYLLABLE_S = 0.22
 # Scripts without spaces. Each character is at least one syllable and counts as a word.
 _SYLLABIC = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
-_UNSPACED_LETTERS = _SYLLABIC.replace("\uac00-\ud7af", "")  # The same without Korean, which has spaces between words.
-# One word, with the white space around it.
+_UNSPACED_LETTERS = _SYLLABIC.replace("\uac00-\ud7af", "")  # Korean has spaces between words.
+# One word with its surrounding white space.
 _WORD = re.compile(rf"\s*(?:[{_UNSPACED_LETTERS}][^\s\w]*|[^\s{_UNSPACED_LETTERS}]+)\s*")
 _IS_SYLLABLE = re.compile(rf"[{_SYLLABIC}]")
 
 
 @dataclass(frozen=True, slots=True)
 class TimedWords:
-    """Words with times in seconds from the start of the audio.
+    """Words with start and end times in seconds from the start of the audio.
 
     The concatenated spans are the text.
     """
@@ -45,7 +45,7 @@ class TimedWords:
         self.end.append(round(end, 3))
 
     def moved(self, seconds: float) -> TimedWords:
-        """Return the same words, `seconds` later."""
+        """Return the same words with times that are `seconds` later."""
         if not seconds:
             return self
         later = TimedWords()
@@ -64,13 +64,13 @@ class WordTimes:
     """Estimated word times of a streamed text and its streamed audio."""
 
     def __init__(self) -> None:
-        self._tail = ""  # Text at the end to which a longer word may belong.
+        self._tail = ""  # End of the text, which may be part of a longer word.
         self._spans: deque[str] = deque()
         self._samples = 0
-        self._returned_until_s = 0.0  # End time of the returned words, in seconds.
+        self._returned_until_s = 0.0  # End time of the returned words in seconds.
 
     def add(self, text: str) -> None:
-        """Append text."""
+        """Append text whose words are spoken later."""
         self._tail += text
         spans = list(_WORD.finditer(self._tail))
         self._spans.extend(span.group() for span in spans[:-1])
@@ -90,7 +90,7 @@ class WordTimes:
         return self.hear(samples - self._samples)
 
     def finish(self) -> TimedWords:
-        """Return the remaining words, spread over the rest of the audio."""
+        """Return the remaining words, with times that divide the rest of the audio."""
         self._spans.extend(spans_of(self._tail))
         self._tail = ""
         timed = shared_out(
@@ -106,7 +106,7 @@ def spans_of(text: str) -> list[str]:
 
 
 def shared_out(spans: Iterable[str], start: float, end: float) -> TimedWords:
-    """Spread words over the time between `start` and `end` (seconds).
+    """Divide the time between `start` and `end` (in seconds) between words.
 
     The time of a word is proportional to its length.
     """

@@ -1,4 +1,1 @@
-"""HTTP and WebSocket port of the runtime and the studio.
-
-It has the connections, access checks, limits and error responses.
-"""
+"""HTTP and WebSocket port of runtime and studio, with access checks, limits and errors."""

@@ -1,4 +1,4 @@
-"""Error responses of HTTP and WebSocket, in the format of the API of the requested path."""
+"""Error responses of HTTP and WebSocket, in the format of the requested path's API."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _V1_ROUTES = (
     *("/v1/audio/pronunciations", "/v1/models", "/v1/text-to-speech", "/v1/text-to-dialogue"),
 )
 
-DIALECT_PATHS = (*CARTESIA, *ELEVENLABS)  # Prefixes of paths whose error format is not that of OpenAI.
+DIALECT_PATHS = (*CARTESIA, *ELEVENLABS)  # Prefixes of paths whose error format is not OpenAI's format.
 
 _ELEVENLABS_FIELD_NAMES = {"language": "language_code"}
 
 
 def error_body(error: SpeechError) -> dict[str, object]:
-    """Return the ``error`` object of an error."""
+    """Return the JSON object ``error`` of OpenAI's format for an error."""
     return {
         "message": str(error),
         "type": "server_error" if error.http_status >= 500 else "invalid_request_error",
@@ -44,10 +44,10 @@ def error_body(error: SpeechError) -> dict[str, object]:
 
 
 def shaped(error: SpeechError, path: str, request_id: str) -> dict[str, object]:
-    """Return the response body of an error for a path.
+    """Return the response body of an error in the format of a path's API.
 
     Args:
-        request_id: Request id, empty if the port has no request ids.
+        request_id: Request id, or "" if the port has no request ids.
     """
     if path.startswith(CARTESIA):
         return {**cartesia_fields(error, request_id), "param": error.param}
@@ -64,7 +64,7 @@ def shaped(error: SpeechError, path: str, request_id: str) -> dict[str, object]:
 
 
 def socket_error(error: SpeechError, path: str) -> dict[str, object]:
-    """Return the error message to send on an accepted WebSocket before it is closed.
+    """Return the error message that is sent on an accepted WebSocket before it is closed.
 
     The format is that of the path's API.
     """
@@ -76,9 +76,9 @@ def socket_error(error: SpeechError, path: str) -> dict[str, object]:
 
 
 def cartesia_message(error: SpeechError, context: str | None, request_id: str) -> dict[str, object]:
-    """Return Cartesia's WebSocket message for an error.
+    """Return the WebSocket message for an error in Cartesia's format.
 
-    With a context id, the message also ends that context.
+    A message with a context id also ends this context.
     """
     return {
         "type": "error",
@@ -90,7 +90,7 @@ def cartesia_message(error: SpeechError, context: str | None, request_id: str) -
 
 
 def elevenlabs_message(error: SpeechError, close_code: int) -> dict[str, object]:
-    """Return ElevenLabs' WebSocket message for an error, with the close code that follows it."""
+    """Return the WebSocket message for an error in ElevenLabs's format, with the close code."""
     return {
         "message": str(error),
         "error": error.code,
@@ -112,15 +112,15 @@ def cartesia_fields(error: SpeechError, request_id: str) -> dict[str, object]:
 
 
 def elevenlabs_field(error: SpeechError) -> str | None:
-    """Return ElevenLabs' name of the invalid field, or None."""
+    """Return ElevenLabs's name of the invalid field, or None."""
     return _ELEVENLABS_FIELD_NAMES.get(error.param, error.param) if error.param else None
 
 
-_RETRY_AFTER_S = 2.0  # Retry-After in seconds of errors that have no such value.
+_RETRY_AFTER_S = 2.0  # Retry-After in seconds for errors without such a value.
 
 
 class _ErrorResponse(JSONResponse):
-    """Error response in the format of the requested path."""
+    """Error response in the format of the requested path's API."""
 
     def __init__(self, error: SpeechError, headers: Mapping[str, str], beside: Mapping[str, object]) -> None:
         self._error = error
@@ -132,7 +132,7 @@ class _ErrorResponse(JSONResponse):
         await super().__call__(scope, receive, send)
 
     def shape(self, path: str, request_id: str) -> None:
-        """Set the body to the error format of a path."""
+        """Set the body to the error in the format of a path's API."""
         self.body = self.render(self._shaped(path, request_id))
         self.headers["content-length"] = str(len(self.body))
 
@@ -141,7 +141,7 @@ class _ErrorResponse(JSONResponse):
 
 
 def raw_error_response(error: SpeechError, path: str) -> bytes:
-    """Return the HTTP response as bytes.
+    """Return the HTTP error response as bytes.
 
     It is for connections whose request never reached the application.
     """
@@ -154,10 +154,10 @@ def raw_error_response(error: SpeechError, path: str) -> bytes:
 
 
 def error_response(error: SpeechError, headers: dict[str, str] | None = None, **beside: object) -> _ErrorResponse:
-    """Return the response, with Retry-After if the error is temporary.
+    """Return the HTTP response for an error, with Retry-After if the error is temporary.
 
     Args:
-        beside: Further fields of the body.
+        beside: Further fields of the response body.
     """
     headers = {"Cache-Control": "no-store", **(headers or {})}
     if isinstance(error, Busy):
@@ -177,7 +177,7 @@ _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 def unrouted(routes: Iterable[BaseRoute], scope: Scope) -> Response:
     """Return the error response for a request without a matching route.
 
-    ``Allow`` lists the methods of the path.
+    If the path exists, the header ``Allow`` lists its methods.
     """
     routes = list(routes)
     if _has_socket(routes, scope):
@@ -216,7 +216,7 @@ def _has_socket(routes: list[BaseRoute], scope: Scope) -> bool:
 
 
 def _methods(routes: list[BaseRoute], scope: Scope) -> list[str]:
-    """Return the methods of all routes that match the path."""
+    """Return the HTTP methods of all routes that match the path."""
     http_scope = {**scope, "type": "http"}
     return [
         method
@@ -226,5 +226,5 @@ def _methods(routes: list[BaseRoute], scope: Scope) -> list[str]:
 
 
 async def no_socket(scope: Scope, receive: Receive, send: Send) -> None:
-    """Refuse a WebSocket without a matching route with status 404."""
+    """Refuse a WebSocket that has no matching route with status 404."""
     await error_response(unknown_route(scope["path"]))(scope, receive, send)

@@ -1,6 +1,6 @@
-"""Access checks for every route of a port, HTTP and WebSocket, in one middleware.
+"""ASGI middleware with the access checks for every route of a port, HTTP and WebSocket.
 
-The checks run in this order, cheap ones first:
+The checks run in this order, inexpensive checks first:
 
 1. /health and /ready are open to every client.
 2. The path: 404 for dot segments (``..``), which later handlers might resolve differently.
@@ -27,7 +27,7 @@ OPEN_ROUTES = frozenset({"/health", "/ready"})  # Routes without access checks.
 
 
 class AccessCheck(ABC):
-    """Base class of access middlewares.
+    """Base class of ASGI middlewares that check access.
 
     `refused` is called with the error code of each refused request.
 
@@ -64,7 +64,7 @@ _DOTS = frozenset({".", ".."})
 
 
 class RequestGuard(AccessCheck):
-    """Access middleware of a port.
+    """ASGI middleware with the access checks of a port (see the module's docstring).
 
     Thread: event loop.
     """
@@ -87,12 +87,12 @@ class RequestGuard(AccessCheck):
             await self._app(scope, receive, send)
 
     def _check(self, scope: Scope, address: str) -> None:
-        """Check path, Host, connection limits and Origin of a request.
+        """Check path, Host header, connection limits and Origin header of a request.
 
         Raises:
             UnknownRoute, HostRefused, TooManyConnections, OriginRefused: A check failed, in this order.
         """
-        # No route matches a line break, also if its last part takes any path.
+        # No route matches a line break, even if its last part accepts any path.
         if "\n" in scope["path"] or not _DOTS.isdisjoint(scope["path"].replace("\\", "/").split("/")):
             raise UnknownRoute(hint="")
         headers = Headers(scope=scope)

@@ -41,7 +41,7 @@ class ConnectionCaps:
         self._settings = settings
 
     def check(self, address: str) -> None:
-        """Check the limits before a new connection.
+        """Check the limits before a connection is counted.
 
         Loopback addresses have no limit per address.
 
@@ -56,7 +56,7 @@ class ConnectionCaps:
 
     @contextmanager
     def holding(self, address: str) -> Iterator[None]:
-        """Context manager that counts a connection of an address."""
+        """Context manager that counts a connection of an address while it is open."""
         self.by_address[address] += 1
         try:
             yield
@@ -87,7 +87,7 @@ class Allowance:
 
     Attributes:
         account: Id that the runtime does not interpret.
-        seconds: Seconds of speech per day; None: unlimited.
+        seconds: Seconds of speech per day, or None if they are unlimited.
     """
 
     account: str
@@ -119,7 +119,7 @@ async def body_pieces(
 
     Raises:
         UnsupportedEncoding, MessageTooLarge, SessionIdle, BodyTooSlow: See `bounded`.
-        InvalidMessage: The client disconnected before the end.
+        InvalidMessage: The client disconnected before the end of the body.
     """
     pieces = bounded(request.stream(), request.headers, max_bytes=max_bytes, idle_s=idle_s, what=what)
     try:
@@ -132,7 +132,7 @@ async def body_pieces(
 async def whole_body(request: Request, *, max_bytes: int, idle_s: float, what: str = "The body") -> bytes:
     """Return the complete body of a request.
 
-    Errors are those of `body_pieces`.
+    The exceptions are those of `body_pieces`.
     """
     return b"".join([piece async for piece in body_pieces(request, max_bytes=max_bytes, idle_s=idle_s, what=what)])
 
@@ -140,14 +140,14 @@ async def whole_body(request: Request, *, max_bytes: int, idle_s: float, what: s
 async def bounded(
     received: AsyncIterator[bytes], headers: Headers, *, max_bytes: int, idle_s: float, what: str = "The body"
 ) -> AsyncGenerator[bytes, None]:
-    """Yield the pieces of a request body and check its limits.
+    """Yield the pieces of a request body, and raise if the body exceeds a limit.
 
-    Only time spent waiting for the client counts.
+    Only the time spent waiting for the client counts.
 
     Raises:
         UnsupportedEncoding: The body is compressed.
         MessageTooLarge: The body or its Content-Length is larger than `max_bytes`.
-        SessionIdle: No data was received for `idle_s`.
+        SessionIdle: No data was received for `idle_s` seconds.
         BodyTooSlow: After `GRACE_S`, the data rate is below `MIN_BYTES_PER_S`.
     """
     encoding = headers.get("content-encoding", "identity").strip().lower()

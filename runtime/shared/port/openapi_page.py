@@ -1,4 +1,4 @@
-"""HTML page of the OpenAPI document."""
+"""HTML page that shows an OpenAPI document."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusi
 
 
 def page(document: Document) -> str:
-    """Return the page: operations grouped by API, and all object types that they use."""
+    """Return the HTML page: operations grouped by API, and all object types that they use."""
     by_tag: dict[str, list[str]] = defaultdict(list)
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
@@ -85,9 +85,9 @@ def _object(name: str, schema: Document) -> str:
 
 
 def _fold(name: str, summary: str, inside: str) -> str:
-    """Return a collapsible section.
+    """Return the HTML of a collapsible section.
 
-    Browsers open it if a link points inside.
+    Browsers open the section if a link points inside.
     """
     return f'<details><summary>{summary}</summary><div id="{escape(name)}">{inside}</div></details>'
 

@@ -1,4 +1,4 @@
-"""Checks of Origin and Host headers, and client addresses from trusted proxies."""
+"""Checks of Origin and Host headers, and client addresses reported by trusted proxies."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ Origin = tuple[str, str, int | None]
 
 
 class Origins:
-    """Allowed origins, parsed from a setting, for preflights, requests and WebSockets.
+    """Allowed origins, parsed from a setting.
 
     An entry is an origin with any scheme, ``SCHEME://*.NAME`` for all subdomains, ``SCHEME://*`` for all origins of a
-    scheme, ``null`` (pages without an origin, such as local files) or ``*`` for all.
+    scheme, ``null`` (pages without an origin, such as local files) or ``*`` for all origins.
 
     Args:
         setting: Entries separated by commas.
         paths: Prefixes of the paths that the origins may use.
 
     Raises:
-        InvalidSetting: An entry does not have one of these forms.
+        InvalidSetting: An entry does not have one of these formats.
     """
 
     def __init__(self, setting: str = "", paths: tuple[str, ...] = ("/",)) -> None:
@@ -61,7 +61,7 @@ class Origins:
         return path.startswith(self._paths)
 
     def allow(self, origin: str) -> bool:
-        """True if the setting allows this origin, the value of an ``Origin`` header."""
+        """True if the setting allows this origin, which is the value of an ``Origin`` header."""
         if self._any or (self._null and origin == _NULL):
             return True
         found = _origin(origin)
@@ -77,7 +77,7 @@ class Origins:
 def may_use(headers: Headers, others: Origins | None = None) -> bool:
     """True if a request comes from our page, an allowed origin, or a program.
 
-    Programs send no ``Origin``.
+    Programs send no ``Origin`` header.
     """
     sent = headers.getlist("origin")
     if not sent:
@@ -90,7 +90,7 @@ def may_use(headers: Headers, others: Origins | None = None) -> bool:
 
 
 class Cors(CORSMiddleware):
-    """Middleware that answers preflights and adds CORS headers for allowed origins."""
+    """ASGI middleware that answers CORS preflights and adds CORS headers for allowed origins."""
 
     def __init__(self, app: ASGIApp, origins: Origins) -> None:
         super().__init__(app, allow_methods=["*"], allow_headers=["*"])
@@ -105,7 +105,7 @@ class Cors(CORSMiddleware):
 
 
 def _origin(word: str) -> Origin | None:
-    """Parse an origin to (scheme, host, port), or return None if it is invalid.
+    """Parse an origin into (scheme, host, port), or return None if it is invalid.
 
     The port is None if the scheme has no default port.
     """
@@ -130,11 +130,11 @@ ANY = "*"
 class Hosts:
     """Allowed host names of this server.
 
-    IP addresses are always allowed, because DNS rebinding needs a name.
+    IP addresses are always allowed because DNS rebinding needs a name.
     """
 
     def __init__(self, names: str, address: str, env: Mapping[str, str] | None = None) -> None:
-        """Parse the names in the setting, which are separated by commas.
+        """Parse the host names in the setting, which are separated by commas.
 
         `address` is the address to which the port is bound.
         """
@@ -146,7 +146,7 @@ class Hosts:
             entries |= _PRIVATE
         self._names = entries
         self._endings = tuple(word[1:] for word in entries if word.startswith("*."))
-        # A Hugging Face Space is accessible only by its proxy, whose names the platform chooses.
+        # A Hugging Face Space is only accessible by its proxy, and the platform chooses the names of the proxy.
         self._any = ANY in self._names or bool(env.get("SPACE_ID"))
 
     def know(self, header: str) -> bool:
@@ -186,10 +186,10 @@ _IPV6_NETWORK_BITS = 64  # Internet providers give each customer at least a /64 
 
 
 class TrustedProxies:
-    """Outermost ASGI middleware that sets the client address behind trusted proxies.
+    """Outermost ASGI middleware, which sets the client address if there are trusted proxies.
 
-    Each proxy appends the address of its client to ``X-Forwarded-For``. So the last `count` entries are trustworthy,
-    and earlier entries may be forged.
+    Each proxy appends the address of its client to ``X-Forwarded-For``. Therefore the last `count` entries are
+    trustworthy, and earlier entries may be forged.
 
     Thread: event loop.
     """
@@ -203,24 +203,20 @@ class TrustedProxies:
             headers = Headers(scope=scope)
             if address := _address(self._entry(headers, "x-forwarded-for") or ""):
                 scope["client"] = (address, 0)
-            # The header may have fewer entries than there are proxies, because some proxies replace it.
+            # The header may have fewer entries than there are proxies because some proxies replace it.
             scheme = self._entry(headers, "x-forwarded-proto") or headers.get("x-forwarded-proto", "")
             if scheme in {"http", "https"}:
                 scope["scheme"] = scheme.replace("http", "ws") if scope["type"] == "websocket" else scheme
         await self._app(scope, receive, send)
 
     def _entry(self, headers: Headers, name: str) -> str | None:
-        """Return the entry that the outermost trusted proxy added.
-
-        Returns:
-            None if there are too few entries.
-        """
+        """Return the entry that the outermost trusted proxy added, or None if it is missing."""
         entries = [entry.strip() for line in headers.getlist(name) for entry in line.split(",")]
         return entries[-self._count] if len(entries) >= self._count else None
 
 
 def _address(entry: str) -> str | None:
-    """Return the address of an entry without a port, or None if it is not an address."""
+    """Return the address of an entry without a port, or None if the entry is not an address."""
     if entry.startswith("["):
         entry = entry[1:].partition("]")[0]
     elif entry.count(":") == 1:
@@ -234,7 +230,7 @@ def _address(entry: str) -> str | None:
 def network_of(address: str) -> str:
     """Return the key under which limits count an address.
 
-    For a public IPv6 address, it is the /64 network.
+    The key of a public IPv6 address is its /64 network.
     """
     try:
         known = ip_address(address)

@@ -24,16 +24,16 @@ from runtime.shared.port.connections.waiting import Waiting, max_open
 from runtime.shared.port.connections.websocket import WebSocketConnection
 from runtime.shared.port.origins import TrustedProxies
 
-WYOMING_VARIABLE = "VOICEWRIGHT_WYOMING"  # Setting that `voicewright wyoming` calls --uri.
+WYOMING_VARIABLE = "VOICEWRIGHT_WYOMING"  # The command `voicewright wyoming` calls this setting --uri.
 
 
 def address_of(uri: str, *, setting: str) -> tuple[str, int]:
-    """Parse ``tcp://HOST:PORT``.
+    """Parse ``tcp://HOST:PORT`` into a host and a port.
 
     The error message names `setting`.
 
     Raises:
-        InvalidSetting: The text has another form.
+        InvalidSetting: The text has another format.
     """
     try:
         parts = urlsplit(uri)
@@ -48,7 +48,7 @@ def address_of(uri: str, *, setting: str) -> tuple[str, int]:
 def on_signals(numbers: Sequence[signal.Signals], on_signal: Callable[[], None]) -> None:
     """Call `on_signal` in the running event loop for each of these signals.
 
-    Thread: main.
+    Thread: main thread.
     """
     loop = asyncio.get_running_loop()
     for number in numbers:
@@ -59,9 +59,9 @@ def on_signals(numbers: Sequence[signal.Signals], on_signal: Callable[[], None])
 
 
 def stop_on_signals(numbers: Sequence[signal.Signals], stop: asyncio.Event, hurry: asyncio.Event) -> None:
-    """Set `stop` at the first signal and `hurry` at the next one.
+    """Set the event `stop` at the first signal and the event `hurry` at the next signal.
 
-    Thread: main.
+    Thread: main thread.
     """
     on_signals(numbers, lambda: (hurry if stop.is_set() else stop).set())
 
@@ -69,16 +69,16 @@ def stop_on_signals(numbers: Sequence[signal.Signals], stop: asyncio.Event, hurr
 def log_drain_wait(limit_s: float) -> None:
     """Print that the process waits for open requests.
 
-    The maximum waiting time and a way to end it immediately are included.
+    The message has the maximum waiting time and a way to end the wait immediately.
     """
     with suppress(OSError, ValueError):  # Ctrl-C may also have ended the process that reads our output.
         print(f"Finishing what is spoken, {limit_s:g} s at most; Ctrl-C again ends at once.", flush=True)
 
 
 def ignore_signals(numbers: Sequence[signal.Signals]) -> None:
-    """Ignore signals from now on, because the process is already ending.
+    """Ignore signals from now on because the process is already ending.
 
-    Thread: main.
+    Thread: main thread.
     """
     loop = asyncio.get_running_loop()
     for number in numbers:
@@ -87,15 +87,15 @@ def ignore_signals(numbers: Sequence[signal.Signals]) -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-LISTEN_BACKLOG = 1024  # Number of connections that wait in the kernel.
+LISTEN_BACKLOG = 1024  # Maximum number of connections that wait in the kernel.
 # Additional seconds after which the kernel drops a closed connection whose client does not read.
 _KERNEL_GRACE_S = 15.0
 
 
 def listen(settings: ServerSettings, host: str, port: int, *, option: str) -> socket.socket:
-    """Bind a socket and listen.
+    """Bind a socket to an address and listen for connections.
 
-    Arguments and errors are those of `bind`.
+    The arguments and exceptions are those of `bind`.
     """
     listener = bind(settings, host, port, option=option)
     listener.listen(LISTEN_BACKLOG)
@@ -103,12 +103,10 @@ def listen(settings: ServerSettings, host: str, port: int, *, option: str) -> so
 
 
 def bind(settings: ServerSettings, host: str, port: int, *, option: str, is_shared: bool = False) -> socket.socket:
-    """Bind a socket that does not listen yet.
+    """Bind a socket to an address without listening.
 
-    The error message names `option`.
-
-    With `is_shared`, several processes of one user may bind the port. The kernel distributes connections among those
-    that listen.
+    The error message names `option`. With `is_shared`, several processes of one user may bind the port, and the kernel
+    distributes connections among the processes that listen.
 
     Raises:
         PortInUse, InvalidSetting: The address cannot be bound.
@@ -124,7 +122,7 @@ def bind(settings: ServerSettings, host: str, port: int, *, option: str, is_shar
     listener.setsockopt(socket.SOL_SOCKET, own, 1)
     if is_shared and hasattr(socket, "SO_REUSEPORT"):
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    # A small kernel buffer keeps unsent audio in this process, where a cancel can discard it.
+    # A small kernel buffer keeps unsent audio in this process, where a cancel can discard the audio.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, settings.send_buffer_bytes)
     set_kernel_timeout(listener, settings)
     try:
@@ -143,21 +141,21 @@ def set_kernel_timeout(connection: socket.socket, settings: ServerSettings) -> N
     The connection is dropped even if its send buffer is not empty.
     """
     if hasattr(socket, "TCP_USER_TIMEOUT"):
-        # The kernel's timeout is longer than that of the server, which sends a reason.
+        # The kernel's timeout is longer than the server's timeout, because the server sends a reason.
         timeout_s = settings.send_s + _KERNEL_GRACE_S
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(timeout_s * 1000))
 
 
-_KEEP_ALIVE_TIMEOUT_S = 15  # It is the time between two requests on an HTTP connection.
-# Number of connections that asyncio accepts at once. By default, it accepts all that wait, and each needs a file
-# descriptor.
+_KEEP_ALIVE_TIMEOUT_S = 15  # Maximum time between two requests on an HTTP connection.
+# Number of connections that asyncio accepts at once. By default, asyncio accepts all waiting connections, and each
+# connection needs a file descriptor.
 _ACCEPTED = 32
 
 
 class Server(uvicorn.Server):
     """uvicorn's server without its signal handlers.
 
-    The handlers close all WebSockets with 1012 and raise the signal again.
+    These handlers would close all WebSockets with code 1012 and raise the signal again.
     """
 
     @contextlib.contextmanager
@@ -167,24 +165,24 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)
         for listener in sockets or ():
-            listener.listen(LISTEN_BACKLOG)  # Set the backlog again, because asyncio has changed it to `_ACCEPTED`.
+            listener.listen(LISTEN_BACKLOG)  # The backlog is set again because asyncio has changed it to `_ACCEPTED`.
 
 
 def config(app: ASGIApp, settings: Settings, *, linger_s: int, **words: Any) -> uvicorn.Config:
     """Return uvicorn's configuration for a port.
 
     Args:
-        linger_s: Timeout of open requests at shutdown.
+        linger_s: Timeout of open requests at shutdown in seconds.
     """
     server = settings.server
     waiting = Waiting(max_open(server.max_connections))
     shares = LoopShares()
     return uvicorn.Config(
         TrustedProxies(app, server.proxies()),
-        proxy_headers=False,  # Off, because uvicorn would trust all entries of the proxy headers.
+        proxy_headers=False,  # The option is off because uvicorn would trust all entries of the proxy headers.
         http=cast(Any, partial(HttpConnection, header_s=server.header_s, waiting=waiting, shares=shares)),
         ws=cast(Any, partial(WebSocketConnection, shares=shares)),
-        # Twice the limit. A message slightly above the limit then gets an error message instead of a disconnect.
+        # This is twice the limit, so a message slightly above the limit gets an error message instead of a disconnect.
         ws_max_size=2 * settings.limits.max_config_bytes,
         ws_ping_interval=server.ping_s,
         ws_ping_timeout=server.ping_s,

@@ -14,12 +14,12 @@ _FREE_FRAGMENTS = 2
 
 
 class FrameMeter:
-    """Token bucket for frames.
+    """Token bucket that limits the small frames of one connection.
 
     A ping, a pong or a tiny fragment costs one token. Complete messages are free.
 
     Raises:
-        TooManyFrames: `count_control` and `count_fragment`, if no token is left.
+        TooManyFrames: `count_control` and `count_fragment` raise this error if no token is left.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:

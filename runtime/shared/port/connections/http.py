@@ -1,6 +1,6 @@
 """HTTP connection of uvicorn with timeouts, size limits and backpressure.
 
-It also supports HTTP/1.0.
+HTTP/1.0 is supported as well.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from runtime.shared.system import lingers_not
 
 _RETRY_S = 1  # Retry-After header of refused clients, in seconds.
 _MAX_IGNORED_BYTES = 64 * 2**10
-_ERROR_READ_TIMEOUT_S = 1.0  # A client that is still sending can read an error response in this time.
+_ERROR_READ_TIMEOUT_S = 1.0  # Time in which a client that is still sending can read an error response.
 _MIN_REQUEST_S = 1e-3  # Minimum event loop time in seconds that is counted per request, as measured on a slow core.
 
 
@@ -47,12 +47,12 @@ class _PipelineFlow(FlowControl):
 class HttpConnection(HttpToolsProtocol, SmallReads):
     """HTTP connection with limits on the size and the time of a request's headers.
 
-    The connection is closed if the headers of a request do not arrive within ``header_s``, also if it is a keep-alive
-    connection.
+    The connection is closed if the headers of a request do not arrive within ``header_s``, also on keep-alive
+    connections.
 
     Pipelined requests are served one after another. After a burst, they are throttled together with other busy clients
-    (`shares`). All work of the event loop until the end of a response is counted for its request, because the time of a
-    single task is unknown.
+    (`shares`). All event loop work until the end of a response is counted for its request because the time of a single
+    task is unknown.
     """
 
     def __init__(self, *arguments: Any, header_s: float, waiting: Waiting, shares: LoopShares, **words: Any) -> None:
@@ -85,7 +85,7 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
         self._await_headers()
 
     def drop(self) -> None:
-        """Close the connection at once and discard unsent data."""
+        """Close the connection immediately and discard unsent data."""
         self._waiting.end(self)
         self._stop_clock()
         self.transport.abort()
@@ -116,7 +116,7 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        # Trailers are dropped, because they are not headers and no route reads them.
+        # Trailers are dropped because they are not headers and no route reads them.
         if self._meter.count_field():
             super().on_header(name, value)
 
@@ -177,7 +177,7 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
     def _should_upgrade(self) -> bool:
         """Accept an upgrade only for GET.
 
-        For other methods, websockets closes the connection without a response. A pipelined upgrade is also ignored,
+        For other methods, websockets closes the connection without a response. A pipelined upgrade is also ignored
         because an earlier response would be written into the WebSocket.
         """
         is_first = self.cycle is None or self.cycle.response_complete
@@ -193,9 +193,9 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
         self._upgrade_end = error.args[0]
 
     def _parse_without_upgrade(self) -> None:
-        """Parse the head again without its Upgrade header.
+        """Parse the head of the request again without its Upgrade header.
 
-        The parser reads no body after an upgrade. HTTP clients of Java offer HTTP/2 with every request.
+        The parser reads no body after an upgrade. Java's HTTP client offers an upgrade to HTTP/2 with every request.
         """
         version = self.parser.get_http_version().encode()
         fields = [name + b": " + value + b"\r\n" for name, value in self.headers if name != b"upgrade"]
@@ -229,9 +229,9 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
             self._too_late = None
 
     def _refuse(self, error: SpeechError) -> None:
-        """Send the error and stop reading.
+        """Send the error response and stop reading.
 
-        The connection is closed when the client closes, or after `_ERROR_READ_TIMEOUT_S`.
+        The connection is closed when the client closes it, or after `_ERROR_READ_TIMEOUT_S`.
         """
         self._refusal = error
         self._stop_clock()
@@ -240,12 +240,12 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
         self._disconnect_served()
         served = self._served
         if served is not None and served.response_started and not served.response_complete:
-            self.drop()  # The response has started. The client would read an error response as part of it.
+            self.drop()  # The response has started, so the client would read an error response as part of it.
             return
         path = self.url.partition(b"?")[0].decode("latin-1")
         self.transport.write(raw_error_response(error, path))
         self.transport.write_eof()
-        # Closing a connection with unread bytes resets it. The client could then lose the response.
+        # Closing a connection with unread bytes resets it, and the client could lose the response.
         self._waiting.begin(self)
         self._too_late = self.loop.call_later(_ERROR_READ_TIMEOUT_S, self.drop)
 
@@ -259,7 +259,7 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
 async def _or_broken_off(app: ASGIApp, cycle: RequestResponseCycle, scope: Scope, receive: Receive, send: Send) -> None:
     """Run the application, and close the connection if its response is incomplete.
 
-    The reason is already logged.
+    The reason has already been logged.
     """
     await app(scope, receive, send)
     if cycle.response_started and not cycle.response_complete:
@@ -274,9 +274,9 @@ def _is_old(cycle: RequestResponseCycle) -> bool:
 async def _without_chunks(
     app: ASGIApp, cycle: RequestResponseCycle, scope: Scope, receive: Receive, send: Send
 ) -> None:
-    """Serve HTTP/1.0, which has no chunked encoding.
+    """Run the application for an HTTP/1.0 client, which does not support chunked encoding.
 
-    The end of the connection ends a body without a length.
+    The end of the connection marks the end of a body without a length.
     """
     is_open_ended = False
 

@@ -1,13 +1,13 @@
-"""Limits on the event loop time of one client."""
+"""Limits on the event loop time that one client may use."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 
-READ_BYTES = 4096  # Number of bytes that are parsed in at most 5 ms, whatever they contain.
+READ_BYTES = 4096  # Number of bytes that can be parsed in at most 5 ms, regardless of their content.
 _THROTTLED_SHARE = 0.1  # Fraction of the event loop's time that all throttled clients get together.
-_BURST_S = 0.025  # Event loop time in seconds that a client may use at once: about 50 short messages.
+_BURST_S = 0.025  # Event loop time in seconds that a client may use at once, which is about 50 short messages.
 _MAX_REST_S = 1.0
 # Event loop time in seconds to read and answer a short message of a session, as measured on a busy core.
 _MESSAGE_S = 500e-6
@@ -15,9 +15,9 @@ _BYTE_S = 20e-9
 
 
 class LoopShares:
-    """Throttled clients of a port.
+    """Number of throttled clients of a port.
 
-    Together, they may use the fraction `_THROTTLED_SHARE` of the event loop's time.
+    Together, these clients may use the fraction `_THROTTLED_SHARE` of the event loop's time.
     """
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class LoopShare:
         self._rest = self._loop.call_later(rest_s, end)
 
     def stop_rest(self) -> None:
-        """End the pause now, without calling its callback."""
+        """End the throttling now, without calling the callback."""
         if self._rest is not None:
             self._rest.cancel()
             self._rest = None
@@ -64,7 +64,7 @@ class LoopShare:
             self._shares.resting -= 1
 
     def charge(self, cost_s: float) -> float:
-        """Count event loop time of the client, and return the number of seconds to pause reading."""
+        """Count event loop time of the client, and return the seconds to pause reading."""
         now = self._loop.time()
         rate = _THROTTLED_SHARE / max(1, self._shares.resting)
         self._debt_s = max(0.0, self._debt_s - rate * (now - self._charged_at)) + cost_s
@@ -84,7 +84,7 @@ def message_cost(size: int) -> float:
 class SmallReads(asyncio.BufferedProtocol):
     """Protocol mixin that reads at most `READ_BYTES` at a time.
 
-    Other connections are served in between. By default asyncio reads 256 KiB at once, which may be 43,000 empty
+    Other connections are served in between. By default, asyncio reads 256 KiB at once, which may contain 43,000 empty
     WebSocket frames.
     """
 

@@ -6,16 +6,16 @@ from runtime.errors import HeadersTooLarge
 
 MAX_HEAD_BYTES = 32 * 2**10  # Maximum size of a request's head in bytes. Browsers and proxies send at most 16 KiB.
 MAX_FIELDS = 100
-MAX_FRAMING_BYTES = 64 * 2**10  # Maximum size in bytes of chunk sizes, extensions and trailers together.
+MAX_FRAMING_BYTES = 64 * 2**10  # Maximum total size of chunk sizes, extensions and trailers in bytes.
 
 
 class RequestMeter:
     """Size counter for the requests of one connection.
 
-    The bytes of the first read are not counted, because the position in it at which the request starts is unknown.
+    The bytes of the first read are not counted because the position at which the request starts is unknown.
 
     Raises:
-        HeadersTooLarge: Raised by `count_field` and `end_read` if the request exceeds a limit.
+        HeadersTooLarge: `count_field` and `end_read` raise this error if the request exceeds a limit.
     """
 
     def __init__(self) -> None:
@@ -33,11 +33,7 @@ class RequestMeter:
         self._fields = self._extra_bytes = self._body_bytes = 0
 
     def count_field(self) -> bool:
-        """Count a header or trailer.
-
-        Returns:
-            True if it is a header.
-        """
+        """Count a header or trailer, and return True if it is a header."""
         self._fields += 1
         if self._fields > MAX_FIELDS:
             raise headers_too_large()
@@ -75,5 +71,5 @@ class RequestMeter:
 
 
 def headers_too_large() -> HeadersTooLarge:
-    """Return a new error that names the limits."""
+    """Return a new error that names the limits of headers."""
     return HeadersTooLarge(max_fields=MAX_FIELDS, max_bytes=MAX_HEAD_BYTES)

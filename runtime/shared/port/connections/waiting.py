@@ -1,6 +1,6 @@
 """Limit of open connections.
 
-At the limit, the connection that has been idle longest is closed for a new one.
+If the limit is reached, the connection that has been idle longest is closed for a new connection.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from runtime.shared.system import max_files
 
 
 class Droppable(Protocol):
-    """Protocol of a connection that can be closed at once."""
+    """Connection that can be closed immediately."""
 
     def drop(self) -> None: ...
 
 
 def max_open(max_connections: int) -> int:
-    """Return the maximum of open connections: twice `max_connections`.
+    """Return the maximum number of open connections: twice `max_connections`.
 
-    The rest is for idle keep-alive connections. The maximum is at most half of the process's limit of open files,
+    Half of them are for idle keep-alive connections. The maximum is at most half of the process's limit of open files
     because a proxied connection needs two files.
     """
     files = max_files()
@@ -34,7 +34,7 @@ class Waiting:
 
     def __init__(self, most: int) -> None:
         self.most = most
-        # Waiting connections. The one that has been idle longest is the first.
+        # Idle connections. The first one has been idle longest.
         self._waiting: dict[Droppable, None] = {}
 
     def begin(self, connection: Droppable) -> None:

@@ -24,8 +24,8 @@ from runtime.shared.port.errors import shaped, socket_error
 
 log = logging.getLogger(__name__)
 
-_CLOSING_S = 10.0  # Seconds for a client to read the remaining data and answer a close frame.
-_LINGER_S = 1.0  # Seconds for a client to read the close reason after the server has closed the connection.
+_CLOSING_S = 10.0  # Seconds in which a client has to read the remaining data and answer a close frame.
+_LINGER_S = 1.0  # Seconds in which a client can read the close reason after the server has closed the connection.
 _MAX_IGNORED_BYTES = 16 * 2**10  # Maximum number of bytes that are ignored after a close frame was sent.
 _NO_PONG_REASON = "keepalive ping timeout"  # Close reason that uvicorn uses.
 
@@ -122,7 +122,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
 
     def handle_cont(self, event: Frame) -> None:
         self._meter.count_fragment(len(event.data))
-        # A single buffer is used, because a list of small fragments needs many times the memory of their data.
+        # A single buffer is used because a list of small fragments needs many times the memory of their data.
         frames: list[Any] = self.frames
         if not isinstance(frames[0], bytearray):
             frames[0] = bytearray(frames[0])
@@ -139,9 +139,9 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
         super().handle_pong(event)
 
     async def receive(self) -> ASGIReceiveEvent:
-        """Return the next message.
+        """Wait for the next message and return it.
 
-        The client is charged when the application gets the message, because one read has hundreds of messages.
+        The client is charged when the application gets the message because one read has hundreds of messages.
         """
         if self._pause_s:
             await self._share.pause(self._pause_s)
@@ -160,10 +160,9 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
             super().handle_parser_exception()
 
     def _is_ignored_too_long(self, size: int) -> bool:
-        """Count bytes received after a close frame.
+        """Count bytes received after a close frame, and return True if the limit is exceeded.
 
-        Returns:
-            True if there are too many. The connection then ends soon.
+        The connection then ends soon.
         """
         self._ignored_bytes += size
         if self._ignored_bytes > _MAX_IGNORED_BYTES and not self._has_flooded:
@@ -206,11 +205,11 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
             return  # The client may still read a close frame that was sent.
         was_closing = self.close_sent or self.transport.is_closing()
         super().keepalive_timeout()
-        # Otherwise uvicorn waits until all data is sent. After a network failure, this never happens.
+        # Otherwise uvicorn waits until all data is sent, which never happens after a network failure.
         if was_closing:
             self.transport.abort()
             return
-        # The application is notified now, because the close frame may wait for audio that the client has not read.
+        # The application is notified now because the close frame may wait for audio that the client has not read.
         self.disconnected = True
         self.writable.set()
         self.queue.put_nowait({"type": "websocket.disconnect", "code": 1011, "reason": _NO_PONG_REASON})
@@ -230,7 +229,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
 
     def send_receive_event_to_app(self) -> None:
         if self.curr_msg_data_type == "text" and not self.close_sent and not _is_utf8(self.frames):
-            # No traceback is logged, because this is an error of the client.
+            # No traceback is logged because this is an error of the client.
             log.warning("a text message was not UTF-8; its connection was closed")
             self.frames = []
             self.conn.send_close(1007, "not UTF-8")
@@ -240,7 +239,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
 
     async def send(self, message: Any) -> None:
         if message["type"] == "websocket.close" and self.handshake_complete:
-            # The close frame must be sent at once, even if the client does not read.
+            # The close frame must be sent immediately, even if the client does not read.
             self.writable.set()
             self._end_soon()
         await super().send(message)
