@@ -13,14 +13,14 @@ GRID_S = 0.01  # Window length of the detection by loudness.
 # Minimum level of speech relative to the loudest window: -40 dB, which is below any consonant of a usable recording.
 QUIET = 1e-2
 
-ENTER, LEAVE = 0.5, 0.35  # Speech starts above the first likelihood and ends below the second.
+ENTER, LEAVE = 0.5, 0.35  # Speech starts at the first likelihood and ends below the second.
 SHORTEST_S = 0.25  # Minimum duration of speech in seconds. Shorter bursts are clicks.
 GAP_S = 0.1  # Minimum duration of a gap in seconds. Shorter gaps belong to a word.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Activity:
-    """Speech activity of a recording, as one flag per window.
+    """Speech activity of a recording, with one flag per window.
 
     Shapes: windows [n] bool.
     """
@@ -35,13 +35,13 @@ class Activity:
 
     @property
     def span(self) -> tuple[float, float] | None:
-        """Return start and end of the speech in seconds, or None if there is none."""
+        """Return start and end of the speech in seconds, or None if there is no speech."""
         spoken = np.flatnonzero(self.windows)
         return (float(spoken[0]) * self.window_s, float(spoken[-1] + 1) * self.window_s) if len(spoken) else None
 
 
 def by_loudness(samples: NDArray[np.float32]) -> Activity:
-    """Detect speech in windows that are not much quieter than the loudest one.
+    """Detect speech in windows that are not much quieter than the loudest window.
 
     Shapes: samples [N] float32, mono, 24 kHz.
     """
@@ -54,7 +54,7 @@ def by_likelihood(likely: NDArray[np.float32], window_s: float) -> Activity:
 
     Short gaps and bursts are removed.
 
-    Shapes: likely [n], 0 to 1.
+    Shapes: likely [n], from 0 to 1.
     """
     spoken = np.zeros(len(likely), bool)
     speaking = False
@@ -80,6 +80,6 @@ def window_levels(samples: NDArray[np.float32], window_s: float) -> NDArray[np.f
 
 
 def _runs(flags: NDArray[np.bool_]) -> list[tuple[int, int]]:
-    """Return start and end indices of each run of True."""
+    """Return start and end indices of each run of True values."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], flags, [False]]).astype(np.int8)))
     return [(int(start), int(end)) for start, end in edges.reshape(-1, 2)]

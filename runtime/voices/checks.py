@@ -18,17 +18,17 @@ from runtime.voices.activity import Activity, window_levels
 # every request slower.
 SHORT_S, LONG_S = 3.0, 30.0
 FULL_SCALE = 0.998
-MAX_CLIPPED_SHARE = 5e-4  # Maximum fraction of samples at full scale. Single peaks are below this share.
+MAX_CLIPPED_SHARE = 5e-4  # Maximum fraction of samples at full scale. Single peaks are below this fraction.
 NOISY_DB = 20.0  # Minimum difference in dB between speech and pauses. A quiet room gives 40 dB.
-QUIET_DB = -40.0  # Level of the speech relative to full scale.
+QUIET_DB = -40.0  # Minimum level of the speech relative to full scale.
 PAUSES_S = 0.3  # Minimum duration in seconds of pauses from which noise can be measured.
 SILENT_SHARE = 0.5
 TELEPHONE_HZ = 4_200.0
 MIN_TREBLE_SHARE = 3e-6  # Minimum fraction of energy above TELEPHONE_HZ (-55 dB). Normal speech has 1000 times as much.
 SPECTRUM_SAMPLES = 1024
 
-# Bounds (too fast, too slow) of the ratio between the transcript's expected duration and that of the speech. Speakers
-# differ by a factor of two.
+# Bounds for the ratio between the transcript's expected duration and the duration of the speech. The speech rates of
+# speakers differ by a factor of two.
 HURRIED, DRAGGED = 1.8, 0.4  # Too fast, too slow.
 
 
@@ -54,14 +54,14 @@ class Levels:
 
 
 def levels_of(samples: NDArray[np.float32], activity: Activity) -> Levels:
-    """Measure a recording before it is cut.
+    """Measure the levels of a recording before it is trimmed.
 
     Shapes: samples [N] float32, mono, 24 kHz.
     """
     levels = window_levels(samples, activity.window_s)
     spoken = activity.windows[: len(levels)]
     pauses = levels[~spoken]
-    # A low quantile is used instead of the mean, because breaths, creaks and word ends are not noise.
+    # A low quantile is used instead of the mean because breaths, creaks and word ends are not noise.
     can_tell = len(pauses) * activity.window_s >= PAUSES_S
     return Levels(
         peak_db=_decibels(float(np.abs(samples).max(initial=0.0))),
@@ -130,16 +130,12 @@ def _judged(levels: Levels) -> Iterator[Advice]:
 
 
 def _decibels(level: float) -> float | None:
-    """Convert a level to dB relative to full scale, or None for digital silence."""
+    """Convert a level to dB relative to full scale, or return None for digital silence."""
     return 20 * math.log10(level) if level > 0 else None
 
 
 def _share_above(samples: NDArray[np.float32], hertz: float) -> float:
-    """Return the fraction of the energy that is above a frequency in Hz.
-
-    Returns:
-        0 if the recording is too short.
-    """
+    """Return the fraction of energy above a frequency in Hz (0 for a very short recording)."""
     pieces = samples[: len(samples) // SPECTRUM_SAMPLES * SPECTRUM_SAMPLES].reshape(-1, SPECTRUM_SAMPLES)
     energy = (np.abs(np.fft.rfft(pieces * np.hanning(SPECTRUM_SAMPLES))) ** 2).sum(axis=0)
     above = np.fft.rfftfreq(SPECTRUM_SAMPLES, 1 / SAMPLE_RATE) > hertz

@@ -1,8 +1,8 @@
-"""Short-lived process that reads a voice file of the official Qwen3-TTS demo (`.pt`).
+"""Child process that reads a voice file of the official Qwen3-TTS demo (`.pt`).
 
-It runs within resource limits. stdin: the file. stdout: one JSON line, then the voice's tensors as safetensors. The
-file is a pickle, of which torch reads tensors and plain values only (`weights_only`). The limits are for a fault in
-that reader.
+The process has resource limits. stdin is the file. stdout is one JSON line, followed by the voice's tensors as
+safetensors. The file is a pickle, from which torch reads only tensors and plain values (`weights_only`). The limits
+protect against a fault in torch's reader.
 """
 
 from __future__ import annotations

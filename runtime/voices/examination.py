@@ -14,9 +14,9 @@ from runtime.voices.activity import Activity, by_loudness
 from runtime.voices.checks import Advice, Levels, advise, check_transcript, levels_of
 
 MARGIN_S = 0.1  # Seconds to keep before and after detected speech, because onsets and decays are quieter.
-# Seconds of silence after the reference. Without it, generated speech would continue the reference's last sound.
+# Seconds of silence after the reference. Without it, generated speech would continue the last sound of the reference.
 PAUSE_S = 0.5
-MIN_SPEECH_S = 1.0  # Minimum duration of detected speech in seconds. With less, the detection is not reliable.
+MIN_SPEECH_S = 1.0  # Minimum duration of detected speech in seconds. With less speech, the detection is not reliable.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +25,7 @@ class Examination:
 
     seconds: float
     speech_s: float  # Duration of speech without pauses.
-    start_s: float  # Start in seconds of the part to keep, with its margin.
+    start_s: float  # Start in seconds of the part that is kept, including a margin.
     end_s: float
     levels: Levels
     advice: tuple[Advice, ...]
@@ -45,11 +45,11 @@ class Intake:
 
 
 def examine(samples: NDArray[np.float32], transcript: str | None) -> Examination:
-    """Check a recording that `read_reference` has accepted.
+    """Check a recording that `read_reference` has accepted, and return the result.
 
     Shapes: samples [N] float32, mono, 24 kHz.
 
-    Thread: a worker; a minute of audio takes 0.6 s.
+    Thread: worker thread. A minute of audio takes 0.6 s.
     """
     activity, is_speech = _activity(samples)
     levels = levels_of(samples, activity)
@@ -72,7 +72,7 @@ def examine(samples: NDArray[np.float32], transcript: str | None) -> Examination
 
 
 def require_speech(found: Examination, limits: Limits) -> None:
-    """Raise an error for a recording that is too short after trimming.
+    """Raise an error if a recording is too short after trimming.
 
     Raises:
         BadReferenceAudio: The recording is too short.
@@ -83,14 +83,14 @@ def require_speech(found: Examination, limits: Limits) -> None:
 
 
 def prepare_recording(samples: NDArray[np.float32], transcript: str | None, limits: Limits) -> Intake:
-    """Prepare and check a recording that `read_reference` accepted.
+    """Check, trim and prepare a recording that `read_reference` has accepted.
 
     Shapes: samples [N] float32, mono, 24 kHz.
 
     Raises:
         BadReferenceAudio: The recording is too short after trimming.
         TranscriptMismatch: The transcript cannot belong to the recording.
-    Thread: a worker; a minute of audio takes 0.6 s.
+    Thread: worker thread. A minute of audio takes 0.6 s.
     """
     found = examine(samples, transcript)
     require_speech(found, limits)
@@ -103,7 +103,7 @@ def prepare_recording(samples: NDArray[np.float32], transcript: str | None, limi
 
 
 def clean_reference(samples: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Trim non-speech at both ends, and append a pause.
+    """Trim non-speech at both ends of a recording, and append a pause.
 
     Shapes: samples [N] -> [M], float32, mono, 24 kHz.
     """
@@ -114,7 +114,7 @@ def clean_reference(samples: NDArray[np.float32]) -> NDArray[np.float32]:
 def _activity(samples: NDArray[np.float32]) -> tuple[Activity, bool]:
     """Return the windows with speech, and True if the network has detected them.
 
-    Without the network, they come from the loudness.
+    If the network finds too little speech, the windows are detected by loudness.
     """
     from runtime.voices.speech_detector import (
         find_speech,  # This imports torch, which takes seconds. Most processes create no voices.
@@ -125,9 +125,9 @@ def _activity(samples: NDArray[np.float32]) -> tuple[Activity, bool]:
 
 
 def _speech_range(samples: NDArray[np.float32], activity: Activity) -> tuple[int, int]:
-    """Return the first and last sample of the speech, with a margin.
+    """Return the first and the end sample of the speech, with a margin.
 
-    Without speech, all samples are kept.
+    If there is no speech, all samples are kept.
     """
     start, end = activity.span or (0.0, len(samples) / SAMPLE_RATE)
     first, last = round((start - MARGIN_S) * SAMPLE_RATE), round((end + MARGIN_S) * SAMPLE_RATE)
@@ -135,7 +135,7 @@ def _speech_range(samples: NDArray[np.float32], activity: Activity) -> tuple[int
 
 
 def _ended(samples: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Append a pause.
+    """Append a pause to a recording.
 
     Shapes: [N] -> [M].
     """

@@ -17,7 +17,7 @@ from runtime.shared.names import name_key
 from runtime.voices.voice import VoiceCard
 
 FILE = "index.sqlite"
-LOCK_TIMEOUT_S = 2.0  # Timeout of the write lock.
+LOCK_TIMEOUT_S = 2.0  # Timeout of the write lock in seconds.
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS voices_2 (
@@ -33,7 +33,7 @@ CREATE TABLE IF NOT EXISTS voices_2 (
 
 @dataclass(frozen=True, slots=True)
 class IndexEntry:
-    """Index row of one file, with either a card or an error."""
+    """Index row of one voice file, with either a card or an error."""
 
     file: str
     version: str  # Version of the file, which changes whenever the file changes.
@@ -43,9 +43,9 @@ class IndexEntry:
 
 
 class Index:
-    """Index with one row per file.
+    """SQLite index with one row per voice file.
 
-    Thread: one at a time.
+    Thread: any. One thread at a time uses the index.
 
     Raises (every method but `open`):
         sqlite3.Error: The disk is full or damaged, or another process has locked the index.
@@ -57,9 +57,9 @@ class Index:
 
     @classmethod
     def open(cls, folder: Path) -> Index:
-        """Open the index in the folder.
+        """Open the index in a folder, or create the index.
 
-        A damaged index is replaced by a new one. If the disk refuses the index, it is in memory.
+        A damaged index is replaced by a new index. If the disk refuses the index, it is kept in memory.
         """
         path = folder / FILE
         for attempt in range(2):
@@ -70,7 +70,7 @@ class Index:
                     path, timeout=LOCK_TIMEOUT_S, isolation_level=None, check_same_thread=False
                 )
                 connection.execute("PRAGMA journal_mode = WAL")
-                # A crash may destroy the index, because it can be rebuilt from the files.
+                # A crash may destroy the index because it can be rebuilt from the files.
                 connection.execute("PRAGMA synchronous = OFF")
                 return cls(connection)
             except sqlite3.OperationalError:  # The database is read-only or locked, or the disk is full.

@@ -1,4 +1,4 @@
-"""Voice library: a folder with one file per voice, and its index.
+"""Voice library: a folder with one file per voice, and an index of the files.
 
 Other processes and file managers may read and write the same folder. Unusable files are reported and not changed.
 Damaged files are renamed at the next start.
@@ -39,15 +39,15 @@ NO_FILE = "it is no regular file"
 
 log = logging.getLogger(__name__)
 
-MAX_READS_PER_CALL = 8  # Maximum number of files that `cards` and `find` read per call. This takes about 20 ms.
-STALE_STAMP = 0  # Time stamp that no folder has. It forces another scan.
+MAX_READS_PER_CALL = 8  # Maximum number of files that `cards` and `find` read per call, which takes about 20 ms.
+STALE_STAMP = 0  # Time stamp that no folder has, which forces another scan.
 UNREAD_VERSION = ""  # Version of files that cannot be read.
-COPY_SETTLE_S = 60.0  # A file without changes for this time counts as completely copied.
+COPY_SETTLE_S = 60.0  # A file that has not changed for this time counts as completely copied.
 SETTLED_NS = 100_000_000  # Time in ns after a change of a folder in which another change may not alter its time stamp.
 
 
 def library_folder(voices: str, data: str = "") -> Path:
-    """Return the folder in the settings, or the default folder.
+    """Return the folder of voices in the settings, or the default folder.
 
     The default folder is in the data folder or in the user's data folder.
     """
@@ -59,13 +59,13 @@ class Library:
 
     Thread: any.
 
-    `cards` and `find` do not wait for writers and do not read known voice files; all other methods may wait for the
-    disk. The folder is created with the first voice.
+    `cards` and `find` do not wait for writers and do not read known voice files. All other methods may block on disk
+    access. The folder is created with the first voice.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.fingerprint: str | None = None  # Base checkpoint, by its fingerprint, whose prompts are used.
+        self.fingerprint: str | None = None  # Fingerprint of the Base checkpoint whose prompts are used.
         self._lock = threading.RLock()
         self._index: Index | None = None
         self._entries: dict[str, IndexEntry] = {}  # Entries by file name, as in the index.
@@ -73,7 +73,7 @@ class Library:
         self._aside: tuple[str, ...] = ()  # Names of damaged files that were renamed.
 
     def open(self) -> None:
-        """Read the folder, and delete temporary files of killed writers.
+        """Read the folder, and delete temporary files that killed processes left.
 
         An unreadable folder is treated as empty.
         """
@@ -129,9 +129,9 @@ class Library:
         return tuple(card.id for card in listing.cards if card.seconds and fingerprint not in listing.prompts[card.id])
 
     def reference(self, voice_id: str) -> Reference:
-        """Return the voice as a request's reference, with a stored prompt if there is one.
+        """Return a voice as the reference of a request.
 
-        The prompt is that of `fingerprint`.
+        The reference includes the stored prompt of the checkpoint `fingerprint` if there is one.
 
         Raises:
             VoiceNotFound, VoiceFileInvalid: The voice was deleted or damaged in the meantime.
@@ -139,7 +139,7 @@ class Library:
         return self._read(voice_id).as_reference(self.fingerprint)
 
     def export(self, voice_id: str) -> bytes:
-        """Return the file of the voice.
+        """Return the content of a voice's file as bytes.
 
         Raises:
             VoiceNotFound, VoiceFileInvalid: The voice was deleted or damaged in the meantime.
@@ -151,15 +151,15 @@ class Library:
     # --- Changes. All of them raise StorageFailed if the disk refuses a write, and then nothing is changed.
 
     def add(self, voice: Voice, *, replace_id: str | None = None) -> VoiceCard:
-        """Store a voice.
+        """Store a voice and return its card.
 
         Args:
-            replace_id: Voice to replace. The new voice keeps its id.
+            replace_id: Id of a voice that is replaced, whose id the new voice gets.
 
         Raises:
-            InvalidConfig: Its name is invalid.
-            VoiceNameTaken, VoiceNameLooksAlike: Another voice has the same name, or one that looks like it.
-            VoiceNotFound: The voice to replace does not exist.
+            InvalidConfig: The name of the voice is invalid.
+            VoiceNameTaken, VoiceNameLooksAlike: Another voice has an equal or a similar name.
+            VoiceNotFound: The voice that is to be replaced does not exist.
         """
         with self._writing():
             if replace_id is not None:
@@ -167,21 +167,21 @@ class Library:
             return self._put(replace(voice, id=replace_id or voice.id, name=checked_name(voice.name)))
 
     def import_(self, voice: Voice) -> VoiceCard:
-        """Store a voice from a file, with its own id if that is not in use.
+        """Store a voice from a file, with its id in the file if this id is not in use.
 
         Raises:
-            VoiceNameTaken, VoiceNameLooksAlike: Another voice has the same name, or one that looks like it.
+            VoiceNameTaken, VoiceNameLooksAlike: Another voice has an equal or a similar name.
         """
         with self._writing():
             is_free = not (self.folder / file_of(voice.id)).exists()
             return self._put(replace(voice, id=voice.id if is_free else new_id()))
 
     def change(self, voice_id: str, edit: Edit) -> VoiceCard:
-        """Change the name, description or tags of a voice.
+        """Change the name, description or tags of a voice, and return its card.
 
         Raises:
             InvalidConfig: A value is invalid.
-            VoiceNameTaken, VoiceNameLooksAlike: Another voice has the same name, or one that looks like it.
+            VoiceNameTaken, VoiceNameLooksAlike: Another voice has an equal or a similar name.
             VoiceNotFound, VoiceFileInvalid: The voice does not exist any more.
         """
         with self._writing():
@@ -199,7 +199,7 @@ class Library:
             self._refresh()
 
     def keep_prompt(self, voice_id: str, prompt: VoicePrompt, *, made_of: NDArray[np.float32] | None = None) -> None:
-        """Store a voice's prompt for a checkpoint, unless the voice has another reference by now.
+        """Store a voice's prompt for a checkpoint, unless the voice has got another reference.
 
         Raises:
             VoiceNotFound, VoiceFileInvalid: The voice does not exist any more.
@@ -254,9 +254,9 @@ class Library:
     # --- The listing.
 
     def _current(self) -> VoiceListing:
-        """Return the listing after a refresh if the folder has changed.
+        """Return the listing, refreshed if the folder has changed.
 
-        It is not refreshed if another thread is refreshing it.
+        If another thread is refreshing the listing, the current listing is returned.
         """
         if self._listing.stamp != self._folder_time() and self._lock.acquire(blocking=False):
             try:
@@ -266,7 +266,7 @@ class Library:
         return self._listing
 
     def _folder_time(self) -> int | None:
-        """Return the folder's modification time in ns, or None if it does not exist."""
+        """Return the folder's modification time in ns, or None if the folder does not exist."""
         try:
             return os.stat(self.folder).st_mtime_ns
         except OSError:
@@ -275,7 +275,7 @@ class Library:
     def _refresh(self, *, written: str | None = None, most: int | None = None) -> None:
         """Update index and listing from the files.
 
-        `written` was just written. The caller holds the lock.
+        `written` is a file that was just written. The caller must hold the lock.
         """
         stamp = self._folder_time()
         try:
@@ -288,7 +288,7 @@ class Library:
         self._listing = listed(stamp, self._entries.values(), self._aside)
 
     def _follow(self, written: str | None, most: int | None) -> bool:
-        """Read the changed files.
+        """Read the changed files and update the index.
 
         Args:
             most: Maximum number of files to read.
@@ -297,7 +297,7 @@ class Library:
             True if no further files have changed.
         """
         files = self._files()
-        if files is None:  # The folder cannot be read now. Its known voices may still exist.
+        if files is None:  # The folder cannot be read now, but its known voices may still exist.
             return False
         if not files and self._index is None:
             return True
@@ -314,11 +314,7 @@ class Library:
         return len(found) == len(different) and all(entry.version != UNREAD_VERSION for entry in found.values())
 
     def _files(self) -> dict[str, str] | None:
-        """Return the version of each voice file.
-
-        Returns:
-            None if the folder cannot be read at present.
-        """
+        """Return the version of each voice file, or None if the folder cannot be read at present."""
         found: dict[str, str] = {}
         try:
             with os.scandir(self.folder) as items:
@@ -340,9 +336,8 @@ class Library:
     def _set_aside(self) -> None:
         """Rename damaged files, so that they are not read again.
 
-        The caller holds the lock.
-
-        Recent files are skipped, because they may still be being copied, and so are files of a newer format.
+        The caller must hold the lock. Recent files are skipped because they may still be being copied. Files of a newer
+        format are skipped as well.
         """
         for file in [entry.file for entry in self._entries.values() if entry.problem is not None]:
             path = self.folder / file
@@ -358,11 +353,7 @@ class Library:
                     path.rename(path.with_name(file + UNREADABLE_SUFFIX))
 
     def _entry(self, file: str, version: str) -> IndexEntry | None:
-        """Read the index entry of a file.
-
-        Returns:
-            None if another process has just deleted the file.
-        """
+        """Read the index entry of a file, or return None if the file has just been deleted."""
         entry = IndexEntry(file, version)
         voice_id = file.removesuffix(SUFFIX)
         if not is_id(voice_id):
@@ -375,7 +366,7 @@ class Library:
         except SpeechError as error:
             is_unread = error.facts.get("why") == CANNOT_BE_READ
             return replace(entry, problem=str(error), version=UNREAD_VERSION if is_unread else version)
-        except Exception:  # A faulty file must not hide the others.
+        except Exception:  # A faulty file must not hide the other files.
             log.exception("%s could not be read", file)
             return replace(entry, problem="It cannot be read.")
         if voice.id != voice_id:
@@ -407,7 +398,7 @@ def read_file(path: Path, most: int) -> bytes:
         # Symbolic links are not followed, and named pipes do not block.
         descriptor = os.open(path, os.O_RDONLY | flags("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
         try:
-            # This check is first, because os.fdopen would leak the descriptor of a folder.
+            # This check is first because os.fdopen would leak the descriptor of a folder.
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise VoiceFileInvalid(why=NO_FILE)
             with open(descriptor, "rb", closefd=False) as file:

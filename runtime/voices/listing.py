@@ -15,7 +15,7 @@ UNREADABLE_SUFFIX = ".unreadable"  # Suffix of damaged files that were renamed.
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """File in the folder that is not a valid voice.
+    """File in the voice folder that is not a valid voice.
 
     `file` is its name without the folder.
     """
@@ -26,9 +26,9 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class VoiceListing:
-    """Immutable listing of the library."""
+    """Immutable listing of the voices and problems in a folder."""
 
-    stamp: int | None = None  # Modification time of the folder in ns. None if it does not exist.
+    stamp: int | None = None  # Modification time of the folder in ns, or None if the folder does not exist.
     cards: tuple[VoiceCard, ...] = ()
     by_id: Mapping[str, VoiceCard] = field(default_factory=dict)
     by_name: Mapping[str, VoiceCard] = field(default_factory=dict)
@@ -42,11 +42,9 @@ def file_of(voice_id: str) -> str:
 
 
 def listed(stamp: int | None, entries: Collection[IndexEntry], aside: Collection[str] = ()) -> VoiceListing:
-    """Return the listing of a folder.
+    """Create the listing of a folder from its index entries.
 
-    If two voices have the same name, the older one keeps it.
-
-    `aside` are the names of damaged files.
+    If two voices have the same name, only the older voice is listed. `aside` has the names of damaged files.
     """
     by_name: dict[str, VoiceCard] = {}
     problems = [Problem(entry.file, entry.problem) for entry in entries if entry.problem is not None]

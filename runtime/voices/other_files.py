@@ -1,6 +1,6 @@
 """Voice files of other programs: the official Qwen3-TTS demo (`.pt`) and voicebox (ZIP).
 
-Both are ZIP archives. A voice of the demo has no recording, only the prompt that a checkpoint computed.
+Both formats are ZIP archives. A voice of the demo has no recording, but a prompt that a checkpoint has computed.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from runtime.voices.voice_file import IMPORTED_FINGERPRINT, MAX_BYTES, MAX_HEADE
 
 ZIP_MAGIC = b"PK\x03\x04"
 COMMAND = (sys.executable, "-E", "-s", "-m", "runtime.voices.demo_child")
-GAP_S = 0.3  # Silence between two recordings of a profile, in seconds.
+GAP_S = 0.3  # Silence between two recordings of a profile in seconds.
 NOT_OF_VOICEBOX = "it is no profile of voicebox"
 LEFT_OUT = "The profile has {count} recordings; {left} of them did not fit and were left out."
 
-_turn = threading.Lock()  # Each process of the demo's reader needs the memory of torch.
+_turn = threading.Lock()  # Each process of the demo's reader needs the memory of torch, so only one process runs.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Profile:
-    """Profile of voicebox.
+    """Voice profile of voicebox, whose recordings are joined.
 
-    Its recordings are joined. Shapes: samples [N] float32, mono, 24 kHz.
+    Shapes: samples [N] float32, mono, 24 kHz.
     """
 
     name: str
@@ -52,9 +52,9 @@ class Profile:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DemoVoice:
-    """Voice of the official demo.
+    """Voice of the official Qwen3-TTS demo.
 
-    It has a transcript if its prompt has codes.
+    The voice has a transcript if its prompt has codes.
     """
 
     prompt: VoicePrompt
@@ -70,9 +70,9 @@ def read_other_file(data: bytes, limits: Limits) -> Profile | DemoVoice:
     """Read an untrusted voice file of another program.
 
     Raises:
-        VoiceFileInvalid: It is damaged or of an unknown program.
-        BadReferenceAudio: A recording in it cannot be used.
-    Thread: a worker; a file of the demo takes seconds, in which torch starts.
+        VoiceFileInvalid: The file is damaged or belongs to an unknown program.
+        BadReferenceAudio: A recording in the file cannot be used.
+    Thread: worker thread. A file of the demo takes seconds because torch is started.
     """
     try:
         archive = zipfile.ZipFile(io.BytesIO(data))
@@ -84,7 +84,7 @@ def read_other_file(data: bytes, limits: Limits) -> Profile | DemoVoice:
     names = {member.filename for member in members}
     if {"manifest.json", "samples.json"} <= names:
         return _voicebox(archive, limits)
-    if any(member.compress_type != zipfile.ZIP_STORED for member in members):  # PyTorch would unpack any size.
+    if any(member.compress_type != zipfile.ZIP_STORED for member in members):  # PyTorch would unpack data of any size.
         _refuse(NOT_OF_THE_DEMO)
     return _demo(data)
 
@@ -116,7 +116,7 @@ def _voicebox(archive: zipfile.ZipFile, limits: Limits) -> Profile:
 def _join_recordings(
     recordings: Iterable[tuple[NDArray[np.float32], str]], most: int
 ) -> tuple[NDArray[np.float32], list[str]]:
-    """Return the first recordings that together have at most `most` samples, and their texts."""
+    """Join the first recordings that have at most `most` samples, and list their texts."""
     gap = np.zeros(round(GAP_S * SAMPLE_RATE), np.float32)
     joined = np.zeros(0, np.float32)
     texts: list[str] = []
@@ -140,11 +140,11 @@ def _recording(archive: zipfile.ZipFile, name: str, limits: Limits) -> NDArray[n
 
 
 def _member(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
-    """Return a member of an archive.
+    """Return the content of a file in an archive.
 
     Raises:
-        KeyError: The archive has no such member.
-        VoiceFileInvalid: The member is damaged, encrypted or too large.
+        KeyError: The archive has no file with this name.
+        VoiceFileInvalid: The file is damaged, encrypted or too large.
     """
     try:
         with archive.open(name) as member:

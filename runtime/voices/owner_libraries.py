@@ -1,7 +1,7 @@
-"""Voices and pronunciation dictionaries of owners, combined with the server's shared ones.
+"""Voices and dictionaries of owners, combined with the server's shared ones.
 
-A gateway before the server, such as the studio, sends the id of an owner in a header. The owner's library is a folder
-whose name is the digest of this id.
+A gateway in front of the server, such as the studio, sends the id of an owner in a header. The owner's library is a
+folder whose name is a digest of this id.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ MAX_OPEN_LIBRARIES = 256
 
 @dataclass(frozen=True, slots=True)
 class OwnerLibrary:
-    """Voice library of one owner: its own voices, and the shared voices as read-only.
+    """Voice library of one owner: own voices, and the shared voices as read-only.
 
     Thread: any.
     """
 
     own: Library
-    common: Library | None = None  # Shared library. None if `own` is the shared library.
-    most: int = 0  # Maximum number of own voices. 0: unlimited.
-    max_pronunciations: int = 0  # Maximum number of own dictionaries. 0: unlimited.
+    common: Library | None = None  # Shared library, or None if `own` is the shared library.
+    most: int = 0  # Maximum number of own voices, or 0 if it is unlimited.
+    max_pronunciations: int = 0  # Maximum number of own dictionaries, or 0 if it is unlimited.
 
     @property
     def pronunciations(self) -> OwnerDictionaries:
-        """Return the owner's pronunciation dictionaries together with the shared ones."""
+        """Return the owner's pronunciation dictionaries together with the shared dictionaries."""
         common = None if self.common is None else DictionaryFolder(self.common.folder / PRONUNCIATIONS)
         return OwnerDictionaries(DictionaryFolder(self.own.folder / PRONUNCIATIONS), common, self.max_pronunciations)
 
@@ -56,48 +56,48 @@ class OwnerLibrary:
         return self.common.find(name_or_id) if found is None and self.common is not None else found
 
     def search(self, words: str) -> tuple[VoiceCard, ...]:
-        """Search both libraries like `Library.search`."""
+        """Search the owner's voices and the shared voices, like `Library.search`."""
         return _by_name(self.own.search(words), () if self.common is None else self.common.search(words))
 
     def problems(self) -> tuple[Problem, ...]:
-        """Return the owner's unusable files."""
+        """Return the owner's unusable voice files."""
         return self.own.problems()
 
     def owns(self, voice_id: str) -> bool:
-        """True if the owner may change this voice."""
+        """True if the voice belongs to the owner, who may change it."""
         return self.own.find(voice_id) is not None
 
     def reference(self, voice_id: str) -> Reference:
-        """Return the reference of a voice like `Library.reference`."""
+        """Return a voice as the reference of a request, like `Library.reference`."""
         return self._holder(voice_id).reference(voice_id)
 
     def export(self, voice_id: str) -> bytes:
-        """Return the file of a voice like `Library.export`."""
+        """Return the content of a voice's file as bytes, like `Library.export`."""
         return self._holder(voice_id).export(voice_id)
 
     # --- Changes of the owner's voices.
 
     def add(self, voice: Voice, *, replace_id: str | None = None) -> VoiceCard:
-        """Add a voice like `Library.add`.
+        """Add a voice to the owner's library, like `Library.add`.
 
         Raises:
-            TooManyVoices: The owner has reached the limit.
+            TooManyVoices: The owner has the maximum number of voices.
         """
         if replace_id is None:
             self._check_room()
         return self.own.add(voice, replace_id=replace_id)
 
     def import_(self, voice: Voice) -> VoiceCard:
-        """Import a voice file like `Library.import_`.
+        """Import a voice into the owner's library, like `Library.import_`.
 
         Raises:
-            TooManyVoices: The owner has reached the limit.
+            TooManyVoices: The owner has the maximum number of voices.
         """
         self._check_room()
         return self.own.import_(voice)
 
     def change(self, voice_id: str, edit: Edit) -> VoiceCard:
-        """Change a voice like `Library.change`.
+        """Change a voice of the owner, like `Library.change`.
 
         Raises:
             VoiceNotYours: The voice is shared.
@@ -106,7 +106,7 @@ class OwnerLibrary:
         return self.own.change(voice_id, edit)
 
     def delete(self, voice_id: str) -> None:
-        """Delete a voice like `Library.delete`.
+        """Delete a voice of the owner, like `Library.delete`.
 
         Raises:
             VoiceNotYours: The voice is shared.
@@ -122,9 +122,9 @@ class OwnerLibrary:
 
 
 class OwnerLibraries:
-    """Cache of the owners' libraries.
+    """Cache of the owners' voice libraries.
 
-    Only one thread may use it.
+    Only one thread may use the cache.
     """
 
     def __init__(self, common: Library, most: int, max_pronunciations: int = 0) -> None:
@@ -138,7 +138,7 @@ class OwnerLibraries:
         self._owned: OrderedDict[str, Library] = OrderedDict()
 
     def of(self, owner: str) -> OwnerLibrary:
-        """Return the library of an owner, or the shared one if `owner` is empty."""
+        """Return the library of an owner, or the shared library if `owner` is empty."""
         if not owner:
             return OwnerLibrary(self._common)
         name = hashlib.sha256(owner.encode("utf-8", "surrogateescape")).hexdigest()[:32]
@@ -150,7 +150,7 @@ class OwnerLibraries:
         return OwnerLibrary(library, self._common, self._most, self._max_pronunciations)
 
     def libraries(self) -> tuple[Library, ...]:
-        """Return the shared library and the recently used ones."""
+        """Return the shared library and the recently used libraries of owners."""
         return (self._common, *self._owned.values())
 
     def close(self) -> None:

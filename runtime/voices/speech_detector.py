@@ -1,7 +1,7 @@
-"""Speech detection by the network of Silero VAD.
+"""Speech detection with the network of Silero VAD.
 
-This is the only module outside of the engine's packages that imports torch. The weights are those of the package
-silero-vad 6. We do not use the package, because its network is TorchScript, which torch has deprecated, and because its
+This is the only module outside the engine's packages that imports torch. The weights come from the package silero-vad
+6. The package itself is not used, because its network is TorchScript, which torch has deprecated, and because its
 import sets torch to one thread for the whole process.
 """
 
@@ -28,12 +28,12 @@ WEIGHTS = shipped("runtime", "assets/silero-vad") / "model.safetensors"
 
 
 def find_speech(samples: NDArray[np.float32]) -> Activity:
-    """Detect speech.
+    """Detect speech in a recording.
 
     A minute of audio takes about 0.3 s of CPU time.
 
     Shapes: samples [N] float32, mono, 24 kHz.
-    Thread: a worker.
+    Thread: worker thread.
     """
     resampled = resample(DecodedAudio(samples, SAMPLE_RATE), RATE_HZ).samples
     return by_likelihood(_likelihood(resampled), WINDOW_SAMPLES / RATE_HZ)
@@ -50,14 +50,14 @@ def _likelihood(samples: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 class _Network(nn.Module):
-    """Silero VAD at 16 kHz.
+    """Network of Silero VAD for 16 kHz.
 
-    The network has the magnitudes of a short-time Fourier transform, four convolutions and an LSTM.
+    The network consists of a short-time Fourier transform (magnitudes), four convolutions and an LSTM.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.stft = nn.Conv1d(1, 258, 256, stride=128, bias=False)  # Real parts, and then imaginary parts.
+        self.stft = nn.Conv1d(1, 258, 256, stride=128, bias=False)  # Real parts, followed by imaginary parts.
         sizes = ((129, 128, 1), (128, 64, 2), (64, 64, 2), (64, 128, 1))
         self.convolutions = nn.ModuleList(
             nn.Conv1d(inputs, outputs, 3, stride, padding=1) for inputs, outputs, stride in sizes
@@ -66,7 +66,7 @@ class _Network(nn.Module):
         self.output = nn.Conv1d(128, 1, 1)
 
     def forward(self, windows: Tensor) -> Tensor:
-        """Return the likelihood of speech.
+        """Return the likelihood of speech for each window.
 
         Shapes: windows [N, 576] in order of time -> [N].
         """

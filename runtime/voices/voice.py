@@ -28,18 +28,18 @@ class VoiceCard:
     seconds: float = 0.0  # Duration of the reference audio.
     file_bytes: int = 0
     created_at: float = 0.0  # Unix time.
-    consent: str | None = None  # Consent of the speaker in the uploader's words.
-    # Origin of the voice: model, seed, description and other facts.
+    consent: str | None = None  # Consent of the speaker, as the uploader has written it.
+    # Origin of the voice: model, seed, description and other values.
     provenance: dict[str, str] = field(default_factory=dict)
-    advice: tuple[str, ...] = ()  # Advice about the recording, from its checks.
+    advice: tuple[str, ...] = ()  # Advice from the checks of the recording.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consent:
-    """Consent of the speaker."""
+    """Consent of the speaker to the use of the voice."""
 
     words: str  # Text of the consent.
-    who: str = ""  # Name of the speaker; empty if unknown.
+    who: str = ""  # Name of the speaker, or "" if unknown.
     when: float = 0.0  # Unix time.
 
 
@@ -47,7 +47,7 @@ class Consent:
 class Voice:
     """Content of a voice file.
 
-    A voice of another program may have no recording. It then has one prompt, of an unknown checkpoint.
+    A voice of another program may have no recording. The voice then has one prompt of an unknown checkpoint.
 
     Shapes: reference [N] int16, mono, 24 kHz.
     """
@@ -58,7 +58,7 @@ class Voice:
     language: str = "auto"
     description: str | None = None
     tags: tuple[str, ...] = ()
-    transcript: str | None = None  # Exact transcript of the reference. None if only the x-vector is used.
+    transcript: str | None = None  # Exact transcript of the reference, or None if only the x-vector is used.
     created_at: float = 0.0  # Unix time.
     consent: Consent | None = None
     provenance: Mapping[str, str] = field(default_factory=dict)
@@ -86,9 +86,9 @@ class Voice:
         )
 
     def as_reference(self, fingerprint: str | None) -> Reference:
-        """Return the voice as a request's reference.
+        """Return the voice as the reference of a request.
 
-        It includes the voice's prompt for this checkpoint if there is one.
+        The reference includes the voice's prompt for this checkpoint if there is one.
         """
         if not self.has_recording:
             (fingerprint,) = self.prompts
@@ -102,17 +102,14 @@ class Voice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    """Changes to a stored voice.
-
-    None does not change a value.
-    """
+    """Changes to a stored voice, where None means no change."""
 
     name: str | None = None
-    description: str | None = None  # New description. An empty string removes the old one.
+    description: str | None = None  # New description, where an empty string removes the old description.
     tags: tuple[str, ...] | None = None
 
     def of(self, voice: Voice) -> Voice:
-        """Return the changed voice.
+        """Apply the changes to a voice and return the result.
 
         Raises:
             InvalidConfig: The name or a tag is invalid.
@@ -126,9 +123,9 @@ class Edit:
 
 
 def to_pcm(samples: NDArray[np.float32]) -> NDArray[np.int16]:
-    """Convert samples to 16 bits.
+    """Convert float samples to 16-bit integers.
 
-    Audio above full scale is attenuated, not clipped. Shapes: [N] -> [N].
+    Audio above full scale is attenuated and not clipped. Shapes: [N] -> [N].
     """
     peak = float(np.abs(samples).max(initial=0.0))
     scaled = samples / peak if peak > 1 else samples
@@ -136,7 +133,7 @@ def to_pcm(samples: NDArray[np.float32]) -> NDArray[np.int16]:
 
 
 def to_float(reference: NDArray[np.int16]) -> NDArray[np.float32]:
-    """Convert samples to floats in [-1, 1).
+    """Convert 16-bit samples to floats in [-1, 1).
 
     Shapes: [N] -> [N].
     """

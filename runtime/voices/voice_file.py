@@ -25,10 +25,10 @@ from runtime.voices.voice import Consent, Voice
 
 FORMAT, VERSIONS = "voicewright.voice", ("1", "2", "3")
 OTHER_VERSION = f"its version is not {' or '.join(VERSIONS)}"
-# Voices are written in the first version that has their content, which older programs can read.
+# Voices are written in the first version that supports their content, because older programs can read it.
 TAGS_VERSION = "2"  # First version with tags.
-PROMPT_ONLY_VERSION = "3"  # Voices without a recording, which have one prompt instead.
-IMPORTED_FINGERPRINT = "imported"  # Takes the place of the unknown fingerprint of such a prompt.
+PROMPT_ONLY_VERSION = "3"  # Version for voices that have one prompt instead of a recording.
+IMPORTED_FINGERPRINT = "imported"  # Replacement for the unknown fingerprint of such a prompt.
 
 MAX_BYTES = 16 * 2**20
 MAX_HEADER_BYTES = 256 * 2**10
@@ -36,8 +36,8 @@ MAX_REFERENCE_S = 120
 MAX_PROMPTS = 8
 MAX_X_VECTOR = 8192
 MAX_FRAMES, MAX_CODEBOOKS, MAX_CODE = 4096, 64, 2**20
-MAX_TRANSCRIPT, MAX_WORDS = 4096, 500  # Maximum characters of the transcript, and of any other text.
-MAX_KEY = 64  # Maximum characters of a provenance key.
+MAX_TRANSCRIPT, MAX_WORDS = 4096, 500  # Maximum number of characters of the transcript, and of any other text.
+MAX_KEY = 64  # Maximum number of characters of a provenance key.
 MAX_ENTRIES = 32  # Maximum number of entries in provenance and in advice.
 
 LANGUAGE = re.compile(r"[A-Za-z][A-Za-z0-9 _-]{0,31}")
@@ -54,7 +54,7 @@ Tensors = dict[str, NDArray[Any]]
 
 
 def write_voice(voice: Voice) -> bytes:
-    """Serialize a voice from the examination or from `read_voice`."""
+    """Serialize a voice as the bytes of a voice file."""
     tensors: Tensors = {}
     if voice.has_recording:
         tensors["reference"] = np.ascontiguousarray(voice.reference, np.int16)
@@ -86,7 +86,7 @@ def write_voice(voice: Voice) -> bytes:
 
 
 def read_voice(data: bytes) -> Voice:
-    """Parse an untrusted voice file.
+    """Parse the bytes of an untrusted voice file.
 
     Raises:
         VoiceFileInvalid: The file is damaged, has another format or version, or has invalid content.
@@ -213,10 +213,10 @@ def _provenance(metadata: Mapping[str, str]) -> dict[str, str]:
 
 
 def provenance(said: Mapping[str, object]) -> dict[str, str]:
-    """Validate the provenance of a voice.
+    """Validate the provenance entries of a voice and return them.
 
     Raises:
-        ValueError: A key or value is not text or too long, or there are too many.
+        ValueError: A key or value is not text or too long, or there are too many entries.
     """
     if len(said) > MAX_ENTRIES:
         raise ValueError("provenance")
@@ -246,7 +246,7 @@ def _optional_text(metadata: Mapping[str, str], name: str, most: int) -> str | N
 def _text(value: object, most: int) -> str:
     if not isinstance(value, str) or len(value) > most or "\x00" in value:
         raise ValueError("text")
-    value.encode()  # Raises UnicodeEncodeError (a ValueError) for a lone surrogate.
+    value.encode()  # The call raises UnicodeEncodeError (a ValueError) for a lone surrogate.
     return value
 
 
@@ -269,9 +269,9 @@ def _moment(seconds: float) -> float:
 
 
 def _checksum(tensors: Tensors, metadata: Mapping[str, str]) -> str:
-    """Return the SHA-256 of the file's content.
+    """Return the SHA-256 of a voice's content.
 
-    It does not depend on the order of tensors in the file.
+    The hash does not depend on the order of tensors in the file.
     """
     digest = hashlib.sha256(_json(dict(sorted(metadata.items()))).encode())
     for name, tensor in sorted(tensors.items()):
