@@ -1,4 +1,4 @@
-"""Runtime process: Qwen3-TTS served over WebSocket and HTTP."""
+"""Runtime process, which serves Qwen3-TTS over WebSocket and HTTP."""
 
 import os
 import platform
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def _is_intel() -> bool:
-    """Return True on an Intel processor."""
+    """Return True if the machine has an Intel processor."""
     try:
         return "GenuineIntel" in Path("/proc/cpuinfo").read_text()
     except OSError:

@@ -1,4 +1,4 @@
-"""Command line: argument parsing, and one function per command."""
+"""Command line of the runtime: argument parser, and one function per command."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ DEFAULT_WYOMING_URI = "tcp://127.0.0.1:10200"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command.
+    """Run the command in the arguments and return its exit status.
 
-    Errors that the caller can correct are one line on stderr, with exit status 2.
+    If the caller can correct an error, one line is printed to stderr and the exit status is 2.
     """
     arguments = _parser().parse_args(argv)
     logging.basicConfig(
@@ -53,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 class Parser(argparse.ArgumentParser):
-    """Argument parser whose errors are one line, like all other errors."""
+    """Argument parser that prints errors as one line, like the other errors of the command."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(Exit.BAD_INPUT, f"{self.prog}: {message}; see {self.prog} --help [invalid_setting]\n")
@@ -71,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_fetch(commands.add_parser("fetch", help="fetch checkpoints from the Hub, going on where an earlier try ended"))
     _add_quantize(commands.add_parser("quantize", help="write a checkpoint again, with weights of fewer bits"))
     _add_bench(commands.add_parser("bench", help="measure frames by batch size, and TTFA over the WebSocket"))
-    for command in commands.choices.values():  # Options that are accepted before and after the command.
+    for command in commands.choices.values():  # These options are accepted before and after the command.
         command.add_argument("-v", "--verbose", action="store_true", default=argparse.SUPPRESS, help=VERBOSE)
     return parser
 
@@ -261,7 +261,7 @@ def _run_say(arguments: argparse.Namespace) -> int:
 
 
 def _runtime(arguments: argparse.Namespace) -> int:
-    # The value is None if the option is not given. The environment variable is used then.
+    # None means that the option is not given, so the environment variable applies.
     eager = True if arguments.eager else None
     settings = _settings(arguments, max_slots=arguments.max_slots, loads=arguments.loads, eager=eager)
     if arguments.check:
@@ -271,7 +271,7 @@ def _runtime(arguments: argparse.Namespace) -> int:
         print(json.dumps(asdict(checked) | {"fits_beside": checked.fits_beside}))
         return 0
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _end_early)  # This handler is used until the server installs its own.
+        signal.signal(number, _end_early)  # This handler is active until the server installs its own.
     from runtime.server.serve import serve
 
     server = override(settings.server, host=arguments.host, port=arguments.port, wyoming=arguments.wyoming)

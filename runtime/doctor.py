@@ -1,4 +1,4 @@
-"""Command ``voicewright doctor``: report if this machine can serve a checkpoint."""
+"""Command ``voicewright doctor``, which reports if this machine can serve a checkpoint."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from runtime.settings import EngineSettings
 GB = 10**9
 COLUMN_CHARS = 20
 BUSY_RATIO = 1.2  # A machine is reported as busy if a computation takes this many times as long as on an idle machine.
-MAX_LISTED = 12  # Maximum number of list items in one line; --json prints all of them.
+MAX_LISTED = 12  # Maximum number of list items in one line. The option --json prints all items.
 
 
 def doctor(reference: str, settings: EngineSettings, *, as_json: bool) -> bool:
@@ -37,7 +37,7 @@ def doctor(reference: str, settings: EngineSettings, *, as_json: bool) -> bool:
 
 
 def _lines(diagnosis: Diagnosis) -> Iterator[tuple[str, str]]:
-    """Yield the lines of the report as pairs (name, text)."""
+    """Yield the lines of the report as pairs of name and text."""
     yield diagnosis.name, "can be served" if diagnosis.servable else "cannot be served"
     for problem in diagnosis.problems:
         yield "  problem", f"{problem.message} [{problem.code}]"

@@ -1,4 +1,4 @@
-"""Error classes of the runtime, each with its code, HTTP status and WebSocket close code.
+"""Error classes of the runtime, with error codes, HTTP statuses and WebSocket close codes.
 
 ::
 
@@ -27,7 +27,7 @@
        ├─ HubUnreachable · HubRefused · DiskFull · DownloadDamaged
        └─ DeviceUnavailable · DeviceMemory · AttentionRefused · PortInUse · InvalidSetting
 
-Each class has a template for its message. An error is raised with keyword arguments that fill the template, so that a
+Each class has a template for its message. An error is raised with keyword arguments that fill the template. Therefore a
 message never contains a client's text, a traceback or (except in ``SetUpError``) a path. The studio's own errors are in
 studio/errors.py.
 """
@@ -39,9 +39,9 @@ from typing import ClassVar
 
 
 class SpeechError(Exception):
-    """Base class of all errors.
+    """Base class of all errors of the runtime.
 
-    ``code`` is the stable name; ``str(error)`` is the public message.
+    ``code`` is the stable error code, and ``str(error)`` is the public message.
 
     Raises:
         KeyError: A value that the message template needs is missing, which is a programming error.
@@ -51,7 +51,7 @@ class SpeechError(Exception):
     http_status: ClassVar[int] = 400
     close_code: ClassVar[int] = 1008  # WebSocket close code if this error ends the connection.
     retryable: ClassVar[bool] = False
-    sentence: ClassVar[str]  # Template for str.format. The error's keyword arguments are the values.
+    sentence: ClassVar[str]  # Template for str.format. The values are the error's keyword arguments.
 
     def __init__(self, *, param: str | None = None, **facts: object) -> None:
         self.param = param
@@ -64,7 +64,7 @@ class SpeechError(Exception):
 
     @property
     def public_facts(self) -> dict[str, str | float | bool]:
-        """Return the values in the message, for clients that translate it."""
+        """Return the values in the message by name, for clients that translate the message."""
         return {name: fact for name, fact in self.facts.items() if isinstance(fact, str | int | float)}
 
 
@@ -91,9 +91,9 @@ class InvalidConfig(BadRequest):
 
 
 class MoreThan(int):
-    """Lower bound of the size of data that was not read to its end.
+    """Lower bound of the size of data that was not read completely.
 
-    It is formatted as "more than N".
+    The number is formatted as "more than N".
     """
 
     def __format__(self, spec: str) -> str:
@@ -101,7 +101,7 @@ class MoreThan(int):
 
 
 class MessageTooLarge(BadRequest):
-    """``size`` is an int, or `MoreThan` if the message was not read to its end."""
+    """The data exceeds a size limit (``size`` is `MoreThan` if it was not read completely)."""
 
     code = "message_too_large"
     http_status = 413
@@ -390,7 +390,7 @@ class TooManyDictionaries(BadRequest):
 
 
 class Busy(SpeechError):
-    """Temporary error: the client may try again later."""
+    """Temporary error, after which the client may try again."""
 
     http_status = 429
     close_code = 1013
@@ -454,7 +454,7 @@ class SpeechSpent(Busy):
 
 
 class Expired(SpeechError):
-    """Error for a timeout."""
+    """A timeout of a session, a body or a reader has passed."""
 
     http_status = 408
     retryable = True

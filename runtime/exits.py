@@ -1,4 +1,4 @@
-"""Exit statuses of the runtime's process."""
+"""Exit statuses of the runtime process."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from enum import IntEnum
 
 
 class Exit(IntEnum):
-    """Exit status of the process.
+    """Exit status of the runtime process.
 
     A supervisor should restart the process if the status is 70 or higher.
     """
 
     ASKED = 0
-    FAILED = 1  # Error that the operator cannot fix.
-    BAD_INPUT = 2  # Error that the operator can fix. A restart does not help.
+    FAILED = 1  # Error that the operator cannot correct.
+    BAD_INPUT = 2  # Error that the operator can correct. A restart does not help.
     ENGINE_DIED = 70  # EX_SOFTWARE: the engine's thread ended with an exception.
     FRAME_OVERDUE = 71  # The device did not return a frame in time.
-    # The server's self-test gave another result than before: weights, device or memory may be corrupt.
+    # The result of the server's self-test has changed, so weights, device or memory may be corrupt.
     CANARY_DIFFERS = 72

@@ -1,4 +1,4 @@
-"""Command ``voicewright fetch``: download checkpoints from the Hub, or list them."""
+"""Command ``voicewright fetch``, which downloads checkpoints from the Hub or lists them."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ Say = Callable[[dict[str, Any]], None]
 
 
 def fetch(references: Sequence[str], *, as_json: bool, is_recogniser: bool = False) -> int:
-    """Download checkpoints one after another.
+    """Download checkpoints one after another, and return the exit status.
 
-    All file lists and configurations are checked first.
+    All file lists and configurations are checked before the first download of weights.
 
-    With `is_recogniser` they are models of speech recognition, which have no configuration of ours.
+    `is_recogniser` is True for models of speech recognition, which have no configuration of ours.
 
     Raises:
-        SetUpError: A download failed; the message gives the reason, and files that are already complete are kept.
+        SetUpError: A download failed for the reason in the message. Completed files are kept.
     """
     say = _ProgressReport(as_json)
     try:
@@ -55,7 +55,7 @@ def fetch(references: Sequence[str], *, as_json: bool, is_recogniser: bool = Fal
 def plan(settings: EngineSettings) -> dict[str, Any]:
     """Return the published checkpoints with download size, memory and estimated speed.
 
-    Memory and speed are those of this machine.
+    Memory and speed are estimates for this machine.
 
     Raises:
         SetUpError: The device is not available.
@@ -79,7 +79,7 @@ def plan(settings: EngineSettings) -> dict[str, Any]:
 
 
 def error_facts(error: SetUpError) -> dict[str, str | float | bool]:
-    """Return the JSON-serialisable facts of an error, with paths as strings."""
+    """Return the values in an error's message, with paths as strings."""
     return {name: fact if isinstance(fact, int | float) else str(fact) for name, fact in error.facts.items()}
 
 
@@ -91,7 +91,7 @@ def _listed(name: str) -> hub.Listing | SetUpError:
 
 
 def _sizes(found: hub.Listing | SetUpError) -> dict[str, Any]:
-    """Return the files with their hashes.
+    """Return the sizes and hashes of the files of a checkpoint.
 
     A file that two checkpoints share has the same hash and is downloaded once.
     """
@@ -101,7 +101,7 @@ def _sizes(found: hub.Listing | SetUpError) -> dict[str, Any]:
 
 
 class _ProgressReport:
-    """Progress report: lines of JSON on stdout, or text on stderr."""
+    """Progress report as JSON lines on stdout, or as text on stderr."""
 
     def __init__(self, as_json: bool) -> None:
         self._as_json = as_json

@@ -1,4 +1,4 @@
-"""Settings as dataclass fields, read from and written to environment variables."""
+"""Settings as dataclass fields that are read from and written to environment variables."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def knob(
     """Declare a setting as a dataclass field.
 
     Args:
-        default: Default value, which also gives the type.
+        default: Default value, which also determines the type.
         env: Name of the environment variable.
-        about: Description with the unit.
-        low: Minimum.
-        high: Maximum.
+        about: Description of the setting with its unit.
+        low: Minimum value.
+        high: Maximum value.
         words: Allowed values.
         pattern: Regular expression that the whole text must match, and its description for error messages.
     """
@@ -46,7 +46,7 @@ def knob(
 
 
 def override(group: Group, **values: Any) -> Group:
-    """Return a copy of the group with the given values, except those that are None.
+    """Return a copy of the group with the given values, ignoring values that are None.
 
     Raises:
         InvalidSetting: A value is out of its range.
@@ -55,9 +55,9 @@ def override(group: Group, **values: Any) -> Group:
 
 
 def group_from_env(group: type[Group], env: Mapping[str, str], prefix: str = "", base: Group | None = None) -> Group:
-    """Read a group of settings from the environment.
+    """Read a group of settings from environment variables.
 
-    A missing setting keeps the value in ``base`` or the default.
+    A missing variable leaves the value in ``base``, or the default.
 
     Raises:
         InvalidSetting: A variable cannot be parsed or is out of its range.
@@ -101,7 +101,7 @@ def _checked(group: Group, named: Mapping[str, str]) -> Group:
     """Check the ranges of all settings and return the group.
 
     Args:
-        named: Names of the fields in error messages.
+        named: Names of the settings in error messages, by field name.
     """
     for knob_ in fields(group):
         name = named.get(knob_.name, knob_.name)

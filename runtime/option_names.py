@@ -1,4 +1,4 @@
-"""Command line option names of request fields, for error messages."""
+"""Command-line options that correspond to request fields, for error messages."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ FIELDS = re.compile(rf"\b({'|'.join(OPTIONS)})\b")
 
 
 def in_options(said: str) -> str:
-    """Replace field names in a message by command line options."""
+    """Replace field names in a message by command-line options."""
     return FIELDS.sub(lambda found: OPTIONS[found[0]], said)
 
 
 def message_with_options(error: SpeechError) -> str:
-    """Return an error message with command line options instead of field names."""
+    """Return an error message with command-line options instead of field names."""
     where = error.facts.get("where")
     named = WORDS.get(where) if isinstance(where, str) else None
     message = in_options(error.sentence.format(**{**error.facts, "where": named}) if named else str(error))

@@ -1,7 +1,4 @@
-"""Published 12 Hz checkpoints of Qwen (docs/model.md 1).
-
-Their sizes are used if the Hub cannot be reached.
-"""
+"""Qwen's published 12 Hz checkpoints (docs/model.md 1) and their sizes."""
 
 from __future__ import annotations
 
@@ -10,19 +7,19 @@ from dataclasses import dataclass
 from runtime.request import Mode
 
 LICENCE = "Apache-2.0"
-# Size of the speech tokenizer, which all repositories share, so that one download is enough.
+# Size of the speech tokenizer. All repositories share it, so it is downloaded once.
 SPEECH_TOKENIZER_BYTES = 4 * 170_557_441
 SMALL_FILES_BYTES = 5 * 10**6  # Total size of configuration and vocabulary files.
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """Published checkpoint."""
+    """Checkpoint that Qwen has published."""
 
     size: str
     kind: str  # Last part of the checkpoint's name.
     mode: Mode
-    parameters: int  # Number of parameters in model.safetensors, stored as bfloat16.
+    parameters: int  # Number of parameters in model.safetensors, which are stored as bfloat16.
 
     @property
     def id(self) -> str:

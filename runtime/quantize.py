@@ -1,4 +1,4 @@
-"""Command ``voicewright quantize``: write a checkpoint with 8-bit or 4-bit weights."""
+"""Command ``voicewright quantize``, which writes a checkpoint with 8-bit or 4-bit weights."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ GB = 10**9
 
 
 def quantize(reference: str, bits: int, out: Path) -> int:
-    """Write the quantized checkpoint and print its size.
+    """Write a quantized checkpoint, print its size and return the exit status.
 
     Raises:
-        SetUpError, InvalidSetting, StorageFailed: The checkpoint cannot be written; the message gives the reason.
-        SpeechError: The checkpoint cannot speak, which 4 bits need.
+        SetUpError, InvalidSetting, StorageFailed: The checkpoint cannot be written for the reason in the message.
+        SpeechError: The checkpoint cannot speak, which quantization to 4 bits requires.
     """
     kind = Quantization(f"int{bits}")
     size = write(reference, kind, out, _measure if kind is Quantization.INT4 else None)

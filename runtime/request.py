@@ -1,4 +1,4 @@
-"""Requests, events and stop reasons: plain data types that all packages share."""
+"""Requests, events and stop reasons, which are plain data types that all packages share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from runtime.errors import SpeechError
 
-SAMPLE_RATE = 24_000  # Sample rate of all audio that leaves the engine, in Hz.
+SAMPLE_RATE = 24_000  # Sample rate in Hz of all audio that leaves the engine.
 STRANGE_SCRIPT = (
     "None of this checkpoint's languages is written in the {script} letters of the text; what is heard there are not "
     "its words."
@@ -36,10 +36,7 @@ RECORDED_VOICE = "The voice is that of the recording or embedding; the voice tha
 
 
 class Mode(StrEnum):
-    """Voice selection mode.
-
-    Each published checkpoint serves one mode.
-    """
+    """Mode of voice selection (each published checkpoint serves one mode)."""
 
     CUSTOM_VOICE = "custom_voice"
     VOICE_DESIGN = "voice_design"
@@ -47,7 +44,7 @@ class Mode(StrEnum):
 
 
 class Layout(StrEnum):
-    """Text layout: all text before the codes, or one token next to each frame.
+    """Text layout: all text before the codes, or one text token next to each frame.
 
     See docs/model.md 3.3 and 3.4.
     """
@@ -59,42 +56,42 @@ class Layout(StrEnum):
 class Split(StrEnum):
     """Positions at which a text may be split into segments.
 
-    Segments are spoken one after another in the same voice. A text of one sentence is a single segment with every
-    choice, so it always gives the same codes.
+    Segments are spoken one after another in the same voice. A text of one sentence is always a single segment, so its
+    codes do not depend on this choice.
     """
 
-    AUTO = "auto"  # A complete text is one segment; streamed text is spoken sentence by sentence.
-    NONE = "none"  # One segment, which is spoken when the text is complete.
+    AUTO = "auto"  # A complete text is one segment, and streamed text is spoken sentence by sentence.
+    NONE = "none"  # The text is one segment, which is spoken when the text is complete.
     SENTENCE = "sentence"
     CLAUSE = "clause"
 
 
 class StopReason(StrEnum):
-    """Reason why generation ended."""
+    """Reason why the generation of speech ended."""
 
     EOS = "eos"  # The talker has sampled EOS.
     MAX_TOKENS = "max_tokens"  # Generation reached the request's max_frames or the end of the slot's KV cache.
     SHORT = "short"  # A segment ended much too early for its text, also after one retry.
-    RUNAWAY = "runaway"  # The runaway detector stopped the generation; RequestStats.guard gives the reason.
+    RUNAWAY = "runaway"  # The runaway detector stopped the generation for the reason in RequestStats.guard.
     CANCELLED = "cancelled"
     ERROR = "error"
 
 
 class Guard(StrEnum):
-    """Kind of faulty generation that the runaway detector found."""
+    """Kind of faulty generation that the runaway detector has found."""
 
     BUDGET = "budget"  # The text cannot need this many frames.
-    REPETITION = "repetition"  # The same few codes in a loop after the end of the text.
+    REPETITION = "repetition"  # The same few codes are repeated after the end of the text.
     SILENCE = "silence"  # No audible speech for several seconds after the end of the text.
-    SHORT = "short"  # Too little audio for this text.
+    SHORT = "short"  # Too little audio for the text.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
     """Sampling settings of the talker and the code predictor.
 
-    None: the value in the checkpoint's generation_config.json. ``greedy`` chooses the most probable code at both
-    levels; the repetition penalty and the EOS rules still apply.
+    None stands for the value in the checkpoint's generation_config.json. ``greedy`` selects the most probable code at
+    both levels. The repetition penalty and the EOS rules still apply.
     """
 
     temperature: float | None = None
@@ -109,23 +106,23 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class VoicePrompt:
-    """Voice prompt that a checkpoint computed from reference audio.
+    """Voice prompt that a checkpoint has computed from reference audio.
 
-    Other checkpoints cannot use it.
+    Other checkpoints cannot use the prompt.
 
-    Shapes: x_vector [H] float32; codes [m, Q] int64, None for x-vector only.
+    Shapes: x_vector [H] float32. codes [m, Q] int64, or None if only the x-vector is used.
     """
 
-    fingerprint: str  # ModelCard.fingerprint of the checkpoint that computed it. Empty if a client sent the prompt.
+    fingerprint: str  # ModelCard.fingerprint of the checkpoint that computed the prompt, or "" for a client's prompt.
     x_vector: NDArray[np.float32]
     codes: NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BlendPart:
-    """One of the two voices of a blend: a speaker or a reference, and its weight from 0 to 1.
+    """One of the two voices of a blend: a speaker or a reference, and a weight from 0 to 1.
 
-    Shapes: x_vector [H] float32, the speaker's embedding once the request is admitted.
+    Shapes: x_vector [H] float32, which is the speaker's embedding after the request is admitted.
     """
 
     weight: float
@@ -136,18 +133,18 @@ class BlendPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Reference:
-    """Voice to clone.
+    """Reference of the voice that is cloned.
 
-    If ``prompt`` is from another checkpoint, it is computed again from the samples.
+    If another checkpoint has computed ``prompt``, the prompt is computed again from the samples.
 
-    With a ``blend`` the voice is between two others, and there are no samples. A client that sends an x-vector sends
-    no samples either; the ``prompt`` is then used as it is.
+    If ``blend`` is set, the voice is between two other voices, and there are no samples. If a client has sent an
+    x-vector, there are no samples either, and ``prompt`` is used unchanged.
 
     Shapes: samples [N] float32 in [-1, 1], mono, 24 kHz.
     """
 
     samples: NDArray[np.float32]
-    text: str | None = None  # Exact transcript of the audio; required unless x_vector_only.
+    text: str | None = None  # Exact transcript of the audio, which is required unless x_vector_only is True.
     x_vector_only: bool = False
     prompt: VoicePrompt | None = None
     blend: tuple[BlendPart, ...] = ()
@@ -159,41 +156,41 @@ class SpeechRequest:
 
     Each mode ignores the fields that it does not use.
 
-    With ``open_text``, `SpeechEngine.append` adds more text until `SpeechEngine.finish_text` is called. The codes do
-    not depend on how the text arrives, if it is split into the same segments and tokens (docs/api.md, Live text).
+    With ``open_text``, `SpeechEngine.append` adds text until `SpeechEngine.finish_text` is called. The codes do not
+    depend on how the text arrives if it is split into the same segments and tokens (docs/api.md, Live text).
     """
 
     text: str
     mode: Mode
-    voice: str | None = None  # Speaker name (CustomVoice).
+    voice: str | None = None  # Name of a speaker (CustomVoice).
     language: str = "auto"
-    instruct: str | None = None  # Description of the voice (VoiceDesign) or style (CustomVoice).
+    instruct: str | None = None  # Description of the voice (VoiceDesign) or of the style (CustomVoice).
     reference: Reference | None = None  # Voice to clone (Base, or CustomVoice without a speaker).
-    layout: Layout | None = None  # None: the default layout of the mode.
+    layout: Layout | None = None  # None selects the default layout of the mode.
     sampling: Sampling = field(default_factory=Sampling)
-    seed: int | None = None  # None: a random seed, which is reported in the events.
-    max_frames: int | None = None  # None: the limit is computed from the length of the text.
+    seed: int | None = None  # None selects a random seed, which is reported in the events.
+    max_frames: int | None = None  # None computes the limit from the length of the text.
     split: Split = Split.AUTO
-    tags: bool = False  # The text contains inline tags (runtime/shared/inline_tags.py).
-    # Maximum length of a <break>. None: no maximum with ``tags``; without ``tags``, breaks are ignored.
+    tags: bool = False  # True if the text contains inline tags (runtime/shared/inline_tags.py).
+    # Maximum length of a <break>. None means no maximum with ``tags``, and ignores breaks without ``tags``.
     max_break_s: float | None = None
-    open_text: bool = False  # The client will append more text.
+    open_text: bool = False  # True if the client will append more text.
     holds_end: bool = False  # Streaming layout: ban EOS until all text tokens are used (docs/model.md 7.1).
-    acknowledged: bool = False  # The client acknowledges received audio by `SpeechEngine.ack_sent`.
-    first_chunk_frames: int | None = None  # None: the setting of the mode.
-    # Background request. It is served only if there is no other request, and it is cancelled when one arrives.
+    acknowledged: bool = False  # True if the client acknowledges received audio by `SpeechEngine.ack_sent`.
+    first_chunk_frames: int | None = None  # None selects the setting of the mode.
+    # A background request is served only if there is no other request, and is cancelled when one arrives.
     is_background: bool = False
     notes: tuple[str, ...] = ()  # Notes about text that the server removed or replaced.
     # CustomVoice with a reference: use the text and code embeddings of the checkpoint that reads the reference.
     graft: bool = False
-    # Client id. Clients take turns if there are too few slots. Requests without an id count as one client.
+    # Client id. If there are too few slots, clients are served in turn. All requests without an id count as one client.
     caller: str = ""
 
     @property
     def takes_reference(self) -> bool:
         """True if the mode accepts a reference.
 
-        In CustomVoice its x-vector replaces the speaker embedding.
+        In the mode CustomVoice, the x-vector of the reference replaces the speaker embedding.
         """
         return self.mode is Mode.BASE or (self.mode is Mode.CUSTOM_VOICE and not self.voice)
 
@@ -202,23 +199,23 @@ class SpeechRequest:
 class ModelCard:
     """Capabilities of a checkpoint, for /v1/models and the page."""
 
-    name: str  # Folder name or Hub id, never a path.
+    name: str  # Folder name or Hub id, but never a path.
     modes: tuple[Mode, ...]
     speakers: tuple[str, ...]
-    languages: tuple[str, ...]  # Does not include "auto".
+    languages: tuple[str, ...]  # The value "auto" is not included.
     layouts: tuple[Layout, ...]
     takes_instruct: bool
     speaks: bool  # False for random weights, whose audio is not speech.
     fingerprint: str  # Hash of configuration and weights, as in VoicePrompt.
-    part_chars: int  # Maximum number of characters in one segment; longer texts are split.
+    part_chars: int  # Maximum number of characters in one segment. Longer texts are split.
     loaded: bool  # False if the checkpoint is loaded when its first request arrives.
     samples_per_frame: int
     device: str
     dtype: str
-    slots: int = 0  # Number of concurrent requests; 0 until the checkpoint is loaded.
+    slots: int = 0  # Number of concurrent requests, or 0 until the checkpoint is loaded.
     created: int = 0  # Unix time at which its configuration file was written on this machine.
-    sampling: Sampling = field(default_factory=Sampling)  # Default sampling settings.
-    styles_voices: bool = False  # True if it can apply an instruction to voices other than its speakers.
+    sampling: Sampling = field(default_factory=Sampling)  # Default sampling settings of the checkpoint.
+    styles_voices: bool = False  # True if the checkpoint can apply an instruction to voices other than its speakers.
     # True if requests may use the embeddings of a Base checkpoint for a voice (`graft` in the API).
     grafts_voices: bool = False
 
@@ -230,11 +227,11 @@ class EngineLoad:
     slots: int
     active: int
     waiting: int
-    # Requests that wait for their client's text. Those with a slot are also counted as active.
+    # Number of requests that wait for their client's text. Requests with a slot are also counted as active.
     waiting_for_text: int = 0
-    # Totals since the start of the process. Device memory in bytes.
-    frames: int = field(default=0, compare=False)  # Codec frames with audio.
-    # Code2Wav calls without a matching CUDA graph while other graphs are captured.
+    # Totals since the start of the process, and device memory in bytes.
+    frames: int = field(default=0, compare=False)  # Number of codec frames with audio.
+    # Number of Code2Wav calls that had no matching CUDA graph while other graphs were captured.
     uncaptured: int = field(default=0, compare=False)
     free_bytes: int = field(default=0, compare=False)
     total_bytes: int = field(default=0, compare=False)
@@ -242,45 +239,41 @@ class EngineLoad:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestStats:
-    """Statistics of one finished request, times in milliseconds."""
+    """Statistics of one finished request, with times in milliseconds."""
 
     queue_ms: float = 0.0
     prefill_ms: float = 0.0
-    ttfa_ms: float | None = None  # Time from submission to the first audio at the sink; None if there was no audio.
+    ttfa_ms: float | None = None  # Time from submission to the first audio at the sink, or None if there was no audio.
     total_ms: float = 0.0
     prompt_tokens: int = 0
     frames: int = 0
     audio_s: float = 0.0
     parts: int = 1  # Number of segments of the text.
     repeated: int = 0  # Number of segments that were generated twice because the first result was too short.
-    # Number of chunks that arrived after the playback buffer was empty, for a listener without network delay.
+    # Number of chunks that would arrive too late for a listener without network delay.
     underruns: int = 0
     guard: Guard | None = None
 
     @property
     def rtf(self) -> float | None:
-        """Compute time over audio time.
-
-        Returns:
-            None if there is no audio.
-        """
+        """Compute time divided by audio duration, or None if there is no audio."""
         return (self.total_ms - self.queue_ms) / 1000 / self.audio_s if self.audio_s else None
 
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """Event: the request waits for a slot.
+    """Event: the request is waiting for a slot.
 
-    ``position`` 0 is next.
+    ``position`` 0 is the next request that gets a slot.
     """
 
     position: int
-    eta_ms: float | None = None  # Estimated waiting time. None until the first request has ended.
+    eta_ms: float | None = None  # Estimated waiting time in ms, or None before the first request has ended.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
-    """Event: the request has a slot.
+    """Event: the request has got a slot.
 
     ``notes`` are sentences about settings that the checkpoint ignores.
     """
@@ -294,8 +287,8 @@ class Started:
 class AudioChunk:
     """Event: the next piece of audio.
 
-    Shapes: codes [n, Q] int64, n = 0 for a pause; pcm is mono s16le with n * samples_per_frame samples, or the silence
-    of the pause.
+    Shapes: codes [n, Q] int64, where n = 0 for a pause. pcm is mono s16le with n * samples_per_frame samples, or the
+    silence of the pause.
     """
 
     pcm: bytes
@@ -305,10 +298,10 @@ class AudioChunk:
 
 @dataclass(frozen=True, slots=True)
 class WaitingForText:
-    """Event: the request has spoken all text received so far and waits for more.
+    """Event: the request has spoken all text received so far and waits for more text.
 
-    The audio is emitted. ``chars`` is the number of characters received by then. If the client has sent more, the event
-    is outdated.
+    All audio has been emitted. ``chars`` is the number of characters received at that time. If the client has sent more
+    text, the event is outdated.
     """
 
     chars: int
@@ -318,7 +311,7 @@ class WaitingForText:
 class Finished:
     """Last event of a request that finished or was cancelled.
 
-    ``notes`` are the notes since `Started`.
+    ``notes`` are the notes since the event `Started`.
     """
 
     stop_reason: StopReason
@@ -339,7 +332,7 @@ class Broken:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Only event of a request that an engine in another process refused.
+    """Only event of a request that an engine in another process has refused.
 
     No work was started.
     """

@@ -1,4 +1,4 @@
-"""Command `voicewright say`: one utterance in this process, without a server."""
+"""Command `voicewright say`, which speaks one utterance in this process without a server."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def say(arguments: argparse.Namespace, settings: Settings) -> int:
     """Speak the text, write the requested outputs, and return the exit status.
 
     Raises:
-        SpeechError: The request, the reference or the checkpoint is not valid, generation failed, or an output could
-            not be written.
+        SpeechError: The request, the reference or the checkpoint is invalid, generation failed, or an output could not
+        be written.
     """
     _check_output("--out", arguments.out)
     _check_output("--codes-out", arguments.codes_out)
@@ -80,7 +80,7 @@ def say(arguments: argparse.Namespace, settings: Settings) -> int:
         print("voicewright: nothing was kept; give --out FILE.wav, or --stdout for raw s16le samples", file=sys.stderr)
     if arguments.codes_out:
         named = _written("--codes-out", repr(str(arguments.codes_out)))
-        # To a path, np.save would append a suffix.
+        # For a path, np.save would append a suffix.
         with named, arguments.codes_out.open("wb") as file:
             np.save(file, frames)
     return 0
@@ -99,7 +99,7 @@ def advice(reason: StopReason, request: SpeechRequest) -> list[str]:
 
 
 def write_wav(path: Path, pcm: bytes) -> None:
-    """Write mono s16le samples at 24 kHz."""
+    """Write PCM samples (mono, s16le, 24 kHz) as a WAV file."""
     with wave.open(str(path), "wb") as file:
         file.setnchannels(1)
         file.setsampwidth(2)
@@ -114,7 +114,7 @@ def _write_out(pcm: bytes) -> None:
 
 
 def _check_output(option: str, path: Path | None) -> None:
-    """Check before generation starts that the file can be written."""
+    """Check that an output file can be written, before generation starts."""
     if path is None:
         return
     with _written(option, repr(str(path))):
@@ -123,7 +123,7 @@ def _check_output(option: str, path: Path | None) -> None:
 
 @contextmanager
 def _written(option: str, value: str) -> Iterator[None]:
-    """Context manager that converts errors from writing to a file or to stdout.
+    """Context manager that converts errors while writing a file or stdout.
 
     Raises:
         InvalidSetting: The file cannot be written.
@@ -138,9 +138,9 @@ def _written(option: str, value: str) -> Iterator[None]:
 
 
 def _split(arguments: argparse.Namespace) -> Split:
-    """Return the split mode of the text.
+    """Return the positions at which the text may be split.
 
-    With --max-frames or --decode windowed the default is one segment, as in the reference implementation.
+    The default with --max-frames or --decode windowed is one segment, as in the reference implementation.
 
     Raises:
         InvalidSetting: --decode windowed is used with several segments.
@@ -157,7 +157,7 @@ def _pronounced(arguments: argparse.Namespace, limits: Limits) -> str:
     """Return the text after the replacements of --pronounce.
 
     Raises:
-        InvalidSetting: A replacement does not have the form WORD=SAID.
+        InvalidSetting: A replacement does not have the format WORD=SAID.
     """
     entries = []
     for given in arguments.pronounce:

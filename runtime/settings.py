@@ -1,6 +1,7 @@
 """Settings of the runtime with default, unit, environment variable and description.
 
-The environment overrides defaults, and the command line overrides the environment. Values are validated only here.
+Environment variables override defaults, and the command line overrides environment variables. Values are only validated
+here.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from runtime.shipped import shipped
 
 DEMO_CHECKPOINT = shipped("runtime", "assets/demo-voice")
 
-FORM_BYTES = 64 * 2**10  # Additional bytes of a form with a file, for its other fields.
+FORM_BYTES = 64 * 2**10  # Additional bytes for the other fields of a form with a file.
 
-MODEL = "VOICEWRIGHT_MODEL"  # Checkpoints, separated by spaces.
+MODEL = "VOICEWRIGHT_MODEL"  # Environment variable with the checkpoints, separated by spaces.
 
 # Formats of the voice list for clients of vLLM-Omni and of Open WebUI.
 VOICES_AS = (NAMES, OBJECTS) = ("names", "objects")
@@ -76,9 +77,9 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModeSettings:
-    """Scheduler settings of one mode's requests (docs/performance.md).
+    """Scheduler settings for the requests of one mode (docs/performance.md).
 
-    With smaller chunks other requests run earlier, but more calls are needed. The audio does not depend on these
+    With smaller chunks, other requests run earlier, but more calls are needed. The audio does not depend on these
     settings.
     """
 
@@ -92,7 +93,7 @@ class ModeSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSettings:
-    """Device settings."""
+    """Settings of the engine, such as device, dtype and slots."""
 
     device: str = knob("auto", "VOICEWRIGHT_DEVICE", "auto, cpu, cuda, npu or mps")
     dtype: str = knob(
@@ -174,18 +175,14 @@ class EngineSettings:
 
     @property
     def sound_shapes(self) -> tuple[tuple[int, int], ...]:
-        """Return ``sound_graphs`` as pairs of frames and batch size.
-
-        Returns:
-            Empty if the defaults apply.
-        """
+        """Return ``sound_graphs`` as pairs (frames, batch size), or () for the default shapes."""
         pairs = [pair.split("x") for pair in self.sound_graphs.split(",") if pair]
         return tuple((int(frames), int(batch)) for batch, frames in pairs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
-    """Settings of the runtime process's server."""
+    """Settings of the runtime's HTTP and WebSocket server."""
 
     host: str = knob("127.0.0.1", "VOICEWRIGHT_HOST", "address to listen on")
     port: int = knob(8210, "VOICEWRIGHT_RUNTIME_PORT", "port of the runtime process", low=0, high=65535)
@@ -318,20 +315,20 @@ class ServerSettings:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Return the API keys in ``api_keys``."""
+        """Return the API keys in the setting ``api_keys``."""
         return tuple(key.strip() for key in self.api_keys.split(",") if key.strip())
 
     def proxies(self, env: Mapping[str, str] | None = None) -> int:
         """Return the number of trusted proxies.
 
-        Only their entries in forwarding headers are used.
+        Only the entries of these proxies in forwarding headers are used.
         """
         env = os.environ if env is None else env
         return self.trusted_proxies or int(bool(env.get("SPACE_ID")))
 
     @property
     def needs_key(self) -> bool:
-        """True if every request needs a key."""
+        """True if every request needs an API key."""
         return bool(self.keys or self.api_keys_file)
 
 
@@ -369,7 +366,7 @@ class ClusterSettings:
 class Settings:
     """All settings of the runtime.
 
-    ``models`` holds ``[mode=]PATH_OR_ID`` entries as on the command line.
+    ``models`` has entries ``[mode=]PATH_OR_ID`` as on the command line.
     """
 
     models: tuple[str, ...] = (str(DEMO_CHECKPOINT),)
@@ -381,9 +378,9 @@ class Settings:
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] | None = None) -> Self:
-        """Read the settings from the environment.
+        """Read the settings from environment variables.
 
-        Missing settings keep their defaults.
+        Missing variables leave the defaults.
 
         Raises:
             InvalidSetting: A variable cannot be parsed or is out of its range.
@@ -419,9 +416,9 @@ class Settings:
 
 
 def _mode_from_env(mode: Mode, env: Mapping[str, str]) -> ModeSettings:
-    """Read the settings of a mode.
+    """Read the scheduler settings of one mode.
 
-    VOICEWRIGHT_X applies to all modes, VOICEWRIGHT_BASE_X only to Base.
+    VOICEWRIGHT_X applies to all modes, and for example VOICEWRIGHT_BASE_X only to the mode Base.
     """
     both = group_from_env(ModeSettings, env, "VOICEWRIGHT_")
     return group_from_env(ModeSettings, env, _prefix(mode), both)

@@ -1,4 +1,4 @@
-"""Names of all environment variables, and warnings about unknown ones."""
+"""Names of all environment variables, and warnings about unknown variables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 PREFIX = "VOICEWRIGHT_"
 
-# Variables that the studio reads (studio/settings.py). The runtime that it starts has the same environment.
+# Variables that the studio reads (studio/settings.py). The runtime that the studio starts has the same environment.
 OF_THE_STUDIO = frozenset(
     {
         *("VOICEWRIGHT_RUNTIME_URL", "VOICEWRIGHT_TRANSCRIBER", "VOICEWRIGHT_DATA", "VOICEWRIGHT_VISITORS"),

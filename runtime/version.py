@@ -1,4 +1,4 @@
-"""Version of Voicewright."""
+"""Version number of Voicewright."""
 
 from __future__ import annotations
 
