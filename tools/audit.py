@@ -43,7 +43,7 @@ class Audit:
 
     @property
     def status(self) -> int:
-        """Return the exit status."""
+        """Return the exit status of the command."""
         return VULNERABLE if self.vulnerabilities else UNKNOWN if self.unknown or not self.clean else 0
 
     @property
@@ -83,9 +83,9 @@ def pins(lock: Path) -> set[Pin]:
 
 
 def audit_lock(pip_audit: Path, lock: Path, audit: Audit) -> None:
-    """Run pip-audit on a lock file.
+    """Run pip-audit on a lock file and add the result to `audit`.
 
-    If it fails, all releases of the lock file count as unknown.
+    If pip-audit fails, all releases of the lock file count as unknown.
     """
     command = [str(pip_audit), "--requirement", str(lock), *OPTIONS]
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)

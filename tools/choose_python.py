@@ -1,7 +1,8 @@
 """Choose the Python interpreter for a virtual environment.
 
-`choose_python.py VENV [PYTHON]` prints the chosen interpreter; `choose_python.py --all` prints every supported one on
-PATH. It runs under any Python from 3.7 on, because `python3` may be one that Voicewright does not support.
+`choose_python.py VENV [PYTHON]` prints the chosen interpreter, and `choose_python.py --all` prints every supported
+interpreter on PATH. The script runs under Python 3.7 or later because `python3` may be a version that Voicewright does
+not support.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ HOW_TO_GET_ONE = (
     " Microsoft Store; any system: uv python install 3.13. Then name it: make run PYTHON=/path/to/python"
 )
 
-# Program that prints the version, problems of the build, and if pip is available.
+# Program that prints the version, problems of the build, and True if pip is available.
 _PROBE = """
 import importlib.util, sys, sysconfig
 unusable = [
@@ -31,7 +32,7 @@ print(importlib.util.find_spec("pip") is not None)
 
 
 def probe(python: str) -> tuple[str, bool]:
-    """Return an interpreter's version, and True if it can import pip.
+    """Return the version of an interpreter, and True if it can import pip.
 
     The result is ("", False) if the interpreter does not run.
     """
@@ -49,11 +50,11 @@ def candidates() -> list[str]:
 
 
 def choose(requested: str) -> str:
-    """Return the requested interpreter, or the first supported one on PATH.
+    """Return the requested interpreter, or the first supported interpreter on PATH.
 
     Raises:
-        SystemExit: The requested interpreter is not supported, or no supported one was found. The message explains how
-            to install one.
+        SystemExit: The requested interpreter is not supported, or no supported interpreter was found. The message says
+                how to install Python.
     """
     found = {
         python: probe(python)[0] for python in ([requested] if requested else candidates()) if shutil.which(python)
@@ -71,16 +72,16 @@ def choose(requested: str) -> str:
 def is_usable(python: str, requested: str) -> bool:
     """True if an environment's interpreter runs, is supported, and has pip.
 
-    It must also be the requested version.
+    If a version is requested, the interpreter must also have this version.
     """
     version, has_pip = probe(python)
     return has_pip and version in SUPPORTED and (not requested or version == probe(requested)[0])
 
 
 def main(arguments: list[str]) -> int:
-    """Print the chosen interpreter, or all usable interpreters."""
+    """Print the chosen interpreter, or all supported interpreters."""
     if arguments == ["--all"]:
-        # A name with a version is preferred, because the environment's name is made from it.
+        # A name with a version is preferred because the environment's name is made from it.
         names = sorted(candidates(), key=len)
         found = {probe(python)[0]: python for python in names if shutil.which(python)}
         print(*(found[version] for version in SUPPORTED if version in found), sep="\n")

@@ -1,7 +1,7 @@
 """Write runtime/shared/confusables.tsv, the table of characters that look alike (TR39).
 
-The data is from an installed ICU. Run `python tools/confusables.py` again with a newer ICU; the first line of the file
-has its Unicode version.
+The data comes from an installed ICU library. Run `python tools/confusables.py` again after an update of ICU. The first
+line of the file has its Unicode version.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ MAX_BYTES = 1024
 
 
 class Icu:
-    """ICU's spoof checker.
+    """Wrapper of ICU's spoof checker.
 
-    The names of its functions end with ICU's version.
+    The names of its C functions end with ICU's version.
     """
 
     def __init__(self) -> None:
@@ -33,16 +33,13 @@ class Icu:
         self._checker = ctypes.c_void_p(self._call("uspoof_open", ctypes.c_void_p)())
 
     def unicode_version(self) -> str:
-        """Return the Unicode version of ICU."""
+        """Return the Unicode version of the ICU library."""
         version = (ctypes.c_uint8 * 4)()
         getattr(ctypes.CDLL(ctypes.util.find_library("icuuc")), f"u_getUnicodeVersion_{self._version}")(version)
         return ".".join(map(str, version[:3]))
 
     def skeleton(self, text: str) -> str:
-        """Return the skeleton of a text.
-
-        Texts that look alike have equal skeletons.
-        """
+        """Return the skeleton of a text, which is equal for texts that look alike."""
         data, found = text.encode(), ctypes.create_string_buffer(MAX_BYTES)
         size = self._call("uspoof_getSkeletonUTF8", ctypes.c_int32)(
             self._checker, 0, data, len(data), found, len(found)
@@ -64,7 +61,7 @@ class Icu:
 
 
 def table(icu: Icu) -> str:
-    """Return the table: one line for each character, with its prototype after a tab."""
+    """Return the table: one line per character, with its prototype after a tab."""
     lines = [f"# Unicode {icu.unicode_version()}, confusables of TR39; © Unicode, Inc., unicode.org/license.txt"]
     for character in map(chr, range(sys.maxunicode + 1)):
         is_whole = unicodedata.category(character) not in {"Cs", "Cc", "Cn", "Co"}

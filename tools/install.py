@@ -1,7 +1,7 @@
 """Install requirements.lock and this repository into the current Python environment.
 
-`install.py [TORCH [TORCH_INDEX]]`. Without arguments, Linux without an NVIDIA GPU gets the CPU build of torch from
-PyTorch's own index, which saves more than 4 GB. Other machines get the build of pip's default index.
+Usage: `install.py [TORCH [TORCH_INDEX]]`. Without arguments, Linux without an NVIDIA GPU gets the CPU build of torch
+from PyTorch's own index, which saves more than 4 GB. Other machines get the build of pip's default index.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ TORCH_SIZE = {"cpu": "0.2 GB to download, 0.75 GB on disk", "cuda": "3 GB to dow
 
 
 def has_nvidia_card() -> bool:
-    """True if an NVIDIA driver is loaded, or responds to nvidia-smi.
+    """True if an NVIDIA driver is loaded, or the command nvidia-smi is available.
 
-    A loaded driver has /dev/nvidiactl, except under WSL.
+    A loaded driver has the file /dev/nvidiactl, except under WSL.
     """
     return Path("/dev/nvidiactl").exists() or shutil.which("nvidia-smi") is not None
 
@@ -39,7 +39,7 @@ def is_reachable(index: str) -> bool:
 def is_installed(pin: str) -> bool:
     """True if the environment has any build of the pinned version.
 
-    An example is 2.13.0+cpu for torch==2.13.0.
+    For example, 2.13.0+cpu is a build of torch==2.13.0.
     """
     name, _, version = pin.partition("==")
     try:
@@ -49,18 +49,14 @@ def is_installed(pin: str) -> bool:
 
 
 def pip(*arguments: str) -> bool:
-    """Run `pip install` with its progress visible.
-
-    Returns:
-        True if it succeeds.
-    """
+    """Run `pip install` with visible progress, and return True if it succeeds."""
     return subprocess.run([sys.executable, "-m", "pip", "install", *arguments]).returncode == 0
 
 
 def install_torch(pin: str, others: Path, index: str = CPU_INDEX) -> bool:
-    """Install the build of torch for this machine.
+    """Install the build of torch for this machine, and return True if it succeeds.
 
-    ``others`` pins its dependencies except CUDA.
+    The file ``others`` pins torch's dependencies except CUDA.
     """
     if is_installed(pin):
         return True
@@ -76,9 +72,9 @@ def install_torch(pin: str, others: Path, index: str = CPU_INDEX) -> bool:
 
 
 def main(torch: str = "", torch_index: str = "") -> int:
-    """Install torch, then the other packages, then this checkout.
+    """Install torch, then the other packages, then this repository.
 
-    Return 1 if pip fails, which prints the reason.
+    Return 1 if pip fails (pip prints the reason), and otherwise 0.
     """
     pins = [line for line in LOCK.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
     (locked,) = (pin for pin in pins if pin.startswith("torch=="))

@@ -1,10 +1,10 @@
 """Write the lock files with pinned dependencies.
 
 requirements.lock is for running, and requirements-dev.lock for development. requirements-clients.lock has the
-third-party clients that tests/clients runs against the server, and requirements-cluster.lock has the packages that the
+third-party clients that tests/clients runs against the server. requirements-cluster.lock has the packages that the
 extra `cluster` adds to requirements.lock.
 
-torch is pinned to a version but not to a build. CUDA packages, on which some builds depend, are not pinned, because a
+The version of torch is pinned, but not its build. CUDA packages, on which some builds depend, are not pinned because a
 CPU build must not install gigabytes of them. `python tools/lock.py --check` checks that requirements.lock can be
 installed on all platforms from wheels only.
 """
@@ -23,12 +23,12 @@ BUILD_DEPENDENT = ("cuda-", "nvidia-", "triton", "torch==")
 # Platform on which tests run the kernels without a GPU.
 INTERPRETED = "platform_machine == 'x86_64' and sys_platform == 'linux'"
 
-# Platforms (uv's names) and Python versions that the lock file supports. torch supports macOS from version 14.
+# Platforms (names of uv) and Python versions that the lock file supports. torch supports macOS from version 14.
 PLATFORMS = (
     *("x86_64-manylinux_2_28", "aarch64-manylinux_2_28"),
     *("aarch64-apple-darwin", "x86_64-pc-windows-msvc"),
 )
-PYTHONS = ("3.11", "3.12", "3.13", "3.14")  # Equal to those of tools/choose_python.py.
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")  # The versions are equal to those of tools/choose_python.py.
 MACOS = {"MACOSX_DEPLOYMENT_TARGET": "14.0"}
 
 # Pipecat needs numba only for a resampler that is not used here. It would be a quarter of the download.
@@ -39,7 +39,7 @@ def compile_lock(target: Path, *options: str, with_triton: bool = False) -> None
     """Pin the dependencies in pyproject.toml that do not depend on torch's build.
 
     Args:
-        with_triton: True to include Triton, which depends on it.
+        with_triton: True to include Triton, which depends on torch's build.
     """
     pins = _resolve("pyproject.toml", "--constraint", "-", "--no-emit-package", CLIENT_PACKAGE, *options, stdin=TORCH)
     portable_pins = [pin for pin in pins if not pin.startswith(BUILD_DEPENDENT)]
@@ -49,7 +49,7 @@ def compile_lock(target: Path, *options: str, with_triton: bool = False) -> None
 
 
 def compile_cluster(target: Path, lock: Path = LOCK) -> None:
-    """Pin the packages that the extra `cluster` adds to the lock."""
+    """Pin the packages that the extra `cluster` adds to requirements.lock."""
     pins = _resolve(
         "pyproject.toml", "--constraint", str(lock), "--no-emit-package", CLIENT_PACKAGE, "--extra", "cluster", stdin=""
     )
@@ -58,16 +58,16 @@ def compile_cluster(target: Path, lock: Path = LOCK) -> None:
 
 
 def compile_clients(target: Path, source: str = "tests/clients/requirements.in") -> None:
-    """Pin the third-party clients."""
+    """Pin the third-party clients that tests/clients needs."""
     _write(target, source, _resolve(source, "--override", "-", stdin=WITHOUT))
 
 
 def not_locked(lock: Path, platform: str, python: str) -> list[str]:
-    """Return the requirements that are missing in the lock for a platform.
+    """Return the requirements that the lock file lacks for a platform.
 
     Raises:
-        ValueError: A package has no wheel for the platform, or the lock contradicts pyproject.toml. The message is
-            uv's.
+        ValueError: A package has no wheel for the platform, or the lock contradicts pyproject.toml (uv's message says
+        why).
     """
     where = ("--python-platform", platform, "--python-version", python, "--only-binary", ":all:")
     options = ("--extra", "oauth", "--constraint", str(lock), "--no-emit-package", CLIENT_PACKAGE, *where)
@@ -95,7 +95,7 @@ def _write(target: Path, source: str, lines: list[str]) -> None:
 
 
 def main() -> int:
-    """Write all locks, or check requirements.lock.
+    """Write all lock files, or check requirements.lock.
 
     Returns:
         1 if a platform cannot install requirements.lock, otherwise 0.

@@ -1,4 +1,4 @@
-"""Generator of docs/protocol.md from the message types."""
+"""Generator of docs/protocol.md, which lists the message types."""
 
 from __future__ import annotations
 

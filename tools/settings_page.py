@@ -123,7 +123,7 @@ _TURN_WHEN = {
 
 
 def page() -> str:
-    """Return the complete page."""
+    """Return the complete Markdown page."""
     return _HEAD + "".join(
         f"\n## {title}\n\n{about}\n\n| variable | default | content | change it if |\n|---|---|---|---|\n"
         + "".join(_rows(group))
@@ -149,7 +149,7 @@ def _default(value: Any) -> str:
 
 
 def _range(knob: Field[Any]) -> str:
-    """Return the allowed values.
+    """Return the allowed values of a setting as Markdown.
 
     Values in the description, and ranges with only a lower bound, are not repeated.
     """
