@@ -7,12 +7,12 @@ import { inPageWords, nameOf } from '../common/server_messages.js';
 // --- Toasts at the edge of the page, with up to two actions. A toast that waits for an answer stays.
 
 const STAY_MS = 8000;
-const MAX_TOASTS = 2; // Toasts shown at once; a third would not fit.
+const MAX_TOASTS = 2; // Maximum number of toasts that are shown at once.
 
 /**
  * @typedef {{action?: string, onAction?: () => void, also?: {action: string, onAction: () => void}, stayMs?: number, isOfPage?: boolean, dismiss?: string, keys?: {sentence: string, action: string, dismiss: string}}} ToastOptions
- *   also: a second action; isOfPage: stays when another room is shown; dismiss: stays until it is closed, and adds a close button of this name;
- *   keys: message keys, so that a lasting toast follows the page's language
+ *   also: a second action; isOfPage: the toast stays when another room is shown; dismiss: the toast stays until the user closes it with a button of this name;
+ *   keys: message keys of the texts, with which a lasting toast follows the page's language
  */
 
 export class Toasts {
@@ -21,11 +21,11 @@ export class Toasts {
     this.holder = holder;
     /** Toasts that stay when the room changes. @type {WeakSet<Element>} */
     this.ofPage = new WeakSet();
-    // Messages have their own row, so they cause no new layout of a room (studio.css).
+    // Messages have a row of their own, so they cause no new layout of a room (studio.css).
     new ResizeObserver(() => holder.parentElement?.style.setProperty('--vw-told', `${holder.offsetHeight}px`)).observe(holder);
   }
 
-  /** Remove the messages of the previous room when another one is shown. */
+  /** Remove the messages of the previous room when another room is shown. */
   leaveRoom() {
     for (const toast of [...this.holder.children]) if (!this.ofPage.has(toast)) toast.remove();
   }
@@ -33,7 +33,7 @@ export class Toasts {
   /**
    * @param {string} sentence
    * @param {ToastOptions} [options]
-   * @returns {() => void} closes the toast
+   * @returns {() => void} function that closes the toast
    */
   show(sentence, { action, onAction, also, stayMs = STAY_MS, isOfPage = false, dismiss, keys } = {}) {
     const toast = document.createElement('p');
@@ -64,7 +64,7 @@ export class Toasts {
 }
 
 /**
- * Return the close button of a toast. @param {string} name @param {string|undefined} key of the name @param {() =>
+ * Return the close button of a toast. @param {string} name @param {string|undefined} key message key of the name @param {() =>
  * void} leave
  */
 function closeButton(name, key, leave) {
@@ -77,7 +77,7 @@ function closeButton(name, key, leave) {
 
 /**
  * Close a toast after a delay, but not while the pointer or the focus is on it. @param {HTMLElement} toast @param {()
- * => void} leave @param {number} stayMs
+ * => void} leave function that closes the toast @param {number} stayMs delay in ms
  */
 function closeLater(toast, leave, stayMs) {
   let timer = setTimeout(leave, stayMs);
@@ -90,24 +90,24 @@ function closeLater(toast, leave, stayMs) {
   for (const event of ['pointerleave', 'focusout']) toast.addEventListener(event, go);
 }
 
-// --- Error messages, each at the field that it concerns.
+// --- Error messages, each at the form field that it concerns.
 
-/** Field names of a room's errors, by the server's name. @type {Object<string, string>} */
+/** Form fields by the server's name of a field, if the names differ. @type {Object<string, string>}  */
 const PLACE = { input: 'text', speaker: 'voice', instruct: 'instructions' };
 
 export class ErrorMessages {
   /**
    * Messages that are shown while the runtime is away, by element.
    *
-   * `then` is the message to show once the runtime is back.
+   * `then` is the message to show when the runtime is available again.
    *
    * @type {Map<HTMLElement, {sentence: string, then: string}>}
    */
   awaiting = new Map();
   /**
-   * Messages shown since the runtime is back, by element.
+   * Messages that are shown since the runtime is available again, by element.
    *
-   * They become wrong if the runtime goes away again.
+   * The messages become wrong if the runtime becomes unavailable again.
    *
    * @type {Map<HTMLElement, string>}
    */
@@ -120,12 +120,12 @@ export class ErrorMessages {
   }
 
   /**
-   * Show a sentence at an element or a named field.
+   * Show a message at an element, or at the form field with this name.
    *
-   * If the room has no such field, it is shown at the Speak row.
+   * If the room has no such field, the message is shown at the Speak button.
    *
-   * @param {HTMLElement|string} place @param {Error|string} error @param {string} [room] id; the current one
-   * @returns {HTMLElement|null} the element with the message; null: a toast, or no message
+   * @param {HTMLElement|string} place @param {Error|string} error @param {string} [room] id of a room, by default the current one
+   * @returns {HTMLElement|null} the element with the message, or null for a toast or no message
    */
   say(place, error, room = this.studio.current?.id) {
     const sentence = typeof error === 'string' ? error : error.message;
@@ -142,7 +142,7 @@ export class ErrorMessages {
   /**
    * Show an error while the runtime is unavailable.
    *
-   * `then` replaces it once the runtime is back.
+   * When the runtime is available again, the message `then` replaces the error.
    *
    * @param {HTMLElement|string} place @param {Error|string} error @param {string} then @param {string} [room]
    */
@@ -151,7 +151,7 @@ export class ErrorMessages {
     if (holder) this.awaiting.set(holder, { sentence: holder.textContent ?? '', then });
   }
 
-  /** Replace the messages once the runtime is back. */
+  /** Replace the messages when the runtime is available again. */
   back() {
     for (const [holder, { sentence, then }] of this.awaiting) {
       if (holder.textContent !== sentence) continue;
@@ -161,7 +161,7 @@ export class ErrorMessages {
     this.awaiting.clear();
   }
 
-  /** Restore the messages if the runtime is unavailable again. */
+  /** Clear the replaced messages if the runtime is unavailable again. */
   away() {
     for (const [holder, then] of this.since) if (holder.textContent === then) holder.textContent = '';
     this.since.clear();
@@ -176,7 +176,7 @@ export class ErrorMessages {
     return [...find(PLACE[field] ?? field), ...find('request')][0] ?? null;
   }
 
-  /** Clear the error of a field after its value changed. @param {HTMLElement} field */
+  /** Clear the error of a form field after its value has changed. @param {HTMLElement} field */
   clearField(field) {
     for (let around = field.parentElement; around && around !== this.page; around = around.parentElement) {
       const places = around.querySelectorAll(':scope > [data-error-for]');
@@ -196,9 +196,9 @@ export class ErrorMessages {
  * Ctrl+Z works until the user types or changes the room.
  */
 export class Undo {
-  /** Undoes the last action. @type {(() => void)|null} */
+  /** Function that undoes the last action. @type {(() => void)|null} */
   back = null;
-  /** Closes the toast that offers it. @type {(() => void)|null} */
+  /** Function that closes the toast with the undo button. @type {(() => void)|null} */
   dismiss = null;
 
   /** @param {import('./studio.js').Studio} studio */
@@ -211,12 +211,12 @@ export class Undo {
   }
 
   /**
-   * Run an action that replaces text in a room's form, with undo.
+   * Run an action that replaces text in a room's form, and offer undo.
    *
-   * Undo after several suggestions restores the text before the first one.
+   * After several suggestions, undo restores the text before the first suggestion.
    *
-   * @param {import('../common/storage.js').Source} room @param {boolean} isOwn the replaced text was the user's own: a
-   * toast offers undo
+   * @param {import('../common/storage.js').Source} room @param {boolean} isOwn true if the replaced text is the user's own text:
+   * a toast then offers undo
    * @param {() => import('./studio.js').Back|void} action may return a function that undoes changes outside the drafts
    * @param {string} [sentence] text of the toast
    */
@@ -237,9 +237,9 @@ export class Undo {
   }
 
   /**
-   * Offer undo of an action, instead of the earlier offer.
+   * Offer to undo an action, instead of the earlier action.
    *
-   * @param {() => void} back @param {string} [sentence] of the toast
+   * @param {() => void} back function that undoes the action @param {string} [sentence] text of the toast
    */
   offer(back, sentence = '') {
     const { studio, back: before } = this;
@@ -258,8 +258,8 @@ export class Undo {
   }
 }
 
-// --- Line next to a take's name: its queue position, or notes about its text. A sheet shows the full notes with a next
-// step. The server's notes are worded for programs; the page has its own texts for the common ones.
+// --- Line next to the name of a take, with its queue position or notes about its text. A sheet shows the full notes with a
+// next step. The server's notes are for programs, so the page has texts of its own for the common notes.
 
 const OWN = 'shell.note.';
 
@@ -278,7 +278,7 @@ export class Notes {
     };
   }
 
-  /** Show a temporary message. @param {string} sentence */
+  /** Show a temporary message in the line. @param {string} sentence */
   say(sentence) {
     write(this.line, sentence);
     this.more.hidden = true;
@@ -298,8 +298,8 @@ export class Notes {
   /**
    * Return a note in the page's language.
    *
-   * @param {string} note of the server @param {import('../player/stage.js').Shown} take
-   * @returns {{words: string, isRead?: boolean}}  isRead: the real voices can read it
+   * @param {string} note note of the server @param {import('../player/stage.js').Shown} take
+   * @returns {{words: string, isRead?: boolean}} isRead: true if the published checkpoints can read the text
    */
   translated(note, take) {
     const { studio } = this;

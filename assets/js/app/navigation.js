@@ -2,30 +2,28 @@
 
 import { need } from '../common/elements.js';
 
-// --- The room in the address, such as `#/design`, for bookmarks, Back, Forward and reloads.
+// --- The current room in the page's address, such as `#/design`, for bookmarks, Back, Forward and reloads.
 
-/** Names in addresses for rooms whose id differs. @type {Object<string, string>} */
+/** Names of rooms in addresses, if they differ from the room's id. @type {Object<string, string>} */
 const NAMES = { speakers: 'speak' };
 
 export class Addresses {
-  /** @param {string[]} rooms their ids @param {() => void} onMoved called after Back, Forward, or a typed address */
+  /** @param {string[]} rooms ids of the rooms @param {() => void} onMoved called after Back, Forward, or a typed address */
   constructor(rooms, onMoved) {
     this.rooms = rooms;
     addEventListener('popstate', onMoved);
   }
 
-  /** @returns {string|null} null if the address has no room */
+  /** @returns {string|null} id of the room in the address, or null */
   get room() {
     const [, name] = /^#\/([\w-]+)/.exec(location.hash) ?? [];
     return this.rooms.find((id) => [id, NAMES[id]].includes(name ?? '')) ?? null;
   }
 
   /**
-   * Put another room into the address.
+   * Put another room into the address, from which Back returns to the previous room.
    *
-   * Back returns to the previous one.
-   *
-   * @param {string} id
+   * @param {string} id id of the room
    */
   go(id) {
     if (id === this.room) return;
@@ -50,7 +48,7 @@ class Shortcuts {
     /** @type {HTMLButtonElement} */ (sheet.querySelector('button')).onclick = () => sheet.close();
   }
 
-  /** @param {KeyboardEvent} event that nothing else handles @returns {boolean} true if it was handled */
+  /** @param {KeyboardEvent} event event that nothing else has handled @returns {boolean} true if a key was handled */
   onKey({ key, timeStamp }) {
     const room = timeStamp - this.begun < SECOND_KEY_TIMEOUT_MS ? ROOMS[key.toLowerCase()] : undefined;
     this.begun = key === 'g' ? timeStamp : -Infinity;
@@ -62,9 +60,9 @@ class Shortcuts {
 }
 
 /**
- * The page's keys.
+ * Keyboard handler of the page.
  *
- * Fields, dialogs and the shown room handle their keys first.
+ * Form fields, dialogs and the shown room handle their keys first.
  */
 export class Keys {
   /** @param {HTMLElement} page @param {import('./studio.js').Studio} studio */
@@ -80,7 +78,7 @@ export class Keys {
   /** @param {KeyboardEvent} event */
   onKey(event) {
     const { page, studio } = this;
-    if (event.target instanceof Element && event.target.closest('dialog')) return; // A dialog has its own keys.
+    if (event.target instanceof Element && event.target.closest('dialog')) return; // A dialog handles its own keys.
     const isCommand = event.ctrlKey || event.metaKey;
     if (event.key === 'Enter' && isCommand) {
       event.preventDefault();
@@ -119,12 +117,12 @@ function leaveFocus({ detail, target }) {
   if (focused === button || (button.hidden && focused.parentElement === button.parentElement)) focused.blur();
 }
 
-/** True if the user is typing in a field. @param {KeyboardEvent} event */
+/** True if the user is typing in a form field. @param {KeyboardEvent} event */
 function isTyping({ target }) {
   return target instanceof Element && target.matches('textarea, select, [contenteditable], input:not([type=checkbox], [type=radio], [type=range])');
 }
 
-/** True if the focused element handles Space. @param {KeyboardEvent} event */
+/** True if the focused element handles the Space key. @param {KeyboardEvent} event */
 function isPressing({ target }) {
   return target instanceof Element && target.closest('button, a[href], summary, input, audio, [role=button]') !== null;
 }

@@ -1,21 +1,21 @@
 /**
- * Theme and language of the page, stored per visitor.
+ * Theme and language of the page, which are stored per visitor.
  *
  * Event: 'change' with the new values.
  *
  * @typedef {{language?: string, theme?: string}} Chosen
  *
- * @typedef {{state: 'absent'|'fetching'|'failed'|'here', got: number, of: number, problem: any}} Model  download in bytes
+ * @typedef {{state: 'absent'|'fetching'|'failed'|'here', got: number, of: number, problem: any}} Model  download; `got` and `of` are in bytes
  *
  * @typedef {Object} Features         optional features of this studio
- * @property {{available: boolean, how: string, model: Model|null}} [transcribe]  how, model: for the host
+ * @property {{available: boolean, how: string, model: Model|null}} [transcribe]  how, model: instructions and download for the host
  * @property {{sign_out: string}|null} [oauth]
- * @property {{max_s: number|null, max_clips: number}} [export]  max_s: null if only the disk limits it
- * @property {boolean} [share]        sharing of takes by link
+ * @property {{max_s: number|null, max_clips: number}} [export]  max_s: maximum seconds, or null if only the disk limits it
+ * @property {boolean} [share]        true if takes can be shared by link
  * @property {{small: string, speaks: boolean, may: boolean, download?: import('../host/real_voices.js').Download|null}} [real_voices]
- *   small: id of the built-in checkpoint; may: the visitor is the host; download: state, for the host only
+ *   small: id of the embedded checkpoint; may: true if the visitor is the host; download: state of a download, for the host only
  *
- * @typedef {Object} Me               GET studio/me
+ * @typedef {Object} Me               response of GET studio/me
  * @property {Features} features
  * @property {{language?: string|null, theme?: string|null}} preferences
  * @property {{kind: string, name: string}} [visitor]
@@ -30,13 +30,13 @@ const DARK = matchMedia('(prefers-color-scheme: dark)');
 
 /** @extends {Emitter<{change: Chosen}>} */
 export class Preferences extends Emitter {
-  /** @param {Me} me @param {Object<string, string>} languages names by code */
+  /** @param {Me} me @param {Object<string, string>} languages names of the languages by code */
   constructor(me, languages) {
     super();
     const { language, theme } = me.preferences;
     this.languages = languages;
     this.language = language && language in languages ? language : preferred(Object.keys(languages));
-    // Parameter of Gradio for links and frames. It applies to this visit and is not stored.
+    // Gradio's parameter for links and frames. It applies to this visit and is not stored.
     const asked = new URLSearchParams(location.search).get('__theme');
     this.theme = THEMES.find((one) => one === asked) ?? THEMES.find((one) => one === theme) ?? 'system';
     DARK.addEventListener('change', () => this.paint());
@@ -88,9 +88,9 @@ export function offerSigningIn(page, { features: { oauth }, visitor }, t) {
   };
 }
 
-// --- Ends the animation loop that Gradio's loading indicator leaves running, which costs some percent of a core. The
-// loop has no handle. On an idle page it requests exactly one callback per frame. Browsers number these requests, so
-// the request of the last frame can be cancelled.
+// --- Ends the animation loop that Gradio's loading indicator leaves running, which uses a few percent of a core. The loop
+// has no handle. On an idle page, it requests exactly one callback per frame. Browsers number these requests, so the
+// request of the last frame can be cancelled.
 
 const STABLE_FRAMES = 60; // Number of consecutive frames after which any finite animation has ended.
 const TRIES = 1200;
@@ -100,7 +100,7 @@ export function endOrphanedFrames() {
   let left = TRIES;
   const watch = () => {
     const own = requestAnimationFrame(() => {
-      // Runs after the callbacks that loops have requested for this frame.
+      // This callback runs after the callbacks that loops have requested for this frame.
       const next = requestAnimationFrame(() => {});
       cancelAnimationFrame(next);
       seen = next - own === 2 ? seen + 1 : 0;

@@ -1,7 +1,7 @@
 /**
- * Progress page during startup.
+ * Progress page that is shown during startup.
  *
- * It shows the state of the studio and its runtime, and reloads when the studio is ready.
+ * It shows the state of studio and runtime, and reloads the page when the studio is ready.
  */
 
 import { need } from '../common/elements.js';
@@ -32,7 +32,7 @@ async function ask() {
       location.reload();
       return;
     }
-    // The text is changed only if it differs, because screen readers announce every change.
+    // The text is changed only if it differs because screen readers announce every change.
     const sentence = inPageWords(status.sentence);
     if (line.textContent !== sentence) line.textContent = sentence;
   } catch {
@@ -41,5 +41,5 @@ async function ask() {
   setTimeout(ask, ASK_MS);
 }
 
-translate().catch(() => {}); // The markup is in English, which is shown if this fails.
+translate().catch(() => {}); // The markup is in English, which is shown if the translation fails.
 ask();

@@ -1,7 +1,7 @@
 /**
- * The status line: state of the runtime and its checkpoints.
+ * Status line of the page, with the state of the runtime and its checkpoints.
  *
- * The socket reports a lost runtime at once and a stalled one within ten seconds. Then the page polls the studio.
+ * The WebSocket reports a lost runtime immediately and a stalled runtime within ten seconds. Then the page polls the studio.
  * Event: 'models' with the checkpoints, whenever a runtime is ready.
  */
 
@@ -18,7 +18,7 @@ export class Status extends Emitter {
    * @param {ParentNode} page
    * @param {import('../../../clients/js/voicewright.js').SpeechSocket} socket
    * @param {(key: string, values?: Object<string, any>) => string} t
-   * @param {import('../host/real_voices.js').RealVoices} realVoices with the built-in checkpoint
+   * @param {import('../host/real_voices.js').RealVoices} realVoices data that includes the embedded checkpoint
    */
   constructor(page, socket, t, realVoices) {
     super();
@@ -48,9 +48,9 @@ export class Status extends Emitter {
   }
 
   /**
-   * Check the studio after the browser reports that it is offline.
+   * Check the connection to the studio after the browser reports that it is offline.
    *
-   * A local studio needs no network.
+   * A studio on the same machine needs no network.
    */
   doubt() {
     this.socket.check();
@@ -62,21 +62,21 @@ export class Status extends Emitter {
     this.show('waiting', this.t(navigator.onLine ? 'shell.silent_studio' : 'shell.offline'));
   }
 
-  /** Show the runtime's state until the socket is open again. */
+  /** Show the runtime's state until the WebSocket is open again. */
   async ask() {
     clearTimeout(this.timer);
     this.isAsking = true;
     while (this.socket.state !== 'open') {
       const status = await this.asked();
-      if (/** @type {string} */ (this.socket.state) === 'open') break; // The socket has opened in the meantime.
+      if (/** @type {string} */ (this.socket.state) === 'open') break; // The WebSocket has opened in the meantime.
       if (!status) this.interrupt();
       else {
         this.interrupted = false;
-        // Few users need the step of a start, so it is a tooltip.
+        // Few users need the current step of a start, so it is a tooltip.
         const isStep = nameOf(status.sentence)?.startsWith('state.step');
         this.show('waiting', isStep ? this.t('shell.getting_ready') : inPageWords(status.sentence));
         if (isStep) this.line.title = inPageWords(status.sentence);
-        // Try now instead of waiting for the socket's next attempt.
+        // The page connects now instead of waiting for the next attempt of the WebSocket.
         if (status.state === 'ready' && this.socket.state === 'closed') this.socket.open();
       }
       await new Promise((later) => setTimeout(later, ASK_MS));
@@ -114,7 +114,7 @@ export class Status extends Emitter {
     this.emit('models', cards);
   }
 
-  /** Show the loaded checkpoints in the page's language. */
+  /** Show the names of the loaded checkpoints in the page's language. */
   name() {
     const { cards } = this;
     if (this.socket.state !== 'open' || !cards) return;

@@ -1,7 +1,7 @@
 /**
- * Application shell, which connects the rooms, the socket, the player and the store.
+ * Application shell, which connects rooms, WebSocket, player and stored data.
  *
- * Rooms get this object.
+ * Each room gets this object.
  */
 
 import { SpeechError, SpeechSocket } from '../../../clients/js/voicewright.js';
@@ -49,29 +49,29 @@ import { Status } from './status.js';
  * @typedef {import('../player/take.js').TakeRecord} TakeRecord
  * @typedef {import('../player/take.js').Mode} Mode
  *
- * @typedef {{voice: import('../script/document.js').Voice, instruct: string}} SpokenBy the voice of a room, for a line
+ * @typedef {{voice: import('../script/document.js').Voice, instruct: string}} SpokenBy voice and style of a room, for a line
  * of a script
  * @typedef {{voice?: string, text?: string, lines?: import('../script/reading.js').ReadLine[], title?: string,
  * spokenBy?: SpokenBy|null, script?: string, half?: 'takes'|'voices', isFull?: boolean, isPlayed?: boolean}} Given values for opening a
- * room
- * @typedef {Omit<TakeRecord, 'reference'> & {reference: Blob|null}} Restored  a stored take with its reference audio
+ * room with
+ * @typedef {Omit<TakeRecord, 'reference'> & {reference: Blob|null}} Restored  stored take with its reference audio
  *
- * @typedef {() => void} Back  undoes an action
+ * @typedef {() => void} Back  function that undoes an action
  *
  * @typedef {{id: string, root: HTMLElement, mode?: Mode, modes?: Mode[],
  *   offer?(cards: ModelCard[]): void, onLanguage?(): void, enter?(given: Given): void, leave?(): void, catchUp?(): void,
  *   speak?(how: {clicked: number}): void|Promise<void>, line?(): string, presentRequest?(): import('../library/code.js').Present|null, spokenBy?(): SpokenBy|null, takesTags?: boolean, takesAnyLength?: boolean, followsTags?: boolean, isTyping?: boolean, finishTyping?(): boolean, stop?(): void,
  *   onKey?(event: KeyboardEvent): boolean, restore?(take: Restored): Back|void} & import('../player/reload.js').Place & import('../common/storage.js').Source} Room
- *   interface of a room for the shell
+ *   interface of a room for the application shell
  */
 
 const ROOMS = [SpeakersRoom, DesignRoom, CloneRoom, ScriptRoom, LibraryRoom, HostRoom];
-/** The models' names of the modes. @type {Record<Mode, string>} */
+/** Names of the modes in checkpoints. @type {Record<Mode, string>} */
 export const MODES = { custom_voice: 'CustomVoice', voice_design: 'VoiceDesign', base: 'Base' };
 
-const STORAGE_FULL_TOAST_MS = 60_000; // It is long, because takes are not saved until somebody frees space.
+const STORAGE_FULL_TOAST_MS = 60_000; // The time is long because takes are not saved until somebody frees space.
 const LOST = ['runtime_unavailable', 'engine_dead'];
-const UNANSWERED_DELAY_MS = 1000; // Time without a response before the page reports it.
+const UNANSWERED_DELAY_MS = 1000; // Time without a response after which the page reports the delay.
 
 export class Studio {
   /** The shown room, or null before the page is built. @type {Room|null} */
@@ -86,7 +86,7 @@ export class Studio {
     this.pronunciation = pronunciation;
     this.api = api;
     this.given = presets;
-    /** The presets in the page's language. */
+    /** Presets of the page in the page's language. */
     this.presets = this.localised();
     /** @type {(key: string, values?: Object<string, unknown>) => string} */
     this.t = (key, values) => words.t(key, values);
@@ -101,10 +101,10 @@ export class Studio {
     this.tabs = this.roomLinks.filter(({ role }) => role === 'tab');
     /** @type {Map<string, ModelCard>} */
     this.cards = new Map();
-    /** The server's limits, from session.created. @type {Object<string, number>} */
+    /** Limits of the server, from session.created. @type {Object<string, number>} */
     this.limits = {};
     this.scroller = need(page, '.vw-rooms');
-    /** Scroll position of each room. @type {Map<string, number>} */
+    /** Scroll positions by room id. @type {Map<string, number>} */
     this.scrolled = new Map();
     this.toasts = new Toasts(need(page, '#vw-toasts'));
     this.undo = new Undo(this);
@@ -180,7 +180,7 @@ export class Studio {
     this.socket.open();
   }
 
-  /** Show voices and takes that other tabs and programs have made. */
+  /** Show voices and takes that other tabs and programs have created. */
   catchUp() {
     if (this.cards.size === 0) return;
     this.voices.refresh().catch(() => {});
@@ -206,7 +206,7 @@ export class Studio {
     show();
   }
 
-  /** The presets in the page's language. @returns {import('../common/words.js').Presets} */
+  /** Return the presets in the page's language. @returns {import('../common/words.js').Presets} */
   localised() {
     const { instructs, scripts, starters, speakers } = localised({ ...this.given, languages: null }, this.words.language);
     return { ...this.given, instructs, scripts, starters, speakers };
@@ -228,31 +228,31 @@ export class Studio {
     for (const room of this.rooms) room.onLanguage?.();
   }
 
-  // --- rooms
+  // --- Rooms.
 
-  /** @param {string} id @throws {Error} there is no such room */
+  /** Return the room with this id. @param {string} id @throws {Error} There is no such room. */
   room(id) {
     const room = this.rooms.find((one) => one.id === id);
     if (room) return room;
     throw new Error(`There is no room ${id}`);
   }
 
-  /** The room in the address, or else the first room with a loaded checkpoint. */
+  /** Id of the room in the address, or else of the first room with a loaded checkpoint. */
   get addressed() {
     const first = this.rooms.find((room) => room.mode && this.serves(room)) ?? this.rooms[0];
     return this.addresses.room ?? first.id;
   }
 
-  /** Go to another room, from which Back returns to this one. @param {string} id @param {Given} [given] */
+  /** Open another room, from which Back returns to this room. @param {string} id @param {Given} [given] */
   go(id, given = {}) {
     this.addresses.go(id);
     this.enter(id, given);
   }
 
   /**
-   * Show one room and hide the others.
+   * Show one room and hide the other rooms.
    *
-   * `given` is passed on to the room.
+   * `given` has the values with which the room is opened.
    *
    * @param {string} id @param {Given} [given]
    */
@@ -283,9 +283,9 @@ export class Studio {
   }
 
   /**
-   * Move the shared controls to their places in the room.
+   * Move the shared controls to their positions in the room.
    *
-   * They are the text field, the variation and the primary button.
+   * These controls are the text field, the variation and the primary button.
    *
    * @param {HTMLElement} root
    */
@@ -295,13 +295,13 @@ export class Studio {
       const slot = root.querySelector(`[data-vw-slot=${name}]`) ?? need(this.page, home);
       slot.append(need(this.page, `#vw-shared-${name}`));
     }
-    // A room may have its own label for the primary button.
+    // A room may have a label of its own for the primary button.
     const word = all(root, '[data-vw-speak]')[0]?.dataset.vwSpeak ?? 'shell.speak';
     this.speakWord.dataset.i18n = word;
     this.speakWord.textContent = this.t(word);
   }
 
-  /** Update the options after a change of the loaded checkpoints. @param {ModelCard[]} cards */
+  /** Update the options of the rooms when the loaded checkpoints have changed. @param {ModelCard[]} cards */
   offer(cards) {
     if (cards.length === 0) return;
     this.errorMessages.back();
@@ -325,7 +325,7 @@ export class Studio {
     this.refresh();
   }
 
-  /** Return the checkpoint that serves a room. @param {Room} room */
+  /** Return the checkpoint that serves a room, or undefined. @param {Room} room */
   cardOf({ mode }) {
     return mode && this.cards.get(mode);
   }
@@ -335,7 +335,7 @@ export class Studio {
     return !room.mode || modesOf(room).some((mode) => this.cards.has(mode));
   }
 
-  /** Show in a room, and on its tab, if no loaded checkpoint serves it. @param {Room} room */
+  /** Show in a room, and on its tab, that no loaded checkpoint serves it. @param {Room} room */
   mark(room) {
     const [unserved] = all(room.root, '.vw-unserved');
     const tab = this.tabs.find(({ dataset }) => dataset.room === room.id);
@@ -352,15 +352,15 @@ export class Studio {
     return this.realVoices?.nameOf(id) ?? id;
   }
 
-  /** Return the identity of a model. @param {string} id @returns {import('../player/take.js').Model} */
+  /** Return the id, fingerprint, device and dtype of a model. @param {string} id @returns {import('../player/take.js').Model} */
   modelOf(id) {
     const card = [...this.cards.values()].find((one) => one.id === id);
     return card ? { id, fingerprint: card.fingerprint, device: card.device, dtype: card.dtype } : { id };
   }
 
-  // --- drafts and undo
+  // --- Drafts and undo.
 
-  /** State that the rooms share. */
+  /** Id of the draft that the rooms share. */
   id = 'shared';
 
   draft() {
@@ -372,17 +372,17 @@ export class Studio {
     this.text = text;
   }
 
-  /** Run an action that replaces text in a room's form, with undo. @param {Parameters<Undo['replacing']>} replaced */
+  /** Run an action that replaces text in a room's form, and offer undo. @param {Parameters<Undo['replacing']>} replaced */
   replacing(...replaced) {
     this.undo.replacing(...replaced);
   }
 
-  /** Offer undo of an action. @param {Back} back @param {string} [sentence] */
+  /** Offer to undo an action. @param {Back} back @param {string} [sentence] text of the toast */
   undoable(back, sentence) {
     this.undo.offer(back, sentence);
   }
 
-  // --- speaking
+  // --- Speaking.
 
   get text() {
     return this.textField.value;
@@ -393,7 +393,7 @@ export class Studio {
     this.facts?.refreshSoon();
   }
 
-  /** True if the text is the user's, and none of the page's samples. */
+  /** True if the text is the user's text, and not a sample text of the page. */
   get hasOwnText() {
     const { texts, starters } = this.presets;
     const samples = [texts, ...starters.map(({ text }) => text)].flatMap((all) => Object.values(all));
@@ -421,26 +421,26 @@ export class Studio {
   }
 
   /**
-   * True if the studio can accept a request now, otherwise show a message.
+   * True if the studio can accept a request now (otherwise a message is shown).
    *
-   * Audio that is already loaded keeps playing.
+   * Audio that is already loaded continues to play.
    */
   reached() {
     this.clearErrors();
     const { interrupted } = this.status;
-    // The message asks the user to send the request again when the studio is back.
+    // The message asks the user to send the request again when the studio is available.
     if (interrupted) this.errorMessages.sayUntilBack('request', this.t('shell.not_sent'), '');
     return !interrupted;
   }
 
   /**
-   * Request a take, which is stored once it is complete.
+   * Request a take, which is stored when it is complete.
    *
-   * It does not play until it is passed to the stage.
+   * The take does not play until it is passed to the stage.
    *
    * @param {import('../player/take.js').Asked} asked
    * @returns {Take}
-   * @throws {FieldError} no text, or no connection
+   * @throws {FieldError} There is no text, or no connection.
    */
   say(asked) {
     if (this.status.interrupted) throw Object.assign(new FieldError('request', this.t('shell.not_sent')), { unreachable: true });
@@ -466,21 +466,21 @@ export class Studio {
   }
 
   /**
-   * Handle an unknown voice, which another window may have deleted. @param {Take} take @param
+   * Handle an error about an unknown voice, which another window may have deleted. @param {Take} take @param
    * {import('../common/api.js').Thrown} error
    */
   async missVoice({ config, label, room }, error) {
     const { clicked } = this;
     const name = this.catalogue.named(config.voice ?? '')?.name ?? label;
-    await this.voices.refresh().catch(() => {}); // If this fails, the runtime's message is shown.
+    await this.voices.refresh().catch(() => {}); // If the refresh fails, the runtime's message is shown.
     const isGone = name && this.voices.isListed && !this.catalogue.named(config.voice ?? '');
     if (clicked === this.clicked) this.showError(error.param ?? 'request', isGone ? this.t('shell.voice_deleted', { name }) : error, room);
   }
 
   /**
-   * Learn the voice's pace from a take.
+   * Update the learned pace of a voice from a take.
    *
-   * A hint is shown if the take is too short for its text.
+   * If the take is too short for its text, a hint is shown.
    *
    * @param {Take} take
    */
@@ -498,7 +498,7 @@ export class Studio {
   }
 
   /**
-   * Restore a stored take's text, settings and seed to the form of its room, with undo.
+   * Restore the text, settings and seed of a stored take in its room, and offer undo.
    *
    * @param {TakeRecord} record
    */
@@ -524,12 +524,12 @@ export class Studio {
     this.drafts.touch();
   }
 
-  /** Show a take's request as code. @param {Take|TakeRecord} take */
+  /** Show the request of a take as code. @param {Take|TakeRecord} take */
   showCode(take) {
     this.code.show(take);
   }
 
-  /** Stop playback here and generation in the runtime. */
+  /** Stop the playback on the page and the generation in the runtime. */
   stop() {
     this.stage.stop();
     this.speech.cancel();
@@ -542,7 +542,7 @@ export class Studio {
     return this.stage.sounding || this.speech.live.size > 0 || Boolean(this.current?.isTyping);
   }
 
-  /** Update the buttons and the status of the shell. */
+  /** Update the buttons and the status of the application shell. */
   refresh() {
     if (!this.current) return;
     this.refreshPlayback();
@@ -550,7 +550,7 @@ export class Studio {
     this.facts.refreshSoon();
   }
 
-  /** Update the buttons and the note after a change of a take. */
+  /** Update the buttons and the note after a take has changed. */
   refreshPlayback() {
     if (!this.current) return;
     this.speakButton.disabled = !this.current.speak || !this.serves(this.current) || this.cards.size === 0;
@@ -591,7 +591,7 @@ export class Studio {
     notes.say(this.t(key, { n, time: span((etaMs ?? 0) / 1000, this.t) }));
   }
 
-  // --- messages
+  // --- Messages.
 
   /** Return the caption of a take. @param {Pick<TakeRecord, 'room'|'label'|'config'>} take */
   captionOf(take) {
@@ -599,8 +599,8 @@ export class Studio {
   }
 
   /**
-   * Show an error at its place (messages.js). @param {HTMLElement|string} place @param {Error|string} error @param
-   * {string} [room] id; the current one
+   * Show an error at its field (messages.js). @param {HTMLElement|string} place @param {Error|string} error @param
+   * {string} [room] id of a room, by default the current one
    */
   showError(place, error, room) {
     this.errorMessages.say(place, error, room);
@@ -610,7 +610,7 @@ export class Studio {
     this.errorMessages.clear();
   }
 
-  /** @param {string} sentence @param {import('./messages.js').ToastOptions} [options] @returns {() => void} closes the toast */
+  /** @param {string} sentence @param {import('./messages.js').ToastOptions} [options] @returns {() => void} function that closes the toast */
   toast(sentence, options) {
     return this.toasts.show(sentence, options);
   }
@@ -627,26 +627,26 @@ function socketUrl() {
   return url;
 }
 
-/** Request what the page needs first, and return it with the texts of the language. */
+/** Request the data that the page needs first, and return it with its texts. */
 async function load() {
   const words = new Words();
   const [presets, me, kept] = await Promise.all([
     api.ask('studio/bundle/presets.json', { cache: 'default' }).then((response) => response.json()),
     api.get('studio/me').catch(() => ({ preferences: {}, features: {} })),
     api.get('studio/pronunciation').catch(() => null),
-    words.load('en'), // English texts replace missing ones of other languages.
+    words.load('en'), // English texts replace missing texts of other languages.
   ]);
   const preferences = new Preferences(me, presets.languages);
   await words.load(preferences.language);
   return { presets, me, pronunciation: new Pronunciation(kept), words, preferences };
 }
 
-const loaded = load(); // This starts before Gradio has loaded, which takes seconds on a slow line.
+const loaded = load(); // The requests start before Gradio has loaded, which takes seconds on a slow connection.
 loaded.catch(() => {}); // The error is handled by `mount`.
 
 /**
  * Start the page in `element`. @param {HTMLElement} element @returns {Promise<{usable: Promise<unknown>}>} usable:
- * settled when a runtime can speak
+ * promise that is settled when a runtime can speak
  */
 export async function mount(element) {
   const page = need(element, '#vw');
