@@ -1,4 +1,4 @@
-/** The runtime's checks of the selected reference, requested shortly after the last change. */
+/** The runtime's checks of the selected audio, requested shortly after the last change. */
 
 import { api, errorOf } from '../common/api.js';
 import { make, need } from '../common/elements.js';
@@ -17,21 +17,21 @@ const MIN_EDGE_SILENCE_S = 0.3; // Shorter silence at an edge is not reported.
  * @property {number} seconds
  * @property {number} speech_s
  * @property {{start_s: number, end_s: number}} trim  start and end of the speech
- * @property {{peak_db: number|null, speech_db: number|null, pauses_db: number|null}} levels  null: not measurable
+ * @property {{peak_db: number|null, speech_db: number|null, pauses_db: number|null}} levels  null for a level that cannot be measured
  * @property {{code: string, sentence: string}[]} advice
  */
 
 export class AudioChecks {
   /**
-   * @param {HTMLElement} root  the Clone room's panel
+   * @param {HTMLElement} root  panel of the Clone room
    * @param {import('../app/studio.js').Studio} studio
    * @param {Object} tell
    * @param {(error: Error) => void} tell.onRefused
    * @param {() => void} tell.onSaid
-   * @param {() => Fault[]} tell.faults  faults that the page has detected
-   * @param {() => number|null} tell.aboveNoise  dB of the speech above the noise of the whole recording; null: unknown
-   * @param {Record<Remedy, (faults: Fault[]) => void>} tell.remedies  actions that fix a fault
-   * @param {() => boolean} tell.isLong  true if another part can be selected
+   * @param {() => Fault[]} tell.faults  returns the faults that the page has detected
+   * @param {() => number|null} tell.aboveNoise  returns the level of the speech above the recording's noise in dB, or null if unknown
+   * @param {Record<Remedy, (faults: Fault[]) => void>} tell.remedies  actions that correct a fault
+   * @param {() => boolean} tell.isLong  returns true if another part can be selected
    */
   constructor(root, studio, { onRefused, onSaid, faults, aboveNoise, remedies, isLong }) {
     this.studio = studio;
@@ -47,11 +47,11 @@ export class AudioChecks {
     this.asked = 0;
     /** @type {ReturnType<typeof setTimeout>|undefined} */
     this.timer = undefined;
-    /** The last result. @type {CheckResult|null} */
+    /** Last result of the checks, or null. @type {CheckResult|null} */
     this.report = null;
   }
 
-  /** Clear the result. */
+  /** Clear the result of the checks. */
   clear() {
     clearTimeout(this.timer);
     this.asked += 1;
@@ -63,7 +63,7 @@ export class AudioChecks {
   }
 
   /**
-   * Request the checks once the selection has stopped changing. @param {() => {sound: Blob, transcript: string|null}}
+   * Request the checks when the selection has not changed for a moment. @param {() => {sound: Blob, transcript: string|null}}
    * given
    */
   checkSoon(given) {
@@ -75,7 +75,7 @@ export class AudioChecks {
 
   /**
    * Request the runtime's checks of a recording. @param {{sound: Blob, transcript: string|null}} given @returns
-   * {Promise<CheckResult>} @throws {Error} the runtime refuses the recording
+   * {Promise<CheckResult>} @throws {Error} The runtime refuses the recording.
    */
   check({ sound, transcript }) {
     const form = new FormData();
@@ -103,17 +103,17 @@ export class AudioChecks {
     this.onSaid();
   }
 
-  /** The runtime's advice on the transcript. */
+  /** Advice of the runtime on the transcript. */
   get ofTranscript() {
     return this.report?.advice.filter(({ code }) => code.startsWith('transcript')) ?? [];
   }
 
-  /** The runtime's advice on the audio. */
+  /** Advice of the runtime on the audio. */
   get ofAudio() {
     return this.report?.advice.filter(({ code }) => !code.startsWith('transcript')) ?? [];
   }
 
-  /** True if the audio has a fault. */
+  /** True if the audio has at least one fault. */
   get hasFaults() {
     return this.report !== null && (this.isNoisy || this.ofAudio.length > 0 || this.faults().length > 0);
   }
@@ -121,7 +121,7 @@ export class AudioChecks {
   /**
    * True if the whole recording is noisy.
    *
-   * It is also true if the selection has no pause in which noise can be measured.
+   * If the selection has no pause in which noise can be measured, it is also true.
    */
   get isNoisy() {
     return (this.aboveNoise() ?? Infinity) < MIN_ABOVE_NOISE_DB;
@@ -154,7 +154,7 @@ export class AudioChecks {
     this.list.dataset.state = report.usable ? 'said' : 'unusable';
   }
 
-  /** Show a fault that the page has detected. @param {Fault} fault */
+  /** Return a list item for a fault that the page has detected. @param {Fault} fault */
   found(fault) {
     const places = { at: clock(fault.at), s: fault.seconds.toFixed(1) };
     const remedy = fault.code === 'pause' ? 'shorten' : 'leaveOut';
@@ -168,7 +168,7 @@ export class AudioChecks {
     return code === 'long' && this.isLong() ? 'best' : 'another';
   }
 
-  /** Return the passed checks with their figures. @param {CheckResult} report @param {string[]} codes of the faults */
+  /** Return list items for the passed checks with their levels. @param {CheckResult} report @param {string[]} codes codes of the faults */
   passed({ levels: { peak_db, speech_db, pauses_db } }, codes) {
     const figures = [
       { name: 'loud', faults: ['quiet', 'no_speech'], db: speech_db },

@@ -1,7 +1,7 @@
 /**
- * Audio worklet of the microphone, which posts copies of the input.
+ * Audio worklet of the microphone, which posts copies of its input.
  *
- * The input is mono, and is posted in blocks of 4096 samples.
+ * The input is mono and is posted in blocks of 4096 samples.
  */
 
 const BLOCK = 4096;
@@ -17,7 +17,7 @@ class Capture extends AudioWorkletProcessor {
   process(inputs) {
     const channel = inputs[0][0];
     if (!channel) return true;
-    // A block is a whole number of render quanta, so one never straddles two blocks.
+    // A block has a whole number of render quanta, so a quantum never belongs to two blocks.
     this.block.set(channel, this.filled);
     this.filled += channel.length;
     if (this.filled === BLOCK) {

@@ -1,7 +1,5 @@
 /**
- * The recording of the Clone room: loading, checking, removing and restoring it.
- *
- * It is restored after a reload.
+ * Recording of the Clone room: loading, checking, removing and restoring after a reload.
  */
 
 import { errorOf } from '../common/api.js';
@@ -13,14 +11,14 @@ import { clock } from './audio_checks.js';
 import { decoded, Reference, TooMuch } from './reference.js';
 import { addressed } from './steps.js';
 
-// --- Draft of the Clone room: recording, transcript and choices, for reloads and undo.
+// --- Draft of the Clone room with recording, transcript and choices, for reloads and undo.
 
 /** @typedef {{language: string, transcript: string, only: boolean, voice: string, name: string, step: number, recording?: number} & Partial<Reference['choice']>} Draft */
 
 export class SavedState {
   /** Time at which the recording was stored for a reload. @type {number|undefined} */
   recordedAt = undefined;
-  /** The stored draft, until it is restored. @type {Draft|null} */
+  /** Stored draft until it is restored, or null. @type {Draft|null} */
   reopening = null;
 
   /** @param {import('./room.js').CloneRoom} room */
@@ -28,7 +26,7 @@ export class SavedState {
     this.room = room;
   }
 
-  /** Store the recording for a reload. @param {Reference} reference */
+  /** Store the recording for a reload of the page. @param {Reference} reference */
   store({ pcm, file, name, source }) {
     this.recordedAt = Date.now();
     recordings.put(this.room.id, { pcm, file, name, source, at: this.recordedAt });
@@ -39,7 +37,7 @@ export class SavedState {
     recordings.delete(this.room.id);
   }
 
-  /** Return the form's values without the consent, which must be given again. @returns {Draft} */
+  /** Return the form's values without the consent, which the user must give again. @returns {Draft} */
   draft() {
     if (this.reopening) return this.reopening;
     const { language, transcript, xvector, reference, stored, keepForm, made, steps } = this.room;
@@ -99,7 +97,7 @@ export class SavedState {
 // --- Loading, selecting, checking and removing the recording.
 
 export class Intake {
-  /** True if the runtime refused the recording. */
+  /** True if the runtime has refused the recording. */
   isRefused = false;
 
   /** @param {import('./room.js').CloneRoom} room */
@@ -113,7 +111,7 @@ export class Intake {
   /**
    * Use a file as the recording.
    *
-   * If it is not audio, show an error and keep the previous recording.
+   * If the file is not audio, an error is shown and the previous recording is kept.
    *
    * @param {Blob} file @param {{name?: string, isNew?: boolean}} [options]
    */
@@ -128,7 +126,7 @@ export class Intake {
         const sizes = { size: (file.size / 2 ** 20).toFixed(1), limit: Math.floor(limit / 2 ** 20) };
         throw new Error(studio.t('clone.too_large', sizes));
       }
-      // The runtime can read more formats than a browser. It reports unreadable files.
+      // The runtime can read more formats than a browser, and reports unreadable files.
       if (!pcm) await this.room.audioChecks.check({ sound: file, transcript: null });
       this.take(new Reference({ pcm, file, name, source: 'upload', maxSeconds: this.room.microphone.maxSeconds }), isNew);
     } catch (error) {
@@ -139,7 +137,7 @@ export class Intake {
     }
   }
 
-  /** Return why a file is too large, and what to do. @param {TooMuch} error */
+  /** Return a sentence that says why a file is too large, and what to do. @param {TooMuch} error */
   tooMuch({ what, is, limit }) {
     const { t } = this.studio;
     if (what === 'long') return t('clone.too_long_to_open', { is: span(is, t), limit: span(limit, t) });
@@ -159,10 +157,10 @@ export class Intake {
   }
 
   /**
-   * Use a reference, and store it for a reload.
+   * Use a reference audio, and store it for a reload.
    *
-   * @param {Reference|null} reference @param {boolean} [isNew] no part is selected yet
-   * @returns {boolean} true if the selection leaves out speech
+   * @param {Reference|null} reference @param {boolean} [isNew] true if no part is selected yet
+   * @returns {boolean} true if the selection excludes speech
    */
   take(reference, isNew = false) {
     const { room } = this;
@@ -202,7 +200,7 @@ export class Intake {
     this.changed();
   }
 
-  /** Remove the recording, with undo. */
+  /** Remove the recording, and offer undo. */
   drop() {
     const { room, studio } = this;
     const { reference } = room;
@@ -214,13 +212,13 @@ export class Intake {
     studio.undoable(() => room.reference || back(), studio.t('clone.put_away'));
   }
 
-  /** Update the trimmer after a selection that was not made with its handles. */
+  /** Update the trimmer after the selection was changed without its handles. */
   moved() {
     this.room.trimmer.paint();
     this.changed();
   }
 
-  /** Check the reference again after a change. */
+  /** Check the reference audio again after a change. */
   changed() {
     const { room } = this;
     room.transcript.disabled = room.xvector.checked;
@@ -248,7 +246,7 @@ export class Intake {
     this.room.showing.paintUse();
   }
 
-  /** Trim to the speech that the checks found. */
+  /** Trim the selection to the speech that the checks have found. */
   tidy() {
     const { choosing, audioChecks, reference } = this.room;
     if (!audioChecks.report || !reference) return;

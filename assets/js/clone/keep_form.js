@@ -1,4 +1,4 @@
-/** Form that creates a voice from a recording, and its request. */
+/** Form that creates a voice from a recording, and the request of the form. */
 
 import { api, errorOf } from '../common/api.js';
 import { Emitter, need } from '../common/elements.js';
@@ -13,7 +13,7 @@ export class CloneRequest {
     this.room = room;
   }
 
-  /** Return the recording or upload. @throws {FieldError} there is none yet */
+  /** Return the recording or upload. @throws {FieldError} There is no recording yet. */
   get given() {
     const { microphone, reference, studio } = this.room;
     if (microphone.state !== 'idle') throw new FieldError('ref_audio', studio.t('clone.stop_first'));
@@ -21,7 +21,7 @@ export class CloneRequest {
     return reference;
   }
 
-  /** Return the fields of session.config. @throws {FieldError} no transcript yet */
+  /** Return the fields of session.config. @throws {FieldError} There is no transcript yet. */
   config() {
     const { transcript, xvector, language, studio } = this.room;
     const ref_text = transcript.value.trim();
@@ -30,7 +30,7 @@ export class CloneRequest {
     return { language: language.value, x_vector_only_mode: only, ...(!only && { ref_text }) };
   }
 
-  /** Return the data stored with a voice in addition to name and consent. @throws {FieldError} */
+  /** Return the data that is stored with a voice in addition to name and consent. @throws {FieldError} A field is missing. */
   kept() {
     const { given } = this;
     const { ref_text = '' } = this.config();
@@ -46,10 +46,10 @@ export class CloneRequest {
 
 // --- Comparison of the original and the clone with the same text, before the voice is saved.
 
-const PREVIEW_SEED = 7; // The seed is fixed, so that the clone sounds the same each time.
+const PREVIEW_SEED = 7; // The seed is constant, so the clone always sounds the same.
 
 export class Comparison {
-  /** The last take of a clone that was played. @type {Take|null} */
+  /** Last take of a clone that was played, or null. @type {Take|null} */
   last = null;
 
   /** @param {import('./room.js').CloneRoom} room */
@@ -62,9 +62,7 @@ export class Comparison {
   }
 
   /**
-   * True if the clone of the current recording was played, or cannot be played.
-   *
-   * The transcript must be the current one, too.
+   * True if the clone of this recording and transcript was played, or cannot be played.
    */
   get isHeard() {
     const { last, room } = this;
@@ -76,7 +74,7 @@ export class Comparison {
     return this.stage.sounding && this.stage.take === this.last;
   }
 
-  /** Remember a played clone, also one that spoke the room's text. */
+  /** Remember a clone that is played, even if it speaks the room's text. */
   follow() {
     const { take } = this.stage;
     if (this.stage.sounding && take instanceof Take && take.reference) this.last = take;
@@ -95,7 +93,7 @@ export class Comparison {
     }
   }
 
-  /** Speak the recording's transcript with the clone. @throws {FieldError} there is no transcript, or no connection */
+  /** Speak the recording's transcript with the clone. @throws {FieldError} There is no transcript, or no connection. */
   playClone() {
     const { room, stage } = this;
     const { studio, request, mode } = room;
@@ -111,15 +109,15 @@ export class Comparison {
   }
 }
 
-// --- The form that saves the reference as a voice: name and consent. Event: 'kept' with the voice.
+// --- Form that saves the reference audio as a voice, with name and consent. Event: 'kept' with the voice.
 
 /** @extends {Emitter<{kept: import('../speak/voices.js').StoredVoice}>} */
 export class KeepForm extends Emitter {
   /**
-   * @param {HTMLElement} root  the room's panel
+   * @param {HTMLElement} root  panel of the room
    * @param {import('../app/studio.js').Studio} studio
    * @param {Comparison} comparison
-   * @param {() => {sound: Blob, fields: Object<string, string>, provenance: Object<string, string>}} given  throws FieldError
+   * @param {() => {sound: Blob, fields: Object<string, string>, provenance: Object<string, string>}} given  returns the reference or throws FieldError
    */
   constructor(root, studio, comparison, given) {
     super();
@@ -137,7 +135,7 @@ export class KeepForm extends Emitter {
     };
   }
 
-  /** Clear name and consent, because another recording may be of another speaker. */
+  /** Clear name and consent because the next recording may be of another speaker. */
   forget() {
     this.consent.checked = false;
     this.blend.checked = true;

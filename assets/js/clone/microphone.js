@@ -1,11 +1,11 @@
-/** Recording: the microphone as samples of 24 kHz mono, and the Clone room's recorder. */
+/** Recording from the microphone as mono samples of 24 kHz, and the Clone room's recorder. */
 
 import { errorOf } from '../common/api.js';
 import { SAMPLE_RATE, toInt16 } from '../common/audio.js';
 import { Emitter, need } from '../common/elements.js';
 
-// --- The microphone. It records at the device's rate and resamples at the end, because Firefox does not connect a
-// microphone to a context of another rate.
+// --- The microphone. It records at the device's sample rate and resamples at the end because Firefox does not connect a
+// microphone to a context with another rate.
 
 /** Return the message key of the reason why no microphone is available, or null. @returns {string|null} */
 export function microphoneObstacle() {
@@ -17,8 +17,8 @@ export function microphoneObstacle() {
 export class Recorder {
   /**
    * @param {Object} options
-   * @param {number} options.maxSeconds            maximum length of a recording
-   * @param {(level: number, seconds: number) => void} options.onLevel  peak in [0, 1], seconds so far
+   * @param {number} options.maxSeconds            maximum duration of a recording
+   * @param {(level: number, seconds: number) => void} options.onLevel  called with the peak in [0, 1] and the recorded seconds
    * @param {() => void} options.onFull
    */
   constructor({ maxSeconds, onLevel, onFull }) {
@@ -37,7 +37,7 @@ export class Recorder {
   /**
    * Request the microphone without recording.
    *
-   * The promise rejects with a message key if the microphone is refused.
+   * If the microphone is refused, the promise rejects with a message key.
    */
   async open() {
     let stream;
@@ -56,9 +56,7 @@ export class Recorder {
   }
 
   /**
-   * Start recording.
-   *
-   * `open` must have been called.
+   * Start recording (`open` must have been called before).
    */
   async start() {
     const { stream, context } = this;
@@ -73,7 +71,7 @@ export class Recorder {
     await context.resume();
   }
 
-  /** @param {Float32Array} block @param {number} rate of its samples */
+  /** @param {Float32Array} block @param {number} rate sample rate of the block */
   append(block, rate) {
     if (this.seconds >= this.maxSeconds) return;
     this.blocks.push(block);
@@ -82,7 +80,7 @@ export class Recorder {
     if (this.seconds >= this.maxSeconds) this.onFull();
   }
 
-  /** Release the microphone and return the recording, mono, 24 kHz. @returns {Promise<Int16Array>} */
+  /** Release the microphone and return the recording (mono, 24 kHz). @returns {Promise<Int16Array>} */
   async stop() {
     const { stream, context } = this;
     if (!stream || !context) return new Int16Array(); // The recorder was not opened.
@@ -133,8 +131,8 @@ function refusalKey(refusal) {
   return keys[refusal.name] ?? 'clone.microphone.busy';
 }
 
-// --- The Clone room's recorder: permission, countdown, text to read, level and clock. Events: 'recorded' with the
-// samples, 'refused' with a message key.
+// --- Recorder of the Clone room: permission, countdown, text to read, level and clock. Events: 'recorded' with the samples,
+// 'refused' with a message key.
 
 const COUNT = 3;
 const BEAT_MS = 700;
@@ -143,7 +141,7 @@ const BEAT_MS = 700;
 
 /** @extends {Emitter<{refused: string, recorded: Int16Array}>} */
 export class Microphone extends Emitter {
-  /** @param {HTMLElement} root  the room's panel @param {import('../app/studio.js').Studio} studio */
+  /** @param {HTMLElement} root  panel of the room @param {import('../app/studio.js').Studio} studio */
   constructor(root, studio) {
     super();
     this.studio = studio;
@@ -164,7 +162,7 @@ export class Microphone extends Emitter {
     return this.studio.limits.max_reference_s ?? 60;
   }
 
-  /** Update the buttons. */
+  /** Update the buttons of the recorder. */
   paint() {
     const { studio, state } = this;
     const obstacle = microphoneObstacle();
@@ -197,7 +195,7 @@ export class Microphone extends Emitter {
     this.recorder = recorder;
     this.dispatchEvent(new Event('begun'));
     this.count.textContent = '…';
-    // The state is set before the countdown, so that the browser's question does not interrupt it.
+    // The state is set before the countdown, so the browser's question does not interrupt it.
     this.enter('asking');
     this.halt.focus();
     try {
@@ -220,7 +218,7 @@ export class Microphone extends Emitter {
     }
   }
 
-  /** End the recording, by its button or on leaving the room. */
+  /** End the recording, after a click on its button or on leaving the room. */
   end() {
     if (this.state === 'recording') this.finish();
     else if (this.state !== 'idle') this.cancel();

@@ -1,7 +1,7 @@
 /**
- * Reference audio: a recording or a file as samples, of which the selection is sent.
+ * Reference audio: a recording or a file as samples, of which the selected part is sent.
  *
- * Files that the browser cannot decode are sent unchanged: the runtime reads more formats.
+ * Files that the browser cannot decode are sent unchanged because the runtime reads more formats.
  */
 
 import { SAMPLE_RATE, toInt16, wavBlob } from '../common/audio.js';
@@ -9,7 +9,7 @@ import { SAMPLE_RATE, toInt16, wavBlob } from '../common/audio.js';
 const MAX_FILE_BYTES = 100 * 2 ** 20;
 const MAX_DURATION_S = 600;
 const MIN_HANDLE_DISTANCE_S = 0.1;
-const MIN_MIX_ENERGY = 0.1; // Energy of the mean of the channels, relative to that of independent channels.
+const MIN_MIX_ENERGY = 0.1; // Minimum energy of the mean of the channels, relative to the mean of independent channels.
 const CROSS_FADE_SAMPLES = Math.round(SAMPLE_RATE * 0.008);
 
 /** @typedef {import('./speech_detection.js').Stretch} Stretch in seconds of the whole recording */
@@ -17,11 +17,11 @@ const CROSS_FADE_SAMPLES = Math.round(SAMPLE_RATE * 0.008);
 export class Reference {
   /**
    * @param {Object} given
-   * @param {Int16Array|null} given.pcm     mono, 24 kHz; null: not decoded
-   * @param {Blob|null} [given.file]             the file to send if there are no samples
+   * @param {Int16Array|null} given.pcm     mono samples at 24 kHz, or null if they are not decoded
+   * @param {Blob|null} [given.file]             file that is sent if there are no samples
    * @param {string} given.name
    * @param {'recording'|'upload'} given.source
-   * @param {number} given.maxSeconds       limit of the selection
+   * @param {number} given.maxSeconds       maximum duration of the selection
    */
   constructor({ pcm, file = null, name, source, maxSeconds }) {
     this.pcm = pcm;
@@ -37,7 +37,7 @@ export class Reference {
     this.blob = null;
   }
 
-  /** Length of the whole recording, or 0 if it is unknown. */
+  /** Duration of the whole recording in seconds, or 0 if it is unknown. */
   get seconds() {
     return this.pcm ? this.pcm.length / SAMPLE_RATE : 0;
   }
@@ -53,9 +53,9 @@ export class Reference {
   }
 
   /**
-   * Move an edge of the selection, which pushes the other edge if necessary.
+   * Move an edge of the selection, which moves the other edge as well if necessary.
    *
-   * @param {'start'|'end'} edge @param {number} at seconds
+   * @param {'start'|'end'} edge @param {number} at position in seconds
    */
   move(edge, at) {
     if (edge === 'start') {
@@ -68,7 +68,7 @@ export class Reference {
     this.blob = null;
   }
 
-  /** Cut a stretch out, merging it with overlapping or adjacent cuts. @param {Stretch} out */
+  /** Cut a stretch out, and merge it with overlapping or adjacent cuts. @param {Stretch} out */
   leaveOut({ start, end }) {
     const cut = { start: Math.max(0, start), end: Math.min(this.seconds, end) };
     const apart = this.cuts.filter((one) => one.end < cut.start || one.start > cut.end);
@@ -80,7 +80,7 @@ export class Reference {
     this.choose({ ...this.choice, cuts: [...apart, cut].sort((one, other) => one.start - other.start) });
   }
 
-  /** Return the selection, to restore it later. */
+  /** Return the current selection, which can be restored later. */
   get choice() {
     return { start: this.start, end: this.end, cuts: this.cuts };
   }
@@ -93,12 +93,12 @@ export class Reference {
     this.blob = null;
   }
 
-  /** Length of the selection without the cuts, in seconds. */
+  /** Duration of the selection without the cuts, in seconds. */
   get length() {
     return this.kept().reduce((sum, { start, end }) => sum + end - start, 0);
   }
 
-  /** Return the stretches of the selection without the cuts. @returns {Stretch[]} */
+  /** Return the stretches of the selection that are not cut out. @returns {Stretch[]} */
   kept() {
     const found = [];
     let { start } = this;
@@ -111,7 +111,7 @@ export class Reference {
     return found;
   }
 
-  /** The selected samples. */
+  /** Samples of the selection without the cuts. */
   get chosen() {
     const { pcm } = this;
     if (!pcm) return new Int16Array();
@@ -120,9 +120,9 @@ export class Reference {
   }
 
   /**
-   * Return the reference to send.
+   * Return the reference audio that is sent.
    *
-   * It is the same object while the selection is unchanged.
+   * The same object is returned while the selection is unchanged.
    *
    * @returns {Blob}
    */
@@ -132,7 +132,7 @@ export class Reference {
   }
 }
 
-/** Join pieces with crossfades. @param {Int16Array[]} pieces */
+/** Join pieces of audio with crossfades. @param {Int16Array[]} pieces */
 function joined(pieces) {
   if (pieces.length < 2) return pieces[0] ?? new Int16Array();
   const seams = pieces.slice(1).map((piece, k) => Math.min(CROSS_FADE_SAMPLES, piece.length, pieces[k].length));
@@ -154,7 +154,7 @@ function joined(pieces) {
 
 /** Error of a file that is too large for the page. */
 export class TooMuch extends Error {
-  /** @param {'large'|'long'} what @param {number} is bytes, or seconds @param {number} limit */
+  /** @param {'large'|'long'} what @param {number} is size in bytes, or duration in seconds @param {number} limit */
   constructor(what, is, limit) {
     super(`The file is too ${what}: ${is}; the limit is ${limit}`);
     this.what = what;
@@ -164,11 +164,11 @@ export class TooMuch extends Error {
 }
 
 /**
- * Decode a file to mono.
+ * Decode an audio file to mono.
  *
  * @param {Blob} file
- * @returns {Promise<Int16Array|null>} 24 kHz; null if this browser cannot decode it
- * @throws {TooMuch} it is too large or too long for the page
+ * @returns {Promise<Int16Array|null>} samples at 24 kHz, or null if this browser cannot decode the file
+ * @throws {TooMuch} The file is too large or too long for the page.
  */
 export async function decoded(file) {
   if (file.size > MAX_FILE_BYTES) throw new TooMuch('large', file.size, MAX_FILE_BYTES);
@@ -177,7 +177,7 @@ export async function decoded(file) {
   return buffer && toInt16(mixed(buffer));
 }
 
-/** @param {Blob} file @returns {Promise<AudioBuffer|null>} null if this browser cannot decode it */
+/** @param {Blob} file @returns {Promise<AudioBuffer|null>} decoded audio, or null if this browser cannot decode the file */
 async function decodedBuffer(file) {
   try {
     // The context resamples to its own rate while decoding.
@@ -188,7 +188,7 @@ async function decodedBuffer(file) {
 }
 
 /**
- * Average the channels, or return the loudest one if they cancel each other out.
+ * Average the channels, or return the loudest channel if they cancel each other out.
  *
  * Channels of phase-inverted stereo cancel each other out (`Downmix` in runtime/shared/audio.py has the same rule).
  *

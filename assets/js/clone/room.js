@@ -1,7 +1,5 @@
 /**
- * The Clone room, which speaks with a stored voice or clones a recording (Base).
- *
- * The recording may be an uploaded file.
+ * Clone room, which speaks with a stored voice or clones a recording or a file (Base).
  */
 
 import { api } from '../common/api.js';
@@ -40,9 +38,9 @@ export class CloneRoom {
     this.use = need(root, '#vw-clone-use', HTMLButtonElement);
     /** @type {import('./reference.js').Reference|null} */
     this.reference = null;
-    /** Voice saved from the recording, which remains set after a deletion. @type {StoredVoice|null} */
+    /** Voice that was saved from the recording, even if it was deleted later. @type {StoredVoice|null} */
     this.kept = null;
-    /** The saved voice while it is stored. @type {StoredVoice|null} */
+    /** Voice that was saved from the recording, or null after its deletion. @type {StoredVoice|null} */
     this.made = null;
     this.intake = new Intake(this);
     this.showing = new Showing(this);
@@ -69,7 +67,7 @@ export class CloneRoom {
     this.showing.paint();
   }
 
-  /** @param {string} name the id without vw-clone- */
+  /** @param {string} name id of the element without the prefix vw-clone- */
   find(name) {
     return need(this.root, `#vw-clone-${name}`);
   }
@@ -79,7 +77,7 @@ export class CloneRoom {
     this.file.onchange = () => {
       const [file] = this.file.files ?? [];
       if (file) this.intake.upload(file);
-      this.file.value = ''; // Without this, selecting the same file again would fire no change event.
+      this.file.value = ''; // Without this line, selecting the same file again would fire no change event.
     };
     acceptDrops(this.find('card'), ([file]) => file && this.intake.upload(file));
     microphone.addEventListener('begun', () => {
@@ -113,7 +111,7 @@ export class CloneRoom {
     studio.voices.addEventListener('change', () => this.onVoices());
   }
 
-  /** Return the actions that fix failed audio checks. @returns {AudioChecks['remedies']} */
+  /** Return the actions that correct failed audio checks. @returns {AudioChecks['remedies']} */
   remedies() {
     const { studio, choosing } = this;
     return {
@@ -131,7 +129,7 @@ export class CloneRoom {
     this.studio.showError(field, sentence, this.id);
   }
 
-  // --- interface for the shell
+  // --- Interface for the application shell.
 
   offer() {
     const card = this.studio.cards.get(this.mode);
@@ -139,7 +137,7 @@ export class CloneRoom {
     this.showing.paint();
   }
 
-  /** @param {{voice?: string}} given a stored voice to speak with */
+  /** @param {{voice?: string}} given id or name of a stored voice to speak with */
   enter({ voice }) {
     const known = voice && this.studio.voices.find(voice);
     if (known) this.stored.choose(known);
@@ -193,7 +191,7 @@ export class CloneRoom {
     return this.savedState.reopen(draft);
   }
 
-  /** Return the selected reference audio. */
+  /** Return the selected reference audio, or null. */
   async referenceOf() {
     return this.reference?.sent() ?? null;
   }
@@ -211,14 +209,14 @@ export class CloneRoom {
   /**
    * Return the action of the primary button.
    *
-   * It is undefined without a voice or before the last step.
+   * The action is undefined if no voice is selected and the last step is not open.
    */
   get speak() {
     const isReady = this.chosen || (this.reference && this.steps.at === 3 && !this.made && this.trying.open);
     return isReady ? this.speakNow : undefined;
   }
 
-  /** Return the request of the primary button. */
+  /** Return the request that the primary button sends. */
   presentRequest() {
     const { studio, mode } = this;
     const voice = this.chosen;
@@ -235,20 +233,20 @@ export class CloneRoom {
     studio.stage.play(studio.say({ room: this.id, ...this.presentRequest(), seed: studio.variation.nextSeed() }), { clicked });
   }
 
-  /** Return the dock's text before the first take. */
+  /** Return the text of the dock before the first take. */
   line() {
     return this.studio.facts.line(this.chosen?.name ?? this.reference?.name ?? '');
   }
 
-  /** Warn if the transcript is in the text field. */
+  /** Show a warning if the text field contains the transcript. */
   compare() {
     const words = this.reference && !this.chosen && !this.xvector.checked ? this.transcript.value : '';
     this.same.hidden = !areSimilar(words, this.studio.text);
   }
 
-  // --- steps
+  // --- Steps.
 
-  /** Return the last step that can be opened. */
+  /** Return the number of the last step that can be opened. */
   furthest() {
     if (!this.reference || this.microphone.state !== 'idle') return 1;
     return this.transcript.value.trim() || this.xvector.checked ? 3 : 2;
@@ -282,9 +280,9 @@ export class CloneRoom {
   }
 
   /**
-   * Update the room after a change of the stored voices.
+   * Update the room when the stored voices have changed.
    *
-   * The saved voice may be deleted or restored.
+   * The saved voice may have been deleted or restored.
    */
   onVoices() {
     const { kept, studio } = this;
@@ -310,7 +308,7 @@ export class CloneRoom {
     if (voice) this.studio.go('speakers', { voice: voice.id });
   }
 
-  /** The selected stored voice, or null for the recording. */
+  /** Selected stored voice, or null if the recording is used. */
   get chosen() {
     return this.stored.chosen;
   }

@@ -1,26 +1,26 @@
 /**
- * Selection of the part of a recording for the best clone.
+ * Selection of the part of a recording that gives the best clone.
  *
- * It is ten to fifteen seconds of speech between two pauses, without coughs, hums or clipping, or less if the clean
- * part is shorter. Pure functions.
+ * The part has ten to fifteen seconds of speech between two pauses, without coughs, hums or clipping. It is shorter if the clean
+ * part is shorter. All functions are pure.
  */
 
 import { FRAME_S, listen, noiseOf, pauses, spoken } from './speech_detection.js';
 
-export const MAX_SELECTION_S = 15; // Of longer recordings, the best part is selected.
+export const MAX_SELECTION_S = 15; // If a recording is longer, its best part is selected.
 const [MIN_PART_S, WANTED_S] = [6, 12];
-const PAUSE_MARGIN_S = 0.15; // It is kept on each side of a pause, because words start and end softly.
-const MIN_EDGE_PAUSE_S = 0.16; // A part may start or end at such a pause.
+const PAUSE_MARGIN_S = 0.15; // Margin that is kept on each side of a pause because words start and end softly.
+const MIN_EDGE_PAUSE_S = 0.16; // Minimum duration of a pause at which a part may start or end.
 const MIN_REMOVED_PAUSE_S = 0.8;
 const SEARCH_STEP_S = 0.5; // Step through speech without pauses.
 
 /** @typedef {import('./speech_detection.js').RecordingAnalysis} RecordingAnalysis @typedef {import('./speech_detection.js').Stretch} Stretch */
 
 /**
- * Return the suggested part: the best part of a long recording, all speech of a short one.
+ * Return the suggested part: the best part of a long recording, or all speech.
  *
- * @param {RecordingAnalysis} analysis @param {number} [longest] maximum length without a selection, in seconds
- * @returns {Stretch|null} null: no speech
+ * @param {RecordingAnalysis} analysis @param {number} [longest] maximum duration without a selection, in seconds
+ * @returns {Stretch|null} the part, or null if there is no speech
  */
 export function bestPart(analysis, longest = MAX_SELECTION_S) {
   const voiced = spoken(analysis);
@@ -38,7 +38,7 @@ export function bestPart(analysis, longest = MAX_SELECTION_S) {
 }
 
 /**
- * Yield candidate edges in pauses, and every half second in speech without pauses. @param {RecordingAnalysis} analysis @param
+ * Yield possible edges in pauses, and every half second in speech without pauses. @param {RecordingAnalysis} analysis @param
  * {Stretch} whole @returns {Generator<[number, number]>}
  */
 function* candidates(analysis, whole) {
@@ -52,7 +52,7 @@ function* candidates(analysis, whole) {
   for (let start = whole.start; start + WANTED_S <= whole.end; start += SEARCH_STEP_S) yield [start, start + WANTED_S];
 }
 
-/** Return a function that rates a part. @param {RecordingAnalysis} analysis @returns {(start: number, end: number) => number} */
+/** Return a function that rates a part of a recording. @param {RecordingAnalysis} analysis @returns {(start: number, end: number) => number} */
 function rating(analysis) {
   const { speech, levels, clipped, bursts, hums, loud } = analysis;
   const voiced = sums(speech);
@@ -78,25 +78,25 @@ function rating(analysis) {
   };
 }
 
-/** Sum before each frame. @param {Uint8Array} flags */
+/** Return the sum of the flags before each frame. @param {Uint8Array} flags */
 function sums(flags) {
   const before = new Uint32Array(flags.length + 1);
   for (let i = 0; i < flags.length; i++) before[i + 1] = before[i] + flags[i];
   return before;
 }
 
-/** Return the seconds of stretches within a part. @param {Stretch[]} stretches @param {number} start @param {number} end */
+/** Return the number of seconds of the stretches that are within a part. @param {Stretch[]} stretches @param {number} start @param {number} end */
 function shared(stretches, start, end) {
   return stretches.reduce((sum, one) => sum + Math.max(0, Math.min(end, one.end) - Math.max(start, one.start)), 0);
 }
 
 /**
- * Return the faults of a part, with the span to cut out for each.
+ * Return the faults of a part, each with the span that should be cut out.
  *
- * Spans that are already cut out have no faults.
+ * Spans that are already cut out are not reported.
  *
  * @param {RecordingAnalysis} analysis @param {{start: number, end: number, cuts: Stretch[]}} part
- * @returns {{code: 'cough'|'hum'|'pause', at: number, seconds: number, out: Stretch}[]} in order
+ * @returns {{code: 'cough'|'hum'|'pause', at: number, seconds: number, out: Stretch}[]} faults in order of time
  */
 export function faultsOf(analysis, { start, end, cuts }) {
   const isIn = (/** @type {Stretch} */ one) => one.end > start + 0.02 && one.start < end - 0.02;
@@ -121,9 +121,9 @@ function padded({ start, end }) {
   return { start: Math.max(0, start - 0.03), end: end + 0.03 };
 }
 
-// --- The selection: the suggested part, removal of faults, and undo of both.
+// --- Selection of the suggested part, removal of faults, and undo of both actions.
 
-const MAX_RECORDING_S = 20; // It is enough for a slow reader.
+const MAX_RECORDING_S = 20; // The time is enough for a slow reader.
 const MIN_REPORTED_SILENCE_S = 0.3;
 // Maximum distance in seconds of a fault from an edge at which the edge is moved instead of making a cut.
 const AT_EDGE_S = 0.6;
@@ -131,7 +131,7 @@ const AT_EDGE_S = 0.6;
 /** @typedef {ReturnType<typeof faultsOf>[number]} Fault @typedef {import('./reference.js').Reference} Reference */
 
 export class Choosing {
-  /** Speech above the noise of the whole recording in dB, or null if unknown. @type {number|null} */
+  /** Level of the speech above the recording's noise in dB, or null if unknown. @type {number|null} */
   aboveNoise = null;
 
   /**
@@ -160,7 +160,7 @@ export class Choosing {
     return this.best ? this.best.end - this.best.start : 0;
   }
 
-  /** Select the suggested part. @returns {boolean} true if speech was left out */
+  /** Select the suggested part. @returns {boolean} true if speech was excluded */
   begin() {
     const { best, reference, studio } = this;
     if (!best || !reference || reference.seconds - this.bestSeconds < MIN_REPORTED_SILENCE_S) return false;
@@ -184,12 +184,12 @@ export class Choosing {
     this.undoable(studio.t('clone.best_chosen', { s: Math.round(this.bestSeconds) }), () => reference.choose(best));
   }
 
-  /** Return the faults of the selection. @returns {Fault[]} */
+  /** Return the faults of the current selection. @returns {Fault[]} */
   faults() {
     return this.analysis && this.reference ? faultsOf(this.analysis, this.reference.choice) : [];
   }
 
-  /** Remove faults. @param {Fault[]} faults @param {string} sentence */
+  /** Remove faults from the selection. @param {Fault[]} faults @param {string} sentence text of the toast */
   leaveOut(faults, sentence) {
     this.undoable(sentence, () => {
       for (const { out } of faults) this.without(out);

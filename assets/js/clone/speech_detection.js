@@ -1,18 +1,18 @@
 /**
  * Detection of speech, pauses and noises in a recording from its samples.
  *
- * Frames of 20 ms are classified by their level and their periodicity. A voice is periodic. A cough or a knock is as
- * loud as a vowel and not periodic. A hum is periodic for longer than any vowel. Pure functions.
+ * Frames of 20 ms are classified by their level and their periodicity. A voice is periodic. A cough or a knock is as loud as a
+ * vowel and not periodic. A hum is periodic for longer than any vowel. All functions are pure.
  */
 
 import { SAMPLE_RATE } from '../common/audio.js';
 
 export const FRAME_S = 0.02;
 const FRAME_SAMPLES = SAMPLE_RATE * FRAME_S;
-const DECIMATION = 6; // Factor to 4 kHz, at which pitch is still visible.
+const DECIMATION = 6; // Factor of decimation to 4 kHz, at which pitch is still detectable.
 const LOW_FRAME_SAMPLES = FRAME_SAMPLES / DECIMATION;
-const LAG_RANGE_SAMPLES = [10, 88]; // Periods at 4 kHz, for pitches from 400 to 45 Hz.
-const COMPARED_SAMPLES = 200; // Samples at 4 kHz that are compared with earlier ones.
+const LAG_RANGE_SAMPLES = [10, 88]; // Periods in samples at 4 kHz, for pitches from 400 to 45 Hz.
+const COMPARED_SAMPLES = 200; // Number of samples at 4 kHz that are compared with earlier samples.
 const MIN_VOICED_CORRELATION = 0.6;
 const QUIETEST_DB = -75;
 const CLIPPED = 32700;
@@ -20,28 +20,28 @@ const MAX_FINE_S = 120; // The resolution of longer recordings is lower, for spe
 
 const MIN_BURST_S = 0.13; // Minimum duration of a loud noise. Consonants are shorter or softer.
 const MIN_BRIGHT_SHARE = 0.8; // Minimum fraction of energy above 3.5 kHz in a bright noise.
-const MAX_DULL_SHARE = 0.06; // Fraction below which most energy is under 1 kHz, as in a deep or hoarse voice without clear pitch.
+const MAX_DULL_SHARE = 0.06; // Below this fraction, most energy is under 1 kHz, as in a deep or hoarse voice without clear pitch.
 const MIN_THROAT_SHARE = 0.25; // Minimum fraction of energy below 2 kHz in a voice. An "sh" has at most a tenth.
 const MAX_VOWEL_S = 0.8; // Maximum duration of a vowel with constant pitch and loudness.
 const MAX_STOP_S = 0.16; // Maximum duration of a stop within a word.
 const CLICK_S = 0.06;
 const EDGE_S = 0.25;
 const MIN_NOISE_S = 0.3; // Minimum total duration of parts without speech from which noise is measured.
-export const MIN_ABOVE_NOISE_DB = 20; // The same as in runtime/voices/checks.py. A quiet room has 40 dB.
+export const MIN_ABOVE_NOISE_DB = 20; // Minimum level, equal to that in runtime/voices/checks.py. A quiet room has 40 dB.
 
 /**
- * @typedef {{start: number, end: number}} Stretch seconds
+ * @typedef {{start: number, end: number}} Stretch  start and end in seconds
  * @typedef {Object} RecordingAnalysis
  * @property {number} seconds
- * @property {Float32Array} levels      dB of full scale, a frame
- * @property {Uint8Array} speech        1: speech in this frame
- * @property {Uint8Array} clipped       1: clipped samples in this frame
+ * @property {Float32Array} levels      level of each frame in dB relative to full scale
+ * @property {Uint8Array} speech        1 for each frame with speech
+ * @property {Uint8Array} clipped       1 for each frame with clipped samples
  * @property {number} loud              level of the speech in dB
- * @property {Stretch[]} bursts         coughs, knocks
+ * @property {Stretch[]} bursts         stretches with coughs or knocks
  * @property {Stretch[]} hums
  */
 
-/** @param {Int16Array} pcm mono, 24 kHz @returns {RecordingAnalysis} */
+/** Analyse a recording. @param {Int16Array} pcm mono samples at 24 kHz @returns {RecordingAnalysis} */
 export function listen(pcm) {
   const { levels, clipped, bright } = levelsOf(pcm);
   const count = levels.length;
@@ -52,7 +52,7 @@ export function listen(pcm) {
   const voiced = levels.filter((level, frame) => repeats[frame] > MIN_VOICED_CORRELATION && level > audible);
   const isVoiced = voiced.length > 10;
   const loud = quantile(isVoiced ? voiced : levels, 0.8);
-  // Between noise and voice, and high enough that room noise does not count as a voice.
+  // The level is between noise and voice, and so high that room noise does not count as a voice.
   const least = Math.max(loud - 32, Math.min(floor + 9, (floor + loud) / 2));
   const hum = humming(levels, repeats, lags, floor, loud);
   // There are no bursts if there is no speech.
@@ -70,7 +70,7 @@ export function listen(pcm) {
   return { seconds, levels, speech, clipped, loud, bursts: stretches(burst, seconds), hums: stretches(hum, seconds) };
 }
 
-/** Return the pauses within the speech of at least this length. @param {RecordingAnalysis} analysis @param {number} least seconds @returns {Stretch[]} */
+/** Return the pauses within the speech that have at least this duration. @param {RecordingAnalysis} analysis @param {number} least seconds @returns {Stretch[]} */
 export function pauses({ speech, seconds }, least) {
   return stretches(speech, seconds, 0).filter(({ start, end }) => end - start >= least && start > 0 && end < seconds - FRAME_S);
 }
@@ -86,9 +86,9 @@ export function spoken({ speech, seconds }) {
 }
 
 /**
- * Return how far the speech is above the noise of the whole recording.
+ * Return the level of the speech above the noise of the whole recording.
  *
- * @param {RecordingAnalysis} analysis @returns {number|null} dB; null: no speech, or too little noise to measure
+ * @param {RecordingAnalysis} analysis @returns {number|null} difference in dB, or null without speech or measurable noise
  */
 export function noiseOf({ levels, speech }) {
   const speechLevels = levels.filter((_, frame) => speech[frame] === 1);
@@ -101,8 +101,8 @@ export function noiseOf({ levels, speech }) {
 /**
  * Return the level, the clipping flag and the brightness of each frame.
  *
- * The level is without low rumble. The brightness (0 to 4) is the energy of the differences divided by the energy of
- * the samples.
+ * The level excludes low rumble. The brightness (0 to 4) is the energy of the differences between samples divided by the energy
+ * of the samples.
  *
  * @param {Int16Array} pcm
  */
@@ -134,17 +134,17 @@ function levelsOf(pcm) {
 /**
  * Return the correlation, period and low energy of each frame.
  *
- * They are its correlation with the samples before it, its period in samples of 4 kHz, and its energy below 2 kHz (of
- * samples of 16 bits, squared).
+ * The correlation is that with the preceding samples. The period is in samples at 4 kHz. The low energy is the energy below
+ * 2 kHz (of squared 16-bit samples).
  *
- * @param {Int16Array} pcm @param {number} count frames @param {(frame: number) => boolean} matters
+ * @param {Int16Array} pcm @param {number} count number of frames @param {(frame: number) => boolean} matters true for frames to analyse
  */
 function repetition(pcm, count, matters) {
   const low = new Float32Array(Math.floor(pcm.length / DECIMATION));
   for (let i = 0; i < low.length; i++) {
     for (let k = 0; k < DECIMATION; k++) low[i] += pcm[i * DECIMATION + k] / DECIMATION;
   }
-  const energy = new Float64Array(low.length + 1); // Sums before each sample, so that the energy of any range is one difference.
+  const energy = new Float64Array(low.length + 1); // Sums before each sample, with which the energy of any range is one difference.
   for (let i = 0; i < low.length; i++) energy[i + 1] = energy[i] + low[i] * low[i];
   const repeats = new Float32Array(count);
   const lags = new Uint8Array(count);
@@ -172,7 +172,7 @@ function repetition(pcm, count, matters) {
   return { repeats, lags, throat };
 }
 
-/** Return the frames of a continuous tone. @param {Float32Array} levels @param {Float32Array} repeats @param {Uint8Array} lags @param {number} floor @param {number} loud */
+/** Return a flag for each frame of a continuous tone. @param {Float32Array} levels @param {Float32Array} repeats @param {Uint8Array} lags @param {number} floor @param {number} loud */
 function humming(levels, repeats, lags, floor, loud) {
   const steady = Uint8Array.from(levels, (level, frame) => {
     const before = Math.max(0, frame - 5);
@@ -185,10 +185,10 @@ function humming(levels, repeats, lags, floor, loud) {
 }
 
 /**
- * Return the frames of bursts: noise as loud as a voice.
+ * Return a flag for each frame of a burst, which is a noise as loud as a voice.
  *
- * Consonants such as s and sh are excluded, because they are brighter or have no low frequencies. An isolated burst
- * between two pauses may be quieter.
+ * Consonants such as s and sh are excluded because they are brighter or have no low frequencies. An isolated burst between two
+ * pauses may be quieter.
  *
  * @param {{levels: Float32Array, repeats: Float32Array, bright: Float32Array, throat: Float64Array, least: number, loud: number, hum: Uint8Array}} told
  */
@@ -211,7 +211,7 @@ function bursting({ levels, repeats, bright, throat, least, loud, hum }) {
 }
 
 /**
- * True if `holds` is true for at least one frame. @param {number} from @param {number} to @param {(frame: number) =>
+ * True if `holds` returns true for at least one frame. @param {number} from @param {number} to @param {(frame: number) =>
  * boolean} holds
  */
 function some(from, to, holds) {
@@ -236,7 +236,7 @@ function runs(flags, value) {
   return found;
 }
 
-/** Close gaps shorter than this many seconds. @param {Uint8Array} flags @param {number} value @param {number} gap @param {(frame: number) => boolean} [may] */
+/** Fill gaps between runs of a value if they are shorter than `gap` seconds. @param {Uint8Array} flags @param {number} value @param {number} gap @param {(frame: number) => boolean} [may] */
 function fill(flags, value, gap, may = () => true) {
   for (const [from, to] of runs(flags, 1 - value)) {
     const isInside = from > 0 && to < flags.length;
@@ -244,7 +244,7 @@ function fill(flags, value, gap, may = () => true) {
   }
 }
 
-/** @param {Uint8Array} flags @param {number} seconds of the whole @returns {Stretch[]} */
+/** @param {Uint8Array} flags @param {number} seconds duration of the whole recording @returns {Stretch[]} */
 function stretches(flags, seconds, value = 1) {
   return runs(flags, value).map(([from, to]) => ({ start: from * FRAME_S, end: Math.min(seconds, to * FRAME_S) }));
 }

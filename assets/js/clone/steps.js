@@ -1,26 +1,26 @@
-/** The Clone room's three steps and what is shown in each. */
+/** The three steps of the Clone room, and the content of each step. */
 
 import { all, need } from '../common/elements.js';
 import { clock } from './audio_checks.js';
 
-// --- The Clone room's three steps. One is open, and the address has its number.
+// --- The three steps of the Clone room. One step is open, and the address has its number.
 
-/** Return the step in the address, or null if there is no step. @returns {number|null} */
+/** Return the number of the step in the address, or null. @returns {number|null} */
 export function addressed() {
   const [, step] = /^#\/clone\/([1-3])$/.exec(location.hash) ?? [];
   return step ? Number(step) : null;
 }
 
 /**
- * @typedef {{summary: string, verdict: 'good'|'unchecked'|'care'}} Outcome  good: checked; care: may have a problem
+ * @typedef {{summary: string, verdict: 'good'|'unchecked'|'care'}} Outcome  good: the step was checked; care: it may have a problem
  */
 
 export class Steps {
   /**
-   * @param {HTMLElement} root  the room's panel
+   * @param {HTMLElement} root  panel of the room
    * @param {Object} told
    * @param {import('../common/words.js').Words} told.words
-   * @param {() => number} told.furthest  last step that can be opened
+   * @param {() => number} told.furthest  returns the last step that can be opened
    * @param {() => void} told.onOpen
    */
   constructor(root, { words, furthest, onOpen }) {
@@ -42,7 +42,7 @@ export class Steps {
   }
 
   /**
-   * Build a step's heading with its number, title and Change button. @param {DocumentFragment} head @param
+   * Build the heading of a step with its number, title and Change button. @param {DocumentFragment} head @param
    * {HTMLElement} item @param {number} step
    */
   headed(head, { dataset }, step) {
@@ -59,7 +59,7 @@ export class Steps {
     this.onOpen();
   }
 
-  /** Open a step for the user: focus its heading and update the address. @param {number} step */
+  /** Open a step for the user, focus its heading and update the address. @param {number} step */
   go(step) {
     this.open(step);
     this.name();
@@ -77,7 +77,7 @@ export class Steps {
   }
 
   /**
-   * @param {Outcome[]} outcomes of the completed steps @param {boolean} isOver all steps are completed and cannot be
+   * @param {Outcome[]} outcomes outcomes of the completed steps @param {boolean} isOver true if all steps are completed and cannot be
    * changed
    */
   paint(outcomes, isOver) {
@@ -135,7 +135,7 @@ export class Showing {
     best.textContent = studio.t('clone.best', { s: Math.round(room.choosing.bestSeconds) });
     room.find('done').hidden = !made;
     this.paintSteps();
-    room.words.paint(); // Shows the host's hint once it is visible.
+    room.words.paint(); // The host's hint is painted when it is visible.
     this.paintUse();
     if (reference) room.trimmer.paint();
     room.compare();
@@ -174,7 +174,7 @@ export class Showing {
     return [{ summary: chosen, verdict }, this.transcriptOutcome(), name];
   }
 
-  /** Return the outcome of the transcript, which is good only if a recogniser confirmed it. @returns {Outcome} */
+  /** Return the outcome of the transcript, which is good if a recogniser has confirmed it. @returns {Outcome} */
   transcriptOutcome() {
     const { words, xvector, studio, audioChecks } = this.room;
     if (xvector.checked) return { summary: studio.t('clone.xvector'), verdict: 'good' };

@@ -1,4 +1,4 @@
-/** The stored voice of the Clone room, and playback of it or of the recording. */
+/** Stored voice of the Clone room, and playback of this voice or of the recording. */
 
 import { errorOf } from '../common/api.js';
 import { SAMPLE_RATE } from '../common/audio.js';
@@ -11,11 +11,11 @@ import { recordingOf, sampleOf } from '../speak/voice_samples.js';
 /** @typedef {import('../speak/voices.js').StoredVoice} StoredVoice */
 
 export class Stored {
-  /** Id of the voice to select once it is listed. */
+  /** Id of the voice that is selected when it is listed, or ''. */
   awaited = '';
 
   /**
-   * @param {HTMLElement} room the room's panel @param {import('../app/studio.js').Studio} studio @param {() => void}
+   * @param {HTMLElement} room panel of the room @param {import('../app/studio.js').Studio} studio @param {() => void}
    * onChange called when the selection or the list changes
    */
   constructor(room, studio, onChange) {
@@ -39,12 +39,12 @@ export class Stored {
     this.select.value = id;
   }
 
-  /** @returns {StoredVoice|null} null: the recording is used */
+  /** @returns {StoredVoice|null} the selected voice, or null if the recording is used */
   get chosen() {
     return this.value ? this.studio.voices.find(this.value) : null;
   }
 
-  /** Update the options after a change of the voices. */
+  /** Update the options when the stored voices have changed. */
   listed() {
     const voice = this.awaited && this.studio.voices.find(this.awaited);
     this.awaited = '';
@@ -79,10 +79,10 @@ export class Stored {
 // --- Playback of the selection, with a cursor in the waveform, and of a stored voice's recording.
 
 export class Hearing {
-  /** The take of the reference that was played last. @type {import('../player/take.js').Take|null} */
+  /** Take with the reference audio that was played last, or null. @type {import('../player/take.js').Take|null} */
   sounding = null;
 
-  /** @param {HTMLElement} root the room's panel @param {import('./room.js').CloneRoom} room */
+  /** @param {HTMLElement} root panel of the room @param {import('./room.js').CloneRoom} room */
   constructor(root, room) {
     this.room = room;
     this.studio = room.studio;
@@ -91,12 +91,12 @@ export class Hearing {
     need(root, '#vw-clone-stored-play').onclick = () => this.hearStored();
   }
 
-  /** Enable or disable the button. @param {boolean} can */
+  /** Show or hide the play buttons. @param {boolean} can */
   offer(can) {
     for (const play of this.plays) play.hidden = !can;
   }
 
-  /** Play the selection of the reference. */
+  /** Play the selection of the reference audio. */
   play() {
     const { studio } = this;
     const { reference, trimmer } = this.room;
@@ -127,7 +127,7 @@ export class Hearing {
   }
 }
 
-/** Convert a time in the remaining audio to a time in the whole recording. @param {{start: number, end: number}[]} kept @param {number} at */
+/** Convert a time in the selection without cuts to a time in the whole recording. @param {{start: number, end: number}[]} kept @param {number} at */
 function wholeTime(kept, at) {
   for (const { start, end } of kept) {
     if (at <= end - start) return start + at;

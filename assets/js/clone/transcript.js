@@ -1,10 +1,10 @@
-/** Transcript of a recording: typed or recognised, and the comparison of both. */
+/** Transcript of a recording: typed or recognised, and the comparison of both texts. */
 
 import { make } from '../common/elements.js';
 import { api, errorOf } from '../common/api.js';
 import { sentenceOf } from '../common/server_messages.js';
 
-// --- Similarity of two texts, to detect a transcript in the wrong field, as pure functions.
+// --- Similarity of two texts, which detects a transcript in the wrong field. All functions are pure.
 
 const ALIKE = 0.75;
 const MIN_COMPARED_LETTERS = 8;
@@ -19,12 +19,12 @@ export function areSimilar(one, other) {
   return (2 * shared) / (a.length + b.length - 2) >= ALIKE;
 }
 
-/** Return the letters and digits in lower case. @param {string} text */
+/** Return the letters and digits of a text in lower case. @param {string} text */
 function letters(text) {
   return text.normalize('NFKC').toLowerCase().replace(/[^\p{L}\p{N}]/gu, '');
 }
 
-/** Count the pairs of adjacent letters. @param {string} text @returns {Map<string, number>} */
+/** Count the pairs of adjacent letters in a text. @param {string} text @returns {Map<string, number>} */
 function pairs(text) {
   const found = new Map();
   for (let i = 0; i + 1 < text.length; i++) {
@@ -34,15 +34,15 @@ function pairs(text) {
   return found;
 }
 
-// --- Comparison of a transcript with the result of speech recognition, as pure functions.
+// --- Comparison of a transcript with the result of speech recognition. All functions are pure.
 
 /**
- * @param {string} written @param {string} heard @param {string} [language] of the page, for word boundaries
- * @returns {{words: {word: string, heard: boolean}[], heard: number, extra: string[]}} extra: words of the other text only
+ * @param {string} written @param {string} heard @param {string} [language] language of the page, for word boundaries
+ * @returns {{words: {word: string, heard: boolean}[], heard: number, extra: string[]}} extra: words that are only in the recognised text
  */
 export function wordsHeard(written, heard, language) {
   const [ours, theirs] = [written, heard].map((text) => wordsOf(text, language));
-  // Longest common subsequence: number of matching words in the rest of both texts, from each pair on.
+  // Longest common subsequence: number of matching words in the rest of both texts, for each pair of positions.
   const fits = Array.from({ length: ours.length + 1 }, () => new Uint16Array(theirs.length + 1));
   for (let i = ours.length - 1; i >= 0; i--) {
     for (let k = theirs.length - 1; k >= 0; k--) {
@@ -81,7 +81,7 @@ const MAX_LISTED_WORDS = 3; // Maximum number of words that are listed as differ
 const MIN_COMMON_SHARE = 0.75; // Minimum fraction of common words of a correct transcript. Recognisers misunderstand some words.
 
 export class Transcript {
-  /** @param {HTMLElement} root the room's panel @param {import('../app/studio.js').Studio} studio @param {() => void} onChanged */
+  /** @param {HTMLElement} root panel of the room @param {import('../app/studio.js').Studio} studio @param {() => void} onChanged */
   constructor(root, studio, onChanged) {
     const find = (/** @type {string} */ name) => /** @type {HTMLElement} */ (root.querySelector(`#vw-clone-${name}`));
     this.studio = studio;
@@ -92,7 +92,7 @@ export class Transcript {
     this.how = find('asr-how');
     this.match = find('heard');
     this.model = find('model');
-    /** Last result of speech recognition, and the selection that it belongs to. @type {{text: string, selection: string}|null} */
+    /** Last result of speech recognition, and the selection to which it belongs. @type {{text: string, selection: string}|null} */
     this.result = null;
     /** @type {ReturnType<typeof setTimeout>|undefined} */
     this.timer = undefined;
@@ -136,7 +136,7 @@ export class Transcript {
     this.note.textContent = sentence;
   }
 
-  /** @param {string} text @param {string} note about its source */
+  /** @param {string} text @param {string} note sentence about the source of the text */
   fillIn(text, note) {
     this.field.value = text;
     this.say(note);
@@ -144,7 +144,7 @@ export class Transcript {
     this.onChanged();
   }
 
-  /** Return the result of the comparison, or the transcript. */
+  /** Return a sentence with the result of the comparison, or the transcript. */
   summary() {
     const { heard, words } = this.compared();
     if (words.length === 0) return this.field.value.trim();
@@ -156,7 +156,7 @@ export class Transcript {
     return this.compared().words.length > 0;
   }
 
-  /** True if the recogniser heard most words of the transcript, and little else. */
+  /** True if the recogniser has heard most words of the transcript, and few other words. */
   get fits() {
     const { heard, words, extra } = this.compared();
     return heard >= MIN_COMMON_SHARE * Math.max(words.length, heard + extra.length);
@@ -198,7 +198,7 @@ export class Transcript {
     return ` ${this.studio.t(key, { words: quoted.join(', ') + (words.length > MAX_LISTED_WORDS ? ' …' : '') })}`;
   }
 
-  /** Show the host the download of the recogniser's model, and follow it while it runs. */
+  /** Show the host the download of the recogniser's model, and follow a running download. */
   paintModel() {
     const { state = 'here', got = 0, of = 1 } = this.feature.model ?? {};
     const isFetching = state === 'fetching';
@@ -213,9 +213,9 @@ export class Transcript {
   }
 
   /**
-   * Start, stop or follow the download.
+   * Start, stop or follow the download of the recogniser's model.
    *
-   * Then the recording is transcribed or compared.
+   * After the download, the recording is transcribed or compared.
    *
    * @param {'GET'|'POST'|'DELETE'} [method]
    */
@@ -241,7 +241,7 @@ export class Transcript {
   /**
    * Compare an accepted transcript with the recording.
    *
-   * Without a recogniser it is not checked.
+   * Without a recogniser, the transcript is not checked.
    */
   check() {
     if (this.feature.available && this.heard === null && !this.button.disabled) this.writeDown(true);
@@ -250,9 +250,9 @@ export class Transcript {
   /**
    * Transcribe the recording.
    *
-   * An existing transcript stays and is compared with the result.
+   * An existing transcript is kept and compared with the result.
    *
-   * @param {boolean} [isQuiet] show no error
+   * @param {boolean} [isQuiet] true to show no error
    */
   async writeDown(isQuiet = false) {
     const { studio, button, room, selection } = this;

@@ -3,7 +3,7 @@
  *
  * Event: 'move' while a handle moves.
  *
- * Colours are the CSS variables --vw-accent, --vw-wave and --vw-line of the canvas.
+ * The colours are the CSS variables --vw-accent, --vw-wave and --vw-line of the canvas.
  */
 
 import { clock, SAMPLE_RATE } from '../common/audio.js';
@@ -12,11 +12,11 @@ import { Bars, BIN, inColours, Peaks } from '../player/waveform.js';
 
 const STEP_S = 0.05;
 const RULER_MARKS = 5;
-const MAX_FRACTIONS_S = 10; // The ruler shows fractions of seconds below this length.
+const MAX_FRACTIONS_S = 10; // For recordings shorter than this, the ruler shows fractions of seconds.
 
 /** @typedef {'start'|'end'} Edge */
 
-/** Steps by key. @type {Object<string, number>} */
+/** Steps of a handle by key. @type {Object<string, number>} */
 const STEPS = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -10, PageUp: 10 };
 
 export class Trimmer extends EventTarget {
@@ -31,7 +31,7 @@ export class Trimmer extends EventTarget {
     /** @type {import('./reference.js').Reference|null} */
     this.reference = null;
     this.peaks = new Peaks();
-    /** Playback position in seconds, or null if it does not play. @type {number|null} */
+    /** Playback position in seconds, or null if nothing plays. @type {number|null} */
     this.played = null;
     new ResizeObserver(() => this.paint()).observe(this.canvas);
     inColours(this, (trimmer) => trimmer.paint());
@@ -48,7 +48,7 @@ export class Trimmer extends EventTarget {
     this.paint();
   }
 
-  /** Write times below the waveform. */
+  /** Show the times below the waveform. */
   measure() {
     const { seconds } = this.reference ?? { seconds: 0 };
     const marks = Array.from({ length: RULER_MARKS }, (_, k) => {
@@ -61,7 +61,7 @@ export class Trimmer extends EventTarget {
     this.ruler.replaceChildren(...marks);
   }
 
-  /** Show the parts cut out of the selection. */
+  /** Show the parts that are cut out of the selection. */
   hatch() {
     if (!this.reference) return;
     const { cuts, start, end, seconds } = this.reference;
@@ -80,7 +80,7 @@ export class Trimmer extends EventTarget {
     );
   }
 
-  /** Take the nearer handle and move it with the pointer. @param {PointerEvent} event */
+  /** Grab the nearest handle and move it with the pointer. @param {PointerEvent} event */
   grab(event) {
     if (!this.reference?.pcm || event.button !== 0) return;
     event.preventDefault();
@@ -115,14 +115,14 @@ export class Trimmer extends EventTarget {
     event.preventDefault();
   }
 
-  /** @param {Edge} edge @param {number} at seconds */
+  /** @param {Edge} edge @param {number} at position in seconds */
   move(edge, at) {
     this.reference?.move(edge, at);
     this.paint();
     this.dispatchEvent(new Event('move'));
   }
 
-  /** Show the playback position. @param {number|null} played seconds in the whole recording */
+  /** Show the playback position. @param {number|null} played seconds in the whole recording, or null */
   follow(played) {
     this.played = played;
     this.paint();
@@ -153,7 +153,7 @@ export class Trimmer extends EventTarget {
   }
 }
 
-/** Return the edge that a handle moves. @param {HTMLElement} handle @returns {Edge} */
+/** Return the edge of the selection that a handle moves. @param {HTMLElement} handle @returns {Edge} */
 function edgeOf({ dataset }) {
   return dataset.edge === 'start' ? 'start' : 'end';
 }
