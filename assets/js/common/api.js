@@ -1,4 +1,4 @@
-/** JSON requests to the studio and the runtime, and their errors. */
+/** JSON requests to the studio and the runtime, and the errors of these requests. */
 
 import { sentenceOf } from './server_messages.js';
 
@@ -6,7 +6,7 @@ import { sentenceOf } from './server_messages.js';
 
 /**
  * @typedef {Error & {code?: string, param?: string|null, field?: string, status?: number, missing?: boolean, retryable?: boolean, unreachable?: boolean}} Thrown
- *   a StudioError, a SpeechError of the client, or a FieldError (fields.js)
+ *   StudioError, SpeechError of the client, or FieldError (fields.js)
  */
 
 /** @param {unknown} thrown @returns {Thrown} */
@@ -37,7 +37,7 @@ export class StudioError extends Error {
   }
 }
 
-/** @param {string} path relative, as 'studio/takes' */
+/** @param {string} path relative path, such as 'studio/takes' */
 export function address(path) {
   return new URL(path, document.baseURI);
 }
@@ -82,7 +82,7 @@ async function send(method, path, json) {
 }
 
 export const api = {
-  /** Return the response, or throw a StudioError. */
+  /** Send a request and return the response, or throw a StudioError. */
   ask,
   /** @param {string} path */
   get: (path) => send('GET', path),

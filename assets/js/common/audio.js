@@ -1,4 +1,4 @@
-/** PCM of the page (16-bit mono at one rate): WAV files and durations. */
+/** PCM audio of the page (16-bit mono at one rate): WAV files and durations. */
 
 export const SAMPLE_RATE = 24000;
 
@@ -27,7 +27,7 @@ export function wavBlob(chunks, sampleRate) {
   return new Blob([header, .../** @type {BlobPart[]} */ (chunks)], { type: 'audio/wav' });
 }
 
-/** Round [-1, 1] floats to 16 bits. @param {Float32Array} samples */
+/** Convert floats in [-1, 1] to 16-bit integers. @param {Float32Array} samples */
 export function toInt16(samples) {
   const pcm = new Int16Array(samples.length);
   for (let i = 0; i < samples.length; i++) {
@@ -36,7 +36,7 @@ export function toInt16(samples) {
   return pcm;
 }
 
-/** Return a blob as a data: URL, the form of reference audio in requests. @param {Blob} blob */
+/** Return a blob as a data: URL, which is the format of reference audio in requests. @param {Blob} blob */
 export function dataUrl(blob) {
   return new Promise((resolve, reject) => {
     const reader = new FileReader();

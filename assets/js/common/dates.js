@@ -1,10 +1,10 @@
 /** Dates and durations in the page's language, as pure functions. */
 
-// --- Names of days and times of day in the page's language, as pure functions.
+// --- Names of days and times of day in the page's language.
 
 const DAY_MS = 86_400_000;
 
-/** Return the local midnight of a time. @param {number} at ms since 1970 @returns {number} ms since 1970 */
+/** Return the local midnight before a time. @param {number} at ms since 1970 @returns {number} ms since 1970 */
 export function dayOf(at) {
   return new Date(at).setHours(0, 0, 0, 0);
 }
@@ -12,12 +12,12 @@ export function dayOf(at) {
 /**
  * Return the name of a day: "Today", "Yesterday" or "Monday, November 9".
  *
- * The year is included if it is not the current one.
+ * The year is included if it is not the current year.
  *
- * @param {number} day as dayOf gives it @param {number} now ms since 1970 @param {string} language
+ * @param {number} day result of dayOf @param {number} now ms since 1970 @param {string} language
  */
 export function nameOfDay(day, now, language) {
-  const ago = Math.round((dayOf(now) - day) / DAY_MS); // Rounded, because a day may have 23 or 25 hours.
+  const ago = Math.round((dayOf(now) - day) / DAY_MS); // The quotient is rounded because a day may have 23 or 25 hours.
   if (ago === 0 || ago === 1) return capital(new Intl.RelativeTimeFormat(language, { numeric: 'auto' }).format(-ago, 'day'), language);
   const isThisYear = new Date(day).getFullYear() === new Date(now).getFullYear();
   /** @type {Intl.DateTimeFormatOptions} */
@@ -27,7 +27,7 @@ export function nameOfDay(day, now, language) {
 
 /** Return the time of day. @param {number} at ms since 1970 @param {string} language */
 export function timeOfDay(at, language) {
-  return new Intl.DateTimeFormat(language, { timeStyle: 'short' }).format(at).replaceAll(' ', '\u00a0'); // No line break inside a time.
+  return new Intl.DateTimeFormat(language, { timeStyle: 'short' }).format(at).replaceAll(' ', '\u00a0'); // The time must not contain a line break.
 }
 
 /** @param {string} words @param {string} language */
@@ -35,18 +35,18 @@ function capital(words, language) {
   return words.slice(0, 1).toLocaleUpperCase(language) + words.slice(1);
 }
 
-// --- Durations in the page's language, as pure functions.
+// --- Durations in the page's language.
 
 /** @typedef {(key: string, values?: Object<string, unknown>) => string} Translate */
 
 const MINUTE_S = 60;
 const HOUR_S = 3600;
-const MAX_SECONDS_SHOWN_S = 600; // Seconds are shown below this length.
+const MAX_SECONDS_SHOWN_S = 600; // Seconds are shown if the duration is shorter than this.
 
 /**
  * Return a duration such as "12 s", "2 min 5 s", "27 min" or "1 h 27 min".
  *
- * @param {number} seconds rounded up @param {Translate} t
+ * @param {number} seconds duration, which is rounded up @param {Translate} t
  */
 export function span(seconds, t) {
   const total = Math.max(1, Math.ceil(seconds));

@@ -1,4 +1,4 @@
-/** Elements of the page by selector and class, typed events, and calls at a limited rate. */
+/** Page elements by selector and class, typed events, and calls at a limited rate. */
 
 // --- Search, creation and update of elements.
 
@@ -7,9 +7,9 @@
 /**
  * Return the first element that matches a selector.
  *
- * @param {ParentNode} root @param {string} selector @param {new () => Element} [kind]  its class
+ * @param {ParentNode} root @param {string} selector @param {new () => Element} [kind]  class of the element
  * @returns {Element}
- * @throws {Error} no element of that class matches
+ * @throws {Error} No element of this class matches the selector.
  */
 export function need(root, selector, kind = HTMLElement) {
   const found = root.querySelector(selector);
@@ -29,7 +29,8 @@ export function all(root, selector, kind = HTMLElement) {
   return [...root.querySelectorAll(selector)].filter((one) => one instanceof kind);
 }
 
-/** * Create an element.
+/**
+ * Create an element with properties and children.
  *
  * @template {keyof HTMLElementTagNameMap} Tag
  * @param {Tag} tag @param {Object<string, unknown>} [properties] @param {(Node|string)[]} [children]
@@ -51,7 +52,7 @@ export function copyOf(template) {
 /**
  * Give an element these children in this order.
  *
- * Children that stay are not moved, because they would lose the focus.
+ * Children that remain are not moved because they would lose the focus.
  *
  * @param {Element} parent @param {Element[]} wanted
  */
@@ -63,7 +64,7 @@ export function arrangeChildren(parent, wanted) {
 }
 
 /**
- * Set an element's text only if it has changed, to avoid a layout and a paint.
+ * Set an element's text only if it has changed, which avoids a layout and a paint.
  *
  * @param {Element} element @param {string} text
  */
@@ -72,8 +73,8 @@ export function write(element, text) {
 }
 
 /**
- * Set attributes only if they have changed. @param {Element} element @param {Object<string, string>} values by their
- * names
+ * Set attributes only if they have changed. @param {Element} element @param {Object<string, string>} values values by
+ * attribute name
  */
 export function mark(element, values) {
   for (const [name, value] of Object.entries(values)) {
@@ -81,7 +82,7 @@ export function mark(element, values) {
   }
 }
 
-// --- Events with a typed detail for each name.
+// --- Events with a typed detail for each event name.
 
 /** @template {Object<string, unknown>} Details */
 export class Emitter extends EventTarget {
@@ -90,7 +91,7 @@ export class Emitter extends EventTarget {
    *
    * @template {keyof Details & string} Name
    * @param {Name} name @param {(detail: Details[Name]) => void} listen
-   * @returns {() => void} removes the listener
+   * @returns {() => void} function that removes the listener
    */
   on(name, listen) {
     const listener = (/** @type {Event} */ event) => event instanceof CustomEvent && listen(event.detail);
@@ -104,15 +105,15 @@ export class Emitter extends EventTarget {
   }
 }
 
-// --- Rate limit for page updates during playback. Each update costs style, layout and paint, on a laptop as much
-// processor time as the speech itself.
+// --- Rate limit for page updates during playback. Each update needs style, layout and paint, which use as much CPU time
+// on a laptop as the generation of speech.
 
 const STEP_MS = 66;
 
 /**
- * Return a function that runs `action` after a delay, once for all calls until then.
+ * Return a function that runs `action` after a delay, once for all calls during the delay.
  *
- * @param {() => void} action @param {number} [ms] delay from the first call
+ * @param {() => void} action @param {number} [ms] delay after the first call
  */
 export function throttle(action, ms = STEP_MS) {
   /** @type {ReturnType<typeof setTimeout>|undefined} */

@@ -1,19 +1,19 @@
 /**
- * Shared parts of the rooms' forms.
+ * Code and types that the forms of the rooms share.
  *
- * @typedef {Object} ModelCard     one entry of /v1/models
+ * @typedef {Object} ModelCard     entry of the response of /v1/models
  * @property {string} id
  * @property {string[]} modes
  * @property {string[]} speakers
- * @property {string[]} languages  without `auto`
+ * @property {string[]} languages  languages without `auto`
  * @property {string} fingerprint
  * @property {string} device
  * @property {string} dtype
  * @property {boolean} takes_instruct
- * @property {boolean} styles_voices  stored voices may have a style
- * @property {boolean} grafts_voices  and `graft`
- * @property {boolean} speaks      false: random weights
- * @property {Object<string, number|null>} sampling  defaults of a request
+ * @property {boolean} styles_voices  true if stored voices may have a style
+ * @property {boolean} grafts_voices  true if requests may use `graft`
+ * @property {boolean} speaks      false for random weights
+ * @property {Object<string, number|null>} sampling  default sampling settings of a request
  */
 
 import { make } from './elements.js';
@@ -28,7 +28,7 @@ export class FieldError extends Error {
 }
 
 /**
- * Return the mode for a voice: CustomVoice for a stored voice (Base) with a style.
+ * Return the mode for a voice (CustomVoice for a stored Base voice with a style).
  *
  * @template {string} M
  * @param {M} mode @param {string} [style] @returns {M|'custom_voice'}
@@ -37,7 +37,7 @@ export function spokenBy(mode, style) {
   return mode === 'base' && style ? 'custom_voice' : mode;
 }
 
-/** Replace a select's options and keep the selected one if it still exists. @param {HTMLSelectElement} select @param {string[][]} choices */
+/** Replace the options of a select, and keep the selected option if it still exists. @param {HTMLSelectElement} select @param {string[][]} choices */
 export function fillSelect(select, choices) {
   const before = select.value;
   select.replaceChildren(...choices.map(([value, label]) => new Option(label, value)));
@@ -62,7 +62,7 @@ const TAGS = {
   spanish: 'es',
 };
 
-/** @param {string} name used by checkpoints @returns {string|undefined} */
+/** @param {string} name name of a language in checkpoints @returns {string|undefined} BCP 47 tag */
 export const tagOf = (name) => TAGS[name.toLowerCase()];
 
 /** Return the name of a checkpoint's language in the page's language. @param {string} name @param {string} [page] */
@@ -76,7 +76,7 @@ export function fillLanguages(select, card, t) {
   fillSelect(select, [['auto', t('shell.auto')], ...card.languages.map((name) => [name, languageName(name)])]);
 }
 
-/** Select a value, also one that is not an option yet. @param {HTMLSelectElement} select @param {string} value */
+/** Select a value, which is added as an option if necessary. @param {HTMLSelectElement} select @param {string} value */
 export function preselect(select, value) {
   if (![...select.options].some((option) => option.value === value)) select.add(new Option(value, value));
   select.value = value;
@@ -91,12 +91,12 @@ export function fillChips(holder, suggestions, choose) {
   holder.replaceChildren(...chips);
 }
 
-/** Mark the chip whose suggestion is chosen. @param {HTMLElement} holder @param {string} text */
+/** Mark the chip of the chosen suggestion. @param {HTMLElement} holder @param {string} text */
 export function pressChip(holder, text) {
   for (const chip of holder.children) chip.ariaPressed = String(/** @type {HTMLElement} */ (chip).title === text);
 }
 
-/** Return the display name of a speaker: uncle_fu becomes Uncle Fu. @param {string} name */
+/** Return the display name of a speaker, for example Uncle Fu for uncle_fu. @param {string} name */
 export function title(name) {
   return name.replaceAll('_', ' ').replace(/(^|\s)\p{L}/gu, (letter) => letter.toUpperCase());
 }

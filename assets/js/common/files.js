@@ -1,12 +1,12 @@
-/** Files: names, digests, drag and drop, and saving. */
+/** Files: names, digests, drag and drop, and downloads. */
 
-// --- Pure functions for file names that are valid on every system, as in runtime/shared/file_names.py.
+// --- File names that are valid on every system, as in runtime/shared/file_names.py. All functions are pure.
 
 const MAX_STEM_CHARS = 60;
-// Names of devices in Windows, whatever follows the first dot.
+// Names of Windows devices, regardless of the text after the first dot.
 const RESERVED = /^(?:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9¹²³])\s*(?:\.|$)/iu;
 
-/** @param {string} words the user's text @param {string} suffix */
+/** @param {string} words text of the user @param {string} suffix */
 export function fileName(words, suffix) {
   let name = words.replace(/[\p{C}\p{Z}<>:"/\\|?*]+/gu, ' ').trim();
   if (name.length > MAX_STEM_CHARS) {
@@ -29,11 +29,11 @@ export function saveFile(file, name) {
 // --- SHA-256 of recordings, as in the studio's store.
 
 /**
- * Return the SHA-256, or null if the browser cannot compute it.
+ * Return the SHA-256 of a blob, or null if the browser cannot compute it.
  *
- * Browsers compute no digest on plain http from another machine.
+ * Browsers compute no digest if the page comes from another machine by plain HTTP.
  *
- * @param {Blob} blob @returns {Promise<string|null>} in hexadecimal digits
+ * @param {Blob} blob @returns {Promise<string|null>} SHA-256 in hexadecimal digits
  */
 export async function digestOf(blob) {
   if (!crypto.subtle) return null;
@@ -41,7 +41,7 @@ export async function digestOf(blob) {
   return [...new Uint8Array(sum)].map((byte) => byte.toString(16).padStart(2, '0')).join('');
 }
 
-// --- Files dropped on an element, which is highlighted during the drag (`vw-drop`).
+// --- Files that are dropped on an element, which is highlighted during the drag (`vw-drop`).
 
 /** @param {HTMLElement} place @param {(files: File[]) => void} take */
 export function acceptDrops(place, take) {

@@ -1,7 +1,7 @@
 /**
- * Detection of languages that a checkpoint does not support, as pure functions.
+ * Detection of languages that a checkpoint does not support, with pure functions.
  *
- * Languages are detected by letters, and for Latin letters by common words.
+ * Languages are detected by letters and, if the letters are Latin, by common words.
  */
 
 /**
@@ -22,7 +22,7 @@ const KNOWN = new Set(Object.values(WRITTEN).flat());
 /** @type {[string, RegExp][]} */
 const LETTERS = Object.keys(WRITTEN).map((script) => [script, new RegExp(`\\p{Script=${script}}`, 'gu')]);
 
-/** The most common words by language tag. */
+/** The most common words of languages by language tag. */
 const COMMON = {
   en: 'the and of to is in that it was you for with this not are he she they have from',
   de: 'der die das und ist nicht ein eine zu den mit ich sie es von dem auf im war wir',
@@ -43,13 +43,13 @@ const WORDS = Object.entries(COMMON).map(([tag, words]) => [tag, new Set(words.s
 const EXAMINED_CHARS = 3000;
 const MIN_SCRIPT_SHARE = 0.2; // Minimum fraction of letters of a script. A single foreign name is not another language.
 const MIN_WORDS = 5; // Minimum number of words of a text whose language is detected.
-const MIN_COMMON_WORDS_SHARE = 0.15; // Minimum fraction of the words that are among the language's most common.
+const MIN_COMMON_WORDS_SHARE = 0.15; // Minimum fraction of the words that are among the language's most common words.
 
 /**
  * Return the script or language of a text that a checkpoint does not support.
  *
  * @param {string} text
- * @param {string[]} languages of the checkpoint, by its names @returns {{script?: string, language?: string}|null} an
+ * @param {string[]} languages names of the checkpoint's languages @returns {{script?: string, language?: string}|null} an
  * ISO 15924 code, or a BCP 47 tag
  */
 export function unknownLanguage(text, languages) {
@@ -69,9 +69,9 @@ export function unknownLanguage(text, languages) {
  *
  * Greek letters are symbols in any text.
  *
- * @param {string} text @param {string[]} languages  of the checkpoint, by its own names
- * @returns {{script: string, isRead: boolean}|null} script: an ISO 15924 code; isRead: a published checkpoint supports
- * it
+ * @param {string} text @param {string[]} languages  names of the checkpoint's languages
+ * @returns {{script: string, isRead: boolean}|null} script: an ISO 15924 code; isRead: true if a published checkpoint supports
+ * the script
  */
 export function unsupportedScript(text, languages) {
   const known = languages.map(plainName);
@@ -83,20 +83,20 @@ export function unsupportedScript(text, languages) {
 }
 
 /**
- * Return the name of a script, where Han is called Chinese.
+ * Return the name of a script (Han is called Chinese).
  *
- * @param {string} script ISO 15924 @param {string} page BCP 47
+ * @param {string} script ISO 15924 code @param {string} page BCP 47 tag of the page's language
  */
 export function scriptName(script, page) {
   const [type, code] = script === 'Hani' ? /** @type {const} */ (['language', 'zh']) : /** @type {const} */ (['script', script]);
   return new Intl.DisplayNames([page], { type }).of(code) ?? script;
 }
 
-/** @param {string} name of a checkpoint's language */
+/** @param {string} name name of a checkpoint's language */
 const plainName = (name) => (name.toLowerCase().endsWith('dialect') ? 'chinese' : name.toLowerCase());
 
 /**
- * Return the language of a text in Latin letters if it is clearly an unsupported one.
+ * Return the language of a text in Latin letters if this language is clearly unsupported.
  *
  * @param {string} text @param {string[]} known
  */

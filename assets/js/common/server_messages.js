@@ -1,10 +1,10 @@
 /**
- * The server's messages in the page's language.
+ * Translation of the server's messages into the page's language.
  *
- * Errors are translated by their code and facts, and other messages by their English text. Messages without a
- * translation are unchanged.
+ * Errors are translated by their code and facts, and other messages by their English text. Messages without a translation are
+ * unchanged.
  *
- * Texts: assets/i18n/<language>/server.json. The English `server.phrase.*` are patterns of the server's messages.
+ * The texts are in assets/i18n/<language>/server.json. The English `server.phrase.*` are patterns of the server's messages.
  */
 
 import { span } from './dates.js';
@@ -18,13 +18,13 @@ let words = null;
 /**
  * English phrases without placeholders, and patterns of phrases with placeholders.
  *
- * The values are keys.
+ * The values are message keys.
  *
  * @type {{whole: Map<string, string>, patterns: {key: string, pattern: RegExp}[]}}
  */
 let phrases = { whole: new Map(), patterns: [] };
 
-/** Use these texts. @param {import('./words.js').Words} chosen */
+/** Use these texts for translations. @param {import('./words.js').Words} chosen */
 export function sayWith(chosen) {
   words = chosen;
   const { english } = chosen;
@@ -37,7 +37,7 @@ export function sayWith(chosen) {
 }
 
 /**
- * Return a server's English sentence, or a part of it, in the page's language.
+ * Translate an English sentence of the server (or a part of it), or return null.
  *
  * @param {string} message @returns {string|null}
  */
@@ -47,9 +47,9 @@ export function phrase(message) {
 }
 
 /**
- * Return the key of a server's sentence, or null if the page does not know it.
+ * Return the key of a server's sentence, or null if the page does not know the sentence.
  *
- * @param {string} message @returns {string|null} the key without the common prefix
+ * @param {string} message @returns {string|null} key without the common prefix
  */
 export function nameOf(message) {
   return find(message)?.key.slice(PHRASE.length) ?? null;
@@ -69,7 +69,7 @@ function find(message) {
 /**
  * Return the values of a phrase's placeholders.
  *
- * An unknown sentence is replaced by its code.
+ * An unknown sentence is replaced by the message of its code.
  *
  * @param {Object<string, string>} groups
  */
@@ -80,20 +80,21 @@ function placesOf(groups) {
   return places;
 }
 
-/** Return the message of a code without facts, or null if there is none. @param {string} code @returns {string|null} */
+/** Return the message of a code that needs no facts, or null. @param {string} code @returns {string|null} */
 function messageOfCode(code) {
   const sentences = [`${ERROR}${code}.plain`, ERROR + code].map((key) => words?.chosen[key]);
   return sentences.find((sentence) => sentence && !sentence.includes('{')) ?? null;
 }
 
-/** Return the translated sentence, or the original one. @param {string} message */
+/** Return a sentence of the server, translated if possible. @param {string} message */
 export function inPageWords(message) {
   return phrase(message) ?? message;
 }
 
-/** * Return the message of an error.
+/**
+ * Return the message of an error in the page's language.
  *
- * @param {{code?: string, message: string, facts?: Object<string, string|number>}} error of the server
+ * @param {{code?: string, message: string, facts?: Object<string, string|number>}} error error of the server
  * @returns {string}
  */
 export function sentenceOf({ code, message, facts = {} }) {
@@ -103,12 +104,12 @@ export function sentenceOf({ code, message, facts = {} }) {
   const isSaid = !template.includes('{why}') || typeof facts.why !== 'string' || words.language === 'en' || phrase(facts.why) !== null;
   const key = isSaid ? ERROR + code : `${ERROR}${code}.plain`;
   const sentence = words.t(key, values);
-  // The value is missing, because the server has another version.
+  // The value is missing because the server has another version.
   if (sentence === key || /\{\w+\}/.test(sentence)) return message;
   return sentence[0].toUpperCase() + sentence.slice(1);
 }
 
-/** Format facts for a message. @param {Object<string, any>} facts @returns {Object<string, any>} */
+/** Format the facts of an error for its message. @param {Object<string, any>} facts @returns {Object<string, any>} */
 function valuesOf(facts) {
   /** @type {Object<string, any>} */
   const values = {};
@@ -130,7 +131,7 @@ function time(seconds) {
   return span(seconds, (key, values) => words?.t(key, values) ?? key);
 }
 
-/** Return a phrase with placeholders as a pattern. @param {string} template */
+/** Convert a phrase with placeholders to a regular expression. @param {string} template */
 function patternOf(template) {
   const parts = template.split(/\{(\w+)\}/).map((part, at) => (at % 2 ? `(?<${part}>.+?)` : part.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')));
   return new RegExp(`^${parts.join('')}$`, 's');

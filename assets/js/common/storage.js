@@ -1,10 +1,10 @@
-/** The browser's storage: small values, recordings, and drafts of each room. */
+/** Storage of the browser: small values, recordings, and drafts of each room. */
 
-/** Values kept in memory if the browser has no storage. @type {Map<string, string>} */
+/** Values that are kept in memory because the browser has no storage. @type {Map<string, string>} */
 const inMemory = new Map();
 
 /**
- * Read a stored value, or return null if it is missing or invalid.
+ * Read a stored value, or return null if the value is missing or invalid.
  *
  * @param {'localStorage'|'sessionStorage'} where @param {string} key @returns {any}
  */
@@ -16,12 +16,12 @@ export function recall(where, key) {
   }
 }
 
-/** Store a value of JSON. @param {'localStorage'|'sessionStorage'} where @param {string} key @param {unknown} value */
+/** Store a JSON value. @param {'localStorage'|'sessionStorage'} where @param {string} key @param {unknown} value */
 export function remember(where, key, value) {
   rememberText(where, key, JSON.stringify(value));
 }
 
-/** @param {'localStorage'|'sessionStorage'} where @param {string} key @param {string} text JSON */
+/** @param {'localStorage'|'sessionStorage'} where @param {string} key @param {string} text JSON text */
 function rememberText(where, key, text) {
   try {
     window[where].setItem(key, text);
@@ -30,7 +30,7 @@ function rememberText(where, key, text) {
   }
 }
 
-// --- Recordings in the browser's database, or in memory if there is none.
+// --- Recordings in the browser's database, or in memory if the browser has no database.
 
 const DATABASE = 'voicewright';
 const STORE = 'recordings';
@@ -69,17 +69,17 @@ async function within(mode, ask) {
  */
 
 export const recordings = {
-  /** @param {string} name @returns {Promise<Recording|undefined>} undefined if there is none */
+  /** @param {string} name @returns {Promise<Recording|undefined>} the recording, or undefined if it is not stored */
   get: (name) => within('readonly', (store) => store.get(name)),
-  /** @param {string} name @param {Recording} value samples and files are stored unchanged */
+  /** @param {string} name @param {Recording} value recording, whose samples and file are stored unchanged */
   put: (name, value) => within('readwrite', (store) => store.put(value, name)),
   /** @param {string} name */
   delete: (name) => within('readwrite', (store) => store.delete(name)),
 };
 
-// --- Drafts of the rooms, saved in this browser during typing. A reload restores the tab's own draft; a new tab starts
-// with the newest draft. A source has an `id`. `draft()` returns its form as JSON values, `recall(draft)` restores it,
-// and `reopen(draft)` restores audio that must be loaded first.
+// --- Drafts of the rooms, which are saved in this browser during typing. A reload restores the tab's own draft, and a new
+// tab starts with the newest draft. A source has an `id`. `draft()` returns its form as JSON values, `recall(draft)`
+// restores the form, and `reopen(draft)` restores audio that must be loaded first.
 
 const PREFIX = 'voicewright.draft.';
 const SAVE_DELAY_MS = 400; // Delay between typing and saving.
@@ -92,9 +92,9 @@ export class Drafts {
   constructor(sources) {
     this.sources = sources.filter(({ draft }) => draft);
     /**
-     * The last drafts that this page read or wrote, by id.
+     * Last drafts that this page has read or written, by id.
      *
-     * An idle page does not overwrite another page's changes.
+     * They keep an idle page from overwriting another page's changes.
      */
     this.known = new Map();
     /** @type {ReturnType<typeof setTimeout>|undefined} */
@@ -106,7 +106,7 @@ export class Drafts {
     addEventListener('pagehide', () => this.keep());
   }
 
-  /** Restore all drafts. */
+  /** Restore the drafts of all sources. */
   recall() {
     for (const source of this.sources) {
       const draft = this.read(source.id);

@@ -1,6 +1,6 @@
-/** Spoken text: tags, length, sentence ends and expected duration, as pure functions. */
+/** Pure functions on spoken text: tags, length, sentence ends and expected duration. */
 
-// --- Words that describe a style, to distinguish a style in square brackets from prose. The lists equal those of
+// --- Words that describe a style, which distinguish a style in square brackets from prose. The lists equal the lists in
 // runtime/shared/style_words.py (tests/js/test_tags.py).
 
 const STYLES = `
@@ -87,9 +87,8 @@ export function namesStyle(text) {
   return parts.some(isStyle) && parts.every((part) => isStyle(part) || QUALIFIER_WORDS.has(part));
 }
 
-// --- Tags in a text: `[excited]` is a style for the following text, `[pause:500ms]` and `<break time="1s"/>` are
-// silence. The runtime applies them (runtime/shared/inline_tags.py); the page finds them and does not count them as
-// words.
+// --- Tags in a text: `[excited]` is a style for the following text. `[pause:500ms]` and `<break time="1s"/>` are silence.
+// The runtime applies the tags (runtime/shared/inline_tags.py). The page finds them and does not count them as words.
 
 const TAG = /\[(?=[^[\]\n]*\p{L})[^[\]\n]{1,500}\]|<break(?=[\s/>])[^<>\n]{0,300}>/giu;
 const TAG_AND_SPACE = new RegExp(`(^|\\s)?(${TAG.source})[ \\t]*`, TAG.flags);
@@ -102,7 +101,7 @@ export function hasTags(text) {
 }
 
 /**
- * Return the fields of session.config for a text, with `tags` if it has any.
+ * Return the fields of session.config for a text, including `tags` if the text has tags.
  *
  * @param {import('../player/take.js').Config} config @param {string} text @returns {import('../player/take.js').Config}
  */
@@ -115,36 +114,36 @@ export function untagged(text) {
   return text.replace(TAG_AND_SPACE, (found, before, tag) => (isTag(tag) ? (before ?? '') : found));
 }
 
-/** Find the tags of a text. @param {string} text */
+/** Return the tags of a text as matches. @param {string} text */
 export function tagsOf(text) {
   return [...text.matchAll(TAG)].filter(([tag]) => isTag(tag));
 }
 
-/** True if brackets hold a tag and no prose. @param {string} bracket */
+/** True if a text in brackets is a tag and not prose. @param {string} bracket */
 export function isTag(bracket) {
   return PAUSE.test(bracket) || STYLE.test(bracket) || namesStyle(bracket.slice(1, -1));
 }
 
-/** Return the last style tag of a text, or '' if there is none. @param {string} text */
+/** Return the last style tag of a text, or ''. @param {string} text */
 export function lastStyle(text) {
   return tagsOf(text).map(([tag]) => tag).findLast((tag) => !PAUSE.test(tag)) ?? '';
 }
 
-// --- Pure functions for the text that is sent and its length, as the runtime checks them.
+// --- Text that is sent, and its length, as the runtime checks them.
 
-/** Return the text without surrounding white space, as in engine/text/rules.py. @param {string} text */
+/** Return a text without surrounding white space, as in engine/text/rules.py. @param {string} text */
 export function sentText(text) {
   return text.trim();
 }
 
-/** Return the length of a text in characters, as the runtime counts it. @param {string} text */
+/** Return the length of a text in characters, as the runtime counts them. @param {string} text */
 export function sentLength(text) {
   return [...sentText(text)].length;
 }
 
-// --- Pure functions for sentence ends: those of the browser, except after abbreviations (sentence_ends.py).
+// --- Sentence ends, which are those of the browser, except after abbreviations (sentence_ends.py).
 
-// Words whose full stop does not end a sentence, before a name or a number.
+// Words before a name or a number whose full stop does not end a sentence.
 const TITLE =
   /^(?:mr|mrs|ms|mx|messrs|dr|prof|st|mt|rev|hon|gen|col|capt|lt|sgt|gov|sen|rep|pres|fr|hr|dott|ing|sig|sra|srta|vs|cf|ca|bzw|vgl|ggf|evtl|approx|ул|им|проф|рис|стр|гр|тов)$/u;
 const NUMBERED = /^(?:no|nos|nr|nro|núm|num|figs?|art|vol|ch|sec|eq|ed|pp|av|jan|feb|mar|apr|aug|sept?|oct|nov|dec)$/u;
@@ -165,7 +164,7 @@ export function sentencesIn(text) {
   return text ? [...sentences, text.slice(from)] : [];
 }
 
-/** True if the full stop at the end belongs to an abbreviation, an initial or an ordinal. @param {string} text @param {string} following */
+/** True if a text ends with the full stop of an abbreviation, an initial or an ordinal. @param {string} text @param {string} following */
 export function endsShort(text, following) {
   const word = LAST_WORD.exec(text)?.[1];
   if (!word) return false;
@@ -174,7 +173,7 @@ export function endsShort(text, following) {
   return isInitial || /^\p{Nd}{1,2}$/u.test(word) || TITLE.test(last) || (NUMBERED.test(last) && /^\P{L}*?\p{Nd}/u.test(following));
 }
 
-// --- Pure functions for the duration of a text by its script. A test compares them with speech_rate.py.
+// --- Duration of a text by its script. A test compares the result with speech_rate.py.
 
 const FRAME_S = 0.08;
 const LETTER_FRAMES = 0.85;
@@ -199,7 +198,7 @@ export function expectedSeconds(text) {
 }
 
 /**
- * True if most of a text is in scripts with a syllable or more per character.
+ * True if most of a text is in scripts with at least one syllable per character.
  *
  * The pace of such texts is learned separately.
  *
@@ -210,7 +209,7 @@ export function isSyllabic(text) {
   return syllables * SYLLABLE_FRAMES > (text.length - syllables) * LETTER_FRAMES;
 }
 
-/** True if this much audio is too short for the whole text. @param {string} text @param {number} seconds */
+/** True if audio of this duration is too short for the whole text. @param {string} text @param {number} seconds */
 export function isTooShort(text, seconds) {
   const expected = expectedSeconds(text.trim());
   return expected > JUDGED_S && seconds < TOO_SHORT * expected;

@@ -1,18 +1,18 @@
 /**
- * Texts of the page in the chosen language, or in English if that language lacks one.
+ * Texts of the page in the chosen language, or in English if a text is missing.
  *
  * @typedef {{name: string, text: string}} Suggestion
  * @typedef {{name: string, language: string|null, character: string, sample: string|null, accent: string|null}} KnownSpeaker
  *
- * @typedef {Object} Presets           studio/bundle/presets.json, in one language
- * @property {Object<string, string>} texts     by language, and `auto`
- * @property {Object<string, string>} readings  texts to read aloud for cloning, by the same keys
+ * @typedef {Object} Presets           studio/bundle/presets.json in one language
+ * @property {Object<string, string>} texts     first texts by language, and `auto`
+ * @property {Object<string, string>} readings  texts to read aloud for cloning, by language
  * @property {import('../design/presets.js').Design[]} designs
  * @property {Suggestion[]} instructs
  * @property {Suggestion[]} scripts
- * @property {{name: string, text: Object<string, string>, cast: boolean}[]} starters  texts by their language
+ * @property {{name: string, text: Object<string, string>, cast: boolean}[]} starters  example texts by language
  * @property {KnownSpeaker[]} speakers
- * @property {Object<string, string>} languages  of the page: names by code
+ * @property {Object<string, string>} languages  names of the page's languages by code
  */
 
 import { api } from './api.js';
@@ -27,9 +27,9 @@ export class Words {
   english = {};
   /** @type {Object<string, string>} */
   chosen = {};
-  language = ''; // Empty until a language is loaded.
+  language = ''; // The value is empty until a language is loaded.
 
-  /** Load a language, with English for missing texts. @param {string} language a folder of assets/i18n */
+  /** Load the texts of a language, and English texts as a replacement for missing texts. @param {string} language folder in assets/i18n */
   async load(language) {
     const [english, chosen] = await Promise.all([this.language ? this.english : wordsIn('en'), language === 'en' ? null : wordsIn(language)]);
     this.english = english;
@@ -38,9 +38,9 @@ export class Words {
   }
 
   /**
-   * Return a text with its {placeholders} filled.
+   * Return a text whose {placeholders} are replaced by values.
    *
-   * `{n|line|lines}` becomes "1 line" or "2 lines".
+   * For example, `{n|line|lines}` becomes "1 line" or "2 lines".
    *
    * @param {string} key
    * @param {Object<string, any>} [values]
@@ -53,7 +53,7 @@ export class Words {
     });
   }
 
-  /** Set the texts of elements with i18n attributes. @param {ParentNode} root */
+  /** Set the texts of all elements with i18n attributes. @param {ParentNode} root */
   apply(root) {
     for (const element of all(root, SELECTOR)) {
       for (const [name, property] of Object.entries(PLACES)) {
@@ -72,7 +72,7 @@ async function wordsIn(language) {
 /**
  * Return presets in one language.
  *
- * {en: …, zh: …} is replaced by the value of that language.
+ * An object {en: …, zh: …} is replaced by the value of this language.
  *
  * @param {any} value @param {string} language @returns {any}
  */
@@ -83,7 +83,7 @@ export function localised(value, language) {
   return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, localised(one, language)]));
 }
 
-/** Return the browser's first language that the page supports. @param {string[]} offered codes */
+/** Return the browser's first language that the page supports. @param {string[]} offered language codes */
 export function preferred(offered) {
   const wanted = navigator.languages.map((tag) => tag.toLowerCase().split('-')[0]);
   return wanted.find((code) => offered.includes(code)) ?? 'en';
