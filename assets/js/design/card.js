@@ -1,7 +1,7 @@
 /**
- * Card of one take: waveform, length, state and actions.
+ * Card of one take in the Design room: waveform, duration, state and actions.
  *
- * The room carries out the actions. Events: 'act' with the requested action, 'play', 'menu'.
+ * The room runs the actions. Events: 'act' with the requested action, 'play', 'menu'.
  *
  * @typedef {import('../player/take.js').Take} Take
  * @typedef {import('./take_requests.js').Change} Change
@@ -13,11 +13,11 @@ import { all, copyOf, Emitter, need } from '../common/elements.js';
 import { Peaks, shown, Waveform } from '../player/waveform.js';
 
 const CHANGES = ['state', 'progress', 'done', 'error', 'stored'];
-const LENGTH_INTERVAL_MS = 120; // Interval between updates of the length during generation.
+const LENGTH_INTERVAL_MS = 120; // Interval between updates of the duration during generation.
 
 /** Waveform of a take on a time axis that all takes share. */
 class Side extends Waveform {
-  longest = 0; // Samples.
+  longest = 0; // Number of samples of the longest take.
 
   get span() {
     return Math.max(super.span, this.longest);
@@ -31,7 +31,7 @@ export class TakeCard extends Emitter {
   /**
    * @param {HTMLTemplateElement} template
    * @param {{take: Take, letter: string, set: number, description: string, note?: string|null, voice?: KeptAs|null}} given
-   *   description: of the voice, also if the take clones another one; note: message key of a remark
+   *   description: description of the voice, also if the take clones another take; note: message key of a remark
    * @param {Translate} t
    * @param {import('../speak/voices.js').Voices} voices
    */
@@ -42,7 +42,7 @@ export class TakeCard extends Emitter {
     this.name = `${set}${letter}`;
     this.description = description;
     this.note = note;
-    /** The voice saved from the take, also after its deletion. */
+    /** Voice that was saved from the take, even if it was deleted later. */
     this.keptAs = voice;
     this.voices = voices;
     this.t = t;
@@ -89,19 +89,19 @@ export class TakeCard extends Emitter {
     }
   }
 
-  /** Stop listening to the take before the card is removed. */
+  /** Remove the listeners on the take and the card's element. */
   end() {
     for (const change of CHANGES) this.take.removeEventListener(change, this.onTake);
     this.element.remove();
   }
 
-  /** The voice saved from the take, unless it was deleted. @returns {KeptAs|null} */
+  /** Voice that was saved from the take and was not deleted, or null. @returns {KeptAs|null} */
   get voice() {
     const { keptAs, voices } = this;
     return keptAs && voices.isListed ? voices.find(keptAs.id) : keptAs;
   }
 
-  /** True if the take has audio, or will have it soon. */
+  /** True if the take has audio, or will have audio soon. */
   get playable() {
     return this.take.samples > 0 || this.take.live;
   }
@@ -123,7 +123,7 @@ export class TakeCard extends Emitter {
     return this.take.state;
   }
 
-  /** Update the length during generation, not at every chunk. */
+  /** Update the duration during generation at a limited rate. */
   count() {
     const now = performance.now();
     if (now - this.counted < LENGTH_INTERVAL_MS) return;
@@ -131,7 +131,7 @@ export class TakeCard extends Emitter {
     this.word.textContent = this.statusText();
   }
 
-  /** Return state and length as text, or only the length for a complete take. */
+  /** Return state and duration as text, or only the duration if the take is complete. */
   statusText() {
     const { take, state, t } = this;
     const ahead = take.queue?.position ?? 0;
@@ -140,7 +140,7 @@ export class TakeCard extends Emitter {
     return [['done', 'kept'].includes(state) ? '' : word, length, this.note ? t(this.note) : ''].filter(Boolean).join(' · ');
   }
 
-  /** Attenuation to the quietest take's loudness as text, or '' if unknown. */
+  /** Text with the attenuation to the loudness of the quietest take, or '' if unknown. */
   get turnedDown() {
     return this.matched ? this.t('design.gain', { db: decibels(this.gainDb) }) : '';
   }
@@ -175,9 +175,9 @@ export class TakeCard extends Emitter {
   }
 
   /**
-   * Fix or release the card's height.
+   * Fix or release the height of the card.
    *
-   * With a fixed height, the cards below do not move when the card's form closes.
+   * With a fixed height, the cards below do not move when the form in this card closes.
    *
    * @param {boolean} on
    */
@@ -185,7 +185,7 @@ export class TakeCard extends Emitter {
     this.article.style.minHeight = on ? `${this.article.offsetHeight}px` : '';
   }
 
-  /** Set a control's accessible name. @param {HTMLElement} element @param {string} key */
+  /** Set the accessible name of a control. @param {HTMLElement} element @param {string} key */
   describe(element, key) {
     const label = this.t(key, { letter: this.name });
     if (element.ariaLabel !== label) element.ariaLabel = label;
@@ -197,13 +197,13 @@ export class TakeCard extends Emitter {
     this.matched = matched;
   }
 
-  /** Height of the waveform relative to half of the canvas. */
+  /** Height of the waveform relative to half the height of the canvas. */
   get height() {
     const { low, high } = Peaks.of(this.take);
     return shown(high.reduce((peak, value, bin) => Math.max(peak, value, -low[bin]), 0));
   }
 
-  /** Draw on axes that fit the longest and the loudest take. @param {number} longest samples @param {number} scale */
+  /** Draw the waveform on axes that fit the longest and the loudest take. @param {number} longest number of samples @param {number} scale */
   stretch(longest, scale) {
     this.play.style.setProperty('--vw-design-scale', scale.toFixed(2));
     if (longest === this.wave.longest) return;
@@ -211,7 +211,7 @@ export class TakeCard extends Emitter {
     this.wave.draw();
   }
 
-  /** @param {boolean} on true during playback @param {boolean} chosen true if it was played last */
+  /** @param {boolean} on true during playback @param {boolean} chosen true if the take was played last */
   sound(on, chosen) {
     this.article.classList.toggle('vw-design-take-on', chosen);
     if (on === this.playing) return;
@@ -220,7 +220,7 @@ export class TakeCard extends Emitter {
   }
 }
 
-/** Format a gain with a minus sign, but without one before zero. @param {number} gain */
+/** Format the absolute value of a gain with a minus sign (zero has no sign). @param {number} gain */
 function decibels(gain) {
   const text = Math.abs(gain).toFixed(1);
   return text === '0.0' ? '0.0' : `−${text}`;

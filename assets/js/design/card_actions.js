@@ -1,12 +1,12 @@
-/** Actions of a take in the Design room: menu, keep, speak with it, drop. */
+/** Actions on a take in the Design room: menu, saving as a voice, speech, deletion. */
 
 import { kept } from '../player/stage_panel.js';
 
-// --- The menu of a take: use its seed, download, drop. One menu serves all cards.
+// --- Menu of a take: use its seed, download or delete the take. All cards share one menu.
 
 export class TakeMenu {
   /**
-   * @param {HTMLElement} root the popover
+   * @param {HTMLElement} root popover with the menu
    * @param {(key: string, values?: Object<string, any>) => string} t
    * @param {{again: (card: import('./card.js').TakeCard) => void, drop: (card: import('./card.js').TakeCard) => void}} acts
    */
@@ -38,7 +38,7 @@ export class TakeMenu {
   }
 }
 
-// --- Keep a take as a voice, speak with the voice, and drop a take, each with undo.
+// --- Saving a take as a voice, speaking with the voice, and deletion of a take, each with undo.
 
 /**
  * @typedef {import('./card.js').TakeCard} TakeCard
@@ -53,7 +53,7 @@ export class CardActions {
     this.studio = room.studio;
   }
 
-  /** Run an action of a card. @param {TakeCard} card @param {Asks} asks */
+  /** Run an action that a card has requested. @param {TakeCard} card @param {Asks} asks */
   act(card, { act, change, clicked }) {
     const { requests } = this.room;
     if (act === 'keep') return this.keep(card);
@@ -129,7 +129,7 @@ export class CardActions {
     if (take.id) await this.studio.history.remove(take.id);
   }
 
-  /** @param {TakeCard} card @param {TakeSet} set the card's set */
+  /** @param {TakeCard} card @param {TakeSet} set set of the card */
   async undoDrop(card, set) {
     const { room } = this;
     if (!room.shown.sets.includes(set)) room.shown.lay(set);

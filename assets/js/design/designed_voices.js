@@ -1,7 +1,5 @@
 /**
- * List of designed voices with their origin and actions.
- *
- * A form blends two voices.
+ * List of designed voices with origin and actions, and a form that blends two voices.
  */
 
 import { errorOf } from '../common/api.js';
@@ -12,14 +10,14 @@ import { FieldError, fillSelect, title } from '../common/fields.js';
 
 const TOLD = ['description', 'model', 'revision', 'seed', 'language', 'take', 'sha256', 'parent'];
 
-const INITIAL_VOICES = 12; // Number of voices that are shown until the user asks for all.
+const INITIAL_VOICES = 12; // Number of voices that are shown until the user requests all voices.
 
 export class DesignedVoices {
-  /** True once the user has asked for all voices. */
+  /** True after the user has requested all voices. */
   isWhole = false;
 
   /**
-   * @param {HTMLElement} root the room's panel
+   * @param {HTMLElement} root panel of the room
    * @param {import('../app/studio.js').Studio} studio
    * @param {{again: (voice: StoredVoice) => void}} acts
    */
@@ -86,20 +84,20 @@ export class DesignedVoices {
   }
 }
 
-// --- A slider between two voices. The blend is played while the slider moves, and can be stored as a voice.
+// --- Slider between two voices. The blend is played when the slider has moved, and can be stored as a voice.
 
 /** @typedef {import('../speak/voices.js').Choice} Choice */
 
 const BLEND_DELAY_MS = 250; // The blend is played when the slider has not moved for this time.
-const BLEND_SEED = 7; // The seed is fixed, so that only the voice changes.
+const BLEND_SEED = 7; // The seed is constant, so only the voice changes.
 
 export class BlendForm {
-  /** The take of the last blend that was heard. @type {import('../player/take.js').Take|null} */
+  /** Take of the last blend that was played, or null. @type {import('../player/take.js').Take|null} */
   take = null;
   /** @type {ReturnType<typeof setTimeout>|undefined} */
   later = undefined;
 
-  /** @param {HTMLElement} root the room's panel @param {import('../app/studio.js').Studio} studio */
+  /** @param {HTMLElement} root panel of the room @param {import('../app/studio.js').Studio} studio */
   constructor(root, studio) {
     this.studio = studio;
     this.root = need(root, '#vw-blend');
@@ -120,7 +118,7 @@ export class BlendForm {
     };
   }
 
-  /** Offer every voice that can speak. */
+  /** Offer every voice that can speak as an option. */
   offer() {
     const choices = this.voices.map(({ key, name }) => [key, name]);
     const isNew = this.second.options.length === 0;
@@ -134,7 +132,7 @@ export class BlendForm {
     return this.studio.catalogue.all.filter(({ why }) => !why);
   }
 
-  /** The two voices. @returns {Choice[]} */
+  /** The two selected voices. @returns {Choice[]} */
   get chosen() {
     return [this.first, this.second].flatMap(({ value }) => this.voices.find(({ key }) => key === value) ?? []);
   }
@@ -146,7 +144,7 @@ export class BlendForm {
     this.store.disabled = !this.take;
   }
 
-  /** The blend has changed: hear it once the slider rests. */
+  /** Update the blend, and play it when the slider has not moved for a moment. */
   change() {
     this.take = null;
     this.show();

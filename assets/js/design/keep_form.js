@@ -5,14 +5,14 @@ import { Emitter, need } from '../common/elements.js';
 import { proposed } from './names.js';
 
 /**
- * Minimum length in seconds of a reference for a good clone.
+ * Minimum duration in seconds of a reference for a good clone.
  *
  * The runtime's advice uses the same limit.
  */
 export const SHORTEST_REFERENCE = 3;
 
 /**
- * Minimum length in seconds of a reference: VOICEWRIGHT_MIN_REFERENCE_S.
+ * Minimum duration in seconds of a reference (VOICEWRIGHT_MIN_REFERENCE_S).
  *
  * The server refuses shorter references.
  */
@@ -22,9 +22,9 @@ export const MIN_REFERENCE_S = 1;
 export const isShort = (take) => take.seconds < SHORTEST_REFERENCE;
 
 /**
- * The form in a take's card that saves the take as a voice, with a hint about short takes.
+ * Form in a take's card that saves the take as a voice, with a hint about short takes.
  *
- * Events: 'kept' with {card, voice, isAsked} (isAsked: the form still belongs to this take), 'longer' with {card} to
+ * Events: 'kept' with {card, voice, isAsked} (isAsked: true if the form still belongs to this take), 'longer' with {card} to
  * request a longer text, 'closed' with {card}.
  *
  * @typedef {import('./card.js').TakeCard} TakeCard
@@ -33,7 +33,7 @@ export const isShort = (take) => take.seconds < SHORTEST_REFERENCE;
 
 /** @extends {Emitter<{kept: OfCard & {voice: import('./card.js').KeptAs, isAsked: boolean}, longer: OfCard, closed: OfCard}>} */
 export class KeepForm extends Emitter {
-  /** @param {HTMLElement} root the room's panel @param {import('../app/studio.js').Studio} studio */
+  /** @param {HTMLElement} root panel of the room @param {import('../app/studio.js').Studio} studio */
   constructor(root, studio) {
     super();
     this.studio = studio;
@@ -46,14 +46,14 @@ export class KeepForm extends Emitter {
     this.keepError = need(root, '[data-error-for=keep]');
     /** @type {TakeCard|null} */
     this.card = null;
-    /** The card whose form closed last, which still has its fixed height. @type {TakeCard|null} */
+    /** Card whose form was closed last, and which still has a fixed height, or null. @type {TakeCard|null} */
     this.answered = null;
     /** True while the name is checked and the voice is saved. */
     this.isKeeping = false;
     /**
-     * True if the form was submitted again in that time.
+     * True if the form was submitted again while `isKeeping` was true.
      *
-     * Its new content is saved next.
+     * The new content of the form is then saved next.
      */
     this.isWanted = false;
     this.form.onsubmit = (event) => {
@@ -75,7 +75,7 @@ export class KeepForm extends Emitter {
   }
 
   /**
-   * Open the form in a take's card. @param {TakeCard} card @param {string} preset name of the preset it came from, or
+   * Open the form in the card of a take. @param {TakeCard} card @param {string} preset name of the preset of the description, or
    * ''
    */
   open(card, preset) {
@@ -105,9 +105,7 @@ export class KeepForm extends Emitter {
   }
 
   /**
-   * Release the fixed height of the last card.
-   *
-   * This is called when the user changes the room.
+   * Release the fixed height of the last card, when the user opens another room.
    */
   releaseHeight() {
     this.answered?.hold(false);
@@ -129,7 +127,7 @@ export class KeepForm extends Emitter {
     this.button.disabled = isTooShort;
   }
 
-  /** @param {string} name error of the name @param {string} rest other error */
+  /** @param {string} name error message for the name @param {string} rest other error message */
   showErrors(name, rest) {
     this.nameError.textContent = name;
     this.keepError.textContent = rest;
@@ -161,7 +159,7 @@ export class KeepForm extends Emitter {
       this.emit('kept', { card, voice: studio.voices.find(voice.id) ?? voice, isAsked });
     } catch (thrown) {
       const error = errorOf(thrown);
-      if (this.card !== card) studio.showError(card.error, error); // The form may belong to another take by now.
+      if (this.card !== card) studio.showError(card.error, error); // The form may belong to another take at this time.
       else this.refuse(error.param === 'name' ? 'name' : 'rest', error.message);
     } finally {
       this.isKeeping = false;

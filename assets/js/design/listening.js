@@ -3,15 +3,15 @@
 import { SAMPLE_RATE } from '../common/audio.js';
 import { throttle } from '../common/elements.js';
 
-// --- Equal loudness, so that users do not prefer a voice because it is louder. All takes are lowered to the quietest
-// one, because a gain above 0 dB could clip.
+// --- Equal loudness, so that users do not prefer a voice because it is louder. All takes are attenuated to the level of
+// the quietest take because a gain above 0 dB could clip.
 
-/** A take that is quieter than the loudest by more LU has failed and is ignored. */
+/** A take that is more LU than this below the loudest take has failed and is ignored. */
 const FAILED_BELOW = 20;
 
 /**
- * @param {(number|null)[]} levels  integrated loudness in LUFS; null if not measured
- * @returns {{level: number|null, gains: number[]}}  the common level, and the gain of each take in dB
+ * @param {(number|null)[]} levels  integrated loudness in LUFS, or null if it was not measured
+ * @returns {{level: number|null, gains: number[]}}  common level in LUFS, and the gain of each take in dB
  */
 export function matched(levels) {
   /** @param {number|null} level @returns {level is number} */
@@ -30,11 +30,11 @@ export function matched(levels) {
 const MIN_PEAK_HEIGHT = 0.3; // Peaks below this fraction of the height are not scaled up to full height.
 
 export class Listening {
-  /** @param {import('../player/stage.js').Stage} stage @param {() => TakeCard[]} cards all shown cards */
+  /** @param {import('../player/stage.js').Stage} stage @param {() => TakeCard[]} cards returns all shown cards */
   constructor(stage, cards) {
     this.stage = stage;
     this.cards = cards;
-    /** The card that was played last. @type {TakeCard|null} */
+    /** Card of the take that was played last, or null. @type {TakeCard|null} */
     this.current = null;
     /** @type {import('../player/programme.js').Programme|null} */
     this.programme = null;
@@ -43,20 +43,20 @@ export class Listening {
     stage.addEventListener('place', () => this.follow());
   }
 
-  /** Listen to a new take. @param {TakeCard} card */
+  /** Update loudness and axes when a new take changes. @param {TakeCard} card */
   watch({ take }) {
     take.addEventListener('progress', () => this.alignSoon());
     for (const event of ['done', 'stored']) take.addEventListener(event, () => this.match());
   }
 
-  /** Position of the take that was played last, in seconds. */
+  /** Playback position of the take that was played last, in seconds. */
   get position() {
     return this.current && this.stage.take === this.current.take ? this.stage.at / SAMPLE_RATE : 0;
   }
 
   /**
-   * @param {TakeCard} card @param {{from?: number, clicked?: number}} options clicked: time of the click that requested
-   * the take
+   * @param {TakeCard} card @param {{from?: number, clicked?: number}} options from: start in seconds; clicked: time of the click
+   * that requested the take
    */
   play(card, { from = 0, clicked } = {}) {
     const { stage } = this;
@@ -75,13 +75,13 @@ export class Listening {
     this.follow();
   }
 
-  /** Show the playback position in the take's waveform. */
+  /** Show the playback position in the waveform of the take. */
   follow() {
     const { stage, current } = this;
     if (current && stage.take === current.take) current.wave.seek(stage.at);
   }
 
-  /** Lower all takes to the quietest one. */
+  /** Attenuate all takes to the level of the quietest take. */
   match() {
     const cards = this.cards();
     const levels = cards.map(({ take }) => take.lufs);
@@ -90,7 +90,7 @@ export class Listening {
     this.align();
   }
 
-  /** Draw all on the same axes. */
+  /** Draw all waveforms on the same axes. */
   align() {
     const cards = this.cards();
     const longest = Math.max(0, ...cards.map(({ take }) => take.samples));

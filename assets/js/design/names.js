@@ -1,15 +1,15 @@
 /** Names of new voices and captions of takes, as pure functions. */
 
-// --- Names for new voices: short and unique.
+// --- Short and unique names for new voices.
 
-const MAX_NAME_CHARS = 64; // The same limit as in the library.
+const MAX_NAME_CHARS = 64; // The voice library has the same limit.
 const WORDS = 6;
 const SHORT_ENOUGH = 28;
 /** Words that cannot end a name. */
 const UNFINISHED = new Set(['a', 'an', 'the', 'of', 'in', 'with', 'and', 'or', 'but', 'at', 'to', 'for', 'from', 'who', 'her', 'his', 'their', 'very', 'slightly']);
 const ARTICLES = new Set(['a', 'an', 'the']);
 
-/** Return a key that is equal for names that users would take for the same. @param {string} name */
+/** Return a key that is equal for names that users would confuse. @param {string} name */
 const key = (name) => name.normalize('NFKC').toLowerCase().trim();
 
 /** Return a name for a new voice.
@@ -23,9 +23,9 @@ export function proposed(preset, description, others) {
 }
 
 /**
- * Return a suggested name: the preset's, or the first words of the description.
+ * Return a suggested name: the name of the preset, or the first words of the description.
  *
- * @param {string} preset or '' @param {string} description
+ * @param {string} preset name of the preset, or '' @param {string} description
  */
 export function called(preset, description) {
   const text = preset || description.trim().replace(/\s+/gu, ' ');
@@ -49,7 +49,7 @@ function beginning(description) {
   return letters.join('');
 }
 
-/** Return the name, or the name with the first unused number. @param {string} name @param {Iterable<string>} others */
+/** Return the name, or the name with the first unused number. @param {string} name @param {Iterable<string>} others existing names */
 export function free(name, others) {
   const existing = new Set([...others].map(key));
   const stem = name || 'Voice';
@@ -60,16 +60,16 @@ export function free(name, others) {
   }
 }
 
-// --- Caption of a Design room take: voice, set and take, and the description if the request has none.
+// --- Caption of a take in the Design room: voice, set and take, and the description if the request has none.
 
 const BETWEEN = ' · ';
 const NUMBERED_CAPTION = /^\S+ \d*[ABC]$/u; // Caption such as "Take 1A", in any language of the page.
 
 /**
- * @param {string} preset  the name of the preset that the description still is, or ''
- * @param {string} numbered  which take
- * @param {string} description  of the voice
- * @param {string} [whole]  what the request does not have of it
+ * @param {string} preset  name of the preset that equals the description, or ''
+ * @param {string} numbered  number of the set and letter of the take
+ * @param {string} description  description of the voice
+ * @param {string} [whole]  description if the request does not contain it
  */
 export function labelOf(preset, numbered, description, whole = '') {
   const name = called(preset, description);
@@ -77,15 +77,15 @@ export function labelOf(preset, numbered, description, whole = '') {
 }
 
 /**
- * Return the label of a kept take.
+ * Return the caption of a stored take.
  *
- * Older labels without the voice's name are converted to the current form.
+ * Older labels without the name of the voice are converted to the current format.
  *
  * @param {Pick<import('../player/take.js').TakeRecord, 'room'|'label'|'config'>} take
- * @param {(description: string) => string} presetOf  the name of the preset that a description is, or ''
+ * @param {(description: string) => string} presetOf  returns the name of the preset that equals a description, or ''
  */
 export function captionOf({ room, label, config }, presetOf) {
-  if (label?.startsWith(', ')) return ''; // Label of a script's line without a name, in an older form.
+  if (label?.startsWith(', ')) return ''; // Label of a script's line without a name, in an older format.
   if (room !== 'design' || !label) return label ?? '';
   const [first, second = ''] = label.split(BETWEEN);
   if (!NUMBERED_CAPTION.test(first) || NUMBERED_CAPTION.test(second)) return label;

@@ -1,7 +1,7 @@
 /**
- * The described voices of presets/designs.toml, by language, as buttons.
+ * Buttons for the described voices of presets/designs.toml, by language.
  *
- * Event: 'choose' with the preset in detail.
+ * Event: 'choose' with the preset as detail.
  *
  * @typedef {{use: string, language: string, name: string, text: string, sample: string}} Design
  * @typedef {import('../common/fields.js').ModelCard} ModelCard
@@ -23,7 +23,7 @@ export class PresetPicker extends Emitter {
     this.t = t;
     this.languages = need(root, '#vw-design-tongue', HTMLSelectElement);
     this.chips = need(root, '#vw-design-chips');
-    /** @type {string[]} languages that the checkpoint speaks */
+    /** @type {string[]} languages that the checkpoint supports */
     this.spoken = [];
     this.described = '';
     this.languages.onchange = () => this.list();
@@ -36,7 +36,7 @@ export class PresetPicker extends Emitter {
     this.fill();
   }
 
-  /** Fill the select, and keep the selected value. */
+  /** Fill the select with languages, and keep the selected language. */
   fill() {
     const { designs } = this;
     const chosen = this.languages.value;
@@ -81,12 +81,12 @@ export class PresetPicker extends Emitter {
     return chip;
   }
 
-  /** Return the preset that equals a description. @param {string} description @returns {Design|null} */
+  /** Return the preset that equals a description, or null. @param {string} description @returns {Design|null} */
   find(description) {
     return this.designs.find(({ text }) => text === description.trim()) ?? null;
   }
 
-  /** True if a text is a preset's sample and not the user's. @param {string} text */
+  /** True if a text is the sample of a preset and not the user's text. @param {string} text */
   isSample(text) {
     return this.designs.some(({ sample }) => sample === text);
   }
@@ -94,7 +94,7 @@ export class PresetPicker extends Emitter {
   /**
    * Return a sample text that is long enough for a reference.
    *
-   * @param {string} language  value of the form, may be 'auto'
+   * @param {string} language  value of the form, which may be 'auto'
    * @param {string} description
    * @returns {string}
    */

@@ -1,11 +1,11 @@
 /**
- * The Design room: three takes of a described voice (VoiceDesign), and variations.
+ * Design room: three takes of a described voice (VoiceDesign), and variations.
  *
  * A take can be saved as a voice.
  *
- * The three takes are requested at once on one socket, so the engine generates them in one batch. Description,
- * language, text and seed determine a take and are stored with it. Each request adds a set above the others: clones of
- * a take by Base, or a changed description with the same seeds. Nothing is overwritten.
+ * The three takes are requested together on one WebSocket, so the engine generates them in one batch. Description, language, text
+ * and seed determine a take and are stored with the take. Each request adds a set above the other sets, such as clones of a take by
+ * Base, or a changed description with the same seeds. Nothing is overwritten.
  */
 
 import { errorOf } from '../common/api.js';
@@ -71,7 +71,7 @@ export class DesignRoom {
     this.keepForm.on('closed', ({ card }) => this.actions.focus(card));
   }
 
-  // --- the form
+  // --- The form.
 
   offer() {
     const card = this.studio.cards.get(this.mode);
@@ -96,9 +96,9 @@ export class DesignRoom {
   }
 
   /**
-   * Start from a preset.
+   * Fill the form from a preset.
    *
-   * The user's own text stays.
+   * The user's own text is not replaced.
    *
    * @param {import('./presets.js').Design} preset
    */
@@ -116,7 +116,7 @@ export class DesignRoom {
     this.hint.textContent = [unspoken, own ? t('design.hint_text_kept') : ''].filter(Boolean).join(' ');
   }
 
-  /** True if the description is the user's own words. */
+  /** True if the user has written the description. */
   get isOwn() {
     const { value } = this.description;
     return value.trim() !== '' && !this.picker.find(value);
@@ -127,7 +127,7 @@ export class DesignRoom {
     return this.picker.find(description)?.name ?? '';
   }
 
-  /** True if the text is the user's own. */
+  /** True if the user has written the text. */
   get isOwnText() {
     return this.studio.text.trim() !== '' && !this.isSample(this.studio.text);
   }
@@ -145,7 +145,7 @@ export class DesignRoom {
     this.shown.count = Math.max(this.shown.count, count);
   }
 
-  /** Restore the takes. @param {Draft} draft */
+  /** Restore the takes of a draft. @param {Draft} draft */
   reopen({ sets }) {
     return this.savedSets.reopen(sets);
   }
@@ -166,7 +166,7 @@ export class DesignRoom {
     if (card) this.listening.play(card, { clicked });
   }
 
-  /** Return the reference audio of a take that was derived from another: that take's audio. @param {Asked} asked */
+  /** Return the reference audio of a take that was derived from another take, or null. @param {Asked} asked */
   async referenceOf({ parent }) {
     return parent ? wavBlob([await this.studio.history.sound(parent)], SAMPLE_RATE) : null;
   }
@@ -176,7 +176,7 @@ export class DesignRoom {
     this.root.toggleAttribute('data-coming', coming);
   }
 
-  /** True if a text is from presets/ and not the user's. @param {string} text */
+  /** True if a text comes from presets/ and not from the user. @param {string} text */
   isSample(text) {
     return Object.values(this.studio.presets.texts).includes(text) || this.picker.isSample(text);
   }
@@ -185,14 +185,14 @@ export class DesignRoom {
     this.keepForm.releaseHeight();
   }
 
-  /** Return the room's fields of session.config. @throws {FieldError} */
+  /** Return the room's fields of session.config. @throws {FieldError} The description is empty. */
   config() {
     const instructions = this.description.value.trim();
     if (!instructions) throw new FieldError('instructions', this.t('design.describe_first'));
     return { instructions, language: this.language.value || 'auto', ...this.studio.variation.sampling };
   }
 
-  /** Restore the form of a stored take. @param {import('../app/studio.js').Restored} take */
+  /** Restore the form from a stored take. @param {import('../app/studio.js').Restored} take */
   restore({ config }) {
     this.fill(config.instructions ?? '', config.language ?? 'auto');
   }
@@ -204,7 +204,7 @@ export class DesignRoom {
     else this.fillFrom({ text, config: { instructions: description, language: config.language }, seed: null });
   }
 
-  /** @param {{text: string, config: Config, seed: number|null}} request to repeat */
+  /** @param {{text: string, config: Config, seed: number|null}} request request that is repeated */
   fillFrom({ text, config, seed }) {
     const { studio } = this;
     studio.replacing(this, this.isOwn || this.isOwnText, () => {
@@ -236,12 +236,12 @@ export class DesignRoom {
     return { voice: { mode: this.mode, description: this.description.value.trim(), language: this.language.value }, instruct: '' };
   }
 
-  /** Request three takes and play the first one. @param {{clicked: number}} now */
+  /** Request three takes and play the first take. @param {{clicked: number}} now */
   speak(now) {
     this.requests.described(now);
   }
 
-  /** Return the request of the primary button. */
+  /** Return the request that the primary button sends. */
   presentRequest() {
     return this.requests.asked(this.config());
   }
@@ -251,7 +251,7 @@ export class DesignRoom {
     return this.studio.cards.has('base');
   }
 
-  // --- messages
+  // --- Messages.
 
   /**
    * Announce an event to screen readers. @param {TakeCard} card @param {string} key @param {Object<string, unknown>}
@@ -275,7 +275,7 @@ export class DesignRoom {
     }
   }
 
-  // --- listening
+  // --- Playback.
 
   /** @param {KeyboardEvent} event */
   onKey({ code, shiftKey }) {
@@ -285,7 +285,7 @@ export class DesignRoom {
     return Boolean(card);
   }
 
-  /** @param {TakeCard} card @param {{shift: boolean}} how  shift: continue at the last take's position */
+  /** @param {TakeCard} card @param {{shift: boolean}} how  shift: true to continue at the position of the last take */
   toggle(card, { shift }) {
     const { listening, studio } = this;
     if (!card.playable) return;

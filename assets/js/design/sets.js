@@ -4,7 +4,7 @@
  * A set has three takes of one description, or variations of one take.
  *
  * @typedef {{kind: 'described'|'more'|'changed'|'closer'|'longer', from: string|null, words?: string}} Origin
- *   from: name of the source take, such as 1B; words: text added to the description
+ *   from: name of the source take, such as 1B; words: text that was added to the description
  */
 
 import { copyOf, need } from '../common/elements.js';
@@ -13,7 +13,7 @@ import { TakeCard } from './card.js';
 export class TakeSet {
   /**
    * @param {HTMLTemplateElement} template
-   * @param {{number: number, at: number, origin: Origin}} given  at: milliseconds since 1970
+   * @param {{number: number, at: number, origin: Origin}} given  at: time in milliseconds since 1970
    * @param {(key: string, values?: Object<string, any>) => string} t
    */
   constructor(template, { number, at, origin }, t) {
@@ -48,14 +48,14 @@ export class TakeSet {
     card.element.remove();
   }
 
-  /** True if its takes come from a description and not from reference audio. */
+  /** True if the takes come from a description and not from reference audio. */
   get isDescribed() {
     return this.origin.kind !== 'closer';
   }
 
   /**
-   * @param {string} language of the page
-   * @param {{isNewest: boolean, takesChanges: boolean}} place  takesChanges: it is the newest set from a description
+   * @param {string} language language of the page
+   * @param {{isNewest: boolean, takesChanges: boolean}} place  takesChanges: true for the newest set from a description
    */
   refresh(language, { isNewest, takesChanges }) {
     const { t, origin } = this;
@@ -75,10 +75,10 @@ export class TakeSet {
 /**
  * Restoration of the Design room's sets after a reload.
  *
- * It also has the places of takes that are still missing.
+ * It also has the positions of takes that are still missing.
  *
  * @typedef {import('../player/take.js').Take} Take
- * @typedef {Omit<KeptSet, 'takes'> & {letter: string, note: string|null}} Place  where a take stands
+ * @typedef {Omit<KeptSet, 'takes'> & {letter: string, note: string|null}} Place  position of a take in a set
  * @typedef {{id: string, letter: string, note: string|null, voice: {id: string, name: string}|null}} KeptTake
  * @typedef {{number: number, at: number, origin: Origin, description: string, takes: KeptTake[]}} KeptSet
  */
@@ -89,7 +89,7 @@ export class SavedSets {
     this.room = room;
     /** Sets that are still being loaded. @type {KeptSet[]} */
     this.coming = [];
-    /** Settled when all sets are restored. */
+    /** Promise that is settled when all sets are restored. */
     this.reopened = Promise.resolve();
   }
 
@@ -104,7 +104,7 @@ export class SavedSets {
     return [...shown, ...this.coming].filter(({ takes }) => takes.length > 0);
   }
 
-  /** Restore the sets one after the other, below those created in the meantime. @param {KeptSet[]} [sets] */
+  /** Restore the sets one after another, below sets that were created in the meantime. @param {KeptSet[]} [sets] */
   reopen(sets = []) {
     return (this.reopened = this.restoreSets(sets));
   }
@@ -122,7 +122,7 @@ export class SavedSets {
     this.room.showRestoring(false);
   }
 
-  /** @param {KeptTake} kept @returns {Promise<Take|null>} null if it was deleted in the meantime */
+  /** @param {KeptTake} kept @returns {Promise<Take|null>} the take, or null if it was deleted in the meantime */
   async fetch({ id }) {
     const { api, history } = this.room.studio;
     try {
@@ -135,7 +135,7 @@ export class SavedSets {
     }
   }
 
-  /** Return the place of a take for a restoration after a reload, or null. @param {Take} take @returns {Place|null} */
+  /** Return the position of a take for a restoration after a reload, or null. @param {Take} take @returns {Place|null} */
   placeOf(take) {
     for (const { number, at, origin, cards } of this.room.shown.sets) {
       const card = cards.find((one) => one.take === take);
@@ -144,7 +144,7 @@ export class SavedSets {
     return null;
   }
 
-  /** Restore a take to its place in its set. @param {Take} take @param {Place} place */
+  /** Restore a take at its position in its set. @param {Take} take @param {Place} place */
   async regain(take, { letter, note, ...given }) {
     await this.reopened;
     const set = this.room.shown.sets.find(({ number }) => number === given.number);
@@ -154,9 +154,9 @@ export class SavedSets {
   }
 }
 
-// --- The sets shown in the Design room, in the order of their numbers, newest first.
+// --- Sets that the Design room shows, sorted by number, newest first.
 
-const MAX_SETS = 6; // Older sets are in the library.
+const MAX_SETS = 6; // Older sets are in the Library.
 
 export class ShownSets {
   /** @param {import('./room.js').DesignRoom} room */
@@ -166,13 +166,13 @@ export class ShownSets {
     this.empty = need(root, '#vw-design-empty');
     this.holder = need(root, '#vw-design-sets');
     this.templates = { set: need(root, '#vw-design-set', HTMLTemplateElement), take: need(root, '#vw-design-take', HTMLTemplateElement) };
-    /** Newest first. @type {TakeSet[]} */
+    /** Shown sets, newest first. @type {TakeSet[]} */
     this.sets = [];
-    this.count = 0; // Number of sets that were made in this session.
+    this.count = 0; // Number of sets that were created in this session.
     room.studio.voices.addEventListener('change', () => this.cards.forEach((card) => card.refresh()));
   }
 
-  /** All shown cards, those of the newest set first. */
+  /** All shown cards, starting with the cards of the newest set. */
   get cards() {
     return this.sets.flatMap(({ cards }) => cards);
   }
@@ -196,7 +196,7 @@ export class ShownSets {
     return set;
   }
 
-  /** Put one more take into a set. @param {TakeSet} set @param {Parameters<ShownSets['insert']>[1][0]} given @param {string} description */
+  /** Add one more take to a set. @param {TakeSet} set @param {Parameters<ShownSets['insert']>[1][0]} given @param {string} description */
   join(set, given, description) {
     set.put(this.card({ ...given, set: set.number, description }));
     this.room.listening.match();
@@ -231,12 +231,12 @@ export class ShownSets {
     this.sets.splice(place, 0, set);
   }
 
-  /** Return the set of a card. @param {TakeCard} card */
+  /** Return the set that contains a card, or undefined. @param {TakeCard} card */
   of(card) {
     return this.sets.find(({ cards }) => cards.includes(card));
   }
 
-  /** @param {TakeSet} set to remove from the page */
+  /** @param {TakeSet} set set that is removed from the page */
   clear(set) {
     for (const card of set.cards) {
       this.room.keepForm.forget(card);

@@ -2,8 +2,8 @@
 
 import { labelOf } from './names.js';
 
-// --- Seeds of takes, 32-bit integers. The seeds of a set follow from its first one, so that one fixed seed reproduces
-// the set.
+// --- Seeds of takes, which are 32-bit integers. The first seed of a set determines the other seeds, so one constant seed
+// reproduces the set.
 
 /** Return a random seed. @returns {number} */
 export function anySeed() {
@@ -11,7 +11,7 @@ export function anySeed() {
 }
 
 /**
- * Return the seeds of a set: distinct and not adjacent.
+ * Return the seeds of a set, which are distinct and not adjacent.
  *
  * @param {number} first
  * @param {number} count
@@ -23,7 +23,7 @@ export function series(first, count) {
   return [...seeds].slice(0, count);
 }
 
-/** Finalizer of MurmurHash3: every input bit affects every output bit. @param {number} number */
+/** Finalizer of MurmurHash3, in which every input bit affects every output bit. @param {number} number */
 function mixed(number) {
   let bits = number >>> 0;
   bits = Math.imul(bits ^ (bits >>> 16), 0x85ebca6b);
@@ -31,7 +31,7 @@ function mixed(number) {
   return (bits ^ (bits >>> 16)) >>> 0;
 }
 
-// --- Attributes added to a description in its language: older, warmer, slower, lower.
+// --- Attributes that are added to a description in its language: older, warmer, slower, lower.
 
 /** @typedef {'older'|'warmer'|'slower'|'lower'} Change */
 
@@ -46,13 +46,13 @@ const WORDS = {
 export const CHANGES = /** @type {Change[]} */ (Object.keys(WORDS));
 
 /**
- * Return the description with one more attribute.
+ * Return a description with one more attribute.
  *
- * A repeated attribute is intensified.
+ * If the attribute is repeated, it is intensified.
  *
  * @param {string} description
  * @param {Change} change
- * @returns {{description: string, words: string}}  the new description, and the added words
+ * @returns {{description: string, words: string}}  new description, and the added text
  */
 export function changed(description, change) {
   const stem = description.trim();
@@ -80,7 +80,7 @@ export function changed(description, change) {
 const LETTERS = [...'ABC'];
 const ADDED_TAKES = 2; // Number of takes that are added to a set.
 const MAX_LABEL_CHARS = 200;
-/** Variations of a take by Base, with the key of the name and a temperature factor. */
+/** Variations of a take by Base, each with the key of its name and a temperature factor. */
 const VARIED = [
   { note: null, by: 1 },
   { note: 'design.note.steadier', by: 0.75 },
@@ -94,24 +94,24 @@ export class TakeRequests {
     this.studio = room.studio;
   }
 
-  /** Request three takes of the description and play the first one. @param {{clicked: number}} now */
+  /** Request three takes of the description and play the first take. @param {{clicked: number}} now */
   described({ clicked }) {
     const asked = this.asked(this.room.config());
     const seeds = series(this.studio.variation.nextSeed(), LETTERS.length);
     this.make(seeds.map((seed) => ({ asked: { ...asked, seed } })), { kind: 'described', from: null }, { clicked });
   }
 
-  /** Return a take's request without the seed. @param {Config} config */
+  /** Return the request of a take without the seed. @param {Config} config */
   asked(config) {
     return { room: this.room.id, mode: this.room.mode, config, text: this.studio.text };
   }
 
   /**
-   * Request takes as a new set, and play the first one.
+   * Request takes as a new set, and play the first take.
    *
    * @param {{asked: Asked, letter?: string, note?: string|null}[]} wanted
    * @param {Origin} origin
-   * @param {{clicked: number, description?: string}} options  description: of a cloned voice
+   * @param {{clicked: number, description?: string}} options  description: description of a cloned voice
    */
   make(wanted, origin, { clicked, description }) {
     const { room } = this;
@@ -135,7 +135,7 @@ export class TakeRequests {
   /**
    * Request two more takes of a set with the same input.
    *
-   * The input is the text, and the description or reference.
+   * The input is the text, and the description or reference audio.
    *
    * @param {TakeSet} set @param {{clicked: number}} now
    */
@@ -148,7 +148,7 @@ export class TakeRequests {
   }
 
   /**
-   * Request three clones of a take by Base: as usual, steadier and livelier. @param {TakeCard} card @param {{clicked:
+   * Request three clones of a take by Base: normal, steadier and livelier. @param {TakeCard} card @param {{clicked:
    * number}} now
    */
   async closer(card, { clicked }) {
@@ -202,9 +202,7 @@ export class TakeRequests {
   }
 
   /**
-   * Request a stopped or temporarily failed take again.
-   *
-   * The new take replaces it.
+   * Request a stopped or temporarily failed take again, and replace it by the new take.
    *
    * @param {TakeCard} card
    */
