@@ -1,4 +1,4 @@
-/** The host's figures: numbers with charts of the last minutes. */
+/** Metrics of the host: numbers with charts of the last minutes. */
 
 import { make } from '../common/elements.js';
 
@@ -9,7 +9,7 @@ const WIDTH = 100;
 const HEIGHT = 30;
 
 export class Sparkline {
-  /** @param {number} lines number of lines @param {number} length points per line */
+  /** @param {number} lines number of lines @param {number} length number of points per line */
   constructor(lines, length) {
     this.length = length;
     /** @type {(number|null)[][]} */
@@ -17,11 +17,11 @@ export class Sparkline {
     this.element = document.createElementNS(SVG, 'svg');
     this.element.setAttribute('viewBox', `0 0 ${WIDTH} ${HEIGHT}`);
     this.element.setAttribute('preserveAspectRatio', 'none');
-    this.element.setAttribute('aria-hidden', 'true'); // The number next to it has the same content.
+    this.element.setAttribute('aria-hidden', 'true'); // The number next to the chart has the same content.
     this.drawn = this.points.map(() => this.element.appendChild(document.createElementNS(SVG, 'polyline')));
   }
 
-  /** Add a point to each line, or a gap for null (an unknown value). @param {(number|null)[]} values */
+  /** Add a point to each line, or a gap if the value is null (unknown). @param {(number|null)[]} values */
   add(values) {
     values.forEach((value, index) => {
       this.points[index].push(value);
@@ -33,9 +33,9 @@ export class Sparkline {
 }
 
 /**
- * The newest point is at the right edge, the largest at the top.
+ * Return the SVG path of a line, with the newest point at the right edge.
  *
- * @param {(number|null)[]} points @param {number} length @param {number} most
+ * @param {(number|null)[]} points @param {number} length @param {number} most largest value, which is at the top
  */
 function path(points, length, most) {
   const x = (/** @type {number} */ index) => WIDTH - ((points.length - 1 - index) * WIDTH) / (length - 1);
@@ -44,32 +44,32 @@ function path(points, length, most) {
     .join(' ');
 }
 
-// --- The figures of the runtime.
+// --- Metrics of the runtime.
 
 /**
- * @typedef {Object} Now           of the runtime; counts since its start
+ * @typedef {Object} Now           metrics of the runtime, counted since its start
  * @property {number} slots
  * @property {number} active
  * @property {number} waiting
  * @property {number} frames
  * @property {number} underruns
  * @property {number} uncaptured
- * @property {number|null} ttfa_p50_s  null: no speech yet
+ * @property {number|null} ttfa_p50_s  null before the first speech
  * @property {number|null} ttfa_p95_s
- * @property {{total?: number, free?: number}} memory  bytes of the device; empty: unknown
- * @property {{own: number, available: number}|null} [host]  bytes of the studio's machine; null: unknown
+ * @property {{total?: number, free?: number}} memory  memory of the device in bytes, or empty if unknown
+ * @property {{own: number, available: number}|null} [host]  memory of the studio's machine in bytes, or null if unknown
  *
  * @typedef {Object} Figure
  * @property {string} name
  * @property {number} count        number of lines
- * @property {(now: Now, rate: number|null) => (number|null)[]} lines  rate: frames per second; null: unknown yet
- * @property {(now: Now, rate: number|null, t: Say) => [string, string]} say   the large text and the small one
- * @property {(now: Now, device: {isCpu: boolean}) => boolean} [isHidden]  true if it does not apply
+ * @property {(now: Now, rate: number|null) => (number|null)[]} lines  rate: frames per second, or null if not yet known
+ * @property {(now: Now, rate: number|null, t: Say) => [string, string]} say   returns the large text and the small text
+ * @property {(now: Now, device: {isCpu: boolean}) => boolean} [isHidden]  returns true if the figure does not apply
  *
  * @typedef {(key: string, values?: Object<string, unknown>) => string} Say
  */
 
-const CHART_POINTS = 90; // They are enough for three minutes.
+const CHART_POINTS = 90; // The points are enough for three minutes.
 
 /** @type {Figure[]} */
 const FIGURES = [
@@ -103,7 +103,7 @@ export class Figures {
   /** @param {HTMLElement} place @param {Say} t */
   constructor(place, t) {
     this.t = t;
-    /** The last frame count and its time (performance.now()). @type {{frames: number, at: number}|null} */
+    /** Last frame count and its time (performance.now()), or null. @type {{frames: number, at: number}|null} */
     this.before = null;
     this.shown = FIGURES.map(({ name, count, lines, say, isHidden = () => false }) => {
       const chart = new Sparkline(count, CHART_POINTS);
@@ -133,7 +133,7 @@ export class Figures {
   }
 
   /**
-   * Return the frames per second since the last count.
+   * Return the number of frames per second since the last call.
    *
    * A restarted runtime counts from zero.
    *
@@ -153,5 +153,5 @@ const integer = (value) => (value === null ? '–' : Math.round(value).toLocaleS
 const milliseconds = (seconds) => (seconds === null ? '–' : `${Math.round(seconds * 1000)} ms`);
 /** @param {number} bytes */
 const gibibytes = (bytes) => `${(bytes / 2 ** 30).toFixed(1)} GiB`;
-/** Return the used bytes of the device. @param {Now} now */
+/** Return the used memory of the device in bytes. @param {Now} now */
 const used = ({ memory: { total = 0, free = 0 } }) => total - free;

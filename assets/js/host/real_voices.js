@@ -1,8 +1,8 @@
 /**
  * Download of published checkpoints.
  *
- * A banner shows that the small built-in voice is in use, and the progress of a download. A sheet starts, pauses and
- * stops it. The studio stores the state, so that it survives a reload.
+ * A banner shows that the embedded voice is in use, and the progress of a download. A sheet starts, pauses and stops the download.
+ * The studio stores the state of the download, so it survives a reload.
  */
 
 import { StudioError } from '../common/api.js';
@@ -33,7 +33,7 @@ export class RealVoices {
     this.may = may;
     this.key = '';
     /**
-     * True if the small voice speaks in the open room.
+     * True if the embedded voice speaks in the open room.
      *
      * Until the runtime is ready, this is the configured value.
      */
@@ -61,7 +61,7 @@ export class RealVoices {
     if (this.may) this.ask();
   }
 
-  /** Use the host's key for downloads too. @param {string} key @param {boolean} own */
+  /** Use the host's key for downloads as well. @param {string} key @param {boolean} own true if the studio has started the runtime */
   allow(key, own) {
     if (this.may === own && this.key === key) return;
     this.key = key;
@@ -70,7 +70,7 @@ export class RealVoices {
     if (own) this.ask();
   }
 
-  /** Update the notice after a change of the room or of its checkpoint. */
+  /** Update the banner after a change of the room or its checkpoint. */
   refresh() {
     const { cards, current } = this.studio;
     const card = cards.get(current?.mode ?? '');
@@ -78,7 +78,7 @@ export class RealVoices {
     this.paint();
   }
 
-  // --- requests
+  // --- Requests.
 
   /** @param {string} [path] @param {string} [method] @param {Object<string, any>} [json] @returns {Promise<any>} */
   async send(path = '', method = 'GET', json) {
@@ -88,7 +88,7 @@ export class RealVoices {
     return response.json();
   }
 
-  /** Poll the download's state while it changes. */
+  /** Poll the state of the download while it changes. */
   async ask() {
     clearTimeout(this.timer);
     let moves = UNDER_WAY.has(this.download.state) || this.offers.isOpen;
@@ -115,7 +115,7 @@ export class RealVoices {
     if (what === 'stop') this.say(this.t('real_voices.stopped'));
   }
 
-  /** @param {string[]} models @param {string|null} quantize  bits of their weights; null: the studio's setting */
+  /** @param {string[]} models @param {string|null} quantize  number of bits of the weights, or null for the studio's setting */
   async begin(models, quantize) {
     await this.request(() => this.send('', 'POST', quantize ? { models, quantize } : { models }));
     if (this.download.state !== 'fetching') return;
@@ -150,14 +150,14 @@ export class RealVoices {
   }
 
   /**
-   * Show a toast that stays when the room changes. @param {string} sentence @param {import('../app/messages.js').ToastOptions}
+   * Show a toast that stays when another room is opened. @param {string} sentence @param {import('../app/messages.js').ToastOptions}
    * [options]
    */
   say(sentence, options = {}) {
     this.studio.toast(sentence, { ...options, isOfPage: true });
   }
 
-  // --- rendering
+  // --- Rendering.
 
   open() {
     if (!this.may) return;
@@ -180,7 +180,7 @@ export class RealVoices {
   /**
    * True if this browser has played a take.
    *
-   * The real voices can then be compared with it.
+   * The published checkpoints can then be compared with this take.
    */
   get isHeard() {
     return Boolean(recall('localStorage', HEARD));
@@ -205,7 +205,7 @@ export class RealVoices {
     return `${this.far}. ${this.t('real_voices.goes_on')}`;
   }
 
-  /** Progress of the download. */
+  /** Text with the progress of the download. */
   get far() {
     const { got, of, state, rate } = this.download;
     const left = state === 'fetching' && rate ? ` · ${this.t('real_voices.left', { time: this.time((of - got) / rate) })}` : '';
@@ -237,13 +237,13 @@ export class RealVoices {
     this.offers.paint();
   }
 
-  /** Return the name of a checkpoint on the page. @param {string} id */
+  /** Return the display name of a checkpoint. @param {string} id */
   nameOf(id) {
     return id === this.small ? this.t('real_voices.small_voice') : id;
   }
 
   /**
-   * Return the plain term for a device or a precision, or null if there is none.
+   * Return the plain term for a device or a precision, or null if there is no such term.
    *
    * @param {'runs'|'precise'} kind @param {string} name
    */

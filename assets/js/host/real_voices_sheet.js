@@ -1,4 +1,4 @@
-/** Sheet of real voices: checkpoints that fit this machine, and a running download. */
+/** Sheet with the published checkpoints that fit this machine, and a running download. */
 
 import { make, need } from '../common/elements.js';
 
@@ -26,13 +26,13 @@ export class Offers {
     this.t = voices.t;
     /** @type {Plan|null} */
     this.plan = null;
-    /** The host's choice, or null for the suggestion. @type {Set<string>|null} */
+    /** Ids of the checkpoints that the host has chosen, or null for the suggestion. @type {Set<string>|null} */
     this.picked = null;
-    /** Weight bits chosen by the host, or null for the studio's setting. @type {string|null} */
+    /** Weight bits that the host has chosen, or null for the studio's setting. @type {string|null} */
     this.weights = null;
     /** Key of the list's current content. */
     this.built = '';
-    this.saysWhy = false; // True if the message is about the download.
+    this.saysWhy = false; // True if the error message is about the download.
     this.list = need(dialog, '#vw-real-list');
     this.sum = need(dialog, '#vw-real-sum');
     this.bits = need(dialog, '#vw-real-bits');
@@ -83,7 +83,7 @@ export class Offers {
     this.paint();
   }
 
-  /** Select a checkpoint instead of the other one of its mode. @param {HTMLInputElement} box */
+  /** Select a checkpoint, and deselect the other checkpoint of its mode. @param {HTMLInputElement} box */
   pick(box) {
     const chosen = new Set(this.chosen.map(({ id }) => id));
     const offers = this.plan?.offers ?? [];
@@ -101,7 +101,7 @@ export class Offers {
     return (this.plan?.offers ?? []).filter((offer) => this.weightsOf(offer)?.fits !== false && (picked ? picked.has(offer.id) : offer.suggested));
   }
 
-  /** Show the choice or the progress of the download, rebuilding only changed parts. */
+  /** Show the choice or the progress of the download, and rebuild only changed parts. */
   paint() {
     if (!this.isOpen) return;
     const { state, parts, problem } = this.voices.download;
@@ -118,7 +118,7 @@ export class Offers {
     else for (const box of this.list.querySelectorAll('input')) box.checked = this.chosen.some(({ id }) => id === box.value);
     this.begin.hidden = runs;
     const kinds = Math.max(0, ...(this.plan?.offers ?? []).map(({ bits }) => bits.length));
-    // The space of the weights is reserved before the measurement has ended, so that the button below does not move.
+    // The space of the weights is reserved before the measurement has ended, so the button below does not move.
     const isAwaited = kinds === 0 && this.plan?.asking !== false;
     this.bits.hidden = runs || !(isAwaited || kinds > 1);
     this.bits.toggleAttribute('data-awaited', isAwaited);
@@ -129,7 +129,7 @@ export class Offers {
     this.turn.textContent = this.voices.turn.textContent;
     this.stop.textContent = this.t(state === 'failed' ? 'real_voices.others' : 'real_voices.stop');
     this.sum.textContent = runs ? (problem ? '' : this.t('real_voices.close_this')) : this.total();
-    // A message about the download disappears with the download, even if a late response repeats it.
+    // A message about the download disappears with the download, even if a late response repeats the message.
     const saysWhy = runs && Boolean(problem);
     if (saysWhy) this.showError(this.voices.sentence);
     else if (this.saysWhy) this.showError('');
@@ -139,10 +139,10 @@ export class Offers {
     this.begin.textContent = this.t('real_voices.begin_it');
   }
 
-  // --- selection
+  // --- Selection.
 
   /**
-   * Return the weight format that a checkpoint would use, or null until it is known.
+   * Return the weight format that a checkpoint would use, or null if it is not yet known.
    *
    * @param {Offer} offer @returns {Bits|null}
    */
@@ -180,7 +180,7 @@ export class Offers {
     return card;
   }
 
-  /** Return the estimated speed on this machine, and the weight format. @param {Offer} offer */
+  /** Return an element with the estimated speed on this machine, and the weight format. @param {Offer} offer */
   pace(offer) {
     const used = this.weightsOf(offer);
     if (!used) return element('span', '', this.t(this.plan?.asking ? 'real_voices.measuring' : 'real_voices.not_measured'));
@@ -198,9 +198,9 @@ export class Offers {
   }
 
   /**
-   * Return the memory of several checkpoints in bytes.
+   * Return the total memory of several checkpoints in bytes.
    *
-   * Shared parts count once.
+   * Shared parts are counted once.
    *
    * @param {Offer[]} offers
    */
@@ -233,7 +233,7 @@ export class Offers {
     return texts.join(' · ');
   }
 
-  // --- download
+  // --- Download.
 
   downloads() {
     this.rows = this.voices.download.parts.map(({ id }) => {

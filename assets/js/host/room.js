@@ -1,4 +1,4 @@
-/** The Host room: state, performance, settings and checkpoints of the studio. */
+/** Host room: state, performance, settings and checkpoints of the studio. */
 
 import { StudioError } from '../common/api.js';
 import { make, need } from '../common/elements.js';
@@ -8,19 +8,19 @@ import { Figures } from './figures.js';
 /**
  * @typedef {import('../common/fields.js').ModelCard} ModelCard
  *
- * @typedef {Object} Now           GET studio/host
+ * @typedef {Object} Now           response of GET studio/host
  * @property {{sentence: string, problem: string|null, change: string|null, loaded: number|null, of: number|null}} runtime
- * @property {boolean} own         the runtime is a child of this studio's
- * @property {boolean} changing    other checkpoints are being loaded
+ * @property {boolean} own         true if the studio has started the runtime
+ * @property {boolean} changing    true while other checkpoints are being loaded
  * @property {string[]} checkpoints
  * @property {(ModelCard & {loaded: boolean})[]} models
  * @property {import('./figures.js').Now|null} figures
  * @property {import('./figures.js').Now['host']} memory
  * @property {{file: string, why: string}[]} voice_problems
  * @property {Setting[]} settings
- * @property {Object<string, string>} ports  addresses of other open ports
+ * @property {Object<string, string>} ports  addresses of other open ports by protocol
  *
- * @typedef {{group: string, env: string, value: string|number|boolean|null, changed: boolean, about: string}} Setting  a setting
+ * @typedef {{group: string, env: string, value: string|number|boolean|null, changed: boolean, about: string}} Setting  setting of the studio or the runtime
  */
 
 const ASK_MS = 2000;
@@ -40,7 +40,7 @@ export class HostRoom {
     this.studio = studio;
     this.key = '';
     this.open = false;
-    /** The displayed static part of a response, as JSON. @type {string|null} */
+    /** Displayed static part of a response as JSON, or null. @type {string|null} */
     this.shown = null;
     /** @type {ReturnType<typeof setTimeout>|undefined} */
     this.timer = undefined;
@@ -81,7 +81,7 @@ export class HostRoom {
     if (this.open) this.refresh();
   }
 
-  // --- requests
+  // --- Requests.
 
   /** @param {string} path @param {RequestInit} [options] */
   async ask(path, options = {}) {
@@ -100,7 +100,7 @@ export class HostRoom {
       if (error.code === 'host_only') this.shut();
       else this.state.textContent = error.message;
     } finally {
-      clearTimeout(this.timer); // Poll again after success and after failure.
+      clearTimeout(this.timer); // The page polls again after success and after failure.
       if (this.open && this.keyForm.hidden) this.timer = setTimeout(() => this.refresh(), ASK_MS);
     }
   }
@@ -138,7 +138,7 @@ export class HostRoom {
     await this.refresh();
   }
 
-  // --- rendering
+  // --- Rendering.
 
   /** @param {Now} now */
   show(now) {
@@ -179,7 +179,7 @@ export class HostRoom {
     this.voiceProblems.replaceChildren(...problems.map(({ file, why }) => make('li', {}, [file, make('small', { textContent: inPageWords(why) })])));
   }
 
-  /** Show whether Home Assistant is served, and the address. @param {Now} now */
+  /** Show if Home Assistant is served, and the address. @param {Now} now */
   showWyoming({ ports, settings }) {
     const wanted = settings.find(({ env }) => env === 'VOICEWRIGHT_WYOMING')?.value;
     const state = ports.wyoming ? 'on' : wanted ? 'away' : 'off';
@@ -189,7 +189,7 @@ export class HostRoom {
   /**
    * Show the static part of a response only if it has changed.
    *
-   * Typing is not disturbed.
+   * Otherwise, typing would be disturbed.
    *
    * @param {Now} now
    */
@@ -225,7 +225,7 @@ export class HostRoom {
   }
 
   /**
-   * Return the description of a setting.
+   * Return the description of a setting as an element.
    *
    * The English text is in runtime/settings.py and studio/settings.py.
    *
