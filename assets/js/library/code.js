@@ -1,13 +1,13 @@
 /**
- * Code samples of a take's request for this server, which run unchanged.
+ * Code samples of a take's request for this server, which run without changes.
  *
  * @typedef {Object} Request
  * @property {'custom_voice'|'voice_design'|'base'} mode
  * @property {Object<string, any>} config
  * @property {string} text
- * @property {number} [seed]     undefined: random
- * @property {string} [model]      id of the model that spoke
- * @property {string|null} [referenceUrl]  address of the reference audio that was sent with the request
+ * @property {number} [seed]     undefined for a random seed
+ * @property {string} [model]      id of the model that has spoken the take
+ * @property {string|null} [referenceUrl]  URL of the reference audio that was sent with the request
  * @property {boolean} [hasReference]
  */
 
@@ -36,7 +36,7 @@ function shellQuoted(text) {
   return `'${text.replaceAll("'", `'\\''`)}'`;
 }
 
-/** Return a JSON value as Python source. @param {any} value @param {string} [indent] @returns {string} */
+/** Convert a JSON value to Python source. @param {any} value @param {string} [indent] @returns {string} */
 function python(value, indent = '') {
   if (value === null) return 'None';
   if (typeof value === 'boolean') return value ? 'True' : 'False';
@@ -46,7 +46,7 @@ function python(value, indent = '') {
   return `{\n${items.map(([key, item]) => `${inner}${JSON.stringify(key)}: ${python(item, inner)},\n`).join('')}${indent}}`;
 }
 
-/** Keyword arguments of a call, a line each. @param {Object<string, any>} values @param {string} indent */
+/** Return the keyword arguments of a Python call, one per line. @param {Object<string, any>} values @param {string} indent */
 function keywords(values, indent) {
   return Object.entries(values)
     .filter(([, value]) => value !== undefined)
@@ -59,7 +59,7 @@ function escaped(character) {
   return `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`;
 }
 
-/** Return a comment with the source of the reference. @param {Request} request @param {string} mark */
+/** Return a comment with the source of the reference audio. @param {Request} request @param {string} mark */
 function referenceComment({ referenceUrl }, mark) {
   return referenceUrl ? '' : `${mark} ${REFERENCE}: the recording that is cloned\n`;
 }
@@ -79,14 +79,14 @@ export function curl(request, base) {
   );
 }
 
-/** Reads the reference into `reference`, as base64. @param {Request} request */
+/** Return Python code that reads the reference audio as base64. @param {Request} request */
 function referenceInPython(request) {
   if (!request.hasReference) return '';
   const opened = request.referenceUrl ? `urlopen(${JSON.stringify(request.referenceUrl)})` : `open("${REFERENCE}", "rb")`;
   return `${referenceComment(request, '#')}with ${opened} as recording:\n    reference = base64.b64encode(recording.read()).decode()\n\n`;
 }
 
-/** The imports of a Python snippet. @param {Request} request @param {string[]} modules */
+/** Return the import statements of a Python sample. @param {Request} request @param {string[]} modules */
 function imports({ hasReference, referenceUrl }, modules) {
   const all = [...modules, ...(hasReference ? ['base64'] : [])].sort().map((name) => `import ${name}\n`);
   return `${all.join('')}${referenceUrl ? 'from urllib.request import urlopen\n' : ''}\n`;
@@ -142,7 +142,7 @@ function socketUrl(base) {
   return url;
 }
 
-/** The first message of a socket. @param {Request} request */
+/** Return the first message on a WebSocket. @param {Request} request */
 function sessionConfig(request) {
   return { type: 'session.config', text_filter: 'none', ...speechConfig(request) };
 }
@@ -169,7 +169,7 @@ with connect(${JSON.stringify(socketUrl(base))}, subprotocols=["voicewright.spee
 `;
 }
 
-/** Read the reference into `reference`, as base64. @param {Request} request */
+/** Return JavaScript code that reads the reference audio as base64. @param {Request} request */
 function referenceInJavaScript(request) {
   /** @param {string} bytes */
   const base64 = (bytes) => `Buffer.from(${bytes}).toString('base64')`;
@@ -178,7 +178,7 @@ function referenceInJavaScript(request) {
     : `${referenceComment(request, '//')}const reference = ${base64(`await readFile('${REFERENCE}')`)};\n`;
 }
 
-/** For browsers and Node 22 or later. @param {Request} request @param {URL} base */
+/** Return a sample for browsers and Node 22 or later. @param {Request} request @param {URL} base */
 export function webSocket(request, base) {
   const begin = request.hasReference ? '{ ...config, ref_audio: reference }' : 'config';
   return `// For a browser, or Node 22 or later: before that Node has no WebSocket.
@@ -206,24 +206,24 @@ socket.onmessage = ({ data }) => {
 `;
 }
 
-/** True if ElevenLabs' API can name the request's voice. @param {Request} request */
+/** True if ElevenLabs's API can express the voice of a request. @param {Request} request */
 function isOfElevenLabs({ mode, hasReference }) {
   return mode !== 'voice_design' && !hasReference;
 }
 
 export const LANGUAGES = { curl, 'OpenAI SDK': openai, 'ElevenLabs SDK': elevenlabs, 'WebSocket, Python': pythonSocket, 'WebSocket, JavaScript': webSocket };
 
-// --- The dialog that shows a request as code.
+// --- Dialog that shows a request as code.
 
 /**
  * @typedef {keyof typeof LANGUAGES} Language
  * @typedef {import('../player/take.js').TakeRecord} TakeRecord
- * @typedef {Pick<import('../player/take.js').Asked, 'mode'|'config'|'text'|'reference'>} Present  what a room would speak
+ * @typedef {Pick<import('../player/take.js').Asked, 'mode'|'config'|'text'|'reference'>} Present  request that a room would send now
  */
 
 const NAMES = /** @type {Language[]} */ (Object.keys(LANGUAGES));
 
-/** Return the data of a new or stored take that code needs. @param {Take|TakeRecord} take @returns {Request} */
+/** Return the data of a new or stored take that code samples need. @param {Take|TakeRecord} take @returns {Request} */
 function requestOf(take) {
   const { mode, config, text, spoken, seed, id, reference, model } = take;
   const spoke = take instanceof Take ? (take.start?.model ?? take.record?.model?.id ?? model?.id) : model?.id;
@@ -259,12 +259,12 @@ export class CodeDialog {
     return tab;
   }
 
-  /** @param {Take|TakeRecord} take a take, or its stored record */
+  /** @param {Take|TakeRecord} take take, or its stored record */
   show(take) {
     this.open(requestOf(take));
   }
 
-  /** Show what a room would speak now, or a sample if it has no text. @param {Present} present */
+  /** Show the request that a room would send now, with a sample text if it has no text. @param {Present} present */
   showPresent({ mode, config, text, reference }) {
     const { studio } = this;
     const content = text.trim() ? text : studio.presets.texts.auto;
@@ -311,7 +311,7 @@ export class CodeDialog {
       await navigator.clipboard.writeText(this.text.textContent ?? '');
       this.studio.toast(t('shell.code.copied'));
     } catch {
-      // Pages on plain http have no clipboard; select the code instead.
+      // Pages on plain HTTP have no clipboard, so the code is selected instead.
       getSelection()?.selectAllChildren(this.text);
       this.studio.toast(t('shell.code.marked'));
     }

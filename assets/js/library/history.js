@@ -1,9 +1,9 @@
-/** The stored takes page by page, and the comparison of reproduced takes. */
+/** Stored takes by page, and the comparison of reproduced takes. */
 
 import { api } from '../common/api.js';
 import { Take } from '../player/take.js';
 
-// --- Comparison of a reproduced take with the original.
+// --- Comparison of a reproduced take with the original take.
 
 /** @param {Int16Array[]} chunks @param {number} samples */
 function joined(chunks, samples) {
@@ -17,9 +17,9 @@ function joined(chunks, samples) {
 }
 
 /**
- * Return the number and maximum of differing samples.
+ * Return the number of differing samples and the largest difference.
  *
- * The second take is at least as long as the first.
+ * The second take is at least as long as the first take.
  *
  * @param {import('../player/take.js').Take} one @param {import('../player/take.js').Take} other
  */
@@ -41,9 +41,9 @@ function difference(one, other) {
 const device = ({ device: name, dtype }) => [name, dtype].filter(Boolean).join(', ');
 
 /**
- * @param {import('../player/take.js').Take} before  the stored take with its audio
- * @param {import('../player/take.js').Take} after   the new one
- * @returns {{identical: boolean, key: string, values: Object<string, any>}}  message key and values
+ * @param {import('../player/take.js').Take} before  stored take with its audio
+ * @param {import('../player/take.js').Take} after   new take
+ * @returns {{identical: boolean, key: string, values: Object<string, any>}}  message key and its values
  */
 export function compare(before, after) {
   /** @param {string} key @param {Object<string, any>} [values] */
@@ -65,7 +65,7 @@ export function compare(before, after) {
   return different(most <= 1 ? 'step' : 'sound', { n: count });
 }
 
-// --- The stored takes, newest first, page by page, and their actions. Event: 'change'.
+// --- The stored takes by page, newest first, and actions on them. Event: 'change'.
 
 /** @typedef {import('../player/take.js').TakeRecord} TakeRecord @typedef {Partial<Pick<TakeRecord, 'name'|'tags'|'favourite'|'notes'>>} Changes */
 
@@ -85,18 +85,18 @@ export class TakeHistory extends EventTarget {
    */
   /** @type {{search?: string, room?: string, favourite?: string, loose?: string, cursor?: string}} */
   wanted = {};
-  /** Number of list requests, to ignore responses to earlier ones. */
+  /** Number of list requests, with which responses to earlier requests are ignored. */
   turn = 0;
   /**
    * Number of changes of takes.
    *
-   * A page requested before a change may be outdated.
+   * A page that was requested before a change may be outdated.
    */
   edits = 0;
   /**
    * Chain of changes, each of which is sent after the previous response.
    *
-   * The last change wins.
+   * Therefore the last change has precedence.
    *
    * @type {Promise<unknown>}
    */
@@ -109,7 +109,7 @@ export class TakeHistory extends EventTarget {
     this.t = t;
   }
 
-  /** Reload the list. @param {TakeHistory['wanted']} [wanted] */
+  /** Reload the list of takes. @param {TakeHistory['wanted']} [wanted] */
   async refresh(wanted = this.wanted) {
     this.wanted = wanted;
     const turn = (this.turn += 1);
@@ -231,11 +231,12 @@ export class TakeHistory extends EventTarget {
     return record.reference ? api.blob(`studio/takes/${record.id}/reference`) : null;
   }
 
-  /** * Request a take again, and compare it with the original.
+  /**
+   * Request a take again, and compare it with the original.
    *
    * @param {string} id
    * @param {{onTake?: (take: Take) => void}} [options]  onTake: called with the new take during generation
-   * @returns {Promise<{take: Take, identical: boolean, why: string}>}  why: a sentence for the user
+   * @returns {Promise<{take: Take, identical: boolean, why: string}>}  why: sentence for the user
    */
   async reproduce(id, { onTake = () => {} } = {}) {
     const record = await api.get(`studio/takes/${id}`);

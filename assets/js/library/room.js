@@ -1,4 +1,4 @@
-/** The Library: takes and scripts by day, and stored voices. */
+/** Library room: takes and scripts by day, and stored voices. */
 
 import { errorOf } from '../common/api.js';
 import { dayOf, nameOfDay, span } from '../common/dates.js';
@@ -9,7 +9,7 @@ import { TakeSelection } from './selection.js';
 import { headOf, speakerOf, TakeRow } from './take_row.js';
 import { VoicesPanel } from './voices_panel.js';
 
-// --- The list of takes and scripts by day, with search, filters and pages.
+// --- List of takes and scripts by day, with search, filters and pages.
 
 const TYPING_MS = 200;
 
@@ -27,12 +27,12 @@ export class TakesPanel {
     this.empty = need(root, '#vw-takes-empty');
     this.begin = need(root, '#vw-takes-begin');
     this.more = need(root, '#vw-takes-more');
-    /** True once the list was loaded. */
+    /** True after the list was loaded. */
     this.isKnown = false;
     this.asked = 0; // Number of requests for the list.
-    /** The error that prevented loading the takes. @type {import('../common/api.js').Thrown|null} */
+    /** Error that prevented loading the takes, or null. @type {import('../common/api.js').Thrown|null} */
     this.fault = null;
-    /** @type {Map<string, TakeRow>} by the take's id */
+    /** @type {Map<string, TakeRow>} rows by the id of the take */
     this.rows = new Map();
     /** Headings by day. @type {Map<number, HTMLElement>} */
     this.heads = new Map();
@@ -52,14 +52,14 @@ export class TakesPanel {
     studio.catalogue.addEventListener('change', () => this.rows.forEach((row) => row.paintSpeaker()));
   }
 
-  /** Update the play buttons after a change of the player. */
+  /** Update the play buttons when the player has changed. */
   follow() {
     if (this.root.closest('[hidden]')) return;
     for (const row of this.rows.values()) row.follow();
     this.scripts.follow();
   }
 
-  /** Render again in the page's language. */
+  /** Render the list again in the page's language. */
   onLanguage() {
     this.rows.clear();
     this.paint();
@@ -90,11 +90,11 @@ export class TakesPanel {
     this.asked += 1;
     const scripts = this.scripts.refresh(wanted).catch(() => {}); // The list of takes shows the error.
     const takes = this.studio.history.refresh(wanted);
-    // The first list is shown when takes and scripts have loaded, so that nothing moves later.
+    // The first list is shown when takes and scripts have loaded, so nothing moves later.
     return this.guard(this.isKnown ? takes : Promise.all([takes, scripts]));
   }
 
-  /** Show the error instead of the list. @param {Promise<unknown>} asked */
+  /** Show the error of a failed request instead of the list. @param {Promise<unknown>} asked */
   async guard(asked) {
     const turn = this.asked;
     try {
@@ -157,11 +157,11 @@ export class TakesPanel {
   }
 
   /**
-   * Return the scripts changed after a take.
+   * Return the scripts that were changed after a take.
    *
    * Older scripts appear with the takes of their time.
    *
-   * @param {{created_at: number}|null|undefined} take null: all
+   * @param {{created_at: number}|null|undefined} take null to return all scripts
    */
   scriptsSince(take) {
     return this.scripts.entries.filter(({ at }) => at * 1000 < this.endOfDay && (!take || at >= take.created_at));
@@ -177,10 +177,10 @@ const MAX_RESTORED_TAKES = 1000; // Maximum number of takes that one request can
 const COUNTED_MS = 300;
 
 export class TakeSpace {
-  /** The studio's last response. @type {import('./history.js').Space|null} */
+  /** Last response of the studio about storage space, or null. @type {import('./history.js').Space|null} */
   space = null;
 
-  /** @param {HTMLElement} root the room's @param {import('../app/studio.js').Studio} studio */
+  /** @param {HTMLElement} root panel of the room @param {import('../app/studio.js').Studio} studio */
   constructor(root, studio) {
     this.root = root;
     this.studio = studio;
@@ -232,7 +232,7 @@ export class TakeSpace {
     write(this.near, t(space.takes >= space.max_takes ? 'library.space_full' : 'library.space_near'));
   }
 
-  /** Open the dialog that shows what would be deleted. */
+  /** Open the dialog that shows which takes would be deleted. */
   async ask() {
     await this.refresh();
     if (!this.space) return;
@@ -276,7 +276,7 @@ export class TakeSpace {
 
 const headOfDay = () => make('li', { className: 'vw-takes-day' }, [make('h3')]);
 
-// --- The Library: takes and voices. A narrow window shows one of the two panels.
+// --- The Library with takes and voices. A narrow window shows only one of the two panels.
 
 export class LibraryRoom {
   static id = 'library';
@@ -297,7 +297,7 @@ export class LibraryRoom {
   }
 
   /**
-   * @param {import('../app/studio.js').Given} [given] half: the panel to show; isFull: open the dialog that frees space
+   * @param {import('../app/studio.js').Given} [given] half: panel to show; isFull: true to open the dialog that frees space
    */
   enter({ half, isFull } = {}) {
     if (half) this.show(half);
@@ -308,12 +308,12 @@ export class LibraryRoom {
     this.voices.refresh();
   }
 
-  /** Show takes that were made elsewhere, unless the user has opened older pages. */
+  /** Show takes that were created elsewhere, unless the user has opened older pages. */
   catchUp() {
     if (!this.takes.isPaged) this.takes.refresh();
   }
 
-  /** Show this panel if the window is too narrow for both. @param {string} half */
+  /** Show this panel if the window is too narrow for both panels. @param {string} half */
   show(half) {
     this.halves.dataset.shown = half;
     for (const turn of this.turns) turn.setAttribute('aria-pressed', String(turn.dataset.half === half));

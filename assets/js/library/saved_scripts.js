@@ -1,7 +1,7 @@
 /**
  * Stored scripts in the Library's list.
  *
- * An entry shows voices, number of lines and length, and its takes expand below it. Event: 'change'.
+ * An entry shows voices, number of lines and duration. Its takes expand below the entry. Event: 'change'.
  */
 
 import { clock, SAMPLE_RATE } from '../common/audio.js';
@@ -21,13 +21,13 @@ const MARKUP = `
 <ul class="vw-script-entry-takes" hidden></ul>`;
 
 /**
- * @typedef {Object} ScriptSummary  an entry of GET studio/scripts
+ * @typedef {Object} ScriptSummary  entry of the response of GET studio/scripts
  * @property {string} id
  * @property {string} name
- * @property {string} [begins]   text of its first line with text
+ * @property {string} [begins]   text of the first line that has text
  * @property {number} lines
  * @property {number} updated_at
- * @property {number} [seconds]  undefined until the script was opened
+ * @property {number} [seconds]  duration, or undefined until the script was opened
  * @property {{mode: string, voice?: string, name?: string}[]} [voices]
  */
 
@@ -37,13 +37,13 @@ export class SavedScripts extends EventTarget {
   wanted = { search: '', room: '', favourite: '' };
   /** Ids of the scripts whose takes are expanded. @type {Set<string>} */
   open = new Set();
-  /** Their rows, by the script's id. @type {Map<string, TakeRow[]>} */
+  /** Rows of the expanded takes by script id. @type {Map<string, TakeRow[]>} */
   rows = new Map();
-  /** The entries of the list. @type {{at: number, element: HTMLElement}[]} */
+  /** Entries of the list with their times. @type {{at: number, element: HTMLElement}[]} */
   entries = [];
 
   /**
-   * @param {import('../app/studio.js').Studio} studio @param {() => void} onChange called after the list or its takes
+   * @param {import('../app/studio.js').Studio} studio @param {() => void} onChange called when the list or its takes have
    * changed
    */
   constructor(studio, onChange) {
@@ -68,7 +68,7 @@ export class SavedScripts extends EventTarget {
     this.paint();
   }
 
-  /** Render again in the page's language. */
+  /** Render the entries again in the page's language. */
   paint() {
     const { room, favourite } = this.wanted;
     const shown = favourite || (room && room !== this.room.id) ? [] : this.scripts;
@@ -143,7 +143,7 @@ export class SavedScripts extends EventTarget {
     return calledBy(script) || this.studio.t('script.untitled');
   }
 
-  /** Update the play buttons after a change of the player. */
+  /** Update the play buttons when the player has changed. */
   follow() {
     for (const row of [...this.rows.values()].flat()) row.follow();
   }

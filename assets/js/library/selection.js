@@ -1,4 +1,4 @@
-/** Selection of several takes in the Library, with actions for all of them. */
+/** Selection of several takes in the Library, with actions on all of them. */
 
 import { errorOf } from '../common/api.js';
 import { all, need, write } from '../common/elements.js';
@@ -9,7 +9,7 @@ import { saveFile } from '../common/files.js';
 export class TakeSelection {
   /** Ids of the selected takes. @type {Set<string>} */
   ids = new Set();
-  /** The listed rows, in order. @type {TakeRow[]} */
+  /** Listed rows, in order. @type {TakeRow[]} */
   rows = [];
   /** Row from which Shift extends the selection. @type {TakeRow|undefined} */
   anchor = undefined;
@@ -66,13 +66,13 @@ export class TakeSelection {
     for (const button of all(this.bar, '[data-do]:not([data-do=all])', HTMLButtonElement)) button.disabled = n === 0;
   }
 
-  /** Select rows in addition. @param {TakeRow[]} rows */
+  /** Add rows to the selection. @param {TakeRow[]} rows */
   choose(rows) {
     for (const { record } of rows) this.ids.add(record.id);
     this.paint();
   }
 
-  /** A click on a check box, or with Ctrl or Shift on a row. @param {MouseEvent} event */
+  /** Handle a click on a check box, or a click with Ctrl or Shift on a row. @param {MouseEvent} event */
   onClick(event) {
     const { target, shiftKey } = event;
     const row = target instanceof Element ? this.rows.find(({ element }) => element.contains(target)) : undefined;
@@ -114,7 +114,7 @@ export class TakeSelection {
     }
   }
 
-  /** Mark the takes as favourites, or unmark them if all are marked. @param {string[]} ids */
+  /** Mark the takes as favourites, or remove the mark if all are favourites. @param {string[]} ids */
   async star(ids) {
     const { history } = this.studio;
     const areAll = this.rows.every(({ record }) => record.favourite || !ids.includes(record.id));
@@ -129,7 +129,7 @@ export class TakeSelection {
     saveFile(file, 'takes.zip');
   }
 
-  /** Move the takes to the bin, with undo. @param {string[]} ids */
+  /** Move the takes to the bin, and offer undo. @param {string[]} ids */
   async remove(ids) {
     if (ids.length === 0) return;
     const { studio } = this;

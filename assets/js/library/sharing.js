@@ -1,4 +1,4 @@
-/** Share links of takes: create, copy and end them, in the Library and from the dock. */
+/** Shared links of takes: create, copy and revoke them, in the Library and from the dock. */
 
 import { api } from '../common/api.js';
 
@@ -12,8 +12,8 @@ const MARKUP = `
 
 export class Sharing {
   /**
-   * @param {HTMLElement} place @param {string} take its id @param {Studio} studio @param {(action: () => Promise<void>)
-   * => void} guard shows errors
+   * @param {HTMLElement} place @param {string} take id of the take @param {Studio} studio @param {(action: () => Promise<void>)
+   * => void} guard runs an action and shows its error
    */
   constructor(place, take, studio, guard) {
     this.place = place;
@@ -28,7 +28,7 @@ export class Sharing {
     button('end').onclick = () => guard(() => this.end());
   }
 
-  /** Show the existing link. */
+  /** Show the existing link of the take. */
   async look() {
     this.show(await api.get(this.route));
   }
@@ -56,12 +56,12 @@ export class Sharing {
       await navigator.clipboard.writeText(this.field.value);
       this.studio.toast(this.studio.t('share.copied'));
     } catch {
-      this.studio.toast(this.studio.t('share.marked')); // Pages on plain http have no clipboard.
+      this.studio.toast(this.studio.t('share.marked')); // Pages on plain HTTP have no clipboard.
     }
   }
 }
 
-/** Share a take at once, with a way to end it. @param {Studio} studio @param {string} take its id */
+/** Share a take immediately, with a button that revokes the link. @param {Studio} studio @param {string} take id of the take */
 export async function shareTake(studio, take) {
   const { t } = studio;
   const route = `studio/takes/${take}/share`;

@@ -11,14 +11,14 @@ import { Take } from '../player/take.js';
 import { shown } from '../player/waveform.js';
 import { Sharing } from './sharing.js';
 
-// --- Waveform outline of a stored take, loaded and drawn when it comes into view.
+// --- Waveform outline of a stored take, which is loaded and drawn when it becomes visible.
 
 const SVG = 'http://www.w3.org/2000/svg';
 const BAR_STEP_PX = 3; // A bar is two pixels wide.
 const BAR_HEIGHT_PX = 28;
-const MAX_LEVEL = 255; // Maximum of the studio's values.
+const MAX_LEVEL = 255; // Maximum level in the studio's response.
 
-/** Elements that are not visible yet, with the action to run once they are. @type {WeakMap<Element, () => void>} */
+/** Actions to run when an element becomes visible, by element. @type {WeakMap<Element, () => void>} */
 const waiting = new WeakMap();
 const watcher = new IntersectionObserver((entries) => {
   for (const { target, isIntersecting } of entries) {
@@ -28,22 +28,22 @@ const watcher = new IntersectionObserver((entries) => {
   }
 });
 
-/** @param {HTMLElement} place @param {string} id of the take @param {import('../app/studio.js').Studio['api']} api */
+/** @param {HTMLElement} place @param {string} id id of the take @param {import('../app/studio.js').Studio['api']} api */
 export function outlineWhenSeen(place, id, api) {
   waiting.set(place, async () => {
     try {
-      // A take's audio never changes, so the browser may cache this response.
+      // The audio of a take never changes, so the browser may cache this response.
       const answer = await api.ask(`studio/takes/${id}/outline`, { cache: 'default' });
       const { outline } = await answer.json();
       place.replaceChildren(drawn(outline));
     } catch (error) {
-      if (!(error instanceof StudioError)) throw error; // An error of a take without audio is shown when it is played.
+      if (!(error instanceof StudioError)) throw error; // The error of a take without audio is shown when the take is played.
     }
   });
   watcher.observe(place);
 }
 
-/** Draw bars around a middle line. @param {number[]} outline 0 to MAX_LEVEL each */
+/** Draw bars around a middle line. @param {number[]} outline levels from 0 to MAX_LEVEL */
 function drawn(outline) {
   const svg = document.createElementNS(SVG, 'svg');
   svg.setAttribute('viewBox', `0 0 ${outline.length * BAR_STEP_PX} ${BAR_HEIGHT_PX}`);
@@ -57,7 +57,7 @@ function drawn(outline) {
   return svg;
 }
 
-// --- Download menu with all formats; one menu serves all rows.
+// --- Download menu with all formats. All rows share one menu.
 
 export class TakeFiles {
   /** @param {ParentNode} root */
@@ -77,7 +77,7 @@ export class TakeFiles {
   }
 }
 
-// --- A row with text, settings and actions of a take.
+// --- Row with text, settings and actions of a take.
 
 const MARKUP = `
 <div class="vw-take-line">
@@ -108,14 +108,14 @@ const MARKUP = `
   <details class="vw-take-details"><summary data-icon="right"><span data-i18n="library.details">Details</span></summary><dl class="vw-take-settings"></dl></details>
 </div>`;
 
-const MAX_NAME_CHARS = 48; // Length of the speaker's name in a row.
+const MAX_NAME_CHARS = 48; // Maximum length of the speaker's name in a row.
 
 /** @typedef {import('../player/take.js').TakeRecord} TakeRecord @typedef {HTMLInputElement|HTMLTextAreaElement} Field */
 
 export class TakeRow {
   /**
    * @param {TakeRecord} record @param {import('../app/studio.js').Studio} studio @param {{isUnderDay?: boolean}}
-   * [where] isUnderDay: the row is below a heading with its day
+   * [where] isUnderDay: true if the row is below a heading with its day
    */
   constructor(record, studio, { isUnderDay = false } = {}) {
     this.record = record;
@@ -123,9 +123,9 @@ export class TakeRow {
     this.isUnderDay = isUnderDay;
     this.open = false;
     /**
-     * True if a listed take has the same text and voice.
+     * True if another listed take has the same text and voice.
      *
-     * The row then also shows the other differences.
+     * The row then also shows other differences between the two takes.
      */
     this.hasTwin = false;
     this.element = document.createElement('li');
@@ -187,8 +187,8 @@ export class TakeRow {
   }
 
   /**
-   * @param {TakeRecord} record the same take, changed @param {{hasTwin: boolean, repeats: boolean}} among repeats: the
-   * previous take has the same text
+   * @param {TakeRecord} record changed record of the same take @param {{hasTwin: boolean, repeats: boolean}} among repeats: true if
+   * the previous take has the same text
    */
   update(record, { hasTwin, repeats }) {
     this.element.toggleAttribute('data-repeats', repeats);
@@ -226,20 +226,20 @@ export class TakeRow {
     return take instanceof Take && take.id === this.record.id ? take : null;
   }
 
-  /** Update the button: play, or pause during playback. */
+  /** Update the play button, which pauses during playback. */
   follow() {
     const play = this.find('.vw-take-play');
     const sounds = this.studio.stage.sounding && this.shown !== null;
     mark(play, { 'data-icon': sounds ? 'pause' : 'play', 'aria-label': this.studio.t(sounds ? 'library.pause' : 'library.play', { name: this.name }) });
   }
 
-  /** Show the speaker with its mark, as far as voices are loaded. */
+  /** Show the speaker with its mark (if the voices have been loaded). */
   paintSpeaker() {
     write(this.find('.vw-take-who'), shortened(speakerOf(this.record, this.studio)));
     this.find('.vw-take-mark').replaceChildren(this.studio.catalogue.mark(this.record));
   }
 
-  /** The description of a designed voice or the style of another, unless the label has it. */
+  /** Description of a designed voice or style of another voice, unless the label has it. */
   get manner() {
     const { instructions } = this.record.config;
     const style = typeof instructions === 'string' ? instructions : '';
@@ -278,7 +278,7 @@ export class TakeRow {
     this.find('.vw-take-settings').replaceChildren(...this.settings().flatMap(([term, value]) => [make('dt', { textContent: term }), make('dd', { textContent: value, dir: 'auto' })]));
   }
 
-  /** Return all settings and results of the take. @returns {string[][]} */
+  /** Return all settings and results of the take as pairs of label and value. @returns {string[][]} */
   settings() {
     const { t } = this.studio;
     const { mode, model, voice, language, seed, config, metrics, lufs, sha256, stop_reason: reason, reference } = this.record;
@@ -311,7 +311,7 @@ export class TakeRow {
     return label === key ? name : label;
   }
 
-  // --- actions
+  // --- Actions.
 
   async play() {
     const { studio } = this;
@@ -355,7 +355,7 @@ export function headOf({ name, text }) {
   return name || text;
 }
 
-/** Return the speaker of a row. @param {TakeRecord} record @param {import('../app/studio.js').Studio} studio */
+/** Return the speaker's name of a row. @param {TakeRecord} record @param {import('../app/studio.js').Studio} studio */
 export function speakerOf(record, studio) {
   const voice = record.voice ?? ''; // A request may have the name or the id of a stored voice.
   return studio.captionOf(record) || (studio.voices.find(voice)?.name ?? title(voice));

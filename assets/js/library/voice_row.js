@@ -1,4 +1,4 @@
-/** Row of a stored voice in the Library: sample, facts and actions. */
+/** Row of a stored voice in the Library, with its recording, its properties and actions. */
 
 import { api, errorOf } from '../common/api.js';
 import { span } from '../common/dates.js';
@@ -7,7 +7,7 @@ import { languageName } from '../common/fields.js';
 import { recordingOf } from '../speak/voice_samples.js';
 import { kindOf, markOf } from '../speak/voices.js';
 
-// Time for undo in milliseconds. It is long, because a voice is valuable and is deleted without confirmation.
+// Time for undo in milliseconds. It is long because a voice is valuable and is deleted without confirmation.
 const UNDO_MS = 30000;
 const MARKUP = `
 <div class="vw-voice-line">
@@ -51,7 +51,7 @@ export class VoiceRow {
     this.player = need(this.element, '.vw-voice-play', HTMLButtonElement);
     /** @type {Field[]} */
     this.fields = [...all(this.element, '[data-field]', HTMLInputElement), ...all(this.element, '[data-field]', HTMLTextAreaElement)];
-    /** Its recording, once it was played here. @type {import('../player/take.js').Take|null} */
+    /** Recording of the voice after it was played here, or null. @type {import('../player/take.js').Take|null} */
     this.sample = null;
     /** Promise of the last change, for which the next change waits. @type {Promise<void>} */
     this.changed = Promise.resolve();
@@ -90,7 +90,7 @@ export class VoiceRow {
     return withErrors(action, (sentence) => (place.textContent = sentence));
   }
 
-  /** Store the field's value after the earlier changes. @param {Field} field */
+  /** Store the value of a field after earlier changes. @param {Field} field */
   change(field) {
     const { dataset, value } = field;
     const tags = () => value.split(/[,，、]/).map((tag) => tag.trim()).filter(Boolean);
@@ -131,7 +131,7 @@ export class VoiceRow {
     });
   }
 
-  /** Delete the voice in the bin, and the takes that it spoke. */
+  /** Delete a voice in the bin permanently, and all takes with this voice. */
   async deleteForGood() {
     const { studio, voice } = this;
     const { takes_deleted: takes } = await api.delete(`studio/voices/${voice.id}?now=1&takes=1`);
@@ -150,7 +150,7 @@ export class VoiceRow {
     }
   }
 
-  /** Count the scripts that use the voice, as far as they are known. */
+  /** Return the number of scripts that use the voice (if it is known). */
   async uses() {
     const room = /** @type {import('../script/room.js').ScriptRoom} */ (this.studio.room('script'));
     try {
@@ -160,7 +160,7 @@ export class VoiceRow {
     }
   }
 
-  /** @param {StoredVoice} voice the same voice, perhaps changed */
+  /** @param {StoredVoice} voice same voice, which may have changed */
   update(voice) {
     this.voice = voice;
     this.paint();
@@ -189,14 +189,14 @@ export class VoiceRow {
     const written = { name, tags: tags.join(', '), description };
     for (const field of this.fields) {
       field.disabled = !yours;
-      // A text that was refused stays next to its error.
+      // A text that was refused is kept next to its error.
       const isOthers = field !== document.activeElement && field.ariaInvalid !== 'true';
       if (isOthers) field.value = written[field.dataset.field ?? ''] ?? '';
     }
     this.find('.vw-voice-facts').replaceChildren(...this.facts().flatMap(([term, value]) => [make('dt', { textContent: term }), make('dd', { textContent: value })]));
   }
 
-  /** Return the facts of the voice as text. @returns {string[][]} */
+  /** Return the properties of the voice as pairs of label and value. @returns {string[][]} */
   facts() {
     const { voice, studio } = this;
     const { t } = studio;
@@ -221,7 +221,7 @@ export class VoiceRow {
 }
 
 /**
- * Run an action, and report its error, or an empty text without an error. @param {() => unknown} action @param
+ * Run an action, and report its error (an empty text if it succeeds). @param {() => unknown} action @param
  * {(sentence: string) => void} showError
  */
 async function withErrors(action, showError) {
@@ -233,7 +233,7 @@ async function withErrors(action, showError) {
   }
 }
 
-/** Show an error below a field, or clear it if the text is empty. @param {Field} field @param {string} sentence */
+/** Show an error below a field, or clear the error if the text is empty. @param {Field} field @param {string} sentence */
 function showFieldError(field, sentence) {
   errorPlace(field).textContent = sentence;
   field.ariaInvalid = String(sentence !== '');

@@ -1,11 +1,11 @@
-/** The panel of stored voices, with search, import and export. */
+/** Panel of stored voices, with search, import and export. */
 
 import { api, errorOf } from '../common/api.js';
 import { arrangeChildren, need } from '../common/elements.js';
 import { acceptDrops } from '../common/files.js';
 import { VoiceRow } from './voice_row.js';
 
-const VOICE_FILE_SUFFIX = /\.(voice|pt|zip)$/; // Our own, of the official demo, and of voicebox.
+const VOICE_FILE_SUFFIX = /\.(voice|pt|zip)$/; // Suffixes of voice files of this program, of the official demo, and of voicebox.
 const MAX_STEM_CHARS = 60; // Maximum number of characters of a name without its number.
 const RENAME_MS = 20000;
 
@@ -21,27 +21,27 @@ export class VoicesPanel {
     this.begin = need(root, '#vw-voices-begin');
     this.error = need(root, '#vw-voices-error');
     this.consent = need(root, '#vw-voices-consent', HTMLDialogElement);
-    /** @type {Map<string, VoiceRow>} by the voice's id */
+    /** @type {Map<string, VoiceRow>} rows by the id of the voice */
     this.rows = new Map();
     this.search.oninput = () => this.paint();
     this.file.onchange = () => {
       const files = [...(this.file.files ?? [])];
-      this.file.value = ''; // Without this, selecting the same file again would fire no change event.
+      this.file.value = ''; // Without this line, selecting the same file again would fire no change event.
       this.importFiles(files);
     };
     acceptDrops(root, (files) => this.importFiles(files));
-    /** True if the message above the list is its loading error. */
+    /** True if the message above the list is an error from loading the list. */
     this.isUnlisted = false;
     studio.voices.addEventListener('change', () => this.onListed());
   }
 
-  /** Render again in the page's language. */
+  /** Render the list again in the page's language. */
   onLanguage() {
     this.rows.clear();
     this.paint();
   }
 
-  /** Clear the loading error once the list is there. */
+  /** Clear the loading error when the list has been loaded. */
   onListed() {
     if (this.isUnlisted) this.error.textContent = '';
     this.isUnlisted = false;
@@ -60,9 +60,9 @@ export class VoicesPanel {
     this.root.removeAttribute('data-awaited');
   }
 
-  // --- files
+  // --- Files.
 
-  /** Import voice files one by one, and show the reason for each refused file. @param {File[]} files */
+  /** Import voice files one after another, and show the reason for each refused file. @param {File[]} files */
   async importFiles(files) {
     const { studio } = this;
     const refused = [];
@@ -93,10 +93,10 @@ export class VoicesPanel {
   /**
    * Import a voice file.
    *
-   * Ask for consent if the file has none, and rename the voice if its name is used.
+   * If the file has no consent, the user is asked. If the name of the voice is used, the voice is renamed.
    *
    * @param {File} file
-   * @returns {Promise<{voice: import('../speak/voices.js').StoredVoice|null, isRenamed: boolean}>} voice is null if the
+   * @returns {Promise<{voice: import('../speak/voices.js').StoredVoice|null, isRenamed: boolean}>} voice: null if the
    * file was skipped
    */
   async imported(file) {
@@ -155,7 +155,7 @@ export class VoicesPanel {
     return new Promise((settle) => (consent.onclose = () => settle(consent.returnValue === 'yes' && tick.checked)));
   }
 
-  // --- the list
+  // --- The list.
 
   /** True if a voice contains every search word. @param {import('../speak/voices.js').StoredVoice} voice */
   fits({ name, description, tags, language, transcript }) {
