@@ -1,4 +1,4 @@
-"""Presets of the page, such as texts, speakers and voice descriptions, from presets/*.toml."""
+"""Presets of the page, such as texts and speakers, from the folder presets/."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Starter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Design:
-    """Example of a voice description, with a voice name and a sample text in the same language."""
+    """Example of a voice description, with a name and a sample text in the same language."""
 
     use: str
     language: str

@@ -61,7 +61,7 @@ class Archive:
         self._tags = 0
 
     def find(self, name: str) -> str | None:
-        """Return the stored name of an entry; case, Unicode form and kind of slash are ignored."""
+        """Return the stored name of an entry, ignoring case, Unicode form and kind of slash."""
         return self._names.get(name) or self._names.get(_folded(name))
 
     def check_markup(self, names: Iterable[str]) -> bytes:
@@ -113,7 +113,7 @@ class Archive:
             return None
 
     def xml(self, name: str, *, recover: bool = False) -> etree._Element:
-        """Parse an entry as XML; entities are not expanded and nothing is fetched."""
+        """Parse an entry as XML without expanding entities or fetching external files."""
         parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, recover=recover)
         try:
             root = etree.fromstring(self.read(name), parser)

@@ -18,7 +18,7 @@ _MAX_LETTERS = 26 * 3
 
 
 class _List:
-    """List of one ``w:num``. Lists with the same definition share their counters."""
+    """List of one ``w:num``, which shares counters with lists of the same definition."""
 
     def __init__(self, levels: dict[int, etree._Element], starts: dict[int, int], counters: dict[int, int]) -> None:
         self.levels = levels
@@ -123,7 +123,7 @@ def _format_level(numbered: _List, level: int) -> str:
 
 
 def in_numerals(count: int, kind: str) -> str:
-    """Format a number as a ``w:numFmt`` such as ``lowerRoman``; unknown formats give decimals."""
+    """Format a number as a ``w:numFmt`` such as ``lowerRoman`` (unknown formats: decimals)."""
     if kind == "none":
         return ""
     text = str(count)
