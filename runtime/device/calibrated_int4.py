@@ -1,7 +1,7 @@
-"""Int4 quantization that minimizes the error of products instead of weights.
+"""GPTQ int4 quantization, which minimizes the error of a layer's output.
 
-The method is GPTQ (Frantar et al., 2023, https://arxiv.org/abs/2210.17323): columns are rounded one after another, and
-the columns that follow compensate for the error. It needs the second moments of the inputs that the matrix multiplies.
+GPTQ (Frantar et al., 2023, https://arxiv.org/abs/2210.17323) rounds one column after another and adjusts the remaining
+columns to compensate for the rounding error. GPTQ needs the second moments of the layer's inputs.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from torch import Tensor
 
 from runtime.device.quantized import GROUP_WEIGHTS, MIN_SCALE, Int4
 
-RANGE_SHARES = (1.0, 0.95, 0.9, 0.85)  # Parts of a group's range that are tried; values outside are clamped.
-REFINEMENTS = 2  # Least-squares fits of step and middle to the rounded values.
-DAMPING = 0.1  # Added to the diagonal of the moments, relative to its mean.
+RANGE_SHARES = (1.0, 0.95, 0.9, 0.85)  # Fractions of a group's range to try. Weights outside the range are clamped.
+REFINEMENTS = 2  # Number of least-squares fits of scale and offset to the rounded values.
+DAMPING = 0.1  # Constant that is added to the diagonal of the moments, relative to the diagonal's mean.
 
 
 def calibrated(weight: Tensor, moments: Tensor) -> Int4:
-    """Quantize a matrix for inputs with these second moments.
+    """Quantize a weight matrix to int4 by GPTQ, using the second moments of its inputs.
 
-    Shapes: weight [N, K], where GROUP divides K; moments [K, K], the sum of the outer products of the inputs.
+    Shapes: weight [N, K], K a multiple of GROUP_WEIGHTS; moments [K, K], the sum of the inputs' outer products.
     """
     rest, count = weight.float(), len(moments)
     damped = moments.double() + torch.eye(count) * (DAMPING * moments.diagonal().mean().double() + MIN_SCALE)
@@ -44,7 +44,7 @@ def calibrated(weight: Tensor, moments: Tensor) -> Int4:
 
 
 def _fitted(group: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the steps and middles with the smallest squared error.
+    """Return the scale and offset of each row with the smallest squared error.
 
     Shapes: group [N, GROUP]; results [N, 1].
     """
@@ -68,10 +68,10 @@ def _fitted(group: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _rounded(weights: Tensor, step: Tensor, middle: Tensor) -> Tensor:
-    """Return the nearest values, from -8 to 7."""
+    """Return the nearest int4 values, from -8 to 7, as floats."""
     return ((weights - middle) / step).round_().clamp_(-8, 7)
 
 
 def _in_bfloat16(numbers: Tensor) -> Tensor:
-    """Round to bfloat16, the dtype in which steps and middles are stored."""
+    """Round to bfloat16, the dtype in which scales and offsets are stored."""
     return numbers.bfloat16().float()

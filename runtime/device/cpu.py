@@ -1,7 +1,4 @@
-"""CPU device in plain torch.
-
-It is the reference for all other devices.
-"""
+"""CPU device in plain torch, the reference implementation for all other devices."""
 
 from __future__ import annotations
 
@@ -23,62 +20,58 @@ Made = TypeVar("Made")
 # Arguments: q, keys, values, rows, lengths.
 DecodeAttention = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 
-CORE_COUNT = torch.get_num_threads()  # Read before any code changes torch's number of threads.
-# Maximum number of parameters of a small network. Such networks are not faster with a second thread.
+CORE_COUNT = torch.get_num_threads()  # Torch's default, read before the number of threads is changed.
+# Networks with fewer parameters are small. A second thread does not make a small network faster.
 SMALL = 100_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Threads:
-    """Numbers of CPU threads for frames and prompts, and for Code2Wav."""
+    """Numbers of CPU threads: `frames` for frames and prompts, `sound` for Code2Wav."""
 
     frames: int
     sound: int
 
 
 def threads_for(networks: Iterable[nn.Module]) -> Threads:
-    """Return the numbers of CPU threads for the largest of some networks.
+    """Return the numbers of CPU threads for a list of networks.
 
-    A small network gets one each.
-
-    Waking a second thread takes about 0.1 ms for each of the hundred matrix products of a frame. The embedded voice's
-    talker has 9 million parameters; the smallest published one has several hundred million.
+    If all networks are small, frames and Code2Wav get one thread each. Waking a second thread takes about 0.1 ms for
+    each of the hundred matrix products of a frame. The embedded voice's talker has 9 million parameters; the smallest
+    published talker has several hundred million.
     """
     return Threads(1, 1) if are_small(networks) else shared_out(CORE_COUNT)
 
 
 def are_small(networks: Iterable[nn.Module]) -> bool:
-    """True if no network has as many parameters as the smallest published one."""
+    """True if every network has fewer than 100 million parameters."""
     return all(sum(part.numel() for part in network.parameters()) < SMALL for network in networks)
 
 
 def shared_out(cores: int) -> Threads:
-    """Return the numbers of threads for Code2Wav and for frames on `cores` CPU cores.
+    """Divide `cores` CPU cores between frames and Code2Wav.
 
-    Code2Wav gets a quarter of the cores (at least one), and the frames get the others. A single core is used for both.
+    Code2Wav gets a quarter of the cores, but at least one. Frames get the remaining cores, but at least one.
     """
     code2wav_threads = max(1, cores // 4)
     return Threads(max(1, cores - code2wav_threads), code2wav_threads)
 
 
 def is_x86() -> bool:
-    """True on x86-64, the only platform on which fbgemm's and oneDNN's kernels are tested.
+    """True on x86-64, the only platform on which fbgemm and oneDNN kernels are tested.
 
-    Torch for arm64 also lists fbgemm, but without int8 products, and its float16 products crash without SVE.
+    Torch for arm64 also lists fbgemm, but has no int8 products. Its float16 products crash on CPUs without SVE.
     """
     return platform.machine().lower() in ("x86_64", "amd64")
 
 
 def multiplies_bfloat16() -> bool:
-    """True if the processor has bfloat16 instructions.
-
-    They halve the time compared with float32.
-    """
+    """True if the CPU has bfloat16 instructions, which are twice as fast as float32."""
     return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
 
 
 def unit_norm(x: Tensor, eps: float) -> Tensor:
-    """Return x / rms(x) in one operator instead of seven, bitwise equal to the networks' norm.
+    """Return x / rms(x) by a single operator, bitwise equal to the RMSNorm of the networks.
 
     Shapes: x, result [..., K].
     """
@@ -86,17 +79,17 @@ def unit_norm(x: Tensor, eps: float) -> Tensor:
 
 
 class Now:
-    """Event of a synchronous device, which is always complete."""
+    """Event of a synchronous device, where all earlier work is always complete."""
 
     def query(self) -> bool:
         return True
 
     def synchronize(self) -> None:
-        """Return immediately."""
+        """Return immediately, because all earlier work is complete."""
 
 
 class EachLayer:
-    """``AttendSlots`` that writes new positions to the slots and then calls `attend`.
+    """Implementation of ``AttendSlots`` for devices with a `decode_attention` function.
 
     Attention reads the first `span` positions of each slot.
     """
@@ -142,19 +135,19 @@ class CpuDevice:
         return EachLayer(self.decode_attention, rows, starts, span)
 
     def enter_thread(self) -> None:
-        """Do nothing: every thread may use the device."""
+        """Do nothing, because every thread may use the CPU."""
 
     def decode_attention(self, q: Tensor, keys: Tensor, values: Tensor, rows: Tensor, lengths: Tensor) -> Tensor:
-        """Attend each row's newest position over its own slot, up to its own length.
+        """Return the attention of each row's newest position over all positions of the row.
 
-        Shapes: q, result [B, heads, 1, d]; keys, values [S, kv_heads, T, d]; rows, lengths [B] int64, where lengths
-        include the newest position.
+        Shapes: q, result [B, heads, 1, d]; keys, values [S, kv_heads, T, d]; rows [B] int64, slot numbers; lengths [B]
+        int64, numbers of positions including the newest.
         """
         B, heads, _, d = q.shape
         kv_heads = keys.shape[1]
-        # The query heads that share a key head become query positions, so that neither a mask nor a copy of the keys is
-        # needed. Rows are computed one by one, because in a batch, the length of the longest row would change the last
-        # bits of the others.
+        # Query heads that share a key head become query positions. This avoids a mask and a copy of the keys. Rows are
+        # computed one by one, because in a batch, the length of the longest row would change the last bits of the other
+        # rows.
         grouped = q.view(B, kv_heads, heads // kv_heads, d)
         out = [
             F.scaled_dot_product_attention(

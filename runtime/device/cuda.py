@@ -1,4 +1,4 @@
-"""CUDA device: streams, graphs and, if Triton is installed, its kernels."""
+"""CUDA device with streams, CUDA graphs and optional Triton kernels."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Made = TypeVar("Made")
 
 
 class CudaGraph(Graph[Made]):
-    """CUDA graph and its result tensors."""
+    """Captured CUDA graph and its output tensors."""
 
     def __init__(self, graph: torch.cuda.CUDAGraph, result: Made) -> None:
         self._graph = graph
@@ -38,7 +38,7 @@ class CudaDevice(CpuDevice):
     dtype = torch.bfloat16
     holds_graphs = True
     max_in_flight = 1
-    unit_norm = None  # The networks use their own norm.
+    unit_norm = None  # The networks compute the norm with torch operations.
 
     def __init__(self, *, eager: bool = False) -> None:
         self.torch_device = torch.device("cuda", torch.cuda.current_device())
@@ -48,12 +48,12 @@ class CudaDevice(CpuDevice):
         self._capturing = _streams()
         # Graphs of one stream never run at the same time, so they can share memory.
         self._pools = {stream: torch.cuda.graph_pool_handle() for stream in Stream}
-        # Captures run one at a time and on their own streams, so that concurrent work of requests is not captured.
+        # Captures run one at a time on separate streams. Otherwise a capture could record the work of other threads.
         self._capture_lock = threading.Lock()
 
     def fused(self, dtype: torch.dtype) -> Fused | None:
-        # Float32 is used for comparisons only. The kernels are not faster than the library, because float32 does not
-        # use tensor cores.
+        # The kernels are only used for bfloat16. In float32 they would not be faster than the library, because float32
+        # does not use tensor cores.
         return self._kernels if dtype is torch.bfloat16 else None
 
     def decode_attention(self, q: Tensor, keys: Tensor, values: Tensor, rows: Tensor, lengths: Tensor) -> Tensor:
@@ -61,7 +61,7 @@ class CudaDevice(CpuDevice):
         kv_heads = keys.shape[1]
         seen = (torch.arange(keys.shape[2], device=q.device) < lengths[:, None])[:, None]
         grouped = q.view(B, kv_heads, heads // kv_heads, d)
-        # Values after a row's end may be NaN from an earlier request. They are set to zero, because 0 * NaN is NaN.
+        # Values after a row's end may be NaN from an earlier request. Set them to zero, because 0 * NaN is NaN.
         values = values[rows].masked_fill_(~seen[..., None], 0)
         out = F.scaled_dot_product_attention(grouped, keys[rows], values, attn_mask=seen[:, None])
         return out.reshape(B, heads, 1, d)
@@ -85,12 +85,12 @@ class CudaDevice(CpuDevice):
 
         began = time.monotonic()
         try:
-            with self._capture_lock:  # Another checkpoint must not launch kernels while these are being compiled.
+            with self._capture_lock:  # No other checkpoint may launch kernels in the meantime.
                 count = compile_all(works)
             log.info("%d kernels compiled in %.1f s", count, time.monotonic() - began)
         except Exception:
             log.exception("kernels could not be compiled beside each other: they are one by one, at their first launch")
-        self.mark().synchronize()  # The capture is not ordered after the work of this thread's stream.
+        self.mark().synchronize()  # A later capture does not wait for the work of this thread's stream.
 
     def capture(self, work: Callable[[], Made], stream: Stream) -> Graph[Made]:
         own = self._capturing[stream]  # A graph gets the priority of the stream on which it is captured.
@@ -119,8 +119,8 @@ class CudaDevice(CpuDevice):
         return torch.cuda.mem_get_info(self.torch_device)[1]
 
 
-# Lower numbers have higher priority. Later audio (AUDIO) has the priority of frames, because a finished row keeps its
-# slot until its audio is decoded.
+# A lower number is a higher priority. AUDIO and FRAMES have the same priority, because a finished row occupies a slot
+# until its audio is decoded.
 PRIORITIES = {Stream.FIRST_AUDIO: -3, Stream.PROMPTS: -2, Stream.VOICES: -2, Stream.FRAMES: -1, Stream.AUDIO: -1}
 
 
@@ -130,10 +130,7 @@ def _streams() -> dict[Stream, torch.cuda.Stream]:
 
 
 def _kernels() -> Fused | None:
-    """Return the Triton kernels, or None if Triton is not available.
-
-    Without them, torch's operations are used.
-    """
+    """Return the Triton kernels, or None if Triton is not available."""
     if not kernels.available():
         log.warning("Triton cannot be used here: the library's operations serve, several times slower")
         return None

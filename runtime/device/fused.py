@@ -1,7 +1,6 @@
-"""Interface of fused operations, which replace several operations by one kernel launch.
+"""Interface of fused operations: one kernel launch instead of several torch operations.
 
-The docstring of each operation names its readable version. `runtime/model/fused_operations.py` and the engine choose
-between the two.
+`runtime/model/fused_operations.py` and the engine choose between a fused operation and the equivalent torch operations.
 """
 
 from __future__ import annotations
@@ -12,9 +11,11 @@ from torch import Tensor
 
 
 class Rules(NamedTuple):
-    """Additional sampling rules for code 0 (``talker_rules`` in execution/sampling.py).
+    """Sampling rules of codebook 0: repetition penalty, minimum length and allowed ids.
 
-    Shapes: seen [S, V] bool; penalty [S] float32; hold_until [S] int64. Ids below ``codes`` and ``eos`` are allowed.
+    The rules are those of `talker_rules` in execution/sampling.py. `eos` and all ids below `codes` are allowed.
+
+    Shapes: seen [S, V] bool, ids sampled so far; penalty [S] float32; hold_until [S] int64, minimum number of frames.
     """
 
     seen: Tensor
@@ -26,10 +27,10 @@ class Rules(NamedTuple):
 
 
 class SamplingState(NamedTuple):
-    """Sampling settings of every slot, and the seed and frame number for its noise.
+    """Sampling settings of every slot, and the seed and frame number of the slot's noise.
 
-    Shapes: temperature, top_p [S] float32; top_k [S] int64; greedy [S] bool; seed, frame [S] int64, where frame is the
-    number of generated frames.
+    Shapes: temperature, top_p [S] float32; top_k [S] int64; greedy [S] bool; seed [S] int64; frame [S] int64, number of
+    generated frames.
     """
 
     temperature: Tensor
@@ -41,9 +42,9 @@ class SamplingState(NamedTuple):
 
 
 class Sampled(NamedTuple):
-    """Output buffers: the codes of a frame, and flags of rows with finite scores.
+    """Output buffers of `Fused.sample` for one frame.
 
-    Shapes: [B, Q] int64, bool.
+    Shapes: codes [B, Q] int64; finite [B, Q] bool, True if all logits of the codebook were finite.
     """
 
     codes: Tensor
@@ -51,10 +52,10 @@ class Sampled(NamedTuple):
 
 
 class Lookup(NamedTuple):
-    """Embedding lookup of a sampled code: table[code].
+    """Arguments of an embedding lookup that stores `table[code]` of each row in `out`.
 
-    Shapes: table [V, H']; out [B, H'], may be strided; addresses [S] int64: if given, the address of each slot's own
-    table of the same shape, used instead of `table`.
+    Shapes: table [V, H']; out [B, H'], may be strided; addresses None or [S] int64, memory addresses of a table of the
+    same shape for each slot, which replace `table`.
     """
 
     table: Tensor
@@ -63,13 +64,13 @@ class Lookup(NamedTuple):
 
 
 class SlotState(NamedTuple):
-    """State of every slot between two frames.
+    """Decoding state of every slot between two frames.
 
-    The last slot is scratch and keeps its initial state.
+    Padding rows use the last slot, whose state never changes.
 
-    Shapes: position [S] int64, of the next input; frame [S] int64, number of generated frames; codes [S, Q] int64, of
-    the last frame; trailing [S, L] int64, text ids (that of frame f at index f - 1); seen [S, V] bool, True for values
-    of code 0 sampled so far.
+    Shapes: position [S] int64, position of the next input; frame [S] int64, number of generated frames; codes [S, Q]
+    int64, codes of the last frame; trailing [S, L] int64, text ids, where index f - 1 is for frame f; seen [S, V] bool,
+    True for ids of codebook 0 sampled so far.
     """
 
     position: Tensor
@@ -80,7 +81,7 @@ class SlotState(NamedTuple):
 
 
 class Norm(NamedTuple):
-    """Parameters of an RMSNorm: computed in float32, cast, then multiplied by the weight.
+    """Parameters of an RMSNorm that casts the float32 result before applying the weight.
 
     Shapes: weight [K].
     """
@@ -90,7 +91,7 @@ class Norm(NamedTuple):
 
 
 class QKNormRope(NamedTuple):
-    """Parameters of norm and RoPE for query and key heads before attention.
+    """Parameters of the RMSNorm and RoPE of query and key heads.
 
     Shapes: cos, sin [T, d].
     """
@@ -102,7 +103,7 @@ class QKNormRope(NamedTuple):
 
 
 class KVView(NamedTuple):
-    """Keys and values of one layer for all slots.
+    """Key and value cache of one layer for all slots.
 
     Shapes: [S, kv_heads, T, d].
     """
@@ -112,14 +113,14 @@ class KVView(NamedTuple):
 
 
 class Fused(Protocol):
-    """Fused operations with one launch each, bitwise independent of the batch.
+    """Fused operations with one kernel launch each, bitwise independent of the batch.
 
-    A norm of many rows takes two launches. Launches may overlap. With `settled`, an operation may read its slot inputs
-    while earlier launches still run. Without `settled`, it waits for all earlier launches before it lets the next one
-    start, so that the next launch can use `settled` for all data written before.
+    A product with a norm of many rows takes two launches. Launches may overlap. If `settled` is True, an operation may
+    read its slot inputs while earlier launches still run. If `settled` is False, the operation waits for all earlier
+    launches before the next launch may start. The next launch may then use `settled` for all data written before.
     """
 
-    max_rows: int  # Maximum number of rows of the products below. Products of more rows use the library.
+    max_rows: int  # Maximum number of rows of a fused product. The library multiplies more rows.
 
     def gemm(
         self,
@@ -134,20 +135,20 @@ class Fused(Protocol):
     ) -> Tensor:
         """Return residual + norm(x) @ weight.T + bias.
 
-        The result is a new tensor or `out`, which may be strided. Weights have the dtype of x, or are int8 with a scale
-        for each output channel, by which the sum of products is multiplied in float32.
+        The result is written to `out`, which may be strided, or to a new tensor. Weights have the dtype of x, or are
+        int8 with a scale per output channel. The scale multiplies the float32 sum of products.
 
         Shapes: x [M, K]; weight [N, K]; scale [N] float32; bias [N]; residual, out, result [M, N].
         """
 
     def norm(self, x: Tensor, norm: Norm) -> Tensor:
-        """Apply an RMSNorm.
+        """Return the RMSNorm of each row of x.
 
-        Shapes: x, result [M, K], any M.
+        Shapes: x, result [M, K]; M is not limited by `max_rows`.
         """
 
     def swiglu(self, x: Tensor, norm: Norm, weight: Tensor, *, scale: Tensor | None = None) -> Tensor:
-        """Return silu(gate) * up of norm(x), with weights as in `gemm`.
+        """Return silu(gate) * up, where gate and up are the halves of norm(x) @ weight.T.
 
         Shapes: x [M, K]; weight [2 N, K], the gate's rows first; scale [2 N] float32; result [M, N].
         """
@@ -163,22 +164,21 @@ class Fused(Protocol):
         *,
         settled: bool = False,
     ) -> Tensor:
-        """Compute norms, RoPE, cache write and attention of each row's newest positions.
+        """Run norms, RoPE, cache write and attention for the `new` newest positions of each row.
 
-        Each row attends to its own slot.
+        Each row attends to the positions of its slot. `settled` applies to `rows` and `positions`.
 
-        Shapes: qkv [B * new, (heads + 2 kv_heads) * d]; rows, positions (of the first new one) [B] int64; result
-        [B * new, heads * d]. `settled` refers to rows and positions.
+        Shapes: qkv [B * new, (heads + 2 kv_heads) * d]; rows [B] int64, slot numbers; positions [B] int64, first new
+        position; result [B * new, heads * d].
         """
 
     def prefill_attention(self, qkv: Tensor, heads: QKNormRope, cache: KVView, slot: Tensor, start: Tensor) -> Tensor:
-        """Compute norms, RoPE, cache write and attention of P positions in each of n slots.
+        """Run norms, RoPE, cache write and attention for P new positions of each of n slots.
 
-        The positions of a slot start at `start`.
+        Positions beyond the end of a slot are written to its last position, to which no query attends.
 
-        Shapes: qkv [n * P, ...]; slot, start [n] int64; result [n * P, heads * d].
-
-        Positions after the slot's last one are written to the last one, to which no query attends.
+        Shapes: qkv [n * P, (heads + 2 kv_heads) * d]; slot [n] int64, slot numbers; start [n] int64, first new
+        positions; result [n * P, heads * d].
         """
 
     def sample(
@@ -193,20 +193,22 @@ class Fused(Protocol):
         *,
         settled: bool = False,
     ) -> None:
-        """Sample one code per row like ``pick`` in sampling.py, and look up its embedding.
+        """Sample one code per row like `pick` in sampling.py, and look up the code's embedding.
 
-        Shapes: logits [B, V]; rows [B] int64. `out` is written at `codebook`. `settled` refers to rows and state.
+        Column `codebook` of `out` gets the results. `settled` applies to `rows` and `state`.
+
+        Shapes: logits [B, V]; rows [B] int64, slot numbers.
         """
 
     def begin(
         self, rows: Tensor, state: SlotState, frames: Tensor, text: Tensor, addresses: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Return the input and the position of each row's next frame.
+        """Return the talker's input embedding and position for each row's next frame.
 
         The input is the sum of the embeddings of the last frame's codes and of the next text id.
 
-        Shapes: rows [B] int64; frames [Q, V, H]; text [text_vocab, H]; addresses [2, S] int64: if given, the addresses
-        of each slot's own tables, used instead of frames[0] and text; results [B, H] and [B] int64.
+        Shapes: rows [B] int64, slot numbers; frames [Q, V, H]; text [text_vocab, H]; addresses None or [2, S] int64,
+        memory addresses of two tables for each slot, which replace frames[0] and text; results [B, H] and [B] int64.
         """
 
     def finish(
@@ -218,10 +220,10 @@ class Fused(Protocol):
         positions: Tensor,
         counts: Tensor | None = None,
     ) -> Tensor:
-        """Advance the rows after a frame and return its output.
+        """Advance the slot state of the rows after a frame, and return the frame's output.
 
-        The output is that of ``Frame`` in `runtime/engine/execution/frame.py`.
+        The output is the same as that of `Frame` in `runtime/engine/execution/frame.py`.
 
-        Shapes: rows, positions (the first new one), counts (of new positions; None for one each) [B] int64; result
-        [B, Q + 2] int64.
+        Shapes: rows [B] int64, slot numbers; positions [B] int64, first new position; counts None or [B] int64, numbers
+        of new positions, 1 if None; result [B, Q + 2] int64.
         """

@@ -1,4 +1,4 @@
-"""Memory of the machine: total and available bytes, and release of unused memory."""
+"""Total and available memory of the machine, and release of unused memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 
 
 class _Status(ctypes.Structure):
-    """Structure MEMORYSTATUSEX of Windows."""
+    """MEMORYSTATUSEX structure of the Windows API."""
 
     _fields_ = (
         ("length", ctypes.c_uint32),
@@ -38,10 +38,7 @@ def free_bytes() -> int:
 
 
 def release_unused_memory() -> None:
-    """Return freed memory to the operating system.
-
-    After loading, glibc keeps gigabytes of it.
-    """
+    """Return freed memory to the operating system, because glibc keeps it after loading."""
     if sys.platform != "win32" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
         trim(0)
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 
 HUGE_PAGE_BYTES = 2**21
-COLLAPSE = 25  # MADV_COLLAPSE, which is synchronous and changes only pages that are in memory.
-MIN_RESIDENT_SHARE = 0.9  # Minimum fraction of a huge page that must be in memory. MADV_COLLAPSE allocates the rest.
+COLLAPSE = 25  # MADV_COLLAPSE, the synchronous request to merge small pages into huge pages.
+MIN_RESIDENT_SHARE = 0.9  # Minimum fraction of a huge page that is in memory. MADV_COLLAPSE allocates the rest.
 
 PROCESS = Path("/proc/self")
 # Matches anonymous memory regions of this process, except the stack.
@@ -24,14 +24,12 @@ REGION = re.compile(r"([0-9a-f]+)-([0-9a-f]+) rw-p \S+ \S+ 0 *+(?!\[stack)")
 
 
 def gather() -> int:
-    """Move memory to huge pages if it almost fills them.
+    """Merge small pages of this process into huge pages where at least 90 % is in memory.
 
-    This takes 1.6 s of CPU time per gigabyte.
-
-    Other threads may run during the call.
+    The call takes 1.6 s of CPU time per gigabyte. Other threads may run in the meantime.
 
     Returns:
-        Number of bytes of this process in huge pages; 0 if the system does not support them.
+        Number of bytes of this process in huge pages, or 0 if the system has no huge pages.
     """
     rollup = PROCESS / "smaps_rollup"
     if not rollup.exists():
@@ -44,7 +42,7 @@ def gather() -> int:
 
 
 def worthy() -> Iterator[tuple[int, int]]:
-    """Yield start and end addresses of huge pages whose memory is almost completely in use."""
+    """Yield the start and end address of each memory range that almost fills its huge pages."""
     pages = HUGE_PAGE_BYTES // mmap.PAGESIZE
     lines = (PROCESS / "maps").read_text(encoding="utf-8", errors="replace").splitlines()
     with (PROCESS / "pagemap").open("rb", buffering=0) as pagemap:
@@ -54,7 +52,7 @@ def worthy() -> Iterator[tuple[int, int]]:
                 continue
             pagemap.seek(first * pages * 8)
             entries = np.frombuffer(pagemap.read((behind - first) * pages * 8), np.uint64)
-            # The highest bit of an entry shows that the page is in memory.
+            # The highest bit of an entry is set if the page is in memory.
             present = (entries >> np.uint64(63)).reshape(-1, pages).mean(axis=1)
             edges = np.flatnonzero(np.diff(present >= MIN_RESIDENT_SHARE, prepend=False, append=False))
             for start, stop in edges.reshape(-1, 2).tolist():

@@ -21,44 +21,38 @@ class Stream(StrEnum):
     Work on one stream runs in order. Different streams run in parallel.
     """
 
-    FIRST_AUDIO = "first audio"  # Also used for short urgent chunks.
+    FIRST_AUDIO = "first audio"  # First chunk of a request, and other short urgent chunks.
     PROMPTS = "prompts"  # Prompts and first frames.
     VOICES = "voices"  # Encoding of new voices.
     FRAMES = "frames"
     AUDIO = "audio"
 
 
-URGENT_STREAMS = (Stream.FIRST_AUDIO, Stream.PROMPTS, Stream.VOICES)  # Work that is needed for a request's first audio.
+URGENT_STREAMS = (Stream.FIRST_AUDIO, Stream.PROMPTS, Stream.VOICES)  # Streams for work before the first audio.
 
 
 class Event(Protocol):
-    """Point in the work of a stream."""
+    """Marker in the work queue of a stream, like a CUDA event."""
 
     def query(self) -> bool:
-        """True if the device has reached this event."""
+        """True if the device has finished all work before the event."""
 
     def synchronize(self) -> None:
-        """Block until the device has reached this event.
-
-        The GIL is released.
-        """
+        """Block, without the GIL, until the device has finished all work before the event."""
 
 
 class AttendSlots(Protocol):
-    """Attention over slots, called once per layer.
-
-    It writes the new positions to the slots first.
-    """
+    """Attention function over the KV cache slots, called once per layer."""
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """Write the new keys and values, then compute attention.
+        """Write the new keys and values to the slots, and return the attention output.
 
         Shapes: q, result [B, heads, new, d]; k, v [B, kv_heads, new, d]; keys, values [S, kv_heads, T, d].
         """
 
 
 class Graph(Protocol, Generic[Made]):
-    """Captured graph: the same operations on the same memory, replayed without Python."""
+    """Captured graph of device operations, which are replayed without Python."""
 
     result: Made  # Tensors at fixed addresses. Every replay overwrites them.
 
@@ -76,41 +70,40 @@ class Device(Protocol):
     torch_device: torch.device
     dtype: torch.dtype  # Default dtype of the talker and code predictor.
     holds_graphs: bool
-    max_in_flight: int  # Maximum number of frames that are launched and not read yet.
+    max_in_flight: int  # Maximum number of launched frames whose results are not read yet.
     # True if sampling should use few operators. The host then provides the noise, and there are separate graphs for
     # batches in which no row needs a sort (runtime/engine/execution/sampling.py).
     lean_sampling: bool
-    pads_prompts: bool  # True if prompts are padded to fixed shapes, for which there are graphs.
-    position_grain: int  # A slot's number of positions in memory is a multiple of this number.
+    pads_prompts: bool  # True if prompts are padded to the fixed shapes of captured graphs.
+    position_grain: int  # The number of positions of a slot is a multiple of this number.
 
     @property
     def unit_norm(self) -> Callable[[Tensor, float], Tensor] | None:
-        """Return f(x, eps) = x / rms(x) in float32 with one cast.
+        """Return a function f(x, eps) = x / rms(x), or None to use torch operations.
 
-        None: the networks use their own norm.
+        The function computes in float32 and casts the result once.
         """
 
     def fused(self, dtype: torch.dtype) -> Fused | None:
-        """Return fused operations for networks in `dtype`.
-
-        None: the networks use their own operations.
-        """
+        """Return the fused operations for networks in `dtype`, or None to use torch operations."""
 
     def prefill_attention(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None = None) -> Tensor:
-        """Compute causal attention of the newest positions over all positions so far.
+        """Return the causal attention of the P newest positions over all N + P positions.
 
-        Shapes: q [B, heads, P, d]; k, v [B, kv_heads, N + P, d], the older ones first; seen [P, N + P] bool, an
-        explicit mask, needed in graphs because their shapes are fixed; result [B, heads, P, d].
+        Shapes: q [B, heads, P, d]; k, v [B, kv_heads, N + P, d], the oldest position first; seen [P, N + P] bool, an
+        explicit mask for graphs, whose shapes are fixed; result [B, heads, P, d].
         """
 
     def attend_slots(self, rows: Tensor, starts: Tensor, span: int, like: Tensor, new: int = 1) -> AttendSlots:
-        """Return an attention function for `new` positions of some rows, starting at `starts`.
+        """Return an attention function for the `new` next positions of each row.
 
-        Each position attends to the positions of its own slot up to itself.
+        Each position attends to itself and to all earlier positions of its slot.
 
         Args:
-            span: An upper bound of the rows' positions.
-            like: Keys of any layer, for their shape and dtype.
+            rows: Slot number of each row.
+            starts: First new position of each row.
+            span: Upper bound of the rows' positions.
+            like: Key cache of any layer, which defines shape and dtype.
             new: Number of new positions per row; more than one only if `pads_prompts`.
 
         Shapes: rows, starts [B] int64.
@@ -120,33 +113,28 @@ class Device(Protocol):
         """Prepare the calling thread for its first use of the device."""
 
     def stream(self, stream: Stream) -> AbstractContextManager[None]:
-        """Context manager that runs device work of its body on this stream."""
+        """Return a context manager that queues the device work of its body on `stream`."""
 
     def mark(self) -> Event:
-        """Return an event after all work that was queued on the current stream."""
+        """Record an event after the work queued on the current stream, and return the event."""
 
     def wait(self, event: Event) -> None:
-        """Make the current stream wait for an event of another stream.
-
-        The host does not wait.
-        """
+        """Make the current stream, but not the host, wait for an event of another stream."""
 
     def precompile(self, works: Iterable[Callable[[], object]]) -> None:
-        """Compile the kernels of functions that will be captured, if this takes long.
+        """Compile in advance the kernels of functions that will be captured as graphs.
 
-        The functions are called, and their results are undefined.
+        Each function is called once, and its results must not be used.
         """
 
     def capture(self, work: Callable[[], Made], stream: Stream) -> Graph[Made]:
-        """Warm up a function on a stream, then capture it as a graph.
+        """Warm up a function, then capture its device work as a graph for `stream`.
 
-        A graph must support all its operations.
-
-        It runs after the work that is queued on the caller's stream.
+        All operations must support graphs. The capture starts after the work that is queued on the caller's stream.
         """
 
     def to_host(self, tensor: Tensor, into: Tensor) -> None:
-        """Copy a tensor to memory from `host_memory` on the current stream, without waiting."""
+        """Queue a copy of a tensor to `into`, a tensor from `host_memory`, and do not wait."""
 
     def host_memory(self, *shape: int, dtype: torch.dtype) -> Tensor:
         """Allocate host memory that the device can write asynchronously."""

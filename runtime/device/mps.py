@@ -1,8 +1,8 @@
 """MPS device: the reference implementation on torch's Metal backend.
 
-It has not been run on a Mac. A test checks that torch has a Metal kernel for each operator that the engine uses
-(tests/unit/device/test_mps.py). Dtypes are float32 and, on request, bfloat16, because Metal has no float64. There is
-one command queue, and the host waits for it at every read.
+This device has not been run on a Mac. A test checks that torch has a Metal kernel for each operator that the engine
+uses (tests/unit/device/test_mps.py). Dtypes are float32 and, on request, bfloat16, because Metal has no float64. All
+work is in one command queue, and the host waits for the queue at every read.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from runtime.device.interface import Event
 
 
 class Finished:
-    """Event of a queue for which the host can only wait until all work is done."""
+    """Event of the Metal queue, which can only wait until all queued work is complete."""
 
     def query(self) -> bool:
         self.synchronize()
@@ -26,13 +26,13 @@ class Finished:
 
 
 class MpsDevice(CpuDevice):
-    """CPU implementation with tensors on the GPU.
+    """MPS device: the operations of `CpuDevice` with tensors on Apple's GPU.
 
-    Attention is computed row by row. There are no graphs and no launches in flight.
+    Attention is computed row by row. The device has no graphs and no launches in flight.
     """
 
     name = "mps"
-    unit_norm = None  # The networks use their own norm.
+    unit_norm = None  # The networks compute the norm with torch operations.
 
     def __init__(self) -> None:
         self.torch_device = torch.device("mps")
@@ -47,5 +47,5 @@ class MpsDevice(CpuDevice):
         return max(0, self.total_bytes() - torch.mps.driver_allocated_memory())
 
     def total_bytes(self) -> int:
-        """Return the fraction of the unified memory that Metal recommends for the GPU, in bytes."""
+        """Return the number of bytes of unified memory that Metal recommends for the GPU."""
         return torch.mps.recommended_max_memory()

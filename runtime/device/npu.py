@@ -1,6 +1,6 @@
 """NPU device: Ascend's streams, graphs and fused attention (docs/npu.md).
 
-It has not been run on Ascend hardware. Tests check every call against the documented rules of torch_npu.
+This device has not been run on Ascend hardware. Tests check every call against the documented rules of torch_npu.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ log = logging.getLogger(__name__)
 Made = TypeVar("Made")
 
 DEVICE_TYPE = "npu"
-WARM_UP_RUNS = 2  # Runs before a capture, in which operators choose tiling and workspace.
+WARM_UP_RUNS = 2  # Number of runs before a capture, during which operators choose tiling and workspace.
 HIGH, NORMAL = -1, 0  # Priorities of streams.
 TASK_QUEUE_VARIABLE = "TASK_QUEUE_ENABLE"  # Environment variable of torch_npu that controls how operators are launched.
-NO_CAPTURES_VALUE = "2"  # Value for which torch_npu refuses captures.
+NO_CAPTURES_VALUE = "2"  # Value with which torch_npu refuses to capture graphs.
 
 
 class NpuGraph(Graph[Made]):
-    """NPU graph and its result tensors."""
+    """Captured NPU graph and its output tensors."""
 
     def __init__(self, graph: Any, result: Made, capturing: Callable[[], bool]) -> None:
         self._graph = graph
@@ -51,9 +51,10 @@ class NpuGraph(Graph[Made]):
 
 
 class NpuDevice(CpuDevice):
-    """NPU device.
+    """NPU device without fused operations.
 
-    `fused` returns None, because Ascend's fused norm, RoPE and SwiGLU cast in another order (docs/npu.md).
+    Ascend's fused norm, RoPE and SwiGLU are not used, because they cast in another order than the reference
+    (docs/npu.md).
     """
 
     name = "npu"
@@ -76,32 +77,32 @@ class NpuDevice(CpuDevice):
             raise DeviceUnavailable(
                 device="npu", why="torch_npu sees no NPU; is the driver installed and CANN's set_env.sh sourced?"
             )
-        # Operators in private formats, and those that are compiled at their first use, cannot be captured.
+        # Operators that use private formats or are compiled at their first use cannot be captured.
         npu.config.allow_internal_format = False
         npu.set_compile_mode(jit_compile=False)
-        # HF32 has a shorter mantissa than float32, which could change the codes of a reference.
+        # HF32 has a shorter mantissa than float32 and could change the speech codes of reference audio.
         npu.conv.allow_hf32 = False
         npu.matmul.allow_hf32 = False
         self.torch_device = torch.device(DEVICE_TYPE, npu.current_device())
         self.holds_graphs = not eager and _may_capture()
         self.streams = self._new_streams()
-        # Streams for captures. A graph may be replayed on any stream, but a capture must not record concurrent work of
-        # other streams.
+        # Separate streams for captures. A graph may be replayed on any stream, but a capture must not record concurrent
+        # work.
         self.capturing = self._new_streams()
         self._capture_lock = threading.Lock()  # Only one capture may run at a time.
         # Graphs of one stream never run at the same time, so they can share memory.
         self.pools = {stream: npu.graph_pool_handle() for stream in Stream}
         everything = torch.ones(COMPRESSED_MASK_SIZE, COMPRESSED_MASK_SIZE, device=self.torch_device, dtype=torch.bool)
         self._ahead_of_itself = everything.triu(1)
-        self._ones: dict[tuple[int, torch.dtype], Tensor] = {}  # Weights of ones, for norms without weights.
+        self._ones: dict[tuple[int, torch.dtype], Tensor] = {}  # Tensors of ones, the weights of `unit_norm`.
 
     def enter_thread(self) -> None:
         self._npu.set_device(self.torch_device)
 
     def unit_norm(self, x: Tensor, eps: float) -> Tensor:
-        """Apply Ascend's norm with a weight of ones.
+        """Return x / rms(x) by Ascend's RMSNorm operator with a weight of ones.
 
-        Ascend's operator multiplies by the weight before it casts.
+        The networks apply the real weight, because Ascend's operator would multiply before the cast.
         """
         key = x.shape[-1], x.dtype
         if key not in self._ones:
@@ -164,7 +165,7 @@ class NpuDevice(CpuDevice):
         return {stream: self._npu.Stream(priority=HIGH if stream in URGENT_STREAMS else NORMAL) for stream in Stream}
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, unseen: Tensor | None, mode: int) -> Tensor:
-        """Compute attention of q over k and v with a mask.
+        """Return the attention of q over k and v with a mask.
 
         Shapes: q [B, heads, P, d]; k, v [B, kv_heads, T, d]; unseen, True for masked keys: [2048, 2048] in mode 3, else
         [P, T] or [B, 1, P, T], or None; result [B, heads, P, d].

@@ -1,7 +1,7 @@
 """Attention over slots with Ascend's operators, which need contiguous keys and masks.
 
-All operators run on the AI cores. Keys and values are written by one index into flattened rows, and read in blocks of
-whole positions (docs/npu.md).
+All operators run on the AI cores. Keys and values are written with one index into the flattened cache and read in
+blocks of positions (docs/npu.md).
 """
 
 from __future__ import annotations
@@ -19,18 +19,19 @@ EXPLICIT_MASK_MODE = 0  # Explicit mask, or no mask: every query attends to ever
 BOTTOM_RIGHT = 3
 COMPRESSED_MASK_SIZE = 2048  # Size of the square mask that mode 3 expects for any number of queries and keys.
 
-BLOCK_POSITIONS = 128  # Positions of a slot per step: 32 KiB for a key head of width 128.
+BLOCK_POSITIONS = 128  # Number of positions in a block that is read at once: 32 KiB for a key head of width 128.
 
 Attend = Callable[[Tensor, Tensor, Tensor, Tensor | None, int], Tensor]  # Arguments: q, k, v, unseen, mode.
 
 
 class NpuSlots:
-    """Implementation of ``AttendSlots`` with lengths on the device.
+    """Implementation of ``AttendSlots`` that stores the lengths as masks on the device.
 
-    Indices and masks are computed once for all layers.
+    Indices and masks are computed once for all layers. Positions beyond the end of a slot are written to its last
+    position, to which no query attends.
 
-    Shapes: rows, starts [B] int64, where starts is the first new position of each; like, a layer's keys, [S, kv_heads,
-    T, d], where BLOCK_POSITIONS divides T. Positions after T are written to the last one, to which no query attends.
+    Shapes: rows [B] int64, slot numbers; starts [B] int64, first new position; like [S, kv_heads, T, d], the key cache
+    of any layer, where T is a multiple of BLOCK_POSITIONS.
     """
 
     def __init__(self, attend: Attend, rows: Tensor, starts: Tensor, span: int, like: Tensor, new: int) -> None:
@@ -38,7 +39,7 @@ class NpuSlots:
         here = like.device
         self._attend = attend
         self._read = -(-span // BLOCK_POSITIONS) * BLOCK_POSITIONS
-        # [B, kv_heads], indices among the heads of all slots.
+        # Index of each row's key heads among the key heads of all slots, [B, kv_heads].
         heads = rows[:, None] * kv_heads + torch.arange(kv_heads, device=here)
         positions = starts[:, None]
         if new > 1:
@@ -48,38 +49,36 @@ class NpuSlots:
         self._blocks = (heads[..., None] * (T // BLOCK_POSITIONS) + blocks).flatten()
         self._shape = B, kv_heads, self._read, d
         keys = torch.arange(self._read, device=here)
-        # A graph would make lengths constant, because the operators read lengths only from the host. Masks on the
-        # device are used instead.
+        # The operators read lengths only from the host, so a captured graph would always use the same lengths. Masks on
+        # the device replace the lengths.
         self._unseen = (keys > positions[..., None])[:, None]  # [B, 1, new, read]
         self._behind = keys[:, None] > positions[:, -1:, None, None]  # [B, 1, read, 1]
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """Compute attention.
+        """Write the new keys and values to the slots, and return the attention output.
 
-        Shapes: q [B, heads, new, d]; k, v [B, kv_heads, new, d]; keys, values as `like`; result as q.
+        Shapes: q, result [B, heads, new, d]; k, v [B, kv_heads, new, d]; keys, values [S, kv_heads, T, d].
         """
         for new, held in ((k, keys), (v, values)):
             held.view(-1, held.shape[3])[self._written] = new.reshape(-1, held.shape[3])
         return self._attend(q, self._of(keys), self._of(values), self._unseen, EXPLICIT_MASK_MODE)
 
     def _of(self, held: Tensor) -> Tensor:
-        """Gather the positions of the rows.
+        """Gather the keys or values of the rows' slots.
 
         Shapes: held [S, kv_heads, T, d]; result [B, kv_heads, read, d], contiguous.
         """
         read = held.view(-1, BLOCK_POSITIONS * held.shape[3]).index_select(0, self._blocks).view(self._shape)
-        # Values after a row's end may be NaN from an earlier request. They are set to zero, because 0 * NaN is NaN.
+        # Values after a row's end may be NaN from an earlier request. Set them to zero, because 0 * NaN is NaN.
         return read.masked_fill_(self._behind, 0)
 
 
 def check_attention(q: Tensor, k: Tensor, v: Tensor, unseen: Tensor | None, mode: int) -> None:
-    """Check that the operators will interpret a mask as intended.
-
-    The operators do not report errors themselves.
+    """Check shapes, dtypes and mask of an attention call, because the operators do not.
 
     Raises:
-        AttentionRefused: The operators would interpret the call differently.
-        DeviceUnavailable: The operators do not support the checkpoint's heads.
+        AttentionRefused: The operators would misinterpret the arguments.
+        DeviceUnavailable: The operators do not support this number or size of attention heads.
     """
     _need(q.dim() == k.dim() == v.dim() == 4, "queries, keys and values are [B, heads, positions, d]")
     B, heads, P, d = q.shape

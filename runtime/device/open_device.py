@@ -16,11 +16,10 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def open_device(name: str, *, eager: bool = False) -> Device:
-    """Open cpu, cuda, npu, mps, or auto: CUDA if available, else an NPU, else the CPU.
+    """Open the device cpu, cuda, npu or mps, or the best available one for auto.
 
-    Apple's GPU is untested, so auto does not choose it.
-
-    An eager device does not capture graphs.
+    The order of `auto` is CUDA, NPU, CPU. MPS is untested and must be selected by name. With `eager`, the device does
+    not capture graphs.
 
     Raises:
         DeviceUnavailable: The device is not available.
@@ -44,11 +43,11 @@ def open_device(name: str, *, eager: bool = False) -> Device:
 
 
 def choose_dtype(name: str, device: Device, *, is_large: bool = False) -> torch.dtype:
-    """Return the dtype of the talker and code predictor, except for quantized products.
+    """Return the torch dtype of the talker and code predictor for a `--dtype` setting.
 
     Args:
-        is_large: True for a large checkpoint published in bfloat16. A CPU with bfloat16 instructions needs a third of
-            the time and half the memory of float32 for it.
+        is_large: True for a large checkpoint published in bfloat16. A CPU with bfloat16 instructions runs such a
+            checkpoint in a third of the time and half the memory of float32.
 
     Raises:
         InvalidSetting: The name is unknown, or float16, which overflows in the 0.6B code predictor (docs/model.md 7.2).
@@ -67,7 +66,7 @@ def choose_dtype(name: str, device: Device, *, is_large: bool = False) -> torch.
 
 
 def choose_quantization(word: str, device: Device) -> Quantization | None:
-    """Return the quantization of the talker and code predictor.
+    """Return the quantization for a `--quantize` setting, or None if the setting is off.
 
     Args:
         word: A valid setting other than auto.
@@ -84,12 +83,13 @@ def choose_quantization(word: str, device: Device) -> Quantization | None:
 
 
 def choose_sound_dtype(name: str, device: Device, dtype: torch.dtype, quantization: Quantization | None) -> torch.dtype:
-    """Return the dtype of Code2Wav's matrix products for a valid setting.
+    """Return the torch dtype of Code2Wav's matrix products.
 
     Args:
-        dtype, quantization: Those of the talker and code predictor. On a CPU, Code2Wav is float32 if they are float32,
-            else bfloat16 if the processor has bfloat16 instructions. Otherwise weights of products of few rows are
-            float16.
+        name: A valid dtype setting.
+        dtype, quantization: Settings of the talker and code predictor. On a CPU, unquantized float32 selects float32.
+            Otherwise `auto` selects bfloat16 if the CPU has bfloat16 instructions, and else float16, which is used for
+            products of few rows.
     """
     if name != "auto":
         return DTYPES[name]

@@ -1,7 +1,7 @@
 """Matrix products with weights packed by oneDNN, bitwise independent of the batch.
 
-OneDNN does not guarantee batch invariance, so it is tested on the running processor for every weight shape. Shapes that
-fail are not packed.
+OneDNN does not guarantee batch invariance. Therefore every weight shape is tested on the running CPU, and weights of a
+shape that fails are not packed.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from torch import Tensor
 
 from runtime.device.cpu import CORE_COUNT, is_x86
 
-# Minimum numbers of rows to try. oneDNN multiplies a single float32 row with another algorithm than several rows.
+# Minimum numbers of rows to try. oneDNN uses a different algorithm for a single float32 row than for several rows.
 MIN_ROWS = (1, 4)
 TESTED_ROWS = (1, 2, 3, 5, 8, 33)  # Numbers of rows with which batch invariance is tested.
 WHOLE = 70
 
 
 class PackedProduct:
-    """Product of rows with a packed matrix of the same dtype.
+    """Callable that multiplies rows by a packed weight matrix of the same dtype.
 
-    Fewer than `least` rows are padded. Shapes: weight [N, K].
+    Inputs with fewer than `least` rows are padded. Shapes: weight [N, K].
     """
 
     def __init__(self, weight: Tensor, least: int) -> None:
@@ -31,7 +31,7 @@ class PackedProduct:
         self.least = least
 
     def __call__(self, rows: Tensor) -> Tensor:
-        """Multiply.
+        """Return rows @ weight.T.
 
         Shapes: rows [M, K]; result [M, N].
         """
@@ -43,9 +43,9 @@ class PackedProduct:
 
 
 def packed(weight: Tensor) -> PackedProduct | None:
-    """Pack a matrix.
+    """Pack a weight matrix, or return None if its packed product is not batch-invariant.
 
-    Return None if no packing of it is batch-invariant. Shapes: see `PackedProduct`.
+    Shapes: weight [N, K].
     """
     N, K = weight.shape
     least = min_rows(N, K, weight.dtype) if weight.is_cpu else None
@@ -53,9 +53,9 @@ def packed(weight: Tensor) -> PackedProduct | None:
 
 
 def lays_out(dtype: torch.dtype) -> bool:
-    """True if oneDNN packs weights of this dtype.
+    """True if oneDNN can pack weights of this dtype on this CPU.
 
-    Without AVX-512, it does not support 16-bit weights.
+    oneDNN packs 16-bit weights only on a CPU with AVX-512.
     """
     if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         return False
@@ -64,18 +64,18 @@ def lays_out(dtype: torch.dtype) -> bool:
 
 @cache
 def min_rows(N: int, K: int, dtype: torch.dtype) -> int | None:
-    """Return the minimum number of rows for which a product is batch-invariant.
+    """Return the minimum number of rows for a batch-invariant product with an [N, K] weight.
 
-    The matrix has shape [N, K]. The result must hold for one thread and for all threads.
+    Each number in `MIN_ROWS` is tested with one thread and with all threads.
 
     Returns:
-        None if no number in ``MIN_ROWS`` is enough.
+        None if the product is not batch-invariant with any number in `MIN_ROWS`.
     """
     if not is_x86() or not lays_out(dtype):
         return None
     random = torch.Generator().manual_seed(1)
-    # The weights of each output are those of the previous output, shifted by one. Separate random numbers would take
-    # half of the test's time.
+    # Each weight row is the previous row shifted by one, because the generation of separate random rows would take half
+    # of the test's time.
     weight = torch.randn(N + K, generator=random).to(dtype).as_strided((N, K), (1, 1))
     rows = torch.randn((WHOLE, K), generator=random).to(dtype)
     product = PackedProduct(weight, MIN_ROWS[0])
@@ -86,7 +86,7 @@ def min_rows(N: int, K: int, dtype: torch.dtype) -> int | None:
 
 
 def _keeps_rows(product: PackedProduct, rows: Tensor, threads: int) -> bool:
-    """True if a few rows give the same bits alone as in a batch, with ``threads`` threads."""
+    """True if the results of a few rows are bitwise equal alone and in a batch."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:

@@ -1,15 +1,15 @@
 """Matrix products with quantized weights, bitwise independent of the batch.
 
-16 bits: weights are float16, which represents all published bfloat16 weights except the very smallest. Rows and sums
-are float32.
+float16: rows and sums are float32. The weights represent all published bfloat16 weights except the very smallest.
 
-8 bits: a weight is a multiple of 1/127 of the largest magnitude in its output channel. On x86, rows are quantized in
-the same way, and sums are exact integers. On other CPUs rows are bfloat16, and on CUDA they keep their dtype; sums are
-float32 there.
+int8: a weight is a multiple of 1/127 of the largest magnitude in its output channel. On x86, rows are quantized in the
+same way, and sums are exact integers. On other CPUs, rows are bfloat16. On CUDA, rows keep their dtype. In both cases
+sums are float32.
 
-4 bits: 32 adjacent weights of a row share a step and a middle value. Rows are bfloat16.
+int4: 32 adjacent weights of a row share a scale (`steps`) and an offset (`middles`). Rows are bfloat16.
 
-CPU kernels are torch's own, and CUDA kernels are in runtime/device/kernels. docs/decisions.md lists the alternatives.
+CPU kernels are in runtime/device/native and in torch, CUDA kernels are in runtime/device/kernels. docs/decisions.md
+lists the alternatives.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from torch import Tensor
 from runtime.device import native
 from runtime.device.cpu import is_x86
 
-GROUP_WEIGHTS = 32  # Number of adjacent weights that share a step and a middle value in int4.
-FLOAT16_MIN_ROWS = 3  # The float16 kernels of fbgemm sum one or two rows in another order than three.
+GROUP_WEIGHTS = 32  # Number of adjacent int4 weights that share a scale and an offset.
+FLOAT16_MIN_ROWS = 3  # Float16 kernels of fbgemm sum one or two rows in another order than three.
 TESTED_ROWS = range(1, 61)  # Numbers of rows with which batch invariance is tested.
-MAX_CALL_ROWS = 4  # The library uses another algorithm for more rows.
-TILE_OUTPUTS = 16  # Number of outputs per step of the library's weight-only kernels; it must also divide K.
-CACHED_ROWS = 64  # Number of matrix rows that are quantized at a time, so that they stay in the cache.
+MAX_CALL_ROWS = 4  # Torch's weight-only kernels use another algorithm for more rows.
+TILE_OUTPUTS = 16  # Tile size of torch's weight-only kernels. N and K must be multiples of the tile size.
+CACHED_ROWS = 64  # Number of matrix rows that are quantized at a time. They fit into the CPU cache.
 MAX_INT8 = 127
-MAX_HALF_INT8 = 63  # Largest int8 magnitude on processors that add two products in 16 bits without overflow.
-MIN_SCALE = 1e-30  # Rows of zeros must cause no division by zero.
+MAX_HALF_INT8 = 63  # Largest magnitude for CPUs that add two products in 16 bits. Larger values could overflow.
+MIN_SCALE = 1e-30  # Lower bound of scales, to avoid a division by zero.
 
 
 class Quantization(StrEnum):
-    """Quantization of the talker's and code predictor's weights, largest first."""
+    """Weight quantization of the talker and code predictor, from largest to smallest."""
 
     FLOAT16 = "float16"
     INT8 = "int8"
@@ -53,9 +53,9 @@ Product = Callable[[Tensor], Tensor]  # Function from rows [M, K] to a result [M
 
 @dataclass(frozen=True, slots=True)
 class Int8:
-    """Matrix of eight-bit weights.
+    """Int8 weight matrix with one scale per output channel.
 
-    Shapes: values [N, K] int8; steps [N] float32.
+    Shapes: values [N, K] int8; steps [N] float32, the scales.
     """
 
     values: Tensor
@@ -63,15 +63,15 @@ class Int8:
 
     @classmethod
     def of(cls, weight: Tensor) -> Int8:
-        """Quantize a matrix.
+        """Quantize a weight matrix to int8.
 
         Shapes: weight [N, K] of any floating dtype.
         """
         values = torch.empty(weight.shape, dtype=torch.int8, device=weight.device)
         steps = torch.empty(len(weight), device=weight.device)
-        # A tensor is used, because CUDA would divide by a Python number by multiplying with its inverse.
+        # The divisor is a tensor, because CUDA replaces a division by a Python number with an inexact multiplication.
         full = torch.tensor(float(MAX_INT8), device=weight.device)
-        # A CPU processes a few rows at a time, which stay in its cache.
+        # A CPU processes only as many rows at a time as fit into its cache.
         count = CACHED_ROWS if weight.is_cpu else len(weight)
         for rows, into, step in zip(*(torch.split(part, count) for part in (weight, values, steps)), strict=True):
             part = rows.float()
@@ -89,10 +89,10 @@ class Int8:
 
 @dataclass(frozen=True, slots=True)
 class Int4:
-    """Weights in four bits.
+    """Int4 weight matrix with a scale and an offset per group of weights.
 
-    Shapes: values [N, K] int32 from 0 to 15; steps, middles [N, K / GROUP_WEIGHTS] bfloat16; a middle is the weight of
-    value 8.
+    Shapes: values [N, K] int32 from 0 to 15; steps (scales), middles (offsets) [N, K / GROUP_WEIGHTS] bfloat16, where
+    the offset is the weight of value 8.
     """
 
     values: Tensor
@@ -101,9 +101,9 @@ class Int4:
 
     @classmethod
     def of(cls, weight: Tensor) -> Int4:
-        """Quantize a matrix.
+        """Quantize a weight matrix to int4.
 
-        Shapes: weight [N, K], where GROUP_WEIGHTS divides K.
+        Shapes: weight [N, K], where K is a multiple of GROUP_WEIGHTS.
         """
         groups = weight.float().reshape(len(weight), -1, GROUP_WEIGHTS)
         least, most = groups.aminmax(dim=2)
@@ -125,7 +125,7 @@ Rounded = Int8 | Int4
 
 
 def rounded(weight: Tensor, kind: Quantization) -> Rounded:
-    """Quantize a matrix to eight bits, or to four if its shape allows.
+    """Quantize a weight matrix to int8, or to int4 if `kind` is int4 and the shape allows.
 
     Shapes: weight [N, K].
     """
@@ -133,10 +133,7 @@ def rounded(weight: Tensor, kind: Quantization) -> Rounded:
 
 
 def product_of(weights: Rounded) -> Product:
-    """Return the product function for quantized weights.
-
-    It uses the device's kernel for their shape.
-    """
+    """Return a function that multiplies rows by quantized weights on the weights' device."""
     if weights.values.is_cpu and native.is_loaded():
         return NativeInt4(weights) if isinstance(weights, Int4) else NativeInt8(weights)
     if isinstance(weights, Int4):
@@ -150,7 +147,7 @@ def product_of(weights: Rounded) -> Product:
 
 
 def quantized(weight: Tensor, kind: Quantization) -> Product:
-    """Quantize a matrix and return its product function.
+    """Quantize a weight matrix, and return a function that multiplies rows by the matrix.
 
     Shapes: weight [N, K].
     """
@@ -160,7 +157,7 @@ def quantized(weight: Tensor, kind: Quantization) -> Product:
 
 
 def quantized_bytes(N: int, K: int, kind: Quantization) -> int:
-    """Return the size of a product's packed weights in bytes, including all scales."""
+    """Return the size in bytes of a quantized [N, K] weight matrix, including its scales."""
     if kind is Quantization.FLOAT16:
         return 2 * N * K
     if kind is Quantization.INT4 and takes_four_bits(N, K):
@@ -169,20 +166,20 @@ def quantized_bytes(N: int, K: int, kind: Quantization) -> int:
 
 
 def takes_four_bits(N: int, K: int) -> bool:
-    """True if there is a four-bit kernel for a matrix of this shape."""
+    """True if the int4 kernels support an [N, K] weight matrix."""
     return not (N % TILE_OUTPUTS or K % GROUP_WEIGHTS)
 
 
 def rounds_rows() -> bool:
-    """True if rows are also quantized to int8, as in fbgemm's kernels on x86."""
+    """True if int8 products also quantize the rows, as fbgemm's kernels on x86 do."""
     return is_x86() and "fbgemm" in torch.backends.quantized.supported_engines
 
 
 @cache
 def multiplies_float16() -> bool:
-    """True if weights may be float16: fbgemm's kernels are available and batch-invariant.
+    """True if fbgemm's float16 kernels are available and batch-invariant.
 
-    The library does not guarantee this, so it is tested on the running processor with one thread and with two.
+    fbgemm does not guarantee batch invariance, so the kernels are tested on the running CPU with one and two threads.
     """
     if not rounds_rows():
         return False
@@ -201,25 +198,25 @@ def multiplies_float16() -> bool:
 
 
 def kinds_here() -> list[Quantization]:
-    """Return the quantizations available on this processor, the largest first."""
+    """Return the quantizations that this CPU supports, from largest to smallest."""
     return [kind for kind in Quantization if kind is not Quantization.FLOAT16 or multiplies_float16()]
 
 
 def kinds_on(device: str) -> list[Quantization]:
-    """Return the quantizations available on a device type."""
+    """Return the quantizations that a device type, such as `cuda`, supports."""
     return kinds_here() if device == "cpu" else [Quantization.INT8] if device == "cuda" else []
 
 
 def not_on(kind: Quantization, device: str) -> str:
-    """Return the reason why a device does not support a quantization, for an error message."""
+    """Return an error text that explains why a device type does not support a quantization."""
     able = "a CPU or a CUDA card" if kind is Quantization.INT8 else "a CPU"
     return f"the device is {device}, and only {able} multiplies {kind}"
 
 
 class WeightOnlyFloat16:
-    """Product of float32 rows with float16 weights, three rows at a time.
+    """Callable that multiplies float32 rows by float16 weights with fbgemm.
 
-    Weights are clamped to ±65,504.
+    Weights are clamped to ±65,504. Rows are padded to a multiple of three.
     """
 
     def __init__(self, weight: Tensor) -> None:
@@ -234,9 +231,9 @@ class WeightOnlyFloat16:
 
 
 class NativeFloat16:
-    """Product of float32 rows with float16 weights by our own kernels.
+    """Callable that multiplies float32 rows by float16 weights with our C++ kernels.
 
-    Weights are clamped to 65,504.
+    Weights are clamped to ±65,504.
     """
 
     def __init__(self, weight: Tensor) -> None:
@@ -249,9 +246,9 @@ class NativeFloat16:
 
 
 class NativeInt8:
-    """Product of int8 rows and int8 weights by our own kernels.
+    """Callable that multiplies int8 rows by int8 weights with our C++ kernels.
 
-    Sums are exact, so results are bitwise equal on all processors.
+    Sums are exact, so results are bitwise equal on all CPUs.
     """
 
     def __init__(self, rounded: Int8) -> None:
@@ -265,7 +262,7 @@ class NativeInt8:
 
 
 class NativeInt4:
-    """Product of int8 rows with int4 weights by our own kernels."""
+    """Callable that multiplies int8 rows by int4 weights with our C++ kernels."""
 
     def __init__(self, rounded: Int4) -> None:
         self.blocks = native.int4_blocks(rounded.values, rounded.steps, rounded.middles)
@@ -278,7 +275,7 @@ class NativeInt4:
 
 
 class RoundedRowsInt8:
-    """Product of int8 weights with rows that are quantized by their largest magnitude."""
+    """Callable that quantizes rows to int8 and multiplies them by int8 weights with fbgemm."""
 
     def __init__(self, rounded: Int8) -> None:
         # Without VNNI, two products are added in 16 bits. Smaller magnitudes prevent an overflow.
@@ -295,10 +292,9 @@ class RoundedRowsInt8:
 
 
 class DequantizedInt8:
-    """Product of unquantized rows with int8 weights, by the device's library.
+    """Callable that multiplies unquantized rows by int8 weights in float32.
 
-    The product is computed in float32 and scaled afterwards. CUDA kernels use `values` and `steps` directly and are
-    tested against this class.
+    The product is scaled afterwards. CUDA kernels use `values` and `steps` directly and are tested against this class.
     """
 
     def __init__(self, rounded: Int8) -> None:
@@ -309,7 +305,7 @@ class DequantizedInt8:
 
 
 class WeightOnlyInt8:
-    """Product of bfloat16 rows with int8 weights, a few rows at a time."""
+    """Callable that multiplies bfloat16 rows by int8 weights with torch's CPU kernel."""
 
     def __init__(self, rounded: Int8) -> None:
         self.values, self.steps = rounded.values, rounded.steps.bfloat16()
@@ -319,7 +315,7 @@ class WeightOnlyInt8:
 
 
 class WeightOnlyInt4:
-    """Product of bfloat16 rows with groups of int4 weights, a few rows at a time."""
+    """Callable that multiplies bfloat16 rows by int4 weights with torch's CPU kernel."""
 
     def __init__(self, rounded: Int4) -> None:
         self.values = torch.ops.aten._convert_weight_to_int4pack_for_cpu(rounded.values, 1)
@@ -331,16 +327,13 @@ class WeightOnlyInt4:
 
 
 def _in_pieces(rows: Tensor, product: Product) -> Tensor:
-    """Multiply a few rows at a time.
-
-    Some processors sum larger batches in another order.
-    """
+    """Multiply a few rows at a time, because some CPUs sum larger batches in another order."""
     return torch.cat([product(part) for part in torch.split(rows.bfloat16(), MAX_CALL_ROWS)]).to(rows.dtype)
 
 
 def _packed_by_fbgemm(rounded: Int8) -> Any:
     zeros = torch.zeros(len(rounded.steps), dtype=torch.int64)
-    with _WARNED, warnings.catch_warnings():  # All threads share the warning filters, so changing them needs a lock.
+    with _WARNED, warnings.catch_warnings():  # The lock is needed because all threads share the warning filters.
         warnings.simplefilter("ignore", UserWarning)  # The tensor type that is used for packing is deprecated.
         quantized = torch._make_per_channel_quantized_tensor(rounded.values, rounded.steps.double(), zeros, 0)
     with _BY_FBGEMM:
@@ -350,7 +343,7 @@ def _packed_by_fbgemm(rounded: Int8) -> Any:
 class _Engine:
     """Context manager that sets torch's global quantization engine to fbgemm.
 
-    The engine is set while any thread is inside.
+    The previous engine is restored when the last thread leaves the context.
     """
 
     def __init__(self) -> None:
