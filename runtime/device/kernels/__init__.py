@@ -1,8 +1,8 @@
-"""Fused operations as Triton kernels, each tested against a readable version.
+"""Triton kernels of the fused operations, each tested against a readable version.
 
-They are pure functions of tensors, without host synchronization or data-dependent shapes, so graphs can capture them.
-Their results are bitwise independent of the batch. All modules of this package need Triton; call ``available`` before
-you import one.
+The kernels are pure functions of tensors. CUDA graphs can capture every kernel, because no kernel synchronizes with the
+host or has data-dependent shapes. Results are bitwise independent of the batch. All modules of this package need
+Triton; call ``available`` before you import a module.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import torch
 HOPPER = 9
 # Minimum CUDA capability with programmatic dependent launch: a kernel may start before the previous one has ended.
 PDL_CAPABILITY = HOPPER
-READS_SHARED = (HOPPER, 10)  # CUDA capabilities whose tensor cores read the current stage from shared memory.
+READS_SHARED = (HOPPER, 10)  # CUDA capabilities whose tensor cores read from shared memory.
 ASSUMED_SHARED_BYTES = 2**20  # Shared memory to assume if there is no GPU.
 
 
 @cache
 def available() -> bool:
-    """True if Triton can be imported, and a CUDA device or its interpreter is available."""
+    """True if Triton is installed, and a CUDA device or Triton's interpreter is available."""
     try:
         import triton
     except ImportError:
@@ -31,22 +31,19 @@ def available() -> bool:
 
 @cache
 def pdl() -> bool:
-    """True if kernels may overlap: one may start before the previous one has ended (PDL)."""
+    """True if a kernel may start before the previous kernel has ended (PDL)."""
     return torch.cuda.is_available() and torch.cuda.get_device_capability()[0] >= PDL_CAPABILITY
 
 
 @cache
 def wgmma() -> bool:
-    """True if the tensor cores have wgmma instructions (four warps each), as on Hopper."""
+    """True if the tensor cores have the wgmma instructions of Hopper GPUs."""
     return torch.cuda.is_available() and torch.cuda.get_device_capability()[0] == HOPPER
 
 
 @cache
 def shared_memory() -> int:
-    """Return the shared memory per program in bytes.
-
-    It is 227 KiB on an H200 and 99 KiB on consumer GPUs.
-    """
+    """Return the shared memory per program in bytes, for example 227 KiB on an H200."""
     if not torch.cuda.is_available():
         return ASSUMED_SHARED_BYTES
     from triton.compiler.compiler import max_shared_mem
@@ -62,19 +59,20 @@ def keeps_all_stages() -> bool:
 
 
 def stages(wanted: int, stage_bytes: int) -> int:
-    """Return the number of loop stages that fit this GPU, at most `wanted`.
+    """Return the number of loop stages that fit into shared memory, at most `wanted`.
 
-    It does not change results.
+    The number of stages does not change results.
 
     Args:
-        stage_bytes: Number of bytes that one step of the loop loads.
+        wanted: Maximum number of stages.
+        stage_bytes: Number of bytes that a step of the loop loads.
     """
     return max(1, min(wanted, shared_memory() // stage_bytes + (not keeps_all_stages())))
 
 
 def launch_options() -> dict[str, Any]:
-    """Return the options of all launches.
+    """Return the Triton options of all launches.
 
-    Launches overlap. Fused multiply-add is off, because torch does not use it either.
+    Launches overlap if the GPU supports PDL. Fused multiply-add is off, because torch does not use it.
     """
     return {"PDL": pdl(), "launch_pdl": pdl(), "enable_fp_fusion": False}

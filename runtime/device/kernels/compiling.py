@@ -1,7 +1,7 @@
 """Parallel compilation of all kernels, about a hundred, at the first start.
 
-Each function to be captured is called once with kernel launches disabled, to find its kernels. Each kernel is compiled
-on a separate thread, which mostly waits for other processes (ptxas and the C compiler for the launcher).
+To find the kernels, each function that will be captured is called once with kernel launches disabled. Each kernel is
+compiled on a separate thread, which mostly waits for other processes (ptxas and the C compiler for the launcher).
 """
 
 from __future__ import annotations
@@ -20,16 +20,13 @@ from triton import AsyncCompileMode, JITFunction
 log = logging.getLogger(__name__)
 
 MAX_COMPILER_THREADS = 16
-# Lock for loading launchers. All launchers are extension modules with the same name, and after parallel loading, a
-# kernel may get another kernel's launcher.
+# Lock for loading launchers. All launchers are extension modules with the same name. Without the lock, a kernel could
+# get the launcher of another kernel.
 LOADING = threading.Lock()
 
 
 class PendingKernel:
-    """Placeholder for a kernel that is still being compiled.
-
-    Launching it does nothing.
-    """
+    """Placeholder for a kernel that is still being compiled, whose launch does nothing."""
 
     function = packed_metadata = None
 
@@ -37,7 +34,7 @@ class PendingKernel:
         return self
 
     def launch_metadata(self, *_: Any) -> None:
-        """Return no metadata."""
+        """Return None, because a placeholder has no metadata."""
 
     def run(self, *_: Any) -> None:
         """Do nothing."""
@@ -47,9 +44,9 @@ PENDING_KERNEL = PendingKernel()
 
 
 class Precompiling(AsyncCompileMode):  # type: ignore[misc]  # Triton has no types
-    """Context in which kernels are compiled but not launched.
+    """Context manager in which kernels are compiled but not launched.
 
-    If a compilation fails, it is repeated at the first real launch.
+    A compilation that fails is repeated at the first real launch.
     """
 
     def submit(self, key: str, compile_fn: Callable[[], Any], finalize_fn: Callable[[Any], None]) -> PendingKernel:
@@ -64,16 +61,16 @@ class Precompiling(AsyncCompileMode):  # type: ignore[misc]  # Triton has no typ
             return kernel
 
         super().submit(key, compile_and_load, finalize_fn)
-        finalize_fn(PENDING_KERNEL)  # Only the final state is reported: all kernels are compiled.
+        finalize_fn(PENDING_KERNEL)  # Triton uses the placeholder until the kernel is compiled.
         return PENDING_KERNEL
 
 
 def compile_all(works: Iterable[Callable[[], object]]) -> int:
-    """Compile the kernels that some functions launch, and return their number.
+    """Compile all kernels that the functions launch, and return the number of kernels.
 
-    The functions get undefined data, so they must not use a kernel's output on the host or as an index. If this process
-    has already launched a kernel, no kernel is compiled, because that one would run on undefined data. During the call,
-    no other thread may launch kernels.
+    The functions get undefined data and must not use a kernel's output on the host or as an index. If this process has
+    already launched a kernel, nothing is compiled, because the known kernel would run on undefined data. No other
+    thread may launch kernels during the call.
     """
     if any(kernel_cache for kernel in _kernels() for kernel_cache, *_ in kernel.device_caches.values()):
         return 0
@@ -89,7 +86,7 @@ def compile_all(works: Iterable[Callable[[], object]]) -> int:
 
 
 def _kernels() -> list[JITFunction[Any]]:
-    """Return the functions of Triton in all imported modules of this package."""
+    """Return the Triton functions in all imported modules of this package."""
     modules = [module for name, module in list(sys.modules.items()) if name.startswith(f"{__package__}.")]
     found = (value for module in modules for value in list(vars(module).values()))
     return [value for value in found if isinstance(value, JITFunction)]

@@ -1,12 +1,12 @@
 """Matrix product kernel for the causal convolutions of Code2Wav over [B, T, C].
 
-A convolution with ``taps`` taps is one product over K = taps * C: row t of the left matrix is the concatenation of the
-inputs for output t. This matrix is never stored. The kernel reads inputs from the chunk, and earlier inputs from the
-stream's state. A transposed convolution has ``stride`` outputs per row, and a linear layer has one tap. Bias,
-activation, residual and the next layer's SnakeBeta are applied before the result is stored.
+A convolution with ``taps`` taps is one product over K = taps * C. Row t of the left matrix concatenates the inputs of
+output t. The left matrix is never stored: the kernel reads inputs from the chunk, and earlier inputs from the stream's
+state. A transposed convolution has ``stride`` outputs per row, and a linear layer has one tap. The kernel applies bias,
+activation, residual and the next layer's SnakeBeta before it stores the result.
 
 K is summed in ascending order for all tile sizes, so outputs are bitwise independent of batch and chunks. Tiles have at
-least 64 rows, because the compiler uses other instructions for fewer rows.
+least 64 rows, because the compiler uses different instructions for smaller tiles.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from runtime.device.kernels.streams import ROW, Past, remember, wait_for_previou
 
 
 class After(IntEnum):
-    """Operation on a product before bias and residual are added."""
+    """Activation between a product and the addition of the residual."""
 
     NOTHING = 0
     GELU = 1
-    SWIGLU = 2  # Number of columns per output: gate and up.
+    SWIGLU = 2  # Each output needs two adjacent columns: gate and up.
 
 
 GELU = tl.constexpr(int(After.GELU))
@@ -55,7 +55,7 @@ class Packed:
 
     @property
     def left(self) -> int:
-        """Return the number of earlier time steps that one output needs."""
+        """Return the number of earlier time steps that an output depends on."""
         return (self.taps - 1) * self.dilation
 
 
@@ -65,13 +65,13 @@ class Tile:
     columns: int
     warps: int
     stages: int
-    depth: int = 64  # Number of elements of K per step.
+    depth: int = 64  # Elements of K per step.
 
     def depth_for(self, dtype: torch.dtype) -> int:
         return self.depth if dtype is torch.bfloat16 else self.depth // 2
 
     def stages_for(self, dtype: torch.dtype) -> int:
-        """Return the number of loop stages that fit this GPU."""
+        """Return the number of loop stages that fit into this GPU's shared memory."""
         return stages(self.stages, (self.rows + self.columns) * self.depth_for(dtype) * dtype.itemsize)
 
 
@@ -87,15 +87,15 @@ TILES = (
 )
 BUSY = 128  # Number of programs that fill a GPU.
 LINE = tl.constexpr(64)  # Number of 16-bit elements in a cache line.
-# Tile of products that also return sums of squares. It is fixed, because each tile returns its own sum.
+# Tile for products that also return sums of squares. The tile is fixed, because there is one sum per tile.
 NORM_TILE = Tile(64, 16, 4, 6, 128)
 NORM_COLUMNS = tl.constexpr(NORM_TILE.columns)
 
 
 def tile_for(M: int, N: int, element_bytes: int = 2) -> Tile:
-    """Return the largest tile that fills the GPU and lies mostly inside the matrix.
+    """Return the largest tile with enough programs for the GPU and little padding.
 
-    It does not change results.
+    The tile size does not change results.
     """
     tiles = TILES if element_bytes == 2 else TILES[2:]
     for tile in tiles:
@@ -107,7 +107,7 @@ def tile_for(M: int, N: int, element_bytes: int = 2) -> Tile:
 
 @triton.jit
 def _weights_to_cache(weight, column, N: tl.constexpr, K: tl.constexpr, BN: tl.constexpr):
-    """Prefetch the weights of the next columns into the cache without waiting."""
+    """Prefetch BN columns of weights into the L2 cache without waiting."""
     BLOCK: tl.constexpr = 512
     last = (N * K - 1) // LINE
     for line in range(column * K // LINE, (column + BN) * K // LINE, BLOCK):
@@ -117,11 +117,9 @@ def _weights_to_cache(weight, column, N: tl.constexpr, K: tl.constexpr, BN: tl.c
 
 @triton.jit
 def _pairwise(each, ROWS: tl.constexpr, PARTS: tl.constexpr):
-    """Return the sum of each row in a fixed order.
+    """Return the sum of each row in a fixed order, unlike ``tl.sum``.
 
-    The order of ``tl.sum`` depends on the tile's layout.
-
-    Shapes: each [ROWS, PARTS], a power of two; result [ROWS].
+    Shapes: each [ROWS, PARTS], where PARTS is a power of two; result [ROWS].
     """
     LEFT: tl.constexpr = PARTS // 2
     if LEFT == 0:
@@ -237,14 +235,14 @@ def _convolve(
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """Outputs of a product: its values and, for the next layer, SnakeBeta of the values.
+    """Outputs of a product with and without the SnakeBeta activation of the next layer.
 
     An output that was not requested is None.
     """
 
     plain: Tensor | None
     activated: Tensor | None
-    squares: Tensor | None = None  # Sums of squares over each tile's columns [B * T, tiles], for the next norm.
+    squares: Tensor | None = None  # Sums of squares per row and tile [B * T, tiles], for the next norm.
 
     @property
     def values(self) -> Tensor:
@@ -274,18 +272,16 @@ def convolve(
     squares: bool = False,
     tile: Tile | None = None,
 ) -> Made:
-    """Compute a convolution or product over a chunk of every row.
-
-    The streams' state is updated if the product needs earlier inputs.
+    """Compute a causal convolution or a linear layer over a chunk of every stream.
 
     Args:
-        then: SnakeBeta of the next layer; its result is also returned.
+        past: Earlier inputs of the streams, which the kernel updates. None for one tap.
+        then: SnakeBeta of the next layer. If not None, the activated result is returned, too.
         plain: True to return the result without SnakeBeta.
-        norm: Sums of squares of x, and an epsilon. x is divided by its root mean square; `packed` includes the norm's
+        norm: Sums of squares of x, and an epsilon. x is divided by its root mean square. `packed` includes the norm's
             weight.
         squares: True to return sums of squares for a following norm.
-    Shapes: x [B, T, C]; rows [B, 3] int32 (slot, turn, frames); residual as the result; results [B, T, N], or [B, T, N
-        / 2] after SWIGLU.
+    Shapes: x [B, T, C]; rows [B, 3] int32, see streams.py; residual, results [B, T, N], or [B, T, N / 2] for SWIGLU.
     """
     B, T, C = x.shape
     M, N = B * T, packed.width

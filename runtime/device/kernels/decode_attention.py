@@ -1,7 +1,7 @@
 """Attention kernel of a decode step, with one or two new positions per row.
 
-One launch computes norms, RoPE, the cache write and the attention. Each row attends to its own slot. The readable
-version is runtime/model/layers.py with the attention of a device.
+One launch computes norms, RoPE, the cache write and the attention. Each row attends to the positions of its slot. The
+readable version is runtime/model/layers.py with the attention of a device.
 """
 
 from __future__ import annotations
@@ -38,21 +38,22 @@ def decode_attention(
     *,
     settled: bool = False,
 ) -> Tensor:
-    """Attend each row's newest positions over its own slot, and store their keys and values.
+    """Store keys and values of each row's new positions, and return their attention output.
 
-    Shapes: qkv [B * new, (heads + 2 kv_heads) * d], a row's positions adjacent; rows [B] int64, slots; positions [B]
-    int64, the first new one of each; result [B * new, heads * d]. All floats have one dtype, float32 or bfloat16.
+    Shapes: qkv [B * new, (heads + 2 kv_heads) * d], positions of a row adjacent; rows [B] int64, slot numbers;
+    positions [B] int64, first new positions; result [B * new, heads * d]. All floats have one dtype, float32 or
+    bfloat16.
 
     Args:
-        new: New positions per row, 1 or 2.
-        settled: True if rows and positions were written before the last launch without `settled`. They are then read
-            while the previous kernel still runs.
+        new: Number of new positions per row, 1 or 2.
+        settled: True if `rows` and `positions` were written before the last launch without `settled`. The kernel then
+            reads `rows` and `positions` while the previous kernel still runs.
     """
     _, kv_heads, T, d = cache.keys.shape
     count = query_heads(qkv, heads, cache, new, rows, positions)
     out = torch.empty(len(qkv), count * d, device=qkv.device, dtype=qkv.dtype)
     parts, width = min(PARTS, triton.next_power_of_2(triton.cdiv(T, PART))), triton.next_power_of_2(d)
-    block = 2 * parts * PART * width * qkv.itemsize  # Bytes of keys and values per step.
+    block = 2 * parts * PART * width * qkv.itemsize  # Number of bytes of keys and values per step.
     _decode_attention[(len(rows), kv_heads)](
         qkv,
         heads.q_norm.weight,
@@ -111,20 +112,20 @@ def _decode_attention(
     SETTLED: tl.constexpr,
     PDL: tl.constexpr,
 ):
-    """Compute one row and one key head, with its query heads at the new positions.
+    """Compute the attention of one row for one key head and its query heads.
 
-    Keys are read in blocks of ``PARTS`` times ``PART``. Each warp processes one part with its own online softmax. The
-    parts are joined at the end, so that warps exchange no data in the loop.
+    Keys are read in blocks of ``PARTS`` times ``PART``. Each warp has a separate online softmax for one part, and the
+    parts are joined at the end. In this way, warps exchange no data in the loop.
     """
     if PDL:
         if not SETTLED:
-            tl.extra.cuda.gdc_wait()  # After this, the next kernel may start (see ``Fused``).
+            tl.extra.cuda.gdc_wait()  # The next kernel may start afterwards (see ``Fused``).
         tl.extra.cuda.gdc_launch_dependents()
     row, kv_head = tl.program_id(0), tl.program_id(1)
     GROUP: tl.constexpr = HEADS // KV_HEADS
     FAN: tl.constexpr = (HEADS + 2 * KV_HEADS) * D
     slot = tl.load(rows + row)
-    # The index is clamped to the slot, because the position of an unused row is arbitrary.
+    # Clamp the index to the slot, because the position of an unused row is arbitrary.
     first = tl.maximum(tl.minimum(tl.load(positions + row), T - NEW), 0).to(tl.int32)
     query, news, dims = tl.arange(0, QUERIES), tl.arange(0, NEW), tl.arange(0, WIDTH)
     new_of, head, live = query // GROUP, kv_head * GROUP + query % GROUP, query < NEW * GROUP
@@ -132,7 +133,7 @@ def _decode_attention(
     inside = (dims < D)[None, :]
     q_there = live[:, None] & inside
 
-    # All loads precede the first sum, so that they overlap.
+    # All loads come before the first sum, because loads then overlap.
     q_weight = tl.load(q_norm + dims[None, :], mask=inside, other=0.0)
     q_partner_weight = tl.load(q_norm + partner[None, :], mask=inside, other=0.0)
     k_weight = tl.load(k_norm + dims[None, :], mask=inside, other=0.0)
@@ -159,7 +160,7 @@ def _decode_attention(
         there = (offsets < first)[:, :, None] & inside[None, :, :]
         k = tl.load(keys + block, mask=there)
         v = tl.load(values + block, mask=there)
-        # `tl.where` replaces the argument `other` of the loads. With `other`, the compiler would wait for k before it
+        # `tl.where` replaces the argument `other` of `tl.load`. With `other`, the compiler would wait for k before it
         # loads v.
         k, v = tl.where(there, k, 0.0), tl.where(there, v, 0.0)
 
@@ -168,7 +169,7 @@ def _decode_attention(
     tl.store(keys + base + k_angle, new_k, mask=inside)
     tl.store(values + base + k_angle, new_v, mask=inside)
 
-    # The online softmax starts with the new keys, because they are in registers.
+    # The online softmax starts with the new keys, which are in registers.
     factor = scale * LOG2_E
     score = tl.sum(q.to(tl.float32)[:, None, :] * new_k.to(tl.float32)[None, :, :], axis=2) * factor
     seen = news[None, :] <= new_of[:, None]

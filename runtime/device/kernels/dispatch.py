@@ -28,7 +28,7 @@ def gemm(
     residual: Tensor | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Compute ``Fused.gemm`` with the fastest kernel for this number of rows and this matrix."""
+    """Run ``Fused.gemm`` with the fastest kernel for the shapes of `x` and `weight`."""
     if bias is None and (tiles := small.choose_tiles(x, weight)) is not None:
         return small.small_m_gemm(x, weight, tiles, scale=scale, norm=norm, residual=residual, out=out)
     x = x if norm is None else large.norm(x, norm)
@@ -38,7 +38,7 @@ def gemm(
 
 
 def swiglu(x: Tensor, norm: Norm, weight: Tensor, *, scale: Tensor | None = None) -> Tensor:
-    """Compute ``Fused.swiglu`` with a kernel that is chosen as in `gemm`."""
+    """Run ``Fused.swiglu`` with the fastest kernel for the shapes of `x` and `weight`."""
     if (tiles := small.choose_tiles(x, weight, gated=True)) is not None:
         return small.small_m_gemm(x, weight, tiles, scale=scale, norm=norm, gated=True)
     x = large.norm(x, norm)

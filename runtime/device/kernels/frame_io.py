@@ -1,7 +1,7 @@
 """Kernels for the start and the end of a frame.
 
-The first kernel computes the talker's input from the state, and the last one writes the codes to the next state. The
-readable version is the code without fused operations in runtime/engine/execution/frame.py.
+The kernel `begin` computes the talker's input from the slot state. The kernel `finish` writes the codes to the slot
+state. The readable version is the code without fused operations in runtime/engine/execution/frame.py.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ WIDTH = 256  # Number of elements of a row per program.
 def begin(
     rows: Tensor, state: SlotState, frames: Tensor, text: Tensor, addresses: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Return input and position of each row's next frame.
+    """Return the talker's input embedding and position for each row's next frame.
 
-    The input is the sum of the last frame's embeddings in float32, cast, plus the embedding of the text id. The code of
-    a row that has ended may be EOS, which has no embedding. It gets an arbitrary one, and its frame is discarded.
+    The input is the float32 sum of the last frame's code embeddings, cast, plus the embedding of the text id. EOS has
+    no embedding. A row whose last code is EOS gets an arbitrary embedding, and its frame is discarded.
 
-    Shapes: rows [B] int64, slots; frames [Q, V, H]; text [text_vocab, H] in the same dtype; addresses [2, S] int64, the
-    addresses of each slot's own tables, used instead of frames[0] and text; results [B, H] and [B] int64.
+    Shapes: rows [B] int64, slot numbers; frames [Q, V, H]; text [text_vocab, H] in the same dtype; addresses None or
+    [2, S] int64, memory addresses of two tables for each slot, which replace frames[0] and text; results [B, H] and [B]
+    int64.
     """
     Q, V, H = frames.shape
     S, L = state.trailing.shape
@@ -88,11 +89,11 @@ def _begin(
     dims = part * WIDTH + tl.arange(0, WIDTH)
     inside = dims < H
     slot = tl.load(rows + row)
-    # The loads of the slot's state are issued together, and so are the loads from the tables, so that they overlap.
+    # Loads of the slot's state are issued together, and then the loads from the tables, because such loads overlap.
     at, made = tl.load(position + slot), tl.load(frame + slot)
     codebook = tl.arange(0, GROUPS)
     code = tl.minimum(tl.load(codes + slot * Q + codebook, mask=codebook < Q, other=0), V - 1)
-    # The index is clamped, because the scratch slot of padding rows has no frame.
+    # Clamp the index, because the scratch slot of padding rows has no frame.
     word = tl.load(trailing + slot * L + tl.maximum(tl.minimum(made - 1, L - 1), 0))
     own = frames + ((codebook * V + code) * H)[:, None] + dims[None, :]
     if ADDRESSED:
@@ -119,10 +120,10 @@ def finish(
     positions: Tensor,
     counts: Tensor | None = None,
 ) -> Tensor:
-    """Advance the rows after a frame: position, frame, last codes, seen codes 0.
+    """Advance the slot state of the rows after a frame, and return the frame's output.
 
-    Shapes: rows, positions (the first new one), counts (of new positions; None for one each) [B] int64; result
-    [B, Q + 2] int64: the codes, 1 if code 0 is `eos`, and 1 if all scores were finite.
+    Shapes: rows [B] int64, slot numbers; positions [B] int64, first new positions; counts None or [B] int64, numbers of
+    new positions, 1 if None; result [B, Q + 2] int64: the codes, 1 if code 0 is `eos`, and 1 if all logits were finite.
     """
     B, Q = sampled.codes.shape
     S, V = state.seen.shape

@@ -1,9 +1,9 @@
 """Matrix product kernel for up to 512 rows and a large matrix.
 
-Each program computes some outputs of all rows: weights [BN, BK] times inputs [BK, BM]. The weights are the larger
-operand of the tensor cores, so a row gets the same instructions in the same order in any batch. The same launch applies
-the residual or gate. A preceding norm is a separate launch of about a microsecond, because it would take longer to
-repeat it for many rows in every program. For few rows, runtime/device/kernels/small_m_gemm.py fuses all of these.
+Each program computes BN outputs of BM rows: weights [BN, BK] times inputs [BK, BM]. The weights are the larger operand
+of the tensor cores, so a row gets the same instructions in the same order in any batch. The same launch applies the
+residual or gate. A preceding norm is a separate launch of about a microsecond, because every program would have to
+repeat the norm. For few rows, runtime/device/kernels/small_m_gemm.py also fuses the norm.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from runtime.device.kernels import launch_options, stages
 from runtime.device.kernels.split_k import LINE_BITS, split_k_gemm
 
 MAX_ROWS = 512
-MANY_ROWS = tl.constexpr(64)  # Number of matrix rows per program for the largest tensor core instruction.
-# Number of parts into which K is divided. The sums of the parts are added in this order for all matrices below.
+MANY_ROWS = tl.constexpr(64)  # Number of weight rows per program for the largest tensor core instruction.
+# Number of parts into which K is divided. The sums of the parts are added in order.
 PARTS = 4
 
 
 class Tiles(NamedTuple):
-    """Tile sizes of a product.
+    """Tile sizes and launch options of a matrix product.
 
     K is divided into `parts` parts (1 or 4), whose sums are added in order. A program with few outputs computes the
-    parts in parallel, one per warp; a program with many outputs computes them one after another. With `split_k` each
-    part has its own program, and a second launch adds them. With `prefetch`, a program prefetches its weights into the
-    cache while the previous kernel still runs. `BM` is the number of rows per program; 0 means all rows, up to 64.
+    parts in parallel, one per warp. A program with many outputs computes one part after another. With `split_k`, each
+    part is a separate program, and a second launch adds the parts. With `prefetch`, a program prefetches weights into
+    the cache while the previous kernel still runs. `BM` is the number of rows per program; 0 means all rows, up to 64.
     """
 
     BN: int
@@ -46,7 +46,7 @@ class Tiles(NamedTuple):
 
 @triton.jit
 def _prefetch_rows(w, n, K: tl.constexpr, BN: tl.constexpr):
-    """Prefetch the rows n to n + BN of a matrix into the L2 cache."""
+    """Prefetch the rows n to n + BN of a weight matrix into the L2 cache."""
     LINE: tl.constexpr = LINE_BITS // w.dtype.element_ty.primitive_bitwidth
     COUNT: tl.constexpr = BN * K // LINE
     STEP: tl.constexpr = 256 if COUNT % 256 == 0 else 128
@@ -95,7 +95,7 @@ def _gemm_kernel(
     PDL: tl.constexpr,
 ):
     # Shapes: x [M, K]; w [N, K], or [2 N, K] with the gate first; scale [N] or [2 N], None if w has the dtype of x;
-    # bias [N]; residual, out [M, N]. Consecutive programs use the same weights, so that memory is read only once.
+    # bias [N]; residual, out [M, N]. Consecutive programs use the same weights, which are then read from the cache.
     n0 = tl.program_id(1) * BN
     m = tl.program_id(0) * BM + tl.arange(0, BM)
     n = n0 + tl.arange(0, BN)
@@ -113,7 +113,7 @@ def _gemm_kernel(
     stretch: tl.constexpr = K // PARTS
     tile: tl.constexpr = BN * (1 + GATED)
     dtype = x.dtype.element_ty
-    row = tl.arange(0, tile)  # Matrix rows of the tile; those of the gate come first.
+    row = tl.arange(0, tile)  # Weight rows of the tile; gate rows come first.
     row, n_mask = n0 + row % BN + row // BN * N, n0 + row % BN < N
     acc = tl.zeros((tile, BM), tl.float32)
     if PARTS == 1 or tile >= MANY_ROWS:
@@ -128,7 +128,7 @@ def _gemm_kernel(
             part = tl.dot(w_tile.to(dtype), rows, part, input_precision="ieee")
             if PARTS > 1:
                 tl.static_assert(stretch % BK == 0)
-                # Triton 3.6 computes wrong products of widened int8 weights if each step has its own sum.
+                # Triton 3.6 computes wrong products of widened int8 weights if each step has a separate sum.
                 tl.static_assert(stretch > BK or w.dtype.element_ty == dtype)
                 if (start + BK) % stretch == 0:
                     acc += part
@@ -137,7 +137,7 @@ def _gemm_kernel(
             acc = part
     else:
         tl.static_assert(whole)
-        # Part p sums its own range of K. A step processes `part_k` elements of every part.
+        # Part p sums the p-th range of K. A step processes `part_k` elements of every part.
         p = tl.arange(0, PARTS)
         k = p[:, None] * stretch + tl.arange(0, part_k)[None, :]
         w_at = w + row[None, :, None].to(tl.int64) * K + k[:, None, :]
@@ -190,7 +190,7 @@ def gemm(
 ) -> Tensor:
     """Return residual + x @ weight.T + bias.
 
-    The result is a new tensor or `out`, which may be strided.
+    The result is written to `out`, which may be strided, or to a new tensor.
 
     Shapes: x [M, K]; weight [N, K]; scale [N] float32, for int8 weights; bias [N]; residual, out, result [M, N].
     """
@@ -198,7 +198,7 @@ def gemm(
 
 
 def swiglu(x: Tensor, weight: Tensor, *, scale: Tensor | None = None, tiles: Tiles | None = None) -> Tensor:
-    """Return silu(gate) * up of a product.
+    """Return silu(gate) * up, where gate and up are the halves of x @ weight.T.
 
     Shapes: x [M, K]; weight [2 N, K], the gate's rows first; scale [2 N] float32, for int8 weights; result [M, N].
     """
@@ -206,7 +206,7 @@ def swiglu(x: Tensor, weight: Tensor, *, scale: Tensor | None = None, tiles: Til
 
 
 def norm(x: Tensor, how: Norm) -> Tensor:
-    """Apply an RMSNorm.
+    """Return the RMSNorm of each row of x.
 
     Shapes: x, result [M, K].
     """
@@ -239,7 +239,7 @@ def _launch(
         out = torch.empty((M, N), device=x.device, dtype=x.dtype)
     assert out.shape == (M, N)
     assert out.stride(1) == 1
-    # Bytes of x and of the matrix rows (including those of the gate) per step.
+    # Number of bytes of x and of weights (including gate weights) per step.
     step_bytes = tiles.BK * (BM * x.itemsize + tiles.BN * (1 + gated) * weight.itemsize)
     fitting = stages(tiles.stages, step_bytes)
     if tiles.split_k:
@@ -276,14 +276,15 @@ def _launch(
 
 
 def choose_tiles(N: int, K: int, rows: int, *, gated: bool, eight_bits: bool = False) -> Tiles:
-    """Return the best tiles for a matrix shape and number of rows.
+    """Return the fastest tiles for a matrix shape and a number of rows.
 
-    They were measured with `python -m benchmarks.kernels tiles`: tiles for up to 64 rows and those with `split_k` on an
-    H200, the others on an H100. `parts` determines the order of sums, so it depends on the matrix only. With more rows
-    than FEW, programs have more rows and outputs, because weights are read from the cache repeatedly.
+    The tiles were measured with `python -m benchmarks.kernels tiles` on an H200 (up to 64 rows, and `split_k`) and on
+    an H100. `parts` determines the order of sums and depends on the matrix only. With more rows than FEW, programs have
+    more rows and outputs, because weights are read from the cache repeatedly.
 
-    With `eight_bits`, programs have enough matrix rows for Hopper's wgmma instruction. With fewer, Triton uses mma and
-    loads four adjacent int8 weights at once, which changes the order of products and thus the last bits of a row.
+    With `eight_bits`, programs have enough weight rows for Hopper's wgmma instruction. With fewer weight rows, Triton
+    uses mma and loads four adjacent int8 weights at once. The products then have another order, which changes the last
+    bits of a row.
     """
     found = TILES.get((N, K, gated))
     if found is None:
@@ -297,19 +298,19 @@ def choose_tiles(N: int, K: int, rows: int, *, gated: bool, eight_bits: bool = F
 
 
 def has_many_rows(tiles: Tiles, *, gated: bool) -> bool:
-    """True if a program has enough matrix rows for the largest instruction.
+    """True if a program has enough weight rows for the largest tensor core instruction.
 
-    The rows of the gate count, too.
+    Gate rows are included.
     """
     return tiles.BN * (1 + gated) >= MANY_ROWS.value
 
 
 FEW = 64  # Maximum number of rows that a single program processes.
-# Tiles for int8 weights if the tuned tiles have too few matrix rows for the largest instruction. With few outputs, K is
+# Tiles for int8 weights if the tuned tiles have too few weight rows for the largest instruction. With few outputs, K is
 # split to occupy more multiprocessors.
 WIDE, SPLIT = Tiles(64, 128, PARTS, 4, 4), Tiles(64, 128, PARTS, 4, 4, split_k=True)
 MANY_OUTPUTS = 2048
-# Keys: outputs, inputs, gate. Values: tiles for 65 to 128, up to 256, and more rows.
+# Keys: outputs, inputs, gate. Values: tiles for 65 to 128 rows, for up to 256 rows, and for more rows.
 LARGE: dict[tuple[int, int, bool], tuple[Tiles, Tiles, Tiles]] = {
     (4096, 1024, False): (Tiles(64, 128, 4, 8, 4), Tiles(128, 128, 4, 8, 4, BM=64), Tiles(128, 64, 4, 8, 4, BM=128)),
     (1024, 2048, False): (
@@ -345,8 +346,8 @@ LARGE: dict[tuple[int, int, bool], tuple[Tiles, Tiles, Tiles]] = {
         Tiles(128, 128, 4, 8, 4, BM=64),
     ),
 }
-# Keys: outputs, inputs, gate. Values: tiles for up to 16, up to 32, and more rows. The shapes are those of the code
-# predictor and of both talkers.
+# Keys: outputs, inputs, gate. Values: tiles for up to 16 rows, for up to 32 rows, and for more rows. The keys are the
+# matrices of the code predictor and of both talkers.
 TILES: dict[tuple[int, int, bool], tuple[Tiles, Tiles, Tiles]] = {
     (4096, 1024, False): (Tiles(64, 128, 4, 4, 6, True), Tiles(64, 128, 4, 4, 6), Tiles(64, 128, 4, 8, 4)),
     (1024, 2048, False): (Tiles(16, 256, 4, 4, 6, True), Tiles(16, 512, 4, 4, 4, True), Tiles(16, 256, 4, 4, 4, True)),

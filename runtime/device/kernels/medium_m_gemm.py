@@ -1,10 +1,10 @@
 """Matrix product kernel for up to 64 rows that loads weights before the rows are ready.
 
-It works like runtime/device/kernels/small_m_gemm.py, with more rows than one tensor core instruction has. Shared
-memory cannot hold all rows and weights. So the rows, and the weights that do not fit at first, are loaded a few steps
-before the products that need them. A preceding norm is a separate launch, as in gemm.py.
+The kernel works like runtime/device/kernels/small_m_gemm.py, but has more rows than one tensor core instruction. Shared
+memory is too small for all rows and weights. Therefore rows and the remaining weights are loaded a few steps before
+the products. A preceding norm is a separate launch, as in gemm.py.
 
-K is divided and summed as in runtime/device/kernels/gemm.py, so results are bitwise equal.
+K is divided and summed as in runtime/device/kernels/gemm.py, so the results of both kernels are bitwise equal.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 from runtime.device.kernels import pdl, shared_memory, staging
 from runtime.device.kernels.gemm import PARTS
 
-SIZES = 16, 32, 64  # Number of input rows per program. Each size is a kernel to compile.
+SIZES = 16, 32, 64  # Numbers of input rows per program. One kernel is compiled for each size.
 MAX_ROWS = SIZES[-1]
 RESERVED_BYTES = 1024  # Shared memory in bytes for other data than weights and rows.
 
 
 class MediumTiles(NamedTuple):
-    """Tile sizes of a product.
+    """Tile sizes of a matrix product.
 
-    A program has `BN` rows of the matrix (gate and up together) and all rows of the input. A step processes `BK`
-    elements of every part of K. `weights_ahead` and `rows_ahead` are the numbers of steps whose weights and rows fit
-    into shared memory. They do not change results.
+    A program multiplies all input rows by `BN` weight rows (gate and up together). A step processes `BK` elements of
+    every part of K. `weights_ahead` and `rows_ahead` are the numbers of steps whose weights and rows are in shared
+    memory, and do not change results.
     """
 
     BN: int
@@ -40,7 +40,7 @@ class MediumTiles(NamedTuple):
     rows_ahead: int
 
 
-# Keys: outputs, inputs, gate. Values: tiles for each of SIZES, measured on an H200. None: gemm.py is faster.
+# Keys: outputs, inputs, gate. Values: tiles for each of SIZES, measured on an H200, or None if gemm.py is faster.
 TILES: dict[tuple[int, int, bool], tuple[MediumTiles, MediumTiles, MediumTiles | None]] = {
     (4096, 1024, False): (MediumTiles(16, 64, 4, 4), MediumTiles(32, 64, 4, 4), MediumTiles(32, 64, 4, 3)),
     (1024, 2048, False): (MediumTiles(16, 128, 4, 4), MediumTiles(16, 128, 4, 3), MediumTiles(16, 64, 8, 4)),
@@ -57,9 +57,9 @@ TILES: dict[tuple[int, int, bool], tuple[MediumTiles, MediumTiles, MediumTiles |
 
 
 def choose_tiles(x: Tensor, weight: Tensor, *, gated: bool = False) -> MediumTiles | None:
-    """Return the tiles for a product on this GPU, or None if another kernel is used.
+    """Return the tiles for a product on this GPU, or None if another kernel is faster.
 
-    Shapes: see `medium_m_gemm`.
+    Shapes: x [M, K]; weight [N, K], or [2 N, K] if gated.
     """
     M, K = x.shape
     found = TILES.get((len(weight) // (1 + gated), K, gated))
@@ -71,12 +71,12 @@ def choose_tiles(x: Tensor, weight: Tensor, *, gated: bool = False) -> MediumTil
 
 
 def block_rows(M: int) -> int:
-    """Return the smallest of SIZES for this number of rows."""
+    """Return the smallest of SIZES that is not less than M."""
     return next(size for size in SIZES if size >= M)
 
 
 def shared_bytes(tiles: MediumTiles, M: int) -> int:
-    """Return an upper bound of a program's shared memory for M rows, in two-byte elements."""
+    """Return an upper bound of a program's shared memory in bytes for M rows of bfloat16."""
     steps = tiles.weights_ahead * tiles.BN + tiles.rows_ahead * block_rows(M)
     return 2 * PARTS * tiles.BK * steps + RESERVED_BYTES
 
@@ -103,7 +103,7 @@ def _medium_m_gemm_kernel(
     ROWS_AHEAD: gl.constexpr,
     PDL: gl.constexpr,
 ):
-    # Shapes: x [M, K]; w [N, K], or [2 N, K] with the gate first; residual, out [M, N]. Each warp sums a part of K.
+    # Shapes: x [M, K]; w [N, K], or [2 N, K] with the gate first; residual, out [M, N]. Each warp sums one part of K.
     STRETCH: gl.constexpr = K // PARTS
     STEPS: gl.constexpr = STRETCH // BK
     OUTPUTS: gl.constexpr = BN // (1 + GATED)
@@ -139,7 +139,7 @@ def _medium_m_gemm_kernel(
     sums = gl.zeros([PARTS, BN, BM], gl.float32, of_sums)
     for step in gl.static_range(STEPS):
         async_copy.wait_group(ROWS_AHEAD - 2)
-        # The new rows overwrite those of the previous step, which all warps have finished.
+        # New rows overwrite the rows of the previous step, which all warps have finished.
         if step + ROWS_AHEAD - 1 < STEPS:
             room = rows.index((step + ROWS_AHEAD - 1) % ROWS_AHEAD)
             async_copy.async_copy_global_to_shared(room, x_at + (step + ROWS_AHEAD - 1) * BK, x_mask)
@@ -163,10 +163,12 @@ def medium_m_gemm(
     out: Tensor | None = None,
     gated: bool = False,
 ) -> Tensor:
-    """Return residual + x @ weight.T, or silu(gate) * up of it, in a new tensor or in `out`.
+    """Return residual + x @ weight.T, or silu(gate) * up if gated.
+
+    The result is written to `out` or to a new tensor.
 
     Shapes: x [M, K]; weight [N, K], or [2 N, K] with the gate first; residual, out, result [M, N], may be strided. All
-    have one dtype of two bytes.
+    tensors have the same 16-bit dtype.
     """
     (M, K), N = x.shape, len(weight) // (1 + gated)
     assert x.stride(1) == 1

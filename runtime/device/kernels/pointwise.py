@@ -1,7 +1,4 @@
-"""Kernels of Code2Wav other than matrix products.
-
-These are the codebook lookup, the depthwise convolution with its norm, and the PCM output.
-"""
+"""Code2Wav kernels for the codebook lookup, the depthwise convolution and the PCM output."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from runtime.device.kernels import pdl
 from runtime.device.kernels.streams import ROW, Past, remember, wait_for_previous
 
 FULL_SCALE = tl.constexpr(32767.0)
-ROUNDING = tl.constexpr(12582912.0)  # See snake.py.
+ROUNDING = tl.constexpr(12582912.0)  # Constant for rounding, explained in snake.py.
 TOGETHER = 1  # Number of time steps per program of ``normed_depthwise``.
 MOMENTS = 64  # Number of samples per program of ``pcm``.
 
@@ -36,14 +33,14 @@ def _look_up(
     total = tl.zeros((BLOCK,), tl.float32)
     for group in range(GROUPS):
         code = tl.load(codes + m * GROUPS + group)
-        # The index is clamped, because an invalid code of one stream must not crash the others.
+        # Clamp the index, because an invalid code of one stream must not crash the other streams.
         code = tl.minimum(tl.maximum(code, 0), SIZE - 1)
         total += tl.load(tables + (group * SIZE + code) * WIDTH + c, c < WIDTH, 0.0).to(tl.float32)
     tl.store(out + m * WIDTH + c, total, c < WIDTH)
 
 
 def look_up(codes: Tensor, tables: Tensor) -> Tensor:
-    """Return the sum of one row of each table.
+    """Return the sum of the embeddings of all codebooks for each frame.
 
     Shapes: codes [B, T, Q] int32; tables [Q, size, W]; result [B, T, W].
     """
@@ -111,11 +108,12 @@ def _each_channel(
 
 
 def normed_depthwise(x: Tensor, weight: Tensor, bias: Tensor, rows: Tensor, past: Past, eps: float) -> Tensor:
-    """Compute a depthwise convolution over a chunk of every row and normalize it.
+    """Compute a causal depthwise convolution and a LayerNorm without weights over a chunk.
 
-    The streams' state is updated.
+    The kernel updates the earlier inputs in `past`.
 
-    Shapes: x and result [B, T, C]; weight [taps, C] float32, oldest first; bias [C] float32; rows [B, 3] int32.
+    Shapes: x, result [B, T, C]; weight [taps, C] float32, oldest tap first; bias [C] float32; rows [B, 3] int32, see
+    streams.py.
     """
     B, T, C = x.shape
     out = torch.empty_like(x)
@@ -191,10 +189,10 @@ def _pcm(
 
 
 def pcm(x: Tensor, weight: Tensor, bias: Tensor, rows: Tensor, past: Past) -> Tensor:
-    """Compute the last convolution to one channel, clamp it and convert it to s16.
+    """Compute the last convolution, which has one output channel, and return 16-bit PCM.
 
-    Shapes: x [B, T, C]; weight [taps, C] float32, oldest first; bias [1] float32; rows [B, 3] int32; result
-    [B, T + flags] int16: the samples, then one flag for every `MOMENTS` of them, 0 if all were finite.
+    Shapes: x [B, T, C]; weight [taps, C] float32, oldest tap first; bias [1] float32; rows [B, 3] int32, see
+    streams.py; result [B, T + flags] int16: samples, then a flag per `MOMENTS` samples, 0 if all samples were finite.
     """
     B, T, C = x.shape
     flags = -(-T // MOMENTS)

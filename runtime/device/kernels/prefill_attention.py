@@ -1,7 +1,8 @@
 """Attention kernels for prefill chunks, which may have positions of several slots.
 
-There are two launches: norms, RoPE and the cache write, then flash attention. A new position attends to itself and to
-all earlier positions of its slot. The readable version is runtime/model/layers.py with the attention of a device.
+The first launch computes norms, RoPE and the cache write, and the second launch computes flash attention. A new
+position attends to itself and to all earlier positions of its slot. The readable version is runtime/model/layers.py
+with the attention of a device.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ FLOAT32_BLOCK = 16
 
 
 def prefill_attention(qkv: Tensor, heads: QKNormRope, cache: KVView, slot: Tensor, start: Tensor) -> Tensor:
-    """Compute causal attention of P new positions in each of n slots, and store them.
+    """Store keys and values of P new positions in each of n slots, and return the attention.
 
-    Their keys and values are stored in the slots' caches. A slot's last position is scratch: positions at or after it
-    (padding of a chunk) are written to it, and no query attends to it.
+    The last position of a slot is scratch: padding of a chunk is written to the last position, to which no query
+    attends.
 
-    Shapes: qkv [n * P, (heads + 2 kv_heads) * d], a slot's positions adjacent; slot, start [n] int64, on the device;
-    others as in `decode_attention`; result [n * P, heads * d].
+    Shapes: qkv [n * P, (heads + 2 kv_heads) * d], positions of a slot adjacent; slot [n] int64, slot numbers; start [n]
+    int64, first new positions; result [n * P, heads * d].
     """
     _, kv_heads, T, d = cache.keys.shape
     count, P = query_heads(qkv, heads, cache, 1, slot, start), len(qkv) // len(slot)
@@ -89,7 +90,7 @@ def _place(
     TILE: tl.constexpr,
     PDL: tl.constexpr,
 ):
-    """Store keys and values of a tile of new positions for one key head."""
+    """Store the keys and values of a tile of new positions for one key head."""
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
         tl.extra.cuda.gdc_wait()
@@ -142,10 +143,7 @@ def _prefill_attention(
     STAGES: tl.constexpr,
     PDL: tl.constexpr,
 ):
-    """Compute flash attention over the slot for a tile of new positions and one key head.
-
-    All query heads of the key head are computed.
-    """
+    """Compute flash attention of a tile of new positions for all query heads of a key head."""
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
         tl.extra.cuda.gdc_wait()

@@ -1,7 +1,4 @@
-"""Shared code of the attention kernels: norm and RoPE of query and key heads.
-
-It also has the checks of shapes, and the sizes of blocks.
-"""
+"""Shared code of the attention kernels: norm, RoPE, shape checks and block sizes."""
 
 from __future__ import annotations
 
@@ -12,16 +9,16 @@ from torch import Tensor
 from runtime.device.fused import KVView, QKNormRope
 
 STAGES = 3  # Number of key blocks in the pipeline, including the current one.
-FLOAT32_STAGES = 2  # Fewer than STAGES, because shared memory is limited.
+FLOAT32_STAGES = 2  # Number of stages for float32, limited by shared memory.
 
 LOG2_E = tl.constexpr(1.4426950408889634)
-LOWEST = tl.constexpr(-1e30)  # Lower than every score but finite, so that differences are not NaN.
+LOWEST = tl.constexpr(-1e30)  # A score lower than every real score. A finite value avoids NaN in differences.
 
 
 def query_heads(qkv: Tensor, heads: QKNormRope, cache: KVView, new: int, *indices: Tensor) -> int:
-    """Check all shapes and return the number of query heads.
+    """Check the shapes of an attention call, and return the number of query heads.
 
-    The kernels have no bounds checks, so with wrong shapes they would read memory of another slot.
+    The kernels have no bounds checks. With wrong shapes, a kernel would read the memory of another slot.
     """
     (q_norm, q_eps), (k_norm, k_eps), cos, sin = heads
     _, kv_heads, T, d = cache.keys.shape
@@ -41,22 +38,23 @@ def query_heads(qkv: Tensor, heads: QKNormRope, cache: KVView, new: int, *indice
 
 @triton.jit
 def partners(dims, D: tl.constexpr):
-    """Return the index of each dimension's partner in split-half RoPE."""
+    """Return for each dimension the index of the other dimension of its RoPE pair."""
     HALF: tl.constexpr = D // 2
     return tl.where(dims < HALF, dims + HALF, dims - HALF)
 
 
 @triton.jit
 def qk_norm_rope(x, partner, weight, partner_weight, cos, sin, eps, D: tl.constexpr, WIDTH: tl.constexpr):
-    """Apply RMSNorm and split-half RoPE to R heads, with torch's rounding.
+    """Apply RMSNorm and split-half RoPE to R heads, with the same rounding as torch.
 
-    The norm is computed in float32, cast, and then multiplied by the weight. The arguments are loaded values, so that a
-    kernel can issue all loads before their first use.
+    The norm is computed in float32, cast, and then multiplied by the weight. The caller loads all arguments, because a
+    kernel should issue all loads before the first computation.
 
     Args:
-        x, partner: The heads, zero beyond D, and the partner of each element [R, WIDTH].
+        x: Heads [R, WIDTH], zero beyond D.
+        partner: Elements of x in the order of `partners` [R, WIDTH].
         weight, partner_weight: Weights of the norm [1, WIDTH].
-        cos, sin: Tables at the heads' positions [R, WIDTH].
+        cos, sin: RoPE tables at the heads' positions [R, WIDTH].
     """
     first_half = (tl.arange(0, WIDTH) < D // 2)[None, :]
     wide = x.to(tl.float32)

@@ -1,8 +1,9 @@
 """Kernel of a Code2Wav residual unit: x + conv1(snake(conv7(snake(x)))).
 
-It supports only a few channels (``fits``). These stay in one program's registers between the convolutions, so the unit
-needs only two reads and two writes. The published numbers of channels, 3 * 2^k, are divided into two tiles whose widths
-are powers of two. The order of sums is that of ``convolution.convolve``, so results are bitwise equal.
+The kernel supports only a few channels (``fits``). Between the convolutions, the channels stay in the registers of one
+program, so the unit needs only two reads and two writes. The published numbers of channels, 3 * 2^k, are divided into
+two tiles whose widths are powers of two. The order of sums is that of ``convolution.convolve``, so results are bitwise
+equal.
 """
 
 from __future__ import annotations
@@ -25,10 +26,7 @@ BUSY = 128  # Number of programs that fill a GPU.
 
 
 def split(channels: int) -> tuple[int, int]:
-    """Return the widths of the two tiles for the channels.
-
-    The second width is 0 if one tile is enough.
-    """
+    """Return the widths of the two channel tiles, or (width, 0) for a single tile."""
     first = max(SMALLEST, 1 << (channels.bit_length() - 1))
     rest = channels - first
     if rest <= 0:
@@ -43,18 +41,16 @@ def fits(channels: int, dtype: torch.dtype) -> bool:
 
 
 def tile_for(M: int, channels: int) -> Tile:
-    """Return the tile, whose rows are those of a program.
-
-    The tile does not change results.
-    """
+    """Return the tile size for M rows, which does not change results."""
     return Tile(128, channels, 8, 3) if M >= 128 * BUSY else Tile(64, channels, 4, 3)
 
 
 @dataclass(frozen=True, slots=True)
 class PackedUnit:
-    """Packed weights of a residual unit, zero beyond C.
+    """Packed weights of a residual unit, padded with zeros to the two tiles C0 + C1.
 
-    Shapes: wide.weight [C0 + C1, 7 * C]; point [C0 + C1, C0 + C1], output channels first; biases [C0 + C1].
+    Shapes: wide.weight [C0 + C1, 7 * C]; point [C0 + C1, C0 + C1], output channels first; wide.bias, point_bias
+    [C0 + C1].
     """
 
     wide: Packed
@@ -177,10 +173,13 @@ def residual_unit(
     plain: bool,
     tile: Tile | None = None,
 ) -> Made:
-    """Compute the unit over a chunk of every row, and update the streams' state.
+    """Compute a residual unit over a chunk of every stream, and update the inputs in `past`.
 
-    Shapes: x, activated and results [B, T, C]; rows [B, 3] int32. With `plain`, the result without `then` is also
-    returned.
+    Args:
+        activated: SnakeBeta of x.
+        then: SnakeBeta of the next layer, applied to the result.
+        plain: True to return also the result without `then`.
+    Shapes: x, activated, results [B, T, C]; rows [B, 3] int32, see streams.py.
     """
     B, T, C = x.shape
     M, wide = B * T, packed.wide

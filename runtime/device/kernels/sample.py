@@ -1,8 +1,8 @@
-"""Sampling kernel of one launch.
+"""Sampling kernel that applies all sampling rules and the embedding lookup in one launch.
 
-The readable version is runtime/engine/execution/sampling.py. The kernel does not search for the top-k threshold. It
-takes the code with the best noisy score. If this code is not among the k best, it takes the best noisy score among the
-codes with higher scores, and so on. The result is the best noisy score of the k best codes. Usually the first code is
+The readable version is runtime/engine/execution/sampling.py. The kernel does not search for the top-k threshold.
+Instead, it repeats two steps: select the code with the highest noisy score, and check that the code is among the k
+highest scores. If the check fails, the next round considers only codes with higher scores. Usually the first code is
 accepted; a flat distribution needs a few rounds.
 """
 
@@ -32,14 +32,15 @@ def sample(
     *,
     settled: bool = False,
 ) -> None:
-    """Sample one code per row and look up its embedding.
+    """Sample one code per row, and look up the code's embedding.
 
-    A row whose scores are not finite is flagged. It still gets a code in [0, V).
+    The results are stored in column `codebook` of `out`. A row with a logit that is not finite gets False in
+    `out.finite` and an arbitrary code in [0, V).
 
-    Shapes: logits [B, V] float32 or bfloat16; rows [B] int64, slots. `out` is written at `codebook`.
+    Shapes: logits [B, V] float32 or bfloat16; rows [B] int64, slot numbers.
 
     Args:
-        settled: True if rows and state were written before the last launch without `settled`. The noise is then
+        settled: True if `rows` and `state` were written before the last launch without `settled`. The noise is then
             computed while the previous kernel still runs.
     """
     B, V = logits.shape
@@ -118,7 +119,7 @@ def _sample(
 ):
     if PDL:
         if not SETTLED:
-            tl.extra.cuda.gdc_wait()  # After this, the next kernel may start (see ``Fused``).
+            tl.extra.cuda.gdc_wait()  # The next kernel may start afterwards (see ``Fused``).
         tl.extra.cuda.gdc_launch_dependents()
     row = tl.program_id(0)
     slot = tl.load(rows + row)
@@ -176,10 +177,7 @@ def _sample(
 
 @triton.jit
 def _best_above(keys, noisy, code, floor):
-    """Return the code with the best noisy score, and the key of its score.
-
-    Only codes with scores above `floor` are compared.
-    """
+    """Return the code with the highest noisy score among keys above `floor`, and its key."""
     noisy = tl.where(keys > floor, noisy, MIN_KEY)
     drawn = tl.min(tl.where(noisy == tl.max(noisy), code, 2**30))
     return drawn, tl.max(tl.where(code == drawn, keys, MIN_KEY))
@@ -187,10 +185,7 @@ def _best_above(keys, noisy, code, floor):
 
 @triton.jit
 def _is_banned(keys, share, key, top, k, p, spare, V: tl.constexpr):
-    """True if top-k or top-p removes the code with this key.
-
-    The most probable code is never removed.
-    """
+    """True if top-k or top-p removes the code with this key, except the most probable code."""
     banned = False
     if k < V:
         banned = tl.sum((keys > key).to(tl.int32)) >= k
@@ -201,7 +196,7 @@ def _is_banned(keys, share, key, top, k, p, spare, V: tl.constexpr):
 
 @triton.jit
 def _kth_largest(keys, k):
-    """Return the k-th largest key, by a binary search from the highest bit."""
+    """Return the k-th largest key by a binary search over its bits."""
     place = keys.to(tl.uint32, bitcast=True) ^ 0x80000000
     bound = tl.zeros((), tl.uint32)
     for step in range(32):
@@ -213,7 +208,7 @@ def _kth_largest(keys, k):
 
 @triton.jit
 def _ordered(x):
-    """Map float32 to int32 in the same order, with equal values for both zeros."""
+    """Map float32 to int32 keys with the same order, and the same key for both zeros."""
     bits = (x + 0.0).to(tl.int32, bitcast=True)
     return bits ^ ((bits >> 31) & 0x7FFFFFFF)
 

@@ -1,13 +1,13 @@
 """Matrix product kernel for up to eight rows that loads weights before the rows are ready.
 
-Most of the time of such a product is spent on reading the weights, and a frame of few rows is a chain of dependent
-products. So a program first starts to load all its weights, and then waits for the previous kernel (programmatic
-dependent launch). After that, only the load of the rows, the products and the store remain. Every program repeats the
-preceding norm, because this takes less time than a separate launch.
+Such a product spends most of its time on reading weights, and a frame of few rows is a chain of dependent products.
+Therefore a program starts to load all its weights before it waits for the previous kernel (programmatic dependent
+launch). Only the load of the rows, the products and the store remain after the wait. Every program repeats the
+preceding norm, which takes less time than a separate launch.
 
 K is divided and summed as in runtime/device/kernels/gemm.py and its norm kernel, so results are bitwise equal. Int8
-weights stay int8 in shared memory. If there are enough registers, they are widened while the previous kernel still
-runs. The kernel is written in Gluon, Triton's lower-level language with explicit layouts and memory operations.
+weights stay int8 in shared memory. If a thread has enough registers, weights are widened while the previous kernel
+still runs. The kernel is written in Gluon, Triton's lower-level language with explicit layouts and memory operations.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from runtime.device.kernels import pdl, shared_memory, staging, wgmma
 from runtime.device.kernels.gemm import PARTS
 
 MAX_ROWS = 8  # Number of rows of the tensor core instruction.
-# Upper bound of the shared memory in bytes for other data than weights and rows: the sums of the norm.
+# Upper bound of the shared memory in bytes for the sums of the norm.
 RESERVED_BYTES = 1024
-MAX_AHEAD = gl.constexpr(384)  # Elements of two bytes: 192 of a thread's 255 registers.
+MAX_AHEAD = gl.constexpr(384)  # Maximum number of 16-bit weights per thread: 192 of 255 registers.
 
 
 class SmallTiles(NamedTuple):
-    """Tile sizes of a product.
+    """Tile sizes of a matrix product.
 
-    A program has `BN` rows of the matrix and loads `rows` rows of the input (1 or 8, to limit the kernels to compile).
-    A step processes `BK` elements of every part of K. With `rows_resident`, shared memory holds the complete rows,
-    otherwise one step of them.
+    A program multiplies `rows` input rows by `BN` weight rows. `rows` is 1 or 8, which limits the number of compiled
+    kernels. A step processes `BK` elements of every part of K. With `rows_resident`, shared memory holds the complete
+    input rows, otherwise only the elements of one step.
     """
 
     BN: int
@@ -45,8 +45,8 @@ class SmallTiles(NamedTuple):
     rows_resident: bool
 
 
-# Keys: outputs, inputs, gate. Values: matrix rows per program for one input row and for more rows, measured on an H200.
-# None: runtime/device/kernels/gemm.py is faster.
+# Keys: outputs, inputs, gate. Values: weight rows per program for one input row and for more input rows, measured on an
+# H200, or None if runtime/device/kernels/gemm.py is faster.
 TILES: dict[tuple[int, int, bool], tuple[int, int | None]] = {
     (4096, 1024, False): (32, 32),
     (1024, 2048, False): (16, 16),
@@ -68,15 +68,15 @@ EIGHT_BITS: dict[tuple[int, int, bool], tuple[int, int | None]] = {
 
 
 def choose_tiles(x: Tensor, weight: Tensor, *, gated: bool = False) -> SmallTiles | None:
-    """Return the tiles for a product on this GPU, or None if another kernel is used.
+    """Return the tiles for a product on this GPU, or None if another kernel is faster.
 
-    Shapes: see `small_m_gemm`.
+    Shapes: x [M, K]; weight [N, K], or [2 N, K] if gated.
     """
     M, K = x.shape
     shape = len(weight) // (1 + gated), K, gated
     found = TILES.get(shape)
     if weight.itemsize < x.itemsize:
-        # Without wgmma, the results of gemm.py would differ in the last bits (see its `choose_tiles`).
+        # Without wgmma, the results of gemm.py would differ in the last bits (see `choose_tiles` in gemm.py).
         found = EIGHT_BITS.get(shape, found) if wgmma() else None
     if found is None or M > MAX_ROWS or not pdl():
         return None
@@ -85,11 +85,7 @@ def choose_tiles(x: Tensor, weight: Tensor, *, gated: bool = False) -> SmallTile
 
 
 def fit_tiles(BN: int, M: int, K: int, itemsize: int, weight_itemsize: int) -> SmallTiles | None:
-    """Return the tiles with BN matrix rows per program.
-
-    Returns:
-        None if the tiles exceed this GPU's shared memory.
-    """
+    """Return tiles with BN weight rows per program, or None if shared memory is too small."""
     stretch, rows = K // PARTS, 1 if M == 1 else MAX_ROWS
     BK = stretch & -stretch  # Largest power of two that divides `stretch`.
     for rows_resident, inputs in ((True, K), (False, PARTS * BK)):
@@ -108,10 +104,7 @@ def _copy_weights(
     PARTS: gl.constexpr,
     BK: gl.constexpr,
 ):
-    """Start to copy a program's matrix rows to shared memory, and return it.
-
-    If gated, half of the rows are the gate's.
-    """
+    """Start to copy a program's weight rows to shared memory, and return this memory."""
     STEPS: gl.constexpr = K // PARTS // BK
     at = staging.weights_at(w, N, K, GATED, BN, PARTS, BK)
     staged = staging.allocate(w.dtype.element_ty, STEPS, BN, PARTS, BK)
@@ -123,9 +116,9 @@ def _copy_weights(
 
 @gluon.constexpr_function
 def _bytes_layout(PARTS: int, BN: int, BK: int) -> gl.DistributedLinearLayout:
-    """Return the register layout of bytes [PARTS, BN, BK] before `_relabel`.
+    """Return the register layout of int8 weights [PARTS, BN, BK] before `_relabel`.
 
-    Each thread has four adjacent bytes. Except for the order within each 16 elements of K, it is the layout of the
+    Each thread has four adjacent bytes. Except for the order within each 16 elements of K, the layout is that of the
     tensor cores' first operand.
     """
     more_k = [[0, 0, 2**bit] for bit in range(4, BK.bit_length() - 1)]
@@ -140,8 +133,8 @@ def _bytes_layout(PARTS: int, BN: int, BK: int) -> gl.DistributedLinearLayout:
 def _relabel(x):
     """Reorder each 16 elements of K in [A, B, K] to the pairs 0, 2, 4, 6, 1, 3, 5, 7.
 
-    Tensor cores multiply 16 elements at once, of which a thread holds two pairs with a distance of eight. After
-    reordering, these are four adjacent elements in memory, and the sum of the 16 products is the same.
+    Tensor cores multiply 16 elements at once. A thread holds two pairs of the 16 elements with a distance of eight.
+    After reordering, the two pairs are adjacent in memory, and the sum of the 16 products is the same.
     """
     A: gl.constexpr = x.shape[0]
     B: gl.constexpr = x.shape[1]
@@ -151,10 +144,10 @@ def _relabel(x):
 
 @gluon.jit
 def _widened(weights):
-    """Convert int8 to bfloat16 with four instructions for two elements.
+    """Convert int8 to bfloat16 with half as many instructions as Triton's conversion.
 
-    The library needs eight instructions. Seven bits of the byte become the mantissa of a number with exponent 128.
-    Afterwards, 128 is subtracted, or 256 for negative values.
+    The lower seven bits of the byte become the mantissa of a number from 128 to 255. Afterwards, 128 is subtracted, or
+    256 if the byte is negative.
     """
     return gl.inline_asm_elementwise(
         """{
@@ -178,10 +171,7 @@ def _widened(weights):
 
 @gluon.jit
 def _widened_operand(staged, of_sums: gl.constexpr):
-    """Load int8 weights from shared memory as the tensor cores' first operand.
-
-    The weights are reordered. Shapes: weights [PARTS, BN, BK].
-    """
+    """Load int8 weights [PARTS, BN, BK] from shared memory as the tensor cores' first operand."""
     shape: gl.constexpr = staged.shape
     weights = _relabel(_widened(staged.load(_bytes_layout(shape[0], shape[1], shape[2]))))
     return gl.convert_layout(weights, gl.DotOperandLayout(0, of_sums, 2), assert_trivial=True)
@@ -189,7 +179,7 @@ def _widened_operand(staged, of_sums: gl.constexpr):
 
 @gluon.jit
 def _widened_operands(staged, STEPS: gl.constexpr, of_sums: gl.constexpr):
-    """Load the operands of all steps."""
+    """Load the weights of all steps with `_widened_operand`."""
     operands = ()
     for step in gl.static_range(STEPS):
         operands += (_widened_operand(staged.index(step), of_sums),)  # type: ignore[assignment]
@@ -205,7 +195,7 @@ def _zero_operands(
     BK: gl.constexpr,
     of_sums: gl.constexpr,
 ):
-    """Return operands like `_widened_operands` with zeros."""
+    """Return operands of zeros with the types of `_widened_operands`."""
     operands = ()
     for _ in gl.static_range(STEPS):
         zeros = gl.zeros([PARTS, BN, BK], dtype, gl.DotOperandLayout(0, of_sums, 2))
@@ -251,7 +241,7 @@ def _small_m_gemm_kernel(
     PDL: gl.constexpr,
 ):
     # Shapes: x [M, K], of which ROWS rows are read; w [N, K], or [2 N, K] with the gate first; scale [N] or [2 N], or
-    # None if w has the dtype of x; norm [K]; residual, out [M, N]. Each warp sums a part of K.
+    # None if w has the dtype of x; norm [K]; residual, out [M, N]. Each warp sums one part of K.
     STRETCH: gl.constexpr = K // PARTS
     STEPS: gl.constexpr = STRETCH // BK
     OUTPUTS: gl.constexpr = BN // (1 + GATED)
@@ -266,15 +256,15 @@ def _small_m_gemm_kernel(
         gdc_launch_dependents()
     of_sums: gl.constexpr = staging.sums_layout(PARTS)
     if WIDENED_AHEAD:
-        # M is never 0. Without this condition, the compiler would move the work after the wait for the rows to save
-        # registers.
+        # M is never 0. Without the condition `M > 0`, the compiler would save registers and widen the weights after the
+        # wait.
         ahead = _zero_operands(dtype, STEPS, PARTS, BN, BK, of_sums)
         if M > 0:
             async_copy.wait_group(0)
             ahead = _widened_operands(staged, STEPS, of_sums)
     rows = staging.allocate(dtype, STEPS if ROWS_RESIDENT else 1, ROWS, PARTS, BK)
     if NORM:
-        # The layout is that of the norm's own kernel, because it determines the order of the sum.
+        # Use the layout of the separate norm kernel, because the layout determines the order of the sum.
         gl.static_assert(STEPS == 1)
         along: gl.constexpr = gl.BlockedLayout([1, 8], [1, 32], [1, PARTS], [1, 0])
         m, k = gl.arange(0, ROWS, gl.SliceLayout(1, along)), gl.arange(0, K, gl.SliceLayout(0, along))
@@ -341,7 +331,7 @@ def small_m_gemm(
 ) -> Tensor:
     """Return residual + norm(x) @ weight.T, or silu(gate) * up if gated.
 
-    The result is a new tensor or `out`.
+    The result is written to `out` or to a new tensor.
 
     Shapes: x [M, K]; weight [N, K], or [2 N, K] with the gate first; scale [N] or [2 N] float32, for int8 weights;
     residual, out, result [M, N], may be strided.

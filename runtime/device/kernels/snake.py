@@ -1,7 +1,4 @@
-"""SnakeBeta for kernels: x + sin^2(x e^alpha) / (e^beta + eps).
-
-It has its own approximation of the sine.
-"""
+"""SnakeBeta activation for kernels: x + sin^2(x e^alpha) / (e^beta + eps)."""
 
 from __future__ import annotations
 
@@ -15,15 +12,15 @@ from torch import Tensor
 
 SNAKE_EPS = 1e-9
 
-# 1.5 * 2^23. Adding it to a float32 below 2^22 and subtracting it again rounds to an integer.
+# 1.5 * 2^23. Adding and subtracting this constant rounds a float32 below 2^22 to an integer.
 ROUNDING = tl.constexpr(12582912.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Snake:
-    """Parameters per channel in the form that kernels use.
+    """SnakeBeta parameters of all channels, computed from alpha and beta.
 
-    Shapes: both [C] float32.
+    Shapes: rate, gain [C] float32.
     """
 
     rate: Tensor  # Equals e^alpha / pi.
@@ -31,15 +28,15 @@ class Snake:
 
     @classmethod
     def of(cls, alpha: Tensor, beta: Tensor) -> Snake:
-        """Return the parameters for the exponents in a checkpoint."""
+        """Compute rate and gain from the alpha and beta of a checkpoint."""
         return cls((alpha.double().exp() / math.pi).float(), (1 / (beta.double().exp() + SNAKE_EPS)).float())
 
     def repeated(self, times: int) -> Snake:
-        """Repeat the parameters for rows with `times` time steps of all channels."""
+        """Return parameters for rows that concatenate all channels of `times` time steps."""
         return Snake(self.rate.repeat(times), self.gain.repeat(times))
 
     def padded(self, channels: int) -> Snake:
-        """Pad with channels for which SnakeBeta is the identity."""
+        """Append `channels` channels for which SnakeBeta is the identity."""
         return Snake(F.pad(self.rate, (0, channels)), F.pad(self.gain, (0, channels)))
 
 
@@ -47,7 +44,7 @@ class Snake:
 def snake(x, rate, gain):
     """Apply SnakeBeta in float32.
 
-    sin^2 has period pi, so a polynomial in u = r^2 is enough (error 2e-7).
+    sin^2 has period pi, so a polynomial in u = r^2 is accurate enough (error 2e-7).
     """
     half_turns = x * rate
     r = half_turns - ((half_turns + ROUNDING) - ROUNDING)

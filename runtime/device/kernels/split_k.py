@@ -1,7 +1,7 @@
-"""Matrix product kernel that divides the sum over K between programs.
+"""Split-K matrix product kernel: each program sums one part of K.
 
-A second launch adds the partial sums. With many rows, a program that sums all of K reads all rows, even if it has few
-outputs. Here, each program has more outputs and sums only a part of K. The parts and the order of sums are those of
+A second launch adds the partial sums. In gemm.py, every program reads complete rows, even a program with few outputs.
+Here, a program has more outputs and reads only a part of each row. The parts and the order of sums are those of
 runtime/device/kernels/gemm.py, so the choice of the kernel does not change results.
 """
 
@@ -15,7 +15,7 @@ from torch import Tensor
 from runtime.device.kernels import launch_options
 
 LINE_BITS = tl.constexpr(1024)  # Size of a cache line in bits.
-WIDTH = 256  # Number of outputs of a row per program.
+WIDTH = 256  # Number of outputs per program of the second launch.
 
 
 def split_k_gemm(

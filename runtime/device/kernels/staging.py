@@ -1,7 +1,7 @@
-"""Code that small_m_gemm and medium_m_gemm share: layouts and the final sums.
+"""Shared code of small_m_gemm and medium_m_gemm: memory layouts and the final sums.
 
-It is written in Gluon, Triton's lower-level language with explicit layouts. K is divided into parts. Each warp sums one
-part, and then the sums are added in order.
+The code is written in Gluon, Triton's lower-level language with explicit layouts. K is divided into parts. Each warp
+sums one part, and then the sums of the parts are added in order.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from triton.experimental.gluon import language as gl
 
 @gluon.jit
 def offsets(dtype: gl.constexpr, R: gl.constexpr, PARTS: gl.constexpr, BK: gl.constexpr):
-    """Return the indices of the parts of K, of the rows, and of a step.
+    """Return index tensors for the parts of K, the rows, and the elements of a step.
 
     Shapes: results [PARTS, 1, 1], [1, R, 1], [1, 1, BK].
     """
@@ -39,10 +39,7 @@ def allocate(dtype: gl.constexpr, STEPS: gl.constexpr, R: gl.constexpr, PARTS: g
 def weights_at(
     w, N: gl.constexpr, K: gl.constexpr, GATED: gl.constexpr, BN: gl.constexpr, PARTS: gl.constexpr, BK: gl.constexpr
 ):
-    """Return the addresses of the first step of a program's matrix rows [PARTS, BN, BK].
-
-    Half may be the gate's.
-    """
+    """Return the addresses of the weights of a program's first step [PARTS, BN, BK]."""
     OUTPUTS: gl.constexpr = BN // (1 + GATED)
     part, row, k = offsets(w.dtype.element_ty, BN, PARTS, BK)
     row = gl.program_id(0) * OUTPUTS + row % OUTPUTS + row // OUTPUTS * N
@@ -57,7 +54,7 @@ def sums_layout(PARTS: int) -> gl.NVMMADistributedLayout:
 
 @gluon.constexpr_function
 def whole_layout(OUTPUTS: int, GATED: int, PARTS: int) -> gl.BlockedLayout:
-    """Return the layout of sums in which a thread has all parts of an output and its gate.
+    """Return the layout of sums in which a thread holds all parts of an output and its gate.
 
     Shapes: sums [OUTPUTS, BM, 1 + GATED, PARTS].
     """
@@ -67,7 +64,7 @@ def whole_layout(OUTPUTS: int, GATED: int, PARTS: int) -> gl.BlockedLayout:
 
 @gluon.constexpr_function
 def flat_layout(OUTPUTS: int, PARTS: int) -> gl.BlockedLayout:
-    """Return the layout of stored outputs in which adjacent threads write adjacent memory.
+    """Return the layout of outputs in which adjacent threads write adjacent memory.
 
     Shapes: outputs [OUTPUTS, BM].
     """
@@ -95,11 +92,11 @@ def sum_stretches(sums, GATED: gl.constexpr):
 
 @gluon.jit
 def finish(acc, beside, dtype: gl.constexpr, GATED: gl.constexpr, flat: gl.constexpr):
-    """Return the outputs of sums: silu(gate) * up, or sums + `beside` if it is given.
+    """Return the outputs of a product: silu(gate) * up, or the sums plus a residual.
 
-    Intermediate results are rounded as if these were separate operations.
+    Intermediate results are rounded like the results of separate operations.
 
-    Shapes: acc [OUTPUTS, BM, 1 + GATED]; result [OUTPUTS, BM].
+    Shapes: acc [OUTPUTS, BM, 1 + GATED]; beside (the residual), result [OUTPUTS, BM].
     """
     if GATED:
         gate, up = gl.split(acc)

@@ -1,7 +1,9 @@
 """Addresses and update of the state of Code2Wav streams, for use in kernels.
 
-Each slot has two copies of a convolution's state. A chunk reads one copy and writes the other, so that no program
-overwrites data that another one still reads. The host sets ``turn`` (0 or 1), which is the copy to read.
+Each slot has two copies of a convolution's state. A chunk reads one copy and writes the other copy. Otherwise a program
+could overwrite data that another program still reads. ``turn`` (0 or 1) is the index of the copy to read.
+
+The argument `rows` of the kernels has one row per stream: slot, turn, and number of decoded frames.
 """
 
 from __future__ import annotations
@@ -17,9 +19,9 @@ ROW = tl.constexpr(3)  # Columns of a row: slot, turn, number of decoded frames.
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """State of one convolution: its last inputs.
+    """State of one convolution: the last `left` inputs of every stream.
 
-    Shapes: memory [2, slots, left * C], a slice of the last axis of the memory of all streams.
+    Shapes: memory [2, slots, left * C], a slice of a tensor with the state of all convolutions.
     """
 
     memory: Tensor
@@ -27,15 +29,15 @@ class Past:
 
     @property
     def strides(self) -> tuple[int, int]:
-        """Return the strides of copies and slots in elements."""
+        """Return the strides of the copies and of the slots in elements."""
         return self.memory.stride(0), self.memory.stride(1)
 
 
 @triton.jit
 def wait_for_previous(PDL: tl.constexpr):
-    """Allow the next kernel to start, and wait for the previous one.
+    """Allow the next kernel to start, and wait for the previous kernel.
 
-    It must be called before any read or write.
+    A kernel must call this function before it reads or writes memory.
     """
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
@@ -44,9 +46,9 @@ def wait_for_previous(PDL: tl.constexpr):
 
 @triton.jit
 def remember(x, memory, rows, program, programs, T, total, left, copy_stride, slot_stride, C: tl.constexpr):
-    """Store the last `left` inputs of every row for the next chunk.
+    """Store the last `left` inputs of every stream for the next chunk.
 
-    They include earlier inputs if the chunk is shorter than `left`.
+    If the chunk is shorter than `left`, the stored inputs include inputs of earlier chunks.
 
     Shapes: x [B, T, C]; rows [B, 3] int32; total = B * left * C, divided among all programs.
     """

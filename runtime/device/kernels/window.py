@@ -1,8 +1,8 @@
 """Kernel of Code2Wav's sliding window attention.
 
-It applies RoPE, writes to the stream's ring buffer and computes the attention. The size of the ring is a power of two
-that holds at least a window and a chunk; frame p is at index p % ring. Scores are in the order of the ring, with minus
-infinity outside of the window, so that the order of sums does not depend on the chunks.
+The kernel applies RoPE, writes to the stream's ring buffer and computes the attention. The size of the ring is a power
+of two that holds at least a window and a chunk. Frame p is at index p % ring. Scores are summed in the order of the
+ring, with minus infinity outside of the window. The order of sums is therefore independent of the chunks.
 """
 
 from __future__ import annotations
@@ -15,20 +15,17 @@ from torch import Tensor
 from runtime.device.kernels import pdl
 from runtime.device.kernels.streams import ROW, wait_for_previous
 
-QUERIES = 16  # Number of rows of a tile: the minimum for tensor cores.
+QUERIES = 16  # Number of queries per tile: the minimum for tensor cores.
 
 
 def ring_for(window: int, longest: int) -> int:
-    """Return the size of a ring, in frames, for chunks of up to `longest` frames."""
+    """Return the size of a ring buffer, in frames, for chunks of up to `longest` frames."""
     return max(16, triton.next_power_of_2(window - 1 + longest))
 
 
 @triton.jit
 def _turned(first, second, angles):
-    """Apply split-half RoPE.
-
-    Shapes: all [frames, d / 2].
-    """
+    """Apply split-half RoPE to the two halves of a head, each [frames, d / 2]."""
     cos, sin = tl.cos(angles), tl.sin(angles)
     return first * cos - second * sin, second * cos + first * sin
 
@@ -78,7 +75,7 @@ def _attend(
         at += KV_HEADS * D
         tl.store(values + place, tl.load(at, new, 0.0), new)
         tl.store(values + place + D // 2, tl.load(at + D // 2, new, 0.0), new)
-    tl.debug_barrier()  # Wait until writes of the program's other threads are visible.
+    tl.debug_barrier()  # Wait until the writes of all threads of the program are visible.
     r = tl.arange(0, RING)
     held = r[:, None] * D + j[None, :]
     k_first, k_second = tl.load(keys + held, has, 0.0), tl.load(keys + held + D // 2, has, 0.0)
@@ -96,7 +93,7 @@ def _attend(
             first, second = _turned(first, second, angles)
             scores = tl.dot(first.to(KIND), tl.trans(k_first), input_precision=PRECISION)
             scores = tl.dot(second.to(KIND), tl.trans(k_second), scores, input_precision=PRECISION)
-            # Frame number at each ring position: the newest one with this index modulo the ring.
+            # Frame number at each index of the ring: the newest frame p with p % ring equal to the index.
             frame = last - (last - r + RING) % RING
             age = tl.minimum(start + t, last)[:, None] - frame[None, :]
             seen = (age >= 0) & (age < WINDOW) & (frame >= 0)[None, :]
@@ -110,11 +107,11 @@ def _attend(
 
 
 def attend_window(qkv: Tensor, rings: Tensor, rows: Tensor, frequencies: Tensor, window: int) -> Tensor:
-    """Compute attention of a chunk of every row over its window, and store keys and values.
+    """Store keys and values of a chunk, and return its sliding window attention.
 
     Shapes: qkv [B, T, (heads + 2 * kv_heads) * d]; rings [slots, 2, kv_heads, ring, d], keys then values, a slice of
-    the memory of all streams; rows [B, 3] int32; frequencies [d / 2] float32; result [B, T, heads * d]. T plus the
-    window must fit in a ring.
+    the memory of all streams; rows [B, 3] int32, see streams.py; frequencies [d / 2] float32; result [B, T, heads * d].
+    T + window - 1 must be at most the size of the ring.
     """
     B, T, width = qkv.shape
     _, _, kv_heads, ring, D = rings.shape
