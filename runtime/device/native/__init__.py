@@ -1,7 +1,7 @@
 """Matrix products and decoder layers in C++, compiled once on this machine.
 
-`python -m runtime.device.native` builds the library next to this file; `make run` does so after an installation.
-Operations that the library does not have use torch's own kernels (`runtime.device.quantized`).
+`python -m runtime.device.native` builds the library next to this file, and `make run` builds it after an installation.
+Operations that are not in the library use torch's kernels (`runtime.device.quantized`).
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from torch import Tensor
 log = logging.getLogger(__name__)
 
 SOURCES = tuple(Path(__file__).with_name(name) for name in ("products.h", "products.cpp", "decoder.cpp"))
-TILE = 16  # Number of outputs that a kernel computes together; `TILE` of products.cpp.
-QUAD = 4  # Number of adjacent values of K in one 32-bit word; `QUAD` of products.cpp.
-GROUP = 32  # Number of weights that share a scale and a middle value in int4. Rows are padded to a multiple of it.
+TILE = 16  # Number of outputs that a kernel computes together, as in products.cpp.
+QUAD = 4  # Number of adjacent values of K in one 32-bit word, as in products.cpp.
+GROUP = 32  # Number of int4 weights that share a scale and an offset. Rows are padded to a multiple of this number.
 
 
 def library_path() -> Path:
-    """Return the path of the library for this source, torch version and processor kind."""
+    """Return the path of the library for this source, torch version and CPU architecture."""
     content = b"".join(source.read_bytes() for source in SOURCES)
     key = hashlib.sha256(content + torch.__version__.encode() + platform.machine().encode()).hexdigest()
     return SOURCES[0].parent / "build" / f"products-{key[:16]}.so"
@@ -33,9 +33,9 @@ def library_path() -> Path:
 
 @cache
 def is_loaded() -> bool:
-    """Load the library if it was built, and return True if its operators can be used.
+    """Load the library, and return True if its operators can be used.
 
-    Otherwise, torch's kernels are used, and the reason is logged once.
+    If the library is missing or cannot be loaded, torch's kernels are used, and the reason is logged once.
     """
     path = library_path()
     try:
@@ -48,10 +48,10 @@ def is_loaded() -> bool:
 
 
 def int8_tiles(values: Tensor, steps: Tensor) -> tuple[Tensor, Tensor]:
-    """Rearrange an int8 matrix for `int8_product`.
+    """Rearrange an int8 weight matrix and its scales for `int8_product`.
 
-    Shapes: values [N, K] int8; steps [N] float32; result [tiles, K' / 4, 16, 4] uint8, weights plus 128, and
-    [tiles * 16] float32, where K' is K padded to whole groups.
+    Shapes: values [N, K] int8; steps [N] float32, the scales; results [tiles, K' / 4, 16, 4] uint8, weights plus 128,
+    and [tiles * 16] float32, where K' is K padded to whole groups.
     """
     N, K = values.shape
     padded = F.pad(values, (0, -K % GROUP, 0, -N % TILE)) ^ -128  # In two's complement, XOR with -128 adds 128.
@@ -60,10 +60,10 @@ def int8_tiles(values: Tensor, steps: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def int4_blocks(values: Tensor, steps: Tensor, middles: Tensor) -> Tensor:
-    """Rearrange a four-bit matrix for `int4_product`.
+    """Rearrange an int4 weight matrix, its scales and its offsets for `int4_product`.
 
-    Shapes: values [N, K] from 0 to 15, where 32 divides K; steps, middles [N, K / 32] bfloat16; result
-    [tiles, K / 32, 320] uint8: values, steps and middles of a group of 16 outputs.
+    Shapes: values [N, K] from 0 to 15, where K is a multiple of 32; steps (scales), middles (offsets) [N, K / 32]
+    bfloat16; result [tiles, K / 32, 320] uint8: values, scales and offsets of a group of 16 outputs.
     """
     more = (0, 0, 0, -len(values) % TILE)
     groups = values.shape[1] // GROUP

@@ -17,7 +17,7 @@ NUMERICS = ("-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math")
 
 
 def build() -> str:
-    """Build the library if it is missing, and return what was found or done as one sentence."""
+    """Build the library if it is missing, and return a sentence that describes the result."""
     path = library_path()
     if path.exists():
         return "Kernels for frames on the CPU are built."

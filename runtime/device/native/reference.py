@@ -1,7 +1,4 @@
-"""Readable NumPy version of products.cpp.
-
-Additions have the same order, so results are bitwise equal.
-"""
+"""Readable NumPy version of products.cpp, with the same order of additions and equal bits."""
 
 from __future__ import annotations
 
@@ -18,16 +15,16 @@ Integers = NDArray[np.int64]
 
 
 def round_rows(x: Float32) -> tuple[Integers, Float32]:
-    """Round each row to multiples of 1/127 of its largest magnitude.
+    """Quantize each row to multiples of 1/127 of its largest magnitude.
 
-    Shapes: x [M, K]; results [M, K], [M].
+    Shapes: x [M, K]; results [M, K] (values), [M] (scales).
     """
     largest = np.maximum(np.abs(x).max(axis=1), MIN_LARGEST)
     return np.rint(x * (LEVELS / largest)[:, None]).astype(np.int64), largest / LEVELS
 
 
 def dense_product(x: Float32, weight: Float32) -> Float32:
-    """Multiply rows by a floating-point matrix with 16 partial sums.
+    """Return x @ weight.T, summed in 16 partial sums.
 
     Shapes: x [M, K]; weight [N, K]; result [M, N].
     """
@@ -42,18 +39,19 @@ def dense_product(x: Float32, weight: Float32) -> Float32:
 
 
 def int8_product(x: Float32, values: Integers, steps: Float32) -> Float32:
-    """Multiply rows by an int8 matrix.
+    """Quantize rows to int8, and multiply them by an int8 weight matrix.
 
-    Shapes: x [M, K]; values [N, K]; steps [N]; result [M, N].
+    Shapes: x [M, K]; values [N, K]; steps [N], the scales; result [M, N].
     """
     rows, row_steps = round_rows(x)
     return (rows @ values.T).astype(np.float32) * steps * row_steps[:, None]
 
 
 def int4_product(x: Float32, values: Integers, steps: Float32, middles: Float32) -> Float32:
-    """Multiply rows by a four-bit matrix, in which the value 8 is the middle of its group.
+    """Quantize rows to int8, and multiply them by an int4 weight matrix.
 
-    Shapes: x [M, K]; values [N, K] from 0 to 15; steps, middles [N, K / 32]; result [M, N].
+    Shapes: x [M, K]; values [N, K] from 0 to 15; steps (scales), middles (offsets, the weights of value 8) [N, K / 32];
+    result [M, N].
     """
     rows, row_steps = round_rows(x)
     total = np.zeros((len(x), len(values)), np.float32)
