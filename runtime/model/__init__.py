@@ -1,4 +1,4 @@
-"""Networks in the order of the data flow, and loading of checkpoints.
+"""Neural networks of the speech model, and loading of checkpoints.
 
 This package has no threads, sockets or global state.
 """

@@ -21,10 +21,10 @@ from runtime.model.headers import list_some
 
 MERGED_DTYPE = "F32"  # Dtype of merged tensors, in safetensors' notation.
 PEFT_PREFIX = "base_model.model."  # Prefix of all tensor names in PEFT's files.
-# Prefixes of module names. They depend on the module that the training script passed to PEFT.
+# Possible prefixes of module names. The prefix depends on the module that the training script passed to PEFT.
 PARENTS = ("", "talker.", "talker.model.")
 
-# Kinds of adapter tensors. `ENDS` has the kind of each ending of a tensor name.
+# Kinds of adapter tensors. `ENDS` maps the ending of a tensor name to the kind.
 LOW, HIGH, EMBEDDED_LOW, EMBEDDED_HIGH, ROWS = "A", "B", "embedding_A", "embedding_B", "rows"
 ENDS = {
     ".lora_A.weight": LOW,
@@ -34,24 +34,24 @@ ENDS = {
     ".token_adapter.trainable_tokens_delta": ROWS,
 }
 PAIRS = ((LOW, HIGH), (EMBEDDED_LOW, EMBEDDED_HIGH))
-# Configuration fields of adapters that change more than a sum (published weight plus product), or need other base
-# weights.
+# Configuration fields of unsupported adapters: the merged weight is not a sum of published weight and product, or the
+# adapter needs other base weights.
 REFUSED = (
     *("use_dora", "use_qalora", "use_bdlora", "lora_bias", "alora_invocation_tokens", "layer_replication"),
     *("target_parameters", "arrow_config", "kasa_config", "velora_config", "monteclora_config", "megatron_config"),
 )
-# All other initializations change the base weights before training.
+# Initializations that do not change the base weights before training.
 PLAIN_INITS = (True, False, "gaussian", "eva", "orthogonal")
 
 
 @dataclass(slots=True)
 class Change:
-    """Change of one published tensor.
+    """Changes that an adapter makes to one published tensor.
 
-    It may replace all values, then add a product, then replace rows.
+    The changes are applied in this order: replace all values, add a product, replace single rows.
     """
 
-    names: dict[str, str] = field(default_factory=dict)  # Names of the adapter's tensors by their endings.
+    names: dict[str, str] = field(default_factory=dict)  # Names of the adapter's tensors by kind.
     new: str | None = None  # Name of the adapter's tensor that replaces the published tensor.
     shape: tuple[int, ...] = ()  # Shape of the published tensor.
     scale: float = 1.0
@@ -59,7 +59,7 @@ class Change:
 
 
 class MergedTensors:
-    """One merged tensor, with the interface of a safetensors file and its slices."""
+    """Merged tensor with the interface of an open safetensors file and of a slice."""
 
     def __init__(self, base: Any, adapter: Any, change: Change) -> None:
         self._base, self._adapter, self._change = base, adapter, change
@@ -92,7 +92,7 @@ class MergedTensors:
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """Content of an adapter: changes by the key of the published tensor."""
+    """Parsed adapter: changes by the key of the published tensor, and the LoRA ranks."""
 
     changes: dict[str, Change]
     ranks: tuple[int, ...]  # Ranks in ascending order, without duplicates.
@@ -104,7 +104,7 @@ def merged_files(files: dict[str, Any], path: Path, adapter: Any) -> dict[str, A
     Args:
         files: Open safetensors files of the published weights by key.
         path: Path of the adapter's file.
-        adapter: The open file.
+        adapter: Open safetensors file of the adapter.
 
     Raises:
         CheckpointInvalid: The adapter does not fit the published weights.
@@ -115,9 +115,9 @@ def merged_files(files: dict[str, Any], path: Path, adapter: Any) -> dict[str, A
 
 
 def read_adapter(files: Mapping[str, Any], path: Path, adapter: Any) -> Adapter:
-    """Parse an adapter's configuration and tensor names.
+    """Parse the configuration and the tensor names of an adapter.
 
-    Arguments and errors are those of `merged_files`.
+    The arguments and errors are the same as for `merged_files`.
     """
     where = path.parent / ADAPTER_CONFIG
     config = read_json(where)
@@ -166,10 +166,7 @@ def _require_kind(config: dict[str, Any], where: Path) -> None:
 
 
 def _parse(name: str) -> tuple[str, str | None]:
-    """Return the published tensor that an adapter's tensor changes.
-
-    The part of the change is also returned.
-    """
+    """Return the name of the published tensor and the kind of change for an adapter tensor."""
     target = name.removeprefix(PEFT_PREFIX)
     for end, part in ENDS.items():
         if target.endswith(end):
@@ -178,7 +175,7 @@ def _parse(name: str) -> tuple[str, str | None]:
 
 
 def _check_shapes(change: Change, adapter: Any, path: Path, target: str) -> int | None:
-    """Check the shapes of a change and return the rank of its product, if any."""
+    """Check the shapes of a change, and return the rank of its product or None."""
     shape = change.shape
     if change.new is not None:
         new = adapter.get_slice(change.new).get_shape()
@@ -207,10 +204,10 @@ def _rows_of(config: dict[str, Any], module: str, where: Path, shape: tuple[int,
 
 
 def _of_module(pattern: Any, module: str, where: Path, default: Any) -> Any:
-    """Return the value for a module in a pattern.
+    """Return the value of a module in a PEFT pattern, which maps names to values.
 
-    It is the value of the first name that is equal to the module's name or its end. PEFT allows regular expressions as
-    names. Names with characters that do not occur in module names are refused.
+    The first name that equals the module's name or the end of the module's name applies. PEFT also allows regular
+    expressions, which are refused here.
     """
     require(isinstance(pattern, dict), where, "a pattern is not an object")
     for name, value in pattern.items():
@@ -224,7 +221,7 @@ def _of_module(pattern: Any, module: str, where: Path, default: Any) -> Any:
 
 
 def describe(adapter: Adapter) -> Iterator[str]:
-    """Yield each kind of change and the number of tensors that it affects."""
+    """Yield a phrase for each kind of change, such as "rank 16 on 196 layers"."""
     changes = adapter.changes.values()
     products = sum(change.names.keys() - {ROWS} != set() for change in changes)
     if products:

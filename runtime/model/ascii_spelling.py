@@ -1,9 +1,9 @@
 """ASCII spelling of text, for checkpoints that were trained on ASCII only.
 
-The vocabulary contains the bytes of other letters, but the model was not trained on them. They would become noise and
-damage adjacent words. A letter is replaced by its compatibility decomposition without accents, or from a table. Symbols
-that `runtime.model.english_reading` can name are kept, and other characters (emoji, other scripts) are dropped. The
-spelling of a character does not depend on other characters, so text can be converted piece by piece.
+The vocabulary contains the bytes of other letters, but the model was not trained on such bytes: the model would produce
+noise and damage adjacent words. A letter is replaced by its compatibility decomposition without accents, or by an entry
+of a table. Symbols that `runtime.model.english_reading` can name are kept. Other characters (emoji, other scripts) are
+dropped. The spelling of a character does not depend on other characters, so text can be converted piece by piece.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import unicodedata
 
 from runtime.model.english_reading import RAISED, SYMBOLS
 
-DROPPED_REPLACEMENT = " "  # Replaces dropped characters, so that the words around them are not joined.
+DROPPED_REPLACEMENT = " "  # A space replaces a dropped character and separates the adjacent words.
 
 # ASCII spellings of letters that Unicode does not decompose.
 LETTERS = {
@@ -34,13 +34,13 @@ MARKS = {
 # Combining marks and variation selectors.
 ACCENTS = (range(0x300, 0x370), range(0x1DC0, 0x1E00), range(0xFE00, 0xFE10))
 
-INVISIBLE_CATEGORIES = ("Zs", "Zl", "Zp", "Cf", "Mn", "Me")  # Such characters are dropped without a note.
+INVISIBLE_CATEGORIES = ("Zs", "Zl", "Zp", "Cf", "Mn", "Me")  # Dropped without a warning.
 
 
 def in_ascii(text: str) -> str:
-    """Return the text with only ASCII and the symbols of `SYMBOLS`.
+    """Return the text in ASCII, except for the symbols in `SYMBOLS`.
 
-    Other characters become a space.
+    A character without an ASCII spelling becomes a space.
     """
     return text if text.isascii() else text.translate(_SPELLINGS)
 
@@ -57,9 +57,9 @@ def is_left_out(text: str) -> bool:
 
 
 class _Spellings(dict[int, str]):
-    """Spellings by code point, for `str.translate`.
+    """Mapping from code points to spellings, for `str.translate`.
 
-    Only changed characters are cached, because clients may send any.
+    Unchanged characters are not cached, because clients may send any Unicode character.
     """
 
     def __missing__(self, point: int) -> str:

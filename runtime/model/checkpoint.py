@@ -43,16 +43,16 @@ log = logging.getLogger(__name__)
 # Key prefixes of the networks.
 TALKER, SPEAKER_ENCODER, DECODER, ENCODER = "talker.", "speaker_encoder.", "decoder.", "encoder."
 
-# Number of bytes at each end of a weights file that are hashed. The header, with all names and offsets, is at the
-# start.
+# Number of bytes that are hashed at the start and at the end of a weights file. The start contains the header with all
+# tensor names and offsets.
 _END_BYTES = 2**20
 
 
 @dataclass(frozen=True, slots=True)
 class SpeechTokenizer:
-    """Encoder and decoder of audio in float32 (docs/model.md 7.2).
+    """Speech tokenizer: encoder and decoder of audio, in float32 (docs/model.md 7.2).
 
-    Checkpoints with the same file share them.
+    Checkpoints with the same weight files share one speech tokenizer.
     """
 
     folder: Path
@@ -63,10 +63,10 @@ class SpeechTokenizer:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Networks and configurations of one checkpoint folder."""
+    """Loaded networks and configuration of one checkpoint."""
 
     name: str
-    fingerprint: str  # Hash that is equal only if configuration and weights are equal.
+    fingerprint: str  # Hash of the configuration and the weights.
     config: ModelConfig
     text_tokenizer: TextTokenizer
     talker: Talker
@@ -86,8 +86,8 @@ def load_checkpoint(
     """Load a checkpoint: the talker and code predictor in `dtype`, other networks in float32.
 
     Args:
-        reference: A folder, or a Hub id with an optional ``@revision``.
-        loaded: Loaded checkpoints, whose speech tokenizer may be shared.
+        reference: Local folder, or Hub id with an optional ``@revision``.
+        loaded: Checkpoints that are already loaded. A speech tokenizer with the same weights is shared.
         quantization: Quantization of the linear layers of the talker and code predictor; None keeps `dtype`.
         sound_dtype: Dtype of Code2Wav's matrix products on a CPU.
 
@@ -106,7 +106,7 @@ def load_checkpoint(
     dtypes = {TALKER: dtype, SPEAKER_ENCODER: torch.float32}
     rounded = {} if stored is None else {TALKER: stored}
     rounds = {} if stored is not None or quantization is None else {TALKER: quantization}
-    # Unpacked bfloat16 takes twice the time. Packing does not make float32 of a small network faster.
+    # Unpacked bfloat16 products take twice as long. Packing does not accelerate float32 products of a small network.
     finish: dict[str, Finish] = {TALKER: pack} if device.type == "cpu" and dtype is torch.bfloat16 else {}
     unread = load_weights(source.weights, networks, device, dtypes, finish, rounded, rounds)
     speech_tokenizer = _shared(folder / SPEECH_TOKENIZER, loaded)
@@ -149,13 +149,15 @@ def load_checkpoint(
 def settle_quantization(
     where: object, stored: Quantization | None, asked: Quantization | None, device: str
 ) -> Quantization | None:
-    """Return the quantization to use, from that of the stored weights and the requested one.
+    """Return the quantization to use, given the stored and the requested quantization.
 
     Args:
-        device: Device type.
+        where: Name of the checkpoint for error messages.
+        device: Device type, such as ``cpu``.
 
     Raises:
-        CheckpointUnsupported: The stored weights have another quantization, or one that the device does not support.
+        CheckpointUnsupported: The stored quantization differs from the requested quantization or from all
+            quantizations that the device supports.
     """
     if stored is None:
         return asked
@@ -167,7 +169,7 @@ def settle_quantization(
 
 
 def speaking_networks(config: ModelConfig) -> dict[str, nn.Module]:
-    """Return the networks of model.safetensors on the meta device, by their key prefix."""
+    """Create the networks of model.safetensors on the meta device, by key prefix."""
     with on_meta():
         networks: dict[str, nn.Module] = {TALKER: Talker(config)}
         if config.speaker_encoder is not None:
@@ -176,22 +178,22 @@ def speaking_networks(config: ModelConfig) -> dict[str, nn.Module]:
 
 
 def speech_tokenizer_networks(config: SpeechTokenizerConfig) -> dict[str, nn.Module]:
-    """Return the networks of the speech tokenizer on the meta device, by their key prefix."""
+    """Create the networks of the speech tokenizer on the meta device, by key prefix."""
     with on_meta():
         encoder = SpeechEncoder(config.encoder, config.encoder_valid_num_quantizers, config.encode_downsample_rate)
         return {DECODER: Code2Wav(config.code2wav), ENCODER: encoder}
 
 
 def source_of(reference: str) -> CheckpointSource:
-    """Return the folders of a checkpoint, after downloading it if necessary.
+    """Return the folders of a checkpoint, after a download from the Hub if necessary.
 
-    Errors are those of `source_at`.
+    The errors are the same as for `source_at`.
     """
     return source_at(resolve(reference))
 
 
 def source_at(folder: Path) -> CheckpointSource:
-    """Return the folders of a checkpoint, given its folder or that of an adapter for it.
+    """Return the folders of a checkpoint, given a checkpoint folder or an adapter folder.
 
     Raises:
         CheckpointMissing: The adapter's weights or its base checkpoint are missing.
@@ -229,7 +231,7 @@ def resolve(reference: str) -> Path:
 
 
 def local_folder(reference: str) -> Path | None:
-    """Return the folder of a reference, or None if it is a Hub id.
+    """Return the local folder of a checkpoint, or None if `reference` is a Hub id.
 
     Raises:
         CheckpointMissing: The reference is neither a folder nor a valid Hub id.
@@ -243,9 +245,9 @@ def local_folder(reference: str) -> Path | None:
 
 
 def fingerprint(source: CheckpointSource) -> str:
-    """Return a hash that identifies a checkpoint.
+    """Return a hash that identifies the configuration and the weights of a checkpoint.
 
-    It covers the configurations and the size and ends of the weight files.
+    Of every file, only the name, the size and both ends are hashed.
 
     Raises:
         CheckpointMissing, CheckpointInvalid: The weights are missing or unreadable.
@@ -265,12 +267,12 @@ def fingerprint(source: CheckpointSource) -> str:
 
 
 def check_fit(folder: Path, config: ModelConfig, text_tokenizer: TextTokenizer, speech: SpeechTokenizerConfig) -> None:
-    """Check that the tokenizer, the talker and the speech tokenizer match.
+    """Check that the text tokenizer, the talker and the speech tokenizer fit together.
 
-    Every id must have a row in the tables of the next network.
+    Every id must have a row in the embedding table of the next network.
 
     Raises:
-        CheckpointInvalid: They do not match.
+        CheckpointInvalid: The networks do not fit together.
     """
     talker, predictor, code2wav = config.talker, config.predictor, speech.code2wav
     for holds, why in (
@@ -304,19 +306,19 @@ def check_fit(folder: Path, config: ModelConfig, text_tokenizer: TextTokenizer, 
 
 
 def _shared(folder: Path, loaded: Sequence[Checkpoint]) -> SpeechTokenizer | None:
-    """Return the speech tokenizer of a loaded checkpoint that has the same weights."""
+    """Return the speech tokenizer of a loaded checkpoint with the same weights, or None."""
     weights = weight_files(folder)
     tokenizers = (other.speech_tokenizer for other in loaded)
     return next((other for other in tokenizers if are_same(weights, weight_files(other.folder))), None)
 
 
 def are_same(files: Sequence[Path], others: Sequence[Path]) -> bool:
-    """True if each pair of files has the same content."""
+    """True if both lists have the same length and files with the same contents."""
     return len(files) == len(others) and all(
         filecmp.cmp(file, other, shallow=False) for file, other in zip(files, others, strict=True)
     )
 
 
 def public_name(reference: str) -> str:
-    """Return the name for clients: a Hub id, or the last part of a folder's path."""
+    """Return the checkpoint name for clients: the Hub id or the name of the local folder."""
     return Path(reference).resolve().name if os.path.isdir(reference) else reference

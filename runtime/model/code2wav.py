@@ -15,7 +15,7 @@ from runtime.model.config import Code2WavConfig
 from runtime.model.layers import FusedLinear, LayerScale, RMSNorm, SwiGLU, rotary, rotate
 from runtime.model.products import Conv, Linear, TransposedConv
 
-MIN_CLUSTER_USAGE = 1e-5  # See docs/model.md 2.4.
+MIN_CLUSTER_USAGE = 1e-5  # Lower bound of a divisor (docs/model.md 2.4).
 SNAKE_EPS = 1e-9
 
 
@@ -47,9 +47,9 @@ class StreamState:
         return x
 
     def rows(self, index: Tensor) -> StreamState:
-        """Return a copy of some rows.
+        """Return a copy of the state of some streams.
 
-        Shapes: index [B] int64.
+        Shapes: index [B] int64, the rows of the streams.
         """
         return StreamState(
             [part[index] for part in self.convs],
@@ -59,9 +59,9 @@ class StreamState:
         )
 
     def write(self, index: Tensor, rows: StreamState) -> None:
-        """Write rows to these indices.
+        """Replace the state of some streams by `rows`.
 
-        Shapes: index [B] int64.
+        Shapes: index [B] int64, the rows of the streams.
         """
         for part, new in zip(self.tensors(), rows.tensors(), strict=True):
             part[index] = new
@@ -73,10 +73,7 @@ class StreamState:
 
 
 class CausalConv(nn.Module):
-    """Causal convolution.
-
-    `slot` is its index in ``StreamState.convs``.
-    """
+    """Causal convolution, which stores past inputs in ``StreamState.convs[slot]``."""
 
     def __init__(self, inputs: int, outputs: int, kernel: int, dilation: int = 1, groups: int = 1) -> None:
         super().__init__()
@@ -91,7 +88,7 @@ class CausalConv(nn.Module):
 
 
 class CausalTransposedConv(nn.Module):
-    """Causal upsampling by `stride`, by which `kernel` must be divisible."""
+    """Causal transposed convolution, where `kernel` is a multiple of `stride`."""
 
     def __init__(self, inputs: int, outputs: int, kernel: int, stride: int) -> None:
         super().__init__()
@@ -108,7 +105,7 @@ class CausalTransposedConv(nn.Module):
 class SnakeBeta(nn.Module):
     """Activation x + sin^2(x e^alpha) / (e^beta + eps).
 
-    alpha and beta are stored as exponents, as published.
+    The parameters alpha and beta are exponents, as in the published weights.
     """
 
     def __init__(self, channels: int) -> None:
@@ -171,7 +168,7 @@ class ConvNeXt(nn.Module):
 class UpsampleStage(nn.ModuleList):
     """Transposed convolution with stride ``ratio``, and a ConvNeXt block.
 
-    The published module is a list of these two.
+    The parameter names are those of a ModuleList, as published.
     """
 
     def __init__(self, channels: int, ratio: int) -> None:
@@ -206,7 +203,7 @@ class QuantizerLayer(nn.Module):
 
 
 class QuantizerLayers(nn.Module):
-    """Sum of the selected rows of all codebooks."""
+    """Sum of the embeddings of a frame's codes in several codebooks."""
 
     def __init__(self, groups: int, size: int, width: int) -> None:
         super().__init__()
@@ -222,9 +219,9 @@ class QuantizerLayers(nn.Module):
 
 
 class ResidualQuantizer(nn.Module):
-    """Projected sum of the selected rows of all codebooks.
+    """Residual vector quantizer: the projected sum of the embeddings of a frame's codes.
 
-    `input_proj` is published but only used for encoding.
+    The published weight `input_proj` is loaded, but only encoding needs it.
     """
 
     def __init__(self, groups: int, size: int, width: int, outer: int) -> None:
@@ -252,7 +249,7 @@ class SplitQuantizer(nn.Module):
 
 
 class WindowAttention(nn.Module):
-    """Attention over the last `window` frames, including the current one.
+    """Attention over the last `window` frames, including the current frame.
 
     Queries and keys have no norm.
     """
@@ -280,7 +277,7 @@ class WindowAttention(nn.Module):
         return self.o_proj(self._attend(rotate(q, cos, sin), keys, values, mask))
 
     def _attend(self, q: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
-        """Attend each query to the `window` keys that end at its own position.
+        """Return the attention of each query over the last `window` keys up to its position.
 
         Shapes: q [B, heads, T, d]; keys, values [B, kv_heads, window - 1 + T, d]; result [B, T, heads * d].
         """
@@ -334,18 +331,15 @@ class WindowTransformer(nn.Module):
         return self.output_proj(self.norm(x))
 
     def _mask(self, positions: Tensor) -> Tensor:
-        """Return True for window positions after the stream's start.
+        """Return a mask that is True for window positions after the start of the stream.
 
-        Shapes: [B, T] to [B, T, window].
+        Shapes: positions [B, T]; result [B, T, window].
         """
         return positions[:, :, None] + torch.arange(1 - self.window, 1, device=positions.device) >= 0
 
 
 class Code2Wav(nn.Module):
-    """Decoder of the speech tokenizer.
-
-    Its published keys begin with ``decoder.``.
-    """
+    """Code2Wav network: the decoder of the speech tokenizer, with the key prefix ``decoder.``."""
 
     def __init__(self, config: Code2WavConfig) -> None:
         super().__init__()
@@ -389,25 +383,25 @@ class Code2Wav(nn.Module):
         )
 
     def forward(self, codes: Tensor, state: StreamState) -> Tensor:
-        """Decode the next frames of every row and advance the state.
+        """Decode the next n frames of every stream, and advance the state.
 
         Shapes: codes [B, n, Q] int64; result [B, n * samples_per_frame] in [-1, 1].
         """
         return self.vocode(self.latents(codes, state), state)
 
     def warm(self, codes: Tensor, state: StreamState) -> None:
-        """Advance a new state over reference frames without decoding audio.
+        """Advance the state of new streams over reference frames without decoding audio.
 
-        The transformer processes all frames, and the convolutions only as many as their state covers (docs/model.md
-        6.3, ICL warm start).
+        The transformer processes all frames. The convolutions process only the last `tail_frames` frames, on which
+        their state depends (docs/model.md 6.3, ICL warm start).
         """
         latents = self.latents(codes, state)
         self.vocode(latents[:, -self.tail_frames :], state)
 
     @property
     def tail_frames(self) -> int:
-        """Return the number of frames that the state of the later convolutions covers, plus one."""
-        oldest = 6  # Number of samples before the current one, from the last convolution backwards (docs/model.md 6.2).
+        """Return the number of frames on which the state of the upsampling convolutions depends."""
+        oldest = 6  # Number of earlier inputs per output, from the last layer to the first (docs/model.md 6.2).
         for rate in reversed(self.config.upsample_rates):
             oldest = -(-(oldest + 6 * (1 + 3 + 9)) // rate) + 1
         oldest += 6

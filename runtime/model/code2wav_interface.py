@@ -1,7 +1,7 @@
-"""Interface of Code2Wav with the states of all open streams.
+"""Interface of a Code2Wav network that stores the states of all open streams.
 
-Results are s16 samples and flags per row. ``TorchCode2Wav`` uses torch operations on any device;
-``runtime/model/packed_code2wav.py`` uses Triton kernels.
+``TorchCode2Wav`` implements the interface by torch operations on any device. ``runtime/model/packed_code2wav.py`` uses
+Triton kernels. Results are 16-bit samples and flags per row.
 """
 
 from __future__ import annotations
@@ -13,72 +13,71 @@ from torch import Tensor
 
 from runtime.model.code2wav import Code2Wav, StreamState
 
-FULL_SCALE = 32767  # Full scale of s16, as in libsndfile.
-ROW_COLUMNS = 3  # Columns of a row: slot, turn, number of decoded frames.
-UNLIMITED_FRAMES = 1 << 30  # Larger than every number of frames.
+FULL_SCALE = 32767  # 16-bit sample of the amplitude 1.0, as in libsndfile.
+ROW_COLUMNS = 3  # Columns of a row: slot, turn (number of decoded chunks modulo 2), number of decoded frames.
+UNLIMITED_FRAMES = 1 << 30  # More frames than any request can have.
 
 
 class Code2WavNetwork(Protocol):
-    """Code2Wav with one stream state per slot.
+    """Code2Wav network with one stream state per slot.
 
-    A call changes only the slots in its rows.
+    `decode` changes only the states of the slots in `rows`.
     """
 
-    longest: int  # Maximum number of frames in a call.
+    longest: int  # Maximum number of frames per call of `decode`.
 
     @property
     def stepped(self) -> SteppedCode2Wav | None:
-        """Return this network if graphs can capture the steps of a reference, else None."""
+        """Return this network if it implements ``SteppedCode2Wav``, else None."""
 
     def decode(self, rows: Tensor, codes: Tensor) -> Tensor:
-        """Decode the next frames of some streams and advance their states.
+        """Decode the next n frames of every stream in `rows`, and advance the stream states.
 
-        Graphs can capture it.
+        The call can be captured as a graph.
 
         Shapes: rows [B, 3] int32: slot, turn (number of decoded chunks modulo 2), decoded frames; codes [B, n, Q]
         int32; result [B, n * samples_per_frame + flags] int16; the flags are 0 if all samples of the row were finite.
         """
 
     def reset(self, slot: int) -> None:
-        """Reset a slot to a new stream."""
+        """Reset a slot to the state of a new stream."""
 
     def after(self, codes: Tensor) -> tuple[StreamState, int]:
-        """Return the state and turn of a new stream after reference frames.
+        """Return the state and the turn (see `decode`) of a new stream after reference frames.
 
-        Their audio is not decoded.
-
-        The content of the state depends on the network. Thread: one at a time; other threads may call `decode`.
+        The audio of the reference frames is not decoded. The content of the state depends on the network.
 
         Shapes: codes [m, Q] integer.
+        Thread: Only one thread at a time may call this method. Other threads may call `decode` in the meantime.
         """
 
     def put(self, slot: int, state: StreamState) -> None:
-        """Continue a slot from a state that `after` has returned."""
+        """Set the state of a slot to a state that `after` returned."""
 
 
 class SteppedCode2Wav(Code2WavNetwork, Protocol):
-    """Network that processes a reference in steps.
+    """Code2Wav network that processes reference frames in steps, for capture as graphs.
 
-    `move_on` processes all frames except the last ones, which are decoded.
+    The caller passes the last `tail_frames` frames to `decode`, and all earlier frames to `move_on`.
     """
 
-    side: int  # Slot for references, which no stream uses.
-    tail_frames: int  # Number of frames of the last step.
+    side: int  # Slot for reference frames, which no stream uses.
+    tail_frames: int  # Number of frames in the last step.
 
     def move_on(self, rows: Tensor, codes: Tensor) -> Tensor:
-        """Advance streams over frames that are followed by at least `tail_frames` frames.
+        """Advance stream states over reference frames without decoding audio.
 
-        Shapes: see `decode`; the result is not used.
+        At least `tail_frames` frames must follow. The result is not used. Shapes: see `decode`.
         """
 
     def state_of(self, slot: int) -> StreamState:
-        """Return a copy of a stream's state."""
+        """Return a copy of the stream state in a slot."""
 
 
 class TorchCode2Wav:
-    """Implementation by torch operations in float32.
+    """Implementation of ``Code2WavNetwork`` by torch operations in float32.
 
-    It stores the number of decoded frames itself.
+    The turn and the number of decoded frames in `rows` are not used, because the state includes the number of frames.
     """
 
     longest = UNLIMITED_FRAMES
@@ -103,7 +102,7 @@ class TorchCode2Wav:
     def after(self, codes: Tensor) -> tuple[StreamState, int]:
         state = self.code2wav.fresh_state(1)
         self.code2wav.warm(codes.to(self.state.frames.device).unsqueeze(0), state)
-        # Indexing returns a copy.
+        # Return a copy, because the state may consist of views of larger tensors.
         return state.rows(torch.zeros(1, device=self.state.frames.device, dtype=torch.int64)), 0
 
     def put(self, slot: int, state: StreamState) -> None:
@@ -111,9 +110,7 @@ class TorchCode2Wav:
 
 
 def to_s16(wave: Tensor) -> Tensor:
-    """Convert samples to s16.
-
-    Samples that are not finite become silence.
+    """Convert float samples to 16-bit PCM, where NaN becomes silence.
 
     Shapes: wave [...] float in [-1, 1]; result [...] int16.
     """

@@ -1,6 +1,6 @@
-"""Code predictor: computes codes 1 to Q-1 of a frame (docs/model.md 2.2, 5).
+"""Code predictor: codes 1 to Q-1 of a frame from the talker's hidden state and code 0.
 
-Its inputs are the talker's hidden state and code 0.
+The network is described in docs/model.md 2.2 and 5.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from runtime.model.config import DecoderConfig
 from runtime.model.layers import Attention, DecoderStack, Operations, join_heads
 from runtime.model.products import Linear, Table
 
-# Function that samples a code. Arguments: codebook, logits [B, V], destination of the code's embedding [B, H']
-# (strided), or None for the last code.
+# Function that samples a code. Arguments: codebook; logits [B, V]; destination of the code's embedding [B, H'], which
+# may be strided and is None for the last code.
 DrawCode = Callable[[int, Tensor, Tensor | None], None]
 
 
 class PredictorDecoder(DecoderStack):
-    """Decoder with one embedding table per code group.
+    """Decoder of the code predictor, with an embedding table for each code except code 0.
 
-    Table k-1 embeds code k, in the talker's width.
+    `codec_embedding[k - 1]` embeds code k in the talker's hidden size.
     """
 
     def __init__(self, config: DecoderConfig, talker_width: int) -> None:
@@ -37,7 +37,7 @@ class PredictorDecoder(DecoderStack):
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Views of the frame cache for one pass of one layer.
+    """Views of the frame cache that one layer uses in one pass.
 
     Shapes: [B or 1, kv_heads or 1, T or end, d].
     """
@@ -51,11 +51,10 @@ class Places:
 
 
 class FrameCache:
-    """KV cache of the current frames: one row per frame with at most Q positions.
+    """KV cache of the code predictor for the current frame of every row, with Q positions.
 
-    It is allocated once and reused.
-
-    Reads end at the last written position, so data of earlier frames is never read.
+    The cache is allocated once and reused. Reads end at the last written position, so data of earlier frames is never
+    read.
     """
 
     def __init__(
@@ -108,7 +107,7 @@ class FrameCache:
         return join_heads(self._device.prefill_attention(q, place.keys, place.values))
 
     def _place(self, layer: int, B: int, T: int) -> Places:
-        """Return cached views, because on a CPU, creating views takes as long as writing to them."""
+        """Create and cache the views of a pass, because creating views is slow on a CPU."""
         span, end = slice(self.used, self.used + T), self.used + T
         keys, values = self.keys[layer, :B], self.values[layer, :B]
         place = Places(
@@ -124,9 +123,10 @@ class FrameCache:
 
 
 class CodePredictor(nn.Module):
-    """Code predictor.
+    """Code predictor network, which runs Q-1 passes per frame.
 
-    For each frame, it runs a first pass over [hidden, E0[c0]], then Q-2 passes of one position.
+    The first pass has two positions: the talker's hidden state and the embedding of code 0. Every later pass has one
+    position: the embedding of the previous code.
     """
 
     def __init__(self, config: DecoderConfig, talker_width: int) -> None:
@@ -141,7 +141,7 @@ class CodePredictor(nn.Module):
             self.small_to_mtp_projection = Linear(talker_width, config.hidden_size)
 
     def embed_with(self, first: Tensor, codes: Tensor) -> Tensor:
-        """Embed frames, given the embedding of code 0 as `first`.
+        """Return the embeddings of all codes of frames, given the embedding of code 0.
 
         Shapes: first [..., H]; codes [..., Q]; result [..., Q, H].
         """
@@ -149,9 +149,7 @@ class CodePredictor(nn.Module):
         return torch.stack((first, *rest), dim=-2)
 
     def begin(self, hidden: Tensor, ops: Operations) -> Tensor:
-        """Return the input of a frame's first pass.
-
-        It is the talker's hidden state, and space for the embedding of code 0.
+        """Return the input of a frame's first pass, with space for the embedding of code 0.
 
         Shapes: hidden [B, H] after the talker's final norm; result [B, 2, H'].
         """
@@ -164,7 +162,7 @@ class CodePredictor(nn.Module):
         return x
 
     def predict(self, x: Tensor, cache: FrameCache, ops: Operations, draw: DrawCode) -> None:
-        """Run the passes of one frame and call `draw` for codes 1 to Q-1.
+        """Run all passes of one frame, and sample codes 1 to Q-1 by calls of `draw`.
 
         Shapes: x [B, 2, H'], the result of `begin` with the embedding of code 0 written.
         """
@@ -178,7 +176,7 @@ class CodePredictor(nn.Module):
             draw(group, logits, x[:, 0] if group < last else None)
 
     def project(self, x: Tensor) -> Tensor:
-        """Project the talker's hidden states to the predictor's width.
+        """Project vectors of the talker's hidden size to the code predictor's hidden size.
 
         Shapes: x [B, H]; result [B, H'].
         """

@@ -1,7 +1,7 @@
 """Typed configuration of a checkpoint, with the defaults of the reference implementation.
 
-Missing fields have the defaults of qwen-tts 0.1.1 (with Mimi from transformers 4.57.3). tests/golden compares the
-values with those of the reference.
+Missing fields have the defaults of qwen-tts 0.1.1 (with Mimi from transformers 4.57.3). Tests in tests/golden compare
+the defaults with the reference implementation.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from runtime.model.config_reader import (
 )
 from runtime.request import Layout, Mode
 
-# Number of special tokens at the end of codec_embedding. They are never sampled, except EOS (docs/model.md 4).
+# Number of special tokens at the end of codec_embedding. EOS is the only special token that is sampled (docs/model.md
+# 4).
 RESERVED_IDS = 1024
 
 
@@ -22,7 +23,7 @@ RESERVED_IDS = 1024
 class DecoderConfig:
     """Configuration of the decoder layers of talker and code predictor.
 
-    Defaults are those of the code predictor.
+    The defaults are the defaults of the code predictor.
     """
 
     hidden_size: int = 1024
@@ -43,7 +44,7 @@ class DecoderConfig:
 class TalkerConfig(DecoderConfig):
     """Configuration of the talker: ``talker_config`` of config.json (docs/model.md 1.2).
 
-    Codec ids are rows of ``codec_embedding``.
+    Codec ids are row numbers of the table ``codec_embedding``.
     """
 
     intermediate_size: int = 2048
@@ -73,9 +74,9 @@ class TalkerConfig(DecoderConfig):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeakerEncoderConfig:
-    """Configuration of the speaker encoder, which only Base checkpoints have.
+    """Configuration of the speaker encoder: ``speaker_encoder_config`` of config.json.
 
-    It is the section ``speaker_encoder_config`` of config.json (docs/model.md 1.2, 2.3).
+    Only Base checkpoints have a speaker encoder (docs/model.md 1.2, 2.3).
     """
 
     enc_dim: int = 1024
@@ -109,7 +110,7 @@ class GenerationDefaults:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelConfig:
-    """Configuration of one checkpoint: the content of its ``config.json``.
+    """Configuration of one checkpoint, read from ``config.json``.
 
     Our extensions (docs/checkpoints.md) are ``voicewright_modes`` for checkpoints with several modes,
     ``voicewright_layouts`` for checkpoints with one text layout, ``voicewright_speaks`` for random weights,
@@ -123,16 +124,16 @@ class ModelConfig:
     generation: GenerationDefaults
     modes: tuple[Mode, ...]
     layouts: tuple[Layout, ...]  # Layouts that the checkpoint supports.
-    preferred_layout: Layout | None  # Default layout. None: the mode's default.
+    preferred_layout: Layout | None  # Default layout, or None for the mode's default.
     speaks: bool
-    part_chars: int | None  # Maximum characters of a segment; None: as in the settings.
+    part_chars: int | None  # Maximum characters of a segment, or None for the setting's value.
     takes_instruct: bool
     im_start_token_id: int
     tts_pad_token_id: int
     tts_bos_token_id: int
     tts_eos_token_id: int
-    alphabet: str | None = None  # Alphabet of the training text (ascii); None: all characters.
-    # Quantization of the weights in its files (int8 or int4). None: the weights are as published.
+    alphabet: str | None = None  # Alphabet of the training text (ascii), or None for all characters.
+    # Quantization of the stored weights (int8 or int4), or None for published weights.
     quantization: str | None = None
     size: str | None = field(default=None, compare=False)  # Size of the model, for information only.
     notes: Notes = field(default_factory=Notes, compare=False)
@@ -206,7 +207,7 @@ class SpeechEncoderConfig:
 
     @property
     def seanet_stride(self) -> int:
-        """Return the number of samples per latent before the last downsampling."""
+        """Return the number of audio samples per latent vector of the SEANet encoder."""
         return prod(self.upsampling_ratios)
 
 

@@ -38,7 +38,7 @@ MODEL, SPEECH_TOKENIZER = "qwen3_tts", "qwen3_tts_tokenizer_12hz"
 WRITABLE_QUANTIZATIONS = ("int8", "int4")  # Quantizations that `voicewright quantize` can write.
 ALPHABETS = ("ascii",)
 KIND_CHARS = 60  # Maximum characters of an unknown value in an error message.
-QUANTIZATION_FIELDS = ("quantization_config", "quantization")  # As in transformers and MLX.
+QUANTIZATION_FIELDS = ("quantization_config", "quantization")  # Fields of transformers and MLX.
 
 # Top-level fields that are read, in addition to the sections.
 TOP = names(
@@ -214,9 +214,9 @@ def _check_preprocessor(path: Path) -> None:
 
 
 def _check_ids(talker: TalkerConfig, path: Path) -> None:
-    """Check that every id of a prompt has a table row.
+    """Check that every codec id of a prompt has a row in the embedding table.
 
-    On CUDA, reading past the end of a table crashes the process.
+    On CUDA, a read beyond the end of a table crashes the process.
     """
     special = {spec.name: getattr(talker, spec.name) for spec in fields(talker) if spec.name.startswith("codec_")}
     del special["codec_language_id"]
@@ -239,7 +239,7 @@ def _only(given: Any) -> Any:
 
 
 def _with_known_dialects(talker: TalkerConfig, notes: Notes) -> TalkerConfig:
-    """Drop dialects that are missing in the language table.
+    """Drop speaker dialects that are missing in the language table.
 
     Fine-tuned models copy such dialects from the base model.
     """

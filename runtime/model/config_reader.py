@@ -19,11 +19,11 @@ MAX_NAMED = 8  # Maximum number of fields in each list of the log line.
 
 
 def names(text: str) -> frozenset[str]:
-    """Return the words of a text."""
+    """Return the set of words in a text."""
     return frozenset(text.split())
 
 
-# Known fields that this implementation does not use. These may be in every configuration:
+# Known but unused fields that may be in every configuration.
 UNUSED_FIELDS = names(
     """
     _name_or_path add_cross_attention architectures bad_words_ids begin_suppress_tokens bos_token_id
@@ -37,7 +37,7 @@ UNUSED_FIELDS = names(
     top_p torch_dtype torchscript transformers_version typical_p use_bfloat16 use_return_dict
     """
 )
-# Unused fields of single configuration classes: training settings, derived values, or values that other modules read.
+# Unused fields of some configurations: training settings, derived values, and values that other modules read.
 UNUSED_FIELDS |= names(
     """
     assistant_token_id attention_dropout code_predictor_config im_end_token_id initializer_range layer_types
@@ -51,21 +51,17 @@ UNUSED_FIELDS |= names(
 
 @dataclass(slots=True)
 class Notes:
-    """Fields of a file that are missing (defaults apply) or unknown."""
+    """Names of missing fields, which get defaults, and of unknown fields of a JSON file."""
 
     defaulted: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
 
     def unknown_in(self, raw: dict[str, Any], known: frozenset[str], where: str) -> None:
-        """Record the fields of a section that are neither read nor known to have no effect."""
+        """Record the fields of a section that are not in `known` or in UNUSED_FIELDS."""
         self.unknown += [_named(where, name) for name in raw if name not in known | UNUSED_FIELDS]
 
     def describe(self) -> str:
-        """Return one line about the missing and unknown fields.
-
-        Returns:
-            "" if there are none.
-        """
+        """Return a log message about the missing and unknown fields, or an empty string."""
         parts = (
             ("the defaults stand for", self.defaulted),
             ("not known, and ignored:", self.unknown),
@@ -74,7 +70,7 @@ class Notes:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object.
+    """Read a JSON file that contains an object, and return the object as a dict.
 
     Raises:
         CheckpointMissing: The file does not exist.
@@ -96,9 +92,9 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def layout_hint(names: Iterable[str]) -> str:
-    """Return a hint about a missing file, based on the names in its folder.
+    """Return an error hint about a missing file, based on the file names in its folder.
 
-    Names of folders end with a slash.
+    In `names`, names of folders end with a slash.
     """
     checkpoints = sorted({name.partition("/")[0] for name in names if fnmatch(name, "checkpoint*/*")})
     if checkpoints:
@@ -120,7 +116,7 @@ def refuse_lfs_pointer(path: Path) -> None:
 
 
 def parse(kind: type[Section], raw: dict[str, Any], path: Path, where: str, notes: Notes) -> Section:
-    """Parse a JSON object to a dataclass.
+    """Convert a JSON object to an instance of the dataclass `kind`.
 
     Missing and null fields get their defaults.
 
@@ -144,10 +140,7 @@ def parse(kind: type[Section], raw: dict[str, Any], path: Path, where: str, note
 
 
 def section_of(raw: dict[str, Any], name: str, path: Path, notes: Notes) -> dict[str, Any]:
-    """Return a section of a JSON object.
-
-    Returns:
-        An empty object if the section is missing or null.
+    """Return the section `name` of a JSON object, or an empty dict if the section is missing.
 
     Raises:
         CheckpointInvalid: The section is not an object.
@@ -187,10 +180,10 @@ def rope_of(raw: dict[str, Any], path: Path, where: str) -> dict[str, Any]:
 
 
 def require_sections(raw: dict[str, Any], head_dim: int, path: Path, where: str) -> None:
-    """Raise an error if the sum of the mRoPE sections is not half the head size.
+    """Check that the sum of the mRoPE sections is half of the head size.
 
     Raises:
-        CheckpointInvalid: The sum differs.
+        CheckpointInvalid: The sum is not half of the head size.
     """
     for name in ("rope_scaling", "rope_parameters"):
         sections = (raw.get(name) or {}).get("mrope_section")
@@ -216,7 +209,7 @@ def required(raw: dict[str, Any], name: str, path: Path, where: str) -> Any:
 
 
 def typed(value: Any, hint: Any, path: Path, where: str) -> Any:
-    """Convert a JSON value to a field's type.
+    """Convert a JSON value to the type of a dataclass field.
 
     Raises:
         CheckpointInvalid: The value has the wrong type.

@@ -1,10 +1,10 @@
 """English text normalization: numbers, money, times, units and abbreviations as words.
 
-It is used for checkpoints that were trained on plain words only (``voicewright_alphabet: ascii``). The input is the
-output of `runtime.model.ascii_spelling`: ASCII and the symbols of `SYMBOLS`. The output is ASCII without `|`, `<` and
-`>`, so it cannot contain a control token.
+The normalization is used for checkpoints that were trained on plain words only (``voicewright_alphabet: ascii``). The
+input is the output of `runtime.model.ascii_spelling`: ASCII and the symbols of `SYMBOLS`. The output is ASCII without
+`|`, `<` and `>`, and therefore contains no control token.
 
-The rules are our own, because no package supports streamed text.
+The rules are written here, because no package supports streamed text.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ SYMBOLS = {
     **{"½": "one half", "⅓": "one third", "⅔": "two thirds", "¼": "one quarter", "¾": "three quarters"},
     **{"⅛": "one eighth", "⅜": "three eighths", "⅝": "five eighths", "⅞": "seven eighths"},
 }
-# Superscripts. After a number they are exponents. After a word they are footnote marks, which are not spoken.
+# Superscripts. A superscript after a number is an exponent. A superscript after a word is a footnote mark, which is not
+# spoken.
 RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻"
-# Superscripts after punctuation are not spoken, except ² and ³, which are powers.
+# Superscripts after punctuation are not spoken, except ² and ³, which are exponents.
 _NOTE_MARK = r"(?<=[.,;:!?\"'])[⁰¹²³⁴-⁹]+"
 _NOTED = re.compile(rf"(?<=[A-Za-z]{{2}})(?![²³](?![{RAISED}]))[⁰¹²³⁴-⁹]|{_NOTE_MARK}")
 _DIGITS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789", "⁺⁻")
@@ -86,7 +87,7 @@ def _one_of(words: dict[str, str]) -> str:
     return "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
 
 
-# Token whose reading differs from its spelling. The reading depends on at most one earlier word and one later
+# Token whose spoken form differs from the spelling. The spoken form depends on at most one earlier word and one later
 # character.
 _TOKEN = re.compile(
     rf"""
@@ -130,7 +131,7 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE,
 )
-# Maximum characters of a word. Its last characters determine if it is read together with the next word.
+# Maximum number of characters at the end of a word that are checked for rules that also need the next word.
 MAX_WORD_CHARS = 40
 _GAP = re.compile(r"[ ]{2,}|[ ]+(?=[.,;:!?])")
 _SENTENCE_END = re.compile(r"[ ]+[A-Z]|[ ]*(?:\n|\Z)")
@@ -143,31 +144,28 @@ _JOINS_NEXT = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-# Punctuation mark at the end of the text. No rule reads it together with the word before.
+# Word before a punctuation mark at the end of the text. No rule needs both the word and the mark.
 _MARK_AT_END = re.compile(r"(?<![^\s\"'(])(?!(?:dept|approx|prof|etc|www|https?)\b)[A-Za-z]?[a-z]{3,}(?=[.,;:!?]+\Z)")
 
 
 class GrowingReading:
-    """Incremental reading of one text.
+    """Incremental text normalization for streamed text.
 
-    The concatenated results of `add` and `flush` are the reading of the complete text.
+    The concatenated results of `add` and `flush` are the complete text in normalized form.
     """
 
     def __init__(self) -> None:
-        self.pending = ""  # Text whose reading may still change.
+        self.pending = ""  # Text whose normalized form may still change.
         self._before = ""  # Last character before `pending`.
 
     def add(self, text: str) -> str:
-        """Append text and return the reading that later text cannot change."""
+        """Append text, and return the normalized text that later text cannot change."""
         checked = max(len(self.pending) - 1, 0)
         self.pending += text
         return self._read_to(_certain_end(self.pending, checked))
 
     def flush(self) -> str:
-        """Return the reading of all remaining text.
-
-        More text may follow.
-        """
+        """Normalize and return all pending text, even if more text will follow."""
         return self._read_to(len(self.pending))
 
     @property
@@ -184,21 +182,17 @@ class GrowingReading:
 
 
 def read_english(text: str) -> str:
-    """Return the reading of a complete text."""
+    """Return a complete text in normalized form, with numbers and symbols as words."""
     return GrowingReading().add(f"{text}\n").removesuffix("\n")
 
 
 def has_note_marks(text: str) -> bool:
-    """True if the reading omits superscript digits because they are footnote marks."""
+    """True if the text has superscript footnote marks, which are not spoken."""
     return _NOTED.search(text) is not None
 
 
 def _certain_end(text: str, start: int) -> int:
-    """Return the last position after `start` up to which the reading is final.
-
-    Returns:
-        0 if there is no such position.
-    """
+    """Return the length of the text whose normalized form is final, or 0."""
     if mark := _MARK_AT_END.search(text, max(0, len(text) - MAX_WORD_CHARS)):
         return mark.end()
     end = 0
@@ -313,7 +307,7 @@ def _letters(text: str) -> str:
 
 
 def _capitals(_: str, word: str, plural_s: str) -> str:
-    """Read a word in capitals as a word if it is pronounceable, else letter by letter."""
+    """Return a pronounceable word in lower case, and spell other words in capitals."""
     if word == "OK":
         return "okay"
     is_word = "'" in word or word.lower() in SHORT_WORDS or (len(word) > 3 and re.search("[AEIOUY]", word))
@@ -334,7 +328,7 @@ def _symbol(symbol: str) -> str:
     return f" {SYMBOLS[symbol.strip()[0]]} "
 
 
-# Reading of each kind of token: a replacement, or a function of its text and groups.
+# Spoken form of each kind of token: a replacement text, or a function of the token's text and groups.
 _READERS: dict[str, str | Callable[..., str]] = {
     "address": "", "date": _date, "time": _time, "hour": _hour, "phone": _phone, "money": _money, "price": _price,
     "fraction": _fraction, "ordinal": lambda _, number: ordinal(int(number)), "decade": _decade, "day": _day,

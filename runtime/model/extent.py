@@ -1,7 +1,7 @@
-"""Padding and means of sequences in longer buffers, so that one graph serves all lengths.
+"""Padding and means of sequences in longer buffers, for graphs that support all lengths.
 
-`length` is a scalar tensor on the device. It is None if the sequence fills its buffer; torch's own functions are then
-used. Values after the end of a sequence are arbitrary but finite, and do not affect the values before it.
+`length` is a scalar tensor on the device, or None if the sequence fills the buffer. If `length` is None, torch's
+functions are used. Values after the end of a sequence are arbitrary but finite, and do not affect earlier values.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from torch import Tensor
 
 
 def reflect(x: Tensor, left: int, right: int, length: Tensor | None) -> Tensor:
-    """Pad both ends by reflection.
+    """Pad both ends of a sequence by reflection.
 
     Shapes: x [..., T] -> [..., left + T + right].
     """
@@ -24,7 +24,7 @@ def reflect(x: Tensor, left: int, right: int, length: Tensor | None) -> Tensor:
 
 
 def replicate(x: Tensor, left: int, right: int, length: Tensor | None) -> Tensor:
-    """Pad both ends by repetition.
+    """Pad both ends of a sequence by repetition of the first and the last value.
 
     Shapes: x [..., T] -> [..., left + T + right].
     """
@@ -34,7 +34,7 @@ def replicate(x: Tensor, left: int, right: int, length: Tensor | None) -> Tensor
 
 
 def zeroed(x: Tensor, length: Tensor | None) -> Tensor:
-    """Set all values after the end of the sequence to zero.
+    """Return x with zeros after the end of the sequence.
 
     Shapes: x, result [..., T].
     """
@@ -42,7 +42,7 @@ def zeroed(x: Tensor, length: Tensor | None) -> Tensor:
 
 
 def mean(x: Tensor, length: Tensor | None) -> Tensor:
-    """Return the mean over time.
+    """Return the mean of a sequence over time.
 
     Shapes: x [..., T] -> [..., 1].
     """

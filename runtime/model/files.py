@@ -23,7 +23,7 @@ SPEECH_TOKENIZER = "speech_tokenizer"
 ADAPTER = "adapter_*.safetensors"
 ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
-# File patterns of other programs' weight formats, with a hint for each.
+# File patterns of unsupported weight formats, each with a hint for the error message.
 OTHERS = {
     "*.bin *.bin.index.json *.pt *.pth *.ckpt": "a pickle, which could run code and is never opened",
     ADAPTER: "an adapter, which needs adapter_config.json in the same folder",
@@ -36,7 +36,7 @@ IndexOf = Callable[[str], dict[str, Any]]  # Function that returns the content o
 
 @dataclass(frozen=True, slots=True)
 class FileChoice:
-    """Chosen files, as paths relative to the checkpoint's root."""
+    """Selected files of a checkpoint, as paths relative to its root folder."""
 
     read: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
@@ -45,11 +45,12 @@ class FileChoice:
 
 
 def choose_files(where: object, names: Collection[str], index_of: IndexOf) -> FileChoice:
-    """Choose the files of a checkpoint to read.
+    """Select the files of a checkpoint that must be read.
 
     Args:
         where: Name of the checkpoint for error messages.
-        names: Paths of all its files; those of folders end with a slash.
+        names: Relative paths of all files and folders. Paths of folders end with a slash.
+        index_of: Function that reads the index file with this name.
     """
     read: list[str] = []
     missing: list[str] = []
@@ -76,10 +77,7 @@ def choose_files(where: object, names: Collection[str], index_of: IndexOf) -> Fi
 
 
 def _tokenizer_files(names: Collection[str]) -> list[str]:
-    """Return the names of the text tokenizer's files.
-
-    They are the vocabulary and merges, or tokenizer.json if one of both is missing.
-    """
+    """Return the tokenizer's files: vocabulary and merges, or tokenizer.json as a fallback."""
     has_both, has_whole = {VOCABULARY, MERGES} <= set(names), TOKENIZER in names
     missing = [TOKENIZER] if has_whole and not has_both else [VOCABULARY, MERGES]
     added = [name for name in (TOKENIZER_CONFIG, ADDED) if name in names]
@@ -87,9 +85,7 @@ def _tokenizer_files(names: Collection[str]) -> list[str]:
 
 
 def weight_names(where: object, names: Collection[str], index_of: IndexOf) -> list[str]:
-    """Return the weight files among the names in a folder.
-
-    They are one file, or the shards in an index.
+    """Return the names of the weight files in a folder: one file, or the shards of an index.
 
     Raises:
         CheckpointMissing: There are no weights, or a shard is missing.
@@ -127,10 +123,10 @@ def _weights_hint(names: Collection[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointSource:
-    """Folders of a checkpoint: the published layout, and an adapter (LoRA) if there is one."""
+    """Folders of a checkpoint: the published files, and an optional LoRA adapter."""
 
     folder: Path
-    adapter: Path | None = None  # Folder with adapter_config.json: this folder, or an adapter that refers to it.
+    adapter: Path | None = None  # Folder with adapter_config.json, which may be the same folder.
 
     @property
     def adapter_files(self) -> list[Path]:
@@ -138,23 +134,20 @@ class CheckpointSource:
 
     @property
     def weights(self) -> list[Path]:
-        """Return the weight files, the adapter's last.
+        """Return the paths of the weight files, with the adapter's file at the end.
 
-        Errors are those of `weight_names`.
+        The errors are the same as for `weight_names`.
         """
         return weight_files(self.folder) + self.adapter_files[1:]
 
 
 def has_weights(folder: Path) -> bool:
-    """True if a folder has weights in the published layout."""
+    """True if a folder contains model.safetensors or an index of shards."""
     return any((folder / name).is_file() for name in (WHOLE, INDEX))
 
 
 def unapplied_adapters(source: CheckpointSource) -> list[str]:
-    """Return the stored adapters that are not applied.
-
-    They are next to the weights or in a subfolder, and are not merged.
-    """
+    """Return the relative paths of adapter files in a checkpoint folder that are not applied."""
     found = {*source.folder.glob("*.safetensors"), *source.folder.glob("*/*.safetensors")} - {*source.adapter_files}
     paths = sorted(path.relative_to(source.folder).as_posix() for path in found if _is_adapter(path))
     return [path for path in paths if not path.startswith(f"{SPEECH_TOKENIZER}/")]
@@ -165,18 +158,18 @@ def _is_adapter(path: Path) -> bool:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """Return the weight files of a folder.
+    """Return the paths of the weight files in a folder.
 
-    Errors are those of `weight_names`.
+    The errors are the same as for `weight_names`.
     """
     names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
     return [folder / name for name in weight_names(folder, names, lambda name: read_json(folder / name))]
 
 
 def names_in(folder: Path) -> list[str]:
-    """Return the paths of the files in a checkpoint folder.
+    """Return the relative paths of the files in a checkpoint folder.
 
-    A subfolder that is not part of the layout is one name with a slash at its end.
+    A subfolder other than the speech tokenizer's is returned as a name that ends with a slash.
     """
     speech = folder / SPEECH_TOKENIZER
     inside = [f"{SPEECH_TOKENIZER}/{path.name}" for path in speech.iterdir()] if speech.is_dir() else []

@@ -1,6 +1,6 @@
-"""Fused operations of a decoder layer for few rows, one launch each.
+"""Fused operations of a decoder layer for few rows, with one kernel launch per operation.
 
-``Operations`` is the readable version.
+The readable version is ``runtime.model.layers.Operations``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from runtime.model.products import Linear
 class FusedOperations(Operations):
     """Fused operations for inputs [..., K] with at most `fused.max_rows` rows.
 
-    More rows use separate operations.
+    Inputs with more rows use separate operations.
     """
 
     def __init__(self, fused: Fused) -> None:
@@ -74,7 +74,7 @@ class FusedOperations(Operations):
 
 
 def _matrix(linear: Linear) -> tuple[Tensor, Tensor | None]:
-    """Return the weights [N, K], and for int8 weights the scales of the outputs [N]."""
+    """Return the weights [N, K], and the scales [N] of int8 weights or None."""
     if isinstance(linear.product, DequantizedInt8):
         return linear.product.values, linear.product.steps
     assert linear.product is None, "a card has no other weights"

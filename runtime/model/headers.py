@@ -1,6 +1,6 @@
-"""Comparison of safetensors headers with the networks' parameters.
+"""Comparison of safetensors headers with the parameters of the networks.
 
-It needs neither torch nor the weights.
+The comparison needs neither torch nor the weights.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from runtime.errors import CheckpointInvalid, CheckpointUnsupported
 
 MAX_NAMED = 5  # Maximum number of keys in an error message.
-# Dtypes of published weights. All others are quantized and need scales.
+# Dtypes of published weights. Weights of another dtype are quantized and need scales.
 FLOATS = frozenset({"F64", "F32", "F16", "BF16"})
 
 
@@ -29,23 +29,24 @@ Headers = dict[str, TensorHeader]
 def check_headers(
     where: object, wanted: dict[str, tuple[int, ...]], found: Headers, rounded: Headers | None = None
 ) -> list[str]:
-    """Compare the tensors of files with the required ones.
+    """Check that files contain all tensors that the networks require.
 
     Args:
         wanted: Shapes of the required floating-point tensors by key.
-        rounded: Required tensors of quantized weights, whose dtypes are also checked.
+        found: Headers of the tensors in the files by key.
+        rounded: Headers of the required quantized tensors by key. Their dtypes are also checked.
 
     Returns:
-        Keys that are not required, such as those of an unused encoder or of training state.
+        Keys of tensors that are not required, such as the training state.
 
     Raises:
-        CheckpointInvalid: Keys are missing or have the wrong shape; the message names some and counts the rest.
+        CheckpointInvalid: Tensors are missing or have the wrong shape.
         CheckpointUnsupported: The weights are quantized in an unknown way.
     """
     rounded = rounded or {}
     wanted = wanted | {key: header.shape for key, header in rounded.items()}
     missing, extra = wanted.keys() - found.keys(), sorted(found.keys() - wanted.keys())
-    # Quantizers write integers under the tensor's name, or replace it by other tensors.
+    # Quantizers store integers under the name of a published tensor, or replace the tensor by several tensors.
     weighed = found.keys() if missing else found.keys() & wanted.keys()
     kinds = {key: (header.dtype,) for key, header in rounded.items()}
     if others := sorted(
@@ -59,7 +60,7 @@ def check_headers(
         for key, shape in wanted.items()
         if key in found and found[key].shape != shape
     ]
-    if missing or misshaped:  # If a tensor is missing, an unknown tensor may be the same one under another name.
+    if missing or misshaped:  # A missing tensor may have another name in the file.
         complaints = (("missing", missing), ("unexpected", extra), ("misshaped", misshaped))
         why = "; ".join(filter(None, (list_some(what, sorted(keys)) for what, keys in complaints)))
         raise CheckpointInvalid(path=where, why=why)
@@ -67,11 +68,7 @@ def check_headers(
 
 
 def list_some(what: str, names: Sequence[str]) -> str:
-    """Return a phrase with a few names and the number of the others.
-
-    Returns:
-        "" if there are no names.
-    """
+    """Return a phrase with up to `MAX_NAMED` names, or an empty string if there are no names."""
     rest = len(names) - MAX_NAMED
     shown = ", ".join(names[:MAX_NAMED])
     return f"{what} {shown}" + (f" and {rest} more" if rest > 0 else "") if names else ""

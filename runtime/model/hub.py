@@ -1,4 +1,4 @@
-"""File lists of checkpoints on the Hub, and the state of these files in the local cache."""
+"""File lists of checkpoints on the Hugging Face Hub, and their files in the local cache."""
 
 from __future__ import annotations
 
@@ -28,10 +28,7 @@ SHA256_LENGTH = 64
 
 @dataclass(frozen=True, slots=True)
 class HubFile:
-    """File of a Hub repository.
-
-    `hash` is its SHA-256, or git's SHA-1 for small files.
-    """
+    """File of a Hub repository, with its SHA-256, or git's SHA-1 for small files."""
 
     path: str
     size: int
@@ -44,13 +41,13 @@ class HubFile:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Required files of a repository at one commit."""
+    """Files of a Hub repository at one commit that are needed to load the model."""
 
     name: str
     revision: str | None
     commit: str
     files: tuple[HubFile, ...]
-    choice: FileChoice = field(default_factory=FileChoice)  # Rules by which the files of this list were selected.
+    choice: FileChoice = field(default_factory=FileChoice)  # Result of the file selection.
 
     @property
     def size(self) -> int:
@@ -58,11 +55,11 @@ class Listing:
 
     @property
     def here(self) -> int:
-        """Return the number of bytes that are already in the cache, including partial files."""
+        """Return the number of bytes in the local cache, including incomplete files."""
         return sum(self.held(file) for file in self.files)
 
     def held(self, file: HubFile) -> int:
-        """Return the number of cached bytes of a file, from any repository."""
+        """Return the number of bytes of a file in the local cache, from any repository."""
         if (self.folder / "snapshots" / self.commit / file.path).exists() or elsewhere(file):
             return file.size
         with suppress(OSError):
@@ -70,7 +67,7 @@ class Listing:
         return 0
 
     def names(self, *, weights: bool = True) -> list[str]:
-        """Return the paths to download, escaped as patterns, with or without weights."""
+        """Return the paths to download as glob patterns, with or without the weight files."""
         return [escape(file.path) for file in self.files if weights or not file.is_weights]
 
     @property
@@ -85,9 +82,9 @@ class Listing:
 
 
 def elsewhere(file: HubFile) -> Path | None:
-    """Return a cached file with this hash from any repository.
+    """Return the path of a cached file with the same hash from any repository, or None.
 
-    Published checkpoints share some files.
+    Published checkpoints have some files in common.
     """
     if len(file.hash) != SHA256_LENGTH:
         return None
@@ -108,7 +105,7 @@ def listing(reference: str) -> Listing:
 
 
 def contents(reference: str) -> Listing:
-    """Request a file list without checking that the checkpoint can be loaded.
+    """Request the file list of a checkpoint, even if the checkpoint cannot be loaded.
 
     Raises:
         CheckpointMissing: The repository does not exist.
@@ -126,10 +123,10 @@ def contents(reference: str) -> Listing:
 
 
 def recogniser_listing(reference: str) -> Listing:
-    """Request the file list of a speech recogniser: Whisper in the format of CTranslate2.
+    """Request the file list of a Whisper speech recognition model in CTranslate2 format.
 
     Raises:
-        CheckpointMissing: The repository does not exist, or has no such model.
+        CheckpointMissing: The repository does not exist or has no model in this format.
         HubRefused, HubUnreachable: The request failed.
     """
     full_id = _whole(reference)
@@ -152,9 +149,9 @@ def _whole(reference: str) -> Listing:
 
 
 def require_room(listings: Sequence[Listing]) -> None:
-    """Check that there is disk space for the missing files of several checkpoints.
+    """Check that the disk has space for the missing files of several checkpoints.
 
-    Shared files count once.
+    A file that several checkpoints share is counted once.
 
     Raises:
         DiskFull: There is not enough space.
@@ -165,7 +162,7 @@ def require_room(listings: Sequence[Listing]) -> None:
 
 
 def headers(listed: Listing, paths: Sequence[str]) -> Headers:
-    """Read the safetensors headers of weights on the Hub.
+    """Download the safetensors headers of weight files from the Hub.
 
     Only the start of each file is downloaded.
 

@@ -1,6 +1,6 @@
-"""Access to the Hub: its local cache, and conversion of its errors to our error classes.
+"""Cache folder, disk space and error conversion for downloads from the Hugging Face Hub.
 
-The cache is huggingface_hub's, so that other programs can use the downloaded files.
+Files are stored in the cache of huggingface_hub, where other programs can use the files, too.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def cache() -> Path:
 
 
 def room() -> int:
-    """Return the number of bytes that downloads may use on the cache's disk."""
+    """Return the number of free bytes on the cache's disk that downloads may use."""
     folder = cache()
     while not folder.exists():
         folder = folder.parent
@@ -47,10 +47,10 @@ def room() -> int:
 
 @contextmanager
 def asking(reference: str) -> Iterator[None]:
-    """Context manager that converts failed Hub requests to SetUpErrors.
+    """Context manager that converts errors of Hub requests to subclasses of SetUpError.
 
     Raises:
-        CheckpointMissing, HubRefused, HubUnreachable, DiskFull: The request in its body failed.
+        CheckpointMissing, HubRefused, HubUnreachable, DiskFull: A Hub request in the body failed.
     """
     try:
         yield
@@ -73,7 +73,7 @@ def asking(reference: str) -> Iterator[None]:
             raise DiskFull(need="more", free=round(room() / GB, 1), path=cache()) from None
         if isinstance(error.__cause__, HfHubHTTPError | httpx2.HTTPError):
             raise _unreachable(_why(error.__cause__)) from None
-        # The error is one of huggingface_hub itself, such as a truncated file or a missing response.
+        # An OSError without a number comes from huggingface_hub, for example after a truncated response.
         if error.errno is None:
             raise _unreachable("the connection broke off") from None
         raise HubRefused(name=reference, why=f"the cache cannot be written ({error.strerror})") from None

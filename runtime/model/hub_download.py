@@ -1,8 +1,8 @@
 """Download of checkpoints from the Hub into its cache, with resume after interruptions.
 
-``snapshot_download`` of huggingface_hub cannot resume a file that another process began. So weights are downloaded to
-``blobs/HASH.incomplete`` with its ``http_get``, which can resume, and verified by hash. Then ``snapshot_download``
-finds them in the cache.
+``snapshot_download`` of huggingface_hub cannot resume a download that another process began. Therefore weights are
+downloaded to ``blobs/HASH.incomplete`` by huggingface_hub's ``http_get``, which can resume, and verified by hash. Then
+``snapshot_download`` finds the weights in the cache.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ from runtime.model.files import SPEECH_TOKENIZER, choose_files, names_in
 from runtime.model.hub import SHA256_LENGTH, HubFile, Listing, elsewhere, listing
 from runtime.model.hub_access import asking, cache
 
-LOCK_TIMEOUT_S = 2.0  # Another process may be downloading the same file.
-# Bytes per write. A killed process loses at most this many. The library's default of 10 MB may take minutes.
+LOCK_TIMEOUT_S = 2.0  # Timeout of the lock of a file that another process may be downloading.
+# Number of bytes per write. A killed process loses at most the bytes of one write. A write with the library's default
+# of 10 MB may take minutes.
 PIECE = 2**16
 
 constants.DOWNLOAD_CHUNK_SIZE = PIECE
@@ -63,7 +64,7 @@ def _folder_here(reference: str) -> Path | None:
     name, _, revision = reference.partition("@")
     try:
         folder = Path(snapshot_download(name, revision=revision or None, local_files_only=True))
-    # The library expects all files of the repository. Only some of them are downloaded.
+    # The library expects all files of the repository, but only the required files are downloaded.
     except IncompleteSnapshotError as error:
         folder = Path(error.snapshot_path)
     except (OSError, HFValidationError):
@@ -75,7 +76,7 @@ def _folder_here(reference: str) -> Path | None:
 def fetch_small(listed: Listing) -> ModelConfig:
     """Download all files except the weights, and read the configurations.
 
-    This checks a checkpoint before a large download.
+    The configurations are checked before the large download of the weights.
 
     Raises:
         CheckpointMissing, CheckpointInvalid: The checkpoint cannot be loaded.
@@ -87,7 +88,7 @@ def fetch_small(listed: Listing) -> ModelConfig:
 
 
 def fetch_without_weights(listed: Listing) -> Path:
-    """Download all files except the weights, and return the folder.
+    """Download all files except the weights, and return the checkpoint's cache folder.
 
     Raises:
         HubRefused, HubUnreachable, DiskFull: The download failed.
@@ -97,12 +98,12 @@ def fetch_without_weights(listed: Listing) -> Path:
 
 
 def fetch_weights(listed: Listing, on_progress: OnProgress) -> Path:
-    """Download the weights and return the folder.
+    """Download the weights, and return the checkpoint's cache folder.
 
     Another process can resume an interrupted download.
 
     Raises:
-        HubRefused, HubUnreachable, DiskFull: The download failed. The bytes so far are kept.
+        HubRefused, HubUnreachable, DiskFull: The download failed. The next call resumes the download.
         DownloadDamaged: The content does not match the Hub's hash.
     """
     for file in sorted((file for file in listed.files if file.is_weights), key=lambda file: file.size):
@@ -149,7 +150,7 @@ def _fetch_file(listed: Listing, file: HubFile, on_progress: OnProgress) -> None
 
 
 def _link(same: Path, blob: Path) -> None:
-    """Link to a cached file with the same content."""
+    """Link or copy a cached file with the same content to the path `blob`."""
     try:
         os.link(same.resolve(), blob)
     except OSError:

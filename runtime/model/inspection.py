@@ -1,6 +1,6 @@
 """Inspection of a checkpoint's files, configurations and weight headers.
 
-The steps are the same as for loading (runtime/model/checkpoint.py), but a failed step does not stop the others.
+The steps are the same as for loading (runtime/model/checkpoint.py), but the inspection continues after a failed step.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ HeadersOf = Callable[[Sequence[str]], Headers]
 
 @dataclass(frozen=True, slots=True)
 class Download:
-    """Download sizes of a checkpoint in bytes."""
+    """Download size, cached size and free disk space for a checkpoint, in bytes."""
 
     size: int
     here: int
-    room: int  # Free disk space in bytes.
+    room: int  # Free disk space.
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +58,9 @@ class WeightsSeen:
 
 @dataclass(slots=True, eq=False)
 class Inspection:
-    """Result of an inspection.
+    """Result of the inspection of a checkpoint.
 
-    Fields that could not be read are None, and `problems` has the errors.
+    A field that could not be read is None, and `problems` contains the error.
     """
 
     files: FileChoice
@@ -78,25 +78,25 @@ class Inspection:
 
     @property
     def quantization(self) -> Quantization | None:
-        """Return the quantization of the stored weights."""
+        """Return the quantization of the stored weights, or None for published weights."""
         word = None if self.config is None else self.config.quantization
         return None if word is None else Quantization(word)
 
     @property
     def folder(self) -> Path:
-        """Return the folder in the published layout."""
+        """Return the checkpoint folder with the published files."""
         return self.source.folder
 
     @property
     def speech_files(self) -> list[Path]:
-        """Return the weight files of the speech tokenizer."""
+        """Return the paths of the speech tokenizer's weight files."""
         return [self.folder / name for name in self.speech_weights.files] if self.speech_weights else []
 
     @contextmanager
     def noting(self) -> Iterator[None]:
         """Context manager that records a SetUpError instead of raising it.
 
-        Missing files are already recorded.
+        Errors about missing files are not recorded twice.
         """
         try:
             yield
@@ -105,13 +105,13 @@ class Inspection:
                 self.problems.append(error)
 
     def require(self) -> None:
-        """Raise the first problem, if there is one."""
+        """Raise the first error in `problems`, or do nothing if `problems` is empty."""
         if self.problems:
             raise self.problems[0]
 
 
 def inspect(reference: str) -> Inspection:
-    """Inspect a folder or a Hub id without downloading weights.
+    """Inspect a checkpoint in a local folder or on the Hub without downloading weights.
 
     Raises:
         CheckpointMissing: The folder or repository does not exist.
@@ -184,11 +184,7 @@ def _read(found: Inspection, headers_of: HeadersOf) -> Inspection:
 def _weights(
     found: Inspection, prefix: str, networks: dict[str, nn.Module], headers_of: HeadersOf
 ) -> WeightsSeen | None:
-    """Inspect the weights in the root or in the speech tokenizer's folder.
-
-    Returns:
-        None if there are no weights.
-    """
+    """Return a summary of the weights in one folder, or None if there are no weights."""
     found.networks |= networks
     inside = [name for name in found.files.read if name.startswith(prefix) and name.endswith(SAFETENSORS)]
     files = tuple(name for name in inside if "/" not in name.removeprefix(prefix))

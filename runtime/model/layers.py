@@ -20,9 +20,9 @@ from runtime.model.products import Linear
 
 
 class Attend(Protocol):
-    """Protocol of the attention of one layer, including head norms and RoPE.
+    """Attention function of a decoder layer, including head norms, RoPE and the KV cache.
 
-    Queries attend to old and new positions.
+    Queries attend to cached and new positions.
 
     Shapes: qkv [B, T, (heads + 2 kv_heads) * d]; result [B, T, heads * d].
     """
@@ -31,41 +31,38 @@ class Attend(Protocol):
 
 
 class Operations:
-    """Unfused operations of a layer, except attention.
-
-    They are the reference for the fused operations.
-    """
+    """Operations of a decoder layer in plain torch, the reference for fused operations."""
 
     def linear(self, x: Tensor, linear: Linear) -> Tensor:
-        """Apply a linear layer.
+        """Return the output of a linear layer.
 
         Shapes: x [..., K]; result [..., N].
         """
         return linear(x)
 
     def linear_into(self, out: Tensor, x: Tensor, linear: Linear) -> None:
-        """Apply a linear layer and write the result to `out`.
+        """Write the output of a linear layer to `out`.
 
         Shapes: x [B, K]; out [B, N], may be strided.
         """
         out.copy_(linear(x))
 
     def norm(self, x: Tensor, norm: RMSNorm) -> Tensor:
-        """Apply a norm.
+        """Return the RMSNorm of x.
 
         Shapes: x, result [..., K].
         """
         return norm(x)
 
     def norm_linear(self, x: Tensor, norm: RMSNorm, linear: Linear) -> Tensor:
-        """Apply a norm and a linear layer.
+        """Return the output of a linear layer whose input is the RMSNorm of x.
 
         Shapes: x [..., K]; result [..., N].
         """
         return linear(norm(x))
 
     def add_linear(self, residual: Tensor, x: Tensor, linear: Linear) -> Tensor:
-        """Add a linear layer's result to a residual.
+        """Return the sum of a residual and the output of a linear layer.
 
         Shapes: x [..., K]; residual, result [..., N].
         """
@@ -79,7 +76,7 @@ class Operations:
         return attention.heads_of(qkv, cos, sin)
 
     def norm_swiglu(self, x: Tensor, norm: RMSNorm, mlp: SwiGLU) -> Tensor:
-        """Apply a norm and the first half of an MLP.
+        """Return silu(gate) * up of an MLP whose input is the RMSNorm of x.
 
         Shapes: x [..., K]; result [..., inner].
         """
@@ -87,10 +84,10 @@ class Operations:
 
 
 class FusedLinear(Linear):
-    """Linear layer that joins several published projections of one input.
+    """Linear layer that concatenates several published projections of the same input.
 
-    `parts` lists the published modules with their output widths, in the order of the rows. The loader fills the rows
-    from the published keys (runtime/model/weights.py).
+    `parts` maps the name of each published module to its number of outputs, in the order of the rows. The loader
+    (runtime/model/weights.py) fills the rows.
     """
 
     def __init__(self, in_features: int, parts: dict[str, int], bias: bool) -> None:
@@ -99,7 +96,7 @@ class FusedLinear(Linear):
 
 
 class RMSNorm(nn.Module):
-    """RMSNorm: computed in float32, cast to the input's dtype, then multiplied by the weight."""
+    """RMSNorm that is computed in float32 and cast before the weight is applied."""
 
     def __init__(self, width: int, eps: float) -> None:
         super().__init__()
@@ -108,12 +105,12 @@ class RMSNorm(nn.Module):
 
     @property
     def plain(self) -> Norm:
-        """Return weight and eps, for fused operations."""
+        """Return the weight and the epsilon for fused operations."""
         return Norm(self.weight, self.eps)
 
     def forward(self, x: Tensor) -> Tensor:
         # Shapes: x, result [..., width].
-        # On a CPU in float32, torch's own operation is bitwise equal and faster.
+        # On a CPU in float32, `F.rms_norm` is bitwise equal and faster.
         if x.is_cpu and x.dtype is torch.float32:
             return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
         wide = x.float()
@@ -133,9 +130,9 @@ class LayerScale(nn.Module):
 
 
 def rotary(positions: Tensor, dim: int, theta: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Return cosine and sine of split-half RoPE.
+    """Return the cosine and sine tables of split-half RoPE.
 
-    The talker's config has interleaved mRoPE. Its three rows of positions are equal, so it gives the same values
+    Published talkers have interleaved mRoPE, which gives the same values, because the three rows of positions are equal
     (docs/model.md 1.2).
 
     Shapes: positions [..., T] integer; results [..., T, dim].
@@ -147,7 +144,7 @@ def rotary(positions: Tensor, dim: int, theta: float, dtype: torch.dtype) -> tup
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Apply split-half RoPE.
+    """Return the heads x after split-half RoPE.
 
     Shapes: x [B, heads, T, d]; cos, sin [B or 1, 1, T, d].
     """
@@ -158,7 +155,7 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 class Attention(nn.Module):
     """Projections and head norms of an attention layer.
 
-    The caller computes attention itself (``Attend``).
+    The attention itself is computed by a function of the type ``Attend``.
     """
 
     def __init__(self, config: DecoderConfig) -> None:
@@ -174,7 +171,7 @@ class Attention(nn.Module):
         self.k_norm = RMSNorm(self.head_dim, config.rms_norm_eps)
 
     def qk_norm_rope(self, cos: Tensor, sin: Tensor) -> QKNormRope:
-        """Return the parameters of fused norms and RoPE.
+        """Return the parameters of the head norms and RoPE for fused operations.
 
         Shapes: cos, sin [T, d].
         """
@@ -193,7 +190,7 @@ class Attention(nn.Module):
 
 
 def join_heads(out: Tensor) -> Tensor:
-    """Concatenate the heads.
+    """Concatenate the attention heads.
 
     Shapes: out [B, heads, T, d]; result [B, T, heads * d].
     """
@@ -207,7 +204,7 @@ class SwiGLU(nn.Module):
         self.down_proj = Linear(inner, width, bias=False)
 
     def inner(self, x: Tensor) -> Tensor:
-        """Return silu(gate) * up.
+        """Return silu(gate) * up, the input of the down projection.
 
         Shapes: x [..., width]; result [..., inner].
         """
@@ -245,7 +242,7 @@ class DecoderStack(nn.Module):
         self.rope_theta = config.rope_theta
 
     def angles(self, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """Return the RoPE tables of positions.
+        """Return the RoPE cosine and sine tables for some positions.
 
         Shapes: positions [B, T] integer; results [B, 1, T, d].
         """
@@ -253,7 +250,7 @@ class DecoderStack(nn.Module):
         return cos.unsqueeze(1), sin.unsqueeze(1)
 
     def decode(self, x: Tensor, attend: Attend, ops: Operations) -> Tensor:
-        """Run new positions through the layers, without the final norm.
+        """Run the inputs of new positions through all layers, without the final norm.
 
         Shapes: x, result [B, T, H].
         """

@@ -1,11 +1,11 @@
-"""Decoder layers and code predictor on a CPU, each as one C++ call.
+"""Decoder layers and code predictor as C++ operators for the CPU.
 
-The C++ code is in runtime/device/native/decoder.cpp. A frame of a published size has thousands of small operations
-between its products. Calling such an operation from Python takes about as long as computing it, and needs the GIL,
-which the Code2Wav worker also needs.
+The C++ code is in runtime/device/native/decoder.cpp. A frame of a published checkpoint has thousands of small
+operations between the matrix products. From Python, the call of a small operation takes about as long as the
+computation, and holds the GIL, which the Code2Wav worker also needs.
 
-The readable versions are `layers.py` and `code_predictor.py`. They are used for other dtypes, such as bfloat16, and on
-machines without a compiler.
+The readable versions are `layers.py` and `code_predictor.py`. The readable versions are used for other dtypes, such as
+bfloat16, and on machines without a compiler.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class RowSampling:
     """Sampling settings of the code predictor for all slots, and the rows to sample.
 
     Shapes: reals [2, S] float32: temperature, top_p; ints [2, S] int64: top_k, greedy; seeds, frames [S] int64; rows
-    [B] int64.
+    [B] int64, slot numbers.
     """
 
     reals: Tensor
@@ -45,7 +45,7 @@ class RowSampling:
 
 
 class NativeLayers:
-    """Layers of a decoder stack with a KV cache.
+    """Layers of a decoder stack as one C++ operator with a KV cache.
 
     Raises:
         NotSupported: The operators do not support a matrix product of the layers.
@@ -60,7 +60,7 @@ class NativeLayers:
     def __call__(
         self, x: Tensor, cache: tuple[Tensor, Tensor], angles: Angles, slots: Tensor, starts: Tensor
     ) -> Tensor:
-        """Run one new position of some rows, and return the hidden states before the final norm.
+        """Return the hidden states of one new position per row, before the final norm.
 
         Shapes: x, result [B, H]; keys and values of the cache [layers, S, kv_heads, T, d], contiguous; slots, starts
         [B] int64.
@@ -80,7 +80,7 @@ class NativeLayers:
 
 
 class NativePredictor(NativeLayers):
-    """All passes of the code predictor, including the sampling of each code.
+    """Code predictor as one C++ operator: all passes of a frame, including the sampling.
 
     Raises:
         NotSupported: See `NativeLayers`.
@@ -97,9 +97,9 @@ class NativePredictor(NativeLayers):
         self._project = addresses.table([addresses.matrix(small)] if isinstance(small, Linear) else [])
 
     def predict(self, x: Tensor, cache: FrameCache, sampling: RowSampling) -> Tensor:
-        """Return codes 1 to Q-1 of every row, and 1 if all scores of the row were finite.
+        """Return codes 1 to Q-1 of every row, then 1 if all logits of the row were finite.
 
-        Shapes: x [B, 2, H']; result [B, Q].
+        Shapes: x [B, 2, H']; result [B, Q] int64.
         """
         output: Tensor = torch.ops.voicewright.predict_codes(
             *(x, self.layers, self._norm, self._codebooks, self._project),
@@ -110,13 +110,13 @@ class NativePredictor(NativeLayers):
 
 
 class NotSupported(Exception):
-    """The operators do not support a matrix product or a dtype."""
+    """Raised if the C++ operators do not support a matrix product or a dtype."""
 
 
 class Words:
-    """Builder of structures for the operators, as lists of sizes and addresses.
+    """Builder of C++ structures as lists of 64-bit words: sizes and memory addresses.
 
-    It keeps the tensors alive.
+    The builder keeps references to the tensors, so the addresses stay valid.
     """
 
     def __init__(self) -> None:
@@ -146,7 +146,7 @@ class Words:
         return [kind, linear.out_features, linear.in_features, values, steps, bias]
 
     def embeddings(self, table: nn.Module) -> list[int]:
-        """Return the dtype and address of an embedding table."""
+        """Return the dtype number and the memory address of an embedding table."""
         assert isinstance(table, Table)
         if table.weight.dtype not in KINDS:
             raise NotSupported(table.weight.dtype)
@@ -158,11 +158,7 @@ class Words:
 
 
 def native_layers(stack: DecoderStack) -> NativeLayers | None:
-    """Return the C++ layers of a stack.
-
-    Returns:
-        None if the library is missing or does not support the stack's products.
-    """
+    """Return the C++ layers of a decoder stack, or None if the library cannot be used."""
     try:
         return NativeLayers(stack) if native.is_loaded() else None
     except NotSupported:
@@ -170,11 +166,7 @@ def native_layers(stack: DecoderStack) -> NativeLayers | None:
 
 
 def native_predictor(predictor: CodePredictor) -> NativePredictor | None:
-    """Return the C++ code predictor.
-
-    Returns:
-        None if the library is missing or does not support the predictor's products.
-    """
+    """Return the C++ version of a code predictor, or None if the library cannot be used."""
     try:
         return NativePredictor(predictor) if native.is_loaded() else None
     except NotSupported:

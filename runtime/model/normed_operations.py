@@ -1,8 +1,8 @@
-"""Layer operations with the device's own norm operator, which needs fewer launches.
+"""Decoder layer operations with a device's RMSNorm operator, which needs fewer launches.
 
-The operator divides by the root mean square and casts; the weight is multiplied afterwards, as in
-runtime/model/layers.py. So the order of casts and the results are those of the reference implementation. Query and key
-heads share launches.
+The operator divides by the root mean square and casts the result. The weight is applied afterwards, as in
+runtime/model/layers.py. Therefore results are equal to the reference implementation. All query and key heads are
+normalized in one launch.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ UnitNorm = Callable[[Tensor, float], Tensor]  # Arguments: x, eps.
 class NormedOperations(Operations):
     """Layer operations for devices with a `unit_norm` operator.
 
-    Each checkpoint needs its own instance, because head weights are cached.
+    Each checkpoint needs a separate instance, because the instance caches norm weights.
     """
 
     def __init__(self, unit_norm: UnitNorm) -> None:

@@ -19,7 +19,7 @@ GROUP_DIGITS = 4
 
 
 def cardinal(number: int) -> str:
-    """Return the words of a number from 0 to 10**15 - 1."""
+    """Return the English words for an integer from 0 to 10**15 - 1."""
     if number < 20:
         return ONES[number]
     if number < 100:
@@ -31,7 +31,7 @@ def cardinal(number: int) -> str:
 
 
 def ordinal(number: int) -> str:
-    """Return the words of an ordinal number: "first" for 1, "twenty-second" for 22."""
+    """Return the English words for an ordinal number, such as "twenty-second" for 22."""
     spoken = cardinal(number)
     start = max(spoken.rfind(" "), spoken.rfind("-")) + 1
     last = spoken[start:]
@@ -39,7 +39,7 @@ def ordinal(number: int) -> str:
 
 
 def spoken_year(year: int) -> str:
-    """Return the words of a year: "nineteen eighty-four", "two thousand five"."""
+    """Return the English words for a year, such as "nineteen eighty-four" for 1984."""
     century, rest = divmod(year, 100)
     if century == 20 and rest < 10:
         return cardinal(year)
@@ -47,7 +47,7 @@ def spoken_year(year: int) -> str:
 
 
 def spoken_number(number: str) -> str:
-    """Return the words of a number with digits, thousands commas and a decimal point.
+    """Return the English words for a number in digits, such as "1,234.5".
 
     A number with a leading zero or more than `MAX_CARDINAL_DIGITS` digits is read digit by digit.
     """
@@ -58,16 +58,13 @@ def spoken_number(number: str) -> str:
 
 
 def digit_groups(digits: str) -> str:
-    """Return long digit strings digit by digit, with a comma after each group of four."""
+    """Return the English word for each digit, with a comma after every four digits."""
     groups = (digits[start : start + GROUP_DIGITS] for start in range(0, len(digits), GROUP_DIGITS))
     return ", ".join(map(_digits, groups))
 
 
 def plural(noun: str) -> str:
-    """Return the plural of a unit.
-
-    The word before "per" is changed ("miles per hour"), otherwise the last word.
-    """
+    """Return the plural of a unit, such as "miles per hour" for "mile per hour"."""
     head, per, rest = noun.partition(" per ")
     *first, last = head.split(" ")
     if last == "Celsius" or last == "Fahrenheit":

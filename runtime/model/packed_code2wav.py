@@ -1,6 +1,6 @@
 """Code2Wav with Triton kernels, for all open streams.
 
-The readable version is `code2wav.py`.
+The readable version is runtime/model/code2wav.py.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from runtime.device.kernels.window import attend_window, ring_for
 from runtime.model.code2wav import Code2Wav, StreamState
 from runtime.model.packing import Block, pack
 
-MIN_LONGEST_FRAMES = 16  # `longest` is at least this number of frames.
+MIN_LONGEST_FRAMES = 16  # Minimum value of `longest`.
 ALIGNMENT_ELEMENTS = 64  # Alignment of each convolution's state memory.
 
 
 class PackedCode2Wav:
-    """Kernel implementation of `Code2WavNetwork`, with the states of all open streams."""
+    """Implementation of `Code2WavNetwork` by Triton kernels."""
 
     def __init__(self, code2wav: Code2Wav, slots: int, dtype: torch.dtype) -> None:
         config = code2wav.config
@@ -75,7 +75,7 @@ class PackedCode2Wav:
         return self.state_of(self.side), turn
 
     def move_on(self, rows: Tensor, codes: Tensor) -> Tensor:
-        return self.latents(rows, codes)  # The state of the convolutions contains only the last frames.
+        return self.latents(rows, codes)  # The state of the convolutions depends only on the last frames.
 
     def state_of(self, slot: int) -> StreamState:
         return StreamState([self.memory[:, slot].clone()], [self.rings[slot].clone()], [], torch.empty(0))
@@ -86,9 +86,9 @@ class PackedCode2Wav:
     # --- The network in the order of its data flow.
 
     def latents(self, rows: Tensor, codes: Tensor) -> Tensor:
-        """Compute the output of the first upsampling from codes.
+        """Return the latents after the first upsampling for the next n frames of every stream.
 
-        Shapes: [B, n, Q] to [B, n * ratio, latent].
+        Shapes: codes [B, n, Q]; result [B, n * ratio, latent].
         """
         network, eps = self.network, self.eps
         output = convolve(network.entry, look_up(codes, network.tables), rows, network.entry_past, squares=True)
@@ -104,9 +104,9 @@ class PackedCode2Wav:
         )
 
     def vocode(self, x: Tensor, rows: Tensor) -> Tensor:
-        """Decode latents to s16 and flags.
+        """Decode latents to 16-bit samples and flags (see `Code2WavNetwork.decode`).
 
-        Shapes: [B, n * ratio, latent] to [B, n * samples_per_frame + flags].
+        Shapes: x [B, n * ratio, latent]; result [B, n * samples_per_frame + flags].
         """
         network = self.network
         for stage in network.stages:
@@ -121,7 +121,7 @@ class PackedCode2Wav:
         return pcm(output.after_snake, network.last, network.last_bias, rows, network.last_past)
 
     def _block(self, block: Block, x: Tensor, after: Snake, rows: Tensor) -> Made:
-        """Run one block.
+        """Run the upsampling and the residual units of one block.
 
         Shapes: x [B, T, C], already activated; results [B, T * rate, block.channels].
         """

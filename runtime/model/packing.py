@@ -23,7 +23,7 @@ from runtime.model.code2wav import MIN_CLUSTER_USAGE, Code2Wav
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """Packed layer of the transformer."""
+    """Packed weights of a transformer layer."""
 
     qkv: Packed
     out: Packed
@@ -33,9 +33,9 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Packed ConvNeXt block with the upsampling before it.
+    """Packed weights of an upsampling and the following ConvNeXt block.
 
-    `upsample` is None if it is folded into the transformer's output.
+    `upsample` is None if the upsampling is folded into the transformer's output.
     """
 
     upsample: Packed | None
@@ -49,7 +49,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class WideUnit:
-    """Packed residual unit with too many channels for one program: two products."""
+    """Packed weights of a residual unit with too many channels for a single kernel."""
 
     first: Packed
     between: Snake
@@ -58,20 +58,20 @@ class WideUnit:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Packed transposed convolution and its residual units."""
+    """Packed weights of a transposed convolution and the following residual units."""
 
     upsample: Packed
     past: Past
     channels: int
     head: Snake  # SnakeBeta before the first unit, applied once to all upsampled steps.
-    heads: list[Snake]  # SnakeBeta before each of the other units.
+    heads: list[Snake]  # SnakeBeta before each later unit.
     units: list[PackedUnit | WideUnit]
     pasts: list[Past]
 
 
 @dataclass(frozen=True, slots=True)
 class PackedNetwork:
-    """Packed Code2Wav in the order of the data flow."""
+    """Packed weights of Code2Wav in the order of the data flow."""
 
     tables: Tensor  # [Q, codes, codebook_dim]
     entry: Packed
@@ -90,9 +90,9 @@ class PackedNetwork:
 
 
 def pack(code2wav: Code2Wav, dtype: torch.dtype, pasts: list[Past]) -> PackedNetwork:
-    """Pack a loaded network.
+    """Pack the weights of a loaded Code2Wav network.
 
-    `pasts` has the state memory of each causal convolution by its slot.
+    `pasts[slot]` is the state memory of the causal convolution with this slot.
     """
     packer = _Packer(dtype, pasts)
     network: Any = code2wav  # `Any`, because torch's types do not describe the elements of a ModuleList.
@@ -137,7 +137,7 @@ class _Packer:
         self.pasts = pasts
 
     def product(self, weight: Tensor, bias: Tensor | None, inputs: int, taps: int = 1, dilation: int = 1) -> Packed:
-        """Pack a matrix product.
+        """Pack the weight and bias of a matrix product.
 
         Shapes: weight [taps * inputs, N]; bias [N].
         """
@@ -242,7 +242,7 @@ def _snake(snake: Any) -> Snake:
 
 
 def _tables(quantizer: Any) -> Tensor:
-    """Return all codebooks after their projections.
+    """Return the embeddings of all codebooks after the output projection.
 
     Shapes: [groups, codes, outer] float64.
     """

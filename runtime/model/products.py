@@ -2,12 +2,12 @@
 
 CPU matrix kernels process four rows at a time and the remaining rows differently, so the last bits of a row depend on
 the number of rows. Here, rows and the summed dimension are padded to multiples of four, and a convolution is the sum of
-one product per tap. Results are equal in any batch and any division into chunks, and this takes no more time than the
-library's convolutions.
+one product per tap. Results are then bitwise equal in any batch and for any division into chunks, and the products are
+as fast as the library's convolutions.
 
-On Intel processors, MKL's strict mode is also needed (runtime/__init__.py). The library does not guarantee any of this;
-tests/unit/model/test_products.py checks it in float32. GPUs use the library's convolutions. All audio is [B, T, C], so
-a time step is a row.
+On Intel processors, MKL's strict mode is also needed (runtime/__init__.py). The library does not guarantee batch
+invariance; tests/unit/model/test_products.py checks float32. GPUs use the library's convolutions. All audio is
+[B, T, C], so a row is a time step.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from runtime.device.packed import packed
 from runtime.device.quantized import Product, Quantization, WeightOnlyFloat16, multiplies_float16, quantized
 
 KERNEL_ROWS = 4  # Number of rows that a kernel processes at a time.
-MIN_OWN_PRODUCT_ROWS = 64  # A sequence with at least this number of rows has its own product, which avoids a copy.
+MIN_OWN_PRODUCT_ROWS = 64  # Longer sequences are multiplied one by one, which avoids a copy.
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Multiply rows by a matrix.
+    """Return x @ weight.T + bias, bitwise independent of the batch on a CPU.
 
     Shapes: x [..., K]; weight [N, K]; bias [N]; result [..., N].
     """
@@ -38,19 +38,16 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def silu(x: Tensor) -> Tensor:
-    """Return x * sigmoid(x).
-
-    The library's function rounds the last elements of a tensor differently.
-    """
+    """Return x * sigmoid(x) with the same rounding for all elements, unlike ``F.silu``."""
     if not x.is_cpu or x.dtype is not torch.float32:
         return F.silu(x)
     return x / (1 + torch.exp(-x))
 
 
 def sum_of_taps(x: Tensor, taps: Sequence[Tensor], bias: Tensor, dilation: int) -> Tensor:
-    """Return a convolution without padding.
+    """Return a convolution without padding, computed as a sum of one product per tap.
 
-    Output t is the sum over i of tap i applied to input t + i * dilation.
+    Output t is bias + sum over i of x[t + i * dilation] @ taps[i].T.
 
     Shapes: x [B, T + (taps - 1) * dilation, C]; each tap [N, C]; bias [N]; result [B, T, N].
     """
@@ -68,7 +65,7 @@ def sum_of_taps(x: Tensor, taps: Sequence[Tensor], bias: Tensor, dilation: int) 
 
 
 def _taps_of(parts: list[Tensor], taps: Sequence[Tensor], bias: Tensor, out: Tensor | None = None) -> Tensor:
-    """Sum the products of parts and taps.
+    """Return bias + sum over i of parts[i] @ taps[i].T.
 
     Shapes: parts [M, C]; taps [N, C]; bias [N]; result [M, N].
     """
@@ -95,7 +92,7 @@ def _in_fours(rows: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
 class Linear(nn.Linear):
     """``nn.Linear`` with batch-invariant results, and optionally packed or quantized weights."""
 
-    product: Product | None = None  # Product with packed weights that replaces ``weight``.
+    product: Product | None = None  # Product function with packed weights, which replaces ``weight``.
 
     def forward(self, x: Tensor) -> Tensor:
         if self.product is None:
@@ -104,45 +101,42 @@ class Linear(nn.Linear):
         return output if self.bias is None else output.add_(self.bias)
 
     def quantize(self, kind: Quantization) -> None:
-        """Quantize the weights and release the published ones."""
+        """Quantize the weights, and release the published weights."""
         # Without `detach`, autograd would keep the published weights in memory.
         self.take(quantized(self.weight.detach(), kind))
 
     def lay_out(self, dtype: torch.dtype = torch.float32) -> None:
-        """Store the weight in `dtype`, if this is a narrower dtype than its own."""
+        """Store the weight in the narrower `dtype`, if the product stays batch-invariant."""
         if (product := narrowed(self.weight, dtype)) is not None:
             self.take(product)
 
     def pack(self) -> None:
-        """Store the weight in the library's packed layout, if the product stays batch-invariant."""
+        """Store the weight in oneDNN's packed layout, if the product stays batch-invariant."""
         if self.product is None and (product := packed(self.weight.detach())) is not None:
             self.take(product)
 
     def take(self, product: Product, dtype: torch.dtype | None = None) -> None:
-        """Use a product instead of the weight.
+        """Replace the weight by a product function.
 
-        The weight becomes an empty tensor that keeps the dtype.
+        The weight becomes an empty tensor of the same dtype, or of `dtype` if it is not None.
         """
         self.product, self.weight = product, _released(self.weight, dtype)
 
 
 class Table(nn.Embedding):
-    """``nn.Embedding`` whose rows may be memory-mapped from the file of the checkpoint.
+    """``nn.Embedding`` whose rows may be memory-mapped from the checkpoint's file.
 
-    Mapped rows keep their published dtype and are cast when they are read.
+    Memory-mapped rows have the published dtype and are cast at every lookup.
     """
 
-    dtype: torch.dtype | None = None  # Dtype of the result; None: the dtype of the rows.
+    dtype: torch.dtype | None = None  # Dtype of the result, or None for the dtype of the rows.
 
     def forward(self, ids: Tensor) -> Tensor:
         return self._cast(F.embedding(ids, self.weight))
 
     @property
     def rows(self) -> Tensor:
-        """Return all rows.
-
-        Shapes: result [V, H].
-        """
+        """Return all rows of the table, [V, H], in the dtype of a lookup."""
         return self._cast(self.weight)
 
     def _cast(self, rows: Tensor) -> Tensor:
@@ -150,7 +144,7 @@ class Table(nn.Embedding):
 
 
 class Narrow:
-    """Product that casts rows to the matrix's dtype, and the result back."""
+    """Product function that casts rows to the weight's dtype, and the result back."""
 
     def __init__(self, product: Product, dtype: torch.dtype) -> None:
         self.dtype = dtype
@@ -161,12 +155,12 @@ class Narrow:
 
 
 def narrowed(weight: Tensor, dtype: torch.dtype) -> Product | None:
-    """Return a product with the matrix in a narrower dtype.
+    """Return a product function with the weight in a narrower dtype.
 
     Shapes: weight [N, K].
 
     Returns:
-        None if the product is not batch-invariant.
+        None if `dtype` is not narrower, or if the product is not batch-invariant.
     """
     if dtype is torch.float16:
         return WeightOnlyFloat16(weight.detach()) if multiplies_float16() else None
@@ -175,7 +169,7 @@ def narrowed(weight: Tensor, dtype: torch.dtype) -> Product | None:
 
 
 def product_of_taps(x: Tensor, product: Product, taps: int, dilation: int) -> Tensor:
-    """Compute `sum_of_taps` without bias as one product.
+    """Return a convolution without padding and bias, computed as one matrix product.
 
     Shapes: x [B, T + (taps - 1) * dilation, C]; result [B, T, N].
     """
@@ -189,10 +183,7 @@ def product_of_taps(x: Tensor, product: Product, taps: int, dilation: int) -> Te
 
 
 def _released(weight: Tensor, dtype: torch.dtype | None = None) -> nn.Parameter:
-    """Return an empty CPU parameter that replaces a weight.
-
-    It has the weight's dtype, unless `dtype` is given, and its inner dimensions.
-    """
+    """Return an empty CPU parameter that replaces a weight."""
     return nn.Parameter(torch.empty((0, *weight.shape[1:]), dtype=dtype or weight.dtype), requires_grad=False)
 
 
@@ -225,10 +216,7 @@ class Conv(nn.Conv1d):
         return total if self.bias is None else total.add_(self.bias)
 
     def lay_out(self, dtype: torch.dtype = torch.float32) -> None:
-        """Store the weight as one contiguous matrix per tap.
-
-        Its shape stays as published unless it is narrowed.
-        """
+        """Store the weight as one matrix in `dtype`, or as one contiguous matrix per tap."""
         if self.groups > 1:
             return
         if not narrows(self, dtype):
@@ -240,10 +228,9 @@ class Conv(nn.Conv1d):
 
 
 class TransposedConv(nn.ConvTranspose1d):
-    """Transposed convolution over [B, T, C].
+    """Transposed convolution over [B, T, C], without the incomplete outputs at both ends.
 
-    The outputs at the ends, which need fewer taps, are left out. The result has (T - kernel / stride + 1) * stride
-    steps.
+    The result has (T - kernel / stride + 1) * stride time steps.
     """
 
     product: Product | None = None  # Product of all taps at once that replaces ``weight``.
@@ -263,10 +250,7 @@ class TransposedConv(nn.ConvTranspose1d):
         return sum_of_taps(x, taps, self.bias.repeat(stride), 1).reshape(len(x), T, -1)
 
     def lay_out(self, dtype: torch.dtype = torch.float32) -> None:
-        """Store the weight as one contiguous matrix per output.
-
-        Its shape stays as published unless it is narrowed.
-        """
+        """Store the weight as one matrix in `dtype`, or as one contiguous matrix per tap."""
         parts = self.kernel_size[0] // self.stride[0]
         taps = self.weight.permute(2, 1, 0).reshape(parts, -1, self.in_channels)
         if (product := narrowed(taps.flip(0).transpose(0, 1).flatten(1), dtype)) is not None:
@@ -278,8 +262,8 @@ class TransposedConv(nn.ConvTranspose1d):
 def narrows(module: nn.Module, dtype: torch.dtype) -> bool:
     """True if `lay_out` stores a module's weights in the narrower `dtype`.
 
-    The processor must support `dtype`. Float16 weights with float32 rows are fast for few rows, but a convolution of
-    many rows is faster tap by tap.
+    The CPU must support `dtype`. Float16 is not used for convolutions, because float16 products are only fast for few
+    rows.
     """
     if isinstance(module, Conv):
         return module.groups == 1 and dtype is not torch.float16
@@ -292,19 +276,19 @@ def narrowed_names(network: nn.Module, dtype: torch.dtype) -> list[str]:
 
 
 def pack(module: nn.Module) -> None:
-    """Pack a module's published weights in the library's layout, on a CPU."""
+    """Store the weight of a linear layer on a CPU in oneDNN's packed layout."""
     if isinstance(module, Linear) and module.weight.is_cpu:
         module.pack()
 
 
 def lay_out(network: nn.Module, dtype: torch.dtype = torch.float32) -> None:
-    """Store the weights of a loaded network in the layout of the CPU."""
+    """Store the weights of a loaded network in the layout of the CPU products."""
     for module in network.modules():
         layer_out(dtype)(module)
 
 
 def layer_out(dtype: torch.dtype) -> Callable[[nn.Module], None]:
-    """Return a function that stores a module's published weights for CPU products."""
+    """Return a function that stores a module's weights in the layout of the CPU products."""
 
     def lay_out(module: nn.Module) -> None:
         if isinstance(module, Linear | Conv | TransposedConv) and module.weight.is_cpu:

@@ -29,24 +29,25 @@ Moments = dict[str, Tensor]  # Sums of the outer products of the inputs of linea
 
 
 def quantize(reference: str, kind: Quantization, out: Path, measure: Callable[[str], Moments] | None = None) -> int:
-    """Write a quantized copy of a checkpoint to a new, independent folder.
+    """Write a quantized copy of a checkpoint to a new folder.
 
-    Without `measure` the weights equal those that `--quantize` computes at every start, so the speech is the same.
+    Without `measure`, the weights are equal to the weights that `--quantize` computes at every start.
 
     Args:
-        reference: Folder, or Hub id.
+        reference: Local folder, or Hub id.
         kind: int8 or int4.
-        out: New folder, or an empty one.
-        measure: Returns the moments of the inputs of the talker's linear layers, for which int4 weights are calibrated.
+        out: Path of the new folder, which may exist if it is empty.
+        measure: Function that returns the moments of the inputs of the talker's linear layers. Int4 weights are
+            calibrated for these moments.
 
     Returns:
         The number of bytes written.
 
     Raises:
         SetUpError: The checkpoint is missing or cannot be served.
-        CheckpointUnsupported: Its weights are already quantized.
-        InvalidSetting: The folder exists and is not empty.
-        StorageFailed: The folder cannot be written.
+        CheckpointUnsupported: The weights are already quantized.
+        InvalidSetting: `out` exists and is not an empty folder.
+        StorageFailed: The new folder cannot be written.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InvalidSetting(name="--out", value=repr(str(out)), why="it is there already, and not an empty folder")
@@ -64,7 +65,7 @@ def quantize(reference: str, kind: Quantization, out: Path, measure: Callable[[s
         if out.exists():
             out.rmdir()
         unfinished.rename(out)
-    except (OSError, SafetensorError) as error:  # If the disk is full, the safetensors library raises its own error.
+    except (OSError, SafetensorError) as error:  # A SafetensorError means that the disk is full.
         shutil.rmtree(unfinished, ignore_errors=True)
         raise StorageFailed(what=str(out), why=getattr(error, "strerror", None) or str(error)) from None
     return sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
@@ -89,7 +90,7 @@ def _tensors(
 ) -> Iterator[tuple[str, Tensor]]:
     """Yield all tensors of the new file.
 
-    The weights of linear layers are quantized, the others are unchanged.
+    The weights of linear layers are quantized. All other tensors are unchanged.
     """
     assert found.config is not None
     for prefix, network in speaking_networks(found.config).items():

@@ -1,8 +1,8 @@
 """Format of int8 and int4 weights in safetensors files.
 
-A linear layer NAME has the tensors ``NAME.values`` and ``NAME.steps``, and with int4 also ``NAME.middles``. Published
-projections with the same input are stored as one layer, as in our network. A byte contains two int4 values, the first
-in the lower half. All other tensors are as published (docs/model.md 1.1).
+A linear layer NAME has the tensors ``NAME.values`` and ``NAME.steps`` (scales), and with int4 also ``NAME.middles``
+(offsets). Published projections with the same input are stored as one layer, as in runtime/model/layers.py. A byte
+contains two int4 values, the first value in the lower half. All other tensors are as published (docs/model.md 1.1).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ VALUES, STEPS, MIDDLES = "values", "steps", "middles"
 
 
 def rounded_headers(network: nn.Module, prefix: str, kind: Quantization) -> dict[str, TensorHeader]:
-    """Return the headers of a network's quantized weights by key.
+    """Return the expected headers of a network's quantized tensors by key.
 
     The network may be on the meta device.
     """
@@ -38,12 +38,12 @@ def rounded_headers(network: nn.Module, prefix: str, kind: Quantization) -> dict
 
 
 def linears(network: nn.Module) -> Iterator[tuple[str, Linear]]:
-    """Yield the linear layers whose weights are quantized, with their names."""
+    """Yield the name and the module of each linear layer, whose weights are quantized."""
     return ((name, module) for name, module in network.named_modules() if isinstance(module, Linear))
 
 
 def tensors_of(name: str, weights: Rounded) -> dict[str, Tensor]:
-    """Return the tensors of a quantized layer in a file."""
+    """Return the tensors that store a quantized layer in a file, by key."""
     if isinstance(weights, Int8):
         return {f"{name}.{VALUES}": weights.values, f"{name}.{STEPS}": weights.steps}
     low, high = weights.values.to(torch.uint8).reshape(len(weights.values), -1, 2).unbind(2)
@@ -55,10 +55,12 @@ def tensors_of(name: str, weights: Rounded) -> dict[str, Tensor]:
 
 
 def weights_from(name: str, tensor: Callable[[str], Tensor], has_middles: bool) -> Rounded:
-    """Read a quantized layer.
+    """Read the quantized weights of a linear layer from a file.
 
     Args:
+        name: Name of the layer, including the key prefix.
         tensor: Function that returns a tensor of the file by its key.
+        has_middles: True for int4 weights.
     """
     values, steps = tensor(f"{name}.{VALUES}"), tensor(f"{name}.{STEPS}")
     if not has_middles:

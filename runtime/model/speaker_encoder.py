@@ -1,7 +1,7 @@
 """Speaker encoder: computes an x-vector from reference audio (docs/model.md 2.3).
 
-Source: Desplanques et al. 2020. It runs once per voice, in float32. The talker uses the x-vector as an embedding,
-without normalization.
+Source: Desplanques et al. 2020. The encoder runs once per voice, in float32. The talker uses the x-vector as an
+embedding, without normalization.
 """
 
 from __future__ import annotations
@@ -25,9 +25,7 @@ VARIANCE_FLOOR = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class MelFilter:
-    """Filter bank and window of the mel spectrogram.
-
-    They are computed only once, because this is slow.
+    """Filter bank and window of the mel spectrogram, whose computation is slow.
 
     Shapes: bank [mel_dim, FFT // 2 + 1]; window [FFT].
     """
@@ -44,8 +42,8 @@ class MelFilter:
 def slaney_filters(filters: int, sample_rate: int, bins: int = FFT // 2 + 1) -> NDArray[np.float64]:
     """Return triangular mel filters of equal area from 0 to `MEL_MAX_HZ`.
 
-    Source: Slaney, Auditory Toolbox, 1998. They are bitwise equal to those of
-    `transformers.audio_utils.mel_filter_bank`, which takes a second to import.
+    Source: Slaney, Auditory Toolbox, 1998. The filters are bitwise equal to the result of
+    `transformers.audio_utils.mel_filter_bank`, whose import takes a second.
 
     Shapes: result [bins, filters].
     """
@@ -98,7 +96,7 @@ class TimeDelay(nn.Module):
 
 
 class Res2Net(nn.Module):
-    """Res2Net block of channel groups.
+    """Res2Net block, which processes groups of channels one after another.
 
     Each group is added to the previous group's output and then convolved.
     """
@@ -144,7 +142,7 @@ class SERes2NetBlock(nn.Module):
 class AttentiveStatistics(nn.Module):
     """Attention-weighted mean and standard deviation over time.
 
-    The attention also sees the unweighted ones.
+    The input of the attention includes the unweighted mean and standard deviation.
     """
 
     def __init__(self, channels: int, squeezed: int) -> None:
@@ -171,10 +169,7 @@ class AttentiveStatistics(nn.Module):
 
 
 class SpeakerEncoder(nn.Module):
-    """Speaker encoder.
-
-    In Base checkpoints, its keys begin with ``speaker_encoder.``.
-    """
+    """Speaker encoder of a Base checkpoint, with the key prefix ``speaker_encoder.``."""
 
     def __init__(self, config: SpeakerEncoderConfig) -> None:
         super().__init__()
@@ -192,16 +187,13 @@ class SpeakerEncoder(nn.Module):
         self.fc = same_conv(2 * channels[-1], config.enc_dim, 1)
 
     def prepare(self) -> MelFilter:
-        """Return the mel filter on the device of the weights.
-
-        It is created once.
-        """
+        """Return the mel filter on the device of the weights, which is created only once."""
         if self._mel is None:
             self._mel = MelFilter.of(self.config, self.fc.weight.device)
         return self._mel
 
     def forward(self, samples: Tensor, length: Tensor | None = None) -> Tensor:
-        """Return the x-vector of a reference.
+        """Return the x-vector of reference audio.
 
         Shapes: samples [N] float32, 24 kHz, of which the first `length` are used; result [enc_dim] float32.
         """

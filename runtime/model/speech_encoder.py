@@ -1,8 +1,9 @@
 """Speech encoder: computes codes from reference audio (docs/model.md 2.5).
 
-It is the encoder of Mimi (Défossez et al. 2024, 3.3). We do not use `transformers`, because module names and attention
-mask of its Mimi change between versions. The models were trained with attention to all past positions; a sliding window
-would change the codes of references of more than ten seconds. The encoder runs once per voice, in float32.
+The network is the encoder of Mimi (Défossez et al. 2024, 3.3). We do not use `transformers`, because module names and
+attention mask of its Mimi change between versions. The models were trained with attention to all past positions. A
+sliding window would change the codes of reference audio longer than ten seconds. The encoder runs once per voice, in
+float32.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ PADDING_MODES = ("constant", "replicate")  # Padding modes that allow a sequence
 
 
 class PaddedConv(nn.Module):
-    """Causal convolution that also pads the end, so that every sample is used.
+    """Causal convolution that also pads the end to a multiple of the stride.
 
     Shapes: T -> ceil(T / stride).
     """
@@ -51,7 +52,7 @@ class PaddedConv(nn.Module):
         return self.conv(F.pad(x, (self.left, right), mode=self.pad))
 
     def made_of(self, length: Tensor | None) -> Tensor | None:
-        """Return the output length for an input length."""
+        """Return the output length for an input length, or None if the buffer is full."""
         return None if length is None else (length + self.stride - 1) // self.stride
 
 
@@ -76,10 +77,7 @@ class ResidualBlock(nn.Module):
 
 
 class SEANet(nn.Module):
-    """Convolutional encoder from samples to latents before the last downsampling.
-
-    The latents have a rate of 25 Hz in published models.
-    """
+    """Convolutional encoder from audio samples to latents, at 25 Hz in published models."""
 
     def __init__(self, config: SpeechEncoderConfig) -> None:
         super().__init__()
@@ -96,7 +94,7 @@ class SEANet(nn.Module):
         self.layers = nn.ModuleList(layers)
 
     def forward(self, x: Tensor, length: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Return the latents and the number of valid ones."""
+        """Return the latents and the number of valid latents."""
         for layer in self.layers:
             if isinstance(layer, PaddedConv):
                 x, length = layer(x, length), layer.made_of(length)
@@ -106,7 +104,7 @@ class SEANet(nn.Module):
 
 
 class PastAttention(nn.Module):
-    """Multi-head attention over the whole past."""
+    """Causal multi-head attention over all earlier positions."""
 
     def __init__(self, config: SpeechEncoderConfig) -> None:
         super().__init__()
@@ -173,7 +171,7 @@ class EncoderTransformer(nn.Module):
 class EncoderCodebook(nn.Module):
     """Codebook of the encoder.
 
-    `initialized` is a flag for training that is in published files but not used.
+    Published files also contain the training flag `initialized`, which is not used.
     """
 
     initialized: Tensor
@@ -196,7 +194,7 @@ class EncoderQuantizerLayer(nn.Module):
         self.codebook = EncoderCodebook(size, width)
 
     def forward(self, left: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the index of the nearest row for each vector, and the residual.
+        """Return the index of the nearest codebook row for each vector, and the residual.
 
         Shapes: left [T, W]; results [T], [T, W].
         """
@@ -206,7 +204,7 @@ class EncoderQuantizerLayer(nn.Module):
 
 
 class GreedyQuantizer(nn.Module):
-    """Residual quantizer with one codebook after another.
+    """Residual quantizer that applies one codebook after another.
 
     Each codebook selects the row nearest to the residual of the previous codebooks.
     """
@@ -218,13 +216,13 @@ class GreedyQuantizer(nn.Module):
             EncoderQuantizerLayer(config.codebook_size, config.codebook_dim) for _ in range(groups)
         )
         self.input_proj: nn.Module = nn.Identity()
-        self.output_proj: nn.Module = nn.Identity()  # Published files have this weight, but only decoding uses it.
+        self.output_proj: nn.Module = nn.Identity()  # Published files have this weight, which only decoding uses.
         if width != config.hidden_size:
             self.input_proj = nn.Conv1d(config.hidden_size, width, 1, bias=False)
             self.output_proj = nn.Conv1d(width, config.hidden_size, 1, bias=False)
 
     def encode(self, x: Tensor, groups: int) -> Tensor:
-        """Quantize latents to codes.
+        """Quantize latents to the codes of the first `groups` codebooks.
 
         Shapes: x [1, H, T]; result [T, groups] int64.
         """
@@ -252,13 +250,11 @@ class EncoderQuantizer(nn.Module):
 
 
 class SpeechEncoder(nn.Module):
-    """Encoder of the speech tokenizer.
-
-    Its published keys begin with ``encoder.``.
+    """Encoder of the speech tokenizer, with the key prefix ``encoder.``.
 
     Args:
         groups: Number of codes per frame. Quantization is greedy, so fewer groups give the same first codes.
-        samples_per_frame: Samples per frame; 1920 in published models.
+        samples_per_frame: Number of audio samples per frame, 1920 in published models.
     """
 
     def __init__(self, config: SpeechEncoderConfig, groups: int, samples_per_frame: int) -> None:
@@ -277,11 +273,13 @@ class SpeechEncoder(nn.Module):
 
     @property
     def takes_lengths(self) -> bool:
-        """True if a recording may be in a longer buffer."""
+        """True if `forward` supports recordings in longer buffers."""
         return self._pad in PADDING_MODES
 
     def forward(self, samples: Tensor, length: Tensor | None = None) -> Tensor:
-        """Encode the first `length` samples of a buffer of whole frames, or all samples, to codes.
+        """Encode audio to codes.
+
+        If `length` is not None, only the first `length` samples are audio, and the buffer consists of whole frames.
 
         Shapes: samples [N] float32, 24 kHz; result [ceil(N / samples_per_frame), groups] int64.
         """

@@ -1,6 +1,6 @@
-"""Talker: computes code 0 of the next frame and a hidden state (docs/model.md 2.1, 3, 4).
+"""Talker: code 0 and hidden state of the next frame, from text and the codes so far.
 
-Its inputs are text and the codes of earlier frames.
+The network is described in docs/model.md 2.1, 3 and 4.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from runtime.model.config import ModelConfig, TalkerConfig
 from runtime.model.layers import Attend, DecoderStack, Operations
 from runtime.model.products import Linear, Table, silu
 
-PROJECTED_IDS = 8192  # Number of ids that are projected at once.
+PROJECTED_IDS = 8192  # Number of text ids that are projected at once.
 
 NO_CODEC = -1
 
 
 class TextProjection(nn.Module):
-    """Projection from the text embedding's width to the talker's: fc2(silu(fc1(x)))."""
+    """Projection of text embeddings to the talker's hidden size: fc2(silu(fc1(x)))."""
 
     def __init__(self, text_width: int, width: int) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class TextProjection(nn.Module):
 
 
 class TalkerDecoder(DecoderStack):
-    """Decoder with its text and codec embedding tables.
+    """Decoder of the talker, with the text and codec embedding tables.
 
     Codec ids include special tokens, languages and speakers.
     """
@@ -47,10 +47,7 @@ class TalkerDecoder(DecoderStack):
 
 
 class Talker(nn.Module):
-    """Talker and code predictor of one checkpoint.
-
-    Their published keys begin with ``talker.``.
-    """
+    """Talker and code predictor of a checkpoint, with the key prefix ``talker.``."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -62,7 +59,7 @@ class Talker(nn.Module):
         self.tables: Tables | None = None
 
     def tabulate(self) -> None:
-        """Precompute projected embeddings as tables, which replace the text embedding in memory."""
+        """Precompute the projected embedding tables, and release the text embedding."""
         codec = [self.model.codec_embedding, *self.code_predictor.model.codec_embedding]
         self.tables = tabulate(
             self.model.text_embedding.rows,
@@ -73,7 +70,7 @@ class Talker(nn.Module):
         self.model.text_embedding.weight = nn.Parameter(self.tables.text[:0], requires_grad=False)
 
     def embed_text(self, ids: Tensor) -> Tensor:
-        """Embed text ids: T(x) of docs/model.md.
+        """Return the embeddings of text ids: T(x) in docs/model.md.
 
         Shapes: ids [...] int64; result [..., H].
         """
@@ -82,16 +79,16 @@ class Talker(nn.Module):
         return self.text_projection(self.model.text_embedding(ids))
 
     def embed_codec(self, ids: Tensor) -> Tensor:
-        """Embed codec ids (c0, special ids, languages, speakers): E0(x).
+        """Return the embeddings of codec ids (codes 0, special tokens, languages, speakers).
 
         Shapes: ids [...] int64; result [..., H].
         """
         return self.model.codec_embedding(ids)
 
     def embed_codec_or_none(self, ids: Tensor) -> Tensor:
-        """Embed codec ids.
+        """Return the embeddings of codec ids, and zeros for the id NO_CODEC.
 
-        NO_CODEC gives zeros. Shapes: ids [...] int64; result [..., H].
+        Shapes: ids [...] int64; result [..., H].
         """
         if self.tables is not None:
             return self.tables.codec[ids]
@@ -99,14 +96,14 @@ class Talker(nn.Module):
 
     @torch.inference_mode()
     def codec_vector(self, code: int) -> NDArray[np.float32]:
-        """Return the embedding of one codec id, such as a speaker's.
+        """Return the embedding of one codec id, such as a speaker, as a NumPy array.
 
         Shapes: result [H].
         """
         return self.embed_codec_or_none(torch.tensor([code], device=self.device))[0].float().cpu().numpy()
 
     def embed_code(self, codebook: int, codes: Tensor) -> Tensor:
-        """Embed codes of one codebook in the code predictor's width.
+        """Return the embeddings of codes of one codebook in the code predictor's hidden size.
 
         Shapes: codes [B] int64; result [B, H'].
         """
@@ -117,9 +114,7 @@ class Talker(nn.Module):
         return predictor.project(table(codes))
 
     def embed_frames(self, codes: Tensor) -> Tensor:
-        """Embed frames: E0[c0] + E1[c1] + ..., summed at once in the model's dtype.
-
-        See docs/model.md 4.
+        """Return the embedding of each frame, the sum of the code embeddings (docs/model.md 4).
 
         Shapes: codes [..., Q] int64; result [..., H].
         """
@@ -127,9 +122,9 @@ class Talker(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Return the talker's device.
+        """Return the device of the talker.
 
-        A quantized layer has an empty weight, which may be on another device.
+        The norm's weight is used, because the empty weight of a quantized layer may be on another device.
         """
         return self.model.norm.weight.device
 
@@ -139,21 +134,21 @@ class Talker(nn.Module):
         return self.codec_head.weight.dtype
 
     def decode(self, x: Tensor, attend: Attend, ops: Operations) -> Tensor:
-        """Return hidden states before the final norm.
+        """Return the hidden states of new positions before the final norm.
 
         Shapes: x, result [B, T, H].
         """
         return self.model.decode(x, attend, ops)
 
     def angles(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the RoPE tables of positions.
+        """Return the RoPE cosine and sine tables for some positions.
 
         Shapes: positions [B, T]; results [B, 1, T, d].
         """
         return self.model.angles(positions, self.dtype)
 
     def logits(self, hidden: Tensor, ops: Operations) -> Tensor:
-        """Return the logits of the next frame's code 0.
+        """Return the logits of code 0 of the next frame.
 
         Shapes: hidden [B, H] after the final norm; result [B, V].
         """
@@ -175,7 +170,7 @@ class Tables:
     rest: Tensor
 
     def of(self, codebook: int) -> Tensor:
-        """Return a codebook's table in the code predictor's width.
+        """Return the embedding table of a codebook in the code predictor's hidden size.
 
         Shapes: result [V, H'].
         """
@@ -184,7 +179,7 @@ class Tables:
 
 @torch.inference_mode()
 def tabulate(text: Tensor, text_projection: torch.nn.Module, codec: list[Tensor], small: torch.nn.Module) -> Tables:
-    """Project all rows of the published tables to the talker's and predictor's widths.
+    """Compute the projected embedding tables from the published embedding tables.
 
     Shapes: text [text_vocab, text_width]; codec: [talker_vocab, H], then [V, H] of each code group after the first.
     """

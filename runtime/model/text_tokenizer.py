@@ -29,10 +29,10 @@ END_OF_TEXT = "<|endoftext|>"  # Token that transformers' tokenizer class adds e
 
 
 class TextTokenizer:
-    """Tokenizer with the three templates of a prompt (docs/model.md 3.1).
+    """Text tokenizer with the three prompt templates (docs/model.md 3.1).
 
-    It is built directly from the vocabulary and merges. Loaders that read more files may use the pre-tokenizer of
-    another model (docs/model.md 7.3), which splits "iPhone" differently.
+    The tokenizer is built directly from the vocabulary and merges. A loader that reads more files may use the
+    pre-tokenizer of another model, which splits "iPhone" differently (docs/model.md 7.3).
     """
 
     def __init__(self, folder: Path, config: ModelConfig) -> None:
@@ -40,9 +40,9 @@ class TextTokenizer:
         self._spells_ascii = config.alphabet is not None
         try:
             self._tokenizer = qwen2_tokenizer(files)
-        except Exception as error:  # The Rust code raises plain exceptions.
+        except Exception as error:  # The library raises plain exceptions.
             raise CheckpointInvalid(path=folder, why=f"the text tokenizer cannot be read ({error})") from None
-        # Number of rows that an embedding table must have: the largest id plus one.
+        # Minimum number of rows of the text embedding table: the largest id plus one.
         self.ids = max(self._tokenizer.get_vocab().values()) + 1
         self.reserved = tuple(files.added)
         # Length of the longest reserved token in characters.
@@ -53,43 +53,41 @@ class TextTokenizer:
     def reserved_in(self, text: str) -> bool:
         """True if a client's text contains a token that is reserved for the prompt.
 
-        The text must be a result of `spelled`, because that is the tokenizer's input.
+        The text must be a result of `spelled`, which is the tokenizer's input.
         """
         return any(token in text for token in self.reserved)
 
     def spelled(self, text: str) -> str:
-        """Return the text in the checkpoint's alphabet: spelled in ASCII, or unchanged."""
+        """Return the text in ASCII if the checkpoint needs ASCII, else the unchanged text."""
         return in_ascii(text) if self._spells_ascii else text
 
     def leaves_out(self, text: str) -> bool:
-        """True if `spelled` drops characters that the checkpoint cannot read."""
+        """True if `spelled` drops visible characters of the text."""
         return self._spells_ascii and is_left_out(text)
 
     def reading(self) -> GrowingReading | None:
-        """Return a new incremental reading if the checkpoint was trained on words only, else None."""
+        """Return a new normalizer for streamed text, or None if the checkpoint needs none."""
         return GrowingReading() if self._spells_ascii else None
 
     def read(self, text: str) -> str:
-        """Return the reading of a complete text for this checkpoint."""
+        """Return a complete text after the normalization that the checkpoint needs."""
         return read_english(in_ascii(text)) if self._spells_ascii else text
 
     def role(self) -> list[int]:
-        """Return the ids at the start of every utterance."""
+        """Return the token ids of the assistant role, which begin every utterance."""
         return list(self._role)
 
     def body(self, text: str) -> list[int]:
-        """Return the ids of a text to speak or of a reference text."""
+        """Return the token ids of a text to speak or of a reference transcript."""
         if (spelled := self.spelled(text)) != text:
-            text = spelled.strip()  # After a character was dropped, there may be white space at the ends.
+            text = spelled.strip()  # Dropped characters may leave white space at both ends.
         return self.encode(f"<|im_start|>assistant\n{text}<|im_end|>\n")[len(self._role) : -2]
 
     def pieces(self, text: str) -> list[tuple[int, list[int]]]:
-        """Return the pieces of a text as (start in characters, ids).
+        """Return the pre-tokenized pieces of a text as (start in characters, token ids).
 
-        The ids of a piece do not depend on other pieces.
-
-        The text must be a result of `spelled`. The ids are those of `body` if there is no white space or combining mark
-        at the ends of the text.
+        The ids of a piece do not depend on other pieces. The text must be a result of `spelled`. The ids are equal to
+        the ids of `body` if the text does not begin or end with white space or a combining mark.
         """
         encoding = self._tokenizer.encode(text, add_special_tokens=False)
         pieces: list[tuple[int, list[int]]] = []
@@ -102,7 +100,7 @@ class TextTokenizer:
         return pieces
 
     def instruct(self, text: str) -> list[int]:
-        """Return the ids of a complete instruct turn."""
+        """Return the token ids of the user message that contains the instruction."""
         return self.encode(f"<|im_start|>user\n{self.read(text)}<|im_end|>\n")
 
     def encode(self, text: str) -> list[int]:
@@ -115,19 +113,19 @@ class TextTokenizer:
 
 
 def qwen2_tokenizer(files: TokenizerFiles) -> Tokenizer:
-    """Build transformers' ``Qwen2Tokenizer`` from its files.
+    """Build a tokenizer that is equivalent to transformers' ``Qwen2Tokenizer``.
 
-    Transformers is not imported, because this takes a second.
+    Transformers is not used, because its import takes a second.
 
     Raises:
-        Exception: The library's Rust code raises plain exceptions.
+        Exception: The files have invalid content.
     """
     tokenizer = Tokenizer(BPE(vocab=files.vocabulary, merges=files.merges))
     tokenizer.normalizer = NFC()
     tokenizer.pre_tokenizer = InTurn(
         [Split(Regex(PIECES), "isolated"), ByteLevel(add_prefix_space=False, use_regex=False)]
     )
-    # Added tokens get their ids from the vocabulary. Otherwise, the library would number them without gaps.
+    # Added tokens get their ids from the vocabulary. Otherwise the library would number added tokens without gaps.
     added = [token for token, _ in sorted(files.added.items(), key=lambda item: item[1])]
     tokenizer.add_tokens([AddedToken(token, special=True, normalized=False) for token in (*added, END_OF_TEXT)])
     return tokenizer

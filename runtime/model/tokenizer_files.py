@@ -15,12 +15,12 @@ Merges = list[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class TokenizerFiles:
-    """Contents of the tokenizer's files.
+    """Contents of the files of a text tokenizer.
 
-    Ids, also those of added tokens, need not be contiguous.
+    The ids of all tokens, including added tokens, may have gaps.
     """
 
-    vocabulary: Ids  # All tokens, including the added ones.
+    vocabulary: Ids  # All tokens, including added tokens.
     merges: Merges
     added: Ids
 

@@ -29,12 +29,12 @@ from runtime.model.rounded_files import MIDDLES, linears, rounded_headers, weigh
 
 Finish = Callable[[nn.Module], None]
 
-MIN_MAPPED_BYTES = 2**26  # Minimum size of a table that is memory-mapped. A change of its file would crash the process.
+MIN_MAPPED_BYTES = 2**26  # Minimum size of a memory-mapped table. A change of the mapped file would crash the process.
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Destination of a published tensor: a tensor of the network, or some rows of a fused one."""
+    """Destination of a published tensor: a network tensor, or some rows of a fused tensor."""
 
     target: str
     shape: tuple[int, ...]
@@ -76,8 +76,8 @@ def load_weights(
     Args:
         networks: Networks by key prefix (``talker.``).
         dtypes: Dtypes of the networks' weights by key prefix.
-        finish: Functions by key prefix. Each is called with every loaded module before the next module is allocated.
-        rounded: Quantization of stored weights by key prefix, if they are not as published.
+        finish: Functions by key prefix that are called with every loaded module before the next module is allocated.
+        rounded: Quantization of the stored weights by key prefix. Published weights have no entry.
         rounds: Quantization to apply to published weights by key prefix, one layer at a time.
 
     Returns:
@@ -116,7 +116,7 @@ def _take_rounded(
     """Load the stored quantized weights of one linear layer.
 
     Args:
-        fewer: Headers of their tensors.
+        fewer: Headers of all quantized tensors by key.
     """
     name, linear = named
     weights = weights_from(f"{prefix}{name}", tensor, f"{prefix}{name}.{MIDDLES}" in fewer)
@@ -141,7 +141,7 @@ def _fill(
     """
     if isinstance(module, Table) and device.type == "cpu" and _map_table(module, places, tensor, dtype):
         return
-    # The published weights are quantized, whatever ``dtype`` is.
+    # The published weights are quantized for any ``dtype``.
     if isinstance(module, Linear) and kind is not None:
         weights = [key for key, place in places.items() if place.target.rpartition(".")[2] == "weight"]
         rows = [tensor(key).to(device) for key in weights]  # Parts of a fused layer, in the order of its rows.
@@ -157,9 +157,9 @@ def _fill(
 
 @contextmanager
 def _side_by_side(device: torch.device) -> Iterator[Callable[..., Iterator[None]]]:
-    """Context manager for a `map` function that runs in parallel on a CPU.
+    """Context manager that returns a `map` function, which is parallel on a CPU.
 
-    It uses one thread per core and one module per thread.
+    The function uses one thread per core and one module per thread.
     """
     if device.type != "cpu" or CORE_COUNT == 1:
         yield map
@@ -167,13 +167,13 @@ def _side_by_side(device: torch.device) -> Iterator[Callable[..., Iterator[None]
     before = torch.get_num_threads()
     with ThreadPoolExecutor(CORE_COUNT, initializer=torch.set_num_threads, initargs=(1,)) as pool:
         yield pool.map
-    torch.set_num_threads(before)  # New threads start with this number.
+    torch.set_num_threads(before)  # The initializer also changed the number for new threads.
 
 
 def _map_table(table: Table, places: dict[str, Place], tensor: Callable[[str], Tensor], dtype: torch.dtype) -> bool:
     """Memory-map a large table if the cast to `dtype` is exact.
 
-    Only a few rows of the table are read.
+    Later lookups read only a few rows of the table.
     """
     (key,) = places
     rows = tensor(key)
@@ -185,7 +185,7 @@ def _map_table(table: Table, places: dict[str, Place], tensor: Callable[[str], T
 
 
 def is_mapped(rows: Tensor, dtype: torch.dtype) -> bool:
-    """True if a CPU memory-maps a table of this size and dtype.
+    """True if a table of this size and dtype is memory-mapped on a CPU.
 
     Shapes: rows [V, H], also on the meta device.
     """
@@ -211,16 +211,15 @@ def _by_owner(places: dict[str, Place]) -> dict[str, dict[str, Place]]:
 
 
 def _nothing(module: nn.Module) -> None:
-    """Do nothing: leave a module's weights unchanged."""
+    """Do nothing with a loaded module."""
 
 
 def wanted_tensors(
     networks: dict[str, nn.Module], rounded: dict[str, Quantization]
 ) -> tuple[dict[str, tuple[int, ...]], Headers]:
-    """Return the required tensors by key.
+    """Return the shapes of required published tensors and the headers of quantized tensors.
 
-    They are the shapes of published tensors, and the headers of quantized weights. `networks` and `rounded` are those
-    of `load_weights`.
+    The arguments are the same as for `load_weights`.
     """
     shapes: dict[str, tuple[int, ...]] = {}
     fewer: Headers = {}
@@ -243,9 +242,9 @@ def read_headers(paths: Sequence[Path]) -> Headers:
 
 
 def require_finite(paths: Sequence[Path]) -> None:
-    """Check that all weights in some files are finite.
+    """Check that all weights in the files are finite.
 
-    This takes about a second per gigabyte.
+    The check takes about a second per gigabyte.
 
     Raises:
         CheckpointInvalid: Weights are NaN or infinite.
@@ -258,9 +257,9 @@ def require_finite(paths: Sequence[Path]) -> None:
 
 @contextmanager
 def opened_weights(paths: Sequence[Path]) -> Iterator[dict[str, Any]]:
-    """Open files and yield the open file of each key.
+    """Context manager that opens weight files and returns the open file of each tensor key.
 
-    Tensors that an adapter changes are merged.
+    Tensors that an adapter changes are returned merged.
 
     Raises:
         CheckpointMissing, CheckpointInvalid, CheckpointUnsupported: A file or the adapter cannot be read.
@@ -278,9 +277,9 @@ def opened_weights(paths: Sequence[Path]) -> Iterator[dict[str, Any]]:
 
 
 def adapter_of(source: CheckpointSource) -> Adapter | None:
-    """Return the content of a checkpoint's adapter.
+    """Return the parsed adapter of a checkpoint, or None if the checkpoint has no adapter.
 
-    Errors are those of `opened_weights`.
+    The errors are the same as for `opened_weights`.
     """
     if source.adapter is None:
         return None
@@ -304,7 +303,7 @@ def _allocate(module: nn.Module, device: torch.device, types: dict[str, torch.dt
     Returns:
         The tensors by name.
     """
-    # The tensors are created from shapes only. Factory functions with a meta tensor make torch import modules for 1 s.
+    # Create the tensors from shapes. Functions such as `empty_like` of a meta tensor make torch import modules for 1 s.
     allocated = {
         name: torch.empty(
             tensor.shape, dtype=types[name] if tensor.is_floating_point() else tensor.dtype, device=device
@@ -335,7 +334,7 @@ def open_weights(path: Path) -> safe_open:
 
 @contextmanager
 def on_meta() -> Iterator[None]:
-    """Context manager that builds networks on the meta device, without memory."""
+    """Context manager in which networks are created on the meta device, without memory."""
     with torch.device("meta"), _Unfilled():
         yield
 
