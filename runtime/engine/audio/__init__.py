@@ -1,1 +1,1 @@
-"""Audio of the engine: Code2Wav streams, voice prompts, and detection of runaway speech."""
+"""Audio part of the engine: Code2Wav streams, cloned voices and runaway speech detection."""

@@ -23,13 +23,13 @@ Shape = tuple[int, int]  # Number of frames, batch size.
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Shapes to capture for one device stream."""
+    """Numbers of frames and batch sizes of the graphs of one device stream."""
 
     frames: tuple[int, ...]
     batches: tuple[int, ...]
 
     def up_to(self, rows: int) -> Family:
-        """Return the family without the batch sizes that `rows` rows do not need."""
+        """Return the family without batch sizes that are larger than `rows` rows need."""
         enough = next((batch for batch in self.batches if batch >= rows), self.batches[-1])
         return Family(self.frames, tuple(batch for batch in self.batches if batch <= enough))
 
@@ -52,9 +52,9 @@ WORKS = {
 
 
 def pieces(frames: int, sizes: Sequence[int]) -> list[int]:
-    """Split a chunk into pieces of the given sizes, largest first.
+    """Split a number of frames into pieces of the given sizes, with the largest pieces first.
 
-    A remainder that fits no size comes last.
+    A remainder that is smaller than every size becomes the last piece.
     """
     cut = []
     for size in sorted(sizes, reverse=True):
@@ -65,10 +65,7 @@ def pieces(frames: int, sizes: Sequence[int]) -> list[int]:
 
 
 class Bucket:
-    """Captured graph of one shape.
-
-    Padding rows use a spare slot.
-    """
+    """Captured Code2Wav graph of one shape, whose padding rows use the slot `spare`."""
 
     def __init__(
         self, network: Code2WavNetwork, device: Device, stream: Stream, frames: int, batch: int, groups: int, spare: int
@@ -92,9 +89,9 @@ class Bucket:
         )
 
     def run(self, rows: NDArray[np.int64], codes: Tensor) -> Tensor:
-        """Decode and wait for the result, which is valid until the next run.
+        """Decode codes, and return the result on the host, which is valid until the next call.
 
-        Shapes: rows [b, 3]; codes [b, frames, Q]; result [b, samples and flags] int16 on the host.
+        Shapes: rows [b, 3]; codes [b, frames, Q]; result [b, samples + flags] int16.
         """
         count = len(rows)
         self._host_rows[:count] = torch.from_numpy(rows)
@@ -109,12 +106,11 @@ class Bucket:
         return self._outputs[:count]
 
     def begin(self, rows: NDArray[np.int64], codes: Tensor) -> tuple[Tensor, Event]:
-        """Start to decode codes and return without waiting.
+        """Start to decode codes, and return a host buffer and the event after which it is valid.
 
-        The caller is on the bucket's device stream.
+        The current device stream must be the stream of the graph.
 
-        Shapes: rows [b, 3]; codes [b, frames, Q]; result [batch, samples and flags] int16 on the host, valid after the
-        returned event.
+        Shapes: rows [b, 3]; codes [b, frames, Q]; buffer [batch, samples + flags] int16.
         """
         spare = np.tile([self._spare, 0, 0], (len(self._rows) - len(rows), 1))
         self._rows.copy_(on_device(self._inputs.device, np.concatenate((rows, spare))))
@@ -126,7 +122,7 @@ class Bucket:
 
 
 class Code2WavGraphs:
-    """Captured graphs for all device streams, with one memory pool."""
+    """Captured Code2Wav graphs of all device streams."""
 
     def __init__(
         self,
@@ -138,7 +134,7 @@ class Code2WavGraphs:
         graphs: GraphPool,
         shapes: Sequence[Shape] = (),
     ) -> None:
-        """Create the graphs.
+        """Determine the shapes of the graphs without capturing them.
 
         Args:
             shapes: Shapes that replace the default shapes of ``Stream.AUDIO``.
@@ -165,10 +161,7 @@ class Code2WavGraphs:
             yield Capture(WORKS[stream], (frames, batch), make)
 
     def works(self) -> Iterator[Callable[[], object]]:
-        """Yield the functions to capture.
-
-        Their inputs do not belong to any request.
-        """
+        """Yield the functions that will be captured, with inputs that belong to no request."""
         where = self._device.torch_device
         for frames, batch in sorted({(frames, batch) for _, frames, batch in self._wanted()}):
             rows = torch.zeros((batch, ROW_COLUMNS), device=where, dtype=torch.int32)
@@ -181,18 +174,14 @@ class Code2WavGraphs:
         return sorted(wanted, key=lambda shape: -shape[1] * shape[2])
 
     def sizes(self, stream: Stream) -> list[int]:
-        """Return the numbers of frames for which graphs exist.
-
-        Returns:
-            Empty if no graph was captured.
-        """
+        """Return the numbers of frames for which graphs exist, in ascending order."""
         return sorted({frames for frames, _ in self._graphs.of(WORKS[stream])})
 
     def widest(self, stream: Stream) -> int:
         return max(batch for _, batch in self._graphs.of(WORKS[stream]))
 
     def bucket(self, stream: Stream, frames: int, rows: int) -> Bucket | None:
-        """Return the smallest graph for these frames and at least `rows` rows, or None."""
+        """Return the smallest graph for `frames` frames and at least `rows` rows, or None."""
         buckets = self._graphs.of(WORKS[stream])
         fitting = [shape for shape in buckets if shape[0] == frames and shape[1] >= rows]
         return buckets[min(fitting)] if fitting else None

@@ -29,15 +29,15 @@ log = logging.getLogger(__name__)
 
 
 def code2wav_interface(code2wav: Code2Wav, slots: int, device: Device, dtype: torch.dtype) -> Code2WavNetwork:
-    """Return the Code2Wav network for a device.
+    """Create the Code2Wav network for a device.
 
-    On CUDA it uses Triton kernels, otherwise torch operations with float32 states.
+    On CUDA, the network uses Triton kernels if available. Otherwise it uses torch operations with float32 states.
     """
     if device.torch_device.type == "cuda" and kernels.available():
         from runtime.model.packed_code2wav import PackedCode2Wav
 
         return PackedCode2Wav(code2wav, slots, dtype)
-    # CPU weights were packed in this dtype when they were loaded.
+    # On a CPU, the loader has packed the weights in this dtype.
     if dtype is not torch.float32 and device.name != "cpu":
         log.warning("Code2Wav runs in float32: its bfloat16 needs a card and Triton")
     return TorchCode2Wav(code2wav, slots)
@@ -45,7 +45,7 @@ def code2wav_interface(code2wav: Code2Wav, slots: int, device: Device, dtype: to
 
 @dataclass(frozen=True, slots=True)
 class FirstAudio:
-    """Audio of a sequence's first frame, whose decoding was launched directly after the frame.
+    """Audio of a request's first frame, whose decoding starts directly after the frame.
 
     Shapes: made [samples + flags] int16, on the host, valid after `event`.
     """
@@ -55,7 +55,7 @@ class FirstAudio:
     event: Event
 
     def pcm(self) -> bytes | SpeechError:
-        """Wait for the audio and return it as s16le, or return the error."""
+        """Wait for the audio, and return 16-bit PCM bytes or an error."""
         try:
             self.event.synchronize()
         except Exception:
@@ -66,10 +66,7 @@ class FirstAudio:
 
 
 class Code2WavStreams:
-    """One Code2Wav stream per slot.
-
-    Opening a stream resets the state that its slot had before.
-    """
+    """Code2Wav decoder streams, one per slot."""
 
     def __init__(
         self,
@@ -81,9 +78,9 @@ class Code2WavStreams:
         graphs: GraphPool | None = None,
         shapes: Sequence[Shape] = (),
     ) -> None:
-        """Create the streams.
+        """Create the streams without capturing graphs.
 
-        `shapes` are the (frames, batch size) of the graphs for later chunks; empty for the defaults.
+        `shapes` are the (frames, batch size) of the graphs for later chunks, or empty for the default shapes.
         """
         self.samples_per_frame = code2wav.config.samples_per_frame
         self.groups = code2wav.config.num_quantizers
@@ -93,8 +90,8 @@ class Code2WavStreams:
         self._pool = GraphPool(self.device) if graphs is None else graphs
         self.graphs = Code2WavGraphs(self.network, self.device, self.groups, slots, slots, self._pool, shapes)
         self.after = ReferencePrefill(self.network, self.device, self.groups, self._pool)
-        self.uncaptured = 0  # Number of calls without a matching graph, while graphs exist.
-        # Last launch of each slot, with its stream, until it has been awaited.
+        self.uncaptured = 0  # Number of calls without a matching graph on a device with graphs.
+        # Device stream and event of the last launch of each slot, until other work waits for the event.
         self._last: dict[int, tuple[Stream, Event]] = {}
         # Columns: slot, turn (number of decoded chunks modulo 2), number of decoded frames.
         self._rows: NDArray[np.int64] = np.zeros((slots, ROW_COLUMNS), np.int64)
@@ -104,16 +101,16 @@ class Code2WavStreams:
     def capture(self, progress: Progress = lambda done, of: None) -> None:
         """Capture the graphs.
 
-        Shapes whose capture fails run eagerly.
+        A shape whose capture fails runs eagerly.
         """
         if self.device.holds_graphs:
             self._pool.capture([*self.graphs.captures(), *self.after.captures()], progress)
 
     @torch.inference_mode()
     def open(self, slot: int, voice: ClonedVoice | None = None, stream: Stream = Stream.FIRST_AUDIO) -> None:
-        """Open a stream.
+        """Open a new stream in a slot, which replaces the slot's previous state.
 
-        For a voice with reference frames, it starts from the state after them.
+        The stream of a voice with reference frames starts with the state after the reference frames.
         """
         with self.device.stream(stream):
             self._after_last((slot,), stream)
@@ -133,9 +130,9 @@ class Code2WavStreams:
 
     @torch.inference_mode()
     def follow(self, slots: Sequence[int], codes: Tensor) -> list[FirstAudio]:
-        """Decode the first frame of new streams directly after its generation.
+        """Start to decode the first frame of new streams, directly after the frame's generation.
 
-        The work runs on ``Stream.PROMPTS``.
+        The current device stream must be ``Stream.PROMPTS``.
 
         Shapes: codes [B, Q], on the device.
         """
@@ -155,18 +152,18 @@ class Code2WavStreams:
     def decode(
         self, slots: Sequence[int], codes: Tensor, stream: Stream = Stream.AUDIO, *, at_end: bool = False
     ) -> list[bytes | SpeechError]:
-        """Decode the next frames of some streams.
+        """Decode the next frames of the streams in some slots.
 
-        A failed call changes no stream, because new states are written last or to another buffer. The batch is then
-        halved and retried, until only the faulty stream fails.
+        A failed network call changes no stream state, because new states are written last or to another buffer. The
+        batch is then halved and retried, until only the faulty streams fail.
 
         Shapes: codes [B, n, Q] int64, one row per slot. Each result has n * samples_per_frame samples, or more with
-        `at_end`: the last chunk of a stream may be padded with frames.
+        `at_end`, because the last chunk of a stream may be padded.
 
-        Thread: on ``stream``. First and later chunks may be decoded in parallel, but not for the same slot.
+        Thread: Two threads may decode on different device streams at the same time, but not the same slot.
 
         Returns:
-            s16le audio, or an error, for each stream.
+            16-bit PCM bytes or an error for each stream.
         """
         frames, sizes = codes.shape[1], self.graphs.sizes(stream)
         if at_end and (fitting := [size for size in sizes if size >= frames]):
@@ -178,7 +175,7 @@ class Code2WavStreams:
             group = np.array(slots[first : first + widest], np.int64)
             parts: list[list[bytes]] = [[] for _ in group]
             succeeded = np.arange(len(group))  # Indices of rows that have not failed.
-            sane = np.ones(len(group), bool)  # Rows with finite audio.
+            sane = np.ones(len(group), bool)  # True for rows with finite audio.
             begin = 0
             for size in cut:
                 piece = codes[first : first + widest, begin : begin + size]
@@ -220,12 +217,12 @@ class Code2WavStreams:
         halves = []
         for half in (slice(None, middle), slice(middle, None)):
             left, made = self._pieces(group, places[half], codes[half], stream)
-            halves.append((left, made.copy()))  # The next run of the graph overwrites the result, so it is copied.
+            halves.append((left, made.copy()))  # Copied, because the next run overwrites the result.
         outputs = [made for left, made in halves if len(left)]
         return np.concatenate([left for left, _ in halves]), np.concatenate(outputs) if outputs else halves[0][1]
 
     def _piece(self, slots: NDArray[np.int64], codes: Tensor, stream: Stream) -> NDArray[np.int16]:
-        """Call the network once.
+        """Decode one piece by one graph or one network call.
 
         Shapes: codes [b, n, Q]; result [b, samples + flags].
         """

@@ -2,7 +2,7 @@
 
 Only these threads change the state of Code2Wav streams, and each stream is changed by one thread at a time. Before each
 frame, the engine may withdraw and replace waiting tasks, so an urgent chunk never waits for less urgent tasks. On
-devices with parallel streams, urgent chunks have their own thread, so they do not wait for a running task either.
+devices with parallel streams, urgent chunks have a separate thread and do not wait for a running task.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Code2WavTask:
-    """One Code2Wav call.
+    """Code2Wav call that waits for a worker thread.
 
-    The worker calls `begin` under its lock. After that, the task cannot be withdrawn.
+    The worker calls `begin` while it holds its lock. Afterwards the task cannot be withdrawn.
     """
 
     urgency: tuple[bool, float]  # Sort key: (not urgent, deadline).
@@ -37,15 +37,12 @@ TaskFilter = Callable[[Code2WavTask], bool]
 
 
 def accept_every_task(task: Code2WavTask) -> bool:
-    """Return True.
-
-    This is the filter of a worker with a single thread, which runs all tasks.
-    """
+    """Return True: the task filter of a worker with a single thread."""
     return True
 
 
 class Code2WavWorker:
-    """One or two worker threads.
+    """One or two threads that run Code2Wav tasks, the most urgent task first.
 
     Before `start`, tasks run on the caller's thread (in `speak` and in tests).
     """
@@ -62,10 +59,10 @@ class Code2WavWorker:
         self.heartbeats: list[Heartbeat] = []  # Heartbeats of the threads.
 
     def start(self, *, separate_urgent: bool = False) -> None:
-        """Start the threads.
+        """Start the worker threads.
 
         Args:
-            separate_urgent: True if urgent chunks have their own thread.
+            separate_urgent: True to run urgent chunks on a separate thread.
         """
         threads: dict[str, TaskFilter] = {"Code2Wav": accept_every_task}
         if separate_urgent:
@@ -78,7 +75,7 @@ class Code2WavWorker:
             thread.start()
 
     def close(self) -> None:
-        """Finish the running tasks, drop the waiting ones and end the threads."""
+        """Finish the running tasks, drop the waiting tasks, and end the threads."""
         with self.lock:
             self._closing = True
             self._waiting.clear()
@@ -94,7 +91,7 @@ class Code2WavWorker:
     def offer(self, owner: object, tasks: Callable[[], list[Code2WavTask]]) -> None:
         """Replace the waiting tasks of an owner by the result of `tasks`.
 
-        The function is called under the lock.
+        The worker holds its lock during the call of `tasks`.
         """
         with self.lock:
             self._waiting.pop(owner, None)

@@ -1,4 +1,4 @@
-"""Detection of speech that continues after its text: loops and inaudible frames."""
+"""Detection of runaway speech after the end of the text: loops and inaudible frames."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from runtime.request import Guard
 from runtime.shared.speech_rate import expected_frames
 
 # Lengths of loops in frames of 80 ms. A runaway consists of near-silence or of a short loop that continues for minutes
-# (docs/model.md 7.1). A longer loop may be a repeated phrase of the text. Normal speech has no such loops, and only the
-# end of a word and a breath follow the end of its text.
+# (docs/model.md 7.1). A longer loop may be a repeated phrase of the text. Normal speech has no short loops, and after
+# the end of the text it has only the end of a word and a breath.
 LOOP_FRAMES = np.arange(1, 9)
 # Minimum length of a loop: 3.2 s, or five repetitions of the longest loop. A vowel or a pause may also repeat one code,
 # but a vowel after the last word is shorter than three seconds, and a dramatic pause takes about two (25 frames).
@@ -21,14 +21,13 @@ SILENT_FRAMES = 38  # Silence of 3 s, which is longer than a pause between parag
 # Minimum RMS of audible s16 samples. Pauses of the embedded voice are below -60 dBFS.
 MIN_AUDIBLE_RMS = 32768.0 * 10 ** (-55 / 20)
 
-# A text that is known before generation counts as spoken after this multiple of its expected frames. The embedded voice
-# needs 0.8 to 1.4. A slower voice may still be speaking then, but only a loop or a pause of three seconds ends its
-# speech.
+# A complete text is assumed to be spoken after the expected number of frames times this ratio. The embedded voice needs
+# 0.8 to 1.4. A slower voice may still be speaking, but only a loop or a pause of three seconds ends the speech.
 SPOKEN_RATIO = 1.5
 SPOKEN_GRACE_FRAMES = 12  # Silence before the first word, in frames (1 s).
 
 
-# Maximum number of consecutive frames for each condition. The first pass through a loop is not a repetition.
+# Maximum number of consecutive frames of each loop length, and of silence. The first pass of a loop is no repetition.
 MAX_RUN_FRAMES = np.append(REPEATED_FRAMES - LOOP_FRAMES, SILENT_FRAMES)
 
 
@@ -36,20 +35,20 @@ MAX_RUN_FRAMES = np.append(REPEATED_FRAMES - LOOP_FRAMES, SILENT_FRAMES)
 class RunawayDetector:
     """Detector of runaway speech in one request.
 
-    `last_audible_frame` is the index of the last audible frame in the request, or -1. After a runaway was detected, it
-    is the end of the speech before the silence or loop. The audio after it can be cut.
+    `last_audible_frame` is the index of the request's last audible frame, or -1. After the detection of a runaway,
+    `last_audible_frame` is the last frame of the speech before the silence or loop.
     """
 
     last_audible_frame: int = -1
-    # Index of the frame, in the last call, at which a runaway was detected; -1 if there was no runaway. Audio after it
-    # is cut.
+    # Index, among the frames of the last call, of the frame at which a runaway was detected, or -1. Audio after this
+    # frame is cut.
     cut_at: int = -1
     _frames: int = 0
     # Number of consecutive frames for which each condition holds, in the order of MAX_RUN_FRAMES.
     runs: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(MAX_RUN_FRAMES), np.int64))
     # Recent codes of codebook 0. -1 matches no code.
     _recent: NDArray[np.int64] = field(default_factory=lambda: np.full(len(LOOP_FRAMES), -1))
-    # For each recent frame, the number of the last audible frame up to it.
+    # Number of the last audible frame up to each recent frame.
     _ends: NDArray[np.int64] = field(default_factory=lambda: np.full(REPEATED_FRAMES, -1))
 
     def check_frames(self, codes: NDArray[np.int64], pcm: bytes) -> Guard | None:
@@ -112,5 +111,5 @@ def _runs(holds: NDArray[np.bool_], before: NDArray[np.int64]) -> NDArray[np.int
 
 
 def spoken_after(text: str) -> int:
-    """Return the number of frames after which a complete text counts as spoken."""
+    """Return the number of frames after which a complete text is assumed to be spoken."""
     return round(SPOKEN_RATIO * expected_frames(text)) + SPOKEN_GRACE_FRAMES

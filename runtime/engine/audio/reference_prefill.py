@@ -1,6 +1,6 @@
-"""Code2Wav's state after the frames of a voice's reference audio.
+"""Code2Wav's stream state after the frames of a cloned voice's reference audio.
 
-It is computed when the voice is encoded.
+The state is computed when the voice is encoded.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from runtime.engine.execution.graphs import Capture, GraphPool, Work
 from runtime.engine.execution.slots import on_device
 from runtime.model.code2wav_interface import ROW_COLUMNS, Code2WavNetwork
 
-STEP_FRAMES = (48, 16, 4, 1)  # Steps that are too long for the network are not used.
+STEP_FRAMES = (48, 16, 4, 1)  # Numbers of frames per step, up to the network's limit.
 Run = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -42,7 +42,7 @@ class _Step:
 
 
 class ReferencePrefill:
-    """Computation of the Code2Wav state after a reference.
+    """Computation of Code2Wav's stream state after reference frames.
 
     Thread: one caller at a time.
     """
@@ -52,10 +52,10 @@ class ReferencePrefill:
         self._device = device
         self._groups = groups
         self._graphs = graphs
-        self._turn = threading.Lock()  # Lock of the only slot for references.
+        self._turn = threading.Lock()  # Lock of the slot for reference frames.
 
     def captures(self) -> Iterator[Capture]:
-        """Yield the capture functions of the steps.
+        """Yield the capture function of every step.
 
         A step without a graph runs eagerly.
         """
@@ -63,10 +63,7 @@ class ReferencePrefill:
             yield Capture(work, (size,), partial(_Step, self._device, run, size, self._groups))
 
     def works(self) -> Iterator[Callable[[], object]]:
-        """Yield the functions to capture.
-
-        Their inputs do not belong to any request.
-        """
+        """Yield the functions that will be captured, with inputs that belong to no request."""
         where = self._device.torch_device
         rows = torch.zeros((1, ROW_COLUMNS), device=where, dtype=torch.int32)
         for _, size, run in self._works():
@@ -81,7 +78,7 @@ class ReferencePrefill:
 
     @torch.inference_mode()
     def __call__(self, codes: Tensor) -> VoiceStreamState:
-        """Return the Code2Wav state after a reference, on the current device stream.
+        """Compute the stream state after reference frames, on the current device stream.
 
         Shapes: codes [m, Q] int64.
         """

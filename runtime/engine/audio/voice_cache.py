@@ -1,7 +1,7 @@
 """Cache of encoded voices in Base mode: x-vector, codes and Code2Wav state.
 
-Encoding a reference takes as long as generating many frames, so it has its own thread and device stream. The cache
-evicts the least recently used voice.
+The encoding of reference audio takes as long as the generation of many frames, so it runs on a separate thread and
+device stream. The cache evicts the least recently used voice.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from runtime.request import SAMPLE_RATE, BlendPart, Reference, VoicePrompt
 log = logging.getLogger(__name__)
 
 WARM_S = 1.0  # Duration in seconds of the noise that the warm-up encodes.
-MIN_SINE = 1e-3  # Vectors at a smaller angle (as its sine) are mixed linearly.
+MIN_SINE = 1e-3  # Minimum sine of the angle between two vectors for a spherical interpolation.
 
 
 def reference_key(reference: Reference) -> str:
-    """Return the cache key of a reference.
+    """Return the cache key of a voice reference, a hash of its audio, transcript and options.
 
-    This takes a few milliseconds per minute of audio.
+    The hash takes a few milliseconds per minute of audio.
     """
     digest = hashlib.blake2b(np.ascontiguousarray(reference.samples).data, digest_size=16)
     digest.update(repr((reference.text, reference.x_vector_only)).encode(errors="surrogatepass"))
@@ -50,11 +50,10 @@ def reference_key(reference: Reference) -> str:
 
 
 def blend(parts: Sequence[tuple[float, Tensor]]) -> Tensor:
-    """Interpolate two x-vectors on the sphere, and their lengths.
+    """Return the spherical interpolation of two x-vectors, with interpolated length.
 
-    Shapes: [H] -> [H].
-
-    The weights sum to 1. Nearly equal or opposite directions, between which no arc is defined, are mixed linearly.
+    `parts` are two pairs (weight, x-vector [H]) whose weights sum to 1. Nearly equal or opposite directions are
+    interpolated linearly, because no arc between them is defined.
     """
     (_, first), (share, second) = parts
     lengths = first.norm(), second.norm()
@@ -68,12 +67,12 @@ def blend(parts: Sequence[tuple[float, Tensor]]) -> Tensor:
 
 
 class VoiceCache:
-    """Cached voices of one checkpoint.
+    """LRU cache of the encoded voices of one checkpoint.
 
-    Thread: engine for `get` and `make`; the encoding thread, after `start`, for `read`.
+    Thread: `get` and `make` run on the engine thread. After `start`, `read` runs on the encoding thread.
 
     Args:
-        compute_stream_state: Returns the Code2Wav state after a voice's codes; called within ``Stream.VOICES``.
+        compute_stream_state: Function that returns the Code2Wav state after a voice's codes, within ``Stream.VOICES``.
     """
 
     def __init__(
@@ -93,7 +92,7 @@ class VoiceCache:
         self.reader: Executor | None = None
 
     def warm(self) -> None:
-        """Encode a reference of noise so that the first request's reference is not slower."""
+        """Encode noise once, because the first encoding is slow."""
         if self.encoders is None:
             return
         self.encoders.prepare()
@@ -106,7 +105,7 @@ class VoiceCache:
     def start(self, prepare: Callable[[], None]) -> None:
         """Start the encoding thread.
 
-        Before that, references are encoded on the caller's thread.
+        Without this thread, voices are encoded on the caller's thread.
         """
         if self.reader is None:
             self.reader = ThreadPoolExecutor(1, thread_name_prefix="voices", initializer=prepare)
@@ -116,7 +115,7 @@ class VoiceCache:
             self.reader.shutdown(wait=False, cancel_futures=True)
 
     def get(self, key: str) -> ClonedVoice | None:
-        """Return a cached voice, or None."""
+        """Return the cached voice of a key, or None."""
         self._store_finished()
         voice = self.cached_voices.get(key)
         if voice is not None:
@@ -124,9 +123,9 @@ class VoiceCache:
         return voice
 
     def make(self, reference: Reference, key: str, done: Callable[[], None]) -> Future[ClonedVoice]:
-        """Encode a reference, then call `done`.
+        """Start to encode a voice reference, and return a future of the voice.
 
-        Concurrent requests with the same key share the work.
+        `done` is called after the encoding. Concurrent calls with the same key return the same future.
         """
         future = self.reading.get(key)
         if future is None:
@@ -143,7 +142,7 @@ class VoiceCache:
         return future
 
     def store(self, key: str, future: Future[ClonedVoice]) -> ClonedVoice:
-        """Store an encoded voice in the cache and return it.
+        """Store the encoded voice of a finished future in the cache, and return the voice.
 
         Raises:
             Exception: The encoding failed.
@@ -157,16 +156,13 @@ class VoiceCache:
         return voice
 
     def _store_finished(self) -> None:
-        """Store finished encodings whose requests have ended.
-
-        A failed one affects no other request.
-        """
+        """Store the voices of finished encodings whose requests have ended, and drop failures."""
         for key, future in [(key, future) for key, future in self.reading.items() if future.done()]:
             with contextlib.suppress(Exception):
                 self.store(key, future)
 
     def prepare(self, reference: Reference, key: str, done: Callable[[VoicePrompt | SpeechError], None]) -> None:
-        """Encode a reference and pass its prompt to `done`.
+        """Encode a voice reference, and pass the voice prompt or an error to `done`.
 
         Thread: any; `done` runs on the encoding thread.
         """
@@ -197,9 +193,9 @@ class VoiceCache:
         return voice
 
     def read(self, reference: Reference, key: str) -> ClonedVoice:
-        """Return the encoded reference: x-vector, and codes if its text is known.
+        """Encode a voice reference to an x-vector and, if the transcript is used, to codes.
 
-        See docs/model.md 3.5 and 3.6.
+        The encoders are described in docs/model.md 3.5 and 3.6.
         """
         with self.device.stream(Stream.VOICES):
             voice = self._read(reference, key)
@@ -229,7 +225,7 @@ class VoiceCache:
         return torch.tensor(part.x_vector).to(self.device.torch_device)
 
     def prompt_of(self, voice: ClonedVoice) -> VoicePrompt:
-        """Return the voice as a prompt that clients can store."""
+        """Return the voice as a voice prompt that clients can store."""
         codes = None if voice.codes is None else voice.codes.cpu().numpy()
         return VoicePrompt(
             fingerprint=self.checkpoint.fingerprint, x_vector=voice.x_vector.float().cpu().numpy(), codes=codes

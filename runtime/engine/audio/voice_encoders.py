@@ -1,9 +1,9 @@
 """Encoders of reference audio, with one captured graph for each buffer length.
 
-There are a few buffer lengths, and shorter recordings are padded. Without graphs, an encoding would need about a
-thousand launches, each of which waits for the GIL. Devices without graphs use the same buffers, because libraries
-choose algorithms by length, and these differ in the last bits of an x-vector. Recordings are never batched, so the
-result does not depend on other requests.
+A recording is padded to one of a few buffer lengths. Without graphs, an encoding would need about a thousand launches,
+each of which waits for the GIL. Devices without graphs use the same buffers, because libraries choose algorithms by
+length, and another algorithm would change the last bits of an x-vector. Recordings are never batched, so the result
+does not depend on other requests.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 # Lengths of the buffers. A recording uses the shortest buffer into which it fits. Longer recordings use no buffer.
 LENGTHS_S = (4.0, 8.0, 12.0, 20.0)
-DEVICES_WITHOUT_GRAPHS = ("cpu", "mps")  # A buffer would only add work on them.
+DEVICES_WITHOUT_GRAPHS = ("cpu", "mps")  # Devices on which padding would only add work.
 
 Encode = Callable[[Tensor, Tensor], Tensor]
 
@@ -76,9 +76,9 @@ class _Bucket:
 
 
 class VoiceEncoders:
-    """Encoders of a recording to an x-vector and codes.
+    """Speaker encoder and speech encoder with padded input buffers.
 
-    Thread: one at a time, within ``Stream.VOICES``.
+    Thread: one thread at a time, within ``Stream.VOICES``.
     """
 
     def __init__(self, checkpoint: Checkpoint, device: Device) -> None:
@@ -90,14 +90,14 @@ class VoiceEncoders:
 
     @property
     def lengths(self) -> list[int]:
-        """Return the buffer lengths in samples, ascending."""
+        """Return the buffer lengths in samples, in ascending order."""
         return sorted(self._buckets)
 
     @torch.inference_mode()
     def prepare(self) -> None:
         """Allocate the buffers and capture their graphs.
 
-        The longest is captured first, so that the others reuse its memory.
+        The graphs of the longest buffer are captured first, because later graphs can reuse the memory.
         """
         needless = not self._device.holds_graphs and self._device.torch_device.type in DEVICES_WITHOUT_GRAPHS
         if needless or not self._speech.takes_lengths:
