@@ -40,7 +40,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class FilesSeen:
-    """Files of a checkpoint, by their path in its folder."""
+    """Relative paths of the files of a checkpoint: read, missing and ignored."""
 
     read: dict[str, int]  # Sizes in bytes by name.
     missing: tuple[str, ...]
@@ -57,7 +57,7 @@ class AdapterSeen:
 
     @classmethod
     def of(cls, source: CheckpointSource) -> AdapterSeen | None:
-        """Return the adapter of a checkpoint.
+        """Describe the adapter of a checkpoint.
 
         Returns:
             None if the checkpoint has no adapter or the adapter cannot be read.
@@ -70,7 +70,7 @@ class AdapterSeen:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointCapabilities:
-    """Capabilities of a checkpoint for clients."""
+    """Modes, text layouts, speakers and languages that a checkpoint supports."""
 
     size: str | None  # Value in the configuration, such as 0b6 or 1b7.
     modes: tuple[str, ...]
@@ -95,14 +95,14 @@ class MemoryRow:
     is_chosen: bool  # True if the settings select this row.
     once: int  # Memory in bytes that does not depend on the number of slots: weights, and the process or its graphs.
     slot: int
-    slots: int  # Number of slots if the process uses all of its memory. 0: the checkpoint does not fit.
+    slots: int  # Number of slots if all allowed memory is used, or 0 if the checkpoint does not fit.
     rtf: float | None  # Estimated seconds of computing per second of speech; None on a GPU and for small checkpoints.
     rtf_now: float | None  # The same estimate under the machine's present load.
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceMemorySeen:
-    """Device memory that this process may use, and that the checkpoint would use, in bytes."""
+    """Device memory in bytes: allowed, free, and needed by a checkpoint."""
 
     device: str
     may_have: int
@@ -120,7 +120,7 @@ class Diagnosis:
     served: CheckpointCapabilities | None
     files: FilesSeen
     adapter: AdapterSeen | None
-    download: Download | None  # Download size of a Hub id; None for a folder.
+    download: Download | None  # Download sizes of a Hub id, or None for a folder.
     weights: WeightsSeen | None
     speech_tokenizer: WeightsSeen | None
     text_ids: int | None  # Number of ids of the text tokenizer.
@@ -131,10 +131,7 @@ class Diagnosis:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """Checkpoints that can be loaded together.
-
-    Sizes are bytes of device memory.
-    """
+    """Names, modes and memory of checkpoints that can be loaded together."""
 
     names: tuple[str, ...]
     modes: tuple[str, ...]
@@ -143,14 +140,14 @@ class Checked:
 
     @property
     def fits_beside(self) -> bool:
-        """True if they fit with all their slots in addition to the memory that is already in use."""
+        """True if the checkpoints fit with all slots into the memory that is free now."""
         return self.need <= self.free
 
 
 def check(settings: Settings) -> Checked:
-    """Check the checkpoints in the settings.
+    """Check that all checkpoints in the settings can be loaded together.
 
-    This takes seconds, and downloads missing Hub checkpoints.
+    The check takes seconds, and downloads missing Hub checkpoints.
 
     Raises:
         SetUpError: The checkpoints cannot be loaded; the message gives the reason.
@@ -171,9 +168,9 @@ def check(settings: Settings) -> Checked:
 
 
 def diagnose(reference: str, settings: EngineSettings) -> Diagnosis:
-    """Inspect a folder or a Hub id without downloading or loading weights.
+    """Diagnose a checkpoint in a local folder or on the Hub without downloading weights.
 
-    This takes seconds.
+    The diagnosis takes seconds.
 
     Raises:
         CheckpointMissing: The folder or Hub id does not exist.

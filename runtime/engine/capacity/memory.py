@@ -1,6 +1,6 @@
-"""Memory of checkpoints, and the number of slots that fit.
+"""Memory estimates for checkpoints, and the number of slots that fit.
 
-Sizes are bytes of device memory.
+All sizes are in bytes of device memory.
 """
 
 from __future__ import annotations
@@ -39,10 +39,7 @@ GRAPH_BYTES = RESERVE_BYTES // 2  # Part of the reserve that stays allocated whi
 
 @dataclass(frozen=True, slots=True)
 class MemoryRoom:
-    """Device memory that this process may use.
-
-    On a GPU, this is the fraction in the settings.
-    """
+    """Device memory that this process may use: on a GPU, the fraction in the settings."""
 
     device: str
     on_cpu: bool
@@ -62,11 +59,7 @@ class MemoryRoom:
         return CPU_SLOTS if self.on_cpu else MAX_SLOTS
 
     def slots_in(self, size: float, slot: int, settings: EngineSettings) -> int:
-        """Return the number of slots that fit into ``size`` bytes.
-
-        Returns:
-            0 if the required number does not fit.
-        """
+        """Return the number of slots to allocate in `size` bytes, or 0 if too few slots fit."""
         fitting = int(size // slot)
         wanted = settings.max_slots or min(max(fitting, 1), self.max_slots)
         return wanted if wanted <= fitting else 0
@@ -75,17 +68,18 @@ class MemoryRoom:
 def slots_for(device: Device, settings: EngineSettings, slot: int, unready: int = 1, kept_bytes: int = 0) -> int:
     """Return the number of slots for a checkpoint whose weights are on the device.
 
-    If several checkpoints share a GPU, each gets an equal share of the free memory when it is loaded. For example, the
-    first of two gets half of what remains after reserving the second's weights, and the second gets the rest. On a CPU,
-    at least the number in the settings is used, because other processes may release memory.
+    If several checkpoints use one GPU, every checkpoint gets an equal part of the free memory when it is loaded. For
+    example, the first of two checkpoints gets half of the memory that remains after the weights of the second
+    checkpoint are reserved. On a CPU, the number in the settings is used even if the memory is not free now, because
+    other processes may release memory. The result is at least 1.
 
     Args:
         slot: Size of one slot in bytes.
-        unready: Number of checkpoints that have no slots yet, including this one.
-        kept_bytes: Expected memory of the others without slots. At least one slot is returned in any case.
+        unready: Number of checkpoints that have no slots yet, including this checkpoint.
+        kept_bytes: Number of bytes to reserve for the other checkpoints that have no slots yet.
 
     Raises:
-        DeviceMemory: The number in the settings does not fit, or not even one slot does.
+        DeviceMemory: The number of slots in the settings does not fit, or no slot fits.
     """
     room = MemoryRoom.of(device, settings)
     left, least = room.free - (0 if room.on_cpu else RESERVE_BYTES), settings.max_slots or 1
@@ -102,7 +96,7 @@ def slots_for(device: Device, settings: EngineSettings, slot: int, unready: int 
 
 
 def slot_bytes(config: ModelConfig, code2wav: Code2Wav, settings: EngineSettings, element: int) -> int:
-    """Return the bytes of one slot: KV cache, other slot state, and Code2Wav stream.
+    """Return the size of one slot in bytes: KV cache, other slot state, and Code2Wav stream.
 
     Args:
         element: Bytes per number in the talker and code predictor.
@@ -120,7 +114,7 @@ def slot_bytes(config: ModelConfig, code2wav: Code2Wav, settings: EngineSettings
 
 @dataclass(frozen=True, slots=True)
 class MemoryNeed:
-    """Memory of several checkpoints: a constant part, and the size of one slot of each."""
+    """Memory of several checkpoints: a constant part, and a part per slot."""
 
     once: int  # Memory in bytes that does not depend on the number of slots: weights, and the process or its graphs.
     slot: int
@@ -131,7 +125,7 @@ class MemoryNeed:
     ) -> MemoryNeed:
         """Estimate the memory of inspected checkpoints without problems.
 
-        The same speech tokenizer is counted once.
+        A speech tokenizer that several checkpoints share is counted once.
         """
         networks = _networks(found, weights)
         taken = sum(_network_bytes(*network, settings, on_cpu=room.on_cpu) for network in networks)
@@ -149,15 +143,15 @@ class MemoryNeed:
     def slots_in(self, room: MemoryRoom, settings: EngineSettings) -> int:
         """Return the number of slots per checkpoint if no other process uses the device.
 
-        0 means that the checkpoints do not fit.
+        The number is 0 if the checkpoints do not fit.
         """
         return room.slots_in(room.may_have - self.once, self.slot, settings)
 
     def require(self, name: str, room: MemoryRoom, settings: EngineSettings) -> None:
-        """Raise an error for checkpoints that do not fit even if no other process uses the device.
+        """Raise an error if the checkpoints do not fit on a device without other processes.
 
         Raises:
-            CheckpointTooLarge: The slots in the settings do not fit, or not even one slot does.
+            CheckpointTooLarge: The number of slots in the settings does not fit, or no slot fits.
         """
         if not self.slots_in(room, settings):
             need = round(self.with_slots(settings.max_slots or 1) / GIB, 2)
@@ -183,7 +177,7 @@ def tensor_bytes(network: nn.Module, element: int, quantization: Quantization | 
 
     Args:
         element: Bytes per floating-point number.
-        quantization: Quantization of the linear layers, if any.
+        quantization: Quantization of the linear layers, or None.
     """
     tensors: dict[str, torch.Tensor] = network.state_dict(keep_vars=True)
     rounded = 0
@@ -206,13 +200,10 @@ def _network_bytes(
     *,
     on_cpu: bool,
 ) -> int:
-    """Return the memory of a network.
-
-    On a CPU, tables that are memory-mapped from their file do not count.
-    """
+    """Return the memory of a network in bytes, without memory-mapped tables on a CPU."""
     dtype, quantization = weights
     if prefix == TALKER:
-        return tensor_bytes(network, dtype.itemsize, quantization) - on_cpu * _lying(inspection, network, dtype)
+        return tensor_bytes(network, dtype.itemsize, quantization) - on_cpu * _mapped_bytes(inspection, network, dtype)
     taken = tensor_bytes(network, torch.float32.itemsize)
     if prefix == DECODER and on_cpu:
         sound_dtype = choose_sound_dtype(settings.sound_dtype, CpuDevice(), dtype, quantization)
@@ -221,8 +212,8 @@ def _network_bytes(
     return taken
 
 
-def _lying(inspection: Inspection, talker: nn.Module, dtype: torch.dtype) -> int:
-    """Return the size of memory-mapped tables.
+def _mapped_bytes(inspection: Inspection, talker: nn.Module, dtype: torch.dtype) -> int:
+    """Return the size of the memory-mapped tables in bytes.
 
     A table without a known header is assumed to be bfloat16.
     """
@@ -235,7 +226,7 @@ def _lying(inspection: Inspection, talker: nn.Module, dtype: torch.dtype) -> int
 
 
 def memory_of(device: Device) -> tuple[int, int]:
-    """Return total and free memory of a device in bytes."""
+    """Return the total and the free memory of a device in bytes."""
     total, free = device.total_bytes(), device.free_bytes()
     if device.torch_device.type != "cpu":
         return total, free
@@ -252,9 +243,9 @@ def memory_of(device: Device) -> tuple[int, int]:
 
 
 def reclaimable_bytes(stat: Sequence[str]) -> int:
-    """Return the bytes of a container's file cache, which is released on demand.
+    """Return the bytes of a container's file cache that the system releases on demand.
 
-    Shared memory and files in tmpfs (such as Ray's objects) are included there but cannot be released.
+    Shared memory and files in tmpfs (such as Ray's objects) are subtracted, because they cannot be released.
 
     Args:
         stat: Lines of ``memory.stat``.

@@ -33,9 +33,9 @@ from runtime.request import SAMPLE_RATE, Layout, Mode
 from runtime.settings import EngineSettings
 from runtime.shared.speech_rate import FRAME_S
 
-READ_BYTES = 192 * 2**20  # Size of the weights that a measurement reads. It is larger than a GPU's cache.
+READ_BYTES = 192 * 2**20  # Size of the weights that a measurement reads, larger than a GPU's cache.
 MATRIX = 3072, 1024
-LAUNCH_S = 1.0e-5  # Minimum time per layer on a GPU. Launching a small layer takes longer than reading it.
+LAUNCH_S = 1.0e-5  # Minimum time per layer on a GPU, the launch time of a small layer.
 SOUND_ROWS, SOUND_WIDTH = 640, 768  # Dimensions of Code2Wav's largest matrix product.
 CODE2WAV_FRAME_OPERATIONS = 5.2e9
 
@@ -55,7 +55,7 @@ class Offer:
 
     id: str
     shared: int  # Bytes of the speech tokenizer, which all checkpoints share.
-    bits: tuple[OfferedBits, ...]  # Choices that the device supports, in order of exactness, the most exact first.
+    bits: tuple[OfferedBits, ...]  # Choices that the device supports, from most to least exact.
     chosen: str  # Choice of the settings, or the most exact choice that is fast enough on this machine.
 
 
@@ -75,9 +75,9 @@ class MachineOffers:
 
 
 def machine_offers(settings: EngineSettings) -> MachineOffers:
-    """Measure this machine.
+    """Measure this machine, and estimate memory and speed of all published checkpoints.
 
-    This takes some seconds in addition to the imports.
+    The measurement takes some seconds in addition to the imports.
 
     Raises:
         SetUpError: The device does not exist or does not support the settings.
@@ -112,9 +112,9 @@ def machine_offers(settings: EngineSettings) -> MachineOffers:
 
 @cache
 def inspect_published(checkpoint: Published) -> Inspection:
-    """Return the inspection of a published checkpoint without its files.
+    """Create the inspection result of a published checkpoint without reading its files.
 
-    See docs/model.md 1.2 and 1.3.
+    The configuration is described in docs/model.md 1.2 and 1.3.
     """
     wide = 1 if checkpoint.size == "0.6B" else 2
     config = ModelConfig(
@@ -164,7 +164,7 @@ def _setting_of(weights: Weights) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CardSpeed:
-    """Speed of a GPU: bytes of weights and operations of Code2Wav per second."""
+    """Speed of a GPU: bytes of weights read per second, and Code2Wav operations per second."""
 
     reads: float
     computes: float
@@ -188,7 +188,7 @@ class CardSpeed:
         return cls(weights.nbytes / reading, 2 * SOUND_ROWS * SOUND_WIDTH * SOUND_WIDTH / computing)
 
     def rtf(self, config: ModelConfig, weights: Weights) -> float:
-        """Return the real-time factor.
+        """Return the estimated real-time factor of a checkpoint on this GPU.
 
         Decode steps (memory-bound) and Code2Wav (compute-bound) overlap.
         """

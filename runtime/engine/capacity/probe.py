@@ -1,8 +1,8 @@
-"""Measured speed of a checkpoint on this processor, without its weights.
+"""Speed measurement of a checkpoint on this CPU, without the checkpoint's weights.
 
-The engine's own frame code runs with constant weights. To save memory, the talker has only a few distinct layers, which
-are used several times per frame. Together they are larger than the processor's cache, so weights are read from memory
-as in a real frame. Code2Wav's time is estimated from two of its residual units.
+The engine's frame code runs with constant weights. To save memory, the talker has only a few distinct layers, which are
+used several times per frame. The distinct layers are larger than the CPU's cache, so weights are read from memory as in
+a real frame. Code2Wav's time is estimated from two residual units.
 """
 
 from __future__ import annotations
@@ -37,22 +37,20 @@ Weights = tuple[torch.dtype, Quantization | None]  # Dtype and quantization of t
 COLD_BYTES = 64 * 2**20
 ATTENDED_POSITIONS = 256  # Positions that the talker attends to: 20 s of speech.
 TEXT_TABLE_ROWS = 8  # A frame reads one row of the text embedding table.
-WEIGHT_VALUE = 0.01  # Value of every weight, so that no result overflows or is denormal.
+WEIGHT_VALUE = 0.01  # Value of every weight, which avoids overflow and denormal numbers.
 # Time steps per frame and channels of two of Code2Wav's four blocks: the first is limited by memory bandwidth, the
 # third by computing.
 SOUND_UNITS = ((32, 768), (640, 192))
-CODE2WAV_TIME_RATIO = 11.0  # Code2Wav's time relative to two such units: 10.6 to 11.3 in bfloat16, 11.0 in float32.
+CODE2WAV_TIME_RATIO = 11.0  # Code2Wav's time relative to both units: 10.6 to 11.3 in bfloat16, 11.0 in float32.
 
 
 @dataclass(slots=True)
 class Probe:
-    """Speed estimates of one processor.
-
-    Each shape is measured once.
+    """Speed measurements on this CPU, cached by model shape and weights.
 
     Args:
-        threads: Numbers of threads for frames and for audio, as in the settings; 0: the default division of the cores.
-        sound_dtype: Setting of the dtype of Code2Wav's matrix products.
+        threads: Number of threads for frames and for audio, or 0 for the default division of the cores.
+        sound_dtype: Setting for the dtype of Code2Wav's matrix products.
     """
 
     device: Device
@@ -102,7 +100,7 @@ class Probe:
 
     @torch.inference_mode()
     def code2wav_time(self, weights: Weights) -> Timing:
-        """Measure Code2Wav's time per frame, given these weights of the talker and code predictor."""
+        """Measure Code2Wav's time per frame in the dtype that the settings select for `weights`."""
         dtype = self._sound_dtype(weights)
         if dtype not in self._code2wav_timings:
             with cpu_threads(self._thread_counts.sound):
@@ -146,9 +144,9 @@ def bytes_per_weight(dtype: torch.dtype, quantization: Quantization | None) -> f
 
 
 def frame_reads(config: ModelConfig) -> int:
-    """Return the number of weights read per frame.
+    """Return the number of weights that a frame reads from memory.
 
-    The talker is read once, the code predictor once for each further code.
+    A frame reads the talker once, and the code predictor once per code except code 0.
     """
     talker, predictor = config.talker, config.predictor
     one_pass = predictor.num_hidden_layers * layer_size(predictor) + predictor.vocab_size * predictor.hidden_size

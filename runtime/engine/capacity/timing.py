@@ -1,7 +1,7 @@
-"""Timing of functions on this processor, with a given number of threads.
+"""Time measurement of functions on this CPU, with a given number of threads.
 
-The fastest run shows the processor's speed without other load, and the median run shows the present speed. With one
-thread, the fastest run is measured in CPU time, which excludes other processes.
+The fastest run shows the CPU's speed without other load, and the median run shows the present speed. With one thread,
+the fastest run is measured in CPU time, which excludes other processes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds of the fastest run, and of the median run by wall-clock time."""
+    """Seconds of the fastest run and of the median run."""
 
     best: float
     median: float
@@ -45,9 +45,9 @@ class Timing:
 
 
 def measure_round(work: Callable[[], Tensor]) -> list[Run]:
-    """Run ``work`` for at least `ROUND_S`.
+    """Measure repeated calls of `work` for at least `ROUND_S` seconds.
 
-    Its result's ``item`` waits until a GPU has finished.
+    On a GPU, the call of ``item`` on the result waits for the work.
     """
     runs: list[Run] = []
     end = time.perf_counter() + ROUND_S
@@ -59,7 +59,7 @@ def measure_round(work: Callable[[], Tensor]) -> list[Run]:
 
 
 def measure_runs(work: Callable[[], Tensor]) -> list[Run]:
-    """Run ``work`` for `TIMED_ROUNDS` rounds after a warm-up."""
+    """Measure repeated calls of `work` in `TIMED_ROUNDS` rounds, after a warm-up call."""
     work().item()
     return [run for _ in range(TIMED_ROUNDS) for run in measure_round(work)]
 
@@ -82,7 +82,7 @@ def repeating(work: Callable[[], Tensor], threads: int) -> Iterator[None]:
 
     @torch.inference_mode()
     def run() -> None:
-        torch.set_num_threads(threads)  # In torch, this number is set per thread.
+        torch.set_num_threads(threads)  # Torch's number of threads is set per thread.
         try:
             while not done.is_set():
                 work()

@@ -1,7 +1,8 @@
 """Automatic choice of dtype and quantization for the talker and code predictor.
 
-It chooses the most exact weights that reach real time on this machine. If no weights do, it chooses 8 bits if they are
-faster. 4 bits reduce audio quality (docs/checkpoints.md), so they are chosen only if they reach real time.
+The choice is the most exact weights that reach real time on this machine. If no weights reach real time, the choice is
+the faster of unquantized and int8 weights. Int4 weights reduce audio quality (docs/checkpoints.md), so they are chosen
+only if they reach real time.
 """
 
 from __future__ import annotations
@@ -22,19 +23,20 @@ from runtime.settings import EngineSettings
 log = logging.getLogger(__name__)
 
 AUTO = "auto"
-QUANTIZATIONS = (None, Quantization.INT8, Quantization.INT4)  # In order of exactness, the most exact first.
+QUANTIZATIONS = (None, Quantization.INT8, Quantization.INT4)  # From most to least exact.
 FLOAT16_NAME = "F16"  # Name of the dtype in safetensors.
 REAL_TIME = 1.0
-# Minimum number of weights per frame for a quantization. Every processor is fast enough for smaller networks.
+# Minimum number of weights per frame for a quantization. Every CPU is fast enough for smaller networks.
 LARGE = 100_000_000
 
-Pace = tuple[Weights, float]  # Weights, and their real-time factor.
+Pace = tuple[Weights, float]  # Weights and real-time factor.
 
 
 def choose_pace(ladder: Iterable[Pace]) -> Weights:
-    """Return the weights to use: the most exact ones that are fast enough.
+    """Return the most exact weights that reach real time.
 
-    Speeds are measured one after another, for the most exact weights first, until one is fast enough.
+    `ladder` yields the most exact weights first, and measures a speed only when it is requested. If no weights reach
+    real time, the faster of the first two is returned.
     """
     slower: list[Pace] = []
     for weights, rtf in ladder:
@@ -45,12 +47,10 @@ def choose_pace(ladder: Iterable[Pace]) -> Weights:
 
 
 class WeightBits:
-    """Choice of weights for each checkpoint by the settings.
-
-    Each model shape is measured once.
+    """Choice of dtype and quantization for each checkpoint, by settings or measured speed.
 
     Raises:
-        InvalidSetting: The device does not support this quantization, or the dtype does not exist.
+        InvalidSetting: The device does not support the quantization, or the dtype does not exist.
     """
 
     def __init__(self, settings: EngineSettings, device: Device) -> None:
@@ -58,19 +58,20 @@ class WeightBits:
         self._dtype = settings.dtype
         choose_dtype(settings.dtype, device)
         self._is_open = settings.quantize == AUTO
-        # Quantization of all checkpoints. None if it is chosen for each checkpoint or if there is no quantization.
+        # Quantization of all checkpoints, or None for no quantization or a separate choice for each checkpoint.
         self.known = None if self._is_open else choose_quantization(settings.quantize, device)
         self.probe = Probe(device, settings.threads, settings.sound_dtype)
 
     def with_bits(self, config: ModelConfig, bits: Quantization | None, types: Collection[str] = ()) -> Weights:
-        """Return dtype and quantization of a checkpoint for a given number of bits.
+        """Return the dtype and quantization of a checkpoint for a quantization setting.
 
-        A CPU without bfloat16 products stores weights without quantization as float16 and computes in float32:
-        published weights are bfloat16 or float16, so this loses nothing and halves the memory traffic of a frame.
+        A CPU without bfloat16 instructions stores unquantized weights as float16 and computes in float32. Float16
+        halves the memory traffic of a frame, and represents published weights in bfloat16 or float16.
 
         Args:
-            types: Dtypes of the tensors in its files, by safetensors' names. Small checkpoints use float16 only if they
-                were published in it.
+            bits: Quantization, or None for unquantized weights.
+            types: Safetensors dtypes of the tensors in the checkpoint's files. Small checkpoints use float16 only if
+                all tensors are float16.
         """
         is_large = frame_reads(config) >= LARGE
         dtype = choose_dtype(self._dtype, self._device, is_large=bits is None and is_large)
@@ -80,24 +81,25 @@ class WeightBits:
         return dtype, bits
 
     def paces(self, config: ModelConfig) -> Iterator[Pace]:
-        """Yield the speeds of a model shape, the most exact weights first.
+        """Yield weights and real-time factor for a model shape, from most to least exact.
 
-        Each speed is measured when it is requested.
+        Each speed is measured when the iterator requests it.
         """
         for bits in QUANTIZATIONS:
             weights = self.with_bits(config, bits)
             yield weights, self.probe.rtf(config, weights)
 
     def choose(self, config: ModelConfig, name: str, types: Collection[str]) -> Weights:
-        """Return a checkpoint's weights.
+        """Choose the dtype and quantization of a checkpoint.
 
-        For a large one, the measurement takes one or two seconds.
+        The measurement of a large checkpoint takes one or two seconds.
 
         Args:
+            name: Name of the checkpoint for messages.
             types: See `with_bits`.
 
         Raises:
-            CheckpointUnsupported: The checkpoint is already quantized in another way or for another device.
+            CheckpointUnsupported: The stored quantization differs from the settings, or the device does not support it.
         """
         if config.quantization is not None:
             stored = Quantization(config.quantization)
@@ -112,16 +114,16 @@ class WeightBits:
         return weights
 
     def is_measured(self, config: ModelConfig) -> bool:
-        """True if the speed is measured, as it is for large checkpoints on a CPU."""
+        """True if the choice depends on measured speed: only for large checkpoints on a CPU."""
         return can_round(self._device) and frame_reads(config) >= LARGE
 
 
 def word_of(weights: Weights) -> str:
-    """Return the public name of weights: the quantization if there is one, else the dtype."""
+    """Return the public name of the quantization, or of the dtype if there is no quantization."""
     dtype, quantization = weights
     return quantization or str(dtype).removeprefix("torch.")
 
 
 def can_round(device: Device) -> bool:
-    """True if this device may quantize weights automatically to reach real time."""
+    """True if weights on this device may be quantized automatically to reach real time."""
     return device.name == "cpu"
