@@ -1,1 +1,1 @@
-"""Execution of talker and code predictor: slots, prompts, frames and graphs."""
+"""Execution of the talker and code predictor: slots, prompts, frames and graphs."""

@@ -17,10 +17,7 @@ Angles = tuple[Tensor, Tensor]  # Cosine and sine of every position, [T, d] each
 
 
 class PrefillAttention:
-    """Attention of a prefill chunk of one slot.
-
-    The host knows the slot and the positions.
-    """
+    """Attention of one prefill chunk, whose slot and positions are known on the host."""
 
     def __init__(
         self,
@@ -49,14 +46,11 @@ class PrefillAttention:
 
 
 class SlotAttention:
-    """Attention of the same number of new positions in every row.
+    """Attention of `new` positions per row, which are first written to the slots.
 
-    It writes their keys and values to the slots.
+    Slot numbers are on the device, so graphs can capture the attention.
 
-    Slots are looked up on the device, so that graphs can capture it.
-
-    Shapes: rows, starts [B] int64. A row's new positions start at its entry in `starts` and end before `span`; others
-    are padding.
+    Shapes: rows [B] int64, slot numbers; starts [B] int64, first new positions. Positions from `span` on are padding.
     """
 
     def __init__(
@@ -85,9 +79,9 @@ class SlotAttention:
 
 @dataclass(frozen=True, slots=True)
 class FusedPrefillAttention:
-    """Attention of prefill chunks of equal length, with slots and starts on the device.
+    """Fused attention of prefill chunks of equal length.
 
-    Shapes: slot, start [n] int64.
+    Shapes: slot [n] int64, slot numbers on the device; start [n] int64, first new positions.
     """
 
     slot_cache: SlotCache
@@ -106,7 +100,7 @@ class FusedPrefillAttention:
 class FusedDecodeAttention:
     """Fused version of `SlotAttention` for one position per row, with one launch per layer.
 
-    Shapes: rows, positions [B] int64.
+    Shapes: rows [B] int64, slot numbers; positions [B] int64.
     """
 
     slot_cache: SlotCache

@@ -13,10 +13,7 @@ log = logging.getLogger(__name__)
 
 
 class CompletionWaiter:
-    """One thread per device stream.
-
-    It waits for the stream's events in order and calls `wake` after each.
-    """
+    """Threads, one per device stream, that call `wake` after each event of the stream."""
 
     def __init__(self, wake: Callable[[], None], prepare: Callable[[], None] = lambda: None) -> None:
         self._wake = wake
@@ -37,15 +34,15 @@ class CompletionWaiter:
             thread.start()
 
     def expect(self, stream: Stream, event: Event) -> None:
-        """Wake the engine at an event.
+        """Wake the engine thread when the device reaches an event.
 
-        Without threads this does nothing, and the engine itself waits for the event.
+        Without threads, this method does nothing, and the engine waits for the event.
         """
         if (queue := self._queues.get(stream)) is not None:
             queue.put(event)
 
     def close(self) -> None:
-        """End the threads after their remaining events."""
+        """Wait for all remaining events, and end the threads."""
         for queue in self._queues.values():
             queue.put(None)
         for thread in self.threads:
@@ -56,7 +53,7 @@ class CompletionWaiter:
         while (event := queue.get()) is not None:
             try:
                 event.synchronize()
-            # The engine gets the same error when it reads the result. It reports the error to the requests.
+            # The engine gets the same error when it reads the result, and reports the error to the requests.
             except Exception:
                 log.exception("waiting for the device failed")
             self._wake()

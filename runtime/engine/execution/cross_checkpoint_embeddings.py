@@ -1,9 +1,9 @@
 """Cross-checkpoint embeddings: text and code 0 embeddings of another checkpoint.
 
-Some rows of a batch use them. Layers, heads and the other codebooks are those of the row's own checkpoint
-(docs/model.md 4.1). Fused operations read each slot's embedding tables by address, also in graphs, so these rows take
-no additional time. `CrossCheckpointEmbeddings` is the reference implementation, for devices without fused operations.
-There, a batch with such a row runs without a graph.
+Some rows of a batch use the text and code 0 embeddings of another checkpoint. Layers, heads and other codebooks are
+those of the checkpoint that serves the request (docs/model.md 4.1). Fused operations read each slot's embedding tables
+by address, also in graphs, so such a row takes no additional time. `CrossCheckpointEmbeddings` is the reference
+implementation, for devices without fused operations. On these devices, a batch with such a row runs without a graph.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from runtime.model.talker import Talker
 class InputTables(NamedTuple):
     """Embedding tables for the inputs of a slot.
 
-    A reference to this object keeps the tables alive.
+    Keep a reference to this object while a slot uses the addresses of the tables.
 
-    Shapes: codec [V, H] for code 0; text [text_vocab, H]; first [V, H'] for code 0 in the code predictor's width.
+    Shapes: codec [V, H] for code 0; text [text_vocab, H]; first [V, H'] for code 0 in the code predictor's hidden size.
     """
 
     codec: Tensor
@@ -31,13 +31,13 @@ class InputTables(NamedTuple):
 
     @property
     def addresses(self) -> tuple[int, int, int]:
-        """Return the tables' addresses in device memory."""
+        """Return the addresses of the three tables in device memory."""
         return self.codec.data_ptr(), self.text.data_ptr(), self.first.data_ptr()
 
 
 @dataclass(frozen=True, slots=True)
 class CrossCheckpointEmbeddings:
-    """Rows with cross-checkpoint embeddings, and the talker that embeds their inputs.
+    """Rows whose inputs the talker of another checkpoint embeds (`embedding_source`).
 
     Shapes: at [g] int64, indices in the batch.
     """
@@ -47,9 +47,9 @@ class CrossCheckpointEmbeddings:
     at: Tensor
 
     def embed_inputs(self, x: Tensor, rows: Tensor, slot_cache: SlotCache) -> None:
-        """Replace the next inputs of these rows.
+        """Replace the talker's inputs of the rows `at` in x.
 
-        Shapes: x [B, H]; rows [B] int64, slots.
+        Shapes: x [B, H]; rows [B] int64, slot numbers.
         """
         slots = rows[self.at]
         codes = slot_cache.codes[slots]
@@ -59,7 +59,7 @@ class CrossCheckpointEmbeddings:
         x[self.at] = self.talker.code_predictor.embed_with(first, codes).sum(-2) + text
 
     def embed_first_code(self, x: Tensor, codes: Tensor) -> None:
-        """Replace code 0 of these rows in the code predictor's input.
+        """Replace the code predictor's embeddings of code 0 of the rows `at` in x.
 
         Shapes: x [B, H'], strided; codes [B] int64.
         """

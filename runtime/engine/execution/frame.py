@@ -4,7 +4,7 @@ The steps are: next input, talker, code 0, codes 1 to Q-1. All data that differs
 slot cache, so a graph can capture a complete frame (model_runner.py).
 
 A row's progress (position, frame, last codes, codes seen) is written last. Keys and values of the new position are
-written earlier, but no other frame reads them. So if a frame fails, it can be repeated for any of its rows.
+written earlier, but no other frame reads them. Therefore a failed frame can be repeated for any of its rows.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ Slots = NDArray[np.int64]
 
 
 class Frame:
-    """Talker and code predictor of one checkpoint over a slot cache.
+    """Generation of frames by the talker and code predictor of a checkpoint on a slot cache.
 
-    The output is [B, Q + 2] int64: the codes of the frame, 1 if the row has ended without a frame, and 1 if all scores
+    The output of a frame is [B, Q + 2] int64: the codes, 1 if the row has ended without a frame, and 1 if all logits
     were finite.
 
     Args:
@@ -66,7 +66,7 @@ class Frame:
         target, fused = device.torch_device, device.fused(dtype)
         self.fused = fused
         self.ops = operations_of(device, fused)
-        # On some devices, first frames run at the same time as other frames, so both kinds have their own cache.
+        # On some devices, first frames run at the same time as other frames, so both kinds have separate caches.
         predictor = self.talker.code_predictor
         is_native = dtype is torch.float32 and runs_native(device)
         self.native_predictor = native_predictor(predictor) if is_native else None
@@ -101,9 +101,9 @@ class Frame:
 
     @torch.inference_mode()
     def set_embedding_source(self, embedding_source: Talker | None) -> None:
-        """Set the talker that embeds the inputs of cross-embedded rows.
+        """Set the talker of another checkpoint that embeds the inputs of some rows.
 
-        There must be no such rows yet.
+        No row may use the embeddings of another checkpoint yet.
         """
         if embedding_source is self._embedding_source:
             return
@@ -119,15 +119,15 @@ class Frame:
             self.device.mark().synchronize()
 
     def next(self, rows: Tensor, slots: Slots | None = None, span: int | None = None, *, plain: bool = False) -> Tensor:
-        """Return the next frame of rows that already have a frame.
+        """Generate the next frame of rows that already have a frame, and return the output.
 
         Args:
-            plain: True if no row needs a sort for sampling (slots.py), so that the sort may be skipped.
-            span: Upper bound of the rows' positions including this frame; None for the length of a slot. Fused
-                operations ignore it, because they read each row's own length.
+            plain: True if no row needs a sort for sampling (slots.py). The sort may then be skipped.
+            span: Upper bound of the rows' positions including this frame, or None for the length of a slot. Fused
+                operations ignore the bound, because they read the length of each row.
 
-        Shapes: rows [B] int64, in which the scratch row may repeat; slots [B], the same on the host, or None if no work
-        may be skipped because of their values (in graphs).
+        Shapes: rows [B] int64, slot numbers, in which the scratch slot may repeat; slots [B], the same numbers on the
+        host, or None in graphs, whose work must not depend on the slots.
         """
         if self.fused is not None:
             return self._fused_next(self.fused, rows)
@@ -156,7 +156,7 @@ class Frame:
         return self._fused_sample(fused, hidden[:, 0], rows, self.cache, positions)
 
     def prefill(self, embeds: Tensor, slot: int, start: int) -> None:
-        """Prefill positions of a prompt into a slot.
+        """Prefill some positions of a prompt into a slot, from position `start` on.
 
         Shapes: embeds [P, H].
         """
@@ -168,13 +168,12 @@ class Frame:
     def prefill_padded(self, embeds: Tensor, places: Tensor, span: int | None = None) -> None:
         """Prefill padded pieces of several prompts at once.
 
-        A graph can capture it.
+        The call can be captured as a graph.
 
         Args:
             span: See `next`.
 
-        Shapes: embeds [n, P, H]; places [5, n] int64, as in prompt_batches.py: the number of a piece's positions that
-            belong to a prompt, and the row that stores the hidden state of the last one.
+        Shapes: embeds [n, P, H]; places [5, n] int64, see `PromptBatch` in prompt_batches.py.
         """
         slots, starts, counts, rows, stops = places
         attend: Attend
@@ -190,7 +189,7 @@ class Frame:
         self.slot_cache.position[rows] = stops
 
     def first(self, rows: Tensor, slots: Slots | None = None, *, plain: bool = False) -> Tensor:
-        """Return the first frame of rows whose prompts are prefilled.
+        """Generate the first frame of rows whose prompts are prefilled, and return the output.
 
         Shapes: see `next`.
         """
@@ -203,10 +202,7 @@ class Frame:
         )
 
     def _cross_embeddings(self, slots: Slots | None) -> CrossCheckpointEmbeddings | None:
-        """Return the cross-embedded rows, or None if there are none.
-
-        In graphs, there are none. Shapes: slots [B].
-        """
+        """Return the rows with embeddings of another checkpoint, or None (always None in graphs)."""
         if self._embedding_source is None or slots is None:
             return None
         places = np.flatnonzero(self.slot_cache.host_cross_embedded[slots])
@@ -249,20 +245,20 @@ class Frame:
         *,
         plain: bool = False,
     ) -> tuple[Tensor, Tensor]:
-        """Sample the codebooks sequentially.
+        """Sample all codes of one frame, one codebook after another.
 
-        Shapes: codes [B, Q] int64; finite [B] bool, True if all scores of the row are finite.
+        Shapes: results [B, Q] int64, the codes, and [B] bool, True if all logits of the row are finite.
         """
         slot_cache, config, ops = self.slot_cache, self.config.talker, self.ops
         frame = slot_cache.frame[rows]
-        noise: tuple[Tensor, Tensor] | None = None  # Noise of codebook 0 [B, V], and of the others [B, Q - 1, V'].
+        noise: tuple[Tensor, Tensor] | None = None  # Noise of codebook 0 [B, V], of other codebooks [B, Q - 1, V'].
         if host_noise is None and (slots is None or slot_cache.drawing(slots).any()):
             noise = self._noise_of(slot_cache.seed[rows], frame)
         lean = self.device.lean_sampling
         levels = [level.of(rows, slots, lean=lean, plain=plain) for level in slot_cache.levels]
         embeddings = self._cross_embeddings(slots)
         codes: list[Tensor] = []
-        sums: list[Tensor] = []  # Sum of scores per codebook. The sum is not finite if one of its scores is not finite.
+        sums: list[Tensor] = []  # Sum of the logits of each codebook, which is not finite if a logit is not finite.
 
         def sample(codebook: int, logits: Tensor, embedded: Tensor | None) -> None:
             scores = logits.float()
@@ -298,7 +294,7 @@ class Frame:
         return RowSampling(level.reals, level.ints, slot_cache.seed, slot_cache.frame, rows)
 
     def _noise_of(self, seeds: Tensor, frames: Tensor) -> tuple[Tensor, Tensor]:
-        """Shapes: as ``CpuNoise.of``."""
+        """Return the noise of codebook 0 and of all other codebooks, as in ``CpuNoise.of``."""
         if self._cpu_noise is not None:
             return self._cpu_noise.of(seeds, frames, others=self.native_predictor is None)
         first, other = self.config.talker.vocab_size, self.config.predictor.vocab_size
@@ -314,11 +310,9 @@ class Frame:
         positions: Tensor,
         counts: Tensor | None = None,
     ) -> Tensor:
-        """Sample like `_sample`, with one launch per code and one for the state.
+        """Sample like `_sample`, with one launch per code and one launch for the slot state.
 
-        The state includes the positions.
-
-        Shapes: positions (each row's first new position), counts (of new positions; None for one each) [B] int64.
+        Shapes: positions [B] int64, first new positions; counts None or [B] int64, numbers of new positions, 1 if None.
         """
         slot_cache, config, ops, tables = self.slot_cache, self.config.talker, self.ops, self.talker.tables
         assert tables is not None
@@ -348,7 +342,7 @@ class Frame:
                 rules if codebook == 0 else None,
                 None if embedded is None else Lookup(tables.of(codebook), embedded, addresses[codebook]),
                 # The first sampling launch waits for all earlier work, such as the copy of the rows. Only `finish`
-                # writes the data that later sampling launches read early, and it waits for the last of them.
+                # writes data that later sampling launches read early, and `finish` waits for the last sampling launch.
                 settled=codebook > 0,
             )
 
@@ -364,7 +358,7 @@ def runs_native(device: Device) -> bool:
 
 
 def operations_of(device: Device, fused: Fused | None = None) -> Operations:
-    """Return the implementation of the layers' operations, except attention, for a device."""
+    """Return the operations of a decoder layer, except attention, for a device."""
     if fused is not None:
         return FusedOperations(fused)
     return Operations() if device.unit_norm is None else NormedOperations(device.unit_norm)

@@ -23,9 +23,9 @@ Shape = tuple[int, ...]
 
 
 class Work(StrEnum):
-    """Kinds of captured work.
+    """Kind of work that a graph captures.
 
-    The comments list the dimensions of a shape.
+    The comments list the dimensions of a graph's shape.
     """
 
     DECODE = "decode steps"  # Dimensions: rows, span, sampling kind.
@@ -40,9 +40,9 @@ class Work(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """Graph to capture.
+    """Graph that will be captured.
 
-    ``capture`` returns the graph, or an object that owns it and its inputs.
+    The function `capture` returns the graph, or an object that owns the graph and its inputs.
     """
 
     work: Work
@@ -51,7 +51,7 @@ class Capture:
 
 
 class GraphPool:
-    """Captured graphs by work and shape.
+    """Captured graphs by kind of work and shape.
 
     Work without a graph runs eagerly.
     """
@@ -64,8 +64,8 @@ class GraphPool:
     def capture(self, captures: Iterable[Capture], progress: Progress = lambda done, of: None) -> None:
         """Capture graphs in the given order.
 
-        The largest must be first, so that the others reuse its memory. If a capture fails, this is logged once, and the
-        work runs without a graph.
+        The largest graph must be first, because later graphs can reuse its memory. Failed captures are logged once, and
+        their work runs without graphs.
 
         Raises:
             SetUpError: The checkpoint cannot be used on this device.
@@ -93,13 +93,13 @@ class GraphPool:
         return self._graphs[work]
 
     def get(self, work: Work, *shape: int) -> Any | None:
-        """Return the graph of a shape, or None."""
+        """Return the graph of a kind of work and a shape, or None."""
         return self._graphs[work].get(shape)
 
     def fitting(self, work: Work, *least: int) -> tuple[Shape, Any | None]:
         """Return the shape and graph of the smallest graph with at least these dimensions.
 
-        If there is none, return `least` and None.
+        If there is no such graph, return `least` and None.
         """
         for shape, graph in self._graphs[work].items():
             if all(map(ge, shape, least)):

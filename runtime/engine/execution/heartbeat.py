@@ -1,7 +1,4 @@
-"""Heartbeat of a thread: the start time of its current step.
-
-The thread writes it, and any thread may read it.
-"""
+"""Heartbeat of a thread: the start time of the thread's current step."""
 
 from __future__ import annotations
 
@@ -10,9 +7,9 @@ from collections.abc import Callable
 
 
 class Heartbeat:
-    """Start time of a thread's current step.
+    """Start time of a thread's current step, which other threads may read.
 
-    `since` is in seconds of the clock, None while the thread is idle.
+    `since` is the start time in seconds, or None while the thread is idle.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

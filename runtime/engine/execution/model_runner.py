@@ -33,13 +33,13 @@ from runtime.model.checkpoint import Checkpoint
 
 Slots = NDArray[np.int64]
 
-# Numbers of positions per slot that attention reads. Devices that cannot stop at each row's length use them.
+# Numbers of positions per slot that attention reads, for devices that cannot stop at the length of each row.
 SPANS = (512, 2048)
 PLAIN, SORTED = 0, 1  # Sampling kinds, the last dimension of graph shapes. A graph for SORTED also works for PLAIN.
 
 
 class FrameLost(Exception):
-    """A frame was generated, but its result cannot be read.
+    """Raised if a frame was generated, but its result cannot be read.
 
     A retry would generate the next frame instead.
     """
@@ -47,7 +47,7 @@ class FrameLost(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FrameResult:
-    """The new frame of each row, on the host.
+    """New frame of each row, on the host.
 
     Shapes: codes [B, Q] int64; ended, finite [B] bool. A row that ended has no frame.
     """
@@ -59,9 +59,9 @@ class FrameResult:
 
 @dataclass(frozen=True, slots=True)
 class LaunchedFrame:
-    """Launched frame.
+    """Launched frame of some slots, whose output is valid after `event`.
 
-    Shapes: slots [B]; output [>= B, Q + 2] int64, on the host, valid after `event`.
+    Shapes: slots [B]; output [>= B, Q + 2] int64, on the host.
     """
 
     slots: Slots
@@ -69,7 +69,7 @@ class LaunchedFrame:
     event: Event
 
     def result(self) -> FrameResult:
-        """Wait for the device and return a copy of the result, because its memory will be reused."""
+        """Wait for the device, and return a copy of the output, whose memory will be reused."""
         self.event.synchronize()
         output = self.output[: len(self.slots)].numpy().copy()
         return FrameResult(output[:, :-2], output[:, -2].astype(np.bool_), output[:, -1].astype(np.bool_))
@@ -81,9 +81,9 @@ class ModelRunner:
     Thread: engine.
 
     Args:
-        slots, length: Number of slots, and number of positions of each.
-        chunk: Number of positions of a prefill chunk; 0 chooses the best size for the device. Chunk boundaries depend
-            on the prompt only, so that results do not depend on the load.
+        slots, length: Number of slots, and number of positions per slot.
+        chunk: Number of positions of a prefill chunk, or 0 for the device's default. Chunk boundaries depend only on
+            the prompt, so results do not depend on the load.
         prompts: Maximum number of first frames in flight.
         graphs: Pool shared with the graphs of Code2Wav.
     """
@@ -105,7 +105,7 @@ class ModelRunner:
         target, grain = device.torch_device, device.position_grain
         self.slot_cache = SlotCache(checkpoint.config, slots, length, target, dtype, grain)
         largest = next((size for size in DECODE_BUCKETS if size >= slots), slots)
-        # Sizes up to the first one that is at least the number of slots.
+        # Sizes up to the first size that is not smaller than the number of slots.
         self._prompt_batch_sizes = [size for size in PROMPT_BATCH_SIZES if size < 2 * slots]
         config, talker = checkpoint.config, checkpoint.talker
         self.frame = Frame(
@@ -154,7 +154,7 @@ class ModelRunner:
             )
 
     def works(self) -> list[Callable[[], object]]:
-        """Return functions that launch all work to capture."""
+        """Return functions that launch all work that will be captured."""
         return [run for _, _, (run, _) in self._works()] if self.frame.fused is not None else []
 
     def _works(self) -> Iterator[tuple[Work, Shape, tuple[Callable[[], object], Stream]]]:
@@ -182,30 +182,28 @@ class ModelRunner:
 
     @contextmanager
     def prompt_stream(self, slot: int) -> Iterator[None]:
-        """Context manager that runs its body on the prompt stream.
+        """Context manager that queues the device work of its body on the prompt stream.
 
-        It runs in parallel with the frames of other slots.
+        The work waits for the slot's last frame, and runs in parallel with the frames of other slots.
         """
         with self.device.stream(Stream.PROMPTS):
             self._after_last_frame(slot)
             yield
 
     def prefill(self, slot: int, prompt: Prompt, start: int = 0) -> tuple[int, LaunchedFrame | None]:
-        """Prefill the chunk of one prompt at `start`.
-
-        After the last chunk, launch its first frame.
+        """Prefill one chunk of a prompt, and launch the first frame after the last chunk.
 
         Returns:
-            The start of the next chunk, and the first frame if the prompt is complete.
+            The start of the next chunk, and the first frame or None.
         """
         (stop,) = self.prefill_chunks([(slot, prompt, start)])
         return stop, self.first(np.array([slot])) if stop == len(prompt.embeds) else None
 
     @torch.inference_mode()
     def prefill_chunks(self, wanted: Sequence[tuple[int, Prompt, int]]) -> list[int]:
-        """Prefill one chunk of each prompt and return the end positions.
+        """Prefill one chunk of each prompt, and return the end position of each chunk.
 
-        The boundaries of chunks and their results do not depend on the prompts that are prefilled together.
+        Chunk boundaries and results do not depend on the other prompts of the batch.
         """
         stops = [
             # The prefix that all texts of a voice share is a separate chunk, so that it can be cached.
@@ -252,7 +250,7 @@ class ModelRunner:
     def first(self, slots: Slots, then: Callable[[Tensor], None] = lambda codes: None) -> LaunchedFrame:
         """Launch the first frame of some slots whose prompts are prefilled.
 
-        There are at most `PROMPT_BATCH_SIZES[-1]` slots.
+        A launch supports at most `PROMPT_BATCH_SIZES[-1]` slots.
 
         Shapes: slots [B]. `then` is called with the codes [B, Q] on the device and may launch further work on this
         stream.
@@ -287,12 +285,12 @@ class ModelRunner:
         Shapes: slots [B].
 
         Raises:
-            FrameLost: The frame cannot be retried. After other exceptions, it may be retried for any of the slots.
+            FrameLost: The frame cannot be retried. After other exceptions, the frame may be retried for any slot.
         """
         slot_cache, count = self.slot_cache, len(slots)
         with self.device.stream(Stream.FRAMES):
-            # A row that has filled its slot may be launched once more before its result is read. It writes to the
-            # padding position, which is never read.
+            # A row that has filled its slot may be launched once more before its result is read. The launch writes to
+            # the padding position, which is never read.
             reach = min(int(slot_cache.host_position[slots].max()) + 1, slot_cache.length)
             plain = self._is_lean and slot_cache.is_plain(slots)
             (size, *_), graph = self._fitting(slots, Work.DECODE, count, reach, plain=plain)
@@ -315,10 +313,7 @@ class ModelRunner:
         return LaunchedFrame(slots, memory, event)
 
     def _span_of(self, reach: int) -> int:
-        """Return the smallest span for this number of positions.
-
-        It need not include the padding position.
-        """
+        """Return the smallest span of at least `reach` positions, or the largest span."""
         return next((span for span in self._spans if span >= reach), self._spans[-1])
 
     def _put_noise(self, noise: HostNoise, slots: Slots) -> None:
@@ -330,9 +325,9 @@ class ModelRunner:
     def _fitting(
         self, slots: Slots, work: Work, *least: int, plain: bool = False
     ) -> tuple[Shape, Graph[Tensor] | None]:
-        """Return the shape and graph for these slots.
+        """Return the shape and the graph for a launch of some slots, or None as the graph.
 
-        Only fused operations support cross-embedded slots in graphs.
+        Only fused operations support embeddings of another checkpoint in graphs.
         """
         if self._is_lean:
             least = (*least, PLAIN if plain else SORTED)

@@ -1,6 +1,6 @@
 """Sampling noise from counter-based hashes, computed on the host.
 
-The numbers are bitwise equal to those of ``gumbel_noise`` in `sampling.py`, so a seed gives the same codes with both.
+The noise is bitwise equal to ``gumbel_noise`` in `sampling.py`, so a seed gives the same codes with both functions.
 """
 
 from __future__ import annotations
@@ -19,14 +19,12 @@ UNIFORM_SPACING = 2.0**-23  # Distance between two adjacent uniform numbers.
 
 
 class HostNoise:
-    """Noise of the next frame of a batch.
-
-    The host writes it to device memory at fixed addresses, for graphs.
+    """Noise of a batch's next frame, which the host writes to device memory for graphs.
 
     Args:
-        rows: Rows of the largest batch.
+        rows: Number of rows of the largest batch.
         widths: Vocabulary sizes of the talker and of the code predictor.
-        groups: Codes of a frame.
+        groups: Number of codes of a frame.
         in_flight: Maximum number of frames whose noise is still being copied to the device.
 
     Thread: engine.
@@ -44,7 +42,7 @@ class HostNoise:
         self._hashes = [hashes_of(width) for width in widths]
 
     def of(self, codebook: int, rows: int) -> Tensor:
-        """Return the noise of the first rows.
+        """Return the noise of a codebook for the first `rows` rows, on the device.
 
         Shapes: result [rows, V].
         """
@@ -52,7 +50,7 @@ class HostNoise:
         return self._device[level][codebook - level, :rows]
 
     def put(self, seeds: NDArray[np.int64], frames: NDArray[np.int64], uses_noise: NDArray[np.bool_]) -> None:
-        """Write noise to the first rows, on the current stream.
+        """Compute the noise of each row's next frame, and queue its copy to the device.
 
         Greedy rows get arbitrary finite values.
 
@@ -72,9 +70,7 @@ class HostNoise:
 
 
 class CpuNoise:
-    """Noise of a frame for the CPU device.
-
-    With uint32 it takes less than half the time of int64 tensors.
+    """Noise of a frame for the CPU device, in uint32, which is faster than int64 tensors.
 
     Args:
         widths, groups: See `HostNoise`.
@@ -85,7 +81,7 @@ class CpuNoise:
         self._hashes = [hashes_of(width) for width in widths]
 
     def of(self, seeds: Tensor, frames: Tensor, *, others: bool = True) -> tuple[Tensor, Tensor]:
-        """Return the noise of codebook 0 and, if `others`, of the other codebooks.
+        """Return the noise of codebook 0 and, if `others` is True, of all other codebooks.
 
         Shapes: seeds, frames [B] int64; results [B, V], [B, Q - 1 or 0, V'].
         """
@@ -114,7 +110,7 @@ def keys_of(seeds: NDArray[np.int64], frames: NDArray[np.int64], groups: int) ->
 
 
 def noise_of(keys: Words, hashes: Words) -> Tensor:
-    """Return Gumbel noise.
+    """Return the Gumbel noise of each key and code.
 
     Shapes: keys [G]; hashes [V]; result [G, V] float32.
     """
@@ -127,7 +123,7 @@ def noise_of(keys: Words, hashes: Words) -> Tensor:
 
 
 def mix(x: Words) -> Words:
-    """Mix like ``_mix`` of sampling.py, in place, with uint32 arithmetic that wraps around."""
+    """Mix the bits of x in place, like ``_mix`` of sampling.py, and return x."""
     x ^= x >> np.uint32(16)
     x *= np.uint32(0x7FEB352D)
     x ^= x >> np.uint32(15)

@@ -1,6 +1,6 @@
-"""Cache of keys and values for the part of a voice's prompt before its text.
+"""Cache of the keys and values of prompt prefixes, the part of a prompt before the text.
 
-This prefix is computed once and then copied into slots.
+A prefix is computed once per voice and then copied into slots.
 """
 
 from __future__ import annotations

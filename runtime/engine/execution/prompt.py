@@ -26,9 +26,9 @@ MIN_PREFIX_POSITIONS = 24
 
 @dataclass(frozen=True, slots=True)
 class PromptInputs:
-    """Request, or a segment of it, with names and defaults resolved for one checkpoint.
+    """Inputs of a segment's prompt, with names and defaults resolved for one checkpoint.
 
-    `body` has the ids of the text if they are already known. With `is_open`, more ids follow.
+    `body` contains the token ids of the text, or is None before tokenization. With `is_open`, more ids follow.
     """
 
     text: str
@@ -48,10 +48,7 @@ class PromptInputs:
 
 @dataclass(slots=True)
 class Columns:
-    """Positions of a prompt from left to right.
-
-    Each has a text id, and a code or NO_CODEC.
-    """
+    """Positions of a prompt: a text id, and a codec id or NO_CODEC, for each position."""
 
     text: list[int] = field(default_factory=list)
     codec: list[int] = field(default_factory=list)
@@ -59,7 +56,7 @@ class Columns:
     frames_at: int | None = None
 
     def add(self, text: Sequence[int] | int, codec: Sequence[int] | int) -> None:
-        """Append positions.
+        """Append positions to both columns.
 
         A single id is repeated to the length of the other column.
         """
@@ -74,9 +71,9 @@ class Columns:
 class Prompt:
     """Embedded prompt, the input of prefill.
 
-    Shapes: embeds [P, H] in the talker's dtype; trailing: text ids for the frames, ending in tts_eos, or empty. The
-    first `constant` positions are the same for all texts in this voice, and `key` identifies them. `constant` is 0 if
-    they are not worth caching.
+    Shapes: embeds [P, H] in the talker's dtype. `trailing` contains the text ids of the frames and ends with tts_eos,
+    or is empty. The first `constant` positions are equal for all texts of a voice and are cached with `key`. `constant`
+    is 0 if a cache would not save time.
     """
 
     embeds: Tensor
@@ -95,7 +92,7 @@ def build_prompt(
     """Build and embed a prompt.
 
     Args:
-        embedding_source: Talker that embeds the text. None: `talker`.
+        embedding_source: Talker that embeds the text, or None for `talker`.
     """
     columns = Columns()
     if inputs.instruct is not None:
@@ -112,8 +109,8 @@ def build_prompt(
         trailing = _add_reference(columns, [*reference, *body], frames, inputs.layout, config)
     else:
         trailing = _add_text(columns, body, inputs.layout, config)
-    # The last position is always prefilled, because the first code is sampled from it. It may belong to the constant
-    # prefix if a reference's text has more tokens than its audio has frames.
+    # The last position is always prefilled, because the first code is sampled from its hidden state. The constant
+    # prefix could include the last position if a reference's text has more tokens than its audio has frames.
     constant = min(constant, len(columns.text) - 1)
     embeds = _embed(columns, voice, talker, embedding_source or talker)
     if constant < MIN_PREFIX_POSITIONS:
@@ -129,14 +126,14 @@ def build_prompt(
 
 
 def prompt_length(inputs: PromptInputs, frames: int, reference_text: str, tokenizer: TextTokenizer) -> int:
-    """Return the number of positions of a prompt without building it.
+    """Return the number of positions of a prompt without building the prompt.
 
-    See docs/model.md 3.2 to 3.5.
+    The positions are listed in docs/model.md 3.2 to 3.5.
 
     Args:
         frames: Number of reference frames.
     """
-    # Prompts of the other modes have a position for a speaker or an x-vector.
+    # Prompts of all modes except VoiceDesign have a position for a speaker or an x-vector.
     named = inputs.mode is not Mode.VOICE_DESIGN
     tagged = inputs.language != "auto"
     length = len(tokenizer.role()) + 3 + tagged + named + 1
@@ -150,9 +147,9 @@ def prompt_length(inputs: PromptInputs, frames: int, reference_text: str, tokeni
 
 
 def spoken_language(language: str, speaker: str | None, config: ModelConfig) -> str:
-    """Return the language for the tags.
+    """Return the language of a prompt: a speaker's dialect instead of chinese or auto.
 
-    Speakers with a dialect use it instead of chinese and auto (docs/model.md 3.2).
+    The rule is described in docs/model.md 3.2.
     """
     dialect = config.talker.spk_is_dialect.get(speaker, False) if speaker else False
     if isinstance(dialect, str) and language in ("chinese", "auto"):
@@ -161,10 +158,7 @@ def spoken_language(language: str, speaker: str | None, config: ModelConfig) -> 
 
 
 def _add_tags(columns: Columns, inputs: PromptInputs, config: ModelConfig) -> None:
-    """Add the tags: language, speaker and padding.
-
-    The last one has tts_bos (docs/model.md 3.2).
-    """
+    """Add the positions for language, speaker and padding (docs/model.md 3.2)."""
     talker = config.talker
     if inputs.language == "auto":
         tags = [talker.codec_nothink_id, talker.codec_think_bos_id, talker.codec_think_eos_id]
@@ -215,10 +209,7 @@ def _add_reference(columns: Columns, text: list[int], frames: int, layout: Layou
 
 
 def _embed(columns: Columns, voice: ClonedVoice | None, talker: Talker, texts: Talker) -> Tensor:
-    """Embed both columns and add them.
-
-    The cloned voice's x-vector and frames are inserted.
-    """
+    """Return the sum of the embeddings of both columns, with the voice's x-vector and frames."""
     device = talker.device
     text, codec = on_device(device, np.array([columns.text, columns.codec]))
     codec_side = talker.embed_codec_or_none(codec)

@@ -4,10 +4,10 @@ A launch processes pieces of equal length.
 
 With fused operations, chunks are cut into pieces of ``PIECE_POSITIONS``, and the pieces of all chunks are concatenated.
 A row's result is bitwise independent of the other rows (runtime/device/kernels). A layer writes all keys before it
-reads any, so a piece can attend to an earlier piece of the same launch. The padding is less than one piece per prompt,
-plus the difference to the next larger shape.
+reads a key, so a piece can attend to an earlier piece of the same launch. The padding is less than one piece per
+prompt, plus the difference to the next larger shape.
 
-Without fused operations, each chunk is one piece, and the chunks of a launch are padded to the longest one.
+Without fused operations, each chunk is one piece, and the chunks of a launch are padded to the longest chunk.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-PROMPT_BATCH_SIZES = (1, 2, 4, 8)  # Also the numbers of first frames per launch.
+PROMPT_BATCH_SIZES = (1, 2, 4, 8)  # Numbers of prompts, and of first frames, per launch.
 CHUNK_POSITIONS = (16, 32, 64, 128, 256, 512)  # Lengths to which a chunk that is not divided into pieces is padded.
 MAX_UNDIVIDED_POSITIONS = 128  # Maximum total positions, in one launch, of chunks that are not divided.
 PIECE_POSITIONS = 16
-# Total positions of a launch's pieces. Each number has its own graph.
+# Total numbers of positions of a launch. There is one graph for each number.
 POSITIONS = (16, 32, 64, 128, 192, 256, 384, 512)
 
 Chunk = tuple[int, int, Tensor]  # Slot, first position, embeddings [P, H].
@@ -36,11 +36,9 @@ class PromptBatch:
     """Input of one prefill launch.
 
     Shapes:
-        places: [5, pieces] int64. Each piece's slot, first position, number of positions, the row that stores the
-        hidden
-            state of its last position and its next position (the scratch row unless the piece ends its chunk), and that
-            next position (0 for the scratch row).
-        embeds: Offsets in the concatenated pieces, and the positions [P, H] there.
+        places: [5, pieces] int64. The rows are: slot, first position, number of positions, slot that stores the last
+            hidden state and the next position (the scratch slot unless the piece ends its chunk), next position.
+        embeds: Pairs of an offset in the concatenated pieces and embeddings [P, H].
     """
 
     shape: Shape
@@ -54,17 +52,17 @@ class PromptBatch:
 
 
 class PromptBatches(Protocol):
-    """Shapes of prefill launches, and the packing of prompt chunks into them."""
+    """Packing of prompt chunks into prefill launches of fixed shapes."""
 
     def shapes(self) -> Iterable[Shape]:
-        """Return all shapes of launches, small ones first."""
+        """Return all shapes of prefill launches, from small to large."""
 
     def batches(self, chunks: Sequence[Chunk], scratch: int) -> Iterator[PromptBatch]:
-        """Yield the launches that prefill some chunks, in order."""
+        """Yield the inputs of the launches that prefill the chunks, in order."""
 
 
 class PackedPieces:
-    """Packing that cuts chunks into pieces, so that a launch can have pieces of any prompts."""
+    """Packing that cuts all chunks into pieces of `PIECE_POSITIONS` positions."""
 
     def shapes(self) -> Iterable[Shape]:
         return ((positions // PIECE_POSITIONS, PIECE_POSITIONS) for positions in POSITIONS)
@@ -101,7 +99,7 @@ class WholeChunks:
     """
 
     def __init__(self, chunk: int, counts: Sequence[int] = PROMPT_BATCH_SIZES) -> None:
-        # The first of the padded lengths that holds the longest chunk.
+        # Smallest padded length that is not shorter than the longest chunk.
         padded_size = next((size for size in CHUNK_POSITIONS if size >= chunk), chunk)
         self._widths = [*(size for size in CHUNK_POSITIONS if size < padded_size), padded_size]
         self._counts = counts

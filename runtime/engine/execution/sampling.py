@@ -1,8 +1,8 @@
 """Sampling of codes by the rules of the reference implementation (docs/model.md 4).
 
-The rules are applied in the same order. A sample is the argmax of scores plus Gumbel noise, and the noise is a hash of
-(seed, frame, codebook, code). So a seed gives the same codes in any batch and slot, and graphs can capture all
-operations.
+The rules are applied in the order of the reference implementation. A sample is the argmax of scores plus Gumbel noise,
+and the noise is a hash of (seed, frame, codebook, code). Therefore a seed gives the same codes in any batch and slot,
+and graphs can capture all operations.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class LevelSettings:
     top_k: Tensor
     top_p: Tensor
     greedy: Tensor
-    widest_k: int  # Largest top_k in the batch. The host knows it without a synchronisation.
+    widest_k: int  # Largest top_k in the batch, known without a synchronization.
     any_top_p: bool  # True if any row has top_p below 1.
     sorts_once: bool = False  # True if one sort is used for both top-k and top-p, on devices with slow sorts.
 
@@ -53,11 +53,11 @@ def gumbel_noise(seed: Tensor, frame: Tensor, groups: int, width: int) -> Tensor
 def talker_rules(
     logits: Tensor, seen: Tensor, penalty: Tensor, made: Tensor, hold_until: Tensor, allowed: Tensor, eos: int
 ) -> Tensor:
-    """Apply the repetition penalty for code 0, and ban early EOS and ids that are not codes.
+    """Apply the repetition penalty to the logits of code 0, and ban early EOS and invalid ids.
 
     Shapes: logits [B, V] float32; seen [B, V] bool; penalty [B] float32; made [B] int64, number of generated frames;
-    hold_until [B] int64, number of frames before EOS is allowed, if more than `MIN_FRAMES`, from
-    `SlotInputs.hold_until`; allowed [V] bool, codes and EOS; result [B, V].
+    hold_until [B] int64, number of frames before EOS is allowed, at least `MIN_FRAMES`; allowed [V] bool, True for
+    codes and EOS; result [B, V].
     """
     penalised = torch.where(logits > 0, logits / penalty[:, None], logits * penalty[:, None])
     scores = torch.where(seen, penalised, logits).masked_fill(~allowed, -torch.inf)
@@ -67,10 +67,9 @@ def talker_rules(
 
 
 def pick(scores: Tensor, level: LevelSettings, noise: Tensor | None) -> Tensor:
-    """Sample one code per row.
+    """Sample one code per row from its scores with temperature, top-k and top-p.
 
-    The scores pass through temperature, top-k and top-p. The code is the argmax of the noisy scores, or of the scores
-    if the row is greedy.
+    The code is the argmax of the scores plus noise, or of the scores if the row is greedy.
 
     Shapes: scores [B, V] float32; noise [B, V] float32, or None if every row is greedy; result [B] int64.
     """
@@ -85,10 +84,7 @@ def pick(scores: Tensor, level: LevelSettings, noise: Tensor | None) -> Tensor:
 
 
 def _keep_top_k(scores: Tensor, level: LevelSettings) -> Tensor:
-    """Ban scores below the k-th largest.
-
-    Scores equal to it are kept, as in the reference implementation.
-    """
+    """Ban scores below the k-th largest score, but no equal scores, as the reference does."""
     if level.widest_k >= scores.shape[-1]:
         largest = scores.sort(dim=-1, descending=True).values
     else:
@@ -100,9 +96,7 @@ def _keep_top_k(scores: Tensor, level: LevelSettings) -> Tensor:
 def _keep_top_p(scores: Tensor, level: LevelSettings) -> Tensor:
     """Ban the least probable codes whose probabilities sum to at most 1 - p.
 
-    Equal scores are treated alike.
-
-    The sum for a code includes all codes that are not more probable, including itself.
+    The sum for a code includes all codes that are not more probable, so equal scores are treated equally.
     """
     ascending = scores.sort(dim=-1).values
     up_to = torch.searchsorted(ascending, scores, right=True) - 1  # Index of the last of several equal scores.
@@ -114,8 +108,8 @@ def _keep_top_p(scores: Tensor, level: LevelSettings) -> Tensor:
 def keep_by_one_sort(scores: Tensor, level: LevelSettings) -> Tensor:
     """Apply top-k and top-p with one sort and one threshold.
 
-    Only operators that run on NPU cores are used. The cumulative probability increases with the score, so top-p, like
-    top-k, keeps all codes above some score. The larger of both scores is the threshold for both rules.
+    Only operators that run on NPU cores are used. The cumulative probability increases with the score, so both top-k
+    and top-p keep all codes above a threshold. The larger threshold applies both rules.
 
     Shapes: scores, result [B, V].
     """

@@ -1,7 +1,7 @@
 """Slot cache: device state of a fixed number of slots, and the queue of free slots.
 
-A write to its row adds a sequence to a batch, pauses it, or removes it. The host has numpy copies of the values that it
-needs, so that launching a frame neither waits for the device nor loops over rows.
+A write to a row adds a sequence to the batch, pauses a sequence, or removes it. The host has NumPy copies of some
+values, so the launch of a frame neither waits for the device nor loops over rows.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from runtime.engine.execution.sampling import LevelSettings
 from runtime.model.config import GenerationDefaults, ModelConfig
 from runtime.request import Sampling
 
-UNPINNED_DEVICES = ("cpu", "mps")  # They read host memory directly, so that pinned memory is not needed.
+UNPINNED_DEVICES = ("cpu", "mps")  # Devices that read host memory directly and need no pinned memory.
 
-UNLIMITED_FRAMES = 2**62  # Larger than every number of frames.
+UNLIMITED_FRAMES = 2**62  # More frames than any request can have.
 MAX_UNSORTED_K = 64  # Maximum top-k for which no sort is needed. The published checkpoints use 50.
 
 
 @dataclass(frozen=True, slots=True)
 class LevelChoice:
-    """Sampling settings of one level for one request.
+    """Sampling settings of one request for the talker or the code predictor.
 
-    ``top_k`` 0 is off; temperature 0 is greedy.
+    Top-k sampling is off if `top_k` is 0.
     """
 
     temperature: float
@@ -64,9 +64,9 @@ class SlotInputs:
 
     @property
     def text_frames(self) -> int:
-        """Return the number of frames that the text allows.
+        """Return the number of frames that the text received so far allows.
 
-        Frame 0 follows the prompt; frame f has text id f - 1 as input.
+        Frame 0 follows the prompt. The input of a later frame f includes the text id f - 1.
         """
         return len(self.trailing) + 1 if self.is_open else UNLIMITED_FRAMES
 
@@ -74,7 +74,7 @@ class SlotInputs:
     def hold_until(self) -> int:
         """Return the number of frames before EOS is allowed.
 
-        With `holds_end`, it is banned while text is open.
+        With `holds_end`, EOS is banned until all text has been an input.
         """
         if not self.holds_end:
             return 0
@@ -109,7 +109,7 @@ def fill_in(sampling: Sampling, defaults: GenerationDefaults) -> RowSettings:
 
 
 class LevelCache:
-    """Sampling settings of one level for all slots, on the device and on the host.
+    """Sampling settings of all slots for the talker or the code predictor, on device and host.
 
     Shapes: reals [2, S] float32: temperature, top_p; ints [2, S] int64: top_k, greedy (0 or 1).
     """
@@ -134,7 +134,7 @@ class LevelCache:
         self.host_top_p[slot] = choice.top_p
 
     def sampling(self, seed: Tensor, frame: Tensor) -> SamplingState:
-        """Return views of the settings of all slots.
+        """Return the sampling settings of all slots as views of the device tensors.
 
         Shapes: seed, frame [S] int64.
         """
@@ -143,14 +143,14 @@ class LevelCache:
     def of(
         self, rows: Tensor, slots: NDArray[np.int64] | None, *, lean: bool = False, plain: bool = False
     ) -> LevelSettings:
-        """Return the settings of some rows.
+        """Return the sampling settings of some rows.
 
         Args:
             lean: True to use `keep_by_one_sort` (sampling.py).
-            plain: True if no row needs a sort; used with `lean` only.
+            plain: True if no row needs a sort. Only used with `lean`.
 
-        Shapes: rows [B] int64; slots [B], the same on the host, or None if operations must not depend on their values
-        (in graphs).
+        Shapes: rows [B] int64, slot numbers; slots [B], the same numbers on the host, or None in graphs, whose
+        operations must not depend on the slots.
         """
         widest_k = self.vocabulary if slots is None else int(self.host_top_k[slots].max())
         any_top_p = slots is None or bool((self.host_top_p[slots] < 1).any())
@@ -176,7 +176,7 @@ class LevelCache:
 
 
 def on_device(device: torch.device, numbers: NDArray[np.int64]) -> Tensor:
-    """Copy numbers to a device on its current stream, without waiting for earlier work."""
+    """Copy a NumPy array to a tensor on the device's current stream, without waiting."""
     host = torch.from_numpy(numbers)
     if device.type in UNPINNED_DEVICES:
         return host.to(device)
@@ -185,7 +185,7 @@ def on_device(device: torch.device, numbers: NDArray[np.int64]) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class PromptPrefix:
-    """Keys and values of a prompt's first positions, for prompts with the same prefix.
+    """Keys and values of the first positions of prompts with the same prefix.
 
     Shapes: cache [2, layers, kv_heads, positions, d]: keys, then values.
     """
@@ -194,7 +194,7 @@ class PromptPrefix:
 
     @property
     def length(self) -> int:
-        """Return the number of positions."""
+        """Return the number of positions of the prefix."""
         return self.cache.shape[3]
 
 
@@ -202,11 +202,11 @@ class SlotCache:
     """Device state of all slots of one checkpoint, with host copies of some values.
 
     There is one scratch slot after the last slot, and one scratch position after each slot's last position. Padding
-    rows of a batch and padding positions of a prefill chunk write there. These values are never read.
+    rows of a batch and padding positions of a prefill chunk write scratch data, which is never read.
 
     Args:
-        position_grain: The number of positions per slot is rounded up to a multiple of this. Positions after `length`
-            are not read.
+        position_grain: The number of positions per slot is rounded up to a multiple of `position_grain`. Positions
+            after `length` are not read.
 
     Shapes: keys, values: one tensor per layer, [S + 1, kv_heads, T + 1 or more, d]; all others [S + 1, ...].
     """
@@ -240,8 +240,8 @@ class SlotCache:
         self.penalty = self._reals[0]
         self.talker_level = LevelCache(self._reals[1:3], self._ints[4:6], talker.vocab_size)
         self.predictor_level = LevelCache(self._reals[3:5], self._ints[6:8], config.predictor.vocab_size)
-        # Addresses of a slot's embedding tables, for fused operations: codebook 0 and text in the talker's width, and
-        # codebook 0 in the code predictor's width. They depend on ``is_cross_embedded``.
+        # Addresses of a slot's embedding tables, for fused operations: codebook 0 and text in the talker's hidden size,
+        # and codebook 0 in the code predictor's hidden size. The addresses depend on ``is_cross_embedded``.
         self.addresses = self._ints[8:11]
         self.tables: dict[bool, tuple[int, int, int]] = {False: (0, 0, 0), True: (0, 0, 0)}
 
@@ -257,8 +257,8 @@ class SlotCache:
         self.host_frame = np.zeros(slots, np.int64)  # Host copy of ``frame``.
         self.host_cross_embedded = np.zeros(slots, np.bool_)
         self.inputs: dict[int, SlotInputs] = {}  # Inputs of each slot's last sequence.
-        # Slots in the order in which they were freed. The oldest is used first, because a frame in flight may still
-        # write to a slot that was freed recently.
+        # Slots in the order in which they were freed. The slot that was freed first is used first, because a frame in
+        # flight may still write to a slot that was freed recently.
         self.free_slots = deque(range(slots))
 
     @property
@@ -271,16 +271,16 @@ class SlotCache:
 
     @property
     def state(self) -> SlotState:
-        """Return the slots' state as views of the device tensors."""
+        """Return the decoding state of all slots as views of the device tensors."""
         return SlotState(self.position, self.frame, self.codes, self.trailing, self.seen)
 
     @property
     def levels(self) -> tuple[LevelCache, LevelCache]:
-        """Return the caches of the talker and of the code predictor."""
+        """Return the sampling settings of the talker and of the code predictor."""
         return self.talker_level, self.predictor_level
 
     def drawing(self, slots: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return True for each row that needs noise, for the talker or the code predictor.
+        """Return a mask of the slots that need sampling noise.
 
         Shapes: slots, result [B].
         """
@@ -288,7 +288,7 @@ class SlotCache:
         return ~greedy
 
     def is_plain(self, slots: NDArray[np.int64]) -> bool:
-        """True if no row needs a sort at any level.
+        """True if no slot needs a sort to sample codes of the talker or the code predictor.
 
         Shapes: slots [B].
         """
@@ -304,9 +304,9 @@ class SlotCache:
         return len(self.free_slots)
 
     def take(self, inputs: SlotInputs) -> int:
-        """Assign a free slot to a sequence.
+        """Assign a free slot to a sequence, and return the slot number.
 
-        Its inputs are copied to the device later by `write`.
+        `write` copies the inputs to the device later.
         """
         slot = self.free_slots.popleft()
         self.inputs[slot] = inputs
@@ -319,8 +319,8 @@ class SlotCache:
     def restart(self, slot: int, trailing: Sequence[int], *, is_open: bool = False, seed: int | None = None) -> None:
         """Restart a slot for the next segment of its sequence, or to repeat a segment.
 
-        Settings are kept, and so is the seed unless another one is given. Prefill may run before the inputs are written
-        to the device (`write`), which only the first frame needs.
+        The settings are kept, and the seed is kept if `seed` is None. Prefill may run before the inputs are written to
+        the device (`write`), because only the first frame needs the inputs.
         """
         inputs = self.inputs[slot]
         inputs.trailing = [*trailing]
@@ -333,7 +333,7 @@ class SlotCache:
     def write(self, slots: Iterable[int]) -> None:
         """Write the inputs of some slots to the device on its current stream.
 
-        It must be called before their first frame.
+        Call this method before the first frame of the slots.
         """
         for slot in slots:
             inputs = self.inputs[slot]
@@ -366,7 +366,7 @@ class SlotCache:
     def release(self, slot: int) -> None:
         """Free a slot.
 
-        Its state is not reset, because the next sequence reads only what it has written itself.
+        The slot's state is not reset, because a sequence reads only data that it has written.
         """
         self.free_slots.append(slot)
 
@@ -379,10 +379,7 @@ class SlotCache:
         return PromptPrefix(self._cache[:, :, slot, :, :length].clone())
 
     def copy_prefix(self, slot: int, prefix: PromptPrefix) -> None:
-        """Copy a prefix into a slot.
-
-        Prefill continues at ``prefix.length``.
-        """
+        """Copy a cached prefix into a slot, whose prefill continues at ``prefix.length``."""
         self._cache[:, :, slot, :, : prefix.length] = prefix.cache
 
     def _numbers_of(self, inputs: SlotInputs) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
