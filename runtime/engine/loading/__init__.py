@@ -1,1 +1,1 @@
-"""Checkpoints of the engine: registry and loader."""
+"""Registry and loader of the engine's checkpoints."""

@@ -57,9 +57,9 @@ class CheckpointLoader:
             entry.dtype = self._bits.with_bits(entry.config, None)[0]
 
     def load(self, entry: RegistryEntry, on_step: OnStep = lambda step: None) -> None:
-        """Load a checkpoint's weights and start serving it.
+        """Load the weights of a checkpoint, and start to serve the checkpoint's modes.
 
-        This takes seconds to minutes.
+        Loading takes seconds to minutes.
 
         Args:
             on_step: Called with the name of each step.
@@ -80,7 +80,7 @@ class CheckpointLoader:
         )
         release_unused_memory()  # Release the temporary memory of quantization and packing.
         self.add(entry, checkpoint, on_step, before)
-        # This follows the warm-up, because it would slow the warm-up down.
+        # The thread starts after the warm-up, because it would slow the warm-up down.
         if device.name == "cpu" and not are_small([checkpoint.talker]):
             Thread(target=_gather, args=(entry.name,), name=HUGE_PAGES_THREAD, daemon=True).start()
 
@@ -91,14 +91,15 @@ class CheckpointLoader:
         on_step: OnStep = lambda step: None,
         before: int | None = None,
     ) -> None:
-        """Start serving a loaded checkpoint.
+        """Create the engine core of a loaded checkpoint, and start to serve its modes.
 
         Args:
             on_step: Called with the name of each step.
-            before: Free bytes before its weights were loaded. None: no memory is reserved for later checkpoints.
+            before: Free device memory in bytes before the weights were loaded, or None to reserve no memory for later
+                checkpoints.
 
         Raises:
-            DeviceMemory: There is not enough device memory for its slots.
+            DeviceMemory: There is not enough device memory for the slots.
         """
         device, dtype = self._device, checkpoint.talker.dtype
         if device.fused(dtype) is not None and checkpoint.talker.tables is None:
@@ -181,7 +182,7 @@ def _file_bytes(entry: RegistryEntry) -> int:
 def _gather(name: str) -> None:
     """Move the loaded weights to huge pages.
 
-    Requests can be served during these seconds. Thread: its own.
+    The move takes seconds, in which requests can be served.
     """
     if sys.platform == "linux":  # Only Linux has a separate nice value for each thread.
         os.setpriority(os.PRIO_PROCESS, get_native_id(), LOADER_NICE)
@@ -189,9 +190,9 @@ def _gather(name: str) -> None:
 
 
 def warm_up(core: EngineCore, on_step: Callable[[str], None]) -> None:
-    """Capture the graphs and run all kinds of work once.
+    """Capture the graphs of a core, and run each kind of work once.
 
-    `on_step` is called with the progress.
+    `on_step` is called with a description of the progress.
     """
     name, runner, streams = core.checkpoint.name, core.runner, core.code2wav_streams
     try:
@@ -206,7 +207,7 @@ def warm_up(core: EngineCore, on_step: Callable[[str], None]) -> None:
 
 
 def _run_once(core: EngineCore) -> None:
-    """Run each kind of work once so that one-time costs do not delay the first request."""
+    """Run each kind of work once, because one-time costs would delay the first request."""
     slot_cache, config = core.runner.slot_cache, core.checkpoint.config
     speaker = next(iter(config.talker.spk_id), None)
     prompt_inputs = PromptInputs("A", Mode.CUSTOM_VOICE, config.layouts[0], "auto", speaker)

@@ -35,21 +35,19 @@ class RegistryEntry:
     config: ModelConfig
     tokenizer: SpeechTokenizerConfig
     fingerprint: str
-    created: int  # Unix time at which its configuration file was written.
+    created: int  # Unix time of the last change of config.json.
     waiting: WaitingQueue = field(default_factory=WaitingQueue)
     core: EngineCore | None = None
-    # Quantization of the weights; None if there is none or it is not chosen yet.
+    # Quantization of the weights, or None for no quantization or before the choice.
     quantization: Quantization | None = None
-    # Dtype of the talker and code predictor. It is an estimate until the checkpoint is loaded.
+    # Dtype of the talker and code predictor, an estimate until the checkpoint is loaded.
     dtype: torch.dtype = torch.float32
     is_loading: bool = False
     has_failed: bool = False
 
     @classmethod
     def read(cls, text: str) -> RegistryEntry:
-        """Return the entry of ``[mode=]PATH_OR_ID`` from its configuration.
-
-        No weights are read.
+        """Create the entry for a setting ``[mode=]PATH_OR_ID``, without reading weights.
 
         Raises:
             SetUpError: The checkpoint is missing or invalid, or does not serve the mode.
@@ -63,7 +61,7 @@ class RegistryEntry:
         return cls(reference, name, _modes_of(config, wanted, name), config, tokenizer, fingerprint(source), created)
 
     def card(self, device: str, limits: Limits) -> ModelCard:
-        """Return the model card of this checkpoint, without features that other checkpoints add."""
+        """Return the model card of this checkpoint, without features of other checkpoints."""
         config, generation = self.config, self.config.generation
         return ModelCard(
             name=self.name,
@@ -93,7 +91,7 @@ class RegistryEntry:
 
 @dataclass(slots=True)
 class Registry:
-    """Checkpoints of the settings by the modes that they serve."""
+    """Registry of all checkpoints in the settings."""
 
     entries: list[RegistryEntry] = field(default_factory=list)
 
@@ -102,7 +100,7 @@ class Registry:
         """Read the configurations of all checkpoints in the settings.
 
         Raises:
-            SetUpError: A checkpoint is missing or invalid, or two serve the same mode.
+            SetUpError: A checkpoint is missing or invalid, or two checkpoints serve the same mode.
         """
         registry = cls()
         for text in models:
@@ -114,11 +112,11 @@ class Registry:
         return registry
 
     def entry(self, mode: Mode) -> RegistryEntry | None:
-        """Return the entry that serves a mode."""
+        """Return the entry that serves a mode, or None."""
         return next((entry for entry in self.entries if mode in entry.modes), None)
 
     def usable(self, mode: Mode) -> RegistryEntry:
-        """Return the entry that serves a mode.
+        """Return the entry that serves a mode, if its checkpoint has not failed to load.
 
         Raises:
             ModeNotServed: No checkpoint serves the mode.
@@ -132,7 +130,7 @@ class Registry:
         return entry
 
     def needed(self, request: SpeechRequest) -> tuple[RegistryEntry, ...]:
-        """Return the checkpoints of a request: the one that speaks, and its voice encoder.
+        """Return the entries that a request needs, to speak and to encode the request's voice.
 
         Raises:
             ModeNotServed: No checkpoint serves the mode, or no checkpoint encodes voices for it.
@@ -150,15 +148,15 @@ class Registry:
         return (entry,) if reader is entry else (entry, self.usable(Mode.BASE))
 
     def mode_error(self, mode: Mode) -> ModeNotServed:
-        """Return the error for a mode that no checkpoint has."""
+        """Return the error for a mode that no checkpoint serves."""
         return ModeNotServed(param="task_type", mode=mode, known=", ".join(self.modes))
 
     def reader(self, entry: RegistryEntry) -> RegistryEntry | None:
-        """Return the checkpoint that encodes voices for ``entry``.
+        """Return the entry of the checkpoint that encodes voices for `entry`, or None.
 
-        It is ``entry`` or a Base checkpoint of the same width. CustomVoice checkpoints have no encoder. Their prompts
-        have a speaker embedding of the talker's width, and an x-vector of a Base checkpoint of the same size can
-        replace it (docs/model.md 3.2).
+        The result is `entry` or the entry of a Base checkpoint with the same hidden size. CustomVoice checkpoints have
+        no speaker encoder, but an x-vector of a Base checkpoint can replace the speaker embedding in a prompt
+        (docs/model.md 3.2).
         """
         if entry.config.speaker_encoder is not None:
             return entry
@@ -193,17 +191,17 @@ class Registry:
 
     @property
     def modes(self) -> tuple[Mode, ...]:
-        """Return all served modes."""
+        """Return the modes that all checkpoints together serve."""
         return tuple(mode for entry in self.entries for mode in entry.modes)
 
     @property
     def cores(self) -> list[EngineCore]:
-        """Return the cores of the loaded checkpoints."""
+        """Return the engine cores of the loaded checkpoints."""
         return [entry.core for entry in self.entries if entry.core is not None]
 
     @property
     def checkpoints(self) -> list[Checkpoint]:
-        """Return the loaded checkpoints, whose speech tokenizers others may share."""
+        """Return the loaded checkpoints."""
         return [core.checkpoint for core in self.cores]
 
 
