@@ -1,7 +1,7 @@
-"""Engine: builds prompts, generates codec frames and decodes them to audio.
+"""Speech engine: builds prompts, generates codec frames and decodes the frames to audio.
 
-Start reading at `Engine.tick` (engine.py), one turn of the engine thread. Every loaded checkpoint has one `EngineCore`
-(core.py). A request is one `Sequence` (scheduling/sequence.py) until its final event.
+Start reading at `Engine.tick` (engine.py), one iteration of the engine thread. Every loaded checkpoint has one
+`EngineCore` (core.py). Every request has one `Sequence` (scheduling/sequence.py) until its final event.
 
 * text: a request's text as segments and tokens
 * scheduling: validation of requests, waiting queue, and the choice of the next frames and chunks

@@ -1,4 +1,4 @@
-"""Encoded reference of a cloned voice, used by the talker's prompt and by Code2Wav."""
+"""Encoded reference audio of a cloned voice, used by the talker's prompt and by Code2Wav."""
 
 from __future__ import annotations
 
@@ -11,10 +11,7 @@ from runtime.model.code2wav import StreamState
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VoiceStreamState:
-    """Code2Wav state after a reference, from which a stream continues.
-
-    See runtime/model/code2wav_interface.py.
-    """
+    """Code2Wav stream state after reference frames (see runtime/model/code2wav_interface.py)."""
 
     state: StreamState
     turn: int
@@ -23,9 +20,9 @@ class VoiceStreamState:
 
 @dataclass(slots=True, eq=False)
 class ClonedVoice:
-    """Encoded reference of a cloned voice.
+    """Cloned voice: the encoded reference audio, and its transcript.
 
-    Shapes: x_vector [H] float32; codes [m, Q] int64, or None for x-vector only. `text` is set if `codes` is.
+    Shapes: x_vector [H] float32; codes [m, Q] int64. `codes` and `text` (the transcript) are None for x-vector only.
     """
 
     x_vector: Tensor

@@ -1,6 +1,6 @@
 """Engine core of one checkpoint: prefill, decode and Code2Wav.
 
-Thread: engine, unless a method names another.
+Thread: engine thread, unless a method names another thread.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ log = logging.getLogger(__name__)
 PAUSE_NOTE = "There is no letter or digit in the text; it is a pause."
 Clock = Callable[[], float]
 
-# Maximum number of prompts per prefill. Parallel prefills are not faster than sequential ones, and frames wait for
-# them.
+# Maximum number of prompts per prefill on a CPU. A batch of prompts is not faster than one prompt after another, and
+# delays frames.
 CPU_PREFILLS = 2
 # Maximum frames of all rows per Code2Wav call: 35 ms with the demo voice. Larger calls are not cheaper per frame.
 CPU_CODE2WAV_FRAMES = 4
@@ -55,9 +55,9 @@ DEVICE_BATCH_FILL_RATIO = 0.125
 
 @dataclass(frozen=True, slots=True)
 class CoreHost:
-    """Worker, clock and callbacks shared by all cores of an engine.
+    """Worker, clock and callbacks that all cores of an engine share.
 
-    `wake` wakes the engine thread; `expect` registers a device event that wakes it.
+    `wake` wakes the engine thread. `expect` registers a device event that will wake the engine thread.
     """
 
     worker: Code2WavWorker
@@ -67,11 +67,11 @@ class CoreHost:
 
 
 class EngineCore:
-    """Engine core of one checkpoint.
+    """Engine core of one checkpoint, which serves all its requests.
 
-    Each turn of the engine (`Engine.tick`) calls collect, process_outputs, retire, report_waiting_for_text, admit,
+    Each engine iteration (`Engine.tick`) calls collect, process_outputs, retire, report_waiting_for_text, admit,
     prefill and decode. Prefill and decode process outputs again, because some devices finish a launch before it
-    returns. Chunks that are due for decoding are offered to the Code2Wav worker.
+    returns. Chunks that must be decoded are passed to the Code2Wav worker.
 
     Args:
         length: Positions (tokens and frames) per slot.
@@ -117,9 +117,9 @@ class EngineCore:
         )
         self.voice_cache = VoiceCache(checkpoint, device, engine.prompt_cache, self.code2wav_streams.after)
         self.prefix_cache = PrefixCache(engine.prompt_cache)
-        self.may_cross_embed = False  # True if another checkpoint can embed the inputs of this checkpoint's requests.
+        self.may_cross_embed = False  # True if another checkpoint can embed the inputs of requests.
         self.sequences: dict[int, Sequence] = {}  # Sequences by slot.
-        self.frames_made = 0  # Number of frames with audio since the start, without those of canary requests.
+        self.frames_made = 0  # Number of frames with audio since the start, except frames of canary requests.
         self.table = SequenceTable(slots)
         self.in_flight = InFlight(self.table, slots, device.max_in_flight, host.expect, host.clock)
         self.segment_runner = SegmentRunner(
@@ -151,18 +151,17 @@ class EngineCore:
 
     @property
     def _waits_for_text(self) -> NDArray[np.bool_]:
-        """Return the rows that have generated all frames their text allows.
+        """Return a mask of the rows that have generated all frames that their text allows.
 
         Shapes: [S].
         """
         return (self.table.made > 0) & (self.table.text_limit <= self.table.made)
 
     def share_voices_of(self, reader: EngineCore, *, may_cross_embed: bool) -> None:
-        """Use another checkpoint's voice cache.
+        """Use the voice cache of another checkpoint.
 
-        No request may wait for a voice at this time.
-
-        With `may_cross_embed`, the other checkpoint embeds the inputs of requests that ask for it.
+        No request may wait for a voice at this time. With `may_cross_embed`, a request can also use the embeddings of
+        the other checkpoint (execution/cross_checkpoint_embeddings.py).
         """
         self.voice_cache = self.waiting.voices = reader.voice_cache
         self.may_cross_embed = may_cross_embed
@@ -178,7 +177,7 @@ class EngineCore:
             self.waiting.add_request(sequence, self.clock())
 
     def change_text(self, ticket: int, change: Callable[[TextStream], None]) -> None:
-        """Apply a change to a request's text: more text, a flush, or its end."""
+        """Apply a change to a request's text: more text, a flush, or the end of the text."""
         sequence = self.waiting.find(ticket) or self._sequence_of(ticket)
         if sequence is None or sequence.text_stream.closed:
             return
@@ -200,9 +199,9 @@ class EngineCore:
             self.segment_runner.append_tokens(sequence)
 
     def ack_sent(self, samples: Mapping[int, int]) -> None:
-        """Record the number of samples sent to listeners, by ticket.
+        """Record the total number of samples that each listener was sent, by ticket.
 
-        Tickets of other cores are ignored.
+        Tickets of other checkpoints are ignored.
         """
         for slot, sequence in self.sequences.items():
             if (left := samples.get(sequence.ticket)) is not None:
@@ -210,7 +209,7 @@ class EngineCore:
                 self.table.acknowledged_frames[slot] = spoken // self.samples_per_frame
 
     def ack_played(self, ticket: int, ms: float) -> None:
-        """Correct the estimate of a listener's buffer by the number of milliseconds played."""
+        """Update the estimate of a listener's buffer with the total milliseconds played."""
         sequence = self._sequence_of(ticket)
         if sequence is not None and sequence.first_audio_at is not None:
             sent_s = float(self.table.sent[sequence.slot]) * self.frame_s + sequence.paused / SAMPLE_RATE
@@ -218,16 +217,13 @@ class EngineCore:
             self.table.buffer_empty_at[sequence.slot] = self.clock() + max(0.0, left_s)
 
     def cancel(self, ticket: int) -> None:
-        """End a request in any state.
-
-        Its sink then receives only the final event.
-        """
+        """End a request in any state, and emit its final event."""
         sequence = self.waiting.remove_request(ticket) or self._sequence_of(ticket)
         if sequence is not None:
             self.finish_request(sequence, StopReason.CANCELLED)
 
     def preempt(self, ticket: int, error: SpeechError) -> bool:
-        """End a request that waits for a slot.
+        """End a request that waits for a slot with an error.
 
         Returns:
             False if the request has a slot or has ended.
@@ -237,10 +233,10 @@ class EngineCore:
             self.finish_request(sequence, error)
         return sequence is not None
 
-    # --- The turn.
+    # --- Steps of an engine iteration.
 
     def collect(self) -> None:
-        """Record the audio that the Code2Wav worker has emitted, and offer it the next chunks."""
+        """Record the audio that the Code2Wav worker has emitted, and offer the next chunks."""
         for sequence, audio in self.code2wav_scheduler.collect():
             self.frames_made += 0 if sequence.request.is_background else audio.frames
             if audio.error is not None:
@@ -250,7 +246,7 @@ class EngineCore:
                     self.segment_runner.cut_segment(sequence, audio.guard, audio.cut_frames)
 
     def process_outputs(self) -> bool:
-        """Store the frames that the device has finished, unless their row has discarded them."""
+        """Process the results of finished launches, and return True if a launch has finished."""
         worked = False
         for output in self.in_flight.outputs():
             worked = True
@@ -293,7 +289,7 @@ class EngineCore:
                 sequence.sink(WaitingForText(chars))
 
     def admit(self) -> None:
-        """Give free slots to the next requests, and send new queue positions to the others."""
+        """Assign free slots to waiting requests, and report queue positions to the remaining ones."""
         now = self.clock()
         for sequence, error in self.waiting.collect_voices(now):
             self.finish_request(sequence, error)
@@ -304,11 +300,11 @@ class EngineCore:
         self.waiting.report_places(now)
 
     def prefill(self) -> bool:
-        """Prefill the next chunk of several prompts at once.
+        """Launch a prefill of the next chunk of several prompts, and return True if launched.
 
-        The last chunk of a prompt also gives its first frame.
+        After the last chunk of a prompt, the first frame is launched, too.
         """
-        # Only one prefill runs at a time. Requests that arrive during it share the next one.
+        # Only one prefill runs at a time. Requests that arrive in the meantime share the next prefill.
         if self.in_flight.is_prefilling:
             return False
         most = max(
@@ -321,7 +317,7 @@ class EngineCore:
         return bool(sequences)
 
     def decode(self) -> bool:
-        """Launch one decode step for all runnable rows, unless enough steps are in flight."""
+        """Launch a decode step of all runnable rows, and return True if launched."""
         self.code2wav_scheduler.offer_again()
         if not self.in_flight.may_begin:
             return False
@@ -354,7 +350,7 @@ class EngineCore:
         sequence.emit_final_event(
             outcome, stats, tuple(note for note in sequence.text_stream.notes if note not in sequence.reported_notes)
         )
-        # Only canary requests are background requests. No client sent them, so their messages have the level debug.
+        # Background requests are canary requests, which no client has sent.
         level = logging.DEBUG if sequence.request.is_background else logging.INFO
         log.log(level, "request %d ended: %s", sequence.ticket, sequence.describe(outcome, stats))
 
@@ -370,7 +366,7 @@ class EngineCore:
         for sequence in [*self.waiting.remove_all(), *self.sequences.values()]:
             self.finish_request(sequence, error)
 
-    # --- Steps of a turn.
+    # --- Helpers of the steps.
 
     def _begin(self, sequence: Sequence, now: float) -> None:
         """Take a slot for a request and start its first segment."""
@@ -389,7 +385,7 @@ class EngineCore:
             self.segment_runner.start_segment(sequence)
 
     def _emit_silence(self, sequence: Sequence) -> None:
-        """Emit a text that consists of pauses only, without a slot."""
+        """Emit the silence of a text that consists of pauses only, without a slot."""
         text_stream = sequence.text_stream
         has_rhythm = bool(text_stream.text.strip()) or not text_stream.pause
         in_marks = pause_frames(text_stream.text) * self.samples_per_frame if has_rhythm else 0
@@ -442,10 +438,8 @@ class EngineCore:
     def _decode_step(self, slots: Slots, began: float) -> None:
         """Launch a frame of some rows.
 
-        If it fails, retry both halves, until only the faulty row fails.
-
-        A failed frame changes no state (execution/frame.py), so the other rows get the same frame as without the
-        failure.
+        If the launch fails, both halves of the rows are retried, until only the faulty row fails. A failed frame
+        changes no state (execution/frame.py), so the other rows get the same frame as without the failure.
         """
         try:
             step = self.runner.step(slots)

@@ -51,8 +51,8 @@ from runtime.settings import Settings
 log = logging.getLogger(__name__)
 
 SEED_BITS = 53  # Number of bits of random seeds. JavaScript numbers represent them exactly.
-IDLE_S = 0.5  # Maximum sleep of the engine thread, in seconds.
-PAUSE_S = 0.02  # Sleep in seconds while requests wait for acknowledgements or for a time.
+IDLE_S = 0.5  # Maximum sleep in seconds of the engine thread without open requests.
+PAUSE_S = 0.02  # Maximum sleep in seconds of the engine thread with open requests.
 
 Progress = Callable[[int, int, str], None]  # Arguments: number of loaded checkpoints, total number, current step.
 
@@ -61,7 +61,7 @@ class Engine:
     """Speech engine over all loaded checkpoints.
 
     The methods of `SpeechEngine` may be called from any thread and never wait for the device. All other methods run on
-    the engine thread, or on the caller's before `start` (`speak`).
+    the engine thread, or on the caller's thread before `start` (`speak`).
     """
 
     def __init__(self, registry: Registry, device: Device, settings: Settings, clock: Clock = time.monotonic) -> None:
@@ -75,7 +75,7 @@ class Engine:
         self.code2wav_worker = Code2WavWorker(self.loader.prepare_code2wav_thread, self._wake.set)
         self._lock = threading.Lock()
         self.commands: deque[Command] = deque()
-        self._sent_samples: dict[int, int] = {}  # Samples that were acknowledged since the last turn, by ticket.
+        self._sent_samples: dict[int, int] = {}  # Samples acknowledged since the last iteration, by ticket.
         self._open = OpenRequests(settings)
         self._heartbeat = Heartbeat(clock)
         self.completion_waiter = CompletionWaiter(self._wake.set, device.enter_thread)
@@ -84,12 +84,12 @@ class Engine:
 
     @classmethod
     def open(cls, settings: Settings, progress: Progress = lambda loaded, of, step: None) -> Self:
-        """Open the checkpoints in the settings, load them and warm them up.
+        """Create an engine, and load and warm up the checkpoints in the settings.
 
-        Loading can be delayed until first use by a setting.
+        A setting can delay loading until the first use of a checkpoint.
 
         Args:
-            progress: Called with the number of loaded checkpoints, their total and the current step.
+            progress: Called with the number of loaded checkpoints, the total number and the current step.
 
         Raises:
             SetUpError: A checkpoint, the device or a setting cannot be used.
@@ -108,7 +108,7 @@ class Engine:
 
     @property
     def cards(self) -> tuple[ModelCard, ...]:
-        """Return the model cards of all configured checkpoints, loaded or not."""
+        """Return the model cards of all checkpoints in the settings, loaded or not."""
         return self.registry.cards(self.device.name, self.settings.limits)
 
     def start(self) -> None:
@@ -122,12 +122,10 @@ class Engine:
         self._thread.start()
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Stop the threads.
-
-        Open requests end with EngineDead.
+        """Stop the engine's threads, and end open requests with EngineDead.
 
         Args:
-            timeout_s: Maximum wait for threads, for example if the device hangs; None waits without a limit.
+            timeout_s: Maximum seconds to wait for the engine thread, or None for no limit.
         """
         self._closing = True
         self._wake.set()
@@ -141,12 +139,12 @@ class Engine:
     def submit(self, request: SpeechRequest, sink: Sink) -> int:
         """Accept a request and return its ticket.
 
-        Its sink is called with the events on the engine's threads.
+        The engine's threads call `sink` with every event of the request.
 
         Raises:
-            BadRequest: The request is invalid; nothing was started.
-            Overloaded: All slots and waiting places are taken, and no other caller has more of them than this one. A
-                background request is refused if any other request is open.
+            BadRequest: The request is invalid.
+            Overloaded: All slots and waiting places are taken, and no other caller has more open requests than this
+                caller. A background request is refused if any other request is open.
             EngineDead: The engine has stopped.
             CheckpointUnusable: The checkpoint was loaded at first use, and loading failed.
         """
@@ -176,18 +174,18 @@ class Engine:
         self._change_text(ticket, lambda text_stream: text_stream.add(text))
 
     def flush(self, ticket: int) -> None:
-        """Speak all text received so far, even if the last word or sentence is incomplete."""
+        """Speak all text of a request so far, even if the last word or sentence is incomplete."""
         self._change_text(ticket, TextStream.flush)
 
     def finish_text(self, ticket: int) -> None:
-        """Mark the text as complete."""
+        """Mark the text of a request as complete."""
         self._change_text(ticket, TextStream.finish)
 
     def ack_sent(self, ticket: int, samples: int) -> None:
         """Acknowledge the total number of samples that were sent to the listener.
 
-        It is called several times a second per request, so it does not wake the engine thread. The next turn reads the
-        value; if a row waits for it, this takes at most ``PAUSE_S``.
+        This method is called several times per second, so it does not wake the engine thread. The next iteration, after
+        at most ``PAUSE_S``, reads the value.
         """
         self._sent_samples[ticket] = samples
 
@@ -198,7 +196,7 @@ class Engine:
     def cancel(self, ticket: int) -> None:
         """End a request within one frame.
 
-        Tickets that are unknown or have ended are ignored.
+        Tickets of unknown or ended requests are ignored.
         """
         with self._lock:
             opened = self._open.get(ticket)
@@ -209,9 +207,9 @@ class Engine:
             self._command(ticket, lambda core: core.cancel(ticket))
 
     def prepare(self, reference: Reference, mode: Mode, done: Callable[[VoicePrompt | SpeechError], None]) -> None:
-        """Compute the voice prompt of a reference on the encoding thread.
+        """Compute the voice prompt of a voice reference on the encoding thread.
 
-        The prompt is passed to `done` on that thread.
+        The encoding thread calls `done` with the prompt or an error.
 
         Raises:
             BadRequest: The reference cannot be used, or no loaded checkpoint serves the mode.
@@ -247,7 +245,7 @@ class Engine:
         )
 
     def at_work_since(self) -> float | None:
-        """Return the start time of the oldest unfinished step on the device, or None."""
+        """Return the start time of the oldest unfinished step of a thread or the device, or None."""
         heartbeats = (self._heartbeat, *self.code2wav_worker.heartbeats)
         begun = [
             *(heartbeat.since for heartbeat in heartbeats),
@@ -256,19 +254,19 @@ class Engine:
         return min((since for since in begun if since is not None), default=None)
 
     def stacks(self) -> str:
-        """Return the stack traces of all threads, which do not contain any text of clients."""
+        """Return the stack traces of all threads as text, without any text of clients."""
         names = {thread.ident: thread.name for thread in threading.enumerate()}
         return "\n".join(
             f"{names.get(ident, ident)}:\n{''.join(traceback.format_stack(frame))}"
             for ident, frame in sys._current_frames().items()
         )
 
-    # --- The caller's own thread.
+    # --- The caller's thread.
 
     def speak(self, request: SpeechRequest) -> Iterator[SpeechEvent]:
-        """Serve one request on the caller's thread, without ``start``.
+        """Serve one request on the caller's thread, and yield its events.
 
-        The command line and tests use this.
+        The command line and tests use this method instead of `start`.
 
         Raises:
             BadRequest: The request is invalid.
@@ -287,9 +285,9 @@ class Engine:
     # --- The engine thread.
 
     def tick(self) -> bool:
-        """Run one turn of every checkpoint.
+        """Run one engine iteration of every checkpoint.
 
-        Return True if the next turn should follow without a wait.
+        Return True if the next iteration should follow without a wait.
         """
         cores = self.registry.cores
         self._heartbeat.step()
@@ -359,7 +357,7 @@ class Engine:
         return EngineCore(checkpoint, self.device, waiting, host, self.settings, slots=slots, length=length)
 
     def _await_checkpoint(self, entries: tuple[RegistryEntry, ...], sequence: Sequence) -> None:
-        """Hold a request until its checkpoints are loaded, and start to load them if necessary.
+        """Queue a request until its checkpoints are loaded, and start to load missing checkpoints.
 
         The caller holds the lock.
         """
@@ -406,7 +404,7 @@ class Engine:
     # --- Helpers of requests.
 
     def _is_settled(self, sequence: Sequence) -> bool:
-        """True if all checkpoints that a request needs are loaded."""
+        """True if all checkpoints that a request needs are loaded or have failed."""
         try:
             return all(entry.core is not None for entry in self.registry.needed(sequence.request))
         except SpeechError:  # The request gets the same error when it is admitted.
@@ -451,10 +449,7 @@ class Engine:
         self._wake.set()
 
     def _closing_sink(self, ticket: int, sink: Sink) -> Sink:
-        """Wrap the client's sink.
-
-        The ticket is forgotten at the final event, and the request ends if the sink raises.
-        """
+        """Wrap a client's sink, so that a final event or an error of the sink ends the request."""
 
         def tell(event: SpeechEvent) -> None:
             if isinstance(event, Started):

@@ -18,27 +18,26 @@ from runtime.shipped import shipped
 
 UTTERANCES = 16
 MAX_UTTERANCE_FRAMES = 60
-TEXTS_FILE = shipped("studio", "presets") / "designs.toml"  # Descriptions of voices with a text each, in all languages.
+TEXTS_FILE = shipped("studio", "presets") / "designs.toml"  # Voice descriptions and sample texts in all languages.
 RECORDING = DEMO_CHECKPOINT / "samples" / "clone.wav"
 
 
 def measure_inputs(reference: str, *, requests: int = UTTERANCES, frames: int = MAX_UTTERANCE_FRAMES) -> Moments:
-    """Return the second moments of the inputs of a checkpoint's linear layers.
+    """Measure the second moments of the inputs of a checkpoint's linear layers.
 
-    They are measured while the checkpoint speaks some texts. In bfloat16 a CPU runs the layers in Python, where their
-    inputs can be read.
+    The checkpoint speaks some texts in bfloat16 on a CPU, where the layers run in Python and hooks can read the inputs.
 
     Args:
-        reference: Folder, or Hub id.
+        reference: Local folder, or Hub id.
         requests: Number of texts.
-        frames: Maximum number of frames of each.
+        frames: Maximum number of frames per text.
 
     Returns:
         Moments [K, K] float32 by the name of the layer in the talker.
 
     Raises:
         SetUpError: The checkpoint cannot be loaded.
-        SpeechError: It cannot speak.
+        SpeechError: A request failed.
     """
     engine_settings = EngineSettings(
         device="cpu", dtype="bfloat16", quantize="off", max_slots=requests, max_model_len=1024, guard=False

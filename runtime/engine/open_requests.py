@@ -1,4 +1,4 @@
-"""Requests that have not ended, and their admission to the waiting queue."""
+"""Open requests of the engine, and their admission to the waiting queue."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RETRY_AFTER_S = 2.0  # Retry time if the queue is full and no duration has been 
 
 @dataclass(slots=True)
 class OpenRequest:
-    """Record of a request that has not ended, in any state."""
+    """Record of a request that has not ended."""
 
     entry: RegistryEntry
     caller: str
@@ -29,7 +29,7 @@ class OpenRequest:
 class OpenRequests:
     """Open requests by ticket, in order of arrival.
 
-    The caller holds the engine's lock when it changes them.
+    The caller must hold the engine's lock for every change.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -64,26 +64,21 @@ class OpenRequests:
         return ticket
 
     def remove(self, ticket: int) -> None:
-        """Remove a request.
-
-        Unknown tickets are ignored.
-        """
+        """Remove a request, or do nothing if the ticket is unknown."""
         self._by_ticket.pop(ticket, None)
 
     def make_room(self, entry: RegistryEntry, request: SpeechRequest) -> tuple[int, Overloaded] | None:
-        """Reserve a waiting place, if necessary by preempting another request.
+        """Select a request to preempt if the waiting queue is full.
 
-        A request without text needs no place.
-
-        The queue is full if all places are taken or the expected wait of the newest request exceeds the limit. Then the
-        newest request of the caller with the most requests is preempted, provided that this caller still has more
-        requests afterwards than the new request's caller.
+        The queue is full if all places are taken or the expected wait of the newest request exceeds the limit. Requests
+        that wait for text or a voice need no place. The preempted request is the newest request of the caller with the
+        most requests, provided that this caller still has more requests afterwards than the new request's caller.
 
         Returns:
-            Ticket and error of the preempted request, or None if there was a free place.
+            Ticket and error of the preempted request, or None if there is a free place.
 
         Raises:
-            Overloaded: There is no place for the request.
+            Overloaded: The queue is full, and no request can be preempted.
         """
         slots = self.slots(entry)
         foreground = {
@@ -110,7 +105,7 @@ class OpenRequests:
         return ticket, self._overloaded(entry, waiting)
 
     def slots(self, entry: RegistryEntry) -> int:
-        """Return the slots of a checkpoint, or an estimate if it is not loaded yet."""
+        """Return the number of slots of a checkpoint, or an estimate before it is loaded."""
         return entry.core.slots if entry.core else self._settings.engine.max_slots or CPU_SLOTS
 
     def _overloaded(self, entry: RegistryEntry, waiting: int) -> Overloaded:

@@ -1,4 +1,4 @@
-"""Decoding of frames in windows, as in the official package (docs/model.md 6.1)."""
+"""Decoding of codec frames in windows, as in the official package (docs/model.md 6.1)."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from runtime.model.code2wav import Code2Wav
 from runtime.model.code2wav_interface import to_s16
 from runtime.request import SpeechRequest
 
-WINDOW_FRAMES = 300  # See docs/model.md 6.1.
-CONTEXT_FRAMES = 25  # They are decoded again before each window.
+WINDOW_FRAMES = 300  # Number of frames per window (docs/model.md 6.1).
+CONTEXT_FRAMES = 25  # Number of earlier frames that are decoded again before each window.
 
 
 @torch.inference_mode()
 def windowed_audio(engine: Engine, request: SpeechRequest, codes: NDArray[np.int64]) -> bytes:
-    """Decode a request's frames to s16le.
+    """Decode the frames of a request in windows, and return 16-bit PCM bytes.
 
-    For a clone, its reference is decoded first, and that audio is cut off.
+    For a cloned voice, the reference frames are decoded first, and their audio is cut off.
 
     Shapes: codes [n, Q].
     """
@@ -39,7 +39,7 @@ def windowed_audio(engine: Engine, request: SpeechRequest, codes: NDArray[np.int
 
 
 def decode_in_windows(code2wav: Code2Wav, codes: Tensor) -> Tensor:
-    """Decode windows of ``WINDOW_FRAMES``, each with the ``CONTEXT_FRAMES`` before it.
+    """Decode frames in windows of `WINDOW_FRAMES`, each after `CONTEXT_FRAMES` earlier frames.
 
     Shapes: codes [B, n, Q] int64; result [B, n * samples_per_frame] in [-1, 1].
     """
