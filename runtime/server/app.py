@@ -104,7 +104,7 @@ def create_app(host: Host) -> FastAPI:
     @app.api_route("/ready", methods=GET)
     @documented(answer=Ready, refusals=UNREADY, is_open=True)
     async def ready() -> JSONResponse:
-        """Return the engine's load, or an error (with loading progress) if it is not ready."""
+        """Return the engine's load, or an error (with progress) while the engine is not ready."""
         if host.problem is not None:
             loading = asdict(host.progress) if host.status == "loading" else {}
             return error_response(host.problem, status=host.status, **loading)

@@ -102,7 +102,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
         refused_as=CartesiaError,
     )
     async def create(request: Request) -> Reply:
-        """Store a new pronunciation dictionary and return it with its id."""
+        """Store a new pronunciation dictionary and return the dictionary with its id."""
         body = checked(NewDict, await read_fields(request, host))
         entries = [item.as_word() for item in body.items or ()]
         return _entry(await host.run_in_worker(dictionaries_of(host, request).add, body.name, entries))

@@ -272,7 +272,7 @@ class CartesiaSession(Dialect[Segment]):
         self.send_queue.say(messages.error(error, None, self._id))
 
     def _refuse(self, name: str, error: SpeechError, *, goes_on: bool) -> None:
-        """End a context with an error, and ignore its later messages if `goes_on` is True."""
+        """End a context with an error, and ignore later messages for it if `goes_on`."""
         if context := self._contexts.pop(name, None):
             self._release(context.head)
         if goes_on:

@@ -49,7 +49,7 @@ class Outcome(StrEnum):
 
 
 class Canary:
-    """Canary that compares the codes of each checkpoint with the codes of its first run."""
+    """Canary that compares the audio codes of each checkpoint with the codes of its first run."""
 
     def __init__(self, engine: SpeechEngine) -> None:
         self._engine = engine
@@ -74,7 +74,7 @@ class Canary:
         return Outcome.SAME
 
     async def _spoken_digest(self, request: SpeechRequest) -> str | None:
-        """Return a digest of the generated codes, an error code, or None if interrupted."""
+        """Return a digest of the generated audio codes, an error code, or None if interrupted."""
         loop, ended = asyncio.get_running_loop(), asyncio.Event()
         digest, end, refusal = hashlib.sha256(), "", None
 

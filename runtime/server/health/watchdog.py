@@ -1,4 +1,4 @@
-"""Watchdog that detects a dead engine thread, an overdue frame or wrong canary codes.
+"""Watchdog that detects a dead engine thread, an overdue frame or a failed canary.
 
 Thread: event loop, which a hanging device does not block.
 """
@@ -84,7 +84,7 @@ class Watchdog:
         return Exit.ENGINE_DIED
 
     async def _listen(self) -> Exit:
-        """Run canary rounds until the codes differ from the codes of the first run."""
+        """Run canary rounds until the audio codes differ from the codes of the first run."""
         while self._settings.canary_s:
             outcome = await self._canary.run_round()
             self._first_canaries_done.set()

@@ -315,7 +315,7 @@ class Session(Dialect[NativeUtterance]):
         self.send_queue.say(messages.error(error))
 
     def _refuse_name(self, name: str, error: SpeechError) -> None:
-        """Send an error for the context `name`, and ignore its later messages if it is not open."""
+        """Send an error for a context, and ignore later messages unless the context is open."""
         if self._named(name) is not None:
             self._send_error(error)
         else:

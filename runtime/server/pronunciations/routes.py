@@ -46,7 +46,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @app.post(PATH)
     @documented(body=NewDictionary, example=EXAMPLE, answer=KeptDictionary, refusals=CREATING)
     async def create(request: Request) -> Reply:
-        """Store a new pronunciation dictionary and return it with its id."""
+        """Store a new pronunciation dictionary and return the dictionary with its id."""
         body = checked(NewDictionary, await read_fields(request, host))
         dictionaries, entries = dictionaries_of(host, request), as_words(body.pronunciations)
         return await host.run_in_worker(
