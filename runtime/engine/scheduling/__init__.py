@@ -1,1 +1,1 @@
-"""Requests and their scheduling: waiting queue, slots, frames, and audio that is due."""
+"""Scheduling of requests: validation, waiting queue, decode steps and Code2Wav chunks."""

@@ -1,6 +1,7 @@
-"""Scheduler of Code2Wav: gives chunks to the worker when they are due.
+"""Scheduler of Code2Wav, which passes chunks of frames to the Code2Wav worker.
 
-The worker emits the audio. Methods run on the engine thread, except those marked `Thread: worker`.
+The worker decodes the chunks and emits the audio. Methods run on the engine thread, except methods that are marked
+`Thread: worker`.
 """
 
 from __future__ import annotations
@@ -39,21 +40,18 @@ Codes = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class SequenceAudio:
-    """Decoded audio of one row.
-
-    It is empty after an error, and shortened after a runaway.
-    """
+    """Decoded audio of one row, which is empty after an error and shortened after a runaway."""
 
     pcm: bytes
     frames: int  # Number of emitted frames.
-    cut_frames: int = 0  # Number of frames after the emitted ones that were cut (`SegmentRunner.cut_segment`).
+    cut_frames: int = 0  # Number of cut frames after the emitted frames (`SegmentRunner.cut_segment`).
     guard: Guard | None = None
     error: SpeechError | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Output:
-    """Results of a chunk that the worker has finished, per row."""
+    """Results of a chunk that the worker has finished, for each row."""
 
     chunk: Code2WavChunk
     sequences: list[Sequence]
@@ -63,9 +61,7 @@ class _Output:
 
 
 class Code2WavScheduler:
-    """Code2Wav scheduler of one engine core.
-
-    It also stores frames until they are decoded.
+    """Code2Wav scheduler of one engine core, which stores frames until they are decoded.
 
     Args:
         sequences: Running sequences by slot.
@@ -94,9 +90,9 @@ class Code2WavScheduler:
         self._frame_bytes = round(2 * SAMPLE_RATE * scheduler.frame_s)  # Two bytes per sample (16-bit mono).
         # Codes of frames that are not decoded yet. Each slot has a ring buffer.
         self._codes: Codes = np.zeros((len(table.made), MAX_BACKLOG_FRAMES, streams.groups), np.int64)
-        # True if work of other requests was withdrawn together with that of an ended request. It must be offered again.
+        # True if tasks of other requests were withdrawn with the tasks of an ended request and must be offered again.
         self._withdrawn = False
-        self._outputs: deque[_Output] = deque()  # Filled by the worker.
+        self._outputs: deque[_Output] = deque()  # Results from the worker.
 
     def store_frames(self, slots: Slots, codes: Codes) -> None:
         """Store a new frame of some rows until it is decoded.
@@ -111,7 +107,9 @@ class Code2WavScheduler:
     def launch_first_audio(self, sequences: list[Sequence], codes: Tensor) -> None:
         """Launch Code2Wav for the first frame of sequences before the host has read the frame.
 
-        Shapes: codes [B, Q], on the device. The caller is on ``Stream.PROMPTS``.
+        The current device stream must be ``Stream.PROMPTS``.
+
+        Shapes: codes [B, Q], on the device.
         """
         places = [place for place, sequence in enumerate(sequences) if self._can_launch_first_audio(sequence)]
         followed = [sequences[place] for place in places]
@@ -145,22 +143,22 @@ class Code2WavScheduler:
     # --- Tasks that wait in the worker.
 
     def offer(self) -> None:
-        """Replace the worker's waiting tasks by the chunks that are due now."""
+        """Replace the worker's waiting tasks by the chunks that should be decoded now."""
         self._withdrawn = False
         self._worker.offer(self, self._tasks)
 
     def offer_again(self) -> None:
-        """Offer again if the end of one request has withdrawn tasks of other requests."""
+        """Call `offer` if the end of one request has withdrawn tasks of other requests."""
         if self._withdrawn:
             self.offer()
 
     def silence(self, sequence: Sequence) -> None:
-        """Emit no more audio of a request, and start none of its chunks.
+        """Stop the audio of a request: emit no more audio, and start no more chunks.
 
-        After this, the core may clear the row of the table and release the slot. No worker reads the row any more,
-        because the waiting tasks of this core are withdrawn, and only the engine thread offers new ones. A chunk of the
-        request that already runs still uses the Code2Wav stream of the slot. Until its result is collected, the row's
-        `in_code2wav` keeps the chunks of the next sequence in the slot waiting.
+        Afterwards the core may clear the row of the table and release the slot. No worker reads the row, because the
+        waiting tasks of this core are withdrawn, and only the engine thread offers new tasks. A chunk of the request
+        that already runs still uses the Code2Wav stream of the slot. The chunks of the slot's next sequence wait until
+        the result of the running chunk is collected, because `in_code2wav` of the row is True.
         """
         with self._worker.lock:
             sequence.silenced = True
@@ -168,9 +166,9 @@ class Code2WavScheduler:
         self._withdrawn = True
 
     def collect(self) -> Iterator[tuple[Sequence, SequenceAudio]]:
-        """Yield the worker's results per sequence, and offer it more chunks.
+        """Yield the worker's results per sequence, and offer more chunks to the worker.
 
-        Results of requests that have lost their slots are dropped.
+        Results of requests that have ended are dropped.
         """
         worked = bool(self._outputs)
         while self._outputs:
@@ -178,7 +176,7 @@ class Code2WavScheduler:
             chunk, at = output.chunk, output.at
             self._table.in_code2wav[chunk.slots] = False
             rows = zip(output.sequences, output.audios, output.paused, strict=True)
-            # Another sequence may have the slot by now.
+            # Another sequence may now have the slot.
             current = [row for row in rows if self._sequences.get(row[0].slot) is row[0]]
             slots = np.array([sequence.slot for sequence, _, _ in current], np.int64)
             frames = np.array([audio.frames for _, audio, _ in current], np.int64)
@@ -194,7 +192,7 @@ class Code2WavScheduler:
     # --- A task: started under the worker's lock, run on a worker thread.
 
     def _tasks(self) -> list[Code2WavTask]:
-        """Return the chunks that are due, the most urgent first.
+        """Return tasks for the chunks that should be decoded now, the most urgent task first.
 
         The caller holds the worker's lock.
         """
@@ -213,7 +211,7 @@ class Code2WavScheduler:
         sequences = [self._sequences[int(slot)] for slot in chunk.slots]
         firsts = at[:, 0].tolist()
         spoken = [spoken_from(sequence) - first for sequence, first in zip(sequences, firsts, strict=True)]
-        detectors = [sequence.detector for sequence in sequences]  # A next segment would replace them.
+        detectors = [sequence.detector for sequence in sequences]  # The next segment replaces the detector.
         self._table.in_code2wav[chunk.slots] = True
         return partial(self.make, chunk, sequences, codes, firsts, spoken, detectors)
 
@@ -226,11 +224,11 @@ class Code2WavScheduler:
         spoken: list[int],
         detectors: list[RunawayDetector],
     ) -> None:
-        """Decode a chunk and emit its audio at once.
+        """Decode a chunk, and emit its audio immediately.
 
         Args:
             firsts: Index of each row's first frame in this chunk.
-            spoken: Index of each row's first frame that follows the end of its text.
+            spoken: Index, within the chunk, of each row's first frame after the end of its text.
             detectors: Detector of each row's segment.
         Thread: worker.
         """
@@ -253,7 +251,7 @@ class Code2WavScheduler:
         self._outputs.append(_Output(chunk, sequences, audios, paused, now))
 
     def _decode(self, chunk: Code2WavChunk, sequences: list[Sequence], codes: Codes) -> list[bytes | SpeechError]:
-        """Return the audio of every row: either launched with its first frame, or decoded now.
+        """Return the audio of every row: decoded now, or launched with the row's first frame.
 
         Thread: worker.
         """
@@ -310,7 +308,7 @@ class Code2WavScheduler:
 
 
 def spoken_from(sequence: Sequence) -> int:
-    """Return the index of the frame from which a segment's text counts as spoken.
+    """Return the index of the first frame after the end of a segment's text.
 
     The index is estimated from the expected number of frames.
     """

@@ -1,7 +1,7 @@
 """Launches whose results the host has not read yet: decode frames and prefill chunks.
 
-If a row ends or starts a new segment, the frames that it still has in flight are not wanted. Each row counts these
-discards. A result is dropped for a row if its launch is older than the row's last discard.
+If a row ends or starts a new segment, the results of its launches in flight are discarded. Each row counts its
+discards. A result is dropped for a row if the launch is older than the row's last discard.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class StepOutput:
 
     `result` is None if the launch failed.
 
-    `prompts` has the prompt of each row if this is the first frame of segments, and is empty after decode frames.
-    `took_s` is the time in seconds since the device could start.
+    `prompts` contains the prompt of each row if the frame is the first frame of segments, and is empty otherwise.
+    `took_s` is the duration in seconds since the device could start.
 
     Shapes: slots [B], and every array of `result` [B, ...].
     """
@@ -61,13 +61,13 @@ class _Launch:
 
 
 class InFlight:
-    """Queue of launches per device stream.
+    """Queues of launches whose results are not read, one per device stream.
 
     Thread: engine.
 
     Args:
-        max_in_flight: Maximum number of unread frames when the next one is launched.
-        expect: Called with every device event that should wake the engine.
+        max_in_flight: Maximum number of unread frames at the launch of the next frame.
+        expect: Function that is called with every device event that should wake the engine thread.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class InFlight:
 
     @property
     def may_begin(self) -> bool:
-        """True if the next frame may be launched."""
+        """True if the next frame may be launched, because few enough frames are unread."""
         return len(self._frames) <= self._max_in_flight
 
     @property
@@ -101,7 +101,7 @@ class InFlight:
 
     @property
     def is_prefilling(self) -> bool:
-        """True if a prefill is in flight, including one of ended requests."""
+        """True if a prefill is in flight, including a prefill of ended requests."""
         return bool(self._prefills)
 
     def add(
@@ -116,9 +116,9 @@ class InFlight:
         """Add a launch for some rows: a frame, or prefill chunks on ``Stream.PROMPTS``.
 
         Args:
-            launched: The frame; None for prefill chunks that do not complete a prompt.
-            prompts: Prompts whose first frame this is.
-            began: Time at which the device could start, if not now.
+            launched: Launched frame, or None for prefill chunks that do not complete a prompt.
+            prompts: Prompts of the rows, if the frame is the first frame of segments.
+            began: Time at which the device could start, or None for the current time.
         """
         if launched is not None:
             self._table.begun[slots] += 1
@@ -128,12 +128,12 @@ class InFlight:
         self._expect(stream, event)
 
     def discard_launches(self, slot: int) -> None:
-        """Discard the results of all launches of a row so far."""
+        """Discard the results of all launches so far for the row of a slot."""
         self._discarded[slot] += 1
         self._table.begun[slot] = self._table.made[slot]
 
     def outputs(self) -> Iterator[StepOutput]:
-        """Yield the outputs that the device has finished, in order per stream."""
+        """Yield the outputs of finished launches, for each stream in the order of the launches."""
         for launches in (self._frames, self._prefills):
             while launches:
                 launch = launches[0]
@@ -150,7 +150,7 @@ class InFlight:
                     yield self._wanted(launch, result)
 
     def wait(self) -> bool:
-        """Wait until the device has finished a launch.
+        """Wait until the device has finished the oldest launch.
 
         Returns:
             False if no launch is in flight.

@@ -51,7 +51,7 @@ from runtime.request import (
 from runtime.settings import Limits
 from runtime.shared.speech_rate import expected_frames, is_another_text
 
-# Range of seeds that the device supports. Another seed would make the whole batch fail.
+# Range of seeds that the device supports. A seed outside of this range would make the whole batch fail.
 SEEDS = (0, 2**63 - 1)
 # Upper bound of positions per character. A digit has one token and four frames; an emoji has several tokens.
 POSITIONS_PER_CHARACTER = 8
@@ -73,7 +73,7 @@ BOUNDS: dict[str, tuple[float, float]] = {
 class SegmentPlan:
     """Inputs and frame limit of one segment.
 
-    `at_limit` is the stop reason if the segment reaches the limit.
+    `at_limit` is the stop reason of a segment that reaches the frame limit.
     """
 
     prompt_inputs: PromptInputs
@@ -94,7 +94,7 @@ class Admission:
     voice_key: str | None
     settings: RowSettings
     requested_frames: int | None
-    most: int  # Maximum number of frames of a request without its own limit.
+    most: int  # Maximum number of frames of a request that sets no limit.
     slot_length: int
     reference_frames: int
     part_chars: int  # Maximum characters of one segment.
@@ -105,10 +105,10 @@ class Admission:
     def plan(self, text: str, tokenizer: TextTokenizer, made: int = 0, *, must_fit: bool = True) -> SegmentPlan:
         """Plan a segment after `made` frames of earlier segments.
 
-        Without `must_fit`, it may use the whole slot.
+        Without `must_fit`, the slot needs to have space only for the prompt and one frame.
 
         Raises:
-            DoesNotFit: The segment and its voice are longer than a slot.
+            DoesNotFit: The prompt and the expected frames are longer than a slot.
         """
         prompt_inputs = replace(self.prompt_inputs, text=text, body=tuple(tokenizer.body(text)))
         room, prompt = self._room(prompt_inputs, tokenizer)
@@ -124,19 +124,16 @@ class Admission:
         return SegmentPlan(prompt_inputs, allowed, StopReason.RUNAWAY if runs_away else StopReason.MAX_TOKENS)
 
     def plan_open(self, body: list[int], tokenizer: TextTokenizer, made: int = 0) -> SegmentPlan:
-        """Plan a segment whose text may still get longer.
-
-        It may use the slot up to its end.
-        """
+        """Plan a segment whose text may get longer, and which may use all positions of the slot."""
         prompt_inputs = replace(self.prompt_inputs, body=tuple(body), is_open=True)
         room, _ = self._room(replace(prompt_inputs, body=tuple(body[:1])), tokenizer)
         frames_left = None if self.requested_frames is None else self.requested_frames - made
         return SegmentPlan(prompt_inputs, frame_limit(room, self.most, frames_left), StopReason.MAX_TOKENS)
 
     def styled(self, style: str) -> Admission:
-        """Return the admission of a segment with a style.
+        """Return a copy of the admission with a style as the instruction.
 
-        The style is appended to the voice description.
+        In VoiceDesign mode, the style is appended to the voice description.
         """
         if not style:
             return self
@@ -145,21 +142,21 @@ class Admission:
         return replace(self, prompt_inputs=replace(self.prompt_inputs, instruct=instruct))
 
     def longest(self, tokenizer: TextTokenizer) -> int:
-        """Return the number of characters that fit into a slot in any script."""
+        """Return the number of characters that always fit into a slot, in any script."""
         room, _ = self._room(replace(self.prompt_inputs, body=()), tokenizer)
         return max(1, (room - GRACE_FRAMES) // POSITIONS_PER_CHARACTER)
 
     def _room(self, prompt_inputs: PromptInputs, tokenizer: TextTokenizer) -> tuple[int, int]:
-        """Return the positions that remain after the prompt, and the length of the prompt."""
+        """Return the number of positions after the prompt, and the length of the prompt."""
         reference = self.reference
         prompt = prompt_length(prompt_inputs, self.reference_frames, (reference and reference.text) or "", tokenizer)
         return self.slot_length - prompt, prompt
 
 
 def seed_of_repeat(seed: int) -> int:
-    """Return another seed for a repeated segment.
+    """Return a different seed for a repeated segment.
 
-    It is far from consecutive seeds, which clients often use.
+    The result is far from `seed`, because clients often use consecutive seeds.
     """
     return (seed + 2**32) % (SEEDS[1] + 1)
 
@@ -172,10 +169,10 @@ def admit(
     The text stream contains the text received so far.
 
     Args:
-        may_cross_embed: True if the checkpoint that encodes its voices can embed this checkpoint's inputs.
+        may_cross_embed: True if the checkpoint that encodes voices for `checkpoint` can embed the request's inputs.
 
     Raises:
-        BadRequest: The request is invalid; the subclass names the first problem.
+        BadRequest: The request is invalid. The subclass of the error describes the first problem.
     """
     config, tokenizer = checkpoint.config, checkpoint.text_tokenizer
     text = request.text if request.open_text else checked_text(request.text, tokenizer, limits)
@@ -255,7 +252,7 @@ def _fill(text_stream: TextStream, text: str, admission: Admission, tokenizer: T
     """Add a complete text to the stream.
 
     Raises:
-        DoesNotFit: A segment of it is longer than a slot.
+        DoesNotFit: A segment of the text is longer than a slot.
     """
     text_stream.add(text)
     text_stream.finish()
@@ -356,7 +353,7 @@ def _reference(request: SpeechRequest, checkpoint: Checkpoint, limits: Limits) -
         reference = replace(reference, text=None, x_vector_only=True)
     if reference.x_vector_only:
         return reference
-    # Leading and trailing white space is removed, because a leading newline would merge with that of the template.
+    # Remove white space at both ends, because a leading newline would merge with the newline of the template.
     text = (reference.text or "").strip()
     if not text:
         raise MissingReferenceText(param="ref_text")
@@ -367,7 +364,7 @@ def _reference(request: SpeechRequest, checkpoint: Checkpoint, limits: Limits) -
 
 
 def _blend_part(part: BlendPart, checkpoint: Checkpoint, limits: Limits) -> BlendPart:
-    """Return a part of a blend with the embedding of its speaker."""
+    """Return a copy of a blend part that contains the embedding of its speaker."""
     if part.reference is not None:
         _check_length(part.reference, checkpoint, limits)
         return part
@@ -378,17 +375,17 @@ def _blend_part(part: BlendPart, checkpoint: Checkpoint, limits: Limits) -> Blen
 
 
 def _prompt_frames(reference: Reference) -> int:
-    """Return the number of frames in the prompt of a reference without samples."""
+    """Return the number of frames in the voice prompt of a reference without audio, else 0."""
     prompt = reference.prompt
     return 0 if len(reference.samples) or prompt is None or prompt.codes is None else len(prompt.codes)
 
 
 def _check_length(reference: Reference, checkpoint: Checkpoint, limits: Limits) -> None:
-    """Check the length of a recording, or the prompt of a reference without one.
+    """Check the length of reference audio, or the voice prompt of a reference without audio.
 
     Raises:
-        ReferenceTooShort, ReferenceTooLong: The recording has another length.
-        InvalidConfig: The prompt is of another model.
+        ReferenceTooShort, ReferenceTooLong: The audio is shorter or longer than the limits.
+        InvalidConfig: The voice prompt does not fit the checkpoint.
     """
     if reference.prompt is None or len(reference.samples):
         _check_seconds(reference, limits)

@@ -1,7 +1,7 @@
 """Scheduler: chooses the sequences of each frame and the chunks of each Code2Wav call.
 
-It uses neither torch nor a clock. Its state is in arrays over all slots, so a decision takes the same time for 1 and
-for 64 rows.
+The scheduler uses neither torch nor a clock. The state is in arrays over all slots, so a decision takes the same time
+for 1 and for 64 rows.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ Slots = NDArray[np.int64]
 MAX_BACKLOG_FRAMES = 64
 MAX_CHUNK_GROWTH = 4  # Maximum ratio between the lengths of two successive chunks.
 FRAME_TIME_MARGIN = 3.0  # A frame may take up to three times as long as recent frames.
-YIELD_BUSY_SHARE = 0.5  # A row that is far ahead pauses if at least this fraction of the slots is busy.
-# Fraction of a frame's audio duration. If a turn takes less than this, pausing a row does not help other rows.
+YIELD_BUSY_SHARE = 0.5  # Rows with much unplayed audio pause if more than this fraction of the slots is busy.
+# Fraction of a frame's audio duration. If a decode step takes less time, pausing a row does not help other rows.
 FAST_TURN_SHARE = 0.25
 # Maximum duration of a decode step and the Code2Wav call for one frame, as a fraction of a frame's audio duration.
 MAX_TURN_SHARE = 0.75
@@ -31,7 +31,7 @@ URGENT_FRAMES = (
 
 
 class SequenceTable:
-    """Scheduler's state of every slot.
+    """Scheduling state of all slots.
 
     Shapes: every array [S]. Times are in seconds of the engine's clock.
 
@@ -46,7 +46,8 @@ class SequenceTable:
     * `Scheduler.record_sent` advances `sent` when the result of a Code2Wav call is collected.
     * `EngineCore.ack_sent` advances `acknowledged_frames`, which may exceed `sent` until the call is collected.
 
-    Thread: engine. When the Code2Wav worker begins a chunk, it reads `sent` and sets `in_code2wav` with its lock.
+    Thread: engine. When the Code2Wav worker begins a chunk, the worker holds its lock, reads `sent` and sets
+    `in_code2wav`.
     """
 
     def __init__(self, slots: int) -> None:
@@ -62,7 +63,7 @@ class SequenceTable:
         self.has_acks = np.zeros(slots, bool)  # True if the listener acknowledges audio.
         # Time at which a listener that plays without pauses will have played all sent audio.
         self.buffer_empty_at = np.zeros(slots)
-        self.last_chunk = np.zeros(slots, np.int64)  # Number of frames in the last chunk; 0 before the first chunk.
+        self.last_chunk = np.zeros(slots, np.int64)  # Number of frames in the last chunk, or 0 before the first chunk.
         self.first_chunk = np.ones(slots, np.int64)
         self.largest_chunk = np.ones(slots, np.int64)
         self.batch = np.ones(slots, np.int64)  # Maximum rows in one Code2Wav call (a setting of the mode).
@@ -87,7 +88,7 @@ class SequenceTable:
 
 @dataclass(slots=True)
 class Pace:
-    """Recent durations in seconds.
+    """Recent durations of decode steps and Code2Wav calls in seconds.
 
     A duration is infinite until it is measured.
     """
@@ -101,8 +102,8 @@ class Code2WavChunk:
     """Rows whose next frames one Code2Wav call decodes.
 
     `deadline` is the earliest deadline of the rows. `is_urgent` is True for first chunks and for short chunks that a
-    listener needs soon. `at_end` is True if this is the last chunk of all rows. A row with fewer frames than the others
-    has ended, and is padded.
+    listener needs soon. `at_end` is True if the chunk is the last chunk of all rows. A row with fewer frames than
+    `size` has ended, and is padded.
 
     Shapes: slots, frames [B].
     """
@@ -121,18 +122,18 @@ class Code2WavChunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scheduler:
-    """Scheduling decisions for one turn of the engine.
+    """Scheduling decisions of an engine iteration.
 
     `batch_fill_ratio` is for devices on which a large batch costs little more than one row. A later chunk waits until
     this fraction of all speaking rows can be decoded in one call. With 0, chunks neither wait nor are padded.
 
-    `first_alone` is for devices on which frames and Code2Wav compete for the processor: frames that are not urgent are
-    delayed while a listener waits for its first audio.
+    `first_alone` is for devices on which frames and Code2Wav use the same processor. Frames that are not urgent are
+    delayed while a listener waits for the first audio.
     """
 
     frame_s: float
     lead_cap_s: float
-    reader_frames: int  # Maximum number of frames that a client may leave unread.
+    reader_frames: int  # Maximum number of frames without acknowledgement by the client.
     sound_work: int  # Maximum frames of all rows in one Code2Wav call.
     batch_fill_ratio: float = 0.0
     first_alone: bool = False
@@ -140,12 +141,11 @@ class Scheduler:
     def runnable(
         self, table: SequenceTable, now: float, *, is_scarce: bool, yields_to_first_audio: bool = False
     ) -> Slots:
-        """Return the slots for the next frame.
+        """Return the slots that take part in the next decode step.
 
-        Their rows have text, free positions, and a client that reads fast enough.
-
-        If slots are scarce, rows with more than `lead_cap_s` of unplayed audio pause. While first audio is decoded,
-        rows with more unplayed audio than `LOW_BUFFER_S` pause, and so do the rows whose first audio it is.
+        A row needs text, free positions, and a client that reads fast enough. If slots are scarce, rows with more than
+        `lead_cap_s` of unplayed audio pause. With `yields_to_first_audio`, while first audio is being decoded, the rows
+        of this audio pause, and all rows with more than `LOW_BUFFER_S` of unplayed audio.
         """
         begun = table.begun
         may = (
@@ -164,33 +164,34 @@ class Scheduler:
         return np.flatnonzero(may)
 
     def is_decoding_fast(self, pace: Pace) -> bool:
-        """True if decoding is fast enough to let rows that are ahead finish and free their slots."""
+        """True if decoding is so fast that rows with much unplayed audio need not pause."""
         return pace.turn_s <= FAST_TURN_SHARE * self.frame_s
 
     def yields_to_first_audio(self, pace: Pace) -> bool:
-        """True if rows may pause for the first chunk of another row.
+        """True if rows may pause while the first chunk of another row is decoded.
 
-        A frame and a chunk together must be fast enough.
+        A decode step and a Code2Wav call together must be faster than real time.
         """
         return self.first_alone and pace.turn_s + pace.code2wav_s <= MAX_TURN_SHARE * self.frame_s
 
     def waits_for_reader(self, table: SequenceTable, frames: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return True for the rows that must wait for acknowledgements after `frames` frames.
+        """Return a mask of the rows that wait for acknowledgements after `frames` frames.
 
         Shapes: frames [S].
         """
         return table.has_acks & (frames - table.acknowledged_frames >= self.reader_frames)
 
     def chunk_sizes(self, table: SequenceTable, now: float, pace: Pace) -> NDArray[np.int64]:
-        """Return the frames of every row's next chunk, 0 if no chunk is due.
+        """Return the number of frames of every row's next chunk, or 0 if the row has no chunk now.
 
         Chunks start small for early first audio and grow with the listener's buffer: a chunk is not longer than the
         unplayed audio, unless its decoding will end long before the buffer is empty. A row with an empty buffer gets
         all its frames at once, because many small calls would slow a slow machine down further.
 
-        Example: the last chunk had 4 frames of 80 ms, so the next one may have 16. The listener has 600 ms of audio.
-        If a frame takes 10 ms and its Code2Wav 2 ms, the chunk keeps its 16 frames, because even three times their
-        192 ms is less than 600 ms. If no durations are known, 16 frames (1280 ms) are halved to 4 (320 ms).
+        Example: the last chunk had 4 frames of 80 ms, so the next chunk may have 16 frames. The listener has 600 ms of
+        audio. If a decode step takes 10 ms and Code2Wav 2 ms per frame, 16 frames take 192 ms. The chunk keeps its 16
+        frames, because even 3 * 192 ms is less than 600 ms. If the durations are unknown, 16 frames (1280 ms) are
+        halved to 4 frames (320 ms).
         """
         first = table.last_chunk == 0
         wanted = np.minimum(
@@ -213,21 +214,19 @@ class Scheduler:
         return np.where(table.in_code2wav | (pending == 0), 0, size)
 
     def _is_blocked(self, table: SequenceTable) -> NDArray[np.bool_]:
-        """Return the rows that generate no frame now, so that all their frames must be decoded.
+        """Return a mask of the rows that generate no frame now, whose frames must be decoded.
 
-        These are rows that have all frames, rows that wait for text, possibly for a long time, and rows that wait for
-        acknowledgements of audio that was not sent yet.
+        Such a row has all its frames, waits for text, or waits for acknowledgements of audio that was not sent yet.
         """
         is_blocked = table.ended | (table.made >= table.text_limit) | (table.made >= table.limit)
         return is_blocked | self.waits_for_reader(table, table.made)
 
     def due_chunks(self, table: SequenceTable, now: float, pace: Pace) -> list[Code2WavChunk]:
-        """Choose the next Code2Wav chunks, most urgent first.
+        """Return the next Code2Wav chunks, the most urgent chunk first.
 
-        First chunks are the most urgent, then the chunks of the rows whose buffers will be empty soonest.
-
-        With large batches, a call takes long. The chunk after a first chunk is also urgent, because it is needed before
-        the first one has been played and would otherwise wait for the running call.
+        First chunks are the most urgent, then the chunks of the rows whose buffers will be empty soonest. With large
+        batches, a Code2Wav call takes long. Then the second chunk of a row is also urgent, because the listener needs
+        it before a running call ends.
         """
         sizes, is_urgent = self.chunk_sizes(table, now, pace), table.last_chunk == 0
         if self.batch_fill_ratio:
@@ -241,17 +240,15 @@ class Scheduler:
         return sorted(chunks, key=lambda chunk: (not chunk.is_urgent, chunk.deadline))
 
     def _gather(self, table: SequenceTable, sizes: NDArray[np.int64], is_later: NDArray[np.bool_], now: float) -> None:
-        """Delay later chunks until one call has enough of them.
-
-        Final chunks that join another call are padded.
+        """Delay later chunks until one call has enough chunks, by changes of `sizes` in place.
 
         A row does not wait if its buffer is low, if it has spoken all text received so far, if it has twice the chunk's
-        frames, or if its backlog is full. A waiting row continues to generate frames, and the next turn checks again.
-        `sizes` is changed in place.
+        frames, or if its backlog is full. A waiting row continues to generate frames, and the next iteration checks
+        again. Final chunks that join a larger chunk size are padded.
 
-        Example: 64 rows speak, and a call should have 1/8 of them, 8 rows. 3 rows have chunks of 16 frames and can
-        wait, so they do. 8 rows have chunks of 8 frames, so these are decoded. A row that ends with 2 frames joins
-        their call and is padded to 8.
+        Example: 64 rows speak, and a call should have 1/8 of the rows, 8 rows. 3 rows have chunks of 16 frames and can
+        wait, so the 3 chunks are delayed. 8 rows have chunks of 8 frames, so the 8 chunks are decoded. A row that ends
+        with 2 frames joins this call and is padded to 8 frames.
         """
         min_rows = self.batch_fill_ratio * np.count_nonzero(table.speaking)
         waits = (
@@ -270,10 +267,7 @@ class Scheduler:
     def _cut(
         self, table: SequenceTable, sizes: NDArray[np.int64], due: NDArray[np.bool_], *, is_urgent: bool
     ) -> Iterator[Code2WavChunk]:
-        """Yield the due rows as calls with one chunk size each.
-
-        The calls are within the limits of the device and the mode.
-        """
+        """Divide rows into Code2Wav calls of one chunk size, within the limits of device and mode."""
         ordered = np.flatnonzero(due)[np.argsort(table.buffer_empty_at[due], kind="stable")]
         for size in np.unique(sizes[due]):
             rows = ordered[sizes[ordered] == size]
@@ -287,10 +281,10 @@ class Scheduler:
                 yield Code2WavChunk(part, frames, is_urgent, at_end, float(table.buffer_empty_at[part[0]]))
 
     def record_sent(self, table: SequenceTable, slots: Slots, size: int | Slots, now: float) -> NDArray[np.bool_]:
-        """Record that the audio of `size` frames was emitted.
+        """Record that audio of `size` frames per row was emitted.
 
         Returns:
-            The rows whose buffer had run empty.
+            Mask of the rows whose buffer had run empty.
         """
         starved = (table.last_chunk[slots] > 0) & (now > table.buffer_empty_at[slots])
         table.buffer_empty_at[slots] = np.maximum(table.buffer_empty_at[slots], now) + size * self.frame_s
@@ -300,8 +294,8 @@ class Scheduler:
 
 
 def frame_limit(room: int, budget: int, requested_frames: int | None) -> int:
-    """Return the maximum number of frames that a segment may have.
+    """Return the maximum number of frames of a segment.
 
-    It is the requested number or the budget of the text, but at most the free positions.
+    The limit is the requested number or else the budget of the text, but at most the number of free positions.
     """
     return min(room, budget if requested_frames is None else requested_frames)

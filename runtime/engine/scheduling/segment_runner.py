@@ -11,7 +11,7 @@
                                                   │ resume: end of the text     │
                                                   └────────► DRAIN ◄────────────┘
 
-`next_step` decides what follows the end of a segment; the other methods execute the decision.
+`next_step` selects the action after the end of a segment. The other methods execute the action.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 
 class Step(Enum):
-    """Action of a sequence after a segment."""
+    """Action after the end of a segment."""
 
     START = auto()  # Start the next segment of the text.
     REPEAT = auto()  # Generate the same segment again with another seed.
@@ -53,14 +53,14 @@ class Step(Enum):
 def next_step(
     *, is_too_short: bool, has_all_frames: bool, is_segment_open: bool, has_next: bool, is_text_closed: bool
 ) -> Step:
-    """Return the step after a segment whose frames have ended.
+    """Return the action after the last frame of a segment.
 
     Args:
-        is_too_short: The segment ended with much less audio than its text needs, and has not been repeated yet.
-        has_all_frames: The request set a number of frames, and they are generated.
-        is_segment_open: Generation ended before the end of the segment's text, whose rest is not spoken.
-        has_next: Another segment can start.
-        is_text_closed: No more text arrives.
+        is_too_short: True if the segment has much less audio than its text needs, and was not repeated yet.
+        has_all_frames: True if the request set a number of frames, and all frames are generated.
+        is_segment_open: True if generation ended before the end of the segment's text. The rest is not spoken.
+        has_next: True if another segment can start.
+        is_text_closed: True if no more text will arrive.
     """
     if is_too_short:
         return Step.REPEAT
@@ -102,7 +102,7 @@ class SegmentRunner:
         """Start the next segment of the text: embed its prompt and queue it for prefill.
 
         Raises:
-            SpeechError: The request must end; other requests are not affected.
+            SpeechError: The request must end. Other requests are not affected.
         """
         sequence.before = sequence.made
         segment = sequence.segment = sequence.text_stream.segments.popleft()
@@ -160,9 +160,9 @@ class SegmentRunner:
             return replace(prompt, embeds=prompt.embeds.to(talker.dtype))
 
     def start_decoding(self, sequence: Sequence, prompt: Prompt, now: float, *, keeps: bool) -> None:
-        """Allow more frames after the first frame of a prompt.
+        """Start to decode a segment after its first frame.
 
-        With ``keeps``, cache the prompt's prefix.
+        With `keeps`, the prompt's prefix is cached.
         """
         if prompt.key and keeps:
             slot_cache, slot = self._runner.slot_cache, sequence.slot
@@ -173,9 +173,9 @@ class SegmentRunner:
         self.append_tokens(sequence)
 
     def append_tokens(self, sequence: Sequence) -> None:
-        """Feed new tokens of an open segment.
+        """Append the new tokens of an open segment to the inputs of the slot.
 
-        Until its first frame is known, they wait in the text stream.
+        Before the first frame of the segment, the tokens stay in the text stream.
         """
         segment = sequence.segment
         if segment is None or sequence.state is not SequenceState.DECODE or not sequence.inputs.is_open:
@@ -193,7 +193,7 @@ class SegmentRunner:
         sequence.update_table()
 
     def stop_at_limit(self, sequence: Sequence) -> None:
-        """Finish a segment if it has reached its frame limit.
+        """Finish a segment that has reached its frame limit.
 
         Raises:
             SpeechError: See `start_segment`.
@@ -203,7 +203,7 @@ class SegmentRunner:
         self.finish_segment(sequence, reason, Guard.BUDGET if reason is StopReason.RUNAWAY else None)
 
     def finish_segment(self, sequence: Sequence, reason: StopReason, guard: Guard | None = None) -> None:
-        """Take the next step after a segment's last frame.
+        """Finish a segment after its last frame, and execute the next action of the sequence.
 
         Raises:
             SpeechError: See `start_segment`.
@@ -223,7 +223,7 @@ class SegmentRunner:
         self._take_step(sequence, has_all_frames=requested_frames is not None and sequence.made >= requested_frames)
 
     def resume(self, sequence: Sequence) -> None:
-        """Take the next step of a sequence that waits for text, after a change of its text.
+        """Execute the next action of a sequence that waited for text and whose text has changed.
 
         Raises:
             SpeechError: See `start_segment`.
@@ -252,8 +252,9 @@ class SegmentRunner:
     def cut_segment(self, sequence: Sequence, guard: Guard, cut_frames: int) -> None:
         """End a segment whose audio was cut because of a loop or a long silence.
 
-        The `cut_frames` frames after the sent ones are not emitted. Those of an earlier segment count as sent, so that
-        the number of pending frames stays right. Those of the current segment are taken back, with all later frames.
+        The `cut_frames` frames after the sent frames are not emitted. Cut frames of an earlier segment are counted as
+        sent, so the number of pending frames stays correct. Cut frames of the current segment are removed together with
+        all later frames.
 
         Raises:
             SpeechError: See `start_segment`.
@@ -280,7 +281,7 @@ class SegmentRunner:
     def _repeat(self, sequence: Sequence) -> None:
         """Generate a segment again with another seed, after the frames so far.
 
-        Those frames may have been heard already.
+        The listener may already have heard the frames so far.
         """
         segment = sequence.segment
         assert segment is not None

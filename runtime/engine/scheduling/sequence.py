@@ -1,7 +1,4 @@
-"""Sequence: one request from admission to its last event.
-
-It has the request's state, slot, text, frames, audio and statistics.
-"""
+"""Sequence: the engine's record of one request, from submission to the final event."""
 
 from __future__ import annotations
 
@@ -38,8 +35,8 @@ from runtime.settings import ModeSettings
 class SequenceState(Enum):
     """State of a sequence.
 
-    A waiting state has the name of the resource that the sequence waits for. In the states from PREFILL to DRAIN, the
-    sequence has a slot.
+    In a state NO_…, the sequence waits for the named resource. In the states from PREFILL to DRAIN, the sequence has a
+    slot.
     """
 
     NO_CHECKPOINT = auto()
@@ -55,10 +52,10 @@ class SequenceState(Enum):
 
 @dataclass(slots=True, eq=False)
 class Sequence:
-    """One request from admission to its last sample.
+    """Record of one request: state, slot, text, audio and statistics.
 
-    Thread: engine, except where a group of fields names the Code2Wav worker. The lock is `Code2WavWorker.lock`. The
-    scheduler gives the worker at most one chunk of a sequence at a time.
+    Thread: engine, except for groups of fields whose comment names the Code2Wav worker. The lock in these comments is
+    `Code2WavWorker.lock`. The worker has at most one chunk of a sequence at a time.
     """
 
     ticket: int
@@ -78,14 +75,14 @@ class Sequence:
     limit: int = 0  # Maximum number of frames.
 
     # Fields of the current segment. The worker reads `before`, `segment`, `tokens` and `spoken_after` when it begins a
-    # chunk, and uses `detector` when it has decoded it. The engine may start the next segment at the same time.
+    # chunk, and uses `detector` after the decoding. The engine may start the next segment at the same time.
     segment: Segment | None = None
     plan: SegmentPlan | None = None
     prompt: Prompt | None = None  # Prompt while it is being prefilled.
     prefill_position: int = 0  # Number of prefilled positions of the prompt.
     before: int = 0  # Number of frames of all earlier segments.
     tokens: int = 0  # Number of text tokens in the segment.
-    spoken_after: int = 0  # Number of frames after which the segment's text counts as spoken.
+    spoken_after: int = 0  # Number of frames after which the segment's text is assumed to be spoken.
     reported_chars: int = 0  # Text length at the last WaitingForText event.
     is_repeat: bool = False  # True if the segment is being generated again.
     detector: RunawayDetector = field(default_factory=RunawayDetector)
@@ -93,14 +90,14 @@ class Sequence:
     # Fields of the Code2Wav stream. The engine thread owns them until the row has a frame, then the worker.
     opened: bool = False  # True if its Code2Wav stream is open.
     first_audio: FirstAudio | None = None  # Code2Wav work that was launched together with the first frame.
-    # Future pauses: number of frames before the pause, and its length in samples. The engine thread appends a pause
-    # before it launches the frames after it. The worker removes it with the lock.
+    # Future pauses: number of frames before the pause, and length of the pause in samples. The engine thread appends a
+    # pause before it launches later frames. The worker removes a pause while it holds the lock.
     pauses: deque[tuple[int, int]] = field(default_factory=deque)
-    # Fields of the emitted audio. The worker changes them with the lock. The engine thread changes them only if no
-    # chunk runs. It reads `paused` without the lock for acknowledgements, which are estimates.
+    # Fields of the emitted audio. The worker changes these fields while it holds the lock. The engine thread changes
+    # them only if no chunk runs, and reads `paused` without the lock for acknowledgements, which are estimates.
     samples: int = 0  # Number of emitted samples.
     paused: int = 0  # Number of emitted samples that belong to pauses.
-    # True if no more audio may be emitted. The engine thread sets it, and the worker checks it, with the lock.
+    # True if no more audio may be emitted. The engine thread sets this field and the worker reads it with the lock.
     silenced: bool = False
 
     # Times on the engine's clock in seconds, and statistics.
@@ -118,14 +115,14 @@ class Sequence:
     cut_reason: StopReason | None = None  # Stop reason of the last segment that did not end at EOS.
 
     def admit(self, admission: Admission, text_stream: TextStream, seed: int, now: float) -> None:
-        """Set the validated request when the checkpoint accepts it."""
+        """Store the results of the validation when the checkpoint accepts the request."""
         self.admission = admission
         self.text_stream = text_stream
         self.seed = seed
         self.arrived_at = now
 
     def take_slot(self, slot: int, inputs: SlotInputs, table: SequenceTable, mode: ModeSettings, now: float) -> None:
-        """Assign a slot, whose row in the scheduler's table was reset."""
+        """Assign a slot to the sequence, and initialize the slot's row in the scheduler's table."""
         self.slot = slot
         self.inputs = inputs
         self.table = table
@@ -137,9 +134,7 @@ class Sequence:
         table.batch[slot] = mode.sound_batch
 
     def emit_audio(self, pcm: bytes, codes: NDArray[np.int64], first: int, samples_per_frame: int) -> int:
-        """Emit the audio of frames starting at `first`, including pauses.
-
-        The pauses are those before and between the frames.
+        """Emit the audio of frames from index `first` on, and the pauses before these frames.
 
         The caller holds the Code2Wav worker's lock.
 
@@ -164,7 +159,7 @@ class Sequence:
             self.samples += len(audio) // 2
 
     def emit_pause(self, samples: int, no_codes: NDArray[np.int64]) -> None:
-        """Emit silence."""
+        """Emit `samples` samples of silence."""
         self.sink(AudioChunk(pcm=bytes(2 * samples), codes=no_codes, first_sample=self.samples))
         self.samples += samples
         self.paused += samples
@@ -175,29 +170,29 @@ class Sequence:
         self.update_table()
 
     def update_table(self) -> None:
-        """Update the sequence's row of the scheduler's table."""
+        """Write the sequence's state and limits to its row of the scheduler's table."""
         table, slot = self.table, self.slot
         table.speaking[slot] = self.state is SequenceState.DECODE
         table.ended[slot] = self.state is SequenceState.DRAIN
         table.limit[slot] = self.limit
         if self.state is SequenceState.WAITING_FOR_TEXT:
-            # All frames are decoded now, because the next one may take long.
+            # All frames are decoded now, because more text may arrive much later.
             table.text_limit[slot] = table.made[slot]
         elif self.state is not SequenceState.DRAIN:  # `ended` is enough while a sequence drains.
             table.text_limit[slot] = self.before + self.inputs.text_frames
 
     @property
     def made(self) -> int:
-        """Return the number of generated frames of all segments."""
+        """Return the number of generated frames in all segments."""
         return int(self.table.made[self.slot])
 
     @property
     def stop_reason(self) -> StopReason:
-        """Return the reason why generation ended."""
+        """Return the reason why the generation of frames ended."""
         return self.cut_reason or StopReason.EOS
 
     def stats(self, now: float, samples_per_frame: int, frame_s: float) -> RequestStats:
-        """Return the statistics so far, with times in milliseconds.
+        """Return the request's statistics so far, with times in milliseconds.
 
         Args:
             now: Time in seconds.
@@ -222,7 +217,7 @@ class Sequence:
     def emit_final_event(
         self, outcome: StopReason | SpeechError, stats: RequestStats, notes: tuple[str, ...] = ()
     ) -> None:
-        """Emit the final event, with the notes since the start."""
+        """Emit the final event: `Finished` with a stop reason, or `Broken` with an error."""
         self.state = SequenceState.ENDED
         self.silenced = True
         if isinstance(outcome, SpeechError):
@@ -231,7 +226,7 @@ class Sequence:
             self.sink(Finished(stop_reason=outcome, stats=stats, notes=notes))
 
     def describe(self, outcome: StopReason | SpeechError, stats: RequestStats) -> str:
-        """Return the statistics for a log line, without any text of the client."""
+        """Return a log message with the request's outcome and statistics, without its text."""
         word = outcome.code if isinstance(outcome, SpeechError) else outcome
         guard = f" ({self.guard})" if self.guard else ""
         ttfa = "-" if stats.ttfa_ms is None else f"{stats.ttfa_ms:.0f}"

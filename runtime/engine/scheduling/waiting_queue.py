@@ -1,4 +1,4 @@
-"""Waiting queue: requests without a slot, a voice, text, or a loaded checkpoint."""
+"""Waiting queue: requests without a slot, a voice, a text or a loaded checkpoint."""
 
 from __future__ import annotations
 
@@ -23,12 +23,11 @@ Command = Callable[[], None]
 
 
 class WaitingQueue:
-    """Fair queue of requests.
+    """Fair queue of requests that wait for a slot, a voice, a text or a checkpoint.
 
-    A waiting request uses neither a slot nor device time.
-
-    The next slot goes to the caller with the fewest slots, and among these to the request that has waited longest. So
-    the requests of one caller are served in order of arrival, and no caller has to wait for all requests of another.
+    A waiting request uses neither a slot nor device time. The next slot goes to the caller with the fewest slots, and
+    among several such callers to the request that has waited longest. Therefore the requests of one caller are served
+    in order of arrival, and no caller has to wait for all requests of another caller.
 
     Thread: engine. `add_without_checkpoint`, `withdraw` and `remove_loaded` are called under the engine's lock.
     """
@@ -66,7 +65,7 @@ class WaitingQueue:
 
     @property
     def waiting_for_text(self) -> int:
-        """Return the number of waiting requests that have no text yet.
+        """Return the number of requests that wait for text.
 
         Thread: any.
         """
@@ -74,9 +73,7 @@ class WaitingQueue:
 
     @property
     def unready(self) -> int:
-        """Return the number of requests that wait for text or a voice.
-
-        Their checkpoint is loaded.
+        """Return the number of requests to a loaded checkpoint that wait for text or a voice.
 
         Thread: any.
         """
@@ -110,9 +107,9 @@ class WaitingQueue:
         return self._no_checkpoint.pop(ticket, None)
 
     def defer(self, ticket: int, command: Command) -> bool:
-        """Store a client's command if the request waits for its checkpoint.
+        """Store a client's command for a request that waits for its checkpoint.
 
-        Return False if it does not.
+        Return False if the request does not wait for its checkpoint.
         """
         if ticket not in self._no_checkpoint:
             return False
@@ -144,7 +141,7 @@ class WaitingQueue:
         self.update_request(sequence, now)
 
     def update_request(self, sequence: Sequence, now: float) -> None:
-        """Update the list of what a request waits for."""
+        """Move a request to the state that names the next missing resource: text, voice or slot."""
         if sequence.state is SequenceState.NO_SLOT:
             return
         if not sequence.text_stream.is_ready:
@@ -156,11 +153,11 @@ class WaitingQueue:
             self._put(sequence, SequenceState.NO_SLOT)
 
     def find(self, ticket: int) -> Sequence | None:
-        """Return an admitted request that waits here, or None."""
+        """Return the admitted request with this ticket, or None if it does not wait."""
         return self._no_slot.get(ticket) or self._no_text.get(ticket) or self._no_voice.get(ticket)
 
     def remove_request(self, ticket: int) -> Sequence | None:
-        """Remove and return a request that waits here, or return None."""
+        """Remove and return the admitted request with this ticket, or return None."""
         self._reading.pop(ticket, None)
         if (sequence := self.find(ticket)) is not None:
             del self._by_state[sequence.state][ticket]
@@ -184,7 +181,7 @@ class WaitingQueue:
         return [sequence for ticket in tickets if (sequence := self.remove_request(ticket)) is not None]
 
     def collect_voices(self, now: float) -> Iterator[tuple[Sequence, SpeechError]]:
-        """Collect encoded voices, and yield the requests that must end, with their error."""
+        """Collect encoded voices, and yield each request whose encoding failed, with an error."""
         for ticket in [ticket for ticket, reading in self._reading.items() if reading.done()]:
             sequence, reading = self.find(ticket), self._reading.pop(ticket)
             assert sequence is not None
@@ -199,7 +196,7 @@ class WaitingQueue:
                 self.update_request(sequence, now)
 
     def remove_expired(self, now: float) -> Iterator[tuple[Sequence, SpeechError]]:
-        """Remove requests that have waited too long for a slot, and yield each with its error."""
+        """Remove and yield the requests that have waited too long for a slot, with an error."""
         late = [sequence for sequence in self._no_slot.values() if now - sequence.queued > self._queue_timeout_s]
         for sequence in late:
             self.remove_request(sequence.ticket)
@@ -208,7 +205,7 @@ class WaitingQueue:
             yield sequence, QueueTimeout(limit=self._queue_timeout_s, retry_after_s=round(wait_s, 1))
 
     def report_places(self, now: float) -> None:
-        """Report changed positions to the requests that wait for a slot.
+        """Report changed queue positions to the requests that wait for a slot.
 
         Each assigned slot changes all positions. Reporting every change to hundreds of requests would delay audio on
         the event loop, so most requests are notified at intervals only.
@@ -233,17 +230,17 @@ class WaitingQueue:
         self._has_moved = True
 
     def wait_s(self, place: int) -> float | None:
-        """Estimate the seconds until the request at a position gets a slot.
+        """Estimate the seconds until the request at a queue position gets a slot.
 
-        None means that no duration is known yet.
+        Return None if no request has released a slot yet.
         """
         return None if self._mean_slot_s is None else (place + 1) * self._mean_slot_s / self._slots
 
     def _turns(self) -> dict[int, int]:
         """Return the fair-share rank of each ready request by ticket, in order of arrival.
 
-        The rank is the number of slots that its caller will have when the request gets one. A lower rank is served
-        first; among equal ranks, the earlier request is.
+        The rank is the number of slots that the caller will have when the request gets a slot. The request with the
+        lowest rank is served first, and the earliest request among equal ranks.
         """
         holding = self._used_slots.copy()
         turns = {}
