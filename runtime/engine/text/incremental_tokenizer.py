@@ -1,4 +1,4 @@
-"""Tokenizer for streamed text."""
+"""Incremental tokenizer for streamed text."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ KOREAN_JAMO = range(0x1160, 0x1200)  # Korean vowels and final consonants, which
 
 
 class IncrementalTokenizer:
-    """Tokenizer that returns the ids of a text as soon as later text cannot change them.
+    """Tokenizer that returns the token ids of streamed text as soon as the ids are final.
 
-    The ids equal those of the whole text without surrounding white space, independent of how it was divided into `add`
+    The ids are equal to the ids of the complete text without surrounding white space, for any division into `add`
     calls. Byte-level BPE never merges across the pieces of the pre-tokenizer, and later text can change only the last
-    piece or the white space at the end. So one word is held back in scripts with spaces: "Hello wor" gives "Hello".
-    Consecutive letters are one piece, so Chinese, Japanese and Thai text is held back until the next punctuation mark,
-    space or digit: in ordinary Chinese prose five characters on average. `flush` returns all text at once. After a
-    flush within a piece, the ids decode to the same text but may differ from those of the whole text.
+    piece or the white space at the end. Therefore the last word is delayed in scripts with spaces: "Hello wor" gives
+    "Hello". Consecutive letters are one piece, so Chinese, Japanese and Thai text is delayed until the next punctuation
+    mark, space or digit, in ordinary Chinese prose by five characters on average. `flush` returns the ids of all text.
+    After a flush within a piece, the ids decode to the same text but may differ from the ids of the complete text.
 
-    Only the tail that may still change is stored and encoded. The caller must refuse control tokens.
+    Only the text whose ids may still change is stored and encoded. The caller must refuse control tokens.
     """
 
     def __init__(self, tokenizer: TextTokenizer) -> None:
@@ -29,7 +29,7 @@ class IncrementalTokenizer:
         self._begun = False  # True after the first character that is not a space.
 
     def add(self, text: str) -> list[int]:
-        """Append text and return the ids that are final now."""
+        """Append text, and return the token ids that are final now."""
         text = self._tokenizer.spelled(text)
         if not self._begun:
             text = text.lstrip()
@@ -39,7 +39,7 @@ class IncrementalTokenizer:
         return [] if runs_on else self._settled()
 
     def flush(self) -> list[int]:
-        """Return the ids of all text so far, except trailing white space.
+        """Return the token ids of all remaining text, except trailing white space.
 
         The white space may belong to the next piece of text.
         """
@@ -49,7 +49,7 @@ class IncrementalTokenizer:
 
     @property
     def holds_words(self) -> bool:
-        """True if there is text with words whose ids may still change."""
+        """True if the remaining text, whose ids may still change, contains words."""
         return SPOKEN.search(self.tail) is not None
 
     def _settled(self) -> list[int]:
@@ -68,7 +68,7 @@ class IncrementalTokenizer:
 
 
 def _is_own_piece(character: str) -> bool:
-    """True if NFC normalization never joins this character to the text before it.
+    """True if NFC normalization never combines this character with the text before it.
 
     Characters unknown to Python may be combining marks in the tokenizer's Unicode version.
     """

@@ -1,4 +1,4 @@
-"""Rules for text that need no model: validation, and the frame limit of a text."""
+"""Text rules without a model: validation, long numbers, and the frame limit of a text."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class LongNumbers:
         self._digits = 0  # Number of consecutive digits at the end of the text so far.
 
     def add(self, text: str) -> str:
-        """Append text and return it with spaces inserted into long numbers.
+        """Append text, and return the text with spaces inserted into long numbers.
 
-        A space precedes each group of digits after the first `PLAIN_DIGITS`.
+        After the first `PLAIN_DIGITS` digits, a space is inserted before every group of `GROUP_DIGITS` digits.
         """
         grouped = _DIGITS.sub(self._grouped, text)
         if not text[-1:].isdecimal():
@@ -45,14 +45,14 @@ class LongNumbers:
 
 
 def checked_text(text: str, tokenizer: TextTokenizer, limits: Limits) -> str:
-    """Return the text without surrounding white space after checking it.
+    """Check the text of a request, and return the text without surrounding white space.
 
     Raises:
         EmptyText: The text is empty or white space.
         TextTooLong: The text has more characters than the limit.
         InvalidConfig: The text has a control token of the model.
     """
-    text = text.strip()  # A leading newline would merge with that of the template (docs/model.md 3.1).
+    text = text.strip()  # A leading newline would merge with the template's newline (docs/model.md 3.1).
     if not text:
         raise EmptyText(param="text")
     if len(text) > limits.max_text_chars:
@@ -62,10 +62,10 @@ def checked_text(text: str, tokenizer: TextTokenizer, limits: Limits) -> str:
 
 
 def checked_instruct(instruct: str | None, tokenizer: TextTokenizer, limits: Limits) -> str | None:
-    """Return the instruction without surrounding white space, cut to the limit.
+    """Check an instruction, and return the instruction without surrounding white space.
 
     Returns:
-        None if the instruction is empty.
+        The instruction, cut to the maximum length, or None if the instruction is empty.
 
     Raises:
         InvalidConfig: The instruction has a control token of the model.
@@ -82,9 +82,8 @@ def checked_instruct(instruct: str | None, tokenizer: TextTokenizer, limits: Lim
 def frame_budget(text: str) -> int:
     """Return the maximum number of frames for a text.
 
-    Longer speech is a runaway (docs/model.md 7.1).
-
-    The reference stops at 8191 frames (eleven minutes), which about one in three hundred requests reaches.
+    Longer speech is a runaway (docs/model.md 7.1). The reference implementation stops only at 8191 frames (eleven
+    minutes), which about one in three hundred requests reaches.
     """
     return GRACE_FRAMES + round(MAX_DURATION_RATIO * expected_frames(text))
 

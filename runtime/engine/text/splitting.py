@@ -20,11 +20,12 @@ SPACE_BEFORE_WORD = re.compile(r"\s+(?=[^\W_])")
 class Splitter:
     """Incremental splitter, which returns segments as soon as later text cannot change them.
 
-    Segments have no surrounding white space and at least one letter or digit. Punctuation stays with the text next to
-    it. Together, the segments contain every character of the text except white space at the cuts. So a cut is certain
-    only when the next letter or digit has arrived, which also distinguishes "e.g. this" from the end of a sentence.
+    Segments have no surrounding white space and at least one letter or digit. Punctuation belongs to the segment of the
+    adjacent text. Together, the segments contain every character of the text except white space at the cuts. Therefore
+    a cut is certain only when the next letter or digit has arrived. The next letter also distinguishes "e.g. this" from
+    the end of a sentence.
 
-    A segment has at most `longest` characters. A longer one is cut at its last sentence, clause or white space, or else
+    A segment has at most `longest` characters. Longer text is cut at the last sentence, clause or white space, or else
     between any two characters. Only punctuation that does not fit into a segment is dropped.
     """
 
@@ -36,7 +37,7 @@ class Splitter:
         self._later = 0  # Start of the last added text.
 
     def add(self, text: str) -> list[str]:
-        """Append text and return the segments that are complete now."""
+        """Append text, and return the segments that are complete now."""
         before, self._text = len(self._text), self._text + text if self._text else text.lstrip()
         parts: list[str] = []
         if not SPOKEN.search(text):  # No cut is certain before the first letter or digit.
@@ -47,11 +48,10 @@ class Splitter:
         return parts
 
     def flush(self) -> list[str]:
-        """Return all segments of the text so far.
+        """Return the remaining text as segments.
 
-        Punctuation directly after a flush is dropped.
-
-        If the text has no words, symbols with a spoken name form a segment.
+        If the text has no words, symbols with a spoken name form a segment. Punctuation directly after a flush is
+        dropped.
         """
         is_one_segment = self._split in (Split.AUTO, Split.NONE)
         parts: list[str] = []
@@ -67,7 +67,7 @@ class Splitter:
 
     @property
     def holds_words(self) -> bool:
-        """True if the text that is held back contains words."""
+        """True if the remaining text, which is not part of a segment yet, contains words."""
         return is_readable(self._text)
 
     def _certain_end(self, *, is_whole: bool = False) -> int:
@@ -107,9 +107,10 @@ class Splitter:
 
 
 def certain_end_past(text: str, longest: int, passed: int) -> int:
-    """Return the first sentence end after `longest` characters.
+    """Return the index of the first sentence end after `longest` characters.
 
-    If there is none, it is the first word end after 1.5 * `longest`, or 0. Ends before `passed` are ignored.
+    Without a sentence end, the result is the first word end after 1.5 * `longest` characters, or 0. Ends before the
+    index `passed` are ignored.
     """
     first, most = max(longest, passed), longest + longest // 2
     if last_spoken(text) < first:
@@ -122,10 +123,10 @@ def certain_end_past(text: str, longest: int, passed: int) -> int:
 
 
 def settled_end(text: str, longest: int | None) -> int:
-    """Return the number of characters that belong to this segment, independent of later text.
+    """Return the number of characters that certainly belong to the current segment.
 
-    After `longest` characters, a punctuation mark may end the segment. After a quotation, some more letters are needed
-    to decide.
+    After `longest` characters, a punctuation mark may end the segment. After a quotation, the next letters determine
+    if the segment ends.
     """
     settled = max(len(text) if longest is None else min(len(text), longest), last_spoken(text) + 1)
     if longest is None or settled <= longest:
@@ -143,13 +144,11 @@ def _cuts(
     known: int | None = None,
     is_whole: bool = False,
 ) -> Iterator[tuple[int, bool | None]]:
-    """Yield the certain cuts between sentences and clauses.
-
-    Each cut has True for the end of a sentence, or False for the end of a clause.
+    """Yield the certain cuts as (index, True after a sentence or False after a clause).
 
     Both sides of a cut contain words. Later text does not move a cut, which depends only on the text up to the next
-    letter or digit, or, after a quotation, on the next `QUOTATIVE_CHARS` characters. If these have not arrived, the cut
-    is yielded last, with None. Punctuation after index `most` is ignored.
+    letter or digit or, after a quotation, on the next `QUOTATIVE_CHARS` characters. If these characters have not
+    arrived, the last result is (index, None). Punctuation after index `most` is ignored.
     """
     first = follows = SPOKEN.search(text)
     for mark in _marks(text, start, len(text) if most is None else most + 1):
@@ -190,10 +189,9 @@ def _ends_clause(text: str, mark: re.Match[str], follows: int) -> bool:
 
 
 def _shortened(text: str, longest: int) -> tuple[str, int]:
-    """Return the first segment of a text that is too long for one segment.
+    """Return the first segment of a too long text, and the number of characters to remove.
 
-    The number of characters that it consumes is also returned. The segment is empty if the text starts with more
-    punctuation than a segment may have.
+    The segment is empty if the text starts with more punctuation than a segment may have.
     """
     first, last = _first_spoken(text), last_spoken(text)
     if first >= longest:
@@ -212,10 +210,7 @@ def _shortened(text: str, longest: int) -> tuple[str, int]:
 
 
 def _between_characters(text: str, least: int, most: int) -> int:
-    """Return the last index at most `most` that splits no combined character or emoji.
-
-    The index is at least `least`.
-    """
+    """Return the last index from `least` to `most` that splits no combined character or emoji."""
     joined = (
         place
         for place in range(most, least, -1)
@@ -229,5 +224,5 @@ def _first_spoken(text: str) -> int:
 
 
 def last_spoken(text: str) -> int:
-    """Return the index of the last letter or digit, or -1."""
+    """Return the index of the last letter or digit in a text, or -1."""
     return next((place for place in range(len(text) - 1, -1, -1) if text[place].isalnum()), -1)

@@ -1,4 +1,4 @@
-"""Text of a running request: its segments, and the tokens of an open segment.
+"""Text of a running request: segments, and the tokens of an open segment.
 
 Segments are spoken one after another. In the streaming layout without reference codes, a segment's tokens are sent to
 the model while it is spoken. Otherwise, a segment is spoken after it is complete (docs/api.md).
@@ -41,10 +41,10 @@ _SHORT_TAG_CHARS = 100
 
 @dataclass(slots=True, eq=False)
 class Segment:
-    """Text that is generated in one run of the model.
+    """Part of a request's text that the model speaks in one run.
 
-    `tokens` are the tokens of an open segment that were not fed yet. `style` is the style of the last tag; it may be
-    empty. `pause` is the silence before the segment in samples.
+    `tokens` are the tokens of an open segment that the model has not received yet. `style` is the style of the last
+    tag, or empty. `pause` is the silence before the segment in samples.
     """
 
     text: str
@@ -58,20 +58,20 @@ class Segment:
         return self.text.strip()
 
     def take_tokens(self) -> list[int]:
-        """Remove and return the tokens since the last call."""
+        """Remove and return the tokens that were added since the last call."""
         tokens, self.tokens = self.tokens, []
         return tokens
 
 
 class TextStream:
-    """Converter from a client's text to segments.
+    """Converter from a client's streamed text to segments.
 
     Args:
-        longest: Maximum characters of a segment; an open segment ends after that many.
-        by_token: True if a segment grows while it is spoken; otherwise segments are complete.
-        tags: True if pauses and changes of style in inline tags end a segment.
+        longest: Maximum characters of a segment. An open segment ends after this number of characters.
+        by_token: True if a segment can start before its text is complete.
+        tags: True if inline tags for pauses and styles are read. A pause or a change of style ends a segment.
         max_break_s: See `SpeechRequest`.
-        follows: True if the checkpoint supports style instructions; otherwise they are dropped.
+        follows: True if the checkpoint supports style instructions. Otherwise styles are dropped.
         languages: Languages of the checkpoint. A text in another script is spoken with a note.
     """
 
@@ -113,19 +113,19 @@ class TextStream:
         self._speakable = False
 
     def _begin_segment(self) -> None:
-        """Start a segment that grows by tokens."""
+        """Start an open segment."""
         self._last = Segment("", closed=False)
         self._incremental = IncrementalTokenizer(self._tokenizer)
         self._tokenized = 0  # Number of characters that are tokenized.
         self._offered = False  # True if this segment is already in `segments`.
 
     def add(self, text: str) -> None:
-        """Append text.
+        """Append text of the client.
 
         Raises:
-            TextTooLong: The whole text is longer than the limit.
+            TextTooLong: The complete text is longer than the limit.
             InvalidConfig: The text has a control token of the model or a lone surrogate.
-            TagTooLong, PauseTooLong, PausesTooLong: Its tags exceed the limits.
+            TagTooLong, PauseTooLong, PausesTooLong: A tag or a pause exceeds the limits.
         """
         if self.closed or not text:
             return
@@ -136,7 +136,7 @@ class TextStream:
         self._append_items(self._tags.add(text))
 
     def flush(self) -> None:
-        """Release all text so far for speaking, even if the last word or sentence is incomplete."""
+        """Make all text so far ready to speak, even if the last word or sentence is incomplete."""
         if self.closed:
             return
         self._flush_reading()
@@ -173,7 +173,7 @@ class TextStream:
 
     @property
     def is_ready(self) -> bool:
-        """True if a complete segment or the first token of an open one can be spoken."""
+        """True if a complete segment or the first token of an open segment can be spoken."""
         return self._speakable and bool(self.segments)
 
     @property
@@ -189,10 +189,7 @@ class TextStream:
         return not waits and may_end(self.text[-2 * TAIL_CHARS :])
 
     def _append_items(self, items: list[Item]) -> None:
-        """Append text and tags.
-
-        Text before and after an ignored tag is joined.
-        """
+        """Append text and tags, where the text before and after an ignored tag is joined."""
         text = ""
         for item in items:
             if isinstance(item, str):
@@ -243,12 +240,12 @@ class TextStream:
         self._speak(spoken)
 
     def _flush_reading(self) -> None:
-        """Release the text that the text rules hold back."""
+        """Append the remaining output of the text normalization."""
         if self._reading is not None:
             self._speak(self._reading.flush())
 
     def _speak(self, text: str) -> None:
-        """Append text that the text rules have processed."""
+        """Append normalized text."""
         if not text:
             return
         self._speakable = self._speakable or is_readable(text)
@@ -258,7 +255,7 @@ class TextStream:
             self._offer(self._splitter.add(text))
 
     def _note(self, words: str) -> None:
-        """Add a note unless it exists."""
+        """Add a note for the client unless the same note exists."""
         if words not in self.notes:
             self.notes = (*self.notes, words)
 
@@ -280,7 +277,7 @@ class TextStream:
             self.pause = 0
 
     def _grow(self, text: str) -> None:
-        """Append text to the open segment, and start another after it has become long enough."""
+        """Append text to the open segment, and start another segment if it is long enough."""
         segment = self._last
         segment.text = segment.text + text if segment.text else text.lstrip()
         while self._longest is not None and (end := certain_end_past(segment.text, self._longest, self._tokenized)):
@@ -297,10 +294,10 @@ class TextStream:
             self._tokenized = end
 
     def _give(self, tokens: list[int], *, ends: bool = False) -> None:
-        """Append tokens to the open segment, and release it when it can start.
+        """Append tokens to the open segment, and add the segment to `segments` when it can start.
 
-        Normally a segment starts with its first word. With `ends`, no word will follow, and a symbol with a spoken name
-        is enough.
+        Normally a segment can start after its first word. With `ends`, no word will follow, and a symbol with a spoken
+        name is enough.
         """
         segment = self._last
         segment.tokens += tokens
