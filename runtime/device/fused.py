@@ -115,9 +115,9 @@ class KVView(NamedTuple):
 class Fused(Protocol):
     """Fused operations with one kernel launch each, bitwise independent of the batch.
 
-    A product with a norm of many rows takes two launches. Launches may overlap. If `settled` is True, an operation may
-    read its slot inputs while earlier launches still run. If `settled` is False, the operation waits for all earlier
-    launches before the next launch may start. The next launch may then use `settled` for all data written before.
+    A product with a norm of many rows takes two launches. Launches may overlap. Pass `settled=True` if no launch that
+    may still run writes the slot inputs of an operation. The operation then reads these inputs while earlier launches
+    still run. With `settled=False`, an operation waits for all earlier launches before the next launch may start.
     """
 
     max_rows: int  # Maximum number of rows of a fused product. The library multiplies more rows.
@@ -166,7 +166,7 @@ class Fused(Protocol):
     ) -> Tensor:
         """Run norms, RoPE, cache write and attention for the `new` newest positions of each row.
 
-        Each row attends to the positions of its slot. `settled` applies to `rows` and `positions`.
+        Each row attends to the positions of its slot. The slot inputs for `settled` are `rows` and `positions`.
 
         Shapes: qkv [B * new, (heads + 2 kv_heads) * d]; rows [B] int64, slot numbers; positions [B] int64, first new
         position; result [B * new, heads * d].
@@ -195,7 +195,7 @@ class Fused(Protocol):
     ) -> None:
         """Sample one code per row like `pick` in sampling.py, and look up the code's embedding.
 
-        Column `codebook` of `out` gets the results. `settled` applies to `rows` and `state`.
+        Column `codebook` of `out` gets the results. The slot inputs for `settled` are `rows` and `state`.
 
         Shapes: logits [B, V]; rows [B] int64, slot numbers.
         """

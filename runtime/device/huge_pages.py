@@ -24,7 +24,7 @@ REGION = re.compile(r"([0-9a-f]+)-([0-9a-f]+) rw-p \S+ \S+ 0 *+(?!\[stack)")
 
 
 def gather() -> int:
-    """Merge small pages of this process into huge pages where at least 90 % is in memory.
+    """Collapse this process's memory into huge pages of which at least 90 % is in memory.
 
     The call takes 1.6 s of CPU time per gigabyte. Other threads may run in the meantime.
 

@@ -34,7 +34,7 @@ FLOAT16_MIN_ROWS = 3  # Float16 kernels of fbgemm sum one or two rows in another
 TESTED_ROWS = range(1, 61)  # Numbers of rows with which batch invariance is tested.
 MAX_CALL_ROWS = 4  # Torch's weight-only kernels use another algorithm for more rows.
 TILE_OUTPUTS = 16  # Tile size of torch's weight-only kernels. N and K must be multiples of the tile size.
-CACHED_ROWS = 64  # Number of matrix rows that are quantized at a time. They fit into the CPU cache.
+CACHED_ROWS = 64  # Number of matrix rows that are quantized at a time and fit into the CPU cache.
 MAX_INT8 = 127
 MAX_HALF_INT8 = 63  # Largest magnitude for CPUs that add two products in 16 bits. Larger values could overflow.
 MIN_SCALE = 1e-30  # Lower bound of scales, to avoid a division by zero.
@@ -80,7 +80,7 @@ class Int8:
         return cls(values, steps)
 
     def weight(self) -> Tensor:
-        """Return the dequantised values.
+        """Return the dequantized weight matrix.
 
         Shapes: result [N, K] float32.
         """
@@ -113,7 +113,7 @@ class Int4:
         return cls(values.flatten(1).to(torch.int32), steps, middles)
 
     def weight(self) -> Tensor:
-        """Return the dequantised values.
+        """Return the dequantized weight matrix.
 
         Shapes: result [N, K] float32.
         """

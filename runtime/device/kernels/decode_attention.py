@@ -46,8 +46,8 @@ def decode_attention(
 
     Args:
         new: Number of new positions per row, 1 or 2.
-        settled: True if `rows` and `positions` were written before the last launch without `settled`. The kernel then
-            reads `rows` and `positions` while the previous kernel still runs.
+        settled: True if no kernel that may still run writes `rows` and `positions`. The kernel then reads `rows` and
+            `positions` while the previous kernel still runs.
     """
     _, kv_heads, T, d = cache.keys.shape
     count = query_heads(qkv, heads, cache, new, rows, positions)

@@ -40,8 +40,8 @@ def sample(
     Shapes: logits [B, V] float32 or bfloat16; rows [B] int64, slot numbers.
 
     Args:
-        settled: True if `rows` and `state` were written before the last launch without `settled`. The noise is then
-            computed while the previous kernel still runs.
+        settled: True if no kernel that may still run writes `rows` and `state`. The noise is then computed while the
+            previous kernel still runs.
     """
     B, V = logits.shape
     Q = out.codes.shape[1]
