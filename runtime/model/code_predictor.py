@@ -46,7 +46,7 @@ class Places:
     sin: Tensor
     key: Tensor  # Destination of the keys of new positions.
     value: Tensor
-    keys: Tensor  # Keys of all positions up to and including the new ones.
+    keys: Tensor  # Keys of all positions up to and including the new positions.
     values: Tensor
 
 

@@ -170,7 +170,7 @@ class GrowingReading:
 
     @property
     def holds_words(self) -> bool:
-        """True if `pending` contains words."""
+        """True if the pending text contains words."""
         return self.pending.strip(" \n.,;:!?\"'()") != ""
 
     def _read_to(self, end: int) -> str:

@@ -55,7 +55,7 @@ class Listing:
 
     @property
     def here(self) -> int:
-        """Return the number of bytes in the local cache, including incomplete files."""
+        """Return the number of bytes of these files in the cache, including incomplete files."""
         return sum(self.held(file) for file in self.files)
 
     def held(self, file: HubFile) -> int:

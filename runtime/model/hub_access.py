@@ -33,7 +33,7 @@ disable_progress_bars()  # The `fetch` command prints its own progress.
 
 
 def cache() -> Path:
-    """Return the folder of the Hub's cache."""
+    """Return the path of huggingface_hub's cache folder."""
     return Path(constants.HF_HUB_CACHE).expanduser()
 
 
