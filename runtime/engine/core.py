@@ -143,7 +143,7 @@ class EngineCore:
 
     @property
     def waiting_for_text(self) -> int:
-        """Return the number of slots whose request has spoken all text received so far.
+        """Return the number of requests with a slot that wait for more text.
 
         Thread: any.
         """
@@ -199,7 +199,7 @@ class EngineCore:
             self.segment_runner.append_tokens(sequence)
 
     def ack_sent(self, samples: Mapping[int, int]) -> None:
-        """Record the total number of samples that each listener was sent, by ticket.
+        """Record the total number of samples sent to each listener, by ticket.
 
         Tickets of other checkpoints are ignored.
         """
@@ -289,7 +289,7 @@ class EngineCore:
                 sequence.sink(WaitingForText(chars))
 
     def admit(self) -> None:
-        """Assign free slots to waiting requests, and report queue positions to the remaining ones."""
+        """Assign free slots to waiting requests, and report new queue positions."""
         now = self.clock()
         for sequence, error in self.waiting.collect_voices(now):
             self.finish_request(sequence, error)
@@ -362,7 +362,7 @@ class EngineCore:
             self.finish_request(sequence, error)
 
     def finish_all_requests(self, error: SpeechError) -> None:
-        """End all requests with this error."""
+        """End all requests of this checkpoint with an error."""
         for sequence in [*self.waiting.remove_all(), *self.sequences.values()]:
             self.finish_request(sequence, error)
 
@@ -425,7 +425,7 @@ class EngineCore:
             log.exception("the prefill of %d requests failed", len(sequences))
             if len(sequences) == 1 or isinstance(error, FrameLost):
                 self._fail(slots)
-            else:  # Retry each row separately, so that only the faulty row fails.
+            else:  # Retry each row separately, because only the faulty row should fail.
                 for sequence in sequences:
                     self._prefill_chunks([sequence])
             return

@@ -58,7 +58,7 @@ Progress = Callable[[int, int, str], None]  # Arguments: number of loaded checkp
 
 
 class Engine:
-    """Speech engine over all loaded checkpoints.
+    """Speech engine for all loaded checkpoints.
 
     The methods of `SpeechEngine` may be called from any thread and never wait for the device. All other methods run on
     the engine thread, or on the caller's thread before `start` (`speak`).
@@ -310,7 +310,7 @@ class Engine:
 
     @property
     def busy(self) -> bool:
-        """True if any request has not ended."""
+        """True if at least one request has not ended."""
         return bool(self.commands) or any(core.busy for core in self.registry.cores)
 
     def _run(self) -> None:
@@ -449,7 +449,7 @@ class Engine:
         self._wake.set()
 
     def _closing_sink(self, ticket: int, sink: Sink) -> Sink:
-        """Wrap a client's sink, so that a final event or an error of the sink ends the request."""
+        """Wrap a client's sink: a final event removes the ticket, an error ends the request."""
 
         def tell(event: SpeechEvent) -> None:
             if isinstance(event, Started):

@@ -11,7 +11,7 @@ from runtime.errors import Overloaded
 from runtime.request import SpeechRequest
 from runtime.settings import Settings
 
-SOONEST_S = 0.1  # Minimum retry time.
+SOONEST_S = 0.1  # Minimum retry time in seconds.
 RETRY_AFTER_S = 2.0  # Retry time if the queue is full and no duration has been measured yet.
 
 

@@ -39,7 +39,7 @@ def windowed_audio(engine: Engine, request: SpeechRequest, codes: NDArray[np.int
 
 
 def decode_in_windows(code2wav: Code2Wav, codes: Tensor) -> Tensor:
-    """Decode frames in windows of `WINDOW_FRAMES`, each after `CONTEXT_FRAMES` earlier frames.
+    """Decode frames in windows of `WINDOW_FRAMES` with `CONTEXT_FRAMES` frames of context.
 
     Shapes: codes [B, n, Q] int64; result [B, n * samples_per_frame] in [-1, 1].
     """

@@ -29,7 +29,7 @@ class Family:
     batches: tuple[int, ...]
 
     def up_to(self, rows: int) -> Family:
-        """Return the family without batch sizes that are larger than `rows` rows need."""
+        """Return a copy with only the batch sizes that batches of up to `rows` rows use."""
         enough = next((batch for batch in self.batches if batch >= rows), self.batches[-1])
         return Family(self.frames, tuple(batch for batch in self.batches if batch <= enough))
 

@@ -142,7 +142,7 @@ class VoiceCache:
         return future
 
     def store(self, key: str, future: Future[ClonedVoice]) -> ClonedVoice:
-        """Store the encoded voice of a finished future in the cache, and return the voice.
+        """Store the result of a finished encoding in the cache, and return the voice.
 
         Raises:
             Exception: The encoding failed.

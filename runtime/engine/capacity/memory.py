@@ -123,7 +123,7 @@ class MemoryNeed:
     def of(
         cls, found: Sequence[Inspection], room: MemoryRoom, settings: EngineSettings, weights: Sequence[Weights]
     ) -> MemoryNeed:
-        """Estimate the memory of inspected checkpoints without problems.
+        """Estimate the device memory of inspected checkpoints.
 
         A speech tokenizer that several checkpoints share is counted once.
         """

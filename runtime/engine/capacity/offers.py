@@ -172,7 +172,7 @@ class CardSpeed:
     @classmethod
     @torch.inference_mode()
     def of(cls, device: Device, dtype: torch.dtype) -> CardSpeed:
-        """Measure a GPU by the best of a few runs, because other processes may use it."""
+        """Measure a GPU's speed as the best of several runs, because other processes may use it."""
         where, (rows, width) = device.torch_device, MATRIX
         weights = torch.zeros(READ_BYTES // (rows * width * dtype.itemsize), rows, width, dtype=dtype, device=where)
         row = torch.zeros(1, width, dtype=dtype, device=where)

@@ -33,7 +33,7 @@ from runtime.shared.speech_rate import FRAME_S
 
 Weights = tuple[torch.dtype, Quantization | None]  # Dtype and quantization of the talker and code predictor.
 
-# Minimum total size of the talker's layers in a measurement, so that they do not fit into the cache.
+# Minimum total size of the talker's layers in a measurement, larger than the cache.
 COLD_BYTES = 64 * 2**20
 ATTENDED_POSITIONS = 256  # Positions that the talker attends to: 20 s of speech.
 TEXT_TABLE_ROWS = 8  # A frame reads one row of the text embedding table.
@@ -90,7 +90,7 @@ class Probe:
         code2wav = _sound_units(self._sound_dtype(weights))
         alone, beside = [], []
         frame().item()
-        for _ in range(TIMED_ROUNDS):  # Alternate between both, so that other processes slow both down equally.
+        for _ in range(TIMED_ROUNDS):  # Alternate, because other processes then slow down both kinds equally.
             alone += measure_round(frame)
             with repeating(code2wav, self._thread_counts.sound):
                 beside += measure_round(frame)

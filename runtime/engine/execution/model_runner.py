@@ -206,7 +206,7 @@ class ModelRunner:
         Chunk boundaries and results do not depend on the other prompts of the batch.
         """
         stops = [
-            # The prefix that all texts of a voice share is a separate chunk, so that it can be cached.
+            # The prefix that all texts of a voice share is a separate chunk, because the prefix is cached.
             min(start + self.chunk, prompt.constant if start < prompt.constant else len(prompt.embeds))
             for _, prompt, start in wanted
         ]

@@ -128,7 +128,7 @@ class LevelCache:
         self.host_greedy = np.zeros(slots, np.bool_)
 
     def note(self, slot: int, choice: LevelChoice) -> None:
-        """Store the settings of a slot on the host."""
+        """Store the sampling settings of a slot on the host."""
         self.host_top_k[slot] = choice.top_k or self.vocabulary
         self.host_greedy[slot] = choice.greedy
         self.host_top_p[slot] = choice.top_p
@@ -230,7 +230,7 @@ class SlotCache:
         self.keys = list(self._cache[0])
         self.values = list(self._cache[1])
 
-        # All integers of a slot form one column, so that a single copy writes them.
+        # All integers of a slot form one column, which a single copy writes.
         self._ints = torch.zeros((11, slots + 1), device=device, dtype=torch.int64)
         self._reals = torch.ones((5, slots + 1), device=device)
         self.position = self._ints[0]  # Position of the next frame's input.
@@ -295,7 +295,7 @@ class SlotCache:
         return all(level.is_plain(slots) for level in self.levels)
 
     def view(self, layer: int) -> KVView:
-        """Return the keys and values of a layer."""
+        """Return the key and value cache of one layer for all slots."""
         return KVView(self.keys[layer], self.values[layer])
 
     @property
@@ -364,7 +364,7 @@ class SlotCache:
             self.hold_until[slot] = inputs.hold_until
 
     def release(self, slot: int) -> None:
-        """Free a slot.
+        """Return a slot to the queue of free slots.
 
         The slot's state is not reset, because a sequence reads only data that it has written.
         """
@@ -385,7 +385,7 @@ class SlotCache:
     def _numbers_of(self, inputs: SlotInputs) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Return the columns of a slot except its position.
 
-        The number of reals is even, so that one copy is enough.
+        The number of reals is even, because one copy of int64 numbers writes all columns.
         """
         settings = inputs.settings
         ints, reals = [0, inputs.hold_until, inputs.seed], [settings.repetition_penalty]

@@ -32,7 +32,7 @@ from runtime.settings import Settings
 
 log = logging.getLogger(__name__)
 
-LOADER_NICE = 10  # Frames and audio have priority if all cores are busy.
+LOADER_NICE = 10  # Nice value of the huge pages thread, because frames and audio have priority.
 HUGE_PAGES_THREAD = "huge pages"  # Name of the thread that moves loaded weights to huge pages.
 
 OnStep = Callable[[str], None]  # Function that receives the name of the current step.

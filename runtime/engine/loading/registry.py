@@ -24,7 +24,7 @@ from runtime.settings import Limits
 
 @dataclass(slots=True, eq=False)
 class RegistryEntry:
-    """One checkpoint in the settings.
+    """Registry entry of one checkpoint in the settings.
 
     `core` is None until the checkpoint is loaded.
     """
@@ -168,7 +168,7 @@ class Registry:
     def may_cross_embed(self, entry: RegistryEntry) -> bool:
         """True if another checkpoint encodes voices for ``entry`` and has the same token ids.
 
-        The embedding tables of that checkpoint can then replace those of ``entry`` for a cloned voice.
+        For a cloned voice, the embedding tables of this checkpoint can then replace the tables of ``entry``.
         """
         reader = self.reader(entry)
         return reader is not None and reader is not entry and _ids(reader.config) == _ids(entry.config)

@@ -40,7 +40,7 @@ Codes = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class SequenceAudio:
-    """Decoded audio of one row, which is empty after an error and shortened after a runaway."""
+    """Decoded audio of one row, empty after an error and shortened after runaway speech."""
 
     pcm: bytes
     frames: int  # Number of emitted frames.
@@ -155,10 +155,10 @@ class Code2WavScheduler:
     def silence(self, sequence: Sequence) -> None:
         """Stop the audio of a request: emit no more audio, and start no more chunks.
 
-        Afterwards the core may clear the row of the table and release the slot. No worker reads the row, because the
-        waiting tasks of this core are withdrawn, and only the engine thread offers new tasks. A chunk of the request
-        that already runs still uses the Code2Wav stream of the slot. The chunks of the slot's next sequence wait until
-        the result of the running chunk is collected, because `in_code2wav` of the row is True.
+        Afterwards the core may clear the row of the table and release the slot, because the waiting tasks are withdrawn
+        and only the engine thread offers new tasks. A running chunk of the request still uses the Code2Wav stream of
+        the slot. Until the result of this chunk is collected, `in_code2wav` is True, and the next sequence in the slot
+        gets no chunk.
         """
         with self._worker.lock:
             sequence.silenced = True

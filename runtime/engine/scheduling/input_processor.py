@@ -103,7 +103,7 @@ class Admission:
     notes: tuple[str, ...]
 
     def plan(self, text: str, tokenizer: TextTokenizer, made: int = 0, *, must_fit: bool = True) -> SegmentPlan:
-        """Plan a segment after `made` frames of earlier segments.
+        """Return the prompt inputs and frame limit of a segment after `made` earlier frames.
 
         Without `must_fit`, the slot needs to have space only for the prompt and one frame.
 
@@ -124,7 +124,7 @@ class Admission:
         return SegmentPlan(prompt_inputs, allowed, StopReason.RUNAWAY if runs_away else StopReason.MAX_TOKENS)
 
     def plan_open(self, body: list[int], tokenizer: TextTokenizer, made: int = 0) -> SegmentPlan:
-        """Plan a segment whose text may get longer, and which may use all positions of the slot."""
+        """Return the prompt inputs and frame limit of a segment whose text is not complete."""
         prompt_inputs = replace(self.prompt_inputs, body=tuple(body), is_open=True)
         room, _ = self._room(replace(prompt_inputs, body=tuple(body[:1])), tokenizer)
         frames_left = None if self.requested_frames is None else self.requested_frames - made

@@ -23,9 +23,9 @@ YIELD_BUSY_SHARE = 0.5  # Rows with much unplayed audio pause if more than this 
 FAST_TURN_SHARE = 0.25
 # Maximum duration of a decode step and the Code2Wav call for one frame, as a fraction of a frame's audio duration.
 MAX_TURN_SHARE = 0.75
-LOW_BUFFER_S = 0.16  # Rows with more unplayed audio than this can be delayed.
+LOW_BUFFER_S = 0.16  # Rows with more seconds of unplayed audio can be delayed.
 URGENT_FRAMES = (
-    # Maximum frames of an urgent chunk. A first chunk has one frame, and the chunk after it has at most this size.
+    # Maximum frames of an urgent chunk. A first chunk has one frame, and the second chunk has at most four frames.
     MAX_CHUNK_GROWTH
 )
 
@@ -99,7 +99,7 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Code2WavChunk:
-    """Rows whose next frames one Code2Wav call decodes.
+    """Input of one Code2Wav call: rows, and the number of frames of each row.
 
     `deadline` is the earliest deadline of the rows. `is_urgent` is True for first chunks and for short chunks that a
     listener needs soon. `at_end` is True if the chunk is the last chunk of all rows. A row with fewer frames than
@@ -143,9 +143,9 @@ class Scheduler:
     ) -> Slots:
         """Return the slots that take part in the next decode step.
 
-        A row needs text, free positions, and a client that reads fast enough. If slots are scarce, rows with more than
-        `lead_cap_s` of unplayed audio pause. With `yields_to_first_audio`, while first audio is being decoded, the rows
-        of this audio pause, and all rows with more than `LOW_BUFFER_S` of unplayed audio.
+        A row needs text, free positions, and a client that reads fast enough. With `is_scarce`, rows with more than
+        `lead_cap_s` of unplayed audio pause. With `yields_to_first_audio`, two kinds of rows pause while first audio is
+        decoded: rows that wait for first audio, and rows with more than `LOW_BUFFER_S` of unplayed audio.
         """
         begun = table.begun
         may = (

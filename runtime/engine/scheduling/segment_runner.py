@@ -265,7 +265,7 @@ class SegmentRunner:
             sequence.guard = sequence.guard or guard
             return
         table.made[slot] = table.sent[slot]
-        if sequence.state is SequenceState.DRAIN:  # The segment may have ended in the same turn.
+        if sequence.state is SequenceState.DRAIN:  # The segment may have ended in the same iteration.
             sequence.guard = sequence.guard or guard
             sequence.cut_reason = StopReason.RUNAWAY
         else:

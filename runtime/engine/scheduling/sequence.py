@@ -35,8 +35,8 @@ from runtime.settings import ModeSettings
 class SequenceState(Enum):
     """State of a sequence.
 
-    In a state NO_…, the sequence waits for the named resource. In the states from PREFILL to DRAIN, the sequence has a
-    slot.
+    In NO_CHECKPOINT, NO_TEXT, NO_VOICE and NO_SLOT, the sequence waits for the named resource. From PREFILL to DRAIN,
+    the sequence has a slot.
     """
 
     NO_CHECKPOINT = auto()
@@ -88,7 +88,7 @@ class Sequence:
     detector: RunawayDetector = field(default_factory=RunawayDetector)
 
     # Fields of the Code2Wav stream. The engine thread owns them until the row has a frame, then the worker.
-    opened: bool = False  # True if its Code2Wav stream is open.
+    opened: bool = False  # True if the slot's Code2Wav stream is open.
     first_audio: FirstAudio | None = None  # Code2Wav work that was launched together with the first frame.
     # Future pauses: number of frames before the pause, and length of the pause in samples. The engine thread appends a
     # pause before it launches later frames. The worker removes a pause while it holds the lock.

@@ -51,7 +51,7 @@ class WaitingQueue:
         self._reported_at = -inf
 
     def open(self, voices: VoiceCache, slots: int, queue_timeout_s: float, wake: Callable[[], None]) -> None:
-        """Start admission after the checkpoint is loaded.
+        """Set the voice cache, slots and timeout of the queue after the checkpoint is loaded.
 
         `wake` is called after each encoded voice.
         """

@@ -34,7 +34,7 @@ class Splitter:
         self._longest = longest
         self._text = ""  # Text without leading white space that has not been returned yet.
         self._decided = 0  # Index in the text before which there is certainly no cut.
-        self._later = 0  # Start of the last added text.
+        self._later = 0  # Start index of the text of the last `add` call.
 
     def add(self, text: str) -> list[str]:
         """Append text, and return the segments that are complete now."""
