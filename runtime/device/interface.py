@@ -140,7 +140,7 @@ class Device(Protocol):
         """Allocate host memory that the device can write asynchronously."""
 
     def free_bytes(self) -> int:
-        """Return the available memory in bytes."""
+        """Return the available device memory in bytes."""
 
     def total_bytes(self) -> int:
-        """Return the total memory in bytes."""
+        """Return the total device memory in bytes."""

@@ -231,7 +231,7 @@ class WeightOnlyFloat16:
 
 
 class NativeFloat16:
-    """Callable that multiplies float32 rows by float16 weights with our C++ kernels.
+    """Callable that multiplies float32 rows by float16 weights in C++.
 
     Weights are clamped to ±65,504.
     """
@@ -246,7 +246,7 @@ class NativeFloat16:
 
 
 class NativeInt8:
-    """Callable that multiplies int8 rows by int8 weights with our C++ kernels.
+    """Callable that quantizes rows to int8 and multiplies them by int8 weights in C++.
 
     Sums are exact, so results are bitwise equal on all CPUs.
     """
@@ -262,7 +262,7 @@ class NativeInt8:
 
 
 class NativeInt4:
-    """Callable that multiplies int8 rows by int4 weights with our C++ kernels."""
+    """Callable that quantizes rows to int8 and multiplies them by int4 weights in C++."""
 
     def __init__(self, rounded: Int4) -> None:
         self.blocks = native.int4_blocks(rounded.values, rounded.steps, rounded.middles)

@@ -169,7 +169,7 @@ class EncoderTransformer(nn.Module):
 
 
 class EncoderCodebook(nn.Module):
-    """Codebook of the encoder.
+    """Codebook of the speech encoder's quantizer.
 
     Published files also contain the training flag `initialized`, which is not used.
     """

@@ -99,7 +99,7 @@ class Code2WavStreams:
 
     @torch.inference_mode()
     def capture(self, progress: Progress = lambda done, of: None) -> None:
-        """Capture the graphs.
+        """Capture all Code2Wav graphs.
 
         A shape whose capture fails runs eagerly.
         """

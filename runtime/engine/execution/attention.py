@@ -46,7 +46,7 @@ class PrefillAttention:
 
 
 class SlotAttention:
-    """Attention of `new` positions per row, which are first written to the slots.
+    """Cache write and attention of `new` positions per row.
 
     Slot numbers are on the device, so graphs can capture the attention.
 

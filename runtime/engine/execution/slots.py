@@ -371,11 +371,7 @@ class SlotCache:
         self.free_slots.append(slot)
 
     def prefix_of(self, slot: int, length: int) -> PromptPrefix:
-        """Copy the keys and values of the first `length` positions of a slot.
-
-        Args:
-            length: Number of positions: a multiple of the chunk size.
-        """
+        """Copy the keys and values of the first `length` positions of a slot."""
         return PromptPrefix(self._cache[:, :, slot, :, :length].clone())
 
     def copy_prefix(self, slot: int, prefix: PromptPrefix) -> None:

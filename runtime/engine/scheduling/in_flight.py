@@ -26,7 +26,7 @@ Expect = Callable[[Stream, Event], None]
 
 @dataclass(frozen=True, slots=True)
 class StepOutput:
-    """Result of a launch for the rows that have not discarded it.
+    """Result of a launch for the rows that have not discarded the result.
 
     `result` is None if the launch failed.
 
