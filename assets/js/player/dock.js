@@ -1,7 +1,7 @@
 /**
- * Dock in the last row of the page.
+ * Dock: the bottom row of the page.
  *
- * It has the room's primary button, and the player once there is audio.
+ * The dock shows the room's primary button, and the player once there is audio.
  */
 
 import { write } from '../common/elements.js';
@@ -32,7 +32,7 @@ export class Dock {
     this.recallSound();
   }
 
-  /** Show the request of the primary button as code. */
+  /** Show the request of the room's primary button as code. */
   showCode() {
     const { studio } = this;
     try {
@@ -44,7 +44,7 @@ export class Dock {
     }
   }
 
-  /** Update buttons and player. @param {boolean} isBusy true during playback or generation */
+  /** Update the buttons and the player. @param {boolean} isBusy true during playback or generation */
   refresh(isBusy) {
     const { current, stage } = this.studio;
     if (isBusy) this.stop.disabled = false; // A disabled button cannot have the focus.
@@ -61,13 +61,13 @@ export class Dock {
     this.offerRates(stage.player.canStretch);
   }
 
-  /** Show what the primary button would start, until the first playback. */
+  /** Show what the primary button will speak, until the first playback. */
   sayLine() {
     this.code.hidden = !this.studio.current?.presentRequest || !this.studio.current.speak;
     write(this.line, this.studio.current?.line?.() ?? '');
   }
 
-  /** Switch between the primary button and the stop button in the same place. @param {boolean} isBusy */
+  /** Show either the stop button or the primary button. @param {boolean} isBusy true for the stop button */
   turn(isBusy) {
     const [shown, hidden] = isBusy ? [this.stop, this.speak] : [this.speak, this.stop];
     if (hidden.hidden && !shown.hidden) return;
@@ -78,7 +78,7 @@ export class Dock {
     if (hadFocus) shown.focus({ preventScroll: true });
   }
 
-  /** Restore volume and speed from this browser's storage. */
+  /** Restore the volume and the speed that this browser has stored. */
   recallSound() {
     const { player } = this.studio.stage;
     const volume = recall('localStorage', VOLUME) ?? 1;
@@ -105,7 +105,7 @@ export class Dock {
     this.sayRate();
   }
 
-  /** Enable the choice of speed, or show why it is unavailable. @param {boolean} can */
+  /** Enable the choice of speed, or show why it is unavailable. @param {boolean} can true if the output can change the speed */
   offerRates(can) {
     if (String(!can) === this.rate.ariaDisabled) return;
     this.rate.ariaDisabled = String(!can);

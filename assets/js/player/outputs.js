@@ -1,8 +1,8 @@
 /**
- * Two audio outputs for PCM with one interface: begin, push, end, stop, and counters.
+ * Two audio outputs for PCM with the same interface: begin, push, end, stop, and counters.
  *
- * `WorkletOutput` plays on the audio thread and is bit-exact. `ScheduledOutput` serves pages that have no AudioWorklet
- * (plain http on another machine's address) and for contexts that do not run at 24 kHz.
+ * `WorkletOutput` plays on the audio thread and is bit-exact. `ScheduledOutput` is for pages without AudioWorklet
+ * (plain HTTP from another machine) and for audio contexts that do not run at 24 kHz.
  *
  * @typedef {import('./worklet.js').Counters} Counters
  * @typedef {(counters: Counters) => void} CountersListener
@@ -14,13 +14,13 @@ const MAX_TARGET = 0.6 * SAMPLE_RATE;
 const START_DELAY_S = 0.01; // A source that starts in the past would lose its first samples.
 
 export class WorkletOutput {
-  /** @param {AudioNode} target destination @param {CountersListener} onCounters */
+  /** @param {AudioNode} target destination of the audio @param {CountersListener} onCounters */
   static async open(target, onCounters) {
     await target.context.audioWorklet.addModule(new URL('./worklet.js', import.meta.url));
     return new WorkletOutput(target, onCounters);
   }
 
-  /** @param {AudioNode} target @param {CountersListener} onCounters */
+  /** @param {AudioNode} target destination of the audio @param {CountersListener} onCounters */
   constructor(target, onCounters) {
     this.node = new AudioWorkletNode(target.context, 'voicewright-player', {
       numberOfInputs: 0,
@@ -31,8 +31,8 @@ export class WorkletOutput {
   }
 
   /**
-   * @param {number} take @param {number} target buffered samples needed to start @param {number} hold samples of time
-   * since the first ones, after which it also starts
+   * @param {number} take @param {number} target number of buffered samples at which playback starts @param {number} hold maximum
+   * delay after the first samples, in samples
    */
   begin(take, target, hold) {
     this.node.port.postMessage({ type: 'begin', take, target, hold });
@@ -48,7 +48,7 @@ export class WorkletOutput {
     this.node.port.postMessage({ type: 'end', take });
   }
 
-  /** Treat the next time without audio as a pause and not as an underrun. */
+  /** Count the next time without audio as a pause and not as an underrun. */
   rest() {
     this.node.port.postMessage({ type: 'rest' });
   }
@@ -65,14 +65,14 @@ export class WorkletOutput {
 
 export class ScheduledOutput {
   take = 0;
-  target = 0; // Number of samples that are needed to start playback.
+  target = 0; // Number of buffered samples at which playback starts.
   /** @type {Int16Array[]} */
   waiting = [];
   /** @type {Set<AudioBufferSourceNode>} */
   sources = new Set();
   scheduled = 0; // Number of samples that were passed to the audio context.
-  nextTime = 0; // Time of the audio context at which these samples end.
-  /** Context time at which they began. @type {number|null} */
+  nextTime = 0; // Context time at which the scheduled samples end.
+  /** Context time at which the scheduled samples begin. @type {number|null} */
   firstTime = null;
   underruns = 0;
   underrunSamples = 0;
@@ -80,7 +80,7 @@ export class ScheduledOutput {
   ended = false;
   finished = false;
 
-  /** @param {AudioNode} target destination @param {CountersListener} onCounters */
+  /** @param {AudioNode} target destination of the audio @param {CountersListener} onCounters */
   constructor(target, onCounters) {
     this.sink = target;
     this.context = target.context;
@@ -90,7 +90,7 @@ export class ScheduledOutput {
     this.reset(0, 0);
   }
 
-  /** @param {number} take @param {number} target */
+  /** @param {number} take @param {number} target number of buffered samples at which playback starts */
   reset(take, target) {
     clearInterval(this.timer);
     this.take = take;
@@ -103,7 +103,7 @@ export class ScheduledOutput {
     this.isDry = this.ended = this.finished = false;
   }
 
-  /** @param {number} take @param {number} target buffered samples needed to start */
+  /** @param {number} take @param {number} target number of buffered samples at which playback starts */
   begin(take, target) {
     this.stop();
     this.reset(take, target);
@@ -126,12 +126,12 @@ export class ScheduledOutput {
     this.report();
   }
 
-  /** Treat the next time without audio as a pause and not as an underrun. */
+  /** Count the next time without audio as a pause and not as an underrun. */
   rest() {
     this.isDry = true;
   }
 
-  /** This output cannot change the speed at constant pitch. */
+  /** Do nothing, because this output cannot change the speed without changing the pitch. */
   speed() {}
 
   stop() {
@@ -154,7 +154,7 @@ export class ScheduledOutput {
     this.waiting = [];
   }
 
-  /** @param {Int16Array} pcm @param {number} soonest earliest start in context time */
+  /** @param {Int16Array} pcm @param {number} soonest earliest context time at which the samples can start */
   play(pcm, soonest) {
     if (this.firstTime !== null && this.nextTime < soonest) {
       this.underrunSamples += Math.round((soonest - this.nextTime) * SAMPLE_RATE);
@@ -175,7 +175,7 @@ export class ScheduledOutput {
     this.scheduled += pcm.length;
   }
 
-  /** @param {Int16Array[]} chunks */
+  /** Return the total number of samples. @param {Int16Array[]} chunks */
   count(chunks) {
     return chunks.reduce((sum, pcm) => sum + pcm.length, 0);
   }

@@ -1,8 +1,8 @@
 /**
- * The page's player: AudioContext, output, and counters of the playing take.
+ * The page's player: AudioContext, output, and counters of the take that is played.
  *
- * The receiver of a take calls `begin`, `push` and `end`. `arm` is called at the first gesture, because creating a
- * context and a worklet takes up to 0.4 s.
+ * The receiver of a take calls `begin`, `push` and `end`. The page calls `arm` at the user's first gesture, because creating
+ * the AudioContext and the worklet takes up to 0.4 s.
  *
  * @typedef {import('./worklet.js').Counters} Counters
  * @typedef {WorkletOutput|ScheduledOutput} Output
@@ -13,11 +13,11 @@ import { ScheduledOutput, WorkletOutput } from './outputs.js';
 import { Pace } from './start_buffer.js';
 
 /**
- * An AudioContext with the number of the device's underruns, which not every browser has. @typedef {AudioContext &
+ * AudioContext with the number of device underruns, which not every browser reports. @typedef {AudioContext &
  * {playbackStats?: {underrunEvents: number}}} Context
  */
 
-// Device buffer in seconds: the shortest available. The browser's default is twice as long and starts 20 ms later.
+// Requested device buffer in seconds: the shortest that is available. The browser's default is twice as long (+20 ms).
 const MIN_LATENCY = 0;
 const USUAL = 'interactive';
 
@@ -27,7 +27,7 @@ export class Player extends EventTarget {
     /** @type {Context|null} */
     this.context = null;
     /**
-     * The shortest latency is used only if the browser reports underruns. @type {AudioContextOptions['latencyHint']}
+     * Requested device buffer, which is the shortest only if the browser reports underruns. @type {AudioContextOptions['latencyHint']}
      */
     this.latency = 'playbackStats' in AudioContext.prototype ? MIN_LATENCY : USUAL;
     /** @type {Promise<void>|null} */
@@ -38,8 +38,8 @@ export class Player extends EventTarget {
     this.pace = new Pace();
     /** @type {Counters|null} */
     this.counters = null;
-    this.countedAt = 0; // Time of the last count on the context's clock.
-    this.sounding = false; // True if a take has started and has not ended.
+    this.countedAt = 0; // Context time of the last counters.
+    this.sounding = false; // True if a take was started and has not ended.
     this.exact = false;
     /** @type {GainNode|null} */
     this.gain = null;
@@ -57,7 +57,7 @@ export class Player extends EventTarget {
     if (this.gain) this.gain.gain.value = volume;
   }
 
-  /** True if the output can change the speed, and until the output is known. */
+  /** True if the output can change the speed, or if the output is not open yet. */
   get canStretch() {
     return !this.output || this.exact;
   }
@@ -75,7 +75,7 @@ export class Player extends EventTarget {
   /**
    * Start the context from a user gesture.
    *
-   * Later calls resume it or retry after a failure.
+   * A later call resumes the context, or retries if the last call failed.
    */
   async arm() {
     const arming = (this.arming ??= this.open());
@@ -106,24 +106,24 @@ export class Player extends EventTarget {
   }
 
   /**
-   * Use the browser's default buffer from the next take on.
+   * Use the browser's default buffer for the following takes.
    *
-   * This is called after underruns with the shortest buffer.
+   * This is called after underruns that the shortest buffer caused.
    */
   async relax() {
     const torn = this.context;
     if (this.sounding || this.latency !== MIN_LATENCY || !torn?.playbackStats?.underrunEvents) return;
     const { gain, output, exact } = this;
     this.latency = USUAL;
-    this.output = null; // Actions from now on wait for the new output.
+    this.output = null; // Later actions wait for the new output.
     this.arming = this.open().catch(() => {
-      Object.assign(this, { context: torn, gain, output, exact }); // There is no new output, so the old one is kept.
+      Object.assign(this, { context: torn, gain, output, exact }); // No new output could be opened, so the old output is kept.
     });
     await this.arming;
     if (this.context !== torn) await torn.close();
   }
 
-  /** Run actions in order once the output is open. @param {(output: Output) => void} action */
+  /** Run an action now, or once the output is open. @param {(output: Output) => void} action */
   whenArmed(action) {
     if (this.output) action(this.output);
     // The caller of arm() handles the error.
@@ -131,9 +131,9 @@ export class Player extends EventTarget {
   }
 
   /**
-   * Start a new take, cut what was played before, and return the take's number.
+   * Stop the previous take, start a new take, and return the number of the new take.
    *
-   * @param {Parameters<Pace['plan']>[0]} [coming] known properties of the take
+   * @param {Parameters<Pace['plan']>[0]} [coming] properties of the take that are known in advance
    */
   begin(coming) {
     this.take += 1;
@@ -155,18 +155,18 @@ export class Player extends EventTarget {
     if (take === this.take) this.whenArmed((output) => output.end(take));
   }
 
-  /** Treat the next time without audio as a pause and not as an underrun. */
+  /** Count the next time without audio as a pause and not as an underrun. */
   rest() {
     this.whenArmed((output) => output.rest());
   }
 
-  /** Stop playback now. */
+  /** Stop playback immediately. */
   stop() {
     this.sounding = false;
     this.whenArmed((output) => output.stop());
   }
 
-  /** @param {Counters} counters */
+  /** Store new counters of the current take. @param {Counters} counters */
   count(counters) {
     if (counters.take !== this.take) return;
     const finished = counters.finished && !this.counters?.finished;
@@ -179,12 +179,12 @@ export class Player extends EventTarget {
     this.relax().catch(() => {}); // The context is not used again, even if closing it fails.
   }
 
-  /** Time of the context in seconds, or 0 before it exists. */
+  /** Context time in seconds, or 0 before the context exists. */
   get now() {
     return this.context?.currentTime ?? 0;
   }
 
-  /** Played samples, interpolated by the clock between two reports. */
+  /** Return the number of played samples, interpolated between two reports of the output. */
   position() {
     if (!this.counters) return 0;
     const { state, played, buffered } = this.counters;
@@ -194,16 +194,16 @@ export class Player extends EventTarget {
   }
 
   /**
-   * Return the time at which the take's first sample was played.
+   * Return the time at which the first sample of the take was played.
    *
-   * The clock is that of performance.now().
+   * The time is relative to the clock of performance.now().
    *
-   * @returns {number|null} milliseconds; null before playback
+   * @returns {number|null} time in milliseconds, or null before playback
    */
   audibleAt() {
     const first = this.counters?.firstTime ?? null;
     if (first === null || !this.context) return null;
-    // The sample that the device plays now, including latency. Older Safari returns zeros; then use the context's time.
+    // Use the sample that the device plays now, which includes latency. Older Safari returns zeros, so use the context time.
     const { contextTime = 0, performanceTime } = this.context.getOutputTimestamp?.() ?? {};
     if (!performanceTime) return performance.now() + (first - this.now) * 1000;
     return contextTime < first ? null : performanceTime + (first - contextTime) * 1000;

@@ -1,14 +1,14 @@
 /**
- * Gapless sequence of takes and silences, which may still be generated during playback.
+ * Gapless sequence of takes and silences, where takes may still be in generation.
  *
  * @typedef {import('./take.js').Take} Take
- * @typedef {Take|{silence: number}} Item   silence in seconds
+ * @typedef {Take|{silence: number}} Item   a take, or a silence in seconds
  *
- * @typedef {Object} Span     position of an item's audio in the audio given to the player
+ * @typedef {Object} Span     position of an item in the audio that was given to the player
  * @property {Item} item
- * @property {number} index   of the item
- * @property {number} start   samples in the programme
- * @property {number} from    samples of the item that were skipped
+ * @property {number} index   index of the item
+ * @property {number} start   start of the item in the programme in samples
+ * @property {number} from    number of skipped samples of the item
  */
 
 import { SAMPLE_RATE } from '../common/audio.js';
@@ -27,18 +27,18 @@ export class Programme {
     this.spans = [];
   }
 
-  /** Return the item at an index, which is requested from the source once. @param {number} index */
+  /** Return the item at an index, which is requested from the source only once. @param {number} index */
   async item(index) {
     while (this.asked.length <= index) this.asked.push(Promise.resolve(this.source.next()));
     return this.asked[index];
   }
 
   /**
-   * Yield the audio as it becomes available.
+   * Yield the audio of the programme as it becomes available.
    *
-   * A new call resets the positions.
+   * A new call resets `spans`.
    *
-   * @param {{index?: number, at?: number}} [from]  first item, and its samples to skip
+   * @param {{index?: number, at?: number}} [from]  index of the first item, and number of its samples to skip
    * @returns {AsyncGenerator<Int16Array>}
    */
   async *pieces({ index = 0, at = 0 } = {}) {
@@ -57,21 +57,21 @@ export class Programme {
     }
   }
 
-  /** Return the span at a position, and the offset in it. @param {number} position samples @returns {{span: Span, at: number}|null} */
+  /** Return the span at a position and the offset in the item. @param {number} position in samples @returns {{span: Span, at: number}|null} */
   locate(position) {
     const span = this.spans.findLast(({ start }) => start <= position);
     return span ? { span, at: position - span.start + span.from } : null;
   }
 }
 
-/** @param {number} seconds */
+/** Yield silence in chunks. @param {number} seconds */
 function* silent(seconds) {
   for (let left = Math.round(seconds * SAMPLE_RATE); left > 0; left -= SILENCE.length) {
     yield left < SILENCE.length ? SILENCE.slice(0, left) : SILENCE.slice();
   }
 }
 
-/** Yield a take's chunks from a sample on, including future ones. @param {Take} take @param {number} from */
+/** Yield the chunks of a take from a sample, and wait for future chunks. @param {Take} take @param {number} from index of the sample */
 async function* samplesFrom(take, from) {
   let skip = from;
   await take.here();
@@ -86,7 +86,7 @@ async function* samplesFrom(take, from) {
   }
 }
 
-/** @param {Int16Array} pcm @param {number} gain */
+/** Return the samples with a gain, clipped to 16 bits. @param {Int16Array} pcm @param {number} gain */
 function louder(pcm, gain) {
   return pcm.map((sample) => Math.max(-32768, Math.min(32767, Math.round(sample * gain))));
 }

@@ -1,24 +1,24 @@
-/** Restoration of the dock after a reload: the last take, and the interrupted requests. */
+/** Restore the dock after a reload of the page: the last take and the interrupted requests. */
 
 import { api, errorOf } from '../common/api.js';
 import { digestOf } from '../common/files.js';
 import { recall, remember } from '../common/storage.js';
 import { Take } from './take.js';
 
-// --- Restores the dock's take after a reload without playing it; its audio is loaded afterwards.
+// --- Restore the take of the dock after a reload without playing it. The audio is loaded afterwards.
 
 /**
  * @typedef {import('./take.js').TakeRecord} TakeRecord @typedef {{take?: TakeRecord, script?: string}} DockState a stored
- * take, or a script that was read
+ * take, or the id of a script whose full audio was shown
  */
 
 const HEARD_KEY = 'voicewright.heard';
-const MAX_PRELOADED_S = 300; // Longer audio is loaded only when it is played.
+const MAX_PRELOADED_S = 300; // Longer takes are loaded only when they are played.
 
 export class LastHeard {
-  /** Id of the script whose full audio is shown once the script is open. @type {string|null} */
+  /** Id of the script whose full audio is shown once the script is open, or null. @type {string|null} */
   script = null;
-  /** The state that was stored last. @type {DockState} */
+  /** Last stored state of the dock. @type {DockState} */
   kept = {};
 
   /** @param {import('../app/studio.js').Studio} studio */
@@ -41,13 +41,13 @@ export class LastHeard {
     this.load(take);
   }
 
-  /** Load the stored take's current data and audio. @param {Take} take */
+  /** Load the current data and the audio of a stored take. @param {Take} take */
   async load(take) {
     const { stage } = this.studio;
     try {
       take.record = await api.get(`studio/takes/${take.id}`);
     } catch (error) {
-      // The take was deleted in the meantime.
+      // The take was deleted after the page had been left.
       if (errorOf(error).status === 404 && stage.take === take) stage.show(null);
       return;
     }
@@ -55,7 +55,7 @@ export class LastHeard {
     if (stage.take === take) stage.refresh();
   }
 
-  /** @param {string} id @returns {Promise<Int16Array|null>} null: unavailable, and the error was shown */
+  /** Return the audio of a stored take, or null after showing an error. @param {string} id @returns {Promise<Int16Array|null>} */
   async pcm(id) {
     try {
       return await this.studio.history.sound(id, { cache: 'default' });
@@ -65,7 +65,7 @@ export class LastHeard {
     }
   }
 
-  /** Return true if the opened script is the one whose full audio was in the dock. @param {string} id */
+  /** Return true if the dock showed the full audio of the opened script before the reload. @param {string} id */
   claims(id) {
     const is = id === this.script;
     this.script = null;
@@ -73,9 +73,9 @@ export class LastHeard {
   }
 
   /**
-   * Remember the shown take for a reload.
+   * Store the shown take for a reload of the page.
    *
-   * Samples and unsaved takes are not restored.
+   * Samples and takes that were not saved are not restored.
    */
   note() {
     const { take } = this.studio.stage;
@@ -88,27 +88,27 @@ export class LastHeard {
   }
 }
 
-// --- Requests that a reload or a crash interrupted before their take was complete or stored. The page offers to repeat them with
-// the same seed until another take is requested or the room is left. If the studio has stored the take after all, it is
-// shown instead. Rooms with several takes return the place of a take (`placeOf`) and restore it there (`regain`).
-// Reference audio is too large to be stored here; the room returns it (`referenceOf`).
+// --- Requests whose takes were not complete or stored when the page was reloaded or crashed. The page offers to repeat these
+// requests with the same seeds until another take is requested or the user leaves the room. If the studio has already
+// stored such a take, the take is shown. Rooms with several takes return the place of a take (`placeOf`) and restore
+// the take there (`regain`). Reference audio is too large to be stored here, so the room returns it (`referenceOf`).
 
 /**
  * @typedef {import('./take.js').Asked} Asked
  * @typedef {{placeOf?(take: Take): Object|null, regain?(take: Take, place: any): Promise<void>, hear?(take: Take, options: {clicked: number}): void,
- *   referenceOf?(asked: Asked): Promise<Blob|null>}} Place  room methods that return a take's place and reference
- * @typedef {{asked: Asked, digest: string|null, place: any}} Interrupted digest: SHA-256 of the reference audio; place:
- * defined by the room
+ *   referenceOf?(asked: Asked): Promise<Blob|null>}} Place  methods of a room that return the place and the reference of a take
+ * @typedef {{asked: Asked, digest: string|null, place: any}} Interrupted digest: SHA-256 of the reference audio; place: value
+ * that the room defines
  */
 
 const CUT_OFF_KEY = 'voicewright.cut_off';
-const RESUMED_ROOMS = ['speakers', 'design', 'clone']; // A script shows interrupted lines itself.
-const SEARCHED_TAKES = 12; // Another tab may have spoken in the meantime.
+const RESUMED_ROOMS = ['speakers', 'design', 'clone']; // The script room shows interrupted lines itself.
+const SEARCHED_TAKES = 12; // Number of recent takes to search, because another tab may have generated takes too.
 
 export class CutOff {
-  /** Interrupted requests, all of one room. @type {Interrupted[]} */
+  /** Interrupted requests, which all belong to one room. @type {Interrupted[]} */
   left = [];
-  /** Removes the offer. */
+  /** Remove the offer from the page. */
   withdraw = () => {};
   isAsking = false;
 
@@ -117,10 +117,10 @@ export class CutOff {
     this.studio = studio;
     this.left = takeStored();
     addEventListener('pagehide', () => this.keep());
-    addEventListener('pageshow', () => takeStored()); // The page was restored from the cache with its state.
+    addEventListener('pageshow', () => takeStored()); // The page was restored from the browser's cache with its state.
   }
 
-  /** Store the unfinished requests of the room with the newest request. */
+  /** Store the unfinished requests of the room that has the newest request. */
   keep() {
     const { keeping, live } = this.studio.speech;
     const cut = [...keeping, ...live].filter(isRepeatable);
@@ -133,9 +133,9 @@ export class CutOff {
   }
 
   /**
-   * Remember a request that ended with the runtime.
+   * Remember a request whose take failed because the runtime stopped.
    *
-   * A room with several takes offers to repeat them itself.
+   * Rooms with several takes offer to repeat their requests themselves.
    *
    * @param {Take} take
    */
@@ -143,13 +143,13 @@ export class CutOff {
     if (isRepeatable(take) && !this.studio.room(take.room).placeOf) this.left = [interruptedOf(take, null)];
   }
 
-  /** Drop the requests, because another one has begun. */
+  /** Discard the requests, because another request has started. */
   forget() {
     this.left = [];
     this.withdraw();
   }
 
-  /** Offer to repeat the requests, once the runtime is ready. */
+  /** Offer to repeat the requests, after the runtime has become ready. */
   async offer() {
     const { left, studio } = this;
     this.left = [];
@@ -164,13 +164,13 @@ export class CutOff {
     this.withdraw = studio.toast(studio.t(keys.sentence), { action: studio.t(keys.action), onAction, dismiss: studio.t(keys.dismiss), keys });
   }
 
-  /** Return the studio's recent complete takes. @param {Interrupted[]} left @returns {Promise<TakeRecord[]>} */
+  /** Return the recent complete takes of the room from the studio. @param {Interrupted[]} left @returns {Promise<TakeRecord[]>} */
   async kept([{ asked }]) {
     const { takes } = await this.studio.api.get(`studio/takes?room=${asked.room}&limit=${SEARCHED_TAKES}`).catch(() => ({ takes: [] }));
     return takes.filter((/** @type {TakeRecord} */ record) => record.stop_reason !== 'cancelled');
   }
 
-  /** Restore a stored take to its place. @param {TakeRecord} record @param {any} place */
+  /** Show a stored take at its place in its room. @param {TakeRecord} record @param {any} place */
   async show(record, place) {
     const { studio } = this;
     const room = studio.room(record.room);
@@ -181,9 +181,9 @@ export class CutOff {
   }
 
   /**
-   * Repeat all requests and play the first one.
+   * Repeat the requests and play the take of the first request.
    *
-   * Requests that fail are still offered.
+   * The page offers failed requests again.
    *
    * @param {Interrupted[]} left
    */
@@ -195,9 +195,9 @@ export class CutOff {
     const room = studio.room(left[0].asked.room);
     try {
       /**
-       * References by parent.
+       * References by the id of the parent take.
        *
-       * Takes of one parent share their reference.
+       * Takes of the same parent share their reference.
        *
        * @type {Map<string|null|undefined, Blob|null>}
        */
@@ -208,13 +208,13 @@ export class CutOff {
       if (room.hear) room.hear(takes[0], { clicked });
       else studio.stage.play(takes[0], { clicked });
     } catch (error) {
-      studio.toast(errorOf(error).message, { isOfPage: true }); // In its own room, which may not be the current one.
+      studio.toast(errorOf(error).message, { isOfPage: true }); // Show the message in its own room, which may not be the current room.
     } finally {
       this.isAsking = false;
     }
   }
 
-  /** Return the reference of a request, or null if the room has another one now. @param {Interrupted} left */
+  /** Return the reference of a request, or null if the room has a different reference now. @param {Interrupted} left */
   async reference({ asked, digest }) {
     if (!digest) return null;
     const blob = await this.studio.room(asked.room).referenceOf?.(asked);
@@ -224,9 +224,9 @@ export class CutOff {
 }
 
 /**
- * True if the request can be repeated exactly.
+ * Return true if the request of a take can be repeated exactly.
  *
- * Its recording must have a digest, and it must have been sent before.
+ * A request with a recording needs the digest of the recording, and the request must have been sent.
  *
  * @param {Take} take
  */
@@ -240,9 +240,9 @@ function interruptedOf({ room, mode, config, text, spoken, seed, label, parent, 
 }
 
 /**
- * True if a stored take has the same audio as a request.
+ * Return true if a stored take has the audio that a request would generate.
  *
- * Text, seed and reference must be equal.
+ * The text, the seed, the settings and the reference must be equal.
  *
  * @param {TakeRecord} record @param {Interrupted} left
  */
@@ -253,7 +253,7 @@ function sameRequest(record, { asked, digest }) {
   return isSame && record.mode === mode && record.text === text && (record.spoken ?? null) === spoken && record.seed === seed && (record.parent ?? null) === parent && (record.reference ?? null) === digest;
 }
 
-/** Remove and returns the stored requests. @returns {Interrupted[]} */
+/** Remove the stored requests from the browser's storage and return them. @returns {Interrupted[]} */
 function takeStored() {
   const left = recall('sessionStorage', CUT_OFF_KEY);
   if (left) remember('sessionStorage', CUT_OFF_KEY, null);

@@ -1,4 +1,4 @@
-/** Requests of takes over the socket, and saving them in the studio. */
+/** Requests for takes over the WebSocket, and storage of takes in the studio. */
 
 import { SpeechError } from '../../../clients/js/voicewright.js';
 import { api, errorOf } from '../common/api.js';
@@ -17,7 +17,7 @@ export class Speech {
   /**
    * @param {import('../../../clients/js/voicewright.js').SpeechSocket} socket
    * @param {Object} studio
-   * @param {(id: string) => import('./take.js').Model} studio.modelOf  identity of a model
+   * @param {(id: string) => import('./take.js').Model} studio.modelOf  returns the identity of a model
    * @param {(take: Take) => void} studio.onWhole
    * @param {(take: Take) => void} studio.onFailed
    * @param {(take: Take) => void} studio.onKept
@@ -32,30 +32,30 @@ export class Speech {
     this.onUnkept = onUnkept;
     /** Takes that may still receive audio. @type {Set<Take>} */
     this.live = new Set();
-    /** Complete takes that are being saved. @type {Set<Take>} */
+    /** Complete takes that are being stored. @type {Set<Take>} */
     this.keeping = new Set();
     /**
-     * References as data: URLs.
+     * Reference recordings as data: URLs.
      *
-     * Each recording is read once.
+     * Each recording is read only once.
      *
      * @type {WeakMap<Blob, Promise<string>>}
      */
     this.urls = new WeakMap();
-    /** Digests of recordings. @type {WeakMap<Blob, Promise<string|null>>} */
+    /** SHA-256 digests of recordings. @type {WeakMap<Blob, Promise<string|null>>} */
     this.digests = new WeakMap();
     /**
-     * Takes that the store refused because it is full.
+     * Takes that the studio refused to store because the store is full.
      *
-     * They are saved once takes are deleted.
+     * These takes are stored once other takes are deleted.
      *
      * @type {Set<Take>}
      */
     this.waiting = new Set();
-    this.keeps = true; // False if the studio has reported that it has no store.
+    this.keeps = true; // False if the studio has reported that it does not store takes.
   }
 
-  /** @param {Asked} asked @returns {Take} */
+  /** Request a take and return it. @param {Asked} asked @returns {Take} */
   say(asked) {
     const take = new Take(asked);
     this.live.add(take);
@@ -72,11 +72,11 @@ export class Speech {
   }
 
   /**
-   * Return the error for a text that is too long.
+   * Return the error for a text that is too long, or null.
    *
-   * The runtime would report a very long text as a too large message.
+   * The runtime would report a very long text as a message that is too large.
    *
-   * @param {string} text as sent
+   * @param {string} text text as it is sent
    */
   refusal(text) {
     const limit = this.socket.session?.limits?.max_text_chars ?? Infinity;
@@ -86,20 +86,20 @@ export class Speech {
     return Object.assign(error, { message: sentenceOf(error) });
   }
 
-  /** Request a take that clones a recording, whose digest is computed for the request. @param {Take} take @param {Blob} reference */
+  /** Request a take that clones a recording, after reading and hashing the recording. @param {Take} take @param {Blob} reference */
   async askAfter(take, reference) {
     try {
       const url = await once(this.urls, reference, dataUrl);
       if (take.live) this.ask(take, url);
       take.digest = await once(this.digests, reference, digestOf);
     } catch (error) {
-      this.fail(take, errorOf(error)); // The reference cannot be read.
+      this.fail(take, errorOf(error)); // The recording cannot be read.
     }
   }
 
   /** @param {Take} take @param {string|null} referenceUrl */
   ask(take, referenceUrl) {
-    const growing = take.isTyped && { text_filter: 'none', tags: true }; // The text that follows may have tags.
+    const growing = take.isTyped && { text_filter: 'none', tags: true }; // Text that is sent later may contain tags.
     const config = { task_type: take.mode, ...take.config, seed: take.seed, ...(referenceUrl && { ref_audio: referenceUrl }), ...growing };
     take.utterance = this.socket.speak(config, take.isTyped ? null : take.sent, {
       onQueue: (position, etaMs) => {
@@ -139,7 +139,7 @@ export class Speech {
     if (!take.isQuiet) this.onFailed(take);
   }
 
-  /** Save a finished take in the studio. @param {Take} take */
+  /** Store a finished take in the studio. @param {Take} take */
   async keep(take) {
     this.keeping.add(take);
     /** @param {import('../common/api.js').Thrown|null} error */
@@ -172,7 +172,7 @@ export class Speech {
     }
   }
 
-  /** Store the takes for which there was no space. */
+  /** Store the takes that were refused because the store was full. */
   keepWaiting() {
     const takes = [...this.waiting];
     this.waiting.clear();
@@ -186,7 +186,7 @@ export class Speech {
 }
 
 /**
- * Return a cached result of reading a recording.
+ * Return the result of reading a recording, which is cached per recording.
  *
  * @template T
  * @param {WeakMap<Blob, Promise<T>>} known @param {Blob} reference @param {(reference: Blob) => Promise<T>} read
@@ -197,7 +197,7 @@ function once(known, reference, read) {
   return found;
 }
 
-/** Return the stored metadata of a take. @param {Take} take */
+/** Return the metadata that the studio stores with a take. @param {Take} take */
 function describe(take) {
   const { room, mode, text, spoken, label, config, seed, parent, metrics, stopReason, samples, start, model, timing } = take;
   return {

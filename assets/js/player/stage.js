@@ -1,9 +1,9 @@
 /**
- * The player on the page: waveform, transport and meter.
+ * The player on the page: waveform, playback controls and level meter.
  *
- * It plays a programme, usually of one take. Pause and seek end the programme and start a new one at the position.
- * Events: 'change' when playback starts, pauses or ends or another take is shown; 'place' when the position changes;
- * 'star', 'share' and 'code' for the buttons.
+ * The player plays a programme, which usually has one take. To continue after a pause or a seek, a new programme starts at
+ * the position. Events: 'change' when playback starts, pauses or ends, or when another take is shown; 'place' when the
+ * position changes; 'star', 'share' and 'code' when a button is pressed.
  *
  * @typedef {import('./take.js').Take} Take
  * @typedef {import('../script/full_audio.js').FullAudio} FullAudio
@@ -18,7 +18,7 @@ import { Programme } from './programme.js';
 import { Keep, making, Meter } from './stage_panel.js';
 import { Waveform } from './waveform.js';
 
-/** Steps in seconds by key. @type {Object<string, number>} */
+/** Seek distances in seconds by key. @type {Object<string, number>} */
 const STEPS = { ArrowRight: 1, ArrowLeft: -1, ArrowUp: 1, ArrowDown: -1, PageUp: 5, PageDown: -5 };
 
 /** @typedef {Pick<import('../script/full_audio.js').Sounding, 'onItem'|'place'>} Within */
@@ -44,16 +44,16 @@ export class Stage extends EventTarget {
     this.take = null;
     /** @type {Programme|null} */
     this.programme = null;
-    /** The last shown take with audio. @type {Shown|null} */
+    /** Last shown take that has audio. @type {Shown|null} */
     this.before = null;
     /** Progress callback of an item that consists of several takes. @type {Within|null} */
     this.within = null;
-    this.index = 0; // Index of the programme's item that is shown.
+    this.index = 0; // Index of the current item in the programme.
     this.at = 0; // Position in the take in samples.
     this.playing = 0;
     this.reportedIndex = -1; // Index of the last item whose start was reported.
     this.onChange = () => this.refresh();
-    /** Show position and length after a delay, repeatedly during playback. */
+    /** Show the position and the length after a short delay, and repeat during playback. */
     this.followSoon = throttle(() => {
       this.follow();
       if (this.sounding) this.followSoon();
@@ -72,36 +72,36 @@ export class Stage extends EventTarget {
     this.refresh();
   }
 
-  /** True during playback or while playback waits for audio. */
+  /** True during playback, or while playback waits for audio. */
   get sounding() {
     return this.player.sounding;
   }
 
   /**
-   * Play a take, also one that still streams, instead of the current one.
+   * Stop the previous playback and play a take, which may still be in generation.
    *
    * @param {Take} take
-   * @param {{from?: number, gainDb?: number, clicked?: number}} [options]  from: seconds; clicked: performance.now()
+   * @param {{from?: number, gainDb?: number, clicked?: number}} [options]  from: start in seconds; clicked: performance.now()
    */
   play(take, { from = 0, gainDb = 0, clicked } = {}) {
     if (clicked !== undefined) this.watch(take, clicked);
-    if (take !== this.take) this.put(take); // The take is shown at once, because its audio may have to be loaded.
+    if (take !== this.take) this.put(take); // Show the take immediately, because its audio may have to be loaded.
     return this.begin(new Programme([take], { gainDb }), { at: Math.round(from * SAMPLE_RATE) });
   }
 
   /**
-   * Measure a new take, and learn its arrival times for the start buffer. @param {Take} take @param {number} clicked
+   * Measure the times of a new take, and use its arrival times to adapt the start buffer. @param {Take} take @param {number} clicked
    */
   watch(take, clicked) {
     take.timing = { clicked, ttfa: null, audible: null, underruns: null };
-    // A pause of the user's typing is not a delay of the runtime.
+    // A pause in the user's typing is not a delay of the runtime.
     if (!take.isTyped) take.addEventListener('done', () => this.player.pace.learn(take.arrivals, take.parallel));
   }
 
   /**
-   * Play the full audio of a script, without gaps, and show it as one take.
+   * Play the full audio of a script without gaps.
    *
-   * @param {FullAudio} fullAudio @param {number} [at] position in samples @param {{only?: boolean}} [options]
+   * @param {FullAudio} fullAudio @param {number} [at] position in samples @param {{only?: boolean}} [options] only: play one line
    */
   perform(fullAudio, at = 0, options = {}) {
     if (fullAudio !== this.take) this.put(fullAudio);
@@ -110,7 +110,7 @@ export class Stage extends EventTarget {
     pumped.catch((error) => fullAudio.onError(error));
   }
 
-  /** Show a take without playing it. @param {Shown|null} take null: nothing */
+  /** Show a take without playing it. @param {Shown|null} take null to show nothing */
   show(take) {
     if (this.sounding) this.stop();
     this.programme = take && new Programme(isFullAudio(take) ? [] : [take]);
@@ -122,7 +122,7 @@ export class Stage extends EventTarget {
 
   /**
    * @param {Programme} programme @param {{index?: number, at?: number}} [from]
-   * @param {Within|null} [within]  for full audio @param {number} [shown] position in the shown take in samples
+   * @param {Within|null} [within]  set for full audio @param {number} [shown] position in the shown take in samples
    */
   begin(programme, { index = 0, at = 0 } = {}, within = null, shown = at) {
     this.programme = programme;
@@ -138,7 +138,7 @@ export class Stage extends EventTarget {
     return pumped;
   }
 
-  /** @param {Programme} programme @param {number} playing @param {{index: number, at: number}} from */
+  /** Pass the audio of a programme to the player. @param {Programme} programme @param {number} playing @param {{index: number, at: number}} from */
   async pump(programme, playing, from) {
     for await (const pcm of programme.pieces(from)) {
       if (playing !== this.playing) return;
@@ -175,9 +175,9 @@ export class Stage extends EventTarget {
   }
 
   /**
-   * Stop, so that the next playback starts at the beginning.
+   * Stop playback and return to the beginning.
    *
-   * A full script continues at the same position.
+   * The full audio of a script keeps its position.
    */
   stop() {
     this.silence();
@@ -192,7 +192,7 @@ export class Stage extends EventTarget {
     this.refresh();
   }
 
-  /** Seek in the shown take, from which playback continues. @param {number} at samples */
+  /** Move to a position in the shown take, from which playback continues. @param {number} at position in samples */
   seek(at) {
     if (!this.take) return;
     this.at = Math.max(0, Math.min(this.take.samples, Math.round(at)));
@@ -218,13 +218,13 @@ export class Stage extends EventTarget {
     this.resume();
   }
 
-  /** Return the pointer's position in the waveform, from 0 to 1. @param {PointerEvent} event */
+  /** Return the position of the pointer in the waveform as a number from 0 to 1. @param {PointerEvent} event */
   pointed({ clientX }) {
     const { left, width } = this.waveform.canvas.getBoundingClientRect();
     return Math.max(0, Math.min(1, (clientX - left) / width));
   }
 
-  /** Show the time at the pointer. @param {PointerEvent} event */
+  /** Show the time at the position of the pointer. @param {PointerEvent} event */
   onHover(event) {
     const at = this.pointed(event) * this.waveform.span;
     this.hover.hidden = !this.take?.samples || at > this.take.samples;
@@ -232,7 +232,7 @@ export class Stage extends EventTarget {
     this.hover.style.left = `${100 * this.pointed(event)}%`;
   }
 
-  /** Read the position and show it. */
+  /** Read the position from the player and show it. */
   follow() {
     this.read();
     this.paint();
@@ -246,7 +246,7 @@ export class Stage extends EventTarget {
     if (place) this.enter(place.span, place.at);
   }
 
-  /** @param {import('./programme.js').Span} span @param {number} at */
+  /** Show the position of playback in an item. @param {import('./programme.js').Span} span @param {number} at */
   enter({ item, index, start }, at) {
     if (this.reportedIndex !== index) {
       this.reportedIndex = index;
@@ -266,15 +266,15 @@ export class Stage extends EventTarget {
     timing.underruns = underruns;
     if (timing.clicked === null || timing.audible !== null || start > 0) return;
     const audible = this.player.audibleAt();
-    if (audible !== null && audible >= timing.clicked) timing.audible = audible - timing.clicked; // An output's clock may be another.
+    if (audible !== null && audible >= timing.clicked) timing.audible = audible - timing.clicked; // The clock of an output may differ.
   }
 
-  /** Show the previous take again after a failed one. @param {Take} take */
+  /** If a take failed without audio, show the take that was shown before. @param {Take} take */
   showPrevious(take) {
     if (take === this.take && !take.samples && this.before) this.show(this.before);
   }
 
-  /** @param {Shown|null} take */
+  /** Replace the shown take. @param {Shown|null} take */
   put(take) {
     if (this.take?.samples) this.before = this.take;
     this.at = 0;
@@ -311,7 +311,7 @@ export class Stage extends EventTarget {
     this.dispatchEvent(new Event('place'));
   }
 
-  /** Show the length, or during generation the estimated length and the progress. @param {Shown|null} take */
+  /** Show the length of the take, or during generation the estimated length and the progress. @param {Shown|null} take */
   paintLength(take) {
     const made = take && !isFullAudio(take) ? making(take, performance.now()) : null;
     const length = made ? this.t('shell.about_length', { time: clock(made.samples).replace(/\.\d$/, '') }) : clock(take?.samples ?? 0);
@@ -336,7 +336,7 @@ export class Stage extends EventTarget {
   }
 }
 
-/** True if it consists of several takes and handles seeking itself. @param {Shown|null} take @returns {take is FullAudio} */
+/** Return true if the shown audio is the full audio of a script. @param {Shown|null} take @returns {take is FullAudio} */
 function isFullAudio(take) {
   return take !== null && 'from' in take;
 }

@@ -1,4 +1,4 @@
-/** Panel next to the waveform: progress, figures and actions of the take. */
+/** Panel next to the waveform: progress of generation, metrics and actions of the take. */
 
 import { api } from '../common/api.js';
 import { SAMPLE_RATE } from '../common/audio.js';
@@ -6,21 +6,21 @@ import { all, need, write } from '../common/elements.js';
 import { recall, remember } from '../common/storage.js';
 import { Take } from './take.js';
 
-// --- Progress of a long take and the remaining time, shown during generation, as pure functions.
+// --- Progress of the generation of a long take and the remaining time, as pure functions.
 
-const MIN_PROGRESS_S = 10; // Length above which progress is shown.
-const MIN_MEASURED_MS = 1000; // After this time, the speed of generation is known well enough.
-const MAX_PROGRESS = 0.99; // It is below 1, because the length is an estimate.
+const MIN_PROGRESS_S = 10; // Minimum length of a take for which progress is shown.
+const MIN_MEASURED_MS = 1000; // Minimum time of generation after which the remaining time can be estimated.
+const MAX_PROGRESS = 0.99; // The maximum is below 1 because the length is an estimate.
 
 /**
- * @typedef {Object} Making @property {number} share    generated share, below 1
- * @property {number} samples  expected total
- * @property {number|null} left  remaining seconds; null: unknown yet
+ * @typedef {Object} Making @property {number} share    generated fraction of the take, below 1
+ * @property {number} samples  expected length in samples
+ * @property {number|null} left  remaining seconds, or null if not yet known
  */
 
 /**
- * @param {import('./take.js').Take} take @param {number} now performance.now() @returns {Making|null} null: nothing to
- * wait for
+ * Return the progress of a long take, or null if there is no progress to show. @param {import('./take.js').Take} take
+ * @param {number} now performance.now() @returns {Making|null}
  */
 export function making({ state, planned, samples, arrivals }, now) {
   if (state !== 'streaming' || planned < MIN_PROGRESS_S * SAMPLE_RATE) return null;
@@ -30,7 +30,7 @@ export function making({ state, planned, samples, arrivals }, now) {
   return { share, samples: Math.max(planned, samples), left };
 }
 
-// --- A take's figures: times since the click measured by this page, and the runtime's metrics.
+// --- Metrics of a take: times since the click that this page has measured, and the metrics of the runtime.
 
 /** @typedef {import('./stage.js').Shown} Shown */
 
@@ -71,18 +71,18 @@ export class Meter {
   }
 }
 
-/** @param {number|null|undefined} value */
+/** Format a duration in milliseconds. @param {number|null|undefined} value */
 function milliseconds(value) {
   if (value == null) return undefined;
   return value < 1000 ? `${Math.round(value)} ms` : `${(value / 1000).toFixed(2)} s`;
 }
 
-// --- Actions of the shown take: download, favourite, share link, and code of the request.
+// --- Actions for the shown take: download, favourite, share link, and code of the request.
 
 /** @typedef {import('./take.js').TakeRecord} TakeRecord */
 
 export class Keep {
-  /** @param {ParentNode} page @param {EventTarget} stage receives 'star', 'share' and 'code' */
+  /** @param {ParentNode} page @param {EventTarget} stage target of the events 'star', 'share' and 'code' */
   constructor(page, stage) {
     const menu = need(page, '#vw-keep');
     this.star = need(page, '#vw-star', HTMLButtonElement);
@@ -92,15 +92,15 @@ export class Keep {
     this.share = need(menu, '#vw-share', HTMLButtonElement);
     this.code = need(menu, '#vw-copy-code', HTMLButtonElement);
     offerBitRate(menu, () => this.show(this.take));
-    /** Take of the download link. @type {Take|null} */
+    /** Take that the download link offers. @type {Take|null} */
     this.offered = null;
-    this.isShared = false; // True if the host allows shared links.
-    /** The shown take. @type {Shown|null} */
+    this.isShared = false; // True if the host allows share links.
+    /** Take that is shown. @type {Shown|null} */
     this.take = null;
-    /** Record of that take when the link was set. @type {TakeRecord|null} */
+    /** Record of the offered take when the link was set. @type {TakeRecord|null} */
     this.record = null;
     this.star.onclick = () => stage.dispatchEvent(new Event('star'));
-    // Full audio has its own download.
+    // The full audio of a script has its own download.
     this.button.addEventListener('click', (event) => {
       if (!this.take || this.take instanceof Take) return;
       event.preventDefault();
@@ -128,9 +128,9 @@ export class Keep {
   }
 
   /**
-   * Set the download link.
+   * Set the target of the download link.
    *
-   * It is the studio's file with metadata, or the page's own WAV if the studio does not store takes.
+   * The target is the studio's file with metadata, or a WAV file of the page if the studio does not store takes.
    *
    * @param {Take|null} take
    */
@@ -148,7 +148,7 @@ export class Keep {
   }
 }
 
-/** Return the URL of a stored take's file. @param {TakeRecord} record @param {string} format */
+/** Return the URL of the audio file of a stored take. @param {TakeRecord} record @param {string} format */
 export function kept(record, format) {
   const rate = format === 'mp3' ? `&bit_rate=${bitRate()}` : '';
   return String(api.address(`studio/takes/${record.id}/audio?format=${format}${rate}`));
@@ -156,12 +156,12 @@ export function kept(record, format) {
 
 const RATE = 'voicewright.mp3';
 
-/** Return the user's bit rate of MP3 files in bit/s. */
+/** Return the bit rate for MP3 files in bit/s, as chosen by the user. */
 function bitRate() {
   return String(recall('localStorage', RATE) ?? 64000);
 }
 
-/** Offer the bit rate in a download menu, which any other choice closes. @param {HTMLElement} menu @param {() => void} onChange */
+/** Set up the choice of the bit rate in a download menu, which other choices close. @param {HTMLElement} menu @param {() => void} onChange */
 export function offerBitRate(menu, onChange) {
   const select = need(menu, 'select', HTMLSelectElement);
   menu.addEventListener('beforetoggle', () => {

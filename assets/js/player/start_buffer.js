@@ -1,40 +1,40 @@
 /**
- * Size of the start buffer, learned from the arrival times of the last takes.
+ * Size of the start buffer, computed from the arrival times of the last takes.
  *
- * A runtime that is about as slow as playback delays every chunk. This raises the buffer at once, more for a longer
- * next take. A single late chunk in one take counts as chance and is ignored; late chunks in two takes are not. So
- * playback starts early on a fast runtime, and late instead of with gaps on a slow one. Parallel takes share the
- * runtime, so they are learned separately.
+ * If the runtime generates about as slowly as playback, all chunks are late. Then the buffer grows at once, and more for a
+ * longer take. A late chunk in only one take counts as chance and is ignored, unlike late chunks in two takes. So
+ * playback starts early on a fast runtime, and on a slow runtime it starts late instead of having gaps. Takes that are
+ * generated in parallel share the runtime, so each number of parallel takes has separate data.
  */
 
 import { SAMPLE_RATE } from '../common/audio.js';
 
 // One codec frame, which is enough if the runtime is faster than playback.
 export const MIN_TARGET = 0.08 * SAMPLE_RATE;
-// Beyond this, a gap is preferable to a longer wait.
+// A gap is better than waiting for more samples than this.
 export const MAX_TARGET = 1.5 * SAMPLE_RATE;
-const MAX_TAKES = 5; // Number of earlier takes that are used.
-const MAX_LENGTH_RATIO = 1.25; // Maximum ratio of a take's length to the length estimated from its text.
-const END_SHARE = 2 / 3; // Chunks after this fraction of a take belong to its end.
+const MAX_TAKES = 5; // Number of previous takes that are used.
+const MAX_LENGTH_RATIO = 1.25; // Maximum ratio of the length of a take to the length estimated from its text.
+const END_SHARE = 2 / 3; // Chunks after this fraction of a take count as its end.
 
-/** Arrival time (performance.now()) and samples of each chunk. @typedef {{arrivedAt: number, samples: number}[]} Arrivals */
+/** Arrival time (performance.now()) and number of samples of each chunk. @typedef {{arrivedAt: number, samples: number}[]} Arrivals */
 
 /**
- * Return the smallest start buffer with which a take would have played without a gap.
+ * Return the smallest start buffer in samples with which a take would have had no gaps.
  *
  * @param {Arrivals} arrivals
  * @returns {number} samples
  */
 export function neededStart(arrivals) {
-  // Backwards: `latest` is the latest start for which all later chunks arrive in time, relative to the audio before
-  // them.
+  // The loop runs backwards. `latest` is the latest start for which all later chunks arrive in time, relative to the
+  // audio before these chunks.
   const received = [0];
   for (const { samples } of arrivals) received.push(received[received.length - 1] + samples);
   let latest = -Infinity;
   let needed = received[1] ?? 0;
   for (let i = arrivals.length - 1; i >= 0; i--) {
     const begun = arrivals[i].arrivedAt;
-    // Start at chunk i is possible if each later chunk arrives before the audio before it has been played.
+    // Playback can start at chunk i if each later chunk arrives before all audio in front of it is played.
     if (latest <= begun) needed = received[i + 1];
     else break;
     latest = Math.max(latest, arrivals[i].arrivedAt - (received[i] / SAMPLE_RATE) * 1000);
@@ -43,9 +43,9 @@ export function neededStart(arrivals) {
 }
 
 /**
- * Return the shortest delay between a take's first chunk and its start, in samples.
+ * Return the shortest delay in samples between the first chunk and a start without gaps.
  *
- * It is usually less than a chunk: if the second chunk is 5 ms late, a delay of 5 ms is enough.
+ * The delay is usually less than a chunk: if the second chunk is 5 ms late, a delay of 5 ms is enough.
  *
  * @param {Arrivals} arrivals
  */
@@ -54,9 +54,9 @@ export function neededHold(arrivals) {
 }
 
 /**
- * Return each chunk's lateness in samples.
+ * Return the lateness of each chunk in samples.
  *
- * It is relative to the end of the audio before the chunk, and negative if the chunk is early.
+ * The lateness is relative to the end of the audio before the chunk. It is negative if the chunk is early.
  *
  * @param {Arrivals} arrivals
  */
@@ -69,7 +69,7 @@ function lagsOf(arrivals) {
 }
 
 /**
- * Return the arrivals with the latest chunk moved to the lateness of the second latest.
+ * Return the arrivals after reducing the largest lateness to the second largest.
  *
  * @param {Arrivals} arrivals @returns {Arrivals}
  */
@@ -82,13 +82,13 @@ export function withoutWorst(arrivals) {
 }
 
 /**
- * Return the buffer for a take of another length with the same arrivals.
+ * Return the start buffer that a take of another length would need with the same arrivals.
  *
- * A shorter take needs the buffer of its beginning. A longer take needs more if this one was still falling behind at
- * its end.
+ * A shorter take needs only the buffer of the beginning. A longer take needs a larger buffer if the arrivals still became
+ * later at the end.
  *
  * @param {Arrivals} arrivals
- * @param {number} [expected]  samples of the other take; 0: the same length
+ * @param {number} [expected]  number of samples of the other take, or 0 for the same length
  * @returns {Need}
  */
 export function needOf(arrivals, expected = 0) {
@@ -106,36 +106,36 @@ export function needOf(arrivals, expected = 0) {
   return { start: (need.start * expected) / received, hold: (need.hold * expected) / received };
 }
 
-/** @typedef {{start: number, hold: number}} Need  samples */
+/** Minimum buffer and minimum delay before playback, in samples. @typedef {{start: number, hold: number}} Need */
 
 export class Pace {
-  /** Arrivals of the last takes, newest first, by the number of parallel takes. @type {Map<number, {whole: Arrivals, steady: Arrivals}[]>} */
+  /** Arrivals of the last takes (newest first) by number of parallel takes. @type {Map<number, {whole: Arrivals, steady: Arrivals}[]>} */
   known = new Map();
 
-  /** @param {Arrivals} arrivals @param {number} [parallel]  number of parallel takes, including this one */
+  /** Add the arrivals of a take. @param {Arrivals} arrivals @param {number} [parallel]  number of parallel takes, including this take */
   learn(arrivals, parallel = 1) {
     const takes = [{ whole: arrivals, steady: withoutWorst(arrivals) }, ...(this.known.get(parallel) ?? [])];
     this.known.set(parallel, takes.slice(0, MAX_TAKES));
   }
 
-  /** Return the largest known number of parallel takes up to `parallel`. @param {number} parallel */
+  /** Return the largest number of parallel takes with data that does not exceed `parallel`. @param {number} parallel */
   nearest(parallel) {
     return Math.max(...[...this.known.keys()].filter((count) => count <= parallel));
   }
 
   /**
-   * Return the start condition of the next take.
+   * Return the condition for the start of the next take.
    *
-   * It is `target` buffered samples, or `hold` samples of time since its first chunk.
+   * Playback starts at `target` buffered samples, or `hold` samples of time after the first chunk.
    *
-   * @param {{planned?: number, parallel?: number}} [take]  planned: expected samples; 0: unknown
+   * @param {{planned?: number, parallel?: number}} [take]  planned: expected number of samples, or 0 if unknown
    */
   plan({ planned = 0, parallel = 1 } = {}) {
     const takes = this.known.get(this.nearest(parallel)) ?? [];
     const expected = planned * MAX_LENGTH_RATIO;
     const whole = takes.map((take) => needOf(take.whole, expected));
     const steady = takes.map((take) => needOf(take.steady, expected));
-    // The need of any take without its worst chunk, or of two takes with it.
+    // Use the largest need without the worst chunks, or the second largest need with them.
     const needed = (/** @type {keyof Need} */ what) => {
       const [, twice = 0] = whole.map((need) => need[what]).sort((one, other) => other - one);
       return Math.max(twice, ...steady.map((need) => need[what]));

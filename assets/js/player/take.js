@@ -1,34 +1,34 @@
 /**
- * One take: request, received PCM, and results.
+ * One take: its request, the received PCM and the results.
  *
- * Events: 'state' (queue position, start, first audio), 'progress' (more audio), then 'done' (also when stopped) or
- * 'error', and 'stored' once the studio has saved it.
+ * Events: 'state' (queue position, start, first audio), 'progress' (more audio), 'done' (also after a cancellation) or
+ * 'error' at the end, and 'stored' once the studio has stored the take.
  *
  * @typedef {'custom_voice'|'voice_design'|'base'} Mode
  * @typedef {{voice?: string, language?: string, instructions?: string, ref_text?: string, x_vector_only_mode?: boolean,
- *   [setting: string]: string|number|boolean|null|undefined}} Config  fields of session.config without seed and ref_audio
+ *   [setting: string]: string|number|boolean|null|undefined}} Config  fields of session.config except seed and ref_audio
  *
  * @typedef {Object} Asked
  * @property {string} room
  * @property {Mode} mode
  * @property {Config} config
  * @property {string} text
- * @property {string|null} [spoken]  the text with pronunciations, if it differs
+ * @property {string|null} [spoken]  text after pronunciations were applied, or null if it is the same
  * @property {number} seed
  * @property {string} [label]     caption next to the waveform
- * @property {string|null} [parent]  id of the take that this one repeats or varies
+ * @property {string|null} [parent]  id of the take that this take repeats or varies
  * @property {Blob|null} [reference]
- * @property {boolean} [isQuiet]   the caller shows errors
- * @property {boolean} [isSample]  not saved
- * @property {boolean} [keepsStopped]  save it also if it was stopped; default true
- * @property {boolean} [isTyped]   its text grows during typing
+ * @property {boolean} [isQuiet]   true if the caller shows errors
+ * @property {boolean} [isSample]  true if the take is not stored
+ * @property {boolean} [keepsStopped]  true (default) if the take is stored even if it is cancelled
+ * @property {boolean} [isTyped]   true if text is added while the user types
  *
  * @typedef {{queue_ms?: number, prefill_ms?: number, ttfa_ms?: number, rtf?: number,
- *   heard?: {ttfa_ms: number|null, audible_ms: number|null, underruns: number|null}}} Metrics  heard: measured by the requesting page
+ *   heard?: {ttfa_ms: number|null, audible_ms: number|null, underruns: number|null}}} Metrics  heard: values measured by the requesting page
  * @typedef {{clicked: number|null, ttfa: number|null, audible: number|null, underruns: number|null}} Timing
  * @typedef {{id: string, fingerprint?: string, device?: string, dtype?: string}} Model
  *
- * @typedef {Object} TakeRecord    a stored take
+ * @typedef {Object} TakeRecord    stored take
  * @property {string} id
  * @property {number} created_at   seconds since 1970
  * @property {string} room
@@ -44,7 +44,7 @@
  * @property {Metrics|null} metrics
  * @property {string|null} stop_reason
  * @property {string|null} parent
- * @property {string|null} reference  SHA-256 of the reference audio
+ * @property {string|null} reference  SHA-256 digest of the reference audio
  * @property {number} samples
  * @property {number} seconds
  * @property {string} sha256
@@ -75,7 +75,7 @@ export class Take extends EventTarget {
     this.label = label;
     this.parent = parent;
     this.reference = reference;
-    /** SHA-256 of the reference, once it was computed and if the browser supports it. @type {string|null} */
+    /** SHA-256 digest of the reference, once computed, if the browser supports it. @type {string|null} */
     this.digest = null;
     this.isQuiet = isQuiet;
     this.isSample = isSample;
@@ -88,17 +88,17 @@ export class Take extends EventTarget {
     /** @type {Int16Array[]} */
     this.chunks = [];
     this.samples = 0;
-    /** Expected samples by its text, or 0 if not estimated. */
+    /** Number of samples estimated from the text, or 0 if unknown. */
     this.planned = 0;
-    /** Maximum number of parallel takes, including this one. */
+    /** Maximum number of takes that were generated in parallel, including this take. */
     this.parallel = 1;
-    /** Arrival times of its audio. @type {{arrivedAt: number, samples: number}[]} */
+    /** Arrival times of the received chunks. @type {{arrivedAt: number, samples: number}[]} */
     this.arrivals = [];
-    /** The model that speaks. @type {Model|null} */
+    /** Model that generates the take. @type {Model|null} */
     this.model = null;
-    /** Fields of audio.start. @type {{model: string, voice: string|null, notes?: string[]}|null} */
+    /** Fields of the message audio.start. @type {{model: string, voice: string|null, notes?: string[]}|null} */
     this.start = null;
-    /** Metrics of audio.done. @type {Metrics|null} */
+    /** Metrics of the message audio.done. @type {Metrics|null} */
     this.metrics = null;
     /** @type {string|null} */
     this.stopReason = null;
@@ -109,29 +109,29 @@ export class Take extends EventTarget {
     /** @type {import('../common/api.js').Thrown|null} */
     this.error = null;
     /**
-     * The client's utterance. @type
+     * Utterance of the speech client. @type
      * {ReturnType<import('../../../clients/js/voicewright.js').SpeechSocket['speak']>|null}
      */
     this.utterance = null;
-    /** Promise that the next change of the take settles. @type {Promise<unknown>|null} */
+    /** Promise that resolves at the next event of the take. @type {Promise<unknown>|null} */
     this.changing = null;
-    this.unkept = false; // True if the studio had no space for the take.
-    /** Loads the audio of a recalled take. @type {(() => Promise<Int16Array|null>)|null} */
+    this.unkept = false; // True if the studio had no space to store the take.
+    /** Function that loads the audio of a stored take. @type {(() => Promise<Int16Array|null>)|null} */
     this.ask = null;
     /** @type {Promise<Int16Array|null>|null} */
     this.loading = null;
     this.askedAt = performance.now();
     /**
-     * Emit 'state' with a delay.
+     * Emit 'state' after a short delay.
      *
-     * Listeners draw the page, and the first audio must not wait for that.
+     * Listeners update the page, and this must not delay the first audio.
      */
     this.notifySoon = throttle(() => this.notify('state'), SOON_MS);
-    /** Measurements of this page, in ms after `clicked` (performance.now()). @type {Timing} */
+    /** Times in ms after `clicked` (performance.now()), measured by this page. @type {Timing} */
     this.timing = { clicked: null, ttfa: null, audible: null, underruns: null };
   }
 
-  /** Return a stored take with its audio. @param {TakeRecord} record @param {Int16Array} pcm */
+  /** Return a take made from a stored record and its audio. @param {TakeRecord} record @param {Int16Array} pcm */
   static kept(record, pcm) {
     const take = new Take(/** @type {Asked} */ ({ ...record, reference: null }));
     take.append(pcm);
@@ -142,8 +142,8 @@ export class Take extends EventTarget {
   }
 
   /**
-   * Return a stored take whose audio is loaded later. @param {TakeRecord} record @param {() =>
-   * Promise<Int16Array|null>} ask null: unavailable, and the error was shown
+   * Return a stored take whose audio is loaded on demand. @param {TakeRecord} record @param {() =>
+   * Promise<Int16Array|null>} ask returns null after showing an error if the audio is unavailable
    */
   static recalled(record, ask) {
     const take = Take.kept(record, new Int16Array());
@@ -154,9 +154,9 @@ export class Take extends EventTarget {
   }
 
   /**
-   * Load the audio of a stored take.
+   * Load the audio of a stored take, if it is not loaded yet.
    *
-   * After a failure, it is requested again the next time.
+   * After a failure, the next call requests the audio again.
    */
   async here() {
     if (!this.ask) return;
@@ -169,12 +169,12 @@ export class Take extends EventTarget {
     this.notify('progress');
   }
 
-  /** The text that is sent: with pronunciations, and with tags. */
+  /** Text that is sent to the runtime, after pronunciations and with tags. */
   get sent() {
     return sentText(this.spoken ?? this.text);
   }
 
-  /** The words that are spoken. */
+  /** Text that is spoken, without tags. */
   get words() {
     return this.config.tags ? untagged(this.sent).trim() : this.sent;
   }
@@ -184,7 +184,7 @@ export class Take extends EventTarget {
     return this.state === 'queued' || this.state === 'streaming';
   }
 
-  /** True if the server has not responded yet. */
+  /** True if the server has not responded to the request yet. */
   get isUnanswered() {
     return this.state === 'queued' && !this.queue && !this.start;
   }
@@ -193,18 +193,18 @@ export class Take extends EventTarget {
     return this.samples / SAMPLE_RATE;
   }
 
-  /** True if the take ended with EOS too early for its text. */
+  /** True if the take ended (EOS) too early for its text. */
   get isShort() {
     if (this.state !== 'done') return false;
     return this.stopReason === 'short' || (this.stopReason === 'eos' && isTooShort(this.words, this.seconds));
   }
 
-  /** Integrated loudness, or null if it is unknown or the take is too short. */
+  /** Integrated loudness in LUFS, or null if it is unknown or the take is too short. */
   get lufs() {
     return this.record?.lufs ?? null;
   }
 
-  /** Speak more text. @param {string} text @param {string|null} spoken with pronunciations, if it differs */
+  /** Add text to a take with streamed text. @param {string} text @param {string|null} spoken text after pronunciations, or null if equal */
   extend(text, spoken) {
     if (spoken ?? this.spoken) this.spoken = `${this.spoken ?? this.text}${spoken ?? text}`;
     this.text += text;
@@ -212,7 +212,7 @@ export class Take extends EventTarget {
     this.write(spoken ?? text);
   }
 
-  /** Send a part of a streamed text, which is spoken at once. @param {string} text */
+  /** Send more streamed text, which is spoken immediately. @param {string} text */
   write(text) {
     this.utterance?.write(text);
     this.utterance?.flush();
@@ -225,9 +225,9 @@ export class Take extends EventTarget {
   }
 
   /**
-   * Cancel generation.
+   * Cancel the generation of the take.
    *
-   * The received audio is kept, and is saved unless `isKept` is false.
+   * The received audio is kept. It is also stored, unless `isKept` is false.
    *
    * @param {{isKept?: boolean}} [options]
    */
@@ -252,25 +252,25 @@ export class Take extends EventTarget {
     this.dispatchEvent(new Event(event));
   }
 
-  /** Resolve at the next event. */
+  /** Return a promise that resolves at the next event of the take. */
   change() {
     this.changing ??= new Promise((resolve) => (this.wake = resolve));
     return this.changing;
   }
 
-  /** Resolve with the take at the end of its audio, or reject if it failed. */
+  /** Resolve with the take when its audio has ended, or reject if the take failed. */
   async finished() {
     while (this.live) await this.change();
     if (this.state === 'failed') throw this.error;
     return this;
   }
 
-  /** True if the take is to be saved: complete takes, and stopped ones with audio. */
+  /** True if the take has to be stored: a complete take, or a cancelled take with audio. */
   get lasts() {
     return this.state === 'done' || (this.state === 'stopped' && this.keepsStopped && this.samples > 0);
   }
 
-  /** Resolve with the take once it is stored or refused, or reject if it failed. */
+  /** Resolve with the take when it is stored or refused, or reject if it failed. */
   async stored() {
     await this.finished();
     while (this.lasts && !this.record && !this.unkept) await this.change();

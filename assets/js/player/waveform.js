@@ -3,7 +3,7 @@
 import { SAMPLE_RATE } from '../common/audio.js';
 import { throttle } from '../common/elements.js';
 
-// --- Minimum and maximum of each 10 ms of a take, extended as the take grows.
+// --- Minimum and maximum of every 10 ms of a take. They are extended as the take grows.
 
 export const BIN = SAMPLE_RATE / 100;
 
@@ -11,7 +11,7 @@ export const BIN = SAMPLE_RATE / 100;
 const known = new WeakMap();
 
 export class Peaks {
-  /** Return the peaks of a take, up to its last chunk. @param {import('./take.js').Take} take */
+  /** Return the peaks of a take for all chunks that were received. @param {import('./take.js').Take} take */
   static of(take) {
     const peaks = known.get(take) ?? new Peaks();
     known.set(take, peaks);
@@ -45,14 +45,14 @@ export class Peaks {
   }
 }
 
-// --- Waveform of a take on a canvas, with the played part in the accent colour. Colours are the CSS variables
-// --vw-accent, --vw-wave and --vw-line of the canvas. Only changes are drawn, and not at every chunk.
+// --- Waveform of a take on a canvas, with the played part in the accent colour. The colours are the CSS variables
+// --vw-accent, --vw-wave and --vw-line of the canvas. Only changes are drawn, and not after every chunk.
 
 /** @typedef {import('./stage.js').Shown} Shown */
 
-// Speech is mostly quiet; this exponent enlarges quiet parts.
+// Speech is mostly quiet. This exponent enlarges quiet passages.
 const SHOWN = 0.6;
-// Minimum number of bins of the full width, so that a first chunk does not look like a whole take.
+// Minimum number of bins in the full width, so that the first chunk does not look like a whole take.
 const MIN_BINS = 400;
 
 export class Waveform {
@@ -78,13 +78,13 @@ export class Waveform {
     this.draw();
   }
 
-  /** @param {number} played samples */
+  /** Set the end of the part in the accent colour. @param {number} played number of played samples */
   seek(played) {
     this.played = played;
     this.draw();
   }
 
-  /** Number of samples of the full width, or the expected total during generation. */
+  /** Number of samples in the full width, which is an estimate during generation. */
   get span() {
     const { take } = this;
     const planned = take && 'planned' in take && take.state === 'streaming' ? take.planned : 0;
@@ -111,12 +111,12 @@ export class Waveform {
   }
 }
 
-/** Weak references to objects that draw on a canvas, with their redraw functions. @type {Set<{what: WeakRef<object>, draw: () => void}>} */
+/** Weak references to objects with canvases, and the functions that redraw them. @type {Set<{what: WeakRef<object>, draw: () => void}>} */
 const coloured = new Set();
 /** @type {MutationObserver|undefined} */
 let themes;
 
-/** Redraw a canvas after a change of the theme. @template {object} T @param {T} drawn @param {(drawn: T) => void} draw */
+/** Redraw a canvas whenever the theme changes. @template {object} T @param {T} drawn @param {(drawn: T) => void} draw */
 export function inColours(drawn, draw) {
   const what = new WeakRef(drawn);
   const one = { what, draw: () => draw(/** @type {T} */ (what.deref())) };
@@ -131,13 +131,13 @@ export function inColours(drawn, draw) {
   themes.observe(document.body, { attributeFilter: ['class'] });
 }
 
-/** Peaks as bars over the whole width of a canvas, on a line. */
+/** Peaks drawn as bars over the whole width of a canvas. */
 export class Bars {
   /**
    * @param {HTMLCanvasElement} canvas
    * @param {{low: number[], high: number[]}|null} peaks
-   * @param {number} bins            of the full width
-   * @param {(bin: number) => string} colour  colour of a bar that begins at this bin
+   * @param {number} bins            number of bins in the full width
+   * @param {(bin: number) => string} colour  returns the colour of a bar that begins at a bin
    */
   constructor(canvas, peaks, bins, colour) {
     this.canvas = canvas;
@@ -146,7 +146,7 @@ export class Bars {
     this.colour = colour;
   }
 
-  /** Draw all bins, or some. @param {number} [begin] @param {number} [end] */
+  /** Draw the bins from `begin` to `end`. @param {number} [begin] @param {number} [end] */
   paint(begin = 0, end = Infinity) {
     const { canvas, peaks, bins } = this;
     const ratio = window.devicePixelRatio || 1;
@@ -180,7 +180,7 @@ export class Bars {
   }
 }
 
-/** Return the distance from the middle at which a sample is drawn. @param {number} value in [-1, 1] */
+/** Return the distance from the middle line at which a sample is drawn. @param {number} value sample in [-1, 1] */
 export function shown(value) {
   return Math.sign(value) * Math.abs(value) ** SHOWN;
 }

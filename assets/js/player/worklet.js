@@ -1,42 +1,42 @@
 /**
- * The player's AudioWorklet: a queue of PCM that plays without gaps and counts underruns.
+ * The player's AudioWorklet, which plays queued PCM without gaps and counts underruns.
  *
- * States: idle -> buffering -> playing -> draining -> idle. It starts when `target` samples are buffered, or `hold`
- * samples of time after the first ones. If the queue is empty in the middle of a take, it ramps to silence, doubles the
- * target and buffers again. Outside of these ramps and at a rate of 1, the output is exactly the received samples,
+ * States: idle -> buffering -> playing -> draining -> idle. Playback starts when `target` samples are buffered, or `hold`
+ * samples of time after the first ones. If the queue becomes empty before the take ends, the worklet ramps to silence,
+ * doubles `target` and buffers again. Except for these ramps, the output at a rate of 1 is exactly the received samples:
  * int16 / 32768.
  *
- * Other rates use `Stretch`. Audio in generation is never played faster than it arrives: with less buffered audio the
- * rate approaches 1, so that a faster rate causes no underrun.
+ * Other rates use `Stretch`. While a take is generated, a rate above 1 approaches 1 as the buffer runs low, so that a
+ * faster rate causes no underrun.
  *
  * Messages in:  {type: 'begin', take, target, hold?} {type: 'push', take, pcm: Int16Array} {type: 'end', take}
- *               {type: 'rate', rate}: for this take and the next ones
- *               {type: 'rest'}: the next time without audio is a pause and no underrun
- *               {type: 'stop'} {type: 'report', id}: request counters now
- * Messages out: {type: 'counters', ...Counters} ten times per second of audio, and at each change of state.
+ *               {type: 'rate', rate}: set the speed of this take and the following takes
+ *               {type: 'rest'}: count the next time without audio as a pause and not as an underrun
+ *               {type: 'stop'} {type: 'report', id}: send the counters now
+ * Messages out: {type: 'counters', ...Counters} ten times per second of audio, and at each change of the state.
  *
  * @typedef {Object} Counters
  * @property {number} take
  * @property {'idle'|'buffering'|'playing'|'draining'} state
- * @property {number} played            played samples of this take
- * @property {number} buffered          samples in the queue
- * @property {number} underruns         times that the queue was empty before more audio arrived
- * @property {number} underrunSamples   inserted silence
- * @property {number|null} firstTime    context time of the take's first sample, seconds
+ * @property {number} played            number of played samples of this take
+ * @property {number} buffered          number of samples in the queue
+ * @property {number} underruns         number of times that the queue was empty before more audio arrived
+ * @property {number} underrunSamples   number of inserted samples of silence
+ * @property {number|null} firstTime    context time in seconds at which the take's first sample was played
  * @property {number} rate              current speed
- * @property {number} target            samples to wait for before (re)starting
- * @property {boolean} finished         the take was played completely or stopped
+ * @property {number} target            number of buffered samples at which playback starts or restarts
+ * @property {boolean} finished         true if the take was stopped or played completely
  * @property {number} [id]              id of the 'report' message
  */
 
 import { Stretch } from './worklet_stretch.js';
 
-// 5 ms: long enough to hide the step, too short to be heard as a fade.
+// 5 ms are long enough to hide the step, and too short to be heard as a fade.
 const RAMP_S = 0.005;
 const MAX_TARGET_S = 0.6;
 const REPORT_S = 0.1;
-const QUANTUM_SAMPLES = 128; // They are between two calls of process.
-// Buffered seconds of a take in generation: with less, it is not played faster; with more, at the chosen speed.
+const QUANTUM_SAMPLES = 128; // Number of samples that one call of `process` writes.
+// Buffered audio in seconds during generation. With less, the speed is at most 1. With `AMPLE_S`, it is the chosen speed.
 const LOW_BUFFER_S = 0.2;
 const AMPLE_S = 0.5;
 
@@ -47,9 +47,9 @@ class PcmPlayer extends AudioWorkletProcessor {
   received = 0; // Number of received samples of this take.
   take = 0;
   target = 0;
-  startTarget = 0; // Number of samples that are needed to start this take.
+  startTarget = 0; // Number of buffered samples that are needed to start this take.
   hold = 0;
-  held = 0; // Number of samples since the first ones arrived.
+  held = 0; // Number of samples of time since the first chunk arrived.
   /** @type {string} */
   state = 'idle';
   ended = false;
@@ -73,14 +73,14 @@ class PcmPlayer extends AudioWorkletProcessor {
     this.maxTarget = Math.round(MAX_TARGET_S * sampleRate);
     this.reportEvery = Math.round(REPORT_S * sampleRate);
     this.stretch = new Stretch(sampleRate);
-    this.tail = 0; // Value at a cut. The following samples decay from it.
+    this.tail = 0; // Last value before a cut. The following samples decay from this value.
     this.tailLeft = 0;
     this.clear(0, 0);
     this.port.onmessage = ({ data }) => this.receive(data);
   }
 
   /**
-   * Discard the previous take and wait for the next. @param {number} take @param {number} target @param {number} hold
+   * Discard the previous take and wait for the next take. @param {number} take @param {number} target @param {number} hold
    */
   clear(take, target, hold = Infinity) {
     this.chunks = [];
@@ -105,7 +105,7 @@ class PcmPlayer extends AudioWorkletProcessor {
     this.sinceReport = 0;
   }
 
-  /** @param {any} message */
+  /** Handle a message of the page. @param {any} message */
   receive(message) {
     switch (message.type) {
       case 'begin':
@@ -134,17 +134,17 @@ class PcmPlayer extends AudioWorkletProcessor {
     }
   }
 
-  /** Received samples that were not played yet. */
+  /** Number of received samples that were not played yet. */
   get buffered() {
     return this.received - Math.round(this.played);
   }
 
-  /** True if there is anything to play. */
+  /** True if there is audio to play. */
   get hasSound() {
     return this.chunks.length > 0 || this.stretch.ahead > 0;
   }
 
-  /** The current speed. */
+  /** Current speed of playback. */
   get pace() {
     if (this.rate <= 1 || this.ended) return this.rate;
     const ample = (this.buffered / sampleRate - LOW_BUFFER_S) / (AMPLE_S - LOW_BUFFER_S);
@@ -166,9 +166,9 @@ class PcmPlayer extends AudioWorkletProcessor {
   }
 
   /**
-   * Treat the present or next time without audio as a pause.
+   * Count the current or next time without audio as a pause.
    *
-   * After the pause, playback starts like that of a take.
+   * After the pause, playback starts like at the beginning of a take.
    */
   rest() {
     this.isResting = true;
@@ -192,7 +192,7 @@ class PcmPlayer extends AudioWorkletProcessor {
     this.finish();
   }
 
-  /** Ramp from the last value to silence, to avoid a click. */
+  /** Ramp from the last value to silence, which avoids a click. */
   cut() {
     if (this.last === 0) return;
     this.tail = this.last;
@@ -237,7 +237,7 @@ class PcmPlayer extends AudioWorkletProcessor {
     this.enter(this.ended ? 'draining' : 'playing');
   }
 
-  /** Move queued samples to the output and return their number. @param {Float32Array} out */
+  /** Write queued samples to the output and return the number of written samples. @param {Float32Array} out */
   render(out) {
     const { pace } = this;
     const done = pace === 1 && this.stretch.ahead === 0 ? this.asItCame(out) : this.stretched(out, pace);
@@ -249,7 +249,7 @@ class PcmPlayer extends AudioWorkletProcessor {
     return done;
   }
 
-  /** @param {Float32Array} out */
+  /** Write samples without changing their speed. @param {Float32Array} out */
   asItCame(out) {
     let done = 0;
     while (done < out.length && this.chunks.length > 0) {
@@ -262,7 +262,7 @@ class PcmPlayer extends AudioWorkletProcessor {
     return done;
   }
 
-  /** @param {Float32Array} out @param {number} pace */
+  /** Write samples with a changed speed. @param {Float32Array} out @param {number} pace */
   stretched(out, pace) {
     const { stretch } = this;
     let done = 0;
@@ -279,7 +279,7 @@ class PcmPlayer extends AudioWorkletProcessor {
     return done;
   }
 
-  /** Take samples from the queue. @param {number} count at most what is left of the first chunk */
+  /** Remove samples from the queue. @param {number} count number of samples, at most those left in the first chunk */
   drop(count) {
     this.offset += count;
     if (this.offset < this.chunks[0].length) return;
@@ -287,7 +287,7 @@ class PcmPlayer extends AudioWorkletProcessor {
     this.offset = 0;
   }
 
-  /** Fill the rest of a block with silence. @param {Float32Array} out @param {number} from */
+  /** Fill the rest of a block with silence. @param {Float32Array} out @param {number} from index of the first silent sample */
   silence(out, from) {
     if (this.state === 'draining') {
       this.last = 0;
@@ -303,7 +303,7 @@ class PcmPlayer extends AudioWorkletProcessor {
     }
   }
 
-  /** @param {number} [id] */
+  /** Send the counters to the page. @param {number} [id] id of the 'report' message */
   report(id) {
     this.sinceReport = 0;
     this.port.postMessage({

@@ -1,31 +1,31 @@
 /**
- * Change of speed at constant pitch by WSOLA.
+ * Change of speed at constant pitch with WSOLA.
  *
- * Most samples are unchanged, and jumps cross-fade to the most similar place nearby.
+ * Most samples are unchanged. Each jump is a cross-fade to the most similar position nearby.
  *
- * At a rate of 1 samples are unchanged. It runs on the audio thread (worklet.js), so it allocates only in the
+ * At a rate of 1, no sample changes. The code runs on the audio thread (worklet.js), so it allocates memory only in the
  * constructor.
  */
 
 const HOP_S = 0.0125; // Length in seconds of a step and of a cross-fade.
-const REACH_S = 0.0125; // Search range of the cross-fade: a period of 40 Hz in both directions together.
+const REACH_S = 0.0125; // Search range of the cross-fade in each direction. Both directions together are one period of 40 Hz.
 const BUFFER_HOPS = 8;
 
 export class Stretch {
-  end = 0; // End index of the buffer's content.
-  at = 0; // Position in the buffer at which the audio continues unchanged.
+  end = 0; // Index of the end of the data in the buffer.
+  at = 0; // Position in the buffer at which the audio continues without a jump.
   lag = 0; // Distance from `at` to the ideal position.
   outCount = 0; // Number of samples in `out`.
-  readCount = 0; // Number of samples of `out` that were read.
+  readCount = 0; // Number of samples of `out` that were already read.
 
-  /** @param {number} rate samples a second */
+  /** @param {number} rate sample rate in Hz */
   constructor(rate) {
     this.hop = Math.round(HOP_S * rate);
     this.reach = Math.round(REACH_S * rate);
     this.buffer = new Float32Array(BUFFER_HOPS * this.hop);
     this.out = new Float32Array(this.hop);
     this.fade = Float32Array.from(this.out, (_, i) => 0.5 - 0.5 * Math.cos((Math.PI * (i + 0.5)) / this.hop));
-    /** Number of samples after the position that a hop may need. */
+    /** Number of samples after the position that a step may need. */
     this.lookahead = 4 * this.hop;
   }
 
@@ -33,24 +33,24 @@ export class Stretch {
     this.end = this.at = this.lag = this.outCount = this.readCount = 0;
   }
 
-  /** Samples that were put in and not taken yet. */
+  /** Number of samples that were put in and not taken out yet. */
   get ahead() {
     return this.end - this.at + this.outCount - this.readCount;
   }
 
-  /** Number of samples that it needs now. */
+  /** Number of input samples that are needed now. */
   get wanted() {
     return Math.max(0, this.lookahead - (this.end - this.at));
   }
 
-  /** @param {Int16Array} pcm @param {number} from @param {number} count at most `wanted` */
+  /** Add input samples. @param {Int16Array} pcm @param {number} from @param {number} count number of samples, at most `wanted` */
   put(pcm, from, count) {
     this.makeRoom(count);
     for (let i = 0; i < count; i++) this.buffer[this.end + i] = pcm[from + i] / 32768;
     this.end += count;
   }
 
-  /** @param {number} count */
+  /** Move the data to the start of the buffer if more samples do not fit. @param {number} count number of samples to add */
   makeRoom(count) {
     if (this.end + count <= this.buffer.length) return;
     const first = Math.max(0, this.at - 2 * this.hop - this.reach); // First sample that is still needed.
@@ -60,10 +60,10 @@ export class Stretch {
   }
 
   /**
-   * Write as many samples as available.
+   * Write the available output samples, at most up to the end of `target`.
    *
    * @param {Float32Array} target @param {number} from @param {number} rate input samples per output sample @returns
-   * {number} number of samples written
+   * {number} number of written samples
    */
   take(target, from, rate) {
     if (this.readCount === this.outCount) this.make(rate);
@@ -73,13 +73,13 @@ export class Stretch {
     return count;
   }
 
-  /** @param {number} rate */
+  /** Compute the next output samples. @param {number} rate input samples per output sample */
   make(rate) {
     const { buffer, out, fade, at, hop } = this;
     this.readCount = 0;
     this.outCount = Math.min(hop, this.end - at);
     if (rate === 1) this.lag = 0;
-    const due = this.lag + (hop * (rate - 1)) / 2; // At the middle of the current hop.
+    const due = this.lag + (hop * (rate - 1)) / 2; // Ideal jump at the middle of the current step.
     const step = 2 * Math.abs(due) >= hop && this.outCount === hop ? this.best(Math.round(due)) : 0;
     if (step === 0) out.set(buffer.subarray(at, at + this.outCount));
     else for (let i = 0; i < hop; i++) out[i] = buffer[at + i] * (1 - fade[i]) + buffer[at + step + i] * fade[i];
@@ -87,7 +87,7 @@ export class Stretch {
     this.lag += this.outCount * (rate - 1) - step;
   }
 
-  /** Return the offset to the samples most similar to the next ones, or 0. @param {number} middle expected position */
+  /** Return the offset of the samples that are most similar to the next samples, or 0. @param {number} middle expected offset */
   best(middle) {
     const { buffer, at, hop } = this;
     const first = Math.max(middle - this.reach, -at);
@@ -102,7 +102,7 @@ export class Stretch {
         alike += buffer[at + i] * other;
         power += other * other;
       }
-      // In silence, all offsets are equally good. The expected position is then used.
+      // In silence, all offsets are equally good. Then the expected offset is used.
       const score = alike / Math.sqrt(power) - 1e-6 * Math.abs(step - middle);
       if (score > most) [most, found] = [score, step];
     }
