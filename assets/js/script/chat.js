@@ -1,12 +1,12 @@
 /**
- * Parser of exported chats as lines of their senders.
+ * Parser of exported chats that returns lines with their senders.
  *
- * The chats are from WhatsApp on iOS and Android, or logs with a time before each name.
+ * Supported are WhatsApp chats (iOS and Android), and logs with a time before each name.
  *
  *     readChat('[31.12.25, 22:30:15] Mary: Hi\n[31.12.25, 22:31:02] Mary: \u200eimage omitted')
  *     // { lines: [{ name: 'Mary', instruct: '', text: 'Hi' }], leftOut: 1 }
  *
- * System messages and placeholders of missing media are left out and counted.
+ * System messages and placeholders for missing media are skipped and counted.
  */
 
 /** @typedef {import('./reading.js').ReadLine} ReadLine */
@@ -16,15 +16,15 @@ const MAX_NAME_CHARS = 64;
 
 const INVISIBLE = '[\u200e\u200f\u202a-\u202e\u2066-\u2069]*';
 const DATE = String.raw`\d{1,4}[./-]\s?\d{1,2}[./-]\s?\d{1,4}\.?`;
-// 10:30, 22:30:15, 22.30 (Finnish, Danish); AM, p. m., 下午, 오후 before or after it.
+// Examples: 10:30, 22:30:15, 22.30 (Finnish, Danish). AM, p. m., 下午 or 오후 may be before or after the time.
 const TIME = String.raw`(?:[上下]午|午[前後]|오[전후]|klo|à)?\s?\d{1,2}[:.]\d{2}(?:[:.]\d{2})?(?:\s?[ap]\.?\s?m\.?)?`;
 const DATED = new RegExp(`^${INVISIBLE}(?:\\[${DATE},?\\s+${TIME}\\]|${DATE},?\\s+${TIME}(?=\\s*[-–,<\\p{L}]))\\s*(?:[-–,]\\s+)?`, 'iu');
 const TIMED = /^\[?\d{1,2}:\d{2}(?::\d{2})?(?:\s?[ap]m)?\]?\s*(?:[-–]\s+)?(?=\S)/iu;
 const SENDER = new RegExp(`^(?:<([^<>\\n]{1,${MAX_NAME_CHARS}})>\\s*|([^\\n]{1,${MAX_NAME_CHARS}}?)\\s?(?::(?:\\s+|$)|：\\s*))`, 'u');
-// In a log without dates a sender must look like a name, unlike "10:30 The train leaves: …".
+// In a log without dates, a sender must look like a name. A counterexample: "10:30 The train leaves: …".
 const NAME = /^(?:<([^<>]{1,32})>\s*|(\p{L}[\p{L}\p{N} .'’_-]{0,31}?)\s*(?::(?=\s|$)|：)\s*)/u;
 
-// In place of system messages and media, iOS writes a mark, and Android <Media omitted> or a file name.
+// For system messages and media, iOS writes a mark. Android writes <Media omitted> or a file name.
 const MARKED = /^\u200e/u;
 const PLACEHOLDER = /^(?:<[^<>]{3,60}>|\S[^\n]*\.\w{2,4} \([^()]{3,40}\)|null)$/u;
 const DELETED = new RegExp(
@@ -45,10 +45,11 @@ const DELETED = new RegExp(
 const EDITED = /\s*\u200e?<(?:This message was edited|[^<>]*(?:edited|bearbeitet|editad[oa]|modifi[ée]|modificato|изменено|编辑|編集|수정)[^<>]*)>$/iu;
 const UNSEEN = /[\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu;
 
-/** * Parse a chat.
+/**
+ * Parse an exported chat.
  *
  * @param {string} text
- * @returns {{lines: ReadLine[], leftOut: number}|null}  null: the text is not a chat
+ * @returns {{lines: ReadLine[], leftOut: number}|null}  null if the text is not a chat
  */
 export function readChat(text) {
   const rows = text.replace(/^\uFEFF/, '').split(/\r\n?|\n/);
@@ -81,7 +82,7 @@ export function readChat(text) {
 }
 
 /**
- * Return sender and text of a row, or null if it does not start a message.
+ * Return the sender and the text of a row, or null if the row does not start a message.
  *
  * @param {string} row @param {RegExp} stamp @param {RegExp} sender
  */
@@ -93,7 +94,7 @@ function senderOf(row, stamp, sender) {
   return name ? { name, content: rest.slice(found[0].length) } : null;
 }
 
-/** True for a system message or a placeholder of missing media. @param {string} content */
+/** Return true for a system message or a placeholder for missing media. @param {string} content */
 function isPlaceholder(content) {
   const plain = content.replace(UNSEEN, '').trim();
   return MARKED.test(content) || PLACEHOLDER.test(plain) || DELETED.test(plain);

@@ -1,37 +1,37 @@
 /**
- * The model of a script: its lines and their changes, independent of page and audio.
+ * Model of a script: its lines and their changes, independent of the page and the audio.
  *
- * Event: 'change' after every change; its detail's `lines` is true if lines were added, removed or moved.
+ * Event: 'change' after every change. `lines` in its detail is true if lines were added, removed or moved.
  *
- * @typedef {Object} Voice      voice of a line; fields that a mode does not use are undefined
+ * @typedef {Object} Voice      voice of a line. Fields that a mode does not use are undefined.
  * @property {'custom_voice'|'base'|'voice_design'} mode
- * @property {string} [voice]        a speaker of the checkpoint, or the id of a stored voice
- * @property {string} [name]         name of a stored voice, in case it is deleted
- * @property {string} [description]  of a designed voice
+ * @property {string} [voice]        name of a speaker of the checkpoint, or id of a stored voice
+ * @property {string} [name]         name of a stored voice, shown if the voice is deleted
+ * @property {string} [description]  description of a designed voice
  * @property {string} [language]
  *
- * @typedef {Object} MadePart   the take of a part of a line's text
+ * @typedef {Object} MadePart   stored take of a segment of a line's text
  * @property {string} key       identity of the request (making.js)
- * @property {string} take      the stored take's id
+ * @property {string} take      id of the stored take
  * @property {number} samples
  * @property {string} [levels]  levels over time (schedule.js)
  *
  * @typedef {Object} Line
  * @property {string} id
- * @property {string|null} name  role from a pasted text; lines of one role share a voice
+ * @property {string|null} name  role from a pasted text. Lines with the same role share a voice.
  * @property {string} text
- * @property {Voice|null} voice  null until voices are known
+ * @property {Voice|null} voice  null until the voices are loaded
  * @property {string} instruct
- * @property {number|null} seed  null: random at generation
- * @property {boolean} locked    keep the seed when the line is made again
+ * @property {number|null} seed  null for a random seed at generation
+ * @property {boolean} locked    true to keep the seed when the line is generated again
  * @property {MadePart[]} takes
- * @property {number} [gap]     seconds of silence after it; undefined: the script's gap
+ * @property {number} [gap]     silence after the line in seconds, or undefined for the script's default
  * @property {number} [starts]   time of the subtitle in seconds
- * @property {string} [chapter] title of the chapter that begins with it
+ * @property {string} [chapter] title of the chapter that starts with the line
  *
  * @typedef {Object} Book       metadata of an imported book
  * @property {string} author
- * @property {string} cover     data URL; '' if there is none
+ * @property {string} cover     data URL, or '' without a cover
  */
 
 import { Emitter } from '../common/elements.js';
@@ -45,16 +45,16 @@ export function newId() {
   return [...crypto.getRandomValues(new Uint8Array(8))].map((byte) => byte.toString(16).padStart(2, '0')).join('');
 }
 
-/** @param {Partial<Line>} [values] @returns {Line} */
+/** Return a new line with default values. @param {Partial<Line>} [values] @returns {Line} */
 export function newLine(values = {}) {
   const empty = { name: null, text: '', voice: null, instruct: '', seed: null, locked: false, takes: [] };
   return structuredClone({ ...empty, ...values, id: values.id ?? newId() });
 }
 
 /**
- * Mark the first line of each chapter.
+ * Set the chapter title of the first line of each chapter.
  *
- * @param {Pick<Line, 'text'|'chapter'>[]} lines @param {{title: string, paragraphs: string[]}[]} chapters in order
+ * @param {Pick<Line, 'text'|'chapter'>[]} lines @param {{title: string, paragraphs: string[]}[]} chapters in the order of the text
  */
 export function markChapters(lines, chapters) {
   const texts = lines.map(({ text }) => text.replace(/\s+/gu, ' '));
@@ -78,16 +78,16 @@ export class Script extends Emitter {
     /** @type {string} */
     this.name = stored.name ?? '';
     /**
-     * Version stored by the server, or 0 if there is none.
+     * Version stored by the server, or 0 if the server has none.
      *
-     * It prevents that two tabs with one draft overwrite each other.
+     * The version prevents two tabs with the same script from overwriting each other.
      *
      * @type {number}
      */
     this.updatedAt = stored.updated_at ?? 0;
-    /** Seconds of silence between lines. @type {number} */
+    /** Silence between lines in seconds. @type {number} */
     this.gap = stored.gap_s ?? DEFAULT_GAP_S;
-    /** Last known length in seconds, for lists of scripts. @type {number|undefined} */
+    /** Last known length in seconds, which the list of scripts shows. @type {number|undefined} */
     this.seconds = stored.seconds;
     /** @type {Book} */
     this.book = { author: stored.author ?? '', cover: stored.cover ?? '' };
@@ -100,39 +100,39 @@ export class Script extends Emitter {
     return { id, name, gap_s: gap, lines, seconds, voices, ...book, updated_at: updatedAt };
   }
 
-  /** Text of the first line with text. */
+  /** Text of the first line that has text. */
   get begins() {
     return this.lines.find(({ text }) => text.trim())?.text ?? '';
   }
 
-  /** The distinct voices of the script. @returns {Voice[]} */
+  /** Distinct voices of the script. @returns {Voice[]} */
   get voices() {
     const voices = this.lines.flatMap(({ voice }) => (voice ? [{ mode: voice.mode, voice: voice.voice, name: voice.name }] : []));
     return [...new Map(voices.map((one) => [`${one.mode}:${one.voice}`, one])).values()];
   }
 
-  /** Set values of the script, such as name and gap. @param {Object<string, any>} values */
+  /** Set properties of the script, such as its name and its gap. @param {Object<string, any>} values */
   set(values) {
     Object.assign(this, values);
     this.notify(false);
   }
 
-  /** @param {string} id @returns {Line|undefined} */
+  /** Return the line with an id. @param {string} id @returns {Line|undefined} */
   line(id) {
     return this.lines.find((line) => line.id === id);
   }
 
-  /** Return the seconds of silence after a line. @param {Pick<Line, 'gap'>} line */
+  /** Return the silence after a line in seconds. @param {Pick<Line, 'gap'>} line */
   gapAfter({ gap }) {
     return gap ?? this.gap;
   }
 
-  /** Return the index of a line, or -1. @param {string} id */
+  /** Return the index of a line, or -1 if there is no such line. @param {string} id */
   at(id) {
     return this.lines.findIndex((line) => line.id === id);
   }
 
-  /** @param {string} id @param {Partial<Line>} values */
+  /** Change properties of a line. @param {string} id @param {Partial<Line>} values */
   change(id, values) {
     const line = this.line(id);
     if (!line) return;
@@ -140,12 +140,12 @@ export class Script extends Emitter {
     this.notify(false);
   }
 
-  /** Set the silence after a line, where null is the default. @param {string} id @param {number|null} seconds */
+  /** Set the silence after a line, where null means the script's default. @param {string} id @param {number|null} seconds */
   setGap(id, seconds) {
     this.change(id, { gap: seconds === null || seconds === this.gap ? undefined : seconds });
   }
 
-  /** Assign a voice to a line and all lines of its role. @param {string} id @param {Voice} voice */
+  /** Assign a voice to a line and to all lines with the same role. @param {string} id @param {Voice} voice */
   cast(id, voice) {
     const chosen = this.line(id);
     for (const line of this.lines) {
@@ -154,7 +154,7 @@ export class Script extends Emitter {
     this.notify(false);
   }
 
-  /** @param {Line[]} lines @param {number} [at] @returns {() => void} undoes it */
+  /** Insert lines. @param {Line[]} lines @param {number} [at] index @returns {() => void} function that undoes the change */
   insert(lines, at = this.lines.length) {
     this.lines.splice(at, 0, ...lines);
     this.notify(true);
@@ -162,14 +162,14 @@ export class Script extends Emitter {
     return () => this.keep((line) => !added.has(line));
   }
 
-  /** @param {string} id @returns {Line} the copy after it */
+  /** Insert a copy of a line after the line. @param {string} id @returns {Line} the copy */
   duplicate(id) {
     const copy = newLine({ ...this.line(id), id: newId() });
     this.insert([copy], this.at(id) + 1);
     return copy;
   }
 
-  /** @param {string} id @returns {() => void} undoes it */
+  /** Remove a line. @param {string} id @returns {() => void} function that undoes the change */
   remove(id) {
     const at = this.at(id);
     const [line] = this.lines.splice(at, 1);
@@ -177,7 +177,7 @@ export class Script extends Emitter {
     return () => void this.insert([line], Math.min(at, this.lines.length));
   }
 
-  /** @param {string} id @param {number} to new index @returns {(() => void)|null} undoes it; null: no change */
+  /** Move a line. @param {string} id @param {number} to new index @returns {(() => void)|null} function that undoes the change, or null without a change */
   move(id, to) {
     const from = this.at(id);
     const place = Math.max(0, Math.min(to, this.lines.length - 1));
@@ -188,8 +188,8 @@ export class Script extends Emitter {
   }
 
   /**
-   * @param {string} id @param {string|null} before id of the next line; null: the end @returns {(() => void)|null} as
-   * `move`
+   * Move a line in front of another line. @param {string} id @param {string|null} before id of the other line, or null for the
+   * end @returns {(() => void)|null} function that undoes the change, or null without a change
    */
   moveBefore(id, before) {
     const from = this.at(id);
@@ -197,7 +197,7 @@ export class Script extends Emitter {
     return this.move(id, to > from ? to - 1 : to);
   }
 
-  /** @param {(line: Line) => boolean} rule */
+  /** Remove all lines for which a function returns false. @param {(line: Line) => boolean} rule */
   keep(rule) {
     this.lines = this.lines.filter(rule);
     this.notify(true);

@@ -1,14 +1,14 @@
 /**
- * Export of a script.
+ * Export of a script as files.
  *
- * Missing lines are generated first, then the studio joins the stored takes.
+ * Lines without audio are generated first. Then the studio joins the stored takes.
  *
- * @typedef {Object} Wanted
+ * @typedef {Object} Wanted     options of an export
  * @property {'joined'|'files'|'chapters'|'srt'|'all'} shape
  * @property {'wav'|'mp3'|'flac'|'opus'|'m4b'} format
- * @property {number|null} loudness  LUFS; null: unchanged
- * @property {boolean} [isTimed]  lines begin at the times of their subtitles
- * @property {number|null} [filmS]  seconds of the film of the subtitles, which the file then has
+ * @property {number|null} loudness  loudness in LUFS, or null for unchanged audio
+ * @property {boolean} [isTimed]  true if lines start at the times of their subtitles
+ * @property {number|null} [filmS]  length in seconds of the film with the subtitles, which is also the length of the file
  */
 
 import { errorOf } from '../common/api.js';
@@ -21,16 +21,16 @@ import { calledBy } from './line_text.js';
 const MAX_NOTE_CHARS = 300;
 const RETRY_MS = 2000;
 const RESTART_TIMEOUT_MS = 600_000; // Time limit for a restart of the studio or the runtime.
-const MAX_LINES_IN_FLIGHT = 4; // The engine decodes them in one batch, and the studio stores one in the meantime.
-const MIN_MEASURED_MS = 5000; // Time left is shown once lines were made for this long.
+const MAX_LINES_IN_FLIGHT = 4; // The engine decodes these lines in one batch while the studio stores a complete line.
+const MIN_MEASURED_MS = 5000; // The remaining time is shown after this time of generation.
 
 /**
- * Repeats an action while the studio or the runtime is away.
+ * Repeat an action while the studio or the runtime is unavailable.
  *
  * @template T
  * @param {() => Promise<T>} action @param {() => void} onAway
  * @returns {Promise<T>}
- * @throws {Error} another error, or the last one after `RESTART_TIMEOUT_MS`
+ * @throws {Error} any other error, or the last error after `RESTART_TIMEOUT_MS`
  */
 async function persist(action, onAway) {
   const begun = performance.now();
@@ -39,7 +39,7 @@ async function persist(action, onAway) {
       return await action();
     } catch (thrown) {
       const { retryable, unreachable } = errorOf(thrown);
-      // A TypeError is thrown by `fetch` if the connection is lost.
+      // `fetch` throws a TypeError if the connection is lost.
       const isAway = retryable || unreachable || thrown instanceof TypeError;
       if (!isAway || performance.now() - begun > RESTART_TIMEOUT_MS) throw thrown;
       onAway();
@@ -48,21 +48,21 @@ async function persist(action, onAway) {
   }
 }
 
-/** Estimates the time until all lines are made, from the lines that were made so far. */
+/** Estimate of the time until all lines are generated, based on the complete lines. */
 export class TimeLeft {
-  /** @param {import('./document.js').Line[]} lines that are not made yet */
+  /** @param {import('./document.js').Line[]} lines lines that are not generated yet */
   constructor(lines) {
     this.begun = performance.now();
     this.all = lines.reduce((sum, line) => sum + expectedSeconds(line.text), 0);
     this.made = 0;
   }
 
-  /** @param {import('./document.js').Line} line */
+  /** Add a line that is complete. @param {import('./document.js').Line} line */
   add({ text }) {
     this.made += expectedSeconds(text);
   }
 
-  /** Duration in seconds, or null while it is unknown. */
+  /** Remaining time in seconds, or null while it is unknown. */
   get seconds() {
     const ms = performance.now() - this.begun;
     if (ms < MIN_MEASURED_MS || this.made === 0) return null;
@@ -71,17 +71,17 @@ export class TimeLeft {
 }
 
 /**
- * Return the clips of POST studio/exports, and the starts of chapters.
+ * Generate the missing lines and return clips and chapters for POST studio/exports.
  *
- * The clips are takes and silences in order with their line numbers.
+ * The clips are takes and silences in order, with the numbers of their lines.
  *
  * @param {import('./making.js').Maker} maker
- * @param {(made: number, of: number, left: number|null) => void} onProgress  left: seconds, null if unknown
- * @param {boolean} [isTimed] lines begin at the times of their subtitles
- * @param {() => void} [onAway] the studio or the runtime is being restored
- * @param {import('./document.js').Line[]} [wanted] lines of the export; all by default
+ * @param {(made: number, of: number, left: number|null) => void} onProgress  left: remaining seconds, or null if unknown
+ * @param {boolean} [isTimed] true if lines start at the times of their subtitles
+ * @param {() => void} [onAway] called while the studio or the runtime is unavailable
+ * @param {import('./document.js').Line[]} [wanted] lines to export, by default all lines
  * @returns {Promise<{clips: Object<string, any>[], chapters: {title: string, first_clip: number}[]}>}
- * @throws {Error} a line could not be generated; the message has its number
+ * @throws {Error} if a line could not be generated. The message contains the number of the line.
  */
 export async function collectClips(maker, onProgress, isTimed = false, onAway = () => {}, wanted = maker.script?.lines ?? []) {
   const { script } = maker;
@@ -97,7 +97,7 @@ export async function collectClips(maker, onProgress, isTimed = false, onAway = 
     onProgress(made, lines.length, timeLeft.seconds);
     for (const next of lines.slice(begun.length, made + MAX_LINES_IN_FLIGHT)) {
       const making = persist(() => maker.make(next), onAway);
-      making.catch(() => {}); // Errors are reported below, in the order of the lines.
+      making.catch(() => {}); // Errors are reported below in the order of the lines.
       begun.push(making);
     }
     const parts = await begun[made].catch((error) => Promise.reject(maker.lineError(line, error)));
@@ -128,15 +128,15 @@ export async function exportClips(api, script, { clips, chapters }, { shape, for
   const headers = { 'content-type': 'application/json' };
   const answer = await api.ask('studio/exports', { method: 'POST', headers, body: JSON.stringify(asked) });
   const suffix = { joined: format, files: 'zip', chapters: 'zip', srt: 'srt', all: 'zip' }[shape];
-  const notes = answer.headers.get('x-notes') ?? ''; // The header can name hundreds of lines.
+  const notes = answer.headers.get('x-notes') ?? ''; // The header can contain the numbers of hundreds of lines.
   const shown = notes.length <= MAX_NOTE_CHARS ? notes : `${notes.slice(0, MAX_NOTE_CHARS)} …`;
   return { file: await answer.blob(), name: fileName(name, suffix), notes: shown };
 }
 
-// --- The export sheet: content, format, loudness and progress.
+// --- Form of the export: content, format, loudness and progress.
 
 export class ExportForm {
-  /** @param {HTMLElement} root the room's panel @param {import('./room.js').ScriptRoom} room */
+  /** @param {HTMLElement} root panel of the room @param {import('./room.js').ScriptRoom} room */
   constructor(root, room) {
     this.room = room;
     this.studio = room.studio;
@@ -165,12 +165,12 @@ export class ExportForm {
     };
   }
 
-  /** @param {HTMLElement} source the pressed button */
+  /** Open the export form. @param {HTMLElement} source button that was pressed */
   show(source) {
     this.sheet.showPopover({ source });
   }
 
-  /** Offer the times of subtitles if every line has one, in order. */
+  /** Offer the times of the subtitles if all lines have times in ascending order. */
   offerTimes() {
     const times = this.room.script.lines.filter(({ text }) => text.trim()).map(({ starts }) => starts ?? -1);
     const hasTimes = times.length > 0 && times.every((time, at) => time >= Math.max(0, times[at - 1] ?? 0));
@@ -180,7 +180,7 @@ export class ExportForm {
     this.timed.dispatchEvent(new Event('change'));
   }
 
-  /** Offer each chapter as a part of its own. */
+  /** Offer the export of a single chapter. */
   offerParts() {
     const { part, room, studio } = this;
     const chosen = part.value;
@@ -191,7 +191,7 @@ export class ExportForm {
     this.checkLength();
   }
 
-  /** The lines of the chosen part. */
+  /** Lines of the selected chapter, or of the whole script. */
   get lines() {
     const { lines } = this.room.script;
     const first = lines.findIndex(({ id }) => id === this.part.value);
@@ -200,7 +200,7 @@ export class ExportForm {
     return lines.slice(first, next < 0 ? undefined : next);
   }
 
-  /** Refuse a part that is longer than the server exports, before anything is made for it. */
+  /** Show an error if the selected lines are longer than the server can export. */
   checkLength() {
     const { room, studio } = this;
     const limit = studio.me.features?.export?.max_s ?? Infinity;
@@ -215,7 +215,7 @@ export class ExportForm {
     this.error.textContent = this.part.options.length > 2 ? `${reason} ${studio.t('script.export_chapters')}` : reason;
   }
 
-  /** Clear messages about an earlier state of the script. */
+  /** Clear the messages about an earlier state of the script. */
   clearMessages() {
     this.error.textContent = '';
     if (!this.go.disabled) this.message.textContent = '';
@@ -258,7 +258,7 @@ export class ExportForm {
     }
   }
 
-  /** The selected options, defined in assets/html/rooms/script.html. @returns {Wanted} */
+  /** Selected options, as defined in assets/html/rooms/script.html. @returns {Wanted} */
   get wanted() {
     const loudness = this.loudness.value ? Number(this.loudness.value) : null;
     return /** @type {Wanted} */ ({ shape: this.shape.value, format: this.format.value, loudness, isTimed: this.timed.checked, filmS: this.film.valueAsNumber || null });

@@ -1,21 +1,21 @@
 /**
- * Audio of a script: takes and silences in order.
+ * Audio of a script: its takes and silences in order.
  *
- * Each take is requested once the previous one is complete, at most two lines ahead of playback.
+ * Each take is requested when the previous take is complete, at most two lines ahead of playback.
  *
  * @typedef {import('../player/take.js').Take} Take
- * @typedef {Take|{silence: number}} Item  silence in seconds
+ * @typedef {Take|{silence: number}} Item  a take, or a silence in seconds
  *
  * @typedef {Object} Beginning  start position in the first line
- * @property {number} gap       seconds of the silence before the line
- * @property {number} part      index of the first part
- * @property {number} skip      samples of that part to skip
+ * @property {number} gap       silence before the line in seconds
+ * @property {number} part      index of the first segment to play
+ * @property {number} skip      number of samples to skip in this segment
  *
- * @typedef {Object} Given      an item that was passed to the player
+ * @typedef {Object} Given      item that was passed to the player
  * @property {Item} item
- * @property {number} place     index of its line in ids
- * @property {number} part      index in the line's parts; -1: the silence before the line
- * @property {number} skipped   skipped samples of a pause; takes are passed whole
+ * @property {number} place     index of the item's line in `ids`
+ * @property {number} part      index of the item's segment in the line, or -1 for the silence before the line
+ * @property {number} skipped   number of skipped samples of a pause. Takes are passed completely.
  */
 
 import { errorOf } from '../common/api.js';
@@ -29,27 +29,27 @@ const WHOLE = { gap: 0, part: 0, skip: 0 };
 export class Performance {
   /**
    * @param {import('./making.js').Maker} maker
-   * @param {string[]} ids  ids of the lines, in order; deleted lines are skipped
+   * @param {string[]} ids  ids of the lines in order. Deleted lines are skipped.
    * @param {Beginning} [begin]
    */
   constructor(maker, ids, begin = WHOLE) {
     this.maker = maker;
     this.ids = ids;
     this.begin = begin;
-    this.sounding = 0; // Index in `ids` of the take that is played.
+    this.sounding = 0; // Index in `ids` of the line that is played.
     /** @type {Given[]} */
     this.given = [];
     this.wake = () => {};
   }
 
-  /** Record that playback has reached an item. @param {number} index @returns {string} the id of its line */
+  /** Record that playback has reached an item. @param {number} index @returns {string} id of the item's line */
   reach(index) {
     this.sounding = this.given[index].place;
     this.wake();
     return this.ids[this.sounding];
   }
 
-  /** @returns {AsyncGenerator<Item>} */
+  /** Yield the takes and silences of the lines. @returns {AsyncGenerator<Item>} */
   async *items() {
     const { maker, ids } = this;
     /** @type {import('./document.js').Line|null} */
@@ -80,40 +80,39 @@ export class Performance {
     }
   }
 
-  /** @param {Item} item @param {number} place @param {number} part @param {number} [skipped] */
+  /** Record an item for the player and return the item. @param {Item} item @param {number} place @param {number} part @param {number} [skipped] */
   give(item, place, part, skipped = 0) {
     this.given.push({ item, place, part, skipped });
     return item;
   }
 
-  /** Resolve when a line may be prepared. @param {number} place */
+  /** Resolve when playback is close enough to a line to generate the line. @param {number} place */
   async near(place) {
     while (place - this.sounding > MAX_LINES_AHEAD) await new Promise((wake) => (this.wake = () => wake(undefined)));
   }
 }
 
-/** True if a take finished without an error. @param {Take} take */
+/** Return true if a take ends without an error. @param {Take} take */
 async function isFinished(take) {
   try {
     return (await take.finished()).state === 'done';
   } catch {
-    return false; // The error is shown at its line.
+    return false; // The error is shown at the line.
   }
 }
 
 /**
- * A script as one take for the player, with the playback position.
+ * Audio of a whole script with the interface of a take, and its playback position.
  *
- * It has the interface of a take, but its audio is that of its lines from any start position (`from`). Event: 'state'
- * when its length or position changes.
+ * The audio can start at any position (`from`). Event: 'state' when the length or the position changes.
  *
  * @typedef {import('./schedule.js').Clip} Clip
  *
- * @typedef {Object} Sounding
+ * @typedef {Object} Sounding   audio of the script from a position
  * @property {AsyncGenerator<Item>} items
- * @property {number} skip   samples of the first item to skip
- * @property {(index: number) => void} onItem  playback has reached an item
- * @property {(index: number, at: number) => number|null} place  position of an item's sample in the full audio
+ * @property {number} skip   number of samples to skip in the first item
+ * @property {(index: number) => void} onItem  called when playback reaches an item
+ * @property {(index: number, at: number) => number|null} place  returns the position in the script of a sample of an item
  */
 
 export class FullAudio extends EventTarget {
@@ -129,9 +128,9 @@ export class FullAudio extends EventTarget {
   timing = { clicked: null, ttfa: null, audible: null, underruns: null };
   /** @type {Clip[]} */
   clips = [];
-  /** Id of the playing line. @type {string|null} */
+  /** Id of the line that is playing. @type {string|null} */
   sounding = null;
-  /** The item that is playing: a take or a silence. @type {Item|null} */
+  /** Item that is playing: a take or a silence. @type {Item|null} */
   item = null;
   /** @type {{low: number[], high: number[]}|null} */
   drawn = null;
@@ -139,7 +138,7 @@ export class FullAudio extends EventTarget {
   /**
    * @param {import('./making.js').Maker} maker
    * @param {Object} acts
-   * @param {(ids: string[]) => void} acts.check  throws the error of lines that cannot be spoken
+   * @param {(ids: string[]) => void} acts.check  throws an error for lines that cannot be spoken
    * @param {(error: Error) => void} acts.onError
    * @param {(fullAudio: FullAudio) => string} acts.label
    * @param {(button: HTMLElement) => void} acts.download
@@ -165,12 +164,12 @@ export class FullAudio extends EventTarget {
     return this.samples / SAMPLE_RATE;
   }
 
-  /** True if a line is not generated yet. */
+  /** True if some lines are not generated yet. */
   get live() {
     return this.clips.some(({ state }) => state !== 'made');
   }
 
-  /** The playing take. */
+  /** Take that is playing, or null during a silence. */
   get take() {
     return this.item && 'silence' in this.item ? null : this.item;
   }
@@ -183,14 +182,14 @@ export class FullAudio extends EventTarget {
     return this.take?.start ?? null;
   }
 
-  /** Update after a change of the lines or their audio. */
+  /** Update the clips after a change of the lines or of their audio. */
   renew() {
     this.clips = this.maker.script ? layOut(this.maker.script, this.maker) : [];
     this.drawn = null;
     this.notify();
   }
 
-  /** @param {string} id @returns {Clip|null} of a line, or of the next line with a clip */
+  /** Return the clip of a line, or the next clip if the line has none. @param {string} id @returns {Clip|null} */
   clipFrom(id) {
     const lines = this.maker.script?.lines ?? [];
     const at = lines.findIndex((line) => line.id === id);
@@ -198,9 +197,9 @@ export class FullAudio extends EventTarget {
   }
 
   /**
-   * Return the audio from a position, or from the beginning if the position is the end.
+   * Return the audio from a position, or from the beginning at the end of the script.
    *
-   * @param {number} at samples @param {{only?: boolean}} [options]  only: up to the end of that line
+   * @param {number} at position in samples @param {{only?: boolean}} [options]  only: stop at the end of the line
    * @returns {Sounding}
    */
   from(at, { only = false } = {}) {
@@ -220,7 +219,7 @@ export class FullAudio extends EventTarget {
     };
   }
 
-  /** True if these lines can be spoken, otherwise show the error. @param {string[]} ids */
+  /** Return true if the lines can be spoken, otherwise show the error. @param {string[]} ids */
   ready(ids) {
     try {
       this.check(ids);
@@ -231,13 +230,13 @@ export class FullAudio extends EventTarget {
     }
   }
 
-  /** @param {Performance} performance @param {number} index */
+  /** Record that playback has reached an item. @param {Performance} performance @param {number} index */
   reach(performance, index) {
     this.item = performance.given[index].item;
     this.sound(performance.reach(index));
   }
 
-  /** Set the playing line. @param {string|null} id */
+  /** Set the line that is playing. @param {string|null} id */
   sound(id) {
     if (id === null) this.item = null;
     if (id === this.sounding) return;
@@ -246,8 +245,8 @@ export class FullAudio extends EventTarget {
   }
 
   /**
-   * @param {Performance} performance @param {number} index @param {number} at @returns {number|null} null: the line was
-   * deleted
+   * Return the position of an item's sample in the script, or null if the line was deleted. @param {Performance} performance
+   * @param {number} index @param {number} at @returns {number|null}
    */
   placeOf(performance, index, at) {
     const { item, place, part, skipped } = performance.given[index];
@@ -258,7 +257,7 @@ export class FullAudio extends EventTarget {
     return Math.min(stretch.start + skipped + at, clip.end);
   }
 
-  /** Peaks, as of a take. */
+  /** Peaks of the waveform, like those of a take. */
   get peaks() {
     this.drawn ??= this.draw();
     return this.drawn;
@@ -282,7 +281,7 @@ export class FullAudio extends EventTarget {
   }
 }
 
-/** Return the position in a line's audio, or its start if it is not generated. @param {Clip} clip @param {number} at */
+/** Return where to start in a line for a position in the script. @param {Clip} clip @param {number} at */
 function beginning(clip, at) {
   if (at < clip.start) return { gap: (clip.start - at) / SAMPLE_RATE, part: 0, skip: 0 };
   const part = Math.max(0, clip.parts.findLastIndex(({ start }) => start <= at));

@@ -1,4 +1,4 @@
-/** Import of files as text, with sheets for chapters and encodings. */
+/** Import of files as text, with dialogs for chapters, encodings and web addresses. */
 
 import { api, errorOf } from '../common/api.js';
 import { make, need } from '../common/elements.js';
@@ -8,13 +8,13 @@ import { readChat } from './chat.js';
 import { DEFAULT_GAP_S, MAX_LINES } from './document.js';
 import { cuesToLines } from './line_text.js';
 
-// --- Switches for the kinds of content that a document has.
+// --- Switches for the kinds of content in a document.
 
-/** Kinds and their defaults, as in the studio (`Spoken` in studio/documents/values.py). @type {Object<string, boolean>} */
+/** Kinds of content and their defaults (`Spoken` in studio/documents/values.py). @type {Object<string, boolean>} */
 const KINDS = { note_marks: false, page_numbers: false, code: false, tables: true, captions: true, list_numbers: true };
 
 class KindSwitches {
-  /** @param {HTMLElement} place a fieldset @param {import('../app/studio.js').Studio} studio @param {() => void} onChange */
+  /** @param {HTMLElement} place fieldset for the switches @param {import('../app/studio.js').Studio} studio @param {() => void} onChange */
   constructor(place, studio, onChange) {
     this.place = place;
     this.studio = studio;
@@ -22,7 +22,7 @@ class KindSwitches {
     place.onchange = onChange;
   }
 
-  /** Offer the kinds of content of a document with their defaults. @param {Found} document */
+  /** Show switches for the kinds of content in a document, with their defaults. @param {Found} document */
   offer(document) {
     const kinds = kindsOf(document);
     const { found = {} } = document;
@@ -34,21 +34,21 @@ class KindSwitches {
     this.place.hidden = kinds.length === 0;
   }
 
-  /** @returns {Choice} */
+  /** Selected kinds as query parameters of POST studio/documents. @returns {Choice} */
   get choice() {
     return Object.fromEntries([...this.place.querySelectorAll('input')].map(({ name, checked }) => [name, checked ? '1' : '0']));
   }
 }
 
-/** Return the kinds of content that a document has. @param {Found} document */
+/** Return the kinds of content in a document. @param {Found} document */
 function kindsOf({ found = {} }) {
   return Object.keys(KINDS).filter((kind) => found[kind] > 0);
 }
 
-// --- The sheet for selecting chapters.
+// --- Dialog for the selection of chapters.
 
 const MAX_LINE_CHARS = 600; // A longer paragraph becomes several lines (reading.js).
-const MAX_TITLE_CHARS = 60; // Shown of a chapter without a title.
+const MAX_TITLE_CHARS = 60; // Maximum number of characters that are shown for a chapter without a title.
 
 export class ChapterSheet {
   /** @param {HTMLElement} page @param {import('../app/studio.js').Studio} studio */
@@ -80,11 +80,11 @@ export class ChapterSheet {
   }
 
   /**
-   * Let the user select chapters.
+   * Let the user select chapters of a document.
    *
    * Footnotes and endnotes are a chapter that is not selected by default.
    *
-   * @param {string} title @param {Found} found @returns {Promise<Chapter[]|null>} null: cancelled
+   * @param {string} title @param {Found} found @returns {Promise<Chapter[]|null>} selected chapters, or null if cancelled
    */
   choose(title, found) {
     this.title.textContent = title;
@@ -95,7 +95,7 @@ export class ChapterSheet {
     return new Promise((resolve) => (this.answer = resolve));
   }
 
-  /** Show chapters, with those selected that fit. @param {Chapter[]} chapters */
+  /** Show the chapters, and select all except notes if they fit into a script. @param {Chapter[]} chapters */
   show(chapters) {
     this.chapters = chapters;
     this.error.textContent = '';
@@ -104,7 +104,7 @@ export class ChapterSheet {
     this.pick((chapter) => fits && !chapter.is_notes);
   }
 
-  /** Read the document again with the selected kinds of content. */
+  /** Parse the document again with the selected kinds of content. */
   async change() {
     const turn = ++this.turn;
     this.go.disabled = true;
@@ -117,9 +117,9 @@ export class ChapterSheet {
   }
 
   /**
-   * Show the chapters of another reading, with the same selection.
+   * Show the chapters after the document was parsed again, with the same selection.
    *
-   * It can have more or fewer chapters.
+   * The number of chapters may have changed.
    *
    * @param {Chapter[]} chapters
    */
@@ -147,7 +147,7 @@ export class ChapterSheet {
     return row;
   }
 
-  /** Select chapters. @param {(chapter: Chapter) => boolean} isWanted */
+  /** Select the chapters for which a function returns true. @param {(chapter: Chapter) => boolean} isWanted */
   pick(isWanted) {
     this.boxes.forEach((box, index) => (box.checked = isWanted(this.chapters[index])));
     this.paint();
@@ -161,7 +161,7 @@ export class ChapterSheet {
     return this.chapters.filter((_, index) => this.boxes[index].checked);
   }
 
-  /** Show the size of the selection, and an error if it is too large. */
+  /** Show the size of the selection, or an error if the selection is too large. */
   paint() {
     const { chosen } = this;
     const { t, facts } = this.studio;
@@ -177,31 +177,31 @@ export class ChapterSheet {
   }
 }
 
-/** Count the script lines of chapters. @param {Chapter[]} chapters */
+/** Return the number of script lines that chapters have. @param {Chapter[]} chapters */
 function linesOf(chapters) {
   return chapters.flatMap(({ paragraphs }) => paragraphs).reduce((sum, text) => sum + Math.ceil(text.length / MAX_LINE_CHARS), 0);
 }
 
-/** @param {string[]} paragraphs */
+/** Return the estimated duration of paragraphs in seconds. @param {string[]} paragraphs */
 function secondsOf(paragraphs) {
   return expectedSeconds(paragraphs.join(' '));
 }
 
-/** @param {string} text */
+/** Return the beginning of a text, cut between words. @param {string} text */
 function beginning(text) {
   return text.length <= MAX_TITLE_CHARS ? text : `${text.slice(0, MAX_TITLE_CHARS).replace(/\s+\S*$/u, '')} …`;
 }
 
-// --- The preview of a text file: encoding, omissions and first lines.
+// --- Preview of a text file: encoding, omissions and first lines.
 
 /**
  * @typedef {{code: string, count: number, message: string, examples?: string[]}} Note
- * @typedef {Object<string, string>} Choice  query of POST studio/documents
+ * @typedef {Object<string, string>} Choice  query parameters of POST studio/documents
  */
 
 const MAX_PREVIEW_LINES = 12;
-const MAX_PREVIEW_CHARS = 160; // Characters shown of a line.
-const MAX_EXAMPLE_CHARS = 30; // Characters shown of what was left out.
+const MAX_PREVIEW_CHARS = 160; // Maximum number of characters that are shown of a line.
+const MAX_EXAMPLE_CHARS = 30; // Maximum number of characters that are shown of an omission.
 
 export class ImportSheet {
   /** @param {HTMLElement} page @param {import('../app/studio.js').Studio} studio */
@@ -236,11 +236,11 @@ export class ImportSheet {
   }
 
   /**
-   * Show the preview of a file with options.
+   * Show the preview of a file with its options.
    *
-   * The sheet of chapters has its own switches.
+   * The dialog for chapters has its own switches.
    *
-   * @param {string} title @param {Found} found @returns {Promise<Found|null>} null: cancelled
+   * @param {string} title @param {Found} found @returns {Promise<Found|null>} parsed file, or null if cancelled
    */
   choose(title, found) {
     this.reread = found.reread;
@@ -256,7 +256,7 @@ export class ImportSheet {
     return new Promise((resolve) => (this.answer = resolve));
   }
 
-  /** Read the file again with the selected options. */
+  /** Parse the file again with the selected options. */
   async change() {
     const turn = ++this.turn;
     const choice = {
@@ -275,7 +275,7 @@ export class ImportSheet {
     }
   }
 
-  /** @param {Found} found */
+  /** Show a parsed file. @param {Found} found */
   show(found) {
     const { t } = this.studio;
     this.found = found;
@@ -290,9 +290,9 @@ export class ImportSheet {
 }
 
 /**
- * Return notes with examples in the page's language.
+ * Return notes with their examples in the page's language.
  *
- * Unknown notes stay unchanged.
+ * Notes with an unknown code are returned unchanged.
  *
  * @param {Note[]} notes @param {(key: string, values?: Object<string, any>) => string} t
  */
@@ -305,17 +305,17 @@ export function noteSentences(notes, t) {
   });
 }
 
-/** @param {string} example */
+/** Return an example, shortened if it is too long. @param {string} example */
 function shortened(example) {
   return example.length <= MAX_EXAMPLE_CHARS ? example : `${example.slice(0, MAX_EXAMPLE_CHARS).trimEnd()} …`;
 }
 
-/** @param {string} text */
+/** Return a list element with a text. @param {string} text */
 function row(text) {
   return make('li', { textContent: text, dir: 'auto' });
 }
 
-// --- The sheet for the address of a web page.
+// --- Dialog for the address of a web page.
 
 export class AddressSheet {
   /** @param {HTMLElement} page */
@@ -329,9 +329,9 @@ export class AddressSheet {
   }
 
   /**
-   * Ask for an address until it is read.
+   * Ask for the address of a web page until the page can be read.
    *
-   * @param {(address: string) => Promise<Found>} read @returns {Promise<Found|null>} null: cancelled
+   * @param {(address: string) => Promise<Found>} read @returns {Promise<Found|null>} the page, or null if cancelled
    */
   choose(read) {
     this.error.textContent = '';
@@ -356,30 +356,30 @@ export class AddressSheet {
   }
 }
 
-/** Return an address as the studio accepts it: with a scheme, without its fragment. @param {string} text */
+/** Return an address as the studio accepts it: with a scheme and without a fragment. @param {string} text */
 export function webAddress(text) {
   const address = text.trim().replace(/^(?:http:\/\/)?(?!https:\/\/)/iu, 'https://');
   return URL.canParse(address) ? new URL(address).href.replace(/#.*/u, '') : address;
 }
 
-// --- Import: the studio parses a file, the user selects chapters and encoding, and omissions are shown.
+// --- Import: the studio parses a file, the user selects chapters and options, and the page reports omissions.
 
 /**
  * @typedef {{title: string, paragraphs: string[], is_notes: boolean}} Chapter
  * @typedef {{title: string, author: string, cover: string, chapters: Chapter[], notes: Note[], encodings?: string[],
  *   cues?: import('./line_text.js').Cue[], found?: Object<string, number>,
- *   reread: (choice: Choice) => Promise<Found>}} Found  response of POST studio/documents; found: amount of each kind
- *   of content; reread: reads it again with other choices
- * @typedef {{name: string, file?: File}} Source  a file, or a web page by its address
+ *   reread: (choice: Choice) => Promise<Found>}} Found  response of POST studio/documents. found: number of items of each
+ *   kind of content; reread: parses the document again with other options
+ * @typedef {{name: string, file?: File}} Source  a file, or the address of a web page
  * @typedef {{title: string, text: string, lines?: import('./reading.js').ReadLine[], isDocument?: boolean,
  *   chapters?: Chapter[], book?: import('./document.js').Book}} Imported
- *   text: paragraphs between empty lines; lines: of subtitles or a chat
+ *   text: paragraphs separated by empty lines; lines: lines of subtitles or of a chat
  */
 
 export const ACCEPTED = '.txt,.md,.markdown,.srt,.vtt,.ass,.ssa,.ttml,.smi,.sami,.sub,.epub,.docx,.pdf,.html,.htm,.xhtml,text/plain';
 const IS_DOCUMENT = /\.(epub|docx?|dotx?|pdf|x?html?)$/i;
 const IS_MARKDOWN = /\.(md|markdown)$/i;
-const MAX_NAME_CHARS = 120; // As in the studio.
+const MAX_NAME_CHARS = 120; // The same limit as in the studio.
 const NOTES_MS = 15_000;
 
 export class Importing {
@@ -398,27 +398,27 @@ export class Importing {
     button.onclick = () => input.click();
     input.onchange = () => {
       const [file] = input.files ?? [];
-      input.value = ''; // Choosing the same file again fires a change event.
+      input.value = ''; // Without this, choosing the same file again would fire no change event.
       this.open(file);
     };
     acceptDrops(place, ([file]) => this.open(file));
     need(page, '#vw-text-web').onclick = () => this.openAddress();
   }
 
-  /** Put a file's text into the shared field, or into a script. @param {File|undefined} file */
+  /** Import a file into the text field, or as a script. @param {File|undefined} file */
   async open(file) {
-    this.use(await this.read(file, DEFAULT_GAP_S)); // Text with times becomes a new script.
+    this.use(await this.read(file, DEFAULT_GAP_S)); // A text with times becomes a new script.
   }
 
-  /** Ask for the address of a web page, and use its article like a file's text. */
+  /** Ask for the address of a web page, and import the article of the page. */
   async openAddress() {
     this.use(await this.readAddress());
   }
 
   /**
-   * Put a text into the shared field or into a script.
+   * Put an imported text into the text field, or make a script from it.
    *
-   * It becomes a script if it is too long for one take, has times, or is a chat.
+   * A text becomes a script if it is too long for one take, has times, or is a chat.
    *
    * @param {Imported|null} read
    */
@@ -433,17 +433,17 @@ export class Importing {
   }
 
   /**
-   * Return a file as text, or show the error.
+   * Parse a file as text, or show an error.
    *
    * @param {File|undefined} file @param {number} [between] the script's gap between lines in seconds @returns
-   * {Promise<Imported|null>} null: no file, an error, or cancelled
+   * {Promise<Imported|null>} null without a file, after an error, or if the user cancels
    */
   async read(file, between = 0) {
     const found = file && (await this.find(file, IS_MARKDOWN.test(file.name) ? { markdown: '1' } : {}));
     return found ? this.choose(found, titleOf(file.name), IS_DOCUMENT.test(file.name), between) : null;
   }
 
-  /** Ask for an address, and return the article there as text. @returns {Promise<Imported|null>} null: cancelled */
+  /** Ask for an address and return the article of the web page. @returns {Promise<Imported|null>} null if cancelled */
   async readAddress() {
     const page = await this.addresses.choose((url) => this.ask({ name: url }, { url }));
     const found = page && (await this.settle(page, page.title));
@@ -451,10 +451,10 @@ export class Importing {
   }
 
   /**
-   * Let the user choose chapters, if there are several.
+   * Let the user select chapters if the document has several.
    *
-   * @param {Found} found @param {string} name title of a document without one @param {boolean} isDocument
-   * @param {number} [between] @returns {Promise<Imported|null>} null: cancelled
+   * @param {Found} found @param {string} name title for a document without a title @param {boolean} isDocument
+   * @param {number} [between] @returns {Promise<Imported|null>} null if cancelled
    */
   async choose(found, name, isDocument, between = 0) {
     const title = (found.title || name).slice(0, MAX_NAME_CHARS);
@@ -466,7 +466,7 @@ export class Importing {
     return { title, text: paragraphs.join('\n\n'), lines, isDocument, chapters: chosen, book: { author, cover } };
   }
 
-  /** Return all rows of a table or a list as text. @param {File} file @returns {Promise<string|null>} as `read` */
+  /** Return all rows of a table or a list as text. @param {File} file @returns {Promise<string|null>} null after an error or if cancelled */
   async table(file) {
     const found = await this.find(file, { as_is: '1' });
     return found && found.chapters.flatMap(({ paragraphs }) => paragraphs).join('\n');
@@ -475,7 +475,7 @@ export class Importing {
   /**
    * Let the studio parse a file.
    *
-   * The user chooses if there are options. Notes and errors are shown.
+   * If there are options, the user selects them. Notes and errors are shown.
    *
    * @param {File} file @param {Choice} [query] @returns {Promise<Found|null>}
    */
@@ -490,9 +490,9 @@ export class Importing {
   }
 
   /**
-   * Let the user choose how a document is read, if there are options.
+   * Let the user select options for the parser, if the document has any.
    *
-   * Without options, notes about the document are shown.
+   * Without options, the notes about the document are shown.
    *
    * @param {Found} found @param {string} name @returns {Promise<Found|null>} null: cancelled
    */
@@ -505,7 +505,7 @@ export class Importing {
     return found;
   }
 
-  /** @param {Source} source @param {Choice} query @returns {Promise<Found>} */
+  /** Request the parsed text of a file or a web page from the studio. @param {Source} source @param {Choice} query @returns {Promise<Found>} */
   async ask({ name, file }, query) {
     const { studio } = this;
     const leave = !file || IS_DOCUMENT.test(name) ? studio.toast(studio.t('importing.reading', { name }), { isOfPage: true }) : null;
@@ -518,7 +518,7 @@ export class Importing {
   }
 }
 
-/** Return a file name without its suffix. @param {string} name */
+/** Return a file name without its extension. @param {string} name */
 function titleOf(name) {
   return name.replace(/\.[^.]*$/, '').slice(0, MAX_NAME_CHARS);
 }

@@ -1,29 +1,28 @@
 /**
- * Parsing of a line's text: stretches to speak, and pauses between them.
+ * Parser of the text of a line: segments to speak, and pauses between the segments.
  *
  *     readParts('The kettle is on. [pause 0.5s] Sit down.')
  *     // { parts: [{ text: 'The kettle is on.' }, { silence: 0.5 }, { text: 'Sit down.' }], fault: null }
  *
- * A pause is `[pause 0.5s]`, `[pause 300ms]`, `[pause 2]` (seconds) or `[pause]`, also with a colon instead of the
- * space.
+ * A pause is `[pause 0.5s]`, `[pause 300ms]`, `[pause 2]` (seconds) or `[pause]`. A colon may replace the space.
  *
- * @typedef {{text?: string, silence?: number}} Part  either a text or a silence in seconds
+ * @typedef {{text?: string, silence?: number}} Part  either a text to speak or a silence in seconds
  */
 
 export const MAX_PAUSE_S = 30;
-const DEFAULT_PAUSE_S = 0.5; // Length of a pause tag.
+const DEFAULT_PAUSE_S = 0.5; // Length in seconds of a pause tag without a length.
 
 const BRACKET = /\[\s*pause\b([^\]]*)\]/giu;
 const LENGTH = /^\s*:?\s*(\d+(?:[.,]\d+)?)\s*(s|sec|seconds?|ms|milliseconds?)?\s*$/iu;
 const SPOKEN = /[\p{L}\p{N}]/u;
 
 /**
- * Parse a line's text.
+ * Parse the text of a line.
  *
- * Punctuation alone belongs to the text before it.
+ * A segment that has only punctuation is added to the text before it.
  *
  * @param {string} text
- * @returns {{parts: Part[], fault: string|null}}  fault: the first bracket that is not a pause of 0 to 30 s
+ * @returns {{parts: Part[], fault: string|null}}  fault: first tag that is not a valid pause of 0 to 30 s, or null
  */
 export function readParts(text) {
   /** @type {Part[]} */
@@ -41,17 +40,17 @@ export function readParts(text) {
   return { parts, fault };
 }
 
-/** Format a pause for a text. @param {number} seconds */
+/** Return a pause tag. @param {number} seconds */
 export function writePause(seconds) {
   return `[pause ${Number(seconds.toFixed(2))}s]`;
 }
 
-/** True if there is text to speak. @param {Part[]} parts */
+/** Return true if there is text to speak. @param {Part[]} parts */
 export function speaks(parts) {
   return parts.some(({ text }) => text);
 }
 
-/** @param {string} words the text after "pause" @returns {number|null} seconds */
+/** Parse the length of a pause. @param {string} words text after "pause" @returns {number|null} length in seconds, or null if invalid */
 function readLength(words) {
   if (!words.trim()) return DEFAULT_PAUSE_S;
   const length = LENGTH.exec(words);
@@ -61,7 +60,7 @@ function readLength(words) {
   return seconds <= MAX_PAUSE_S ? seconds : null;
 }
 
-/** @param {Part[]} parts @param {string} stretch */
+/** Add a text to the segments of a line. @param {Part[]} parts @param {string} stretch */
 function addText(parts, stretch) {
   const text = stretch.trim();
   if (!text) return;
@@ -73,20 +72,20 @@ function addText(parts, stretch) {
   if (before) before.text += text;
 }
 
-// --- Names of scripts: the given name, or the start of the text, as pure functions.
+// --- Names of scripts: the user's name, or the start of the text. Pure functions.
 
 const MAX_NAME_CHARS = 40;
 
-/** Return a script's name from its text. @param {string} text */
+/** Return a name for a script from the start of its text. @param {string} text */
 export function titleOf(text) {
   const [first] = text.trim().split('\n');
   return first.length <= MAX_NAME_CHARS ? first : `${first.slice(0, MAX_NAME_CHARS).replace(/\s+\S*$/u, '')} …`;
 }
 
 /**
- * Return the name of a script, or '' for an empty script.
+ * Return the name of a script, or '' for an empty script without a name.
  *
- * @param {{name: string, begins?: string}} script begins: the text of its first line with one
+ * @param {{name: string, begins?: string}} script begins: text of the first line that has text
  */
 export function calledBy({ name, begins = '' }) {
   const words = readParts(begins).parts.map(({ text = '' }) => text).join(' ');
@@ -94,15 +93,15 @@ export function calledBy({ name, begins = '' }) {
 }
 
 /**
- * Convert subtitle cues to lines, with pauses between distant cues.
+ * Convert subtitle cues to lines, with pause tags between distant cues.
  *
- * @typedef {{start: number, end: number, name: string|null}} Cue  seconds, and who speaks
+ * @typedef {{start: number, end: number, name: string|null}} Cue  times in seconds, and the name of the speaker
  */
 
 const MIN_PAUSE_S = 0.3; // Minimum length of a pause in seconds. A shorter silence is a breath.
 
 /**
- * @param {string[]} texts @param {Cue[]} cues one for each text
+ * @param {string[]} texts @param {Cue[]} cues one cue for each text
  * @param {number} [between] the script's gap between lines in seconds
  * @returns {import('./reading.js').ReadLine[]}
  */
@@ -116,24 +115,24 @@ export function cuesToLines(texts, cues, between = 0) {
 }
 
 /**
- * Pace as words in a line's style, as pure functions.
+ * Pace of speech as words in a line's style, as pure functions.
  *
  * The models have no other control of the pace.
  *
  *     withPace('Softly.', 'slow', { slow: 'Speak slowly.', fast: 'Speak quickly.' })  // 'Softly. Speak slowly.'
  *
- * @typedef {Object<string, string>} Paces  the words for each pace
+ * @typedef {Object<string, string>} Paces  words for each pace
  */
 
-/** Return the pace that a style names. @param {string} style @param {Paces} paces @returns {string|null} */
+/** Return the pace that a style contains, or null. @param {string} style @param {Paces} paces @returns {string|null} */
 export function paceOf(style, paces) {
   return Object.keys(paces).find((pace) => style.includes(paces[pace])) ?? null;
 }
 
 /**
- * Return the style with this pace instead of another pace.
+ * Return a style with another pace.
  *
- * If the style already has this pace, it is removed.
+ * If the style already contains this pace, the pace is removed.
  *
  * @param {string} style @param {string} pace @param {Paces} paces
  */

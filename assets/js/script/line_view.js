@@ -1,7 +1,7 @@
 /**
  * View of one line: voice, text and controls.
  *
- * It shows a line and reports user actions to `acts`, the list (lines_view.js).
+ * The view reports user actions to `acts`, the list of lines (lines_view.js).
  *
  * @typedef {import('./document.js').Line} Line
  * @typedef {import('./document.js').Voice} Voice
@@ -15,7 +15,7 @@ import { dress } from '../speak/voice_picker.js';
 import { MAX_PAUSE_S, paceOf, readParts, withPace } from './line_text.js';
 import { valueOf } from './voice_assignment.js';
 
-/** Elements with their own accessible name. */
+/** Elements that have their own accessible names. */
 const NAMED = /** @type {const} */ (['grip', 'description', 'instruct', 'text', 'language', 'seed', 'gap', 'play', 'remake', 'open', 'copy', 'up', 'down', 'remove']);
 
 export class LineView {
@@ -27,9 +27,9 @@ export class LineView {
     acts.studio.words.apply(this.element);
     this.element.dataset.line = line.id;
     this.parts = partsOf(this.element);
-    this.offered = ''; // Voice that the line's chip shows.
-    this.shown = ''; // Values that the element shows, except those of its fields.
-    /** Range of the text that is spoken now. @type {import('../speak/sounding_text.js').Stretch|null} */
+    this.offered = ''; // Voice that the button of the line shows.
+    this.shown = ''; // Values that the element shows, except those in its fields.
+    /** Range of the text that is spoken now, or null. @type {import('../speak/sounding_text.js').Stretch|null} */
     this.range = null;
     this.listen();
   }
@@ -71,7 +71,7 @@ export class LineView {
     this.element.onkeydown = (event) => acts.onLineKey(event, this);
   }
 
-  /** @param {import('../speak/voices.js').Choice} choice */
+  /** Use a voice for this line. @param {import('../speak/voices.js').Choice} choice */
   choose(choice) {
     const { mode, voice } = choice;
     this.cast({ mode, voice, name: mode === 'base' ? choice.name : undefined, language: this.line.voice?.language });
@@ -79,31 +79,31 @@ export class LineView {
     this.acts.show();
   }
 
-  /** Use a described voice for this line. */
+  /** Use a voice with a description for this line. */
   describe() {
     this.cast({ mode: 'voice_design', description: '', language: this.line.voice?.language });
     this.acts.show();
     this.parts.description.focus();
   }
 
-  /** Return the words for paces in the page's language. */
+  /** Return the words for each pace in the page's language. */
   paces() {
     const { t } = this.acts.studio;
     return { slow: t('script.pace.slow_words'), fast: t('script.pace.fast_words') };
   }
 
-  /** @param {Voice} voice */
+  /** Assign a voice to the line. @param {Voice} voice */
   cast(voice) {
     this.acts.script.cast(this.line.id, voice);
   }
 
-  /** Change values of the line's voice. @param {Partial<Voice>} values */
+  /** Change properties of the line's voice. @param {Partial<Voice>} values */
   recast(values) {
     if (this.line.voice) this.cast({ ...this.line.voice, ...values });
   }
 
   /**
-   * Return seed and lock from the field.
+   * Return the seed and the lock of the seed field.
    *
    * An empty field means a random seed.
    *
@@ -122,7 +122,7 @@ export class LineView {
     this.parts.open.ariaExpanded = String(open);
   }
 
-  /** Update the voices after a change of the library. */
+  /** Update the shown voice after a change of the library. */
   offer() {
     const { parts, line, acts } = this;
     const { t } = acts.studio;
@@ -134,7 +134,7 @@ export class LineView {
     if (card) fillLanguages(parts.language, card, t);
   }
 
-  /** @param {{index: number, count: number, sounding: boolean}} place */
+  /** Show the line. @param {{index: number, count: number, sounding: boolean}} place */
   show({ index, count, sounding }) {
     const { parts, line, acts, element } = this;
     const { t } = acts.studio;
@@ -149,7 +149,7 @@ export class LineView {
     if ((voice ? valueOf(voice) : '') !== this.offered) this.offer();
     const values = { ...line, takes: 0, ...state, seconds: seconds(state.seconds), error: state.error?.message, short: Boolean(state.short) };
     const shown = JSON.stringify([index, count, sounding, acts.script.gap, values]);
-    if (shown === this.shown) return; // Most changes are of other lines, and each write costs a style and a layout.
+    if (shown === this.shown) return; // Most changes are in other lines, and each write costs a style and a layout.
     this.shown = shown;
     const { fault } = readParts(line.text);
     element.dataset.state = state.state;
@@ -202,11 +202,11 @@ export class LineView {
   }
 
   /**
-   * Show the pace in the style.
+   * Show the pace that the style contains.
    *
    * A voice without styles has its own pace.
    *
-   * @param {boolean} isOwn
+   * @param {boolean} isOwn true for a voice without styles
    */
   showPace(isOwn) {
     const pace = paceOf(this.line.instruct, this.paces());
@@ -217,7 +217,7 @@ export class LineView {
     this.parts.pace.title = isOwn ? this.acts.studio.t('script.pace.own') : '';
   }
 
-  /** Return the note about a line that can be spoken. @param {import('./making.js').LineState} state */
+  /** Return a note about a line that can be spoken. @param {import('./making.js').LineState} state */
   note({ short }) {
     const { acts, line } = this;
     if (short) return acts.studio.shortness(short);
@@ -227,7 +227,7 @@ export class LineView {
   }
 
   /**
-   * Set a field's value only if it differs, because setting moves the caret. @param
+   * Set the value of a field if it differs, because setting a value moves the caret. @param
    * {HTMLInputElement|HTMLTextAreaElement} field @param {string} value
    */
   write(field, value) {
@@ -237,7 +237,7 @@ export class LineView {
   }
 }
 
-/** Return the parts of a line's element. @param {HTMLElement} element */
+/** Return the named parts of a line's element. @param {HTMLElement} element */
 function partsOf(element) {
   const part = (/** @type {string} */ name) => need(element, `.vw-line-${name}`);
   /** @template {HTMLElement} E @param {string} name @param {new () => E} kind */
@@ -275,12 +275,12 @@ function partsOf(element) {
   };
 }
 
-/** @param {number} value */
+/** Format a number of seconds. @param {number} value */
 export function seconds(value) {
   return `${value.toFixed(1)} s`;
 }
 
-/** Return a text with highlighted tags, for the layer behind the field. @param {string} text @returns {(string|HTMLElement)[]} */
+/** Return a text with highlighted tags for the layer behind the field. @param {string} text @returns {(string|HTMLElement)[]} */
 function marked(text) {
   /** @type {(string|HTMLElement)[]} */
   const nodes = [];

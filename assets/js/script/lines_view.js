@@ -1,5 +1,5 @@
 /**
- * View of a script's lines: typing, pasting, and moving by keys and dragging.
+ * View of the lines of a script: typing, pasting, and moving by keys or dragging.
  *
  * @typedef {import('./document.js').Line} Line
  */
@@ -8,13 +8,13 @@ import { all, arrangeChildren, make } from '../common/elements.js';
 import { newLine, Script } from './document.js';
 import { LineView } from './line_view.js';
 
-const MIN_LAZY_LINES = 200; // Number of lines from which only the fields near the window are rendered.
+const MIN_LAZY_LINES = 200; // From this number of lines on, only fields near the window are rendered.
 const NEAR_PX = 1000;
 
 export class LinesView {
   /**
-   * @param {HTMLElement} list an <ol>
-   * @param {HTMLTemplateElement} template of a line
+   * @param {HTMLElement} list <ol> element for the lines
+   * @param {HTMLTemplateElement} template template of a line
    * @param {import('./room.js').ScriptRoom} room
    */
   constructor(list, template, room) {
@@ -24,18 +24,18 @@ export class LinesView {
     this.studio = room.studio;
     this.voiceAssignment = room.voiceAssignment;
     this.maker = room.maker;
-    /** The rendered lines. @type {Map<string, LineView>} */
+    /** Views of the rendered lines. @type {Map<string, LineView>} */
     this.views = new Map();
-    /** The list's element of each line: its view, or a placeholder of the same height. @type {Map<string, HTMLElement>} */
+    /** List element of each line: its view, or a placeholder with the same height. @type {Map<string, HTMLElement>} */
     this.elements = new Map();
-    const margin = `${NEAR_PX}px 0px`; // The lines scroll inside the page. Browsers without scrollMargin render them only when they become visible.
+    const margin = `${NEAR_PX}px 0px`; // Lines scroll inside the page. Browsers without scrollMargin render lines only when they become visible.
     const options = /** @type {IntersectionObserverInit} */ ({ rootMargin: margin, scrollMargin: margin });
     this.near = new IntersectionObserver((entries) => this.onNear(entries), options);
-    /** The list is empty before a script is opened. */
+    /** The list is empty until a script is opened. */
     this.script = new Script();
-    /** Id of the playing line. @type {string|null} */
+    /** Id of the line that is playing. @type {string|null} */
     this.sounding = null;
-    /** Id of the last focused line. @type {string|null} */
+    /** Id of the line that had the focus last. @type {string|null} */
     this.chosen = null;
     /** @type {string|null} */
     this.dragged = null;
@@ -48,7 +48,7 @@ export class LinesView {
     list.ondragend = () => this.endDrag();
   }
 
-  /** @param {import('./document.js').Script} script */
+  /** Show the lines of a script. @param {import('./document.js').Script} script */
   open(script) {
     this.script = script;
     this.near.disconnect();
@@ -57,7 +57,7 @@ export class LinesView {
     this.arrange();
   }
 
-  /** Update the lines after a change of the voices or the language. */
+  /** Update the lines after a change of the voices or of the language. */
   offer() {
     for (const view of this.views.values()) view.offer();
     this.show();
@@ -81,7 +81,7 @@ export class LinesView {
     if (focused?.isConnected) focused.focus();
   }
 
-  /** Return a line's element, or a placeholder in a long script. @param {Line} line */
+  /** Return an element for a line, which is a placeholder in a long script. @param {Line} line */
   begin(line) {
     const element = this.script.lines.length > MIN_LAZY_LINES ? emptyLine(line.id) : this.build(line).element;
     this.near.observe(element);
@@ -89,7 +89,7 @@ export class LinesView {
   }
 
   /**
-   * Render lines near the window, and replace distant ones by placeholders. @param {IntersectionObserverEntry[]}
+   * Render the lines near the window, and replace distant lines by placeholders. @param {IntersectionObserverEntry[]}
    * entries
    */
   onNear(entries) {
@@ -107,7 +107,7 @@ export class LinesView {
   }
 
   /**
-   * Return a line's view, which is rendered if necessary.
+   * Return the view of a line, which is rendered if necessary.
    *
    * @param {string} id @returns {LineView|undefined} undefined if there is no such line
    */
@@ -117,7 +117,7 @@ export class LinesView {
     return this.views.get(id);
   }
 
-  /** Replace a line's element. @param {string} id @param {HTMLElement} element */
+  /** Replace the list element of a line. @param {string} id @param {HTMLElement} element */
   put(id, element) {
     const before = this.elements.get(id);
     if (before) this.near.unobserve(before);
@@ -126,17 +126,17 @@ export class LinesView {
     this.near.observe(element);
   }
 
-  /** @param {Line} line */
+  /** Render a line. @param {Line} line */
   build(line) {
     const view = new LineView(line, this, this.template);
     this.views.set(line.id, view);
     view.offer();
     const place = { index: this.script.at(line.id), count: this.script.lines.length, sounding: line.id === this.sounding };
-    if (place.count > MIN_LAZY_LINES) view.show(place); // The line needs its height at once.
+    if (place.count > MIN_LAZY_LINES) view.show(place); // The height of the line is needed immediately.
     return view;
   }
 
-  /** Repaint all lines in the next frame, once for many changes. */
+  /** Repaint all lines in the next frame, only once for several changes. */
   showSoon() {
     this.frame ??= requestAnimationFrame(() => this.show());
   }
@@ -151,7 +151,7 @@ export class LinesView {
     });
   }
 
-  /** Mark the playing line. @param {string|null} id */
+  /** Mark the line that is playing. @param {string|null} id */
   mark(id) {
     if (this.sounding === id) return;
     this.sounding = id;
@@ -160,15 +160,15 @@ export class LinesView {
     if (id && !typing) this.reach(id)?.element.scrollIntoView({ block: 'nearest' });
   }
 
-  /** Mark the spoken range of the playing line. @param {LineView['range']} range */
+  /** Mark the range of the line that is spoken now. @param {LineView['range']} range */
   markRange(range) {
     for (const [id, view] of this.views) view.mark(id === this.sounding ? range : null);
   }
 
   /**
-   * Focus a line so that keys move it.
+   * Focus a line, so that keys can move the line.
    *
-   * A focused field would open a phone's keyboard.
+   * The text field does not get the focus, because that would open the keyboard of a phone.
    *
    * @param {string} id
    */
@@ -184,19 +184,19 @@ export class LinesView {
     this.room.timeline.choose(id);
   }
 
-  /** Return the focused line, or null. @returns {string|null} */
+  /** Return the id of the line that has the focus, or null. @returns {string|null} */
   focused() {
     return lineAt(document.activeElement)?.dataset.line ?? null;
   }
 
-  /** @param {string} id @param {number} [caret] in the text */
+  /** Focus the text field of a line. @param {string} id @param {number} [caret] position of the caret in the text */
   focus(id, caret = 0) {
     const field = this.reach(id)?.parts.text;
     field?.focus();
     field?.setSelectionRange(caret, caret);
   }
 
-  // --- actions of a line
+  // --- Actions of a line
 
   /** @param {string} id */
   playFrom(id) {
@@ -222,7 +222,7 @@ export class LinesView {
     this.studio.undoable(undo, this.studio.t('script.removed', { n: at + 1 }));
   }
 
-  /** @param {string} id @param {number} by @param {Element|null} [focus] element that keeps the focus */
+  /** Move a line by a number of positions. @param {string} id @param {number} by @param {Element|null} [focus] element that keeps the focus */
   move(id, by, focus = document.activeElement) {
     const undo = this.script.move(id, this.script.at(id) + by);
     if (undo) this.studio.undoable(undo);
@@ -230,7 +230,7 @@ export class LinesView {
     this.room.announce(this.studio.t('script.moved', { n: this.script.at(id) + 1 }));
   }
 
-  /** Add a line at the end, or after another. @param {string} [after] @param {string} [text] */
+  /** Add a line after another line, or at the end. @param {string} [after] id of the other line @param {string} [text] */
   add(after, text = '') {
     const { lines } = this.script;
     const at = after ? this.script.at(after) + 1 : lines.length;
@@ -273,7 +273,7 @@ export class LinesView {
     event.preventDefault();
   }
 
-  /** Paste several paragraphs as several lines. @param {ClipboardEvent} event @param {LineView} view */
+  /** Insert several pasted paragraphs as several lines. @param {ClipboardEvent} event @param {LineView} view */
   onPaste(event, { line }) {
     const pasted = event.clipboardData?.getData('text/plain') ?? '';
     const read = this.room.read(pasted);
@@ -283,11 +283,11 @@ export class LinesView {
   }
 
   /**
-   * Insert parsed lines after a line, or replace it if it is empty.
+   * Insert parsed lines after a line, or replace the line if it is empty.
    *
-   * @param {import('./reading.js').Read & {title?: string}} read  title: name for an unnamed script
-   * @param {Line} [after] the line that was pasted into, whose voice speaks lines without a name; undefined: add at the
-   * end
+   * @param {import('./reading.js').Read & {title?: string}} read  title: name for a script without a name
+   * @param {Line} [after] line that was pasted into, or undefined to add the lines at the end. The voice of this line speaks
+   * lines without a name.
    */
   take({ lines: read, leftOut, title = '' }, after) {
     const { script } = this;
@@ -311,7 +311,7 @@ export class LinesView {
     if (last) this.focus(last.id, last.text.length);
   }
 
-  // --- dragging
+  // --- Dragging of lines
 
   /** @param {DragEvent} event */
   onDragStart(event) {
@@ -357,7 +357,7 @@ export class LinesView {
   }
 }
 
-/** Return a placeholder for a line. @param {string} id @param {number} [height] pixels */
+/** Return a placeholder for a line. @param {string} id @param {number} [height] height in pixels */
 function emptyLine(id, height) {
   const element = make('li', { className: 'vw-line-empty' });
   element.dataset.line = id;
@@ -365,7 +365,7 @@ function emptyLine(id, height) {
   return element;
 }
 
-/** Return the line element that contains a node. @param {EventTarget|null} target */
+/** Return the element of the line that contains a node. @param {EventTarget|null} target */
 function lineAt(target) {
   const line = target instanceof Element ? target.closest('[data-line]') : null;
   return line instanceof HTMLElement ? line : null;

@@ -1,28 +1,28 @@
 /**
- * Generator of the audio of lines, with one take for each part between pauses.
+ * Generator of the audio of lines, with one take for each segment between pauses.
  *
  * Equal requests share a take.
  *
- * A take's key consists of voice, text and seed. So audio is reused if a line is changed back or copied, and only the
- * changed parts of a long line are generated again. Events: 'change' when the state of a line may have changed; 'kept'
- * when the studio has stored a take.
+ * The key of a take consists of voice, text and seed. So audio is reused if a change to a line is undone or a line is copied,
+ * and in a long line, only the changed segments are generated again. Events: 'change' when the state of a line may have
+ * changed; 'kept' when the studio has stored a take.
  *
  * @typedef {import('./document.js').Line} Line
  *
- * @typedef {Object} Stretch     a part of a line between pauses, or a pause
- * @property {number} [silence]  seconds of a pause
+ * @typedef {Object} Stretch     segment of a line between pauses, or a pause
+ * @property {number} [silence]  length of a pause in seconds
  * @property {string} [text]
- * @property {string|null} [key] null while the line has no voice or no seed
+ * @property {string|null} [key] key of the take, or null while the line has no voice or no seed
  * @property {import('../player/take.js').Mode} [mode]
  * @property {import('../player/take.js').Config} [config]
  *
- * @typedef {Take|import('./document.js').MadePart} Sound  a take of this page, or stored by the studio
+ * @typedef {Take|import('./document.js').MadePart} Sound  a take of this page, or a take that the studio stores
  *
  * @typedef {Object} LineState
  * @property {'empty'|'unmade'|'coming'|'made'|'failed'} state
- * @property {number} seconds    available audio including pauses
+ * @property {number} seconds    length of the available audio including pauses
  * @property {Error|null} error
- * @property {Take} [short]       a take that is too short for its text
+ * @property {Take} [short]       take that is too short for its text
  */
 
 import { errorOf } from '../common/api.js';
@@ -33,7 +33,7 @@ import { Take } from '../player/take.js';
 import { calledBy, readParts } from './line_text.js';
 import { levelsOf } from './schedule.js';
 
-const UPDATE_INTERVAL_MS = 250; // Interval between updates of a line that is being generated.
+const UPDATE_INTERVAL_MS = 250; // Interval between updates of a line during its generation.
 
 export class Maker extends EventTarget {
   /** @param {Pick<import('../app/studio.js').Studio, 'api'|'say'|'speech'|'voices'|'pronunciation'|'t'>} studio @param {import('./voice_assignment.js').VoiceAssignment} voiceAssignment */
@@ -43,12 +43,12 @@ export class Maker extends EventTarget {
     this.voiceAssignment = voiceAssignment;
     /** Takes of this page by key. @type {Map<string, Take>} */
     this.takes = new Map();
-    /** Takes stored by the studio by key. @type {Map<string, import('./document.js').MadePart>} */
+    /** Takes that the studio stores by key. @type {Map<string, import('./document.js').MadePart>} */
     this.kept = new Map();
     /** @type {Map<string, Error>} */
     this.errors = new Map();
     /**
-     * Plans of lines, with what each was made from.
+     * Segments of lines, with the values from which they were made.
      *
      * @type {WeakMap<Line, {source: string, words: import('../speak/pronunciation.js').Entry[], stretches: Stretch[]}>}
      */
@@ -56,7 +56,7 @@ export class Maker extends EventTarget {
     this.changedSoon = throttle(() => this.changed(), UPDATE_INTERVAL_MS);
   }
 
-  /** Use another script. @param {import('./document.js').Script} script */
+  /** Change to another script. @param {import('./document.js').Script} script */
   open(script) {
     this.cancel();
     this.script = script;
@@ -65,7 +65,7 @@ export class Maker extends EventTarget {
     this.changed();
   }
 
-  /** Return a line as parts to speak and silences. @param {Line} line @returns {Stretch[]} */
+  /** Return the segments to speak and the silences of a line. @param {Line} line @returns {Stretch[]} */
   plan(line) {
     const { words } = this.studio.pronunciation;
     const request = line.voice && this.voiceAssignment.request(line);
@@ -79,7 +79,7 @@ export class Maker extends EventTarget {
 
   /** @param {Line} line @param {ReturnType<import('./voice_assignment.js').VoiceAssignment['request']>|null} request @returns {Stretch[]} */
   stretches({ text, seed }, request) {
-    let style = ''; // Style that an earlier part of the line has set.
+    let style = ''; // Style that an earlier segment of the line has set.
     return readParts(text).parts.map((part) => {
       if (part.text === undefined) return part;
       if (!request) return { ...part, key: null };
@@ -94,7 +94,7 @@ export class Maker extends EventTarget {
     });
   }
 
-  /** @param {Line} line @returns {LineState} */
+  /** Return the state of a line's audio. @param {Line} line @returns {LineState} */
   state(line) {
     const plan = this.plan(line);
     const known = plan.filter(({ silence }) => !silence).map((part) => this.sound(part));
@@ -110,12 +110,12 @@ export class Maker extends EventTarget {
     return { state: known.every(Boolean) ? 'made' : 'unmade', seconds, error, short };
   }
 
-  /** Return a part's audio, or null if there is none yet. @param {Stretch} stretch @returns {Sound|null} */
+  /** Return the take of a segment, or null if there is none yet. @param {Stretch} stretch @returns {Sound|null} */
   sound({ key }) {
     return (key && (this.takes.get(key) ?? this.kept.get(key))) || null;
   }
 
-  /** Return the known levels of a part. @param {Stretch} stretch */
+  /** Return the levels of a segment's audio that are known so far. @param {Stretch} stretch */
   levels({ key }) {
     const sound = this.sound({ key });
     return sound instanceof Take ? levelsOf(sound) : (sound?.levels ?? '');
@@ -126,13 +126,13 @@ export class Maker extends EventTarget {
     return this.plan(line).flatMap(({ key }) => (key && this.kept.get(key)) || []);
   }
 
-  /** Give a line a seed if it has none. @param {Line} line */
+  /** Set a random seed for a line that has no seed. @param {Line} line */
   prepare(line) {
     line.seed ??= crypto.getRandomValues(new Uint32Array(1))[0];
   }
 
   /**
-   * Return a part's take: an existing one, a stored one, or a new request.
+   * Return the take of a segment: an existing take, a stored take, or a new request.
    *
    * @param {Stretch} stretch @param {Line} line
    * @returns {Promise<Take>}
@@ -143,7 +143,7 @@ export class Maker extends EventTarget {
     return (key && this.takes.get(key)) || this.ask(stretch, line);
   }
 
-  /** Load the stored audio, or forget it if it was deleted in the meantime. @param {string} key */
+  /** Load the audio of a stored take, or forget the take if it was deleted. @param {string} key */
   async fetch(key) {
     const id = this.kept.get(key)?.take;
     const { api } = this.studio;
@@ -161,7 +161,7 @@ export class Maker extends EventTarget {
     }
   }
 
-  /** @param {Stretch} stretch with a key @param {Line} line @returns {Take} */
+  /** Request the take of a segment. @param {Stretch} stretch segment with a key @param {Line} line @returns {Take} */
   ask({ key, mode, config, text }, line) {
     const { script } = this;
     const { seed } = line;
@@ -192,7 +192,7 @@ export class Maker extends EventTarget {
     return take;
   }
 
-  /** Record the stored take for the script. @param {string} key @param {Take} take */
+  /** Record a stored take as part of the script. @param {string} key @param {Take} take */
   keep(key, take) {
     const { id, samples } = take;
     const levels = levelsOf(take);
@@ -202,11 +202,11 @@ export class Maker extends EventTarget {
   }
 
   /**
-   * Generate and store a line's audio.
+   * Generate and store the audio of a line.
    *
    * @param {Line} line
-   * @returns {Promise<({take: string}|{silence_s: number})[]>} its parts, for an export
-   * @throws {Error} it failed, was stopped, or could not be stored
+   * @returns {Promise<({take: string}|{silence_s: number})[]>} takes and silences of the line for an export
+   * @throws {Error} if the generation failed or was stopped, or a take could not be stored
    */
   async make(line) {
     this.prepare(line);
@@ -219,7 +219,7 @@ export class Maker extends EventTarget {
     return clips;
   }
 
-  /** @param {Stretch} stretch @param {Line} line @returns {Promise<string>} the stored take's id */
+  /** Generate and store the take of a segment. @param {Stretch} stretch @param {Line} line @returns {Promise<string>} id of the stored take */
   async store(stretch, line) {
     const { key } = stretch;
     const kept = key && this.kept.get(key);
@@ -233,9 +233,9 @@ export class Maker extends EventTarget {
   }
 
   /**
-   * Release the samples of a line that the studio stores.
+   * Release the samples of a line's takes that the studio stores.
    *
-   * They are loaded again when the line is played.
+   * The samples are loaded again when the line is played.
    *
    * @param {Line} line
    */
@@ -246,18 +246,18 @@ export class Maker extends EventTarget {
     }
   }
 
-  /** Return the error of a line with its number. @param {Line} line @param {unknown} thrown */
+  /** Return an error that contains the number of a line. @param {Line} line @param {unknown} thrown */
   lineError(line, thrown) {
     const n = (this.script?.at(line.id) ?? 0) + 1;
     return new Error(this.studio.t('script.line_failed', { n, why: errorOf(thrown).message }), { cause: thrown });
   }
 
   /**
-   * Discard a line's audio, so that it is generated again.
+   * Discard the audio of a line, so that the line is generated again.
    *
-   * It gets a new seed unless the seed is locked.
+   * The line gets a new seed unless its seed is locked.
    *
-   * @param {Line} line @returns {() => void} restores seed and audio
+   * @param {Line} line @returns {() => void} function that restores the seed and the audio
    */
   forget(line) {
     const { seed } = line;
@@ -281,7 +281,7 @@ export class Maker extends EventTarget {
     };
   }
 
-  /** Stop all running takes. */
+  /** Cancel all takes that are in generation. */
   cancel() {
     for (const take of [...this.takes.values()]) take.cancel();
   }
@@ -291,10 +291,10 @@ export class Maker extends EventTarget {
   }
 }
 
-// --- Generation of one line again. Its audio stays until the new audio is complete, and if that fails.
+// --- Repeated generation of a line. The old audio is kept until the new audio is complete, and if the generation fails.
 
 export class Remaking {
-  /** The line that is made again, if it had audio. @type {{id: string, back: () => void, dismiss: () => void}|null} */
+  /** Line that is generated again, if it had audio before. @type {{id: string, back: () => void, dismiss: () => void}|null} */
   line = null;
 
   /** @param {import('./room.js').ScriptRoom} room */
@@ -302,7 +302,7 @@ export class Remaking {
     this.room = room;
   }
 
-  /** @param {string} id */
+  /** Generate a line again. @param {string} id */
   begin(id) {
     const { studio, script, maker, voiceAssignment } = this.room;
     const line = script.line(id);
@@ -323,7 +323,7 @@ export class Remaking {
     if (isMade) this.line = { id, back, dismiss };
   }
 
-  /** Follow the progress of the generation. */
+  /** Update the page with the progress of the generation. */
   follow() {
     const { studio, script, maker } = this.room;
     const line = this.line && script.line(this.line.id);
@@ -337,7 +337,7 @@ export class Remaking {
     studio.toast(studio.t('script.not_remade', { n: script.at(line.id) + 1 }));
   }
 
-  /** Restore the line's audio. */
+  /** Restore the previous audio of the line. */
   takeBack() {
     const { line } = this;
     this.line = null;
@@ -346,7 +346,7 @@ export class Remaking {
     this.room.file();
   }
 
-  /** Forget the line after another script was opened. */
+  /** Discard the state after another script was opened. */
   forget() {
     this.line = null;
   }

@@ -1,41 +1,41 @@
 /**
- * Parser of texts as lines with speakers and styles.
+ * Parser of texts that returns lines with speakers and styles.
  *
  *     readText('ANNA (softly): Good morning.\n\nTOM: Is it?').lines
  *     // [{ name: 'ANNA', instruct: 'softly', text: 'Good morning.' }, { name: 'TOM', instruct: '', text: 'Is it?' }]
  *
- * @typedef {{name: string|null, instruct: string, text: string, starts?: number}} ReadLine  starts: seconds, of a cue
+ * @typedef {{name: string|null, instruct: string, text: string, starts?: number}} ReadLine  starts: time of the subtitle in seconds
  * @typedef {{lines: ReadLine[], leftOut: number}} Read  leftOut: number of skipped chat messages
  */
 
 import { sentencesIn } from '../common/text.js';
 import { readChat } from './chat.js';
 
-// Maximum number of characters of a line. Longer paragraphs are divided between sentences, so that a change regenerates
-// less audio.
+// Maximum number of characters of a line. Longer paragraphs are split between sentences, so that after a change less audio
+// has to be generated again.
 const MAX_LINE_CHARS = 600;
 
-// A style before the text: ANNA: (softly) …
+// Style before the text: ANNA: (softly) …
 const MANNER = /^[(（]([^)）]{1,200})[)）]\s*/u;
 
-// ANNA: …, Anna (softly): …, **Anna:** …, 安娜：…
+// Speaker before the text: ANNA: …, Anna (softly): …, **Anna:** …, 安娜：…
 const PREFIX = /^[*_]{0,3}(\p{L}[\p{L}\p{N} .'’_-]{0,31}?)\s*(?:[(（]([^)）]{1,200})[)）])?[*_]{0,3}\s*(?::[*_]{0,3}(?=\s|$)|：)\s*/u;
-// A word broken at the end of a row.
+// Word that is hyphenated at the end of a row.
 const BROKEN = /(?<!\p{L})(\p{L}+)[-\u2010\u00ad]\n[ \t]*(\p{Ll}+)/gu;
 // Name of a screenplay's character in its own row above the text: MARY, MARY (V.O.), @McAVOY.
 const CUE = /^(?:(?=\p{Lu})(?!(?:INT|EXT|CHAPTER|PART|ACT|SCENE|BOOK)\b)([\p{Lu}\p{N}][\p{Lu}\p{N} .'’#-]{0,30}[\p{Lu}\p{N}])|@([^()]{1,32}?))\s*(\([^()]{1,20}\))?\s*\^?$/u;
-// Words in capitals before a colon that are not speakers.
+// Words before a colon that are not speakers, even in capitals.
 const NOBODY = new Set(['note', 'warning', 'caution', 'important', 'attention', 'tip', 'hint', 'todo', 'update', 'summary', 'ps', 'p.s.', 'nb', 're', 'fyi', 'faq', 'cut to']);
 const PAUSES_ONLY = /^(?:\s*\[\s*pause\b[^\]]*\])+\s*$/iu;
 
 /**
- * Parse a text.
+ * Parse a text as lines.
  *
- * Empty lines separate paragraphs; without empty lines, every line is a paragraph. A name with a colon sets the speaker
- * until the next name. A name counts if it is known, in capitals, or occurs twice.
+ * Empty lines separate paragraphs. In a text without empty lines, every row is a paragraph. A name with a colon sets the
+ * speaker until the next name. It counts as a name if it is known, written in capitals, or occurs twice.
  *
  * @param {string} text
- * @param {(name: string) => boolean} [known]  true if a voice has this name
+ * @param {(name: string) => boolean} [known]  returns true if a voice has this name
  * @returns {Read}
  */
 export function readText(text, known = () => false) {
@@ -62,9 +62,9 @@ export function readText(text, known = () => false) {
 }
 
 /**
- * Join words hyphenated at the end of a row.
+ * Join words that are hyphenated at the end of a row.
  *
- * A hyphen stays if the word has it elsewhere too.
+ * The hyphen is kept if the text also contains the word with a hyphen elsewhere.
  *
  * @param {string} text
  */
@@ -74,8 +74,8 @@ function joinBroken(text) {
 }
 
 /**
- * @param {string} text with \n only
- * @returns {{paragraphs: string[], names: Set<string> & {isScreenplay?: boolean}}}  names: certain speakers
+ * @param {string} text text whose only line breaks are line feeds
+ * @returns {{paragraphs: string[], names: Set<string> & {isScreenplay?: boolean}}}  names: names that are certainly speakers
  */
 function toParagraphs(text) {
   const blank = /\n[ \t\u3000]*\n/;
@@ -85,7 +85,7 @@ function toParagraphs(text) {
   return { paragraphs: screenplayParagraphs(blocks, names).flatMap(unwrap).filter(Boolean), names };
 }
 
-/** The blocks of a screenplay with each name before a colon. @param {string[]} blocks @param {Set<string> & {isScreenplay?: boolean}} names */
+/** Return the blocks of a screenplay with each name before a colon. @param {string[]} blocks @param {Set<string> & {isScreenplay?: boolean}} names */
 function screenplayParagraphs(blocks, names) {
   const cues = blocks.map((block) => (/\S.*\n/.test(block) ? CUE.exec(block.trim().split('\n', 1)[0].trim()) : null));
   const found = cues.filter((cue) => cue !== null);
@@ -102,7 +102,7 @@ function screenplayParagraphs(blocks, names) {
 /**
  * Join the wrapped rows of a paragraph.
  *
- * A row that begins with a name starts a new paragraph.
+ * A row that starts with a name starts a new paragraph.
  *
  * @param {string} block
  */
@@ -116,13 +116,13 @@ function unwrap(block) {
   return paragraphs;
 }
 
-/** Join two rows, without a space in Chinese and Japanese. @param {string} before @param {string} after */
+/** Join two rows with a space, or without a space in Chinese and Japanese. @param {string} before @param {string} after */
 function join(before, after) {
   const wide = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}。，、！？：；”」』]$/u;
   return wide.test(before) ? before + after : `${before} ${after}`.trim();
 }
 
-/** @param {string[]} paragraphs @param {(name: string) => boolean} known @returns {(name: string) => boolean} */
+/** Return a test for names of speakers. @param {string[]} paragraphs @param {(name: string) => boolean} known @returns {(name: string) => boolean} */
 function nameRule(paragraphs, known) {
   const counts = new Map();
   for (const paragraph of paragraphs) {
@@ -141,9 +141,9 @@ function nameRule(paragraphs, known) {
 }
 
 /**
- * Split a text between sentences into pieces of at most MAX_LINE_CHARS.
+ * Split a text between sentences into segments of at most MAX_LINE_CHARS.
  *
- * Longer sentences are split at clauses, then between words.
+ * Longer sentences are split between clauses, or else between words.
  *
  * @param {string} text
  */
@@ -158,7 +158,7 @@ function divide(text) {
   return pieces.map((piece) => piece.trim()).filter(Boolean);
 }
 
-/** Split a sentence into pieces of at most MAX_LINE_CHARS. @param {string} sentence @returns {string[]} */
+/** Split a sentence into segments of at most MAX_LINE_CHARS. @param {string} sentence @returns {string[]} */
 function shortened(sentence) {
   const pieces = [];
   let rest = sentence;

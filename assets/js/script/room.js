@@ -1,8 +1,8 @@
 /**
- * The Script room: lines with voices, played one after another and exported as files.
+ * The Script room: lines with voices that are played in order and exported as files.
  *
- * It connects the model (document.js), voices (voice_assignment.js), takes (making.js), full audio (full_audio.js,
- * schedule.js), timeline (timeline.js), lines (lines_view.js), saving (script_list.js) and export (export.js).
+ * The room connects the model (document.js), voices (voice_assignment.js), takes (making.js), full audio (full_audio.js,
+ * schedule.js), timeline (timeline.js), lines (lines_view.js), storage (script_list.js) and export (export.js).
  */
 
 import { errorOf } from '../common/api.js';
@@ -27,7 +27,7 @@ import { VoiceAssignment } from './voice_assignment.js';
  * @typedef {import('../app/studio.js').SpokenBy} SpokenBy
  */
 
-const MAX_SHORT_LINES = 500; // Longer scripts are laid out only after a pause in editing, and record their takes together.
+const MAX_SHORT_LINES = 500; // Longer scripts are laid out only after a pause in editing, and their takes are recorded together.
 const REST_MS = 400;
 
 export class ScriptRoom {
@@ -48,7 +48,7 @@ export class ScriptRoom {
     };
     /** @type {Promise<void>|null} */
     this.begun = null;
-    /** The open script. @type {Script|null} */
+    /** Open script, or null. @type {Script|null} */
     this.opened = null;
     /** @type {(() => void)|null} */
     this.leaveScript = null;
@@ -56,7 +56,7 @@ export class ScriptRoom {
     this.frame = undefined;
     /** @type {ReturnType<typeof setTimeout>|undefined} */
     this.later = undefined;
-    /** Ids of the last listed stored voices. @type {Set<string>} */
+    /** Ids of the stored voices when they were last listed. @type {Set<string>} */
     this.present = new Set();
     this.voiceAssignment = new VoiceAssignment(studio);
     this.maker = new Maker(studio, this.voiceAssignment);
@@ -148,31 +148,31 @@ export class ScriptRoom {
     return this.opened ? this.savedState() : this.studio.drafts.read(this.id);
   }
 
-  /** Return the open script's id, or its content if the studio may lack it. */
+  /** Return the id of the open script, and its content if the studio has not stored it. */
   savedState() {
     const { script, scriptList } = this;
     return { id: script.id, unsaved: scriptList.state === 'saved' ? null : script.toJSON() };
   }
 
-  /** Return a script of presets/scripts.toml with voices. @param {{name: string, text: string}} preset */
+  /** Return a script for a preset of presets/scripts.toml, with voices. @param {{name: string, text: string}} preset */
   sample({ name, text }) {
     const lines = this.read(text).lines.map((line) => newLine(line));
     this.voiceAssignment.assign(lines, []);
     return new Script({ name, lines });
   }
 
-  /** Return a script with one empty line. */
+  /** Return a script that has one empty line. */
   empty() {
     return new Script({ lines: [newLine({ voice: this.voiceAssignment.unused([]) })] });
   }
 
-  /** The open script. @throws {Error} none is open yet */
+  /** The open script. @throws {Error} if no script is open yet */
   get script() {
     if (this.scriptList.script) return this.scriptList.script;
     throw new Error('No script is open yet');
   }
 
-  /** @param {Script} script */
+  /** Open a script. @param {Script} script */
   open(script) {
     const isNext = this.scriptList.list.some(({ id }) => id === this.opened?.id);
     this.leaveScript?.();
@@ -187,7 +187,7 @@ export class ScriptRoom {
     const { stage } = this.studio;
     const isShown = stage.take === this.fullAudio || this.studio.lastHeard.claims(script.id);
     if (stage.take === this.fullAudio) this.studio.stop();
-    // The undo step belongs to the script that was open before.
+    // The undo step belongs to the previous script.
     if (this.studio.current === this) this.studio.undo.forget();
     this.clearMessages();
     this.parts.gap.value = String(script.gap);
@@ -199,8 +199,8 @@ export class ScriptRoom {
   }
 
   /**
-   * @param {import('../app/studio.js').Given} [given] script: to open; voice: stored voice for a new line; text: for a
-   * new script with `title`; isPlayed: read it aloud at once
+   * @param {import('../app/studio.js').Given} [given] script: id of the script to open; voice: stored voice for a new line;
+   * text: text of a new script with `title`; isPlayed: true to play the script
    */
   async enter({ voice, text, lines, title, spokenBy = null, isPlayed = false, script = addressedScript() ?? undefined } = {}) {
     await this.begun;
@@ -219,15 +219,15 @@ export class ScriptRoom {
   }
 
   /**
-   * Delete a script, and open another one if it is open.
+   * Delete a script, and open another script if it was open.
    *
-   * @param {string} id @returns {Promise<() => Promise<void>>} undoes it
+   * @param {string} id @returns {Promise<() => Promise<void>>} function that undoes the deletion
    */
   discard(id) {
     return id === this.opened?.id ? this.scriptList.remove(() => this.empty()) : this.scriptList.discard(id);
   }
 
-  /** Count the scripts that use a stored voice. @param {string} voice its id */
+  /** Return the number of scripts that use a stored voice. @param {string} voice id of the voice */
   async usesOf(voice) {
     const speaks = (/** @type {Pick<import('../library/saved_scripts.js').ScriptSummary, 'voices'>} */ { voices = [] }) =>
       voices.some((one) => one.mode === 'base' && one.voice === voice);
@@ -236,7 +236,7 @@ export class ScriptRoom {
     return others.length + Number(this.opened !== null && speaks(this.opened));
   }
 
-  /** Update after a change of the stored voices. */
+  /** Update the room after a change of the stored voices. */
   followVoices() {
     const { voiceAssignment, script, studio } = this;
     voiceAssignment.note(script.lines);
@@ -257,7 +257,7 @@ export class ScriptRoom {
     }
   }
 
-  /** True if a script may have this many lines, otherwise show an error. @param {number} lines */
+  /** Return true if a script may have this many lines, otherwise show an error. @param {number} lines */
   hasRoom(lines) {
     if (lines <= MAX_LINES) return true;
     this.studio.toast(this.studio.t('script.too_long', { n: lines, most: MAX_LINES }));
@@ -269,12 +269,13 @@ export class ScriptRoom {
     return readText(text, (word) => this.voiceAssignment.named(word) !== null);
   }
 
-  /** * Create a script.
+  /**
+   * Create a script from parsed lines.
    *
    * @param {import('./reading.js').Read} read
-   * @param {SpokenBy|null} spokenBy  voice of lines without a name @param {string} title
+   * @param {SpokenBy|null} spokenBy  voice for lines without a name @param {string} title
    * @param {Pick<import('./importing.js').Imported, 'chapters'|'book'>} [document] the imported document
-   * @returns {Promise<boolean>} false: it has too many lines
+   * @returns {Promise<boolean>} false if there are too many lines
    */
   async write({ lines: read, leftOut }, spokenBy, title, { chapters = [], book } = {}) {
     if (!this.hasRoom(read.length)) return false;
@@ -283,7 +284,7 @@ export class ScriptRoom {
     const nameless = lines.filter(({ name }) => !name);
     this.voiceAssignment.assign(lines, []);
     if (spokenBy) for (const line of nameless) Object.assign(line, structuredClone(spokenBy));
-    await this.scriptList.flush().catch(() => {}); // A save that fails shows its own error.
+    await this.scriptList.flush().catch(() => {}); // A failed save shows its own error.
     const script = new Script({ name: title, lines, ...book });
     this.scriptList.open(script, 'unsaved');
     script.notify(true);
@@ -292,15 +293,15 @@ export class ScriptRoom {
   }
 
   /**
-   * Report the result of an import. @param {string} key @param {number} n lines @param {number} leftOut skipped chat
-   * messages
+   * Return a message about the result of an import. @param {string} key @param {number} n number of lines
+   * @param {number} leftOut number of skipped chat messages
    */
   summary(key, n, leftOut) {
     const { t } = this.studio;
     return [t(key, { n }), leftOut > 0 && t('script.left_out_of_chat', { n: leftOut })].filter(Boolean).join(' ');
   }
 
-  /** Update the texts in the page's language. */
+  /** Update the texts after a change of the page's language. */
   onLanguage() {
     if (!this.opened) return;
     this.lines.offer();
@@ -309,15 +310,15 @@ export class ScriptRoom {
     this.scriptListView.show();
   }
 
-  // --- playback
+  // --- Playback
 
-  /** Play from the line with the cursor, or from the beginning. */
+  /** Play from the line that has the focus, or from the first line. */
   async speak() {
     const [first] = this.script.lines;
     this.perform(this.lines.focused() ?? first.id);
   }
 
-  /** @param {string} id @param {{only?: boolean}} [options] */
+  /** Play from a line. @param {string} id @param {{only?: boolean}} [options] only: stop after this line */
   playFrom(id, options) {
     const { studio } = this;
     if (!studio.reached()) return;
@@ -331,7 +332,7 @@ export class ScriptRoom {
     }
   }
 
-  /** @param {string} id @param {{only?: boolean}} [options] @throws {FieldError} */
+  /** Play from a line. @param {string} id @param {{only?: boolean}} [options] @throws {FieldError} if a line cannot be spoken */
   perform(id, { only = false } = {}) {
     const { studio, script, fullAudio } = this;
     const at = script.at(id);
@@ -340,13 +341,13 @@ export class ScriptRoom {
     studio.stage.perform(fullAudio, fullAudio.clipFrom(id)?.start, { only });
   }
 
-  /** Show a playback error. @param {Error} error */
+  /** Show an error of playback. @param {Error} error */
   onError(error) {
     if (error instanceof FieldError) this.studio.showError(error.field, error, this.id);
     else this.studio.toast(error.message);
   }
 
-  /** Return the label next to the waveform. @param {FullAudio} audio */
+  /** Return the label next to the waveform: the current line or the script. @param {FullAudio} audio */
   labelOf({ sounding }) {
     const { script, studio, voiceAssignment } = this;
     const line = sounding && script.line(sounding);
@@ -356,7 +357,7 @@ export class ScriptRoom {
     return studio.t('script.sounding', { n: script.at(line.id) + 1, of: script.lines.length, name, text });
   }
 
-  /** Seek in the full audio, from which playback continues. @param {number} at samples */
+  /** Move to a position in the full audio, from which playback continues. @param {number} at position in samples */
   seek(at) {
     this.hold();
     this.studio.stage.seek(at);
@@ -374,7 +375,7 @@ export class ScriptRoom {
     if (stage.take !== this.fullAudio) stage.show(this.fullAudio);
   }
 
-  /** Check lines before playback. @throws the first error. @param {string[]} ids */
+  /** Check lines before playback and throw the first error. @param {string[]} ids */
   check(ids) {
     const wanted = new Set(ids);
     const lines = this.script.lines.filter(({ id }) => wanted.has(id));
@@ -392,7 +393,7 @@ export class ScriptRoom {
     }
   }
 
-  /** Return the error of a line whose voice was deleted. @param {import('./document.js').Line} line */
+  /** Return the error for a line whose voice was deleted. @param {import('./document.js').Line} line */
   deletedVoiceError({ id, voice }) {
     const { t } = this.studio;
     return new FieldError('request', t('script.voice_deleted', { n: this.script.at(id) + 1, name: voice?.name ?? t('script.deleted_unnamed') }));
@@ -401,7 +402,7 @@ export class ScriptRoom {
   /**
    * Stop playback and generation.
    *
-   * The player can still play the audio again.
+   * The player can play the audio again.
    */
   stop() {
     this.fullAudio.sound(null);
@@ -425,9 +426,9 @@ export class ScriptRoom {
   }
 
   /**
-   * Return the range of the spoken sentence in its line.
+   * Return the range in a line's text of the sentence that is spoken now.
    *
-   * It is null in a pause, or if the line has changed.
+   * The range is null in a pause, or if the line has changed.
    */
   soundingRange() {
     const { fullAudio, studio } = this;
@@ -443,13 +444,13 @@ export class ScriptRoom {
     from = text.indexOf(own, from);
     if (!own || from < 0 || clip.parts[at].text !== take.text) return null;
     const sentence = studio.soundingText.sounding(take, (studio.stage.at - clip.parts[at].start) / SAMPLE_RATE);
-    // Length of the tags that an earlier part has set. They are repeated before the text.
+    // Length of the tags that an earlier segment has set and that are repeated before the text.
     const style = take.text.length - own.length;
     const range = { from: from + Math.max(0, sentence.from - style), to: from + sentence.to - style };
     return { ...range, to: range.from + text.slice(range.from, range.to).trimEnd().length };
   }
 
-  // --- rendering and saving
+  // --- Rendering and saving
 
   arrange() {
     this.lines.arrange();
@@ -468,7 +469,7 @@ export class ScriptRoom {
     return this.script.lines.length > MAX_SHORT_LINES;
   }
 
-  /** Show the full audio: at once, or for a long script after a pause in editing. */
+  /** Show the full audio immediately, or in a long script after a pause in editing. */
   showAll() {
     clearTimeout(this.later);
     if (!this.isLong) this.show();
@@ -488,25 +489,25 @@ export class ScriptRoom {
     studio.dock.sayLine();
   }
 
-  /** Return the script's length, and the part that is not generated. */
+  /** Describe the length of the script and the part that is not generated. */
   line() {
     if (!this.opened) return '';
     const { clips, samples } = this.fullAudio;
     const left = clips.filter(({ state }) => state !== 'made').length;
-    const written = this.script.lines.filter(({ text }) => text.trim()).length; // An import reports the same number.
+    const written = this.script.lines.filter(({ text }) => text.trim()).length; // This is the same number as in the message about an import.
     return this.studio.t(left ? 'script.count' : 'script.total', { n: written, s: clock(samples), left });
   }
 
-  /** Record a stored take in the script. */
+  /** Record the stored takes in the script. */
   file() {
     for (const line of this.script.lines) line.takes = this.maker.partsOf(line);
     this.script.notify(false);
   }
 
   /**
-   * Announce the new place of a dragged line, and offer undo if the line has moved.
+   * Announce the new position of a dragged line, and offer to undo the move.
    *
-   * @param {string} id @param {(() => void)|null} undo null if the line has not moved
+   * @param {string} id @param {(() => void)|null} undo function that undoes the move, or null if the line has not moved
    */
   dragged(id, undo) {
     const sentence = this.studio.t('script.moved', { n: this.script.at(id) + 1 });
@@ -519,26 +520,26 @@ export class ScriptRoom {
     this.parts.live.textContent = sentence;
   }
 
-  /** Clear messages about an earlier state of the script. */
+  /** Clear the messages about an earlier state of the script. */
   clearMessages() {
     this.exporting.clearMessages();
     if (this.studio.current === this) this.studio.clearErrors();
   }
 
-  // --- files
+  // --- Files
 
-  /** @param {HTMLElement} button the pressed button */
+  /** Open the export form. @param {HTMLElement} button button that was pressed */
   offerFiles(button) {
     this.studio.go(this.id);
     this.exporting.show(button);
   }
 
-  /** Import a file: a text is added to this script, and a document becomes a new script. @param {File} [file] */
+  /** Import a file as new lines of this script, or a document as a new script. @param {File} [file] */
   async importFile(file) {
     this.use(await this.studio.importing.read(file, this.script.gap));
   }
 
-  /** @param {import('./importing.js').Imported|null} imported */
+  /** Add an imported text to this script, or make a new script from it. @param {import('./importing.js').Imported|null} imported */
   async use(imported) {
     if (!imported) return;
     const read = imported.lines ? { lines: imported.lines, leftOut: 0 } : this.read(imported.text);
@@ -553,7 +554,7 @@ export class ScriptRoom {
   restore({ mode, text, config, seed }) {
     const { voice, language, instructions = '' } = config;
     const designed = mode === 'voice_design';
-    // The catalogue also finds the stored voice of a take with a style, whose mode is not `base`.
+    // The catalogue also finds the stored voice of a take with a style, although the mode of this take is not `base`.
     const known = designed || !voice ? null : this.studio.catalogue.named(voice);
     const who = designed ? { mode, description: instructions, language } : { mode: known?.mode ?? mode, voice, language };
     const line = newLine({ text, voice: who, instruct: designed ? '' : instructions, seed, locked: true });

@@ -1,17 +1,17 @@
 /**
- * Encoding of the level of audio as a short text for scripts.
+ * Levels of audio over time, encoded as a short text that is stored with a script.
  *
- * It has 20 characters per second, from 0 to z. The timeline can draw lines before their audio is loaded.
+ * There are 20 characters per second, from 0 to z. With them, the timeline can draw lines whose audio is not loaded.
  */
 
 import { SAMPLE_RATE } from '../common/audio.js';
 import { expectedSeconds } from '../common/text.js';
 import { BIN, Peaks } from '../player/waveform.js';
 
-export const LEVEL_SAMPLES = SAMPLE_RATE / 20; // Number of samples per character of the outline.
-const MAX_LEVEL = 35; // Maximum level, written as the digit z.
+export const LEVEL_SAMPLES = SAMPLE_RATE / 20; // Number of samples per character.
+const MAX_LEVEL = 35; // Maximum level, which is written as z.
 
-/** Return the levels of a take. @param {import('../player/take.js').Take} take @returns {string} */
+/** Return the encoded levels of a take. @param {import('../player/take.js').Take} take @returns {string} */
 export function levelsOf(take) {
   const { low, high } = Peaks.of(take);
   const step = LEVEL_SAMPLES / BIN;
@@ -25,11 +25,11 @@ export function levelsOf(take) {
 }
 
 /**
- * Return the drawn height of a level character, from 0 to 1.
+ * Return the drawn height of a level, from 0 to 1.
  *
- * It is the root of the peak, because speech is mostly quiet.
+ * The level is the root of the peak, because speech is mostly quiet.
  *
- * @param {string} level
+ * @param {string} level character
  */
 export function heightOf(level) {
   return Number.parseInt(level, 36) / MAX_LEVEL;
@@ -38,30 +38,30 @@ export function heightOf(level) {
 /**
  * Start times of the lines in the full audio of a script.
  *
- * Player, timeline and export share them.
+ * The player, the timeline and the export use the same times.
  *
  * @typedef {import('./making.js').Stretch & {sound: Sound|null, start: number, length: number}} PlacedStretch
- *   sound: null if not generated; start: in the full audio
+ *   sound: take, or null if not generated; start: position in the full audio in samples
  *
  * @typedef {import('./making.js').Sound} Sound
  *
- * @typedef {Object} Clip
+ * @typedef {Object} Clip     part of the full audio that belongs to a line
  * @property {import('./document.js').Line} line
- * @property {string} state   of making.js
- * @property {number} start   samples
- * @property {number} end
+ * @property {string} state   state of the line, as in making.js
+ * @property {number} start   start in samples
+ * @property {number} end     end in samples
  * @property {PlacedStretch[]} parts
  */
 
-/** @param {number} seconds */
+/** Convert seconds to samples. @param {number} seconds */
 export function samplesOf(seconds) {
   return Math.round(seconds * SAMPLE_RATE);
 }
 
 /**
- * Return the clips of all lines with text or pauses, in order.
+ * Return the clips of all lines that have text or pauses, in order.
  *
- * Lines without audio have the expected duration of their text.
+ * Segments without audio have the expected duration of their text.
  *
  * @param {import('./document.js').Script} script @param {import('./making.js').Maker} maker
  * @returns {Clip[]}
@@ -87,10 +87,10 @@ export function layOut(script, maker) {
   return clips;
 }
 
-/** Expected samples of parts without audio. @type {WeakMap<import('./making.js').Stretch, number>} */
+/** Expected number of samples of segments without audio. @type {WeakMap<import('./making.js').Stretch, number>} */
 const expected = new WeakMap();
 
-/** @param {import('./making.js').Stretch} stretch @param {Sound|null} sound */
+/** Return the length of a segment in samples. @param {import('./making.js').Stretch} stretch @param {Sound|null} sound */
 function lengthOf(stretch, sound) {
   const { silence, text = '' } = stretch;
   if (silence) return samplesOf(silence);

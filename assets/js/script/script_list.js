@@ -1,22 +1,22 @@
-/** The stored scripts: their addresses, saving, and the list on the page. */
+/** Stored scripts: their addresses, automatic saving, and the list on the page. */
 
 import { errorOf } from '../common/api.js';
 import { make, need } from '../common/elements.js';
 import { Script } from './document.js';
 import { calledBy } from './line_text.js';
 
-// --- The address of a script, `#/script/<id>`, for bookmarks, the Library, Back and reloads.
+// --- Address of a script, `#/script/<id>`, for bookmarks, the Library, the Back button and reloads.
 
-/** Return the script id in the address, or null if there is none. @returns {string|null} */
+/** Return the script id in the page's address, or null if there is none. @returns {string|null} */
 export function addressedScript() {
   const [, id] = /^#\/script\/([\w-]{1,64})$/.exec(location.hash) ?? [];
   return id ?? null;
 }
 
 /**
- * Put the open script into the address, while the address has the Script room.
+ * Put the id of the open script into the page's address while the Script room is shown.
  *
- * @param {string} id @param {boolean} isNext  true: Back returns to the previous script
+ * @param {string} id @param {boolean} isNext  true if the Back button should return to the previous script
  */
 export function nameScript(id, isNext) {
   const before = addressedScript();
@@ -27,32 +27,32 @@ export function nameScript(id, isNext) {
   else history.replaceState(history.state, '', there);
 }
 
-// --- The list of stored scripts, the open script, and automatic saving. Events: 'open' after another script was
-// opened, 'list' after a change of the list, 'state' after a change of `state`.
+// --- List of stored scripts, the open script, and automatic saving. Events: 'open' after another script was opened,
+// 'list' after a change of the list, 'state' after a change of `state`.
 
-const SAVE_DELAY_MS = 700; // Delay after the last edit before saving.
+const SAVE_DELAY_MS = 700; // Delay between the last edit and saving.
 const SAVE_TIME_RATIO = 5; // A long script is saved for at most a sixth of the time.
-const MAX_UNSAVED_MS = 20_000; // While the takes of an export are recorded without a pause.
+const MAX_UNSAVED_MS = 20_000; // Maximum delay while the takes of an export are recorded continuously.
 
 export class ScriptList extends EventTarget {
   /** @param {typeof import('../common/api.js').api} api */
   constructor(api) {
     super();
     this.api = api;
-    /** Newest first. @type {{id: string, name: string, begins?: string}[]} */
+    /** Stored scripts, newest first. @type {{id: string, name: string, begins?: string}[]} */
     this.list = [];
     /** @type {Script|null} */
     this.script = null;
     /** @type {'new'|'unsaved'|'saving'|'saved'|'conflict'|'unkept'} */
     this.state = 'new';
-    /** Resolves when all saves have finished. */
+    /** Promise that resolves when all saves have finished. */
     this.saving = Promise.resolve();
     this.puts = 0;
     /** Duration of the last save in milliseconds. */
     this.tookMs = 0;
-    /** Time of the first change after the last save, or 0 if all is saved. */
+    /** Time of the first change after the last save, or 0 if all changes are saved. */
     this.unsavedAt = 0;
-    /** Error of the last save. @type {import('../common/api.js').Thrown|null} */
+    /** Error of the last save, or null. @type {import('../common/api.js').Thrown|null} */
     this.error = null;
     /** @type {ReturnType<typeof setTimeout>|undefined} */
     this.timer = undefined;
@@ -61,10 +61,10 @@ export class ScriptList extends EventTarget {
   }
 
   /**
-   * Open the last edited script, or the one selected in the list.
+   * Load the list and open the last edited script, or a script that `choose` selects.
    *
    * @param {() => Script} first creates a script if there is none
-   * @param {(list: ScriptList['list']) => {id: string}|null|undefined} [choose]
+   * @param {(list: ScriptList['list']) => {id: string}|null|undefined} [choose] selects a script
    */
   async begin(first, choose = ([newest]) => newest) {
     await this.refresh();
@@ -79,13 +79,13 @@ export class ScriptList extends EventTarget {
     this.dispatchEvent(new Event('list'));
   }
 
-  /** @param {string} id */
+  /** Save pending changes and open another stored script. @param {string} id */
   async load(id) {
     await this.flush();
     this.open(new Script(await this.api.get(`studio/scripts/${id}`)), 'saved');
   }
 
-  /** @param {Script} script @param {ScriptList['state']} [state] */
+  /** Open a script. @param {Script} script @param {ScriptList['state']} [state] */
   open(script, state = 'new') {
     clearTimeout(this.timer);
     this.script?.removeEventListener('change', this.onChange);
@@ -95,7 +95,7 @@ export class ScriptList extends EventTarget {
     this.enter(state);
   }
 
-  /** Save after a pause in editing. */
+  /** Save the script after a pause in editing. */
   touch() {
     if (this.state === 'conflict') return;
     this.enter('unsaved');
@@ -112,7 +112,7 @@ export class ScriptList extends EventTarget {
     await this.saving;
   }
 
-  /** Save after the running save, because each version follows from the previous one. */
+  /** Save the script after the running save, because versions follow each other. */
   save() {
     const { script } = this;
     this.unsavedAt = 0;
@@ -120,7 +120,7 @@ export class ScriptList extends EventTarget {
     return this.saving;
   }
 
-  /** @param {Script} script */
+  /** Store a script. @param {Script} script */
   async put(script) {
     if (script === this.script) this.enter('saving');
     this.puts += 1;
@@ -148,12 +148,12 @@ export class ScriptList extends EventTarget {
     this.dispatchEvent(new Event('list'));
   }
 
-  /** Resolve a conflict of two tabs by loading the other tab's version. */
+  /** Resolve a conflict between two tabs by loading the version of the other tab. */
   async takeTheirs() {
     if (this.script) this.open(new Script(await this.api.get(`studio/scripts/${this.script.id}`)), 'saved');
   }
 
-  /** Resolve a conflict of two tabs by keeping this tab's version. */
+  /** Resolve a conflict between two tabs by saving the version of this tab. */
   async keepMine() {
     const { script } = this;
     if (!script) return;
@@ -161,7 +161,7 @@ export class ScriptList extends EventTarget {
     await this.save();
   }
 
-  /** Delete the open script and open another. @param {() => Script} first @returns {Promise<() => Promise<void>>} undoes it */
+  /** Delete the open script and open another. @param {() => Script} first @returns {Promise<() => Promise<void>>} function that undoes the deletion */
   async remove(first) {
     await this.flush();
     const { script } = this;
@@ -178,7 +178,7 @@ export class ScriptList extends EventTarget {
     };
   }
 
-  /** Delete a script that is not open. @param {string} id @returns {Promise<() => Promise<void>>} undoes it */
+  /** Delete a script that is not open. @param {string} id @returns {Promise<() => Promise<void>>} function that undoes the deletion */
   async discard(id) {
     await this.api.delete(`studio/scripts/${id}`);
     await this.refresh();
@@ -193,7 +193,7 @@ export class ScriptList extends EventTarget {
     const { script } = this;
     if (this.state !== 'unsaved' || !script) return;
     const headers = { 'content-type': 'application/json' };
-    // The version is unknown during a save.
+    // During a save, the stored version is unknown.
     const body = JSON.stringify({ ...script.toJSON(), ...(this.puts && { updated_at: null }) });
     fetch(this.api.address(`studio/scripts/${script.id}`), { method: 'PUT', headers, body, keepalive: true }).catch(() => {});
   }
@@ -205,13 +205,13 @@ export class ScriptList extends EventTarget {
   }
 }
 
-// --- The script's name, the list of scripts, and the state of saving.
+// --- Name of the script, list of scripts, and state of saving.
 
 /** Message keys of the states. @type {Record<ScriptList['state'], string>} */
 const STATE_KEYS = { new: '', unsaved: '', saving: 'script.saving', saved: 'script.saved', conflict: '', unkept: '' };
 
 export class ScriptListView {
-  /** @param {HTMLElement} root the room's panel @param {import('./room.js').ScriptRoom} room */
+  /** @param {HTMLElement} root panel of the room @param {import('./room.js').ScriptRoom} room */
   constructor(root, room) {
     this.room = room;
     this.studio = room.studio;
@@ -280,7 +280,7 @@ export class ScriptListView {
     this.studio.toast(t('script.deleted', { name }), { action: t('shell.undo'), onAction });
   }
 
-  /** @param {{name: string, begins?: string}} script */
+  /** Return the displayed name of a script. @param {{name: string, begins?: string}} script */
   nameOf(script) {
     return calledBy(script) || this.studio.t('script.untitled');
   }
@@ -294,7 +294,7 @@ export class ScriptListView {
     this.showState();
   }
 
-  /** Show the script's name, and if it is saved. */
+  /** Show the name of the script and the state of saving. */
   showState() {
     const { parts, scriptList, studio } = this;
     const { script, state } = scriptList;
@@ -305,12 +305,12 @@ export class ScriptListView {
     this.showProblem(state);
   }
 
-  /** @param {{id: string, name: string, begins?: string}} one @param {boolean} isOpen */
+  /** Return the list element of a script. @param {{id: string, name: string, begins?: string}} one @param {boolean} isOpen */
   entry(one, isOpen) {
     return entry(this.nameOf(one), () => this.choose(() => this.scriptList.load(one.id)), isOpen);
   }
 
-  /** Show why saving fails, and what to do. @param {ScriptList['state']} state */
+  /** Show the reason why saving fails, with possible actions. @param {ScriptList['state']} state */
   showProblem(state) {
     const { parts, scriptList, studio } = this;
     const { t } = studio;

@@ -1,9 +1,7 @@
 /**
- * Timeline of a script: clips with the length of their lines, and the position.
+ * Timeline of a script: clips for the lines, and the position of playback.
  *
- * It is a slider for pointer and keys.
- *
- * It fits the window, and scrolls for long scripts.
+ * The timeline is a slider for pointer and keys. It fits the window, or scrolls for long scripts.
  *
  * @typedef {import('./schedule.js').Clip} Clip
  */
@@ -14,21 +12,21 @@ import { hueOf } from '../speak/voices.js';
 import { heightOf, LEVEL_SAMPLES } from './schedule.js';
 
 const MIN_SCALE = 14; // Minimum number of pixels per second, so that clips can be clicked.
-const MARK_STEPS_S = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600]; // Choices for the seconds between two marks.
+const MARK_STEPS_S = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600]; // Possible distances between two time marks in seconds.
 const MIN_MARK_DISTANCE_PX = 64;
 const MARK_WIDTH_PX = 36;
-const MAX_DRAWN_CLIPS = 500; // Only the visible clips are drawn if there are more.
-const MIN_PEAK_HEIGHT = 0.3; // Peaks below this fraction of the height are not scaled up to full height.
+const MAX_DRAWN_CLIPS = 500; // If there are more clips, only the visible clips are drawn.
+const MIN_PEAK_HEIGHT = 0.3; // If all peaks are below this fraction of the height, they are not scaled up to full height.
 
 /**
  * @typedef {Object} Acts
- * @property {(line: import('./document.js').Line) => string} nameOf   name of its voice
- * @property {(part: import('./making.js').Stretch) => string} levels
+ * @property {(line: import('./document.js').Line) => string} nameOf   returns the name of a line's voice
+ * @property {(part: import('./making.js').Stretch) => string} levels  returns the encoded levels of a segment
  * @property {(event: KeyboardEvent) => void} onKey
  */
 
 export class Timeline {
-  /** @param {HTMLElement} root the slider @param {Acts} acts */
+  /** @param {HTMLElement} root element of the slider @param {Acts} acts */
   constructor(root, acts) {
     this.root = root;
     this.acts = acts;
@@ -46,13 +44,13 @@ export class Timeline {
     this.clips = [];
     this.samples = 0;
     this.loudest = 1;
-    /** Highest level of each outline of levels. @type {Map<string, number>} */
+    /** Highest level of each text with encoded levels. @type {Map<string, number>} */
     this.peaks = new Map();
-    /** Samples per pixel during a drag. @type {number|null} */
+    /** Number of samples per pixel during a drag, or null. @type {number|null} */
     this.held = null;
-    /** Ids of the selected line and of the playing line. @type {string|null} */
+    /** Id of the selected line, or null. @type {string|null} */
     this.chosen = null;
-    /** @type {string|null} */
+    /** Id of the line that is playing, or null. @type {string|null} */
     this.sounding = null;
     /** @type {number|undefined} */
     this.frame = undefined;
@@ -63,7 +61,7 @@ export class Timeline {
     new ResizeObserver(() => this.measure()).observe(root);
   }
 
-  /** @param {Clip[]} clips */
+  /** Show the clips of a script. @param {Clip[]} clips */
   show(clips) {
     const { acts } = this;
     this.clips = clips;
@@ -77,7 +75,7 @@ export class Timeline {
     this.measure();
   }
 
-  /** Draw the visible clips, or all if there are few. */
+  /** Draw the visible clips, or all clips if there are few. */
   drawClips() {
     const { clips } = this;
     const [from, to] = this.sight();
@@ -95,7 +93,7 @@ export class Timeline {
     this.mark(this.sounding);
   }
 
-  /** Return the visible range plus a window's width on each side, in samples. */
+  /** Return the visible range plus the width of the window on each side, in samples. */
   sight() {
     const { root, inner, samples } = this;
     const scale = samples / Math.max(1, inner.clientWidth);
@@ -111,7 +109,7 @@ export class Timeline {
     });
   }
 
-  /** @param {Clip} clip @param {HTMLElement} element */
+  /** Draw a clip. @param {Clip} clip @param {HTMLElement} element */
   draw({ line, state, start, end, parts }, element) {
     const [name, sound] = element.children;
     element.className = `vw-clip vw-hue-${hueOf(line.voice?.voice ?? line.voice?.mode ?? '')}`;
@@ -140,7 +138,7 @@ export class Timeline {
     });
   }
 
-  // --- dragging
+  // --- Dragging
 
   /** Keep the scale during a drag. @returns {number} samples per pixel */
   hold() {
@@ -148,7 +146,7 @@ export class Timeline {
     return this.held;
   }
 
-  /** Fit the window again after a drag. */
+  /** End a drag and fit the timeline into the window again. */
   release() {
     this.held = null;
     this.inner.style.width = '';
@@ -156,14 +154,14 @@ export class Timeline {
     this.show(this.clips);
   }
 
-  /** @param {string} id */
+  /** Show that a clip is dragged. @param {string} id */
   lift(id) {
     this.elements.get(id)?.setAttribute('data-lifted', '');
     this.drop.hidden = false;
     this.hover.hidden = true; // The pointer has left the timeline.
   }
 
-  /** Show a dragged clip, and its position after a drop. @param {string} id @param {number} by pixels @param {string|null} before */
+  /** Move a dragged clip with the pointer, and mark where a drop would insert it. @param {string} id @param {number} by pixels @param {string|null} before */
   carry(id, by, before) {
     this.elements.get(id)?.style.setProperty('--by', `${by}px`);
     const at = this.clips.findIndex(({ line }) => line.id === before);
@@ -171,7 +169,7 @@ export class Timeline {
     this.drop.style.setProperty('--start', this.share(at < 0 ? this.samples : (left + this.clips[at].start) / 2));
   }
 
-  /** @param {string} id */
+  /** Show a clip at its place again after a drag. @param {string} id */
   put(id) {
     const element = this.elements.get(id);
     element?.removeAttribute('data-lifted');
@@ -179,7 +177,7 @@ export class Timeline {
     this.drop.hidden = true;
   }
 
-  /** Show a text at the pointer. @param {PointerEvent} event @param {string} words */
+  /** Show a text at the pointer. @param {PointerEvent} event @param {string} words text to show */
   say(event, words) {
     this.hover.hidden = false;
     write(this.hover, words);
@@ -203,7 +201,7 @@ export class Timeline {
     for (const [line, element] of this.elements) element.toggleAttribute('data-sounding', line === id);
   }
 
-  /** Show the playback position. @param {number|null} at samples; null: something else is playing */
+  /** Show the position of playback. @param {number|null} at position in samples, or null if the script is not playing */
   follow(at) {
     const { root, head } = this;
     head.hidden = at === null || this.samples === 0;
@@ -215,20 +213,20 @@ export class Timeline {
     });
   }
 
-  /** Scroll to a position. @param {number} at samples */
+  /** Scroll to a position. @param {number} at position in samples */
   reveal(at) {
     const { root, inner } = this;
     const x = (at / Math.max(1, this.samples)) * inner.clientWidth;
     if (x < root.scrollLeft || x > root.scrollLeft + root.clientWidth) root.scrollLeft = x - root.clientWidth / 8;
   }
 
-  /** Show as many times above the clips as fit. */
+  /** Show as many time marks above the clips as fit. */
   measure() {
     this.root.toggleAttribute('data-scrolls', this.root.scrollWidth > this.root.clientWidth);
     const seconds = this.samples / SAMPLE_RATE;
     const scale = this.inner.clientWidth / Math.max(seconds, 0.001);
     const step = MARK_STEPS_S.find((one) => one * scale >= MIN_MARK_DISTANCE_PX) ?? MARK_STEPS_S[MARK_STEPS_S.length - 1];
-    // The last mark must be visible completely.
+    // The last mark must be completely visible.
     const last = Math.floor(Math.max(0, this.inner.clientWidth - MARK_WIDTH_PX) / (step * scale));
     const [from, to] = this.sight().map((at) => Math.floor(at / SAMPLE_RATE / step));
     const first = Math.max(0, Math.min(from, last));
@@ -242,13 +240,13 @@ export class Timeline {
     });
   }
 
-  /** @param {MouseEvent} event @returns {number} samples */
+  /** Return the position at the pointer. @param {MouseEvent} event @returns {number} position in samples */
   placeOf({ clientX }) {
     const { left, width } = this.inner.getBoundingClientRect();
     return Math.round(Math.max(0, Math.min(1, (clientX - left) / width)) * this.samples);
   }
 
-  /** @param {PointerEvent} event */
+  /** Show the time at the pointer. @param {PointerEvent} event */
   onHover(event) {
     this.say(event, clock(this.placeOf(event)));
     this.hover.hidden = this.samples === 0 || event.pointerType === 'touch';
@@ -260,7 +258,7 @@ function part(root, name) {
   return /** @type {HTMLElement} */ (root.querySelector(`.vw-timeline-${name}`));
 }
 
-/** @param {string} id the line's */
+/** Return a new element for a clip. @param {string} id id of the line */
 function build(id) {
   const clip = document.createElement('div');
   clip.dataset.clip = id;
@@ -268,12 +266,12 @@ function build(id) {
   return clip;
 }
 
-/** @param {string} levels */
+/** Return the highest level. @param {string} levels */
 function highest(levels) {
   return [...levels].reduce((most, level) => (level > most ? level : most), '0');
 }
 
-/** Return the waveform outline of a clip. @param {string} levels @param {number} from where it begins @param {number} scale */
+/** Return the outline of a clip's waveform as an SVG path. @param {string} levels @param {number} from first x coordinate @param {number} scale */
 function outlineOf(levels, from, scale) {
   if (!levels) return '';
   const heights = [...levels].map((level) => Math.max(0.03, scale * heightOf(level)));

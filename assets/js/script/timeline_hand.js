@@ -1,18 +1,18 @@
 /**
  * Pointer actions on the timeline.
  *
- * A click seeks and selects the line, dragging a clip moves its line, and dragging a handle changes the silence after a
- * line. A touch scrolls, and drags only after a delay.
+ * A click moves to a position and selects the line. Dragging a clip moves its line, and dragging a handle changes the
+ * silence after a line. A touch scrolls, and drags only after a delay.
  *
- * The same actions exist for keys: arrows on the timeline, Alt+↑ and Alt+↓ on a line, and the line's pause field.
+ * The same actions have keys: arrows on the timeline, Alt+↑ and Alt+↓ on a line, and the field for the pause of a line.
  *
  * @typedef {Object} HandActions
  * @property {(sample: number) => void} seek
- * @property {(id: string) => void} choose            the line of a clip
- * @property {(id: string, before: string|null) => void} move  a line in front of another, or to the end
- * @property {(id: string) => number} gapOf           seconds of silence after a line
- * @property {(id: string, seconds: number|null) => void} setGap  null: the script's gap
- * @property {(id: string, before: number) => void} onGap  called after a drag; before: previous seconds
+ * @property {(id: string) => void} choose            selects the line of a clip
+ * @property {(id: string, before: string|null) => void} move  moves a line in front of another line, or to the end
+ * @property {(id: string) => number} gapOf           returns the silence after a line in seconds
+ * @property {(id: string, seconds: number|null) => void} setGap  sets the silence; null means the script's default
+ * @property {(id: string, before: number) => void} onGap  called after a drag with the previous silence in seconds
  */
 
 import { SAMPLE_RATE } from '../common/audio.js';
@@ -32,7 +32,7 @@ export class TimelineHand {
     const { inner } = timeline;
     inner.onpointerdown = (event) => this.grab(event);
     inner.ondblclick = ({ clientX, clientY }) => {
-      const id = idAt(document.elementFromPoint(clientX, clientY), 'gap'); // With pointer capture the event's target is the captured element.
+      const id = idAt(document.elementFromPoint(clientX, clientY), 'gap'); // With pointer capture, the target of the event is the captured element.
       if (!id) return;
       const before = actions.gapOf(id);
       actions.setGap(id, null);
@@ -42,7 +42,7 @@ export class TimelineHand {
     inner.oncontextmenu = (event) => this.isDragging && event.preventDefault();
   }
 
-  /** @param {PointerEvent} event */
+  /** Start to drag a clip or a handle. @param {PointerEvent} event */
   grab(event) {
     if (event.button !== 0 || this.isHeld) return;
     const gap = idAt(event.target, 'gap');
@@ -50,7 +50,7 @@ export class TimelineHand {
     else this.press(idAt(event.target, 'clip'), event);
   }
 
-  /** Handle a press, which is a click or the start of a drag. @param {string|null} id of the clip @param {PointerEvent} event */
+  /** Handle a press, which is a click or the start of a drag. @param {string|null} id id of the clip's line @param {PointerEvent} event */
   press(id, event) {
     const { clientX } = event;
     const start = () => {
@@ -58,7 +58,7 @@ export class TimelineHand {
       if (id) this.timeline.lift(id);
     };
     const timer = id && event.pointerType === 'touch' ? setTimeout(start, TOUCH_DRAG_DELAY_MS) : undefined;
-    let isScroll = false; // True if a touch moves before it was held, which scrolls.
+    let isScroll = false; // True if a touch moves before the delay, which scrolls.
     this.follow(event, {
       move: (moved) => {
         if (!this.isDragging && id && Math.abs(moved.clientX - clientX) > MIN_DRAG_PX) {
@@ -81,7 +81,7 @@ export class TimelineHand {
     });
   }
 
-  /** Return the clip that would follow a clip dropped here. @param {string} id @param {PointerEvent} event */
+  /** Return the id of the line in front of which a drop would insert a line. @param {string} id @param {PointerEvent} event */
   neighbour(id, event) {
     const at = this.timeline.placeOf(event);
     const next = this.timeline.clips.find(({ line, start, end }) => line.id !== id && at < (start + end) / 2);
@@ -89,7 +89,7 @@ export class TimelineHand {
   }
 
   /**
-   * Set the silence after a line by dragging, or seek to it by a click.
+   * Change the silence after a line by dragging, or seek if the handle is clicked.
    *
    * @param {string} id @param {PointerEvent} event
    */
@@ -122,8 +122,8 @@ export class TimelineHand {
    * Track the pointer until it is released or cancelled.
    *
    * @param {PointerEvent} event
-   * @param {{move: (event: PointerEvent) => void, end: (event: PointerEvent|null) => void}} acts end: null if it was
-   * cancelled
+   * @param {{move: (event: PointerEvent) => void, end: (event: PointerEvent|null) => void}} acts end: called with null if the
+   * pointer was cancelled
    */
   follow({ pointerId }, { move, end }) {
     const { inner } = this.timeline;
@@ -143,7 +143,7 @@ export class TimelineHand {
   }
 }
 
-/** Return the line of a clip or a handle. @param {EventTarget|null} target @param {'clip'|'gap'} kind */
+/** Return the id of the line whose clip or handle contains a node. @param {EventTarget|null} target @param {'clip'|'gap'} kind */
 function idAt(target, kind) {
   const element = target instanceof Element ? /** @type {HTMLElement|null} */ (target.closest(`[data-${kind}]`)) : null;
   return element?.dataset[kind] ?? null;

@@ -1,5 +1,5 @@
 /**
- * Voices for script lines, their names, and the requests for them.
+ * Voices of script lines: their names, their assignment, and the requests for lines.
  *
  * @typedef {import('../common/fields.js').ModelCard} ModelCard
  * @typedef {import('./document.js').Line} Line
@@ -7,7 +7,7 @@
  * @typedef {import('../speak/voices.js').Choice} Shown
  *
  * @typedef {Object} Choice
- * @property {string} value  for a select
+ * @property {string} value  value of an option element
  * @property {string} label
  * @property {Voice} voice
  */
@@ -27,7 +27,7 @@ export class VoiceAssignment {
     return names.map((name) => choice({ mode: 'custom_voice', voice: name }, title(name)));
   }
 
-  /** Return the stored voices. @returns {Choice[]} */
+  /** Return the stored voices, or none without a checkpoint that clones. @returns {Choice[]} */
   kept() {
     if (!this.studio.cards.has('base')) return [];
     return this.studio.voices.list.map(({ id, name }) => choice({ mode: 'base', voice: id }, name));
@@ -37,13 +37,13 @@ export class VoiceAssignment {
     return this.studio.cards.has('voice_design');
   }
 
-  /** Return the speaker or stored voice of a name. @param {string} name @returns {Voice|null} */
+  /** Return the speaker or the stored voice with a name, or null. @param {string} name @returns {Voice|null} */
   named(name) {
     const wanted = plain(name);
     return [...this.kept(), ...this.speakers()].find(({ label }) => plain(label) === wanted)?.voice ?? null;
   }
 
-  /** Return the mark and name of a voice, also of a described or deleted one. @param {Voice|null} voice @returns {Pick<Shown, 'voice'|'kind'|'name'>|null} */
+  /** Return the mark and the name of any voice, also of a deleted one. @param {Voice|null} voice @returns {Pick<Shown, 'voice'|'kind'|'name'>|null} */
   shownAs(voice) {
     if (!voice) return null;
     const { studio } = this;
@@ -52,7 +52,7 @@ export class VoiceAssignment {
     return studio.catalogue.find(valueOf(voice)) ?? { voice: id, kind: 'recorded', name: this.nameOfUnknown(voice) };
   }
 
-  /** @param {Voice} voice a voice that is not listed */
+  /** Return the name of a voice that is not in the catalogue. @param {Voice} voice */
   nameOfUnknown({ mode, voice = '', name }) {
     const { t, voices } = this.studio;
     if (mode !== 'base') return t('script.gone', { name: title(voice) });
@@ -60,12 +60,12 @@ export class VoiceAssignment {
     return name ? t('script.deleted_voice', { name }) : t('script.deleted_unnamed');
   }
 
-  /** True if it is a stored voice that was deleted. @param {Voice|null} voice */
+  /** Return true for a stored voice that was deleted. @param {Voice|null} voice */
   isGone(voice) {
     return voice?.mode === 'base' && this.studio.voices.isListed && !this.studio.catalogue.find(valueOf(voice));
   }
 
-  /** Record the names of stored voices in case they are deleted. @param {Line[]} lines */
+  /** Record the names of stored voices in the lines, in case the voices are deleted. @param {Line[]} lines */
   note(lines) {
     for (const { voice } of lines) {
       const known = voice?.mode === 'base' && this.studio.catalogue.find(valueOf(voice));
@@ -78,13 +78,13 @@ export class VoiceAssignment {
     return this.shownAs(voice)?.name ?? '';
   }
 
-  /** Return a name that is unique within a script without the description. @param {Voice|null} voice */
+  /** Return a name from the description of a designed voice, or the display name. @param {Voice|null} voice */
   uniqueNameOf(voice) {
     return (voice?.mode === 'voice_design' && called('', voice.description ?? '')) || this.nameOf(voice);
   }
 
   /**
-   * Return a voice for a new role: the first unused voice, or the first one. @param {Line[]} lines @returns
+   * Return a voice for a new role: the first voice that is not used, or the first voice. @param {Line[]} lines @returns
    * {Voice|null}
    */
   unused(lines) {
@@ -94,7 +94,7 @@ export class VoiceAssignment {
     return free ? { ...free.voice } : this.canDesign() ? { mode: 'voice_design', description: '' } : null;
   }
 
-  /** Return the narrator's voice: that of the first line without a role, or the first voice. @param {Line[]} lines @returns {Voice|null} */
+  /** Return the voice of the first line without a role, or the first voice. @param {Line[]} lines @returns {Voice|null} */
   narrator(lines) {
     return lines.find(({ name, voice }) => !name && voice)?.voice ?? this.unused([]);
   }
@@ -102,10 +102,10 @@ export class VoiceAssignment {
   /**
    * Assign voices to parsed lines.
    *
-   * A name gets the voice of that name, a role gets an unused voice, and lines without a name get the narrator's voice.
+   * A name gets the voice with this name, a role gets an unused voice, and lines without a name get the narrator's voice.
    *
-   * @param {Line[]} lines  changed in place
-   * @param {Line[]} before existing lines
+   * @param {Line[]} lines  lines that are changed in place
+   * @param {Line[]} before existing lines of the script
    * @param {Voice|null} [narrator]
    */
   assign(lines, before, narrator = this.narrator(before)) {
@@ -122,13 +122,13 @@ export class VoiceAssignment {
     }
   }
 
-  /** True if its mode supports an instruct in addition to the voice. @param {Voice|null} voice */
+  /** Return true if the mode of a voice supports a style. @param {Voice|null} voice */
   takesInstruct(voice) {
     return voice?.mode === 'voice_design' || this.studio.catalogue.takesStyle(voice?.mode);
   }
 
   /**
-   * Return the request for a stretch of a line, except text and seed.
+   * Return the request for a segment of a line, without text and seed.
    *
    * @param {Line} line
    * @returns {{mode: import('../player/take.js').Mode, config: import('../player/take.js').Config}}
@@ -144,9 +144,9 @@ export class VoiceAssignment {
 }
 
 /**
- * Return the option value of a voice.
+ * Return the value of a voice's option.
  *
- * All described voices share one option.
+ * All voices with a description share one option.
  *
  * @param {Voice} voice
  */
@@ -154,12 +154,12 @@ export function valueOf({ mode, voice = '' }) {
   return `${mode}:${voice}`;
 }
 
-/** @param {Voice} voice @param {string} label @returns {Choice} */
+/** Return an option for a voice. @param {Voice} voice @param {string} label @returns {Choice} */
 function choice(voice, label) {
   return { value: valueOf(voice), label, voice };
 }
 
-/** @param {string} name */
+/** Normalise a name for comparison. @param {string} name */
 function plain(name) {
   return name.trim().toLowerCase().replaceAll(/[\s_]+/g, ' ');
 }
