@@ -1,11 +1,11 @@
 /**
- * Replacement of words by the pronunciation dictionary, for the spoken text.
+ * Replacement of words in the spoken text by entries of the pronunciation dictionary.
  *
  *     pronounced('Ask Nguyen. [pause 1s]', [{ word: 'Nguyen', said: 'Win' }])
  *     // { text: 'Ask Win. [pause 1s]', count: 1 }
  *
- * Entries match whole words, the longest first, and replaced text is not replaced again. An entry in the same case
- * precedes others. runtime/shared/pronouncing.py has the same rules; one table tests both.
+ * Entries match whole words, the longest word first. Replaced text is not replaced again. An entry with the same case
+ * precedes other entries. runtime/shared/pronouncing.py follows the same rules, and a common table tests both.
  *
  * @typedef {{word: string, said: string}} Entry
  */
@@ -13,12 +13,12 @@
 import { api, errorOf } from '../common/api.js';
 import { isTag } from '../common/text.js';
 
-// Scripts without spaces between words, in which a word may start and end anywhere.
+// Scripts without spaces between words, in which a word may start and end at any character.
 const SPACELESS = '\\p{sc=Han}\\p{sc=Hira}\\p{sc=Kana}\\p{sc=Thai}\\p{sc=Lao}\\p{sc=Khmr}\\p{sc=Mymr}';
 const IN_A_WORD = `(?![${SPACELESS}])[\\p{L}\\p{M}\\p{N}]`;
 const WORD_LIKE = new RegExp(`^${IN_A_WORD}$`, 'u');
 
-// SSML tags contain no words (runtime/shared/ssml.py), nor do square brackets that are a tag.
+// SSML tags contain no words (runtime/shared/ssml.py). Square brackets that are a tag contain no words either.
 const ELEMENTS = 'speak|break|emphasis|prosody|p|s|spell';
 const ELEMENT = `(?:${ELEMENTS}|say-as|phoneme|sub|voice|lang|audio|mark|speed|volume|emotion|(?:amazon|google|mstts):[a-z-]{1,40})`;
 const ATTRIBUTE = '\\s+[a-z_][\\w:.-]*\\s*=\\s*(?:"[^"<>\\n]*"|\'[^\'<>\\n]*\'|[^\\s"\'<>]+?)';
@@ -59,9 +59,9 @@ export function pronounced(text, entries) {
 }
 
 /**
- * Return the next markup, in which nothing is replaced.
+ * Return the position of the next markup, in which nothing is replaced, or null.
  *
- * Other brackets are text, unless the replacement would make a tag.
+ * Other brackets count as text, unless a replacement in them would make a tag.
  *
  * @param {string} text @param {number} from @param {Entry[]} entries @returns {{start: number, end: number}|null}
  */
@@ -74,12 +74,12 @@ function nextMarkup(text, from, entries) {
     const replaced = `${bracket[0]}${pronounced(bracket.slice(1, -1), entries).text}${bracket.at(-1)}`;
     const isApart = isMarkup(bracket) || isMarkup(replaced);
     if (isApart) return { start: index, end: index + bracket.length };
-    MARKUP.lastIndex = next; // The recursive call has changed it.
+    MARKUP.lastIndex = next; // The recursive call has changed `lastIndex`.
   }
   return null;
 }
 
-/** @param {string} bracket */
+/** Return true if a bracket is markup. @param {string} bracket */
 function isMarkup(bracket) {
   if (bracket.startsWith('[')) return isTag(bracket);
   return !bracket.endsWith('>') || SSML_TAG.test(bracket);
@@ -87,14 +87,14 @@ function isMarkup(bracket) {
 
 /** @typedef {{finder: RegExp, written: Map<string, string>, folded: Map<string, string>}} Read */
 
-/** Cache of compiled lists, because a text is searched at every key press. @type {WeakMap<Entry[], Read>} */
+/** Cache of compiled dictionaries, because the text is searched at every key press. @type {WeakMap<Entry[], Read>} */
 const read = new WeakMap();
 
-/** Compile a list. @param {Entry[]} entries @returns {Read} */
+/** Compile a dictionary. @param {Entry[]} entries @returns {Read} */
 function prepare(entries) {
   const forms = new Set(entries.flatMap(({ word }) => [word.normalize('NFC'), word.normalize('NFD')]));
   const longest = [...forms].sort((one, other) => other.length - one.length);
-  const backwards = [...entries].reverse(); // If a word has several entries, the first one applies.
+  const backwards = [...entries].reverse(); // If a word has several entries, the first entry applies.
   const prepared = {
     finder: new RegExp(longest.map(whole).join('|'), 'giu'),
     written: new Map(backwards.map(({ word, said }) => [spaced(word), unbracketed(said)])),
@@ -104,26 +104,26 @@ function prepare(entries) {
   return prepared;
 }
 
-/** Remove brackets from a replacement, so that it is not a tag. @param {string} said */
+/** Remove brackets from a replacement, so that the replacement is not a tag. @param {string} said */
 function unbracketed(said) {
   return said.replace(/[[\]<>]/g, '');
 }
 
-/** Return the pattern of a whole word. @param {string} word */
+/** Return the pattern that matches a word as a whole word. @param {string} word */
 function whole(word) {
   const characters = [...word];
   const middle = word.replace(/[\\^$.*+?()[\]{}|/]/g, '\\$&').replace(/\s+/gu, '\\s+');
   return `${edge(characters[0], '<')}${middle}${edge(characters.at(-1) ?? '', '')}`;
 }
 
-/** Return the lookaround before or after a word. @param {string} character of the word @param {'<'|''} before */
+/** Return the lookaround before or after a word. @param {string} character first or last character of the word @param {'<'|''} before */
 function edge(character, before) {
   if (!WORD_LIKE.test(character)) return '';
   const number = /\p{N}/u.test(character) ? `(?${before}!${before ? '\\p{N}[.,]' : '[.,]\\p{N}'})` : ''; // The word 3 does not match in 3.5.
   return `(?${before}!${IN_A_WORD})${number}`;
 }
 
-/** @param {string} word */
+/** Return a word with normalised Unicode and spaces. @param {string} word */
 function spaced(word) {
   return word.normalize('NFC').replace(/\s+/gu, ' ');
 }
@@ -133,16 +133,16 @@ function fold(word) {
   return spaced(word).toUpperCase().toLowerCase();
 }
 
-// --- Word lists as text files (two columns separated by comma, semicolon or tab), and merging of concurrent changes.
+// --- Text files with entries (two columns separated by comma, semicolon or tab), and merging of concurrent changes.
 
 const HEADING = ['word', 'said as'];
 const IS_HEADING = /^(?:words?|terms?),(?:said|said as|say as|say_as|alias|pronunciation|pronounced)$/i;
 const FIELD = /(?:"((?:[^"]|"")*)"|([^,;\t\r\n]*))[ ]*(,|;|\t|\r?\n|\r|$)/gy;
 
 /**
- * Parse a file.
+ * Parse a text file with entries.
  *
- * A heading is skipped. Rows without exactly two fields are skipped and counted.
+ * A heading is skipped. Rows that do not have two fields are skipped and counted in `leftOut`.
  *
  * @param {string} text @returns {{entries: Entry[], leftOut: number}}
  */
@@ -154,11 +154,11 @@ export function readWordList(text) {
 }
 
 /**
- * Merge a list that was changed here and elsewhere.
+ * Merge a dictionary that was changed both by this page and by another window.
  *
- * The result is their list with our additions, changes and removals.
+ * The result is the dictionary of the other window with the additions, changes and removals of this page.
  *
- * @param {Entry[]} before the common base @param {Entry[]} mine @param {Entry[]} theirs @returns {Entry[]}
+ * @param {Entry[]} before common base @param {Entry[]} mine @param {Entry[]} theirs @returns {Entry[]}
  */
 export function mergedWords(before, mine, theirs) {
   const [first, own] = [before, mine].map((words) => new Map(words.map(({ word, said }) => [word, said])));
@@ -170,13 +170,13 @@ export function mergedWords(before, mine, theirs) {
   return [...merged].map(([word, said]) => ({ word, said }));
 }
 
-/** @param {Entry[]} entries */
+/** Return the entries as a text file. @param {Entry[]} entries */
 export function writeWordList(entries) {
   const rows = [HEADING, ...entries.map(({ word, said }) => [word, said])];
   return `${rows.map((row) => row.map(quoted).join(',')).join('\r\n')}\r\n`;
 }
 
-/** @param {string} text @returns {string[][]} */
+/** Split a text file into rows and fields. @param {string} text @returns {string[][]} */
 function rowsOf(text) {
   /** @type {string[][]} */
   const rows = [[]];
@@ -191,12 +191,12 @@ function rowsOf(text) {
   return rows;
 }
 
-/** @param {string} field */
+/** Return a field with quotation marks if they are necessary. @param {string} field */
 function quoted(field) {
   return /[",;\t\r\n]/.test(field) ? `"${field.replaceAll('"', '""')}"` : field;
 }
 
-// --- The visitor's pronunciation dictionary, stored by the studio and applied to every text. Event: 'change'.
+// --- Pronunciation dictionary of the visitor, which the studio stores and applies to every text. Event: 'change'.
 
 /** @typedef {{words: Entry[], updated_at: number|null}} Kept */
 
@@ -205,40 +205,40 @@ const ROUTE = 'studio/pronunciation';
 export class Pronunciation extends EventTarget {
   /** @type {Entry[]} */
   words = [];
-  /** Version known to this page, or 0 if there is none. */
+  /** Version of the dictionary that this page has loaded, or 0 if there is none. */
   version = 0;
-  /** Chain of the pending saves. @type {Promise<unknown>} */
+  /** Promise that resolves when all saves have finished. @type {Promise<unknown>} */
   keeping = Promise.resolve();
 
-  /** @param {Kept|null} kept null: not available */
+  /** @param {Kept|null} kept stored dictionary, or null if it is not available */
   constructor(kept) {
     super();
     if (kept) this.take(kept);
   }
 
-  /** Return the text to send, or null if it is unchanged. @param {string} text @returns {string|null} */
+  /** Return the text with replacements, or null if nothing was replaced. @param {string} text @returns {string|null} */
   spoken(text) {
     const { text: spoken, count } = pronounced(text, this.words);
     return count > 0 ? spoken : null;
   }
 
-  /** Count the replacements in a text. @param {string} text */
+  /** Return the number of replacements in a text. @param {string} text */
   count(text) {
     return pronounced(text, this.words).count;
   }
 
-  /** Load the stored list, which another window may have changed. */
+  /** Load the stored dictionary, which another window may have changed. */
   async refresh() {
     this.take(await api.get(ROUTE));
   }
 
   /**
-   * Replace the stored list.
+   * Replace the stored dictionary.
    *
-   * If another window has changed it in the meantime, the changes are merged.
+   * If another window has changed the dictionary, the changes are merged.
    *
-   * @param {Entry[]} words @returns {Promise<boolean>} true if lists were merged @throws
-   * {import('../common/api.js').StudioError} the list cannot be saved
+   * @param {Entry[]} words @returns {Promise<boolean>} true if changes were merged @throws
+   * {import('../common/api.js').StudioError} if the dictionary cannot be saved
    */
   keep(words) {
     const kept = this.keeping.then(() => this.put(words));
@@ -246,7 +246,7 @@ export class Pronunciation extends EventTarget {
     return kept;
   }
 
-  /** @param {Entry[]} words */
+  /** Store the dictionary, and return true if changes were merged. @param {Entry[]} words */
   async put(words) {
     try {
       this.take(await api.put(ROUTE, { words, updated_at: this.version }));
@@ -260,7 +260,7 @@ export class Pronunciation extends EventTarget {
     return true;
   }
 
-  /** @param {Kept} kept */
+  /** Use a stored dictionary. @param {Kept} kept */
   take({ words, updated_at }) {
     this.words = words;
     this.version = updated_at ?? 0;

@@ -1,7 +1,7 @@
 /**
- * Sheet for editing the pronunciation dictionary.
+ * Dialog for editing the pronunciation dictionary.
  *
- * Complete rows are saved at once.
+ * Complete rows are saved immediately.
  */
 
 import { errorOf } from '../common/api.js';
@@ -12,21 +12,21 @@ import { readWordList, writeWordList } from './pronunciation.js';
 
 /** @typedef {import('./pronunciation.js').Entry} Entry */
 
-const SAMPLE_SEED = 7; // The seed is fixed, so that a word sounds the same each time.
+const SAMPLE_SEED = 7; // With a fixed seed, a word sounds the same each time.
 const MAX_WORD_CHARS = 80; // The same limit as in the studio.
 
 export class PronunciationSheet {
-  /** The word that was heard last. @type {import('../player/take.js').Take|null} */
+  /** Take of the word that was played last, or null. @type {import('../player/take.js').Take|null} */
   sample = null;
-  /** Playback of a word during a reading. @type {HTMLAudioElement|null} */
+  /** Playback of a word while a reading is paused, or null. @type {HTMLAudioElement|null} */
   audio = null;
-  /** True if the reading waits for the end of the word. */
+  /** True if the reading continues after the word. */
   isPaused = false;
 
   /** @param {HTMLElement} page @param {import('../app/studio.js').Studio} studio */
   constructor(page, studio) {
     this.studio = studio;
-    /** The last edited text field. @type {HTMLTextAreaElement} */
+    /** Text field that was edited last. @type {HTMLTextAreaElement} */
     this.field = studio.textField;
     this.dictionary = studio.pronunciation;
     this.dialog = need(page, '#vw-pronunciation', HTMLDialogElement);
@@ -53,9 +53,9 @@ export class PronunciationSheet {
   }
 
   /**
-   * Open with the stored list.
+   * Open the dialog with the stored dictionary.
    *
-   * A word selected in the text starts a new row.
+   * If a word is selected in the text, a new row starts with this word.
    */
   async open() {
     const { field } = this;
@@ -77,14 +77,14 @@ export class PronunciationSheet {
     this.list.replaceChildren();
   }
 
-  // --- rows
+  // --- Rows
 
-  /** @param {Entry[]} entries */
+  /** Show entries as rows. @param {Entry[]} entries */
   show(entries) {
     this.list.replaceChildren(...entries.map((entry) => this.row(entry)));
   }
 
-  /** @param {Entry} entry */
+  /** Return a row for an entry. @param {Entry} entry */
   row({ word, said }) {
     const row = copyOf(this.pattern);
     this.studio.words.apply(row);
@@ -96,7 +96,7 @@ export class PronunciationSheet {
     return row;
   }
 
-  /** Return a row for another word, reusing an empty one. */
+  /** Focus an empty row, which is added if there is none. */
   begin() {
     const fields = [...this.list.querySelectorAll('input')];
     const empty = fields.find((field, at) => at % 2 === 0 && !field.value && !fields[at + 1].value);
@@ -104,7 +104,7 @@ export class PronunciationSheet {
     else this.add();
   }
 
-  /** @param {Entry} [entry] */
+  /** Add a row and focus it. @param {Entry} [entry] */
   add(entry = { word: '', said: '' }) {
     const row = this.row(entry);
     this.list.append(row);
@@ -112,7 +112,7 @@ export class PronunciationSheet {
     (entry.word ? said : word).focus();
   }
 
-  /** Enter moves from a word to its replacement, and from there to the next word. @param {KeyboardEvent} event */
+  /** Handle Enter, which moves from a word to its replacement and then to the next word. @param {KeyboardEvent} event */
   onKey(event) {
     if (event.key !== 'Enter' || event.isComposing) return;
     const fields = [...this.list.querySelectorAll('input')];
@@ -124,7 +124,7 @@ export class PronunciationSheet {
     else if (fields[at].value) this.add();
   }
 
-  /** @param {HTMLElement} row */
+  /** Remove a row. @param {HTMLElement} row */
   remove(row) {
     const before = this.entries();
     const next = row.nextElementSibling ?? row.previousElementSibling;
@@ -140,9 +140,9 @@ export class PronunciationSheet {
   }
 
   /**
-   * Return the complete rows.
+   * Return the entries of the complete rows.
    *
-   * A duplicate word is marked and skipped.
+   * Duplicate words are marked and skipped.
    *
    * @returns {Entry[]}
    */
@@ -159,7 +159,7 @@ export class PronunciationSheet {
     return [...entries].map(([word, said]) => ({ word, said }));
   }
 
-  /** @param {string} [sentence] shown after saving */
+  /** Save the entries of the complete rows. @param {string} [sentence] message that is shown after saving */
   async keep(sentence = this.studio.t('pronunciation.kept')) {
     const entries = this.entries();
     const [twice] = all(this.list, '[aria-invalid=true]', HTMLInputElement);
@@ -175,9 +175,9 @@ export class PronunciationSheet {
     }
   }
 
-  // --- playback and files
+  // --- Playback and files
 
-  /** Speak a word with the settings of the Speak room. @param {string} words */
+  /** Speak a word with the settings of the Speak room. @param {string} words text to speak */
   speak(words) {
     const { studio } = this;
     const speakers = /** @type {import('./room.js').SpeakersRoom} */ (studio.room('speakers'));
@@ -206,7 +206,7 @@ export class PronunciationSheet {
     this.audio.play().catch(() => this.silence());
   }
 
-  /** End a word that plays during a reading, and continue the reading. */
+  /** Stop the word that is played during a reading, and continue the reading. */
   silence() {
     const { audio, isPaused } = this;
     this.sample = this.audio = null;
@@ -218,10 +218,10 @@ export class PronunciationSheet {
     if (isPaused) this.studio.stage.resume();
   }
 
-  /** Import a file, whose entries replace existing ones. */
+  /** Import a file whose entries replace existing entries for the same words. */
   async importFiles() {
     const [file] = this.file.files ?? [];
-    this.file.value = ''; // Without this, selecting the same file again would fire no change event.
+    this.file.value = ''; // Without this, choosing the same file again would fire no change event.
     if (!file) return;
     const text = await this.studio.importing.table(file);
     if (text === null) return;

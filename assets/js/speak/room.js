@@ -1,7 +1,7 @@
 /**
- * The Speak room, which speaks with a speaker or a stored voice, and a style.
+ * The Speak room, which speaks a text with a speaker or a stored voice and with a style.
  *
- * A speaker uses CustomVoice. A stored voice uses Base, or with a style a CustomVoice checkpoint that supports it.
+ * Speakers use CustomVoice. Stored voices use Base, or with a style a CustomVoice checkpoint that supports stored voices.
  */
 
 import { need } from '../common/elements.js';
@@ -32,9 +32,9 @@ export class SpeakersRoom {
     this.graftBox = need(root, '#vw-speakers-graft');
     this.graft = need(root, '#vw-speakers-graft input', HTMLInputElement);
     this.chips = need(root, '#vw-speakers-chips');
-    /** The chosen voice, also while it is not available. @type {Wanted|null} */
+    /** Voice that the user has chosen, even if it is unavailable. @type {Wanted|null} */
     this.wanted = null;
-    /** The previously chosen voice, which is used again if the chosen one is deleted. @type {Wanted|null} */
+    /** Voice that was chosen before, which is used if the chosen voice is deleted. @type {Wanted|null} */
     this.earlier = null;
     this.offered = '';
     const acts = { chosen: () => this.chosen?.key ?? '', choose: (/** @type {Choice} */ choice) => this.choose(choice) };
@@ -52,13 +52,13 @@ export class SpeakersRoom {
     this.pressManner();
   }
 
-  /** @param {string} text */
+  /** Set the style. @param {string} text */
   writeManner(text) {
     this.instruct.value = text;
     this.pressManner();
   }
 
-  /** Mark the suggestion that the style field has. */
+  /** Mark the suggestion that equals the text of the style field. */
   pressManner() {
     pressChip(this.chips, this.instruct.value);
   }
@@ -67,9 +67,9 @@ export class SpeakersRoom {
     this.suggestManners();
   }
 
-  // --- voice
+  // --- Voice
 
-  /** The mode of the chosen voice. @returns {'custom_voice'|'base'} */
+  /** Mode of the chosen voice. @returns {'custom_voice'|'base'} */
   get mode() {
     return this.chosen?.mode ?? 'custom_voice';
   }
@@ -78,19 +78,19 @@ export class SpeakersRoom {
     return this.studio.cards.get(this.mode);
   }
 
-  /** The voice that speaks: the chosen one, the previous one, or the first available one. @returns {Choice|null} */
+  /** Voice that is used: the chosen voice, the previous voice, or the first available voice. @returns {Choice|null} */
   get chosen() {
     const { catalogue, voices } = this.studio;
     for (const wanted of [this.wanted, this.earlier]) {
       const found = wanted && catalogue.find(keyOf(wanted.mode, wanted.voice));
       if (found && !found.why) return found;
-      // Stored voices are listed shortly after the speakers; until then no other voice replaces the chosen one.
+      // Stored voices are listed shortly after the speakers. Until then, no other voice replaces the chosen voice.
       if (wanted?.mode === 'base' && !voices.isListed) return awaited(wanted);
     }
     return catalogue.first;
   }
 
-  /** @param {Choice} choice */
+  /** Choose a voice. @param {Choice} choice */
   choose({ mode, voice, name, kind }) {
     const { chosen } = this;
     if (chosen && chosen.key !== keyOf(mode, voice)) this.earlier = chosen;
@@ -123,7 +123,7 @@ export class SpeakersRoom {
     if (studio.current === this) studio.variation.offer(card);
   }
 
-  /** Return the reason why this voice supports no style, or '' if it does. */
+  /** Return the reason why the chosen voice supports no style, or '' if it supports styles. */
   unstyled() {
     const { chosen, card, studio } = this;
     if (studio.catalogue.takesStyle(chosen?.mode)) return '';
@@ -131,21 +131,21 @@ export class SpeakersRoom {
     return !card || card.takes_instruct ? '' : studio.t('speakers.no_instruct', { model: studio.modelName(card) });
   }
 
-  /** True if tags in the text can change how it is said. */
+  /** True if tags in the text can change the speech of the chosen voice. */
   get followsTags() {
     return this.chosen?.mode === 'custom_voice' && this.unstyled() === '';
   }
 
-  // --- text
+  // --- Text
 
-  /** Speak the sample sentence of a newly chosen language, unless the text is the user's own. */
+  /** Use the sample sentence of the chosen language, unless the user has written a text. */
   suggestText() {
     const { texts } = this.studio.presets;
     const sample = texts[this.language.value.toLowerCase()];
     if (sample && Object.values(texts).includes(this.studio.text)) this.studio.text = sample;
   }
 
-  /** Replace the text by a suggestion. @param {string} text */
+  /** Use a suggestion as the style, or remove it if it is already used. @param {string} text */
   suggest(text) {
     const { studio, instruct } = this;
     const isOwn = instruct.value.trim() !== '' && !studio.presets.instructs.some((one) => one.text === instruct.value);
@@ -153,7 +153,7 @@ export class SpeakersRoom {
     studio.replacing(this, isOwn, () => this.writeManner(manner));
   }
 
-  /** Return the dock's text before the first take. */
+  /** Return the text that the dock shows before the first take. */
   line() {
     return this.studio.facts.line(this.chosen?.name ?? '');
   }
@@ -162,7 +162,7 @@ export class SpeakersRoom {
     return { voice: this.wanted, language: this.language.value, instruct: this.instruct.value, graft: this.graft.checked };
   }
 
-  /** @param {{voice: Wanted|null, language: string, instruct: string, graft?: boolean}} draft */
+  /** Restore a draft. @param {{voice: Wanted|null, language: string, instruct: string, graft?: boolean}} draft */
   recall({ voice, language, instruct, graft = false }) {
     this.wanted = voice ?? this.wanted;
     this.settle();
@@ -171,16 +171,16 @@ export class SpeakersRoom {
     this.graft.checked = graft;
   }
 
-  // --- speaking
+  // --- Speaking
 
-  /** Return the room's fields of session.config. @param {Choice} chosen */
+  /** Return the fields of session.config that this room sets. @param {Choice} chosen */
   config({ voice }) {
     const instructions = this.instruct.disabled ? '' : this.instruct.value.trim();
     const isGrafted = instructions !== '' && !this.graftBox.hidden && this.graft.checked;
     return { voice, language: this.language.value, ...(instructions && { instructions }), ...(isGrafted && { graft: true }) };
   }
 
-  /** Return the voice of this room for a line of a script. */
+  /** Return the voice and the style of this room for the lines of a script. */
   spokenBy() {
     const { chosen } = this;
     if (!chosen) return null;
@@ -188,7 +188,7 @@ export class SpeakersRoom {
     return { voice, instruct: this.instruct.disabled ? '' : this.instruct.value.trim() };
   }
 
-  /** Return the request of the primary button. */
+  /** Return the request that the primary button sends. */
   presentRequest() {
     const { studio, chosen, mode } = this;
     if (!chosen) return null;
@@ -196,7 +196,7 @@ export class SpeakersRoom {
     return { mode: spokenBy(mode, config.instructions), config, text: studio.text };
   }
 
-  /** @param {{clicked: number}} options */
+  /** Speak the text. @param {{clicked: number}} options */
   async speak({ clicked }) {
     const { studio, chosen } = this;
     const present = this.presentRequest();
@@ -207,12 +207,12 @@ export class SpeakersRoom {
     studio.catalogue.remember(chosen);
   }
 
-  /** True while the voice follows the user's typing. */
+  /** True while text is spoken as the user types. */
   get isTyping() {
     return this.typed.isOn;
   }
 
-  /** Speak the rest of a typed text, or return false if nothing was typed. */
+  /** Speak the rest of a typed text, and return false if nothing was typed. */
   finishTyping() {
     return this.typed.isOn && this.typed.finish();
   }
@@ -225,7 +225,7 @@ export class SpeakersRoom {
     this.typed.finish();
   }
 
-  /** Enter the room with a chosen voice. @param {{voice?: string}} given the id of a stored voice, or any name */
+  /** Enter the room with a voice. @param {{voice?: string}} given id of a stored voice, or name of any voice */
   async enter({ voice }) {
     if (!voice) return;
     const { catalogue, voices } = this.studio;
@@ -233,7 +233,7 @@ export class SpeakersRoom {
     this.take(catalogue.named(voice));
   }
 
-  /** Choose a voice, or show why it cannot be used. @param {Choice|null} choice */
+  /** Choose a voice, or show the reason why the voice cannot be used. @param {Choice|null} choice */
   take(choice) {
     const { studio } = this;
     const why = choice ? choice.why : studio.t('picker.gone');

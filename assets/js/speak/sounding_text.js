@@ -1,9 +1,9 @@
 /**
- * Sentence times estimated from lengths and from the pauses in the audio.
+ * Times of sentences, estimated from the lengths of texts and the pauses in the audio.
  *
- * The models report no word times. Pure functions.
+ * The models do not report the times of words. The functions are pure.
  *
- * @typedef {{from: number, to: number}} Stretch  in characters of a text, or in seconds of audio
+ * @typedef {{from: number, to: number}} Stretch  range in characters of a text, or in seconds of audio
  */
 
 import { SAMPLE_RATE } from '../common/audio.js';
@@ -13,21 +13,21 @@ import { Peaks } from '../player/waveform.js';
 
 const CLAUSE = /(?<=[,;:—–…](?=\s)|[，；：、—…])/u;
 const SPOKEN = /[\p{L}\p{N}]/u;
-const BIN_S = 0.01; // Bin width of Peaks.
-const MAX_SILENT_SHARE = 0.06; // Fraction of the loudest bin below which a bin is silent.
+const BIN_S = 0.01; // Width of a bin of Peaks.
+const MAX_SILENT_SHARE = 0.06; // Bins below this fraction of the loudest bin are silent.
 const MIN_PAUSE_S = 0.1;
-const LONG_PAUSE_S = 0.5; // Pause in seconds. Longer pauses are not stronger signs of a sentence end.
+const LONG_PAUSE_S = 0.5; // Length of a pause in seconds. Longer pauses do not make the end of a sentence more probable.
 const PACE_WEIGHT_S = 2; // Weight of the usual pace, in seconds of measured audio.
-// Cost of a sentence end without a pause, and the discount for a pause of LONG_PAUSE_S.
+// Cost of the end of a sentence without a pause, and discount for a pause of LONG_PAUSE_S.
 const NO_PAUSE_COST = 0.3;
 const WORTH = 0.4;
-const MIN_SEARCH_S = 1; // Minimum search distance around the expected end.
+const MIN_SEARCH_S = 1; // Minimum distance from the expected end in which pauses are searched.
 const FAR = 0.25;
 
 /**
- * Return the sentences of a text.
+ * Return the ranges of the sentences of a text.
  *
- * Parts without letters belong to the previous sentence.
+ * Text without letters belongs to the previous sentence.
  *
  * @param {string} text @returns {Stretch[]}
  */
@@ -43,12 +43,12 @@ export function sentencesOf(text) {
   return sentences;
 }
 
-/** Split a sentence into clauses, because shorter units align better with pauses. @param {string} sentence */
+/** Split a sentence into clauses, because short texts align better with pauses. @param {string} sentence */
 export function clausesOf(sentence) {
   return sentence.split(CLAUSE).filter((clause) => SPOKEN.test(clause));
 }
 
-/** Return the pauses of a take. @param {{low: number[], high: number[]}} peaks @returns {Stretch[]} */
+/** Return the ranges of the pauses in a take. @param {{low: number[], high: number[]}} peaks @returns {Stretch[]} */
 export function pausesOf({ low, high }) {
   let loudest = 0;
   for (let bin = 0; bin < low.length; bin++) loudest = Math.max(loudest, high[bin] - low[bin]);
@@ -66,20 +66,20 @@ export function pausesOf({ low, high }) {
 }
 
 /**
- * Return the start of each clause.
+ * Return the start time of each clause in seconds.
  *
- * Clause ends are assigned to the pauses that fit the expected durations best.
+ * The ends of clauses are assigned to the pauses that fit the expected durations best.
  *
- * @param {number[]} lengths  expected seconds of each clause
+ * @param {number[]} lengths  expected duration of each clause in seconds
  * @param {Stretch[]} pauses
- * @param {number|null} total  seconds of the take; null during generation
- * @param {number} [usual]  the voice's known pace: actual seconds per expected second
- * @returns {number[]} in seconds
+ * @param {number|null} total  duration of the take in seconds, or null during generation
+ * @param {number} [usual]  known pace of the voice: actual seconds per expected second
+ * @returns {number[]} start times in seconds
  */
 export function beginningsOf(lengths, pauses, total, usual = 1) {
   const sum = lengths.reduce((all, length) => all + length, 0);
   if (total !== null) return path(lengths, pauses, total / sum);
-  // While audio is generated, a first assignment gives the pace for the second one.
+  // During generation, a first assignment yields the pace for a second assignment.
   const first = path(lengths, pauses, usual);
   const last = first.findLastIndex((at) => at > 0 && pauses.some(({ to }) => to === at));
   if (last < 0) return first;
@@ -89,7 +89,7 @@ export function beginningsOf(lengths, pauses, total, usual = 1) {
 
 /** @typedef {{time: number, cost: number, before: End|null}} End */
 
-/** @param {number[]} lengths @param {Stretch[]} pauses @param {number} pace @returns {number[]} */
+/** Return the start times for a pace. @param {number[]} lengths @param {Stretch[]} pauses @param {number} pace @returns {number[]} */
 function path(lengths, pauses, pace) {
   /** @type {End[]} */
   let ends = [{ time: 0, cost: 0, before: null }];
@@ -110,12 +110,12 @@ function path(lengths, pauses, pace) {
 }
 
 /**
- * Return the best assignment up to an end.
+ * Return the best assignment of pauses up to the end of a clause.
  *
- * An end without a pause is at the expected end of its clause.
+ * An end without a pause is at the expected end of the clause.
  *
- * @param {End[]} ends of the previous clause @param {{time: number, cost: number}} place @param {number} expected seconds
- * @returns {End[]} at most one
+ * @param {End[]} ends ends of the previous clause @param {{time: number, cost: number}} place @param {number} expected duration
+ * in seconds @returns {End[]} at most one end
  */
 function cheapest(ends, { time, cost }, expected) {
   /** @type {End|null} */
@@ -130,31 +130,31 @@ function cheapest(ends, { time, cost }, expected) {
   return best ? [best] : [];
 }
 
-// --- Pace of each voice relative to the expected one, learned from complete takes, to estimate lengths.
+// --- Pace of each voice relative to the expected pace. It is learned from complete takes and used to estimate lengths.
 
 const MIN_PACE_S = 3; // Minimum expected duration. The pace of shorter texts varies too much.
-const MIN_PACE = 0.5; // Minimum ratio to the expected duration. A take outside of the range has not spoken its text.
+const MIN_PACE = 0.5; // Minimum ratio to the expected duration. If a take is outside of the range, its text was not spoken correctly.
 const MAX_PACE = 2;
 
 export class VoicePaces {
-  /** By mode, voice and kind of script. @type {Map<string, number>} */
+  /** Paces by mode, voice and kind of script. @type {Map<string, number>} */
   known = new Map();
 
-  /** @param {Spoken & {seconds: number}} take a complete take */
+  /** Learn the pace of a voice. @param {Spoken & {seconds: number}} take a complete take */
   learn(take) {
     const text = take.sent.trim();
     const expected = expectedSeconds(text);
-    if (expected < MIN_PACE_S || wordsOf(take) !== text) return; // Pauses that were requested do not count as pace.
+    if (expected < MIN_PACE_S || wordsOf(take) !== text) return; // Requested pauses do not count as pace.
     const pace = take.seconds / expected;
     if (pace >= MIN_PACE && pace <= MAX_PACE) this.known.set(keyOf(take), pace);
   }
 
-  /** Return the pace of a voice in the script of its text, or undefined if unknown. @param {Spoken} take */
+  /** Return the pace of a voice for the script of the text, or undefined if unknown. @param {Spoken} take */
   of(take) {
     return this.known.get(keyOf(take));
   }
 
-  /** Return the expected samples of a take by its text. @param {Spoken} take */
+  /** Return the number of samples that a take is expected to have. @param {Spoken} take */
   samplesOf(take) {
     return Math.round(expectedSeconds(wordsOf(take)) * (this.of(take) ?? 1) * SAMPLE_RATE);
   }
@@ -162,33 +162,33 @@ export class VoicePaces {
 
 /** @typedef {Pick<import('../player/take.js').Take, 'mode'|'config'|'sent'>} Spoken */
 
-/** Return the spoken part of a text. @param {Spoken} take */
+/** Return the spoken text of a take, without tags. @param {Spoken} take */
 function wordsOf({ config, sent }) {
   return (config.tags ? untagged(sent) : sent).trim();
 }
 
-/** @param {Spoken} take */
+/** Return the key of a take's pace. @param {Spoken} take */
 function keyOf({ mode, config, sent }) {
   return `${mode} ${config.voice ?? ''} ${isSyllabic(sent) ? 'syllables' : 'letters'}`;
 }
 
-// --- Highlight of the spoken sentence: an invisible copy of the text is behind the field and shows only the mark.
+// --- Highlight of the spoken sentence. Behind the field is an invisible copy of the text, which shows only the mark.
 
 const SAME = /** @type {const} */ (['font', 'letterSpacing', 'wordSpacing', 'textAlign', 'direction', 'tabSize', 'paddingBlock', 'paddingInline']);
-const MIN_JUMP_S = 1; // Minimum step that counts as a jump.
-const SCROLL_MARGIN_PX = 40; // Distance between the field's edge and the mark after scrolling.
+const MIN_JUMP_S = 1; // Minimum change of the position in seconds that counts as a jump.
+const SCROLL_MARGIN_PX = 40; // Distance between the edge of the field and the mark after scrolling.
 
 export class SoundingText {
   /** Index of the last marked sentence of the take, or -1. */
   index = -1;
   /**
-   * Parsed text of a take: its sentences, and the sentence and duration of each clause.
+   * Parsed text of a take: its sentences, and for each clause its sentence and duration.
    *
    * @type {{take: import('../player/take.js').Take, sentences: Stretch[], clauses: {index: number, length: number}[]}|null}
    */
   read = null;
-  at = 0; // Last known position in the take, in seconds.
-  /** The shown range and its text. @type {string|null} */
+  at = 0; // Last known position in the take in seconds.
+  /** Range that is shown, with the text of the field. @type {string|null} */
   shown = null;
 
   /** @param {HTMLElement} page @param {import('../app/studio.js').Studio} studio */
@@ -213,14 +213,14 @@ export class SoundingText {
     else this.showRange(null);
   }
 
-  /** Return the range of the sentence of a take that is spoken at a time. @param {import('../player/take.js').Take} take @param {number} at seconds */
+  /** Return the range of the sentence that is spoken at a time. @param {import('../player/take.js').Take} take @param {number} at time in seconds */
   sounding(take, at) {
     const { sentences, clauses } = this.textOf(take);
     const lengths = clauses.map(({ length }) => length);
     const total = take.state === 'done' ? take.seconds : null;
     const beginnings = beginningsOf(lengths, pausesOf(Peaks.of(take)), total, this.studio.paces.of(take));
     const found = clauses[beginnings.findLastIndex((begun) => begun <= at)]?.index ?? sentences.length - 1;
-    // Later audio may improve the estimate, but the highlight never moves backwards during playback.
+    // Later audio may improve the estimate, but the highlight must not move backwards during playback.
     const index = at >= this.at && at - this.at < MIN_JUMP_S ? Math.max(found, this.index) : found;
     this.at = at;
     this.index = index;
@@ -231,7 +231,7 @@ export class SoundingText {
     return /** @type {import('./room.js').SpeakersRoom} */ (this.studio.room('speakers')).typed;
   }
 
-  /** Return the clause of a typed text that is spoken at a time. @param {import('../player/take.js').Take} take @param {number} at seconds */
+  /** Return the clause of a typed text that is spoken at a time. @param {import('../player/take.js').Take} take @param {number} at time in seconds */
   typedRange(take, at) {
     const pauses = pausesOf(Peaks.of(take));
     /** @param {number[]} lengths @param {number} begun */
@@ -254,7 +254,7 @@ export class SoundingText {
     return this.read;
   }
 
-  /** @param {Stretch|null} range of the field */
+  /** Mark a range of the text field. @param {Stretch|null} range null to remove the mark */
   showRange(range) {
     const { value } = this.field;
     const is = range && `${range.from} ${range.to} ${value}`;

@@ -1,4 +1,4 @@
-/** Facts below the shared text: tag chips, length, duration, and hints about its language. */
+/** Information below the text field: tag chips, length, duration, and language hints. */
 
 import { span } from '../common/dates.js';
 import { make, need } from '../common/elements.js';
@@ -6,12 +6,12 @@ import { languageName } from '../common/fields.js';
 import { scriptName, unknownLanguage } from '../common/language_detection.js';
 import { expectedSeconds, sentLength, untagged } from '../common/text.js';
 
-// --- Chips below the shared text that insert tags.
+// --- Chips below the text field that insert tags.
 
 const CHIPS = ['pause', 'whispering', 'excited', 'sad', 'laughing', 'neutral'];
 const UNTRANSLATED_TAGS = new Set(['pause', 'neutral']); // Names of tags that the runtime does not translate.
 
-/** Chips below the shared text that insert tags, if the room's voice supports them. */
+/** Chips below the text field that insert tags, if the voice supports tags. */
 export class TagChips {
   /** @param {HTMLElement} page @param {import('../app/studio.js').Studio} studio */
   constructor(page, studio) {
@@ -23,7 +23,7 @@ export class TagChips {
     new ResizeObserver(() => this.fade()).observe(this.holder);
   }
 
-  /** Show at which ends a scrollable row has more content. */
+  /** Show which ends of the scrollable row hide more chips. */
   fade() {
     const { scrollLeft, scrollWidth, clientWidth } = this.holder;
     const at = Math.abs(scrollLeft); // In right-to-left text, the position is negative.
@@ -33,11 +33,11 @@ export class TagChips {
 
   refresh() {
     const { studio, holder } = this;
-    // Their space is reserved before the voice is known, so that nothing moves later.
+    // Space is reserved before the voice is known, so that nothing moves later.
     const takes = Boolean(studio.current?.takesTags);
     holder.toggleAttribute('data-awaited', takes && studio.cards.size === 0);
     holder.hidden = !takes;
-    // Every voice supports pauses; the other tags need a voice with styles.
+    // Every voice supports pauses. All other tags need a voice that supports styles.
     holder.toggleAttribute('data-pause-only', !studio.current?.followsTags && studio.cards.size > 0);
     if (this.language === studio.words.language) return;
     this.language = studio.words.language;
@@ -68,9 +68,9 @@ export class TagChips {
   }
 }
 
-// --- Texts to begin with, offered while the text is none of the user's own.
+// --- Sample texts, offered until the user has written a text.
 
-/** @param {string[]} words */
+/** Return a random element. @param {string[]} words */
 const oneOf = (words) => words[Math.floor(Math.random() * words.length)];
 
 export class Starters {
@@ -83,9 +83,9 @@ export class Starters {
   }
 
   /**
-   * Offer what the loaded checkpoint can speak.
+   * Offer the sample texts that the loaded checkpoint can speak.
    *
-   * Until that is known, the texts keep their place.
+   * Until a checkpoint is loaded, the space for the sample texts is reserved.
    */
   refresh() {
     const { studio, room, holder } = this;
@@ -109,13 +109,13 @@ export class Starters {
     holder.replaceChildren(...buttons);
   }
 
-  /** The sample sentences of the languages that the checkpoint speaks. */
+  /** Sample sentences of the languages that the checkpoint supports. */
   get texts() {
     const { texts } = this.studio.presets;
     return (this.room.card?.languages ?? []).flatMap((language) => texts[language.toLowerCase()] ?? []);
   }
 
-  /** A starter in the page's language, if the checkpoint speaks it. @param {Object<string, string>} text */
+  /** Return a sample text in the page's language, if the checkpoint supports it. @param {Object<string, string>} text */
   inLanguage(text) {
     const spoken = (this.room.card?.languages ?? []).map((language) => language.toLowerCase());
     const wanted = this.studio.words.language === 'zh' ? ['chinese', 'english'] : ['english', 'chinese'];
@@ -124,24 +124,24 @@ export class Starters {
 
   /** @param {string} name @param {string} about @param {() => void} onclick */
   button(name, about, onclick) {
-    const lang = /\p{Script=Han}/u.test(about) ? 'zh' : 'en'; // Which may differ from the page's.
+    const lang = /\p{Script=Han}/u.test(about) ? 'zh' : 'en'; // This may differ from the page's language.
     const children = [make('span', { textContent: name }), make('small', { textContent: about, title: about, dir: 'auto', lang })];
     return make('button', { type: 'button', onclick }, children);
   }
 
-  /** @param {string} text */
+  /** Put a sample text into the text field. @param {string} text */
   write(text) {
     const { studio, room } = this;
     studio.replacing(room, studio.hasOwnText, () => void (studio.text = text));
     studio.drafts.touch();
   }
 
-  /** Play several lines as a script. @param {string} title @param {string} text @param {import('../app/studio.js').SpokenBy|null} [spokenBy] */
+  /** Play a text with several lines as a script. @param {string} title @param {string} text @param {import('../app/studio.js').SpokenBy|null} [spokenBy] */
   perform(title, text, spokenBy = null) {
     if (this.studio.reached()) this.studio.go('script', { title, text, spokenBy, isPlayed: true });
   }
 
-  /** Another text, voice and style. */
+  /** Choose a random text, voice and style. */
   shuffle() {
     const { studio, room } = this;
     const { presets, catalogue, text } = studio;
@@ -156,10 +156,10 @@ export class Starters {
   }
 }
 
-// --- Length, expected duration, the button that makes a script, and a hint about the language.
+// --- Length, expected duration, a button that makes a script, and a hint about the language.
 
 const MIN_SCRIPT_CHARS = 400; // A script is offered for longer texts.
-const LIMIT_SHARE = 0.8; // Fraction of the limit above which the limit is displayed.
+const LIMIT_SHARE = 0.8; // The limit is displayed if the text is longer than this fraction of the limit.
 const MAX_NAMED_LANGUAGES = 3; // Maximum number of languages that the hint names.
 
 export class TextFacts {
@@ -189,14 +189,14 @@ export class TextFacts {
     });
   }
 
-  /** Update at once instead of in the next frame, so that a new room appears with its facts. */
+  /** Update now instead of in the next frame, for a room that is about to appear. */
   refreshNow() {
     if (this.frame !== undefined) cancelAnimationFrame(this.frame);
     this.frame = undefined;
     this.refresh();
   }
 
-  /** Show at which ends the text has more content. */
+  /** Show which ends of the text field hide more text. */
   fade() {
     const { textField } = this.studio;
     const { scrollTop, scrollHeight, clientHeight } = textField;
@@ -222,17 +222,15 @@ export class TextFacts {
   }
 
   /**
-   * Show the button of the pronunciation dictionary with the number of its words.
+   * Return the label for the button of the pronunciation dictionary.
    *
-   * The words are those in this text.
-   *
-   * @param {number} n
+   * @param {number} n number of replacements in the text
    */
   otherwise(n) {
     return this.studio.t(n === 0 ? 'pronunciation.title' : 'pronunciation.places', { n });
   }
 
-  /** Maximum characters of one take. */
+  /** Maximum number of characters of one take. */
   get most() {
     return this.studio.limits.max_text_chars ?? Infinity;
   }
@@ -242,19 +240,19 @@ export class TextFacts {
     return this.sentLength(this.studio.text.trim()) > this.most;
   }
 
-  /** Return the length of a text as sent, with tags and pronunciations. @param {string} text */
+  /** Return the length of a text as it is sent, with tags and pronunciations. @param {string} text */
   sentLength(text) {
     return sentLength(this.studio.pronunciation.spoken(text) ?? text);
   }
 
-  /** Return the voice and the estimated duration. @param {string} voice */
+  /** Return the name of the voice and the estimated duration as a text. @param {string} voice */
   line(voice) {
     const text = this.studio.text.trim();
     const time = text && this.studio.t('shell.about', { time: this.time(expectedSeconds(untagged(text))) });
     return [voice, time].filter(Boolean).join(', ');
   }
 
-  /** @param {string} tagged */
+  /** Return the values for the text below the field. @param {string} tagged text with tags */
   facts(tagged) {
     const text = untagged(tagged);
     const { language } = this.studio.words;
@@ -270,12 +268,12 @@ export class TextFacts {
     return { words: number.format(words), characters, time: this.time(expectedSeconds(text)) };
   }
 
-  /** @param {number} seconds */
+  /** Format a duration. @param {number} seconds */
   time(seconds) {
     return span(Math.round(seconds), this.studio.t);
   }
 
-  /** Return a hint about unsupported parts of the text, or '' if there are none. @param {string} text */
+  /** Return a hint about an unsupported language or script, or ''. @param {string} text */
   hint(text) {
     const { studio } = this;
     const card = studio.current && studio.cardOf(studio.current);
@@ -287,7 +285,7 @@ export class TextFacts {
     return studio.t(unknown.script ? 'shell.unknown_script' : 'shell.unknown_language', values);
   }
 
-  /** Return the languages of a checkpoint. @param {import('../common/fields.js').ModelCard} card */
+  /** Return the names of a checkpoint's languages, or their number. @param {import('../common/fields.js').ModelCard} card */
   languagesOf({ languages }) {
     const { t, words } = this.studio;
     const { length } = languages;

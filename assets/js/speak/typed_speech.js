@@ -1,9 +1,9 @@
 /**
- * Speech that follows the user's typing in the Speak room.
+ * Speech that is generated while the user types in the Speak room.
  *
- * Each clause is sent when it is finished: by its mark, or by a pause in typing. All clauses of a session belong to one
- * request with streamed text, and so to one take. Text that was sent cannot be taken back. A change at its end is spoken
- * as a correction, a change before that is not spoken.
+ * Each clause is sent when it ends: at a punctuation mark, or at a pause in typing. All clauses of a session belong to one
+ * request with streamed text, and so to one take. Text that was sent cannot be withdrawn. If the end of the sent text
+ * changes, it is spoken again as a correction. Earlier changes are not spoken.
  */
 
 import { need } from '../common/elements.js';
@@ -11,20 +11,20 @@ import { FieldError } from '../common/fields.js';
 import { endsShort, expectedSeconds, isSyllabic, sentLength, untagged } from '../common/text.js';
 
 const WORD_END_PAUSE_MS = 700; // Pause in typing after a word, which ends a clause.
-const IN_WORD_PAUSE_MS = 1500; // Pause after a letter, which may be within a word.
-const IDLE_TIMEOUT_MS = 120_000; // The request ends then, because it keeps a slot of the runtime.
-const MAX_SENT_CHARS = 1000; // Maximum number of characters that are sent at once, for pasted text.
+const IN_WORD_PAUSE_MS = 1500; // Pause in typing after a letter, which may be inside a word.
+const IDLE_TIMEOUT_MS = 120_000; // The request ends after this time because it uses a slot of the runtime.
+const MAX_SENT_CHARS = 1000; // Maximum number of characters that are sent together, which matters for pasted text.
 const CLAUSE_TIMEOUT_MS = 250; // A clause counts as complete if no new audio arrives for this time.
 
-// A mark needs a space after it if it may be in a number, an address or an abbreviation.
+// A mark that may be in a number, an address or an abbreviation needs a space after it.
 const CLAUSE_END = /(?<=(?:^|\s)["'“‘«(]*[\p{L}\p{M}'’-]+)[,;!?]|[.,;:!?]["'”’»)]*\s|[。！？｡，；：、…—\n]|\s[-–]\s/gu;
 const OPEN_TAG = /\[[^\]\n]*$|<break[^>\n]*$/iu;
 const WORD = /[\p{L}\p{N}]/u;
 
-/** @typedef {{text: string, from: number, to: number, begun: number|null}} Clause  from, to: in the field; begun: seconds of the take, if known */
-/** @typedef {{start: number, removed: number, added: number}} Edit */
+/** @typedef {{text: string, from: number, to: number, begun: number|null}} Clause  from, to: range in the field; begun: start in seconds, or null */
+/** @typedef {{start: number, removed: number, added: number}} Edit  change of a text in characters */
 
-/** Return the length of the finished clauses at the start of a text. @param {string} text */
+/** Return the length of the complete clauses at the start of a text. @param {string} text */
 export function finishedLength(text) {
   const sure = text.slice(0, text.length - (OPEN_TAG.exec(text)?.[0].length ?? 0));
   const ends = [...sure.matchAll(CLAUSE_END)].map(({ index, 0: mark }) => index + mark.length);
@@ -32,7 +32,7 @@ export function finishedLength(text) {
 }
 
 /**
- * Return the change between two values of a field.
+ * Return the change between two values of a text field.
  *
  * @param {string} before @param {string} after @param {number} [caret] start of the selection before the edit
  * @returns {Edit}
@@ -47,13 +47,13 @@ export function editOf(before, after, caret = Infinity) {
   return { start, removed: before.length - start - same, added: after.length - start - same };
 }
 
-/** Return a position after an edit. @param {number} position @param {Edit} edit */
+/** Return a position in the text as it is after an edit. @param {number} position @param {Edit} edit */
 export function moved(position, { start, removed, added }) {
   if (position <= start) return position;
   return position >= start + removed ? position + added - removed : start;
 }
 
-/** True if a word continues at a position. @param {string} text @param {number} at */
+/** Return true if a position is inside a word. @param {string} text @param {number} at */
 function isInWord(text, at) {
   const [before = '', after = ''] = [text[at - 1], text[at]];
   return WORD.test(before) && WORD.test(after) && !isSyllabic(before + after);
@@ -61,13 +61,13 @@ function isInWord(text, at) {
 
 export class TypedSpeech {
   isOn = false;
-  /** The last take. @type {import('../player/take.js').Take|null} */
+  /** Last take, or null. @type {import('../player/take.js').Take|null} */
   take = null;
-  /** The field's text at the last edit. */
+  /** Text of the field after the last edit. */
   value = '';
-  /** Characters of it that were sent, or that it had at the start. */
+  /** Number of characters of `value` that were sent, or that the field had at the start. */
   done = 0;
-  /** True after a deletion of text that was sent. */
+  /** True after sent text was deleted. */
   isCut = false;
   caret = Infinity; // Start of the selection before the last edit.
   /** Clauses of the last take. @type {Clause[]} */
@@ -86,7 +86,7 @@ export class TypedSpeech {
     this.hint = need(page, '#vw-typed-hint');
     const field = room.studio.textField;
     this.button.onclick = () => (this.isOn ? this.finish() : this.start());
-    // The page has put this text into the field, so nobody has typed it.
+    // The page has set the text of the field, so this text was not typed.
     field.addEventListener('beforeinput', ({ isComposing }) => {
       if (this.isOn && !isComposing && field.value !== this.value) this.accept();
       this.caret = field.selectionStart;
@@ -97,7 +97,7 @@ export class TypedSpeech {
     room.studio.stage.addEventListener('change', () => this.onStage());
   }
 
-  /** Speak what is typed from now on. */
+  /** Start to speak the text that is typed. */
   start() {
     const { studio } = this;
     const { textField } = studio;
@@ -113,7 +113,7 @@ export class TypedSpeech {
     this.paint('speakers.typed_on');
   }
 
-  /** Take the field's text as it is, without speaking it. */
+  /** Accept the current text of the field without speaking it. */
   accept() {
     this.value = this.studio.text;
     this.done = this.value.length;
@@ -121,15 +121,15 @@ export class TypedSpeech {
     this.isCut = false;
   }
 
-  /** Speak the rest and complete the take, or return false if nothing was typed. */
+  /** Speak the rest of the text and end the take, or return false if nothing was typed. */
   finish() {
-    this.onInput(); // A composition may not have ended.
+    this.onInput(); // An input method may not have ended its composition.
     this.advance(this.value.length);
     this.end();
     return this.take !== null;
   }
 
-  /** End without speaking the rest. */
+  /** End without speaking the rest of the text. */
   end() {
     if (!this.isOn) return;
     this.isOn = false;
@@ -137,7 +137,7 @@ export class TypedSpeech {
     this.paint('');
   }
 
-  /** Complete the request, after which a clause begins another take. */
+  /** End the request, after which a clause starts another take. */
   close() {
     clearTimeout(this.timer);
     clearTimeout(this.idle);
@@ -149,7 +149,7 @@ export class TypedSpeech {
     return Boolean(this.take?.live && !this.take.utterance?.finished);
   }
 
-  /** Show the state and a hint. @param {string} hint key; empty: none */
+  /** Show the state and a hint. @param {string} hint message key, or '' for no hint */
   paint(hint) {
     this.button.ariaPressed = String(this.isOn);
     this.hint.hidden = !hint;
@@ -157,7 +157,7 @@ export class TypedSpeech {
     this.studio.refresh();
   }
 
-  /** End if something else plays. */
+  /** End if something else is played. */
   onStage() {
     const { stage } = this.studio;
     if (this.isOpen && stage.sounding && stage.take !== this.take) this.end();
@@ -179,7 +179,7 @@ export class TypedSpeech {
     this.timer = setTimeout(() => this.advance(this.value.length), mayGrow ? IN_WORD_PAUSE_MS : WORD_END_PAUSE_MS);
   }
 
-  /** Update all positions after an edit, and go back if the end of the sent text has changed. @param {Edit} edit @param {string} value */
+  /** Update the positions after an edit, and move back if the end of the sent text changed. @param {Edit} edit @param {string} value */
   follow(edit, value) {
     const { value: before, done, clauses } = this;
     const last = clauses.findLast(({ from, to }) => from < Math.min(done, edit.start) && edit.start < to);
@@ -194,13 +194,13 @@ export class TypedSpeech {
       this.isCut = edit.added === 0;
       if (last && WORD.test(before.slice(edit.start, done))) this.done = last.from;
     }
-    // A sent word that grows is spoken again with its clause.
+    // If more letters are added to a sent word, the word and its clause are spoken again.
     if (isInWord(value, this.done)) this.done = clauses.findLast(({ from, to }) => from < to && to === this.done)?.from ?? value.slice(0, this.done).search(/\S*$/u);
     for (const clause of clauses) if (clause.to > this.done) clause.to = clause.from;
     if (isSaid) this.paint('speakers.typed_said');
   }
 
-  /** Speak the finished clauses, or all text up to a position. @param {number} [until] */
+  /** Speak the complete clauses, or all text up to a position. @param {number} [until] */
   advance(until) {
     const { studio, value } = this;
     if (!this.isOn) return;
@@ -210,7 +210,7 @@ export class TypedSpeech {
     if (!WORD.test(untagged(text))) return;
     const most = studio.facts.most;
     if (this.isOpen && sentLength(`${this.take?.sent}${text}`) > most) this.close();
-    if (this.take && !this.isOpen && studio.stage.sounding) return; // The next take starts when this one has ended.
+    if (this.take && !this.isOpen && studio.stage.sounding) return; // The next take starts when the current take has ended.
     try {
       this.speak(text);
     } catch (error) {
@@ -222,7 +222,7 @@ export class TypedSpeech {
     if (text.length < length) this.advance(until);
   }
 
-  /** Return where a long text is cut. @param {string} rest @param {number} length */
+  /** Return the position at which a long text is cut. @param {string} rest @param {number} length */
   cutOf(rest, length) {
     const most = Math.min(MAX_SENT_CHARS, this.studio.facts.most);
     if (length <= most) return length;
@@ -230,10 +230,10 @@ export class TypedSpeech {
     return space > 0 ? space : most;
   }
 
-  /** @param {string} text */
+  /** Speak a text in the open take, or start another take. @param {string} text */
   speak(text) {
     const { studio, room } = this;
-    // A correction needs a space before it in the take's text.
+    // A correction needs a space before it in the text of the take.
     const gap = this.isOpen && WORD.test(text[0]) && !isSyllabic(text[0]) && !/\s$/u.test(this.take?.text ?? '') ? ' ' : '';
     const spoken = studio.pronunciation.spoken(gap + text);
     const [from, now] = [this.done, performance.now()];
@@ -264,10 +264,10 @@ export class TypedSpeech {
   }
 
   /**
-   * Return the range of the field whose clause is spoken, or null if it has changed.
+   * Return the range in the field of the clause that is spoken, or null if it has changed.
    *
-   * @param {(lengths: number[], from: number) => number[]} beginnings estimates the starts of clauses after a known one
-   * @param {number} at seconds of the take
+   * @param {(lengths: number[], from: number) => number[]} beginnings estimates the start times of clauses after a known time
+   * @param {number} at position in the take in seconds
    */
   sounding(beginnings, at) {
     const { clauses } = this;

@@ -1,7 +1,7 @@
 /**
  * Seed and sampling settings.
  *
- * Sliders at the checkpoint's default are not sent.
+ * Settings that equal the default of the checkpoint are not sent.
  */
 
 import { FieldError } from '../common/fields.js';
@@ -20,7 +20,7 @@ export class Variation {
     this.now = /** @type {HTMLElement} */ (root.querySelector('#vw-variation-now'));
     this.reset = /** @type {HTMLButtonElement} */ (root.querySelector('#vw-as-model'));
     this.sliders = /** @type {HTMLInputElement[]} */ ([...root.querySelectorAll('[data-sampling]')]);
-    /** Values of the sliders that the user has moved. @type {Object<string, number>} */
+    /** Settings that differ from the defaults. @type {Object<string, number>} */
     this.sampling = {};
     /** Defaults of the checkpoint. @type {Object<string, number|null>} */
     this.own = {};
@@ -31,7 +31,7 @@ export class Variation {
     this.paint();
   }
 
-  /** @param {HTMLInputElement} slider */
+  /** Use the value of a slider. @param {HTMLInputElement} slider */
   move({ dataset, valueAsNumber }) {
     const name = dataset.sampling ?? '';
     if (valueAsNumber === this.own[name]) delete this.sampling[name];
@@ -44,7 +44,7 @@ export class Variation {
     this.paint();
   }
 
-  /** Use these sampling settings, and the checkpoint's defaults for all others. @param {Object<string, any>} config */
+  /** Use the sampling settings of a request, and the defaults for all other settings. @param {Object<string, any>} config */
   take(config) {
     this.sampling = {};
     for (const { dataset } of this.sliders) {
@@ -54,14 +54,14 @@ export class Variation {
     this.paint();
   }
 
-  /** Restore a take's seed and settings. @param {{seed?: number|null, config?: Object<string, any>}} record */
+  /** Restore the seed and the settings of a take. @param {{seed?: number|null, config?: Object<string, any>}} record */
   restore({ seed, config = {} }) {
     this.seed.value = seed == null ? '' : String(seed);
     this.lock.checked = this.seed.value !== '';
     this.take(config);
   }
 
-  /** The seed of the next take: the fixed one, or a new one. @throws {FieldError} */
+  /** Return the seed of the next take: the fixed seed, or a new random seed. @throws {FieldError} if the seed is out of range */
   nextSeed() {
     if (!this.lock.checked) this.seed.value = String(crypto.getRandomValues(new Uint32Array(1))[0]);
     const seed = this.seed.valueAsNumber;
@@ -74,7 +74,7 @@ export class Variation {
     return { seed: this.seed.value, lock: this.lock.checked, sampling: this.sampling };
   }
 
-  /** @param {{seed: string, lock: boolean, sampling: Object<string, number>}} draft */
+  /** Restore a draft. @param {{seed: string, lock: boolean, sampling: Object<string, number>}} draft */
   recall({ seed, lock, sampling }) {
     this.seed.value = seed;
     this.lock.checked = lock;

@@ -1,17 +1,17 @@
 /**
- * Voice picker of all rooms.
+ * Voice picker that all rooms use.
  *
- * It has search, filters, recent voices, a row for each voice, and links for new voices.
+ * The picker has a search field, filters, recent voices, a row for each voice, and links for new voices.
  *
- * Arrow keys move between rows; Tab reaches one row, at first the chosen one.
+ * Arrow keys move between the rows. Tab reaches only one row, which is first the row of the chosen voice.
  *
  * @typedef {import('./voices.js').Choice} Choice
  *
  * @typedef {Object} Acts
- * @property {() => string} chosen  the chosen voice's key
+ * @property {() => string} chosen  returns the key of the chosen voice
  * @property {(choice: Choice) => void} choose
  * @property {() => void} [leave]   called when the user goes to another room
- * @property {(() => void)|null} [describe]  describe a voice instead; null if no checkpoint supports it
+ * @property {(() => void)|null} [describe]  chooses a voice with a description, or null if no checkpoint supports it
  */
 
 import { make } from '../common/elements.js';
@@ -69,7 +69,7 @@ export class VoicePicker {
     samples.addEventListener('change', () => this.follow());
   }
 
-  /** Buttons of the rows. @returns {HTMLButtonElement[]} */
+  /** Main buttons of the rows. @returns {HTMLButtonElement[]} */
   get rows() {
     return [...this.list.querySelectorAll(/** @type {'button'} */ ('.vw-pick-choose'))];
   }
@@ -84,7 +84,7 @@ export class VoicePicker {
     rows[Math.max(0, Math.min(rows.length - 1, to))]?.focus();
   }
 
-  // --- the list
+  // --- List of voices
 
   /** Return the listed voices in groups. @returns {{title: string, choices: Choice[]}[]} */
   groups() {
@@ -105,9 +105,9 @@ export class VoicePicker {
   }
 
   /**
-   * Render the list again.
+   * Render the list of voices.
    *
-   * The focused row keeps the focus.
+   * The row that has the focus keeps the focus.
    */
   fill() {
     const { catalogue } = this.studio;
@@ -179,7 +179,7 @@ export class VoicePicker {
     };
   }
 
-  /** Explain why the list is empty, with a next step. */
+  /** Show why the list is empty, and possible next steps. */
   nobody() {
     const { catalogue, t } = this.studio;
     const query = this.search.value.trim();
@@ -187,7 +187,7 @@ export class VoicePicker {
     return make('div', { className: 'vw-picker-none', role: 'status' }, lines.map((textContent) => make('p', { textContent })));
   }
 
-  // --- selection and playback
+  // --- Selection and playback
 
   /** Mark the chosen voice. */
   mark() {
@@ -201,7 +201,7 @@ export class VoicePicker {
     if (!this.list.contains(document.activeElement)) this.rove((this.list.querySelector('.vw-picked') ?? this.list.querySelector('.vw-pick')));
   }
 
-  /** Make this the only row that Tab reaches. @param {Element|null} row */
+  /** Let Tab reach only this row. @param {Element|null} row */
   rove(row) {
     if (!row) return;
     for (const one of this.list.querySelectorAll('.vw-pick')) {
@@ -209,14 +209,14 @@ export class VoicePicker {
     }
   }
 
-  /** Scroll to the chosen voice and focus it. */
+  /** Focus the chosen voice and scroll to it. */
   focus() {
     const row = /** @type {HTMLElement|null} */ (this.list.querySelector('.vw-picked > .vw-pick-choose'));
     (row ?? this.search).focus({ preventScroll: true });
     this.reveal();
   }
 
-  /** Return the scroll distance that shows the chosen voice, or 0 without a choice. */
+  /** Return the distance to scroll until the chosen voice is visible, or 0. */
   hidden() {
     const row = this.list.querySelector('.vw-picked')?.getBoundingClientRect();
     if (!row?.height) return 0;
@@ -239,8 +239,8 @@ export class VoicePicker {
 }
 
 /**
- * Show a voice's mark and name in a button. @param {HTMLElement} chip @param {Pick<Choice, 'voice'|'kind'|'name'>|null}
- * choice
+ * Show the mark and the name of a voice in a button. @param {HTMLElement} chip @param
+ * {Pick<Choice, 'voice'|'kind'|'name'>|null} choice
  */
 export function dress(chip, choice) {
   const name = make('span', { textContent: choice?.name ?? '' });
@@ -248,12 +248,12 @@ export function dress(chip, choice) {
   chip.replaceChildren(...(choice ? [markOf(choice.voice, choice.kind)] : []), name);
 }
 
-/** @param {EventTarget|null} target */
+/** Return the row that contains a node, or null. @param {EventTarget|null} target */
 function rowOf(target) {
   return target instanceof Element ? target.closest('.vw-pick') : null;
 }
 
-/** Return the voice key of an element. @param {Element|null} element */
+/** Return the key of the voice whose row or chip contains an element. @param {Element|null} element */
 function keyAt(element) {
   const holder = /** @type {HTMLElement|null|undefined} */ (element?.closest('[data-voice]'));
   return holder?.dataset.voice ?? '';
@@ -264,7 +264,7 @@ function heading(title) {
   return make('h3', { textContent: title });
 }
 
-// --- The voice picker in a popover next to its button, or at the bottom of a phone's window.
+// --- The voice picker in a popover next to its button, or at the bottom of the window on a phone.
 
 export class VoicePopover {
   /** @param {HTMLElement} page @param {import('../app/studio.js').Studio} studio */
@@ -279,13 +279,13 @@ export class VoicePopover {
     this.picker = null;
     this.element.addEventListener('toggle', (event) => {
       if (/** @type {ToggleEvent} */ (event).newState === 'open') this.picker?.focus();
-      // A clicked button has no focus, so the browser cannot restore it.
+      // A clicked button may not have the focus, so the browser cannot restore it.
       else if (document.activeElement === document.body || this.element.contains(document.activeElement)) this.opener?.focus();
     });
   }
 
   /**
-   * Make a button open the picker.
+   * Let a button open the picker.
    *
    * @param {HTMLButtonElement} button @param {Acts} acts  actions of the picker
    */
@@ -298,7 +298,7 @@ export class VoicePopover {
     });
   }
 
-  /** Show the picker with the opener's actions. @param {Acts} acts */
+  /** Show the picker with the actions of the button that opened it. @param {Acts} acts */
   show(acts) {
     this.acts = acts;
     const describe = acts.describe ?? null;

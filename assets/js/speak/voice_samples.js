@@ -4,9 +4,9 @@ import { decoded } from '../clone/reference.js';
 import { api, errorOf } from '../common/api.js';
 import { Take } from '../player/take.js';
 
-// --- Takes for audio that the runtime did not generate, such as a reference.
+// --- Takes for audio that the runtime has not generated, such as a reference recording.
 
-/** @param {Int16Array} pcm mono, 24 kHz @param {string} label */
+/** Return a take with audio that was not generated. @param {Int16Array} pcm mono, 24 kHz @param {string} label */
 export function sampleOf(pcm, label) {
   const take = new Take({ room: 'clone', mode: 'base', config: {}, text: '', seed: 0, label });
   take.append(pcm);
@@ -15,11 +15,11 @@ export function sampleOf(pcm, label) {
 }
 
 /**
- * Return the recording of a stored voice.
+ * Return the recording of a stored voice as a take.
  *
  * @param {{id: string, name: string}} voice @param {import('../common/words.js').Words['t']} t
  * @returns {Promise<Take>}
- * @throws {Error} it cannot be loaded or played
+ * @throws {Error} if the recording cannot be loaded or played
  */
 export async function recordingOf({ id, name }, t) {
   const pcm = await decoded(await api.blob(`v1/audio/voices/${id}/audio`));
@@ -27,16 +27,16 @@ export async function recordingOf({ id, name }, t) {
   throw new Error(t('voices.unplayable', { name }));
 }
 
-// --- Voice samples: a cached line of a speaker, or the recording of a stored voice. Event: 'change'.
+// --- Voice samples: a cached take of a speaker, or the recording of a stored voice. Event: 'change'.
 
 /** @typedef {import('./voices.js').Choice} Choice */
 
-const SAMPLE_SEED = 7; // The seed is fixed, so that the sample sounds the same each time.
+const SAMPLE_SEED = 7; // With a fixed seed, the sample sounds the same each time.
 
 export class VoiceSamples extends EventTarget {
-  /** Samples played here, by checkpoint and voice. @type {Map<string, Take>} */
+  /** Samples that were played, by checkpoint and voice. @type {Map<string, Take>} */
   takes = new Map();
-  /** Key of the voice whose sample is playing, or '' if none is playing. */
+  /** Key of the voice whose sample is playing, or '' if no sample is playing. */
   sounding = '';
 
   /** @param {import('../app/studio.js').Studio} studio */
@@ -46,12 +46,12 @@ export class VoiceSamples extends EventTarget {
     studio.stage.addEventListener('change', () => this.follow());
   }
 
-  /** @param {Choice} choice */
+  /** Return the key of a voice's sample in `takes`. @param {Choice} choice */
   place({ key, mode }) {
     return mode === 'base' ? key : `${this.studio.cards.get(mode)?.id} ${key}`;
   }
 
-  /** Play a voice's sample, or stop it if it is playing. @param {Choice} choice */
+  /** Play the sample of a voice, or stop the sample if it is playing. @param {Choice} choice */
   async hear(choice) {
     const { stage } = this.studio;
     if (this.sounding === choice.key) return stage.pause();
@@ -65,7 +65,7 @@ export class VoiceSamples extends EventTarget {
     if (this.studio.reached()) this.speak(choice);
   }
 
-  /** @param {Choice} choice */
+  /** Request and play the sample of a speaker. @param {Choice} choice */
   speak(choice) {
     const { studio } = this;
     const { mode, voice, name, language, sample } = choice;
@@ -78,7 +78,7 @@ export class VoiceSamples extends EventTarget {
     this.play(choice, take, { clicked: performance.now() });
   }
 
-  /** @param {Choice} choice @returns {Promise<Take|null>} null: unavailable, and the error was shown */
+  /** Return the recording of a stored voice, or null after showing an error. @param {Choice} choice @returns {Promise<Take|null>} */
   async recording({ key, voice, name }) {
     const known = this.takes.get(key);
     if (known) return known;
@@ -90,7 +90,7 @@ export class VoiceSamples extends EventTarget {
     }
   }
 
-  /** @param {Choice} choice @param {Take|null} take @param {{clicked?: number}} [options] */
+  /** Play a sample. @param {Choice} choice @param {Take|null} take @param {{clicked?: number}} [options] */
   play(choice, take, options) {
     if (!take) return;
     this.takes.set(this.place(choice), take);

@@ -1,17 +1,17 @@
-/** Voices of every room: marks, stored voices, and the catalogue of all that can speak. */
+/** Voices of every room: marks, stored voices, and the catalogue of all voices. */
 
 import { api } from '../common/api.js';
 import { languageName, title } from '../common/fields.js';
 
-// --- A voice's mark: five bars and one of eight hues, derived from its id.
+// --- Mark of a voice: five bars in one of eight hues, derived from the id of the voice.
 
-const HUE_COUNT = 8; // The variables are --vw-h0 to --vw-h7.
-const HASH_START = 42061; // The embedded speakers get different hues with it.
+const HUE_COUNT = 8; // The CSS variables are --vw-h0 to --vw-h7.
+const HASH_START = 42061; // With this value, the embedded speakers have different hues.
 const DRAWING_PX = 36;
 const BAR = { width: 2.4, pitch: 4, first: 8.6, least: 5 };
-const BAR_RANGES = [6, 15, 15, 15, 6]; // Range that is added to each bar's minimum height. The outer bars are low.
+const BAR_RANGES = [6, 15, 15, 15, 6]; // Range that is added to the minimum height of each bar. The outer bars are low.
 
-/** @typedef {'preset'|'designed'|'recorded'} VoiceKind a speaker of a checkpoint, a designed voice, or a cloned one */
+/** @typedef {'preset'|'designed'|'recorded'} VoiceKind a speaker of a checkpoint, a designed voice, or a cloned voice */
 
 /** Return a 32-bit hash of an id, independent of case. @param {string} id */
 export function hashed(id) {
@@ -21,12 +21,12 @@ export function hashed(id) {
   return (hash ^ (hash >>> 12)) >>> 0;
 }
 
-/** Return the hue of a voice. @param {string} id a speaker's name or a stored voice's id */
+/** Return the hue of a voice as a number. @param {string} id name of a speaker, or id of a stored voice */
 export function hueOf(id) {
   return hashed(id) % HUE_COUNT;
 }
 
-/** Return the heights of the bars. @param {string} id @returns {number[]} */
+/** Return the heights of the bars of a voice's mark. @param {string} id @returns {number[]} */
 export function barsOf(id) {
   let state = hashed(id);
   return BAR_RANGES.map((span) => {
@@ -35,7 +35,7 @@ export function barsOf(id) {
   });
 }
 
-/** Return the mark as an element, hidden from screen readers because the name follows. @param {string} id @param {VoiceKind} kind */
+/** Return a voice's mark as an element that is hidden from screen readers. @param {string} id @param {VoiceKind} kind */
 export function markOf(id, kind) {
   const mark = document.createElement('span');
   mark.className = `vw-mark vw-hue-${hueOf(id)}`;
@@ -50,32 +50,32 @@ export function markOf(id, kind) {
 }
 
 /**
- * The stored voices of the runtime.
+ * Stored voices of the runtime.
  *
  * Event: 'change'.
  *
  * @typedef {Object} StoredVoice
  * @property {string} id
  * @property {string} name
- * @property {string} language         'auto' if unknown
+ * @property {string} language         language, or 'auto' if unknown
  * @property {string|null} description
  * @property {string[]} tags
- * @property {string|null} transcript  null: it clones by x-vector only
- * @property {number} seconds          of the reference audio
+ * @property {string|null} transcript  transcript of the reference audio, or null if the voice clones by x-vector only
+ * @property {number} seconds          length of the reference audio in seconds
  * @property {number} created_at       seconds since 1970
  * @property {string|null} consent
- * @property {Object<string, string>} provenance  model, seed, description, ...
+ * @property {Object<string, string>} provenance  origin of the voice: model, seed, description, ...
  * @property {string[]} advice
- * @property {boolean} yours           false: belongs to the server
+ * @property {boolean} yours           false if the voice belongs to the server
  */
 
 export class Voices extends EventTarget {
   /** @type {StoredVoice[]} */
   list = [];
-  /** True once the list was loaded. */
+  /** True if the list was loaded. */
   isListed = false;
   /**
-   * Number of requests, and the request whose response is shown.
+   * Number of requests, which identifies the last request.
    *
    * Responses to earlier requests are ignored.
    */
@@ -92,7 +92,7 @@ export class Voices extends EventTarget {
     this.dispatchEvent(new Event('change'));
   }
 
-  /** @param {string} idOrName @returns {StoredVoice|null} */
+  /** Return the stored voice with an id or name, or null. @param {string} idOrName @returns {StoredVoice|null} */
   find(idOrName) {
     const name = idOrName.toLowerCase();
     return this.list.find((voice) => voice.id === idOrName) ?? this.list.find((voice) => voice.name.toLowerCase() === name) ?? null;
@@ -101,7 +101,7 @@ export class Voices extends EventTarget {
 
 const NATURAL = new Intl.Collator(undefined, { numeric: true, sensitivity: 'base' });
 
-/** Compare voices: the visitor's own first, then by name with numbers in their order. @param {StoredVoice} one @param {StoredVoice} other */
+/** Compare two voices: the visitor's own voices first, then by name. @param {StoredVoice} one @param {StoredVoice} other */
 function inOrder(one, other) {
   return Number(other.yours !== false) - Number(one.yours !== false) || NATURAL.compare(one.name, other.name);
 }
@@ -109,20 +109,20 @@ function inOrder(one, other) {
 /**
  * Catalogue of all voices for every room.
  *
- * It has speakers, stored voices and recent voices. Event: 'change'.
+ * The catalogue has speakers, stored voices and recent voices. Event: 'change'.
  *
  * @typedef {Object} Choice
- * @property {string} key       from mode and voice
- * @property {'custom_voice'|'base'} mode  mode that speaks with it
- * @property {string} voice     a speaker's name, or the id of a stored voice
+ * @property {string} key       key made of the mode and the voice
+ * @property {'custom_voice'|'base'} mode  mode that speaks with the voice
+ * @property {string} voice     name of a speaker, or id of a stored voice
  * @property {string} name      display name
  * @property {VoiceKind} kind
- * @property {boolean} isCommon  a stored voice of the server, not of this visitor
+ * @property {boolean} isCommon  true for a stored voice of the server that does not belong to this visitor
  * @property {string[]} tags
  * @property {string} about
- * @property {string} why       reason why it is unavailable; empty if it is available
- * @property {string|null} language  of its sample
- * @property {string|null} sample    a line to speak; null for stored voices, which have a recording
+ * @property {string} why       reason why the voice is unavailable, or '' if it is available
+ * @property {string|null} language  language of the sample
+ * @property {string|null} sample    text of the sample, or null for stored voices, whose sample is the recording
  */
 
 const MAX_RECENT = 6;
@@ -132,7 +132,7 @@ const KINDS = /** @type {const} */ (['all', 'speakers', 'mine', 'recent']);
 
 export class VoiceCatalogue extends EventTarget {
   id = 'voices';
-  /** Filter of the pickers: one of KINDS. @type {string} */
+  /** Filter of the pickers, a value of KINDS. @type {string} */
   kind = 'all';
   /** Keys of the recent voices, newest first. @type {string[]} */
   recent = [];
@@ -148,14 +148,14 @@ export class VoiceCatalogue extends EventTarget {
     studio.voices.addEventListener('change', () => this.renew());
   }
 
-  /** Reload the list after a change of the runtime, the voices, or the page's language. */
+  /** Update the catalogue after a change of the runtime, the voices, or the page's language. */
   renew() {
     this.speakers = this.listSpeakers();
     this.kept = this.studio.voices.list.map((voice) => this.keptChoice(voice));
     this.dispatchEvent(new Event('change'));
   }
 
-  /** List the checkpoint's speakers, those of the presets first and in their order. */
+  /** Return the speakers of the checkpoint, sorted like the presets. */
   listSpeakers() {
     const card = this.studio.cards.get('custom_voice');
     if (!card) return [];
@@ -167,7 +167,7 @@ export class VoiceCatalogue extends EventTarget {
       .map(({ name, place }) => this.speakerChoice(name, known[place] ?? unknown));
   }
 
-  /** @param {string} voice @param {import('../common/words.js').KnownSpeaker} known @returns {Choice} */
+  /** Return the choice for a speaker. @param {string} voice @param {import('../common/words.js').KnownSpeaker} known @returns {Choice} */
   speakerChoice(voice, { language, accent, character, sample }) {
     const tags = [language && languageName(language), accent].flatMap((tag) => tag || []);
     const text = sample ?? this.studio.presets.texts.auto;
@@ -175,7 +175,7 @@ export class VoiceCatalogue extends EventTarget {
     return { key: keyOf(mode, voice), mode, voice, name: title(voice), kind: 'preset', isCommon: false, tags, about: character, why: '', language, sample: text };
   }
 
-  /** @param {StoredVoice} voice @returns {Choice} */
+  /** Return the choice for a stored voice. @param {StoredVoice} voice @returns {Choice} */
   keptChoice({ id, name, tags, language, description, provenance, seconds, yours }) {
     const { t, cards } = this.studio;
     const kind = kindOf({ provenance });
@@ -200,12 +200,12 @@ export class VoiceCatalogue extends EventTarget {
     return [...this.speakers, ...this.kept];
   }
 
-  /** @param {string} key @returns {Choice|null} */
+  /** Return the voice with a key, or null. @param {string} key @returns {Choice|null} */
   find(key) {
     return this.all.find((choice) => choice.key === key) ?? null;
   }
 
-  /** Return the voice with this id or name. @param {string} nameOrId @returns {Choice|null} */
+  /** Return the voice with an id or name, or null. @param {string} nameOrId @returns {Choice|null} */
   named(nameOrId) {
     const wanted = nameOrId.toLowerCase();
     const own = (/** @type {Choice} */ { voice, name }) => [voice.toLowerCase(), name.toLowerCase()].includes(wanted);
@@ -213,11 +213,11 @@ export class VoiceCatalogue extends EventTarget {
   }
 
   /**
-   * Return the mark of a speaker.
+   * Return the mark of the voice that has spoken a take.
    *
-   * Unnamed voices share one mark per mode.
+   * All unnamed voices of a mode have the same mark.
    *
-   * @param {{mode: string, voice?: string|null, called?: string}} spoken called: its name, in case it was deleted
+   * @param {{mode: string, voice?: string|null, called?: string}} spoken called: name of the voice, used if it was deleted
    * @returns {HTMLElement}
    */
   mark({ mode, voice, called }) {
@@ -227,13 +227,13 @@ export class VoiceCatalogue extends EventTarget {
     return Object.assign(markOf(id, choice?.kind ?? UNKNOWN[mode] ?? 'recorded'), { title: choice?.name ?? called ?? (voice ? title(voice) : '') });
   }
 
-  /** True if voices of a mode support a style. @param {string|undefined} mode */
+  /** Return true if the voices of a mode support styles. @param {string|undefined} mode */
   takesStyle(mode) {
     const card = this.studio.cards.get('custom_voice');
     return mode === 'base' ? (card?.styles_voices ?? false) : mode === 'custom_voice' && (card?.takes_instruct ?? true);
   }
 
-  /** The default voice without a choice. @returns {Choice|null} */
+  /** First voice that is available, or null. @returns {Choice|null} */
   get first() {
     return this.all.find(({ why }) => !why) ?? null;
   }
@@ -244,14 +244,14 @@ export class VoiceCatalogue extends EventTarget {
     return this.recent.flatMap((key) => all.find((choice) => choice.key === key) ?? []);
   }
 
-  /** Move a voice to the top of the recent ones. @param {Choice} choice */
+  /** Move a voice to the start of the recent voices. @param {Choice} choice */
   remember({ key }) {
     if (this.recent[0] === key) return;
     this.recent = [key, ...this.recent.filter((one) => one !== key)].slice(0, MAX_RECENT);
     this.dispatchEvent(new Event('change'));
   }
 
-  /** @param {string} kind */
+  /** Filter the voices by kind. @param {string} kind */
   show(kind) {
     this.kind = kind;
     this.dispatchEvent(new Event('change'));
@@ -261,24 +261,24 @@ export class VoiceCatalogue extends EventTarget {
     return { recent: this.recent, kind: this.kind };
   }
 
-  /** @param {{recent?: unknown, kind?: string}} draft */
+  /** Restore a draft. @param {{recent?: unknown, kind?: string}} draft */
   recall({ recent, kind }) {
     if (Array.isArray(recent)) this.recent = recent.filter((key) => typeof key === 'string').slice(0, MAX_RECENT);
     this.kind = KINDS.find((one) => one === kind) ?? 'all';
   }
 }
 
-/** @param {string} mode @param {string} voice */
+/** Return the key of a voice. @param {string} mode @param {string} voice */
 export function keyOf(mode, voice) {
   return `${mode}:${voice}`;
 }
 
-/** Return the origin of a stored voice. @param {Pick<StoredVoice, 'provenance'>} voice @returns {VoiceKind} */
+/** Return the kind of a stored voice. @param {Pick<StoredVoice, 'provenance'>} voice @returns {VoiceKind} */
 export function kindOf({ provenance }) {
   return provenance.source === 'design' ? 'designed' : 'recorded';
 }
 
-/** True if name, tags or description contain every search word. @param {Choice} choice @param {string} query */
+/** Return true if the name, tags or description contain every search word. @param {Choice} choice @param {string} query */
 export function fits({ name, tags, about }, query) {
   const searched = [name, about, ...tags].join(' ').toLowerCase();
   return query.toLowerCase().split(/\s+/).every((word) => searched.includes(word));
