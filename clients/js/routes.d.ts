@@ -1,5 +1,5 @@
 export class SpeechRoutes {
-    /** @param {string|URL} url  http(s) or ws(s), with or without the socket's route @param {RouteOptions} [options] */
+    /** @param {string|URL} url  http(s) or ws(s) URL of the runtime, or the URL of its WebSocket @param {RouteOptions} [options] */
     constructor(url: string | URL, { key, fetch }?: RouteOptions);
     base: string;
     /** @type {Record<string, string>} */
@@ -11,16 +11,16 @@ export class SpeechRoutes {
      * Return the stored voices that contain all words of `search`. @param {string} [search] @returns {Promise<Fields[]>}
      */
     voices(search?: string): Promise<Fields[]>;
-    /** Return one stored voice. @param {string} voice */
+    /** Return the stored voice with a name or id. @param {string} voice */
     voice(voice: string): Promise<{
         [x: string]: any;
     }>;
     /**
-     * Store a voice, which speech requests can then name.
+     * Store a voice, so that speech requests can use it.
      *
-     * @param {Blob} audio  a recording in any supported format
+     * @param {Blob} audio  recording in any supported format
      * @param {{name: string, consent: string, [field: string]: string}} fields `consent`: the speaker's consent in words;
-     * `ref_text`: exact transcript, for a better clone
+     * `ref_text`: exact transcript for a better clone
      */
     addVoice(audio: Blob, fields: {
         name: string;
@@ -29,14 +29,14 @@ export class SpeechRoutes {
     }): Promise<{
         [x: string]: any;
     }>;
-    /** Check a recording like `addVoice` without storing it. @param {Blob} audio @param {string} [refText] */
+    /** Check a recording for `addVoice` without storing it. @param {Blob} audio @param {string} [refText] transcript */
     checkVoice(audio: Blob, refText?: string): Promise<{
         [x: string]: any;
     }>;
     /**
-     * Change the given fields.
+     * Change the given fields of a stored voice.
      *
-     * @param {string} voice
+     * @param {string} voice name or id of the voice
      * @param {{name?: string, description?: string|null, tags?: string[]}} changes
      */
     editVoice(voice: string, changes: {
@@ -46,28 +46,28 @@ export class SpeechRoutes {
     }): Promise<{
         [x: string]: any;
     }>;
-    /** Return the voice as one portable file, with recording, transcript and consent. @param {string} voice */
+    /** Return a voice as one portable file with its recording, transcript and consent. @param {string} voice */
     exportVoice(voice: string): Promise<Blob>;
     /**
-     * Store an exported voice. @param {Blob} file @param {Record<string, string>} [fields] override those of the file
+     * Store an exported voice. @param {Blob} file @param {Record<string, string>} [fields] fields that replace those of the file
      */
     importVoice(file: Blob, fields?: Record<string, string>): Promise<{
         [x: string]: any;
     }>;
-    /** Return the voice's recording as a WAV file. @param {string} voice */
+    /** Return the recording of a voice as a WAV file. @param {string} voice */
     voiceAudio(voice: string): Promise<Blob>;
     /** Delete a voice permanently. @param {string} voice */
     deleteVoice(voice: string): Promise<void>;
-    /** Return the stored dictionaries without their entries. @returns {Promise<Fields[]>} */
+    /** Return the stored pronunciation dictionaries without their entries. @returns {Promise<Fields[]>} */
     pronunciationDictionaries(): Promise<Fields[]>;
-    /** Return a dictionary with its entries. @param {string} id */
+    /** Return a pronunciation dictionary with its entries. @param {string} id */
     pronunciationDictionary(id: string): Promise<{
         [x: string]: any;
     }>;
     /**
-     * Store a dictionary.
+     * Store a pronunciation dictionary and return it.
      *
-     * Speech requests name its `id` in `pronunciation_dictionaries`.
+     * Speech requests refer to the dictionary by its `id`, in the field `pronunciation_dictionaries`.
      *
      * @param {string} name @param {Pronunciation[]} pronunciations @param {string} [description]
      */
@@ -75,11 +75,11 @@ export class SpeechRoutes {
         [x: string]: any;
     }>;
     /**
-     * Change the given fields.
+     * Change the given fields of a pronunciation dictionary.
      *
      * @param {string} id
      * @param {{name?: string, description?: string, pronunciations?: Pronunciation[]}} changes `pronunciations` replaces
-     * all entries
+     * all entries of the dictionary
      */
     editPronunciationDictionary(id: string, changes: {
         name?: string;
@@ -88,12 +88,12 @@ export class SpeechRoutes {
     }): Promise<{
         [x: string]: any;
     }>;
-    /** Delete a dictionary permanently. @param {string} id */
+    /** Delete a pronunciation dictionary permanently. @param {string} id */
     deletePronunciationDictionary(id: string): Promise<void>;
     /**
-     * Return a single-use ticket that opens one socket without the key.
+     * Return a single-use ticket that opens one WebSocket without the API key.
      *
-     * It is for pages that must not know the key.
+     * Use tickets for pages that must not know the key.
      *
      * @returns {Promise<string>}
      */
@@ -109,59 +109,59 @@ export class SpeechRoutes {
 /**
  * Client of the runtime's HTTP routes, for browsers and Node.
  *
- * The routes are models, stored voices, pronunciation dictionaries and tickets.
+ * It covers models, stored voices, pronunciation dictionaries and tickets.
  *
  *     import { SpeechRoutes } from 'voicewright/routes';
  *
  *     const runtime = new SpeechRoutes('http://localhost:8210');
  *     const voice = await runtime.addVoice(file, { name: 'Wilma', consent: 'Wilma said yes on 3 May.' });
  *
- * Methods reject with a SpeechError with the runtime's error code, or `runtime_unavailable` if there is no response.
- * `voice` is a name or an id. The responses are described in docs/api.md (Models, Voices, Keys).
+ * Methods reject with a SpeechError that has the runtime's error code, or `runtime_unavailable` without a response.
+ * `voice` is the name or the id of a voice. docs/api.md (Models, Voices, Keys) describes the responses.
  */
 export type RouteOptions = {
     /**
-     * an API key
+     * API key
      */
     key?: string | undefined;
     /**
-     * replaces the global fetch
+     * function that replaces the global fetch
      */
     fetch?: typeof fetch | undefined;
 };
 /**
  * Client of the runtime's HTTP routes, for browsers and Node.
  *
- * The routes are models, stored voices, pronunciation dictionaries and tickets.
+ * It covers models, stored voices, pronunciation dictionaries and tickets.
  *
  *     import { SpeechRoutes } from 'voicewright/routes';
  *
  *     const runtime = new SpeechRoutes('http://localhost:8210');
  *     const voice = await runtime.addVoice(file, { name: 'Wilma', consent: 'Wilma said yes on 3 May.' });
  *
- * Methods reject with a SpeechError with the runtime's error code, or `runtime_unavailable` if there is no response.
- * `voice` is a name or an id. The responses are described in docs/api.md (Models, Voices, Keys).
+ * Methods reject with a SpeechError that has the runtime's error code, or `runtime_unavailable` without a response.
+ * `voice` is the name or the id of a voice. docs/api.md (Models, Voices, Keys) describes the responses.
  */
 export type Pronunciation = {
     word: string;
     say_as: string;
     /**
-     * match only in this case
+     * true to match only the exact case
      */
     case_sensitive?: boolean | undefined;
 };
 /**
  * Client of the runtime's HTTP routes, for browsers and Node.
  *
- * The routes are models, stored voices, pronunciation dictionaries and tickets.
+ * It covers models, stored voices, pronunciation dictionaries and tickets.
  *
  *     import { SpeechRoutes } from 'voicewright/routes';
  *
  *     const runtime = new SpeechRoutes('http://localhost:8210');
  *     const voice = await runtime.addVoice(file, { name: 'Wilma', consent: 'Wilma said yes on 3 May.' });
  *
- * Methods reject with a SpeechError with the runtime's error code, or `runtime_unavailable` if there is no response.
- * `voice` is a name or an id. The responses are described in docs/api.md (Models, Voices, Keys).
+ * Methods reject with a SpeechError that has the runtime's error code, or `runtime_unavailable` without a response.
+ * `voice` is the name or the id of a voice. docs/api.md (Models, Voices, Keys) describes the responses.
  */
 export type Fields = {
     [x: string]: any;

@@ -1,24 +1,24 @@
 /**
  * Client of the runtime's HTTP routes, for browsers and Node.
  *
- * The routes are models, stored voices, pronunciation dictionaries and tickets.
+ * It covers models, stored voices, pronunciation dictionaries and tickets.
  *
  *     import { SpeechRoutes } from 'voicewright/routes';
  *
  *     const runtime = new SpeechRoutes('http://localhost:8210');
  *     const voice = await runtime.addVoice(file, { name: 'Wilma', consent: 'Wilma said yes on 3 May.' });
  *
- * Methods reject with a SpeechError with the runtime's error code, or `runtime_unavailable` if there is no response.
- * `voice` is a name or an id. The responses are described in docs/api.md (Models, Voices, Keys).
+ * Methods reject with a SpeechError that has the runtime's error code, or `runtime_unavailable` without a response.
+ * `voice` is the name or the id of a voice. docs/api.md (Models, Voices, Keys) describes the responses.
  *
  * @typedef {Object} RouteOptions
- * @property {string} [key]                       an API key
- * @property {typeof globalThis.fetch} [fetch]    replaces the global fetch
+ * @property {string} [key]                       API key
+ * @property {typeof globalThis.fetch} [fetch]    function that replaces the global fetch
  *
  * @typedef {Object} Pronunciation
  * @property {string} word
  * @property {string} say_as
- * @property {boolean} [case_sensitive]           match only in this case
+ * @property {boolean} [case_sensitive]           true to match only the exact case
  *
  * @typedef {Object<string, any>} Fields
  */
@@ -31,7 +31,7 @@ const JSON_BODY = { 'content-type': 'application/json' };
 const SOCKET = /(\/v1(\/audio\/speech\/stream)?)?\/*$/;
 
 export class SpeechRoutes {
-  /** @param {string|URL} url  http(s) or ws(s), with or without the socket's route @param {RouteOptions} [options] */
+  /** @param {string|URL} url  http(s) or ws(s) URL of the runtime, or the URL of its WebSocket @param {RouteOptions} [options] */
   constructor(url, { key, fetch = globalThis.fetch } = {}) {
     const { protocol, host, pathname } = new URL(url);
     this.base = `${protocol.replace('ws', 'http')}//${host}${pathname.replace(SOCKET, '')}`;
@@ -52,50 +52,50 @@ export class SpeechRoutes {
     return (await this.json('GET', search === undefined ? VOICES : `${VOICES}?${new URLSearchParams({ search })}`)).data;
   }
 
-  /** Return one stored voice. @param {string} voice */
+  /** Return the stored voice with a name or id. @param {string} voice */
   voice(voice) {
     return this.json('GET', of(voice));
   }
 
   /**
-   * Store a voice, which speech requests can then name.
+   * Store a voice, so that speech requests can use it.
    *
-   * @param {Blob} audio  a recording in any supported format
+   * @param {Blob} audio  recording in any supported format
    * @param {{name: string, consent: string, [field: string]: string}} fields `consent`: the speaker's consent in words;
-   * `ref_text`: exact transcript, for a better clone
+   * `ref_text`: exact transcript for a better clone
    */
   addVoice(audio, fields) {
     return this.json('POST', VOICES, form('audio_sample', audio, fields));
   }
 
-  /** Check a recording like `addVoice` without storing it. @param {Blob} audio @param {string} [refText] */
+  /** Check a recording for `addVoice` without storing it. @param {Blob} audio @param {string} [refText] transcript */
   checkVoice(audio, refText) {
     return this.json('POST', `${VOICES}/check`, form('audio_sample', audio, refText === undefined ? {} : { ref_text: refText }));
   }
 
   /**
-   * Change the given fields.
+   * Change the given fields of a stored voice.
    *
-   * @param {string} voice
+   * @param {string} voice name or id of the voice
    * @param {{name?: string, description?: string|null, tags?: string[]}} changes
    */
   editVoice(voice, changes) {
     return this.json('PATCH', of(voice), JSON.stringify(changes), JSON_BODY);
   }
 
-  /** Return the voice as one portable file, with recording, transcript and consent. @param {string} voice */
+  /** Return a voice as one portable file with its recording, transcript and consent. @param {string} voice */
   async exportVoice(voice) {
     return (await this.ask('GET', `${of(voice)}/file`)).blob();
   }
 
   /**
-   * Store an exported voice. @param {Blob} file @param {Record<string, string>} [fields] override those of the file
+   * Store an exported voice. @param {Blob} file @param {Record<string, string>} [fields] fields that replace those of the file
    */
   importVoice(file, fields = {}) {
     return this.json('POST', VOICES, form('file', file, fields));
   }
 
-  /** Return the voice's recording as a WAV file. @param {string} voice */
+  /** Return the recording of a voice as a WAV file. @param {string} voice */
   async voiceAudio(voice) {
     return (await this.ask('GET', `${of(voice)}/audio`)).blob();
   }
@@ -105,20 +105,20 @@ export class SpeechRoutes {
     await this.ask('DELETE', of(voice));
   }
 
-  /** Return the stored dictionaries without their entries. @returns {Promise<Fields[]>} */
+  /** Return the stored pronunciation dictionaries without their entries. @returns {Promise<Fields[]>} */
   async pronunciationDictionaries() {
     return (await this.json('GET', PRONUNCIATIONS)).data;
   }
 
-  /** Return a dictionary with its entries. @param {string} id */
+  /** Return a pronunciation dictionary with its entries. @param {string} id */
   pronunciationDictionary(id) {
     return this.json('GET', of(id, PRONUNCIATIONS));
   }
 
   /**
-   * Store a dictionary.
+   * Store a pronunciation dictionary and return it.
    *
-   * Speech requests name its `id` in `pronunciation_dictionaries`.
+   * Speech requests refer to the dictionary by its `id`, in the field `pronunciation_dictionaries`.
    *
    * @param {string} name @param {Pronunciation[]} pronunciations @param {string} [description]
    */
@@ -127,25 +127,25 @@ export class SpeechRoutes {
   }
 
   /**
-   * Change the given fields.
+   * Change the given fields of a pronunciation dictionary.
    *
    * @param {string} id
    * @param {{name?: string, description?: string, pronunciations?: Pronunciation[]}} changes `pronunciations` replaces
-   * all entries
+   * all entries of the dictionary
    */
   editPronunciationDictionary(id, changes) {
     return this.json('PATCH', of(id, PRONUNCIATIONS), JSON.stringify(changes), JSON_BODY);
   }
 
-  /** Delete a dictionary permanently. @param {string} id */
+  /** Delete a pronunciation dictionary permanently. @param {string} id */
   async deletePronunciationDictionary(id) {
     await this.ask('DELETE', of(id, PRONUNCIATIONS));
   }
 
   /**
-   * Return a single-use ticket that opens one socket without the key.
+   * Return a single-use ticket that opens one WebSocket without the API key.
    *
-   * It is for pages that must not know the key.
+   * Use tickets for pages that must not know the key.
    *
    * @returns {Promise<string>}
    */

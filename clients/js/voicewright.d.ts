@@ -1,7 +1,7 @@
 /**
- * Parse a labelled binary message without copying.
+ * Parse a binary message with audio without copying the audio.
  *
- * Header, little endian: u8 version | u8 kind | u16 channel | u32 seq | u64 first_sample.
+ * Header in little-endian order: u8 version | u8 kind | u16 channel | u32 seq | u64 first_sample.
  *
  * @param {ArrayBuffer} frame
  */
@@ -22,22 +22,22 @@ export class SpeechError extends Error {
     facts: {
         [x: string]: any;
     };
-    /** Seconds after which to retry, if known. */
+    /** Number of seconds after which to retry, or null if unknown. */
     retryAfterS: number | null;
-    /** True if part of the audio was received. */
+    /** True if some audio was received before the error. */
     partialAudio: boolean;
 }
 /**
- * Socket of the speech protocol, with several utterances at once.
+ * WebSocket of the speech protocol, which carries several utterances at once.
  *
  * Events: 'state' when `state` changes; 'session' after session.created; 'expiring' when the server announces that it
- * will close the socket, which is then replaced.
+ * will close the socket, after which the client opens another socket.
  */
 export class SpeechSocket extends EventTarget {
     /**
      * @param {string|URL} url
      * @param {Options} [options]
-     * @throws {SpeechError} `websocket_missing`: there is no global WebSocket, and `options` has none
+     * @throws {SpeechError} `websocket_missing` if there is no global WebSocket and `options` has none
      */
     constructor(url: string | URL, options?: Options);
     url: URL;
@@ -50,35 +50,36 @@ export class SpeechSocket extends EventTarget {
     retryTimer: ReturnType<typeof setTimeout> | undefined;
     /** @type {ReturnType<typeof setInterval>|undefined} */
     pingTimer: ReturnType<typeof setInterval> | undefined;
-    /** State of the socket, which is `stalled` if no data arrives. @type {State} */
+    /** State of the socket, which is `stalled` if the server does not respond. @type {State} */
     state: State;
-    /** Time of the first unanswered ping, or 0 if there is none. */
+    /** Time of the first ping without a pong, or 0 if there is none. */
     unanswered: number;
     /** @type {Session|null} */
     session: Session | null;
     /** @type {Map<string, Utterance>} */
     utterances: Map<string, Utterance>;
-    /** Utterances whose cancel is not confirmed yet. @type {Map<string, Utterance>} */
+    /** Utterances whose cancel the server has not confirmed yet. @type {Map<string, Utterance>} */
     cancelled: Map<string, Utterance>;
     /** @type {SpeechError|null} */
     complaint: SpeechError | null;
     failures: number;
     count: number;
-    /** Connect, and reconnect after a loss. */
+    /** Connect to the server, and reconnect whenever the connection is lost. */
     open(): void;
     connect(): Promise<void>;
     /**
-     * Abandon a silent connection and open another.
+     * Abandon a connection that does not respond, and open another connection.
      *
      * A dead connection would not report that it is closed.
      */
     drop(): void;
-    /** End all utterances and stay closed, without further calls of handlers. */
+    /** End all utterances without calling their handlers, and stay closed. */
     close(): void;
-    /** * Speak a text.
+    /**
+     * Speak a text.
      *
      * @param {Object<string, unknown>} config  fields of session.config
-     * @param {string|Dialogue|null} text  null: write it piece by piece
+     * @param {string|Dialogue|null} text  text or dialogue, or null to send the text piece by piece
      * @param {Handlers} handlers
      * @returns {Utterance}
      */
@@ -86,13 +87,13 @@ export class SpeechSocket extends EventTarget {
         [x: string]: unknown;
     }, text: string | Dialogue | null, handlers: Handlers): Utterance;
     ping(): void;
-    /** Ping the server, and treat the connection as stalled if no pong arrives in time. @param {number} [withinMs] */
+    /** Send a ping, and treat the connection as stalled if no pong arrives in time. @param {number} [withinMs] */
     check(withinMs?: number): void;
-    /** Handle a message, which shows that the connection is alive. @param {ArrayBuffer|string} data */
+    /** Handle a message, which shows that the connection works. @param {ArrayBuffer|string} data */
     hear(data: ArrayBuffer | string): void;
     /** @param {Message} message */
     send(message: Message): void;
-    /** Resolve when a session is open, or reject with a message after a timeout. @returns {Promise<void>} */
+    /** Return a promise that resolves when a session is open, or rejects after a timeout. @returns {Promise<void>} */
     whenOpen(): Promise<void>;
     /** @param {ArrayBuffer|string} data */
     receive(data: ArrayBuffer | string): void;
@@ -104,7 +105,7 @@ export class SpeechSocket extends EventTarget {
     fail(utterance: Utterance, error: SpeechError): void;
     onClose(): void;
     /**
-     * Handle a closed socket.
+     * Handle a socket that was closed.
      *
      * Utterances that were not sent yet wait for the next socket.
      */
@@ -113,7 +114,7 @@ export class SpeechSocket extends EventTarget {
     enter(state: State): void;
 }
 /**
- * the server's session.created
+ * message session.created of the server
  */
 export type Session = {
     models: {
@@ -124,59 +125,29 @@ export type Session = {
     };
 };
 /**
- * Client of the speech protocol `voicewright.speech.v1`.
- *
- * One socket has several utterances at once, whose audio arrives while it is generated. For browsers and Node, in one
- * file without dependencies or globals.
- *
- *     import { SpeechSocket } from 'voicewright';
- *
- *     const socket = new SpeechSocket('ws://localhost:8210/v1/audio/speech/stream');
- *     socket.speak({ voice: 'clara' }, 'The kettle is on.', {
- *       onAudio: (pcm, firstSample) => play(pcm), // Int16Array, mono, 24 kHz
- *       onDone: (done) => console.log(done.stop_reason, done.metrics.ttfa_ms),
- *       onError: (error) => console.error(error.code, error.message),
- *     });
- *
- * Write a text piece by piece to have it spoken while it is still being written:
- *
- *     const utterance = socket.speak({ voice: 'clara' }, null, handlers);
- *     utterance.write('The kettle ');
- *     utterance.write('is on.');
- *     utterance.finish(); // or flush(), to speak the text so far and continue
- *
- * The socket opens with the first utterance and stays open. After a lost connection it reconnects, but running
- * utterances end with the error `runtime_unavailable`. If the server does not respond to a ping within ten seconds, the
- * state becomes `stalled`: an idle socket is replaced at once, and one with running utterances after 30 seconds. Audio
- * is passed on as it arrives, so limit what you store. `utterance.cancel()` stops one utterance, and `socket.close()`
- * ends everything.
- *
- * If the server requires a key, pass `{ key }`. If a page must not know the key, let your server request a single-use
- * ticket (POST /v1/session_ticket) for each connection, and pass `{ ticket: async () => '…' }`.
- *
- * Docs: README.md (examples), docs/api.md (every message, field and error code).
+ * functions that the client calls for an utterance
  */
 export type Handlers = {
     /**
-     * audio.start: seed, model, voice, notes
+     * receives audio.start: seed, model, voice, notes
      */
     onStart?: ((start: {
         [x: string]: any;
     }) => void) | undefined;
     onAudio?: ((pcm: Int16Array, firstSample: number) => void) | undefined;
     /**
-     * audio.done: metrics, stop_reason, seed, total_samples
+     * receives audio.done: metrics, stop_reason, seed, total_samples
      */
     onDone?: ((done: {
         [x: string]: any;
     }) => void) | undefined;
     onError?: ((error: SpeechError) => void) | undefined;
     /**
-     * no slot is free; 0 is next
+     * called while no slot is free. Position 0 is the next.
      */
     onQueue?: ((position: number, etaMs: number | null) => void) | undefined;
     /**
-     * the server has confirmed a cancel
+     * called when the server has confirmed a cancel
      */
     onCancelled?: ((ack: {
         sent_ms: number;
@@ -184,26 +155,26 @@ export type Handlers = {
     }) => void) | undefined;
 };
 /**
- * turns in voices of their own, as one audio stream
+ * several texts in different voices, as one audio stream
  */
 export type Dialogue = {
     /**
-     * a turn without a voice has the one of the config
+     * a text without a voice uses the voice of the config
      */
     inputs: {
         text: string;
         voice?: string;
     }[];
     /**
-     * silence between turns
+     * silence between two texts in milliseconds
      */
     turn_pause_ms?: number | undefined;
 };
 /**
  * Client of the speech protocol `voicewright.speech.v1`.
  *
- * One socket has several utterances at once, whose audio arrives while it is generated. For browsers and Node, in one
- * file without dependencies or globals.
+ * One WebSocket carries several utterances at once, and their audio arrives while it is generated. The client runs in
+ * browsers and in Node, and is one file without dependencies or globals.
  *
  *     import { SpeechSocket } from 'voicewright';
  *
@@ -214,35 +185,35 @@ export type Dialogue = {
  *       onError: (error) => console.error(error.code, error.message),
  *     });
  *
- * Write a text piece by piece to have it spoken while it is still being written:
+ * To have a text spoken while it is still being written, send the text piece by piece:
  *
  *     const utterance = socket.speak({ voice: 'clara' }, null, handlers);
  *     utterance.write('The kettle ');
  *     utterance.write('is on.');
  *     utterance.finish(); // or flush(), to speak the text so far and continue
  *
- * The socket opens with the first utterance and stays open. After a lost connection it reconnects, but running
+ * The socket opens with the first utterance and stays open. After a lost connection the client reconnects, but running
  * utterances end with the error `runtime_unavailable`. If the server does not respond to a ping within ten seconds, the
- * state becomes `stalled`: an idle socket is replaced at once, and one with running utterances after 30 seconds. Audio
- * is passed on as it arrives, so limit what you store. `utterance.cancel()` stops one utterance, and `socket.close()`
- * ends everything.
+ * state becomes `stalled`: a socket without utterances is replaced at once, and a socket with running utterances after
+ * 30 seconds. Audio is passed on as it arrives, so limit the amount that you store. `utterance.cancel()` stops one
+ * utterance, and `socket.close()` ends all of them.
  *
  * If the server requires a key, pass `{ key }`. If a page must not know the key, let your server request a single-use
  * ticket (POST /v1/session_ticket) for each connection, and pass `{ ticket: async () => '…' }`.
  *
- * Docs: README.md (examples), docs/api.md (every message, field and error code).
+ * Documentation: README.md (examples), docs/api.md (every message, field and error code).
  */
 export type Options = {
     /**
-     * an API key
+     * API key
      */
     key?: string | undefined;
     /**
-     * returns a ticket; called once for each connection
+     * returns a ticket, and is called once for each connection
      */
     ticket?: (() => Promise<string>) | undefined;
     /**
-     * replaces the global WebSocket, which Node has from 22 on
+     * class that replaces the global WebSocket, which Node has from version 22 on
      */
     WebSocket?: {
         new (url: string | URL, protocols?: string | string[]): WebSocket;
@@ -268,7 +239,7 @@ export type ErrorFields = {
     partial_audio?: boolean | undefined;
 };
 /**
- * a message to the server
+ * message to the server
  */
 export type Message = {
     type: string;
@@ -277,8 +248,8 @@ export type Message = {
 /**
  * Client of the speech protocol `voicewright.speech.v1`.
  *
- * One socket has several utterances at once, whose audio arrives while it is generated. For browsers and Node, in one
- * file without dependencies or globals.
+ * One WebSocket carries several utterances at once, and their audio arrives while it is generated. The client runs in
+ * browsers and in Node, and is one file without dependencies or globals.
  *
  *     import { SpeechSocket } from 'voicewright';
  *
@@ -289,26 +260,26 @@ export type Message = {
  *       onError: (error) => console.error(error.code, error.message),
  *     });
  *
- * Write a text piece by piece to have it spoken while it is still being written:
+ * To have a text spoken while it is still being written, send the text piece by piece:
  *
  *     const utterance = socket.speak({ voice: 'clara' }, null, handlers);
  *     utterance.write('The kettle ');
  *     utterance.write('is on.');
  *     utterance.finish(); // or flush(), to speak the text so far and continue
  *
- * The socket opens with the first utterance and stays open. After a lost connection it reconnects, but running
+ * The socket opens with the first utterance and stays open. After a lost connection the client reconnects, but running
  * utterances end with the error `runtime_unavailable`. If the server does not respond to a ping within ten seconds, the
- * state becomes `stalled`: an idle socket is replaced at once, and one with running utterances after 30 seconds. Audio
- * is passed on as it arrives, so limit what you store. `utterance.cancel()` stops one utterance, and `socket.close()`
- * ends everything.
+ * state becomes `stalled`: a socket without utterances is replaced at once, and a socket with running utterances after
+ * 30 seconds. Audio is passed on as it arrives, so limit the amount that you store. `utterance.cancel()` stops one
+ * utterance, and `socket.close()` ends all of them.
  *
  * If the server requires a key, pass `{ key }`. If a page must not know the key, let your server request a single-use
  * ticket (POST /v1/session_ticket) for each connection, and pass `{ ticket: async () => '…' }`.
  *
- * Docs: README.md (examples), docs/api.md (every message, field and error code).
+ * Documentation: README.md (examples), docs/api.md (every message, field and error code).
  */
 export type State = "closed" | "connecting" | "open" | "stalled";
-/** One utterance in flight. */
+/** One utterance that is in progress. */
 declare class Utterance {
     /** @param {SpeechSocket} socket @param {string} id @param {Handlers} handlers */
     constructor(socket: SpeechSocket, id: string, handlers: Handlers);
@@ -319,26 +290,26 @@ declare class Utterance {
     channel: number | null;
     samples: number;
     finished: boolean;
-    /** Messages queued until the socket is open, or null afterwards. @type {Message[]|null} */
+    /** Messages that wait until the socket is open, or null once it is open. @type {Message[]|null} */
     waiting: Message[] | null;
-    /** Append text. @param {string} text */
+    /** Append text to the utterance. @param {string} text */
     write(text: string): void;
-    /** Speak all text so far, even if the last word or sentence may be incomplete. */
+    /** Speak the text sent so far, even if its last word or sentence may be incomplete. */
     flush(): void;
-    /** Mark the text as complete. */
+    /** Mark the text of the utterance as complete. */
     finish(): void;
     /**
-     * Report the playback position.
+     * Report the position of playback to the server.
      *
-     * The server serves listeners with less buffered audio first.
+     * The server first generates audio for utterances with little buffered audio.
      *
-     * @param {number} ms  played audio of the utterance
-     * @param {number} [bufferedMs]  received and not played yet
+     * @param {number} ms  duration of the audio that was played
+     * @param {number} [bufferedMs]  duration of the audio that was received and not played yet
      */
     played(ms: number, bufferedMs?: number): void;
     /** Stop the utterance, after which `onAudio` is not called again. @param {number} [playedMs] */
     cancel(playedMs?: number): void;
-    /** Send or queue a message, or ignore it if the utterance has ended. @param {Message} message */
+    /** Send or queue a message, or ignore the message if the utterance has ended. @param {Message} message */
     say(message: Message): void;
     /** @param {Message} message */
     send(message: Message): void;

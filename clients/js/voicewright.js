@@ -1,8 +1,8 @@
 /**
  * Client of the speech protocol `voicewright.speech.v1`.
  *
- * One socket has several utterances at once, whose audio arrives while it is generated. For browsers and Node, in one
- * file without dependencies or globals.
+ * One WebSocket carries several utterances at once, and their audio arrives while it is generated. The client runs in
+ * browsers and in Node, and is one file without dependencies or globals.
  *
  *     import { SpeechSocket } from 'voicewright';
  *
@@ -13,44 +13,44 @@
  *       onError: (error) => console.error(error.code, error.message),
  *     });
  *
- * Write a text piece by piece to have it spoken while it is still being written:
+ * To have a text spoken while it is still being written, send the text piece by piece:
  *
  *     const utterance = socket.speak({ voice: 'clara' }, null, handlers);
  *     utterance.write('The kettle ');
  *     utterance.write('is on.');
  *     utterance.finish(); // or flush(), to speak the text so far and continue
  *
- * The socket opens with the first utterance and stays open. After a lost connection it reconnects, but running
+ * The socket opens with the first utterance and stays open. After a lost connection the client reconnects, but running
  * utterances end with the error `runtime_unavailable`. If the server does not respond to a ping within ten seconds, the
- * state becomes `stalled`: an idle socket is replaced at once, and one with running utterances after 30 seconds. Audio
- * is passed on as it arrives, so limit what you store. `utterance.cancel()` stops one utterance, and `socket.close()`
- * ends everything.
+ * state becomes `stalled`: a socket without utterances is replaced at once, and a socket with running utterances after
+ * 30 seconds. Audio is passed on as it arrives, so limit the amount that you store. `utterance.cancel()` stops one
+ * utterance, and `socket.close()` ends all of them.
  *
  * If the server requires a key, pass `{ key }`. If a page must not know the key, let your server request a single-use
  * ticket (POST /v1/session_ticket) for each connection, and pass `{ ticket: async () => '…' }`.
  *
- * Docs: README.md (examples), docs/api.md (every message, field and error code).
+ * Documentation: README.md (examples), docs/api.md (every message, field and error code).
  *
- * @typedef {Object} Session        the server's session.created
+ * @typedef {Object} Session        message session.created of the server
  * @property {Object<string, any>[]} models
  * @property {Object<string, number>} limits
  *
- * @typedef {Object} Handlers
- * @property {(start: Object<string, any>) => void} [onStart]      audio.start: seed, model, voice, notes
+ * @typedef {Object} Handlers       functions that the client calls for an utterance
+ * @property {(start: Object<string, any>) => void} [onStart]      receives audio.start: seed, model, voice, notes
  * @property {(pcm: Int16Array, firstSample: number) => void} [onAudio]
- * @property {(done: Object<string, any>) => void} [onDone]        audio.done: metrics, stop_reason, seed, total_samples
+ * @property {(done: Object<string, any>) => void} [onDone]        receives audio.done: metrics, stop_reason, seed, total_samples
  * @property {(error: SpeechError) => void} [onError]
- * @property {(position: number, etaMs: number|null) => void} [onQueue]  no slot is free; 0 is next
- * @property {(ack: {sent_ms: number, played_ms: number|null}) => void} [onCancelled]  the server has confirmed a cancel
+ * @property {(position: number, etaMs: number|null) => void} [onQueue]  called while no slot is free. Position 0 is the next.
+ * @property {(ack: {sent_ms: number, played_ms: number|null}) => void} [onCancelled]  called when the server has confirmed a cancel
  *
- * @typedef {Object} Dialogue       turns in voices of their own, as one audio stream
- * @property {{text: string, voice?: string}[]} inputs  a turn without a voice has the one of the config
- * @property {number} [turn_pause_ms]                   silence between turns
+ * @typedef {Object} Dialogue       several texts in different voices, as one audio stream
+ * @property {{text: string, voice?: string}[]} inputs  a text without a voice uses the voice of the config
+ * @property {number} [turn_pause_ms]                   silence between two texts in milliseconds
  *
  * @typedef {Object} Options
- * @property {string} [key]                           an API key
- * @property {() => Promise<string>} [ticket]         returns a ticket; called once for each connection
- * @property {typeof globalThis.WebSocket} [WebSocket]  replaces the global WebSocket, which Node has from 22 on
+ * @property {string} [key]                           API key
+ * @property {() => Promise<string>} [ticket]         returns a ticket, and is called once for each connection
+ * @property {typeof globalThis.WebSocket} [WebSocket]  class that replaces the global WebSocket, which Node has from version 22 on
  *
  * @typedef {Object} ErrorFields    fields of the server's error message
  * @property {string} code
@@ -61,17 +61,17 @@
  * @property {number|null} [retry_after_s]
  * @property {boolean} [partial_audio]
  *
- * @typedef {{type: string, [field: string]: unknown}} Message  a message to the server
+ * @typedef {{type: string, [field: string]: unknown}} Message  message to the server
  * @typedef {'closed'|'connecting'|'open'|'stalled'} State
  */
 
 const PROTOCOL = 'voicewright.speech.v1';
-const KEY_PROTOCOL = 'voicewright.token.'; // A browser's WebSocket can send a key only as a subprotocol.
+const KEY_PROTOCOL = 'voicewright.token.'; // In a browser, a WebSocket can send a key only as a subprotocol.
 const HEADER_BYTES = 16;
 const PING_MS = 5000;
-// Timeout of a pong in milliseconds. A stalled connection is detected within ten seconds.
+// Time limit for a pong in milliseconds. With it, a stalled connection is detected within ten seconds.
 const ANSWER_WITHIN_MS = 4500;
-const STALLED_MS = 30000; // Maximum duration in milliseconds of a stall after which utterances may continue.
+const STALLED_MS = 30000; // Maximum duration in milliseconds of a stall after which utterances can continue.
 const RETRY_MS = { first: 250, most: 4000 };
 const OPEN_WITHIN_MS = 6000;
 
@@ -84,9 +84,9 @@ export class SpeechError extends Error {
     this.param = param;
     this.retryable = retryable;
     this.facts = facts;
-    /** Seconds after which to retry, if known. */
+    /** Number of seconds after which to retry, or null if unknown. */
     this.retryAfterS = retry_after_s;
-    /** True if part of the audio was received. */
+    /** True if some audio was received before the error. */
     this.partialAudio = partial_audio;
   }
 }
@@ -105,9 +105,9 @@ const withoutWebSocket = () =>
   });
 
 /**
- * Parse a labelled binary message without copying.
+ * Parse a binary message with audio without copying the audio.
  *
- * Header, little endian: u8 version | u8 kind | u16 channel | u32 seq | u64 first_sample.
+ * Header in little-endian order: u8 version | u8 kind | u16 channel | u32 seq | u64 first_sample.
  *
  * @param {ArrayBuffer} frame
  */
@@ -123,7 +123,7 @@ export function readFrame(frame) {
   };
 }
 
-/** One utterance in flight. */
+/** One utterance that is in progress. */
 class Utterance {
   /** @param {SpeechSocket} socket @param {string} id @param {Handlers} handlers */
   constructor(socket, id, handlers) {
@@ -134,33 +134,33 @@ class Utterance {
     this.channel = null;
     this.samples = 0;
     this.finished = false;
-    /** Messages queued until the socket is open, or null afterwards. @type {Message[]|null} */
+    /** Messages that wait until the socket is open, or null once it is open. @type {Message[]|null} */
     this.waiting = [];
   }
 
-  /** Append text. @param {string} text */
+  /** Append text to the utterance. @param {string} text */
   write(text) {
     this.say({ type: 'input.text', text });
   }
 
-  /** Speak all text so far, even if the last word or sentence may be incomplete. */
+  /** Speak the text sent so far, even if its last word or sentence may be incomplete. */
   flush() {
     this.say({ type: 'input.flush' });
   }
 
-  /** Mark the text as complete. */
+  /** Mark the text of the utterance as complete. */
   finish() {
     this.say({ type: 'input.done' });
     this.finished = true;
   }
 
   /**
-   * Report the playback position.
+   * Report the position of playback to the server.
    *
-   * The server serves listeners with less buffered audio first.
+   * The server first generates audio for utterances with little buffered audio.
    *
-   * @param {number} ms  played audio of the utterance
-   * @param {number} [bufferedMs]  received and not played yet
+   * @param {number} ms  duration of the audio that was played
+   * @param {number} [bufferedMs]  duration of the audio that was received and not played yet
    */
   played(ms, bufferedMs) {
     this.send({ type: 'playback', played_ms: ms, buffered_ms: bufferedMs });
@@ -170,7 +170,7 @@ class Utterance {
   cancel(playedMs) {
     if (!this.socket.utterances.delete(this.id)) return;
     if (this.waiting) {
-      // Nothing was sent to the server, so it cannot confirm the cancel.
+      // Nothing was sent to the server, so the server cannot confirm the cancel.
       queueMicrotask(() => this.handlers.onCancelled?.({ sent_ms: 0, played_ms: playedMs ?? null }));
       return;
     }
@@ -178,7 +178,7 @@ class Utterance {
     this.send({ type: 'context.cancel', played_ms: playedMs });
   }
 
-  /** Send or queue a message, or ignore it if the utterance has ended. @param {Message} message */
+  /** Send or queue a message, or ignore the message if the utterance has ended. @param {Message} message */
   say(message) {
     if (this.finished) throw new Error('the text of this utterance is finished');
     if (this.socket.utterances.has(this.id)) this.send(message);
@@ -201,7 +201,7 @@ class Utterance {
 
   /** @param {ReturnType<typeof readFrame>} frame */
   hear(frame) {
-    // A gap or a repetition would be audible and is a server error: report it instead of playing the audio.
+    // A gap or a repetition is a server error and would be audible, so report it instead of playing the audio.
     if (frame.firstSample !== this.samples) {
       this.cancel();
       const message = 'Sound arrived out of order and was stopped.';
@@ -214,20 +214,20 @@ class Utterance {
 }
 
 /**
- * Socket of the speech protocol, with several utterances at once.
+ * WebSocket of the speech protocol, which carries several utterances at once.
  *
  * Events: 'state' when `state` changes; 'session' after session.created; 'expiring' when the server announces that it
- * will close the socket, which is then replaced.
+ * will close the socket, after which the client opens another socket.
  */
 export class SpeechSocket extends EventTarget {
   /**
    * @param {string|URL} url
    * @param {Options} [options]
-   * @throws {SpeechError} `websocket_missing`: there is no global WebSocket, and `options` has none
+   * @throws {SpeechError} `websocket_missing` if there is no global WebSocket and `options` has none
    */
   constructor(url, options = {}) {
     super();
-    if (!(options.WebSocket ?? globalThis.WebSocket)) throw withoutWebSocket(); // Without a WebSocket no connection can succeed.
+    if (!(options.WebSocket ?? globalThis.WebSocket)) throw withoutWebSocket(); // Without a WebSocket class, no connection can succeed.
     this.url = new URL(url);
     this.options = options;
     /** @type {WebSocket|null} */
@@ -238,15 +238,15 @@ export class SpeechSocket extends EventTarget {
     this.retryTimer = undefined;
     /** @type {ReturnType<typeof setInterval>|undefined} */
     this.pingTimer = undefined;
-    /** State of the socket, which is `stalled` if no data arrives. @type {State} */
+    /** State of the socket, which is `stalled` if the server does not respond. @type {State} */
     this.state = 'closed';
-    /** Time of the first unanswered ping, or 0 if there is none. */
+    /** Time of the first ping without a pong, or 0 if there is none. */
     this.unanswered = 0;
     /** @type {Session|null} */
     this.session = null;
     /** @type {Map<string, Utterance>} */
     this.utterances = new Map();
-    /** Utterances whose cancel is not confirmed yet. @type {Map<string, Utterance>} */
+    /** Utterances whose cancel the server has not confirmed yet. @type {Map<string, Utterance>} */
     this.cancelled = new Map();
     /** @type {SpeechError|null} */
     this.complaint = null;
@@ -254,7 +254,7 @@ export class SpeechSocket extends EventTarget {
     this.count = 0;
   }
 
-  /** Connect, and reconnect after a loss. */
+  /** Connect to the server, and reconnect whenever the connection is lost. */
   open() {
     if (this.state !== 'closed') return;
     clearTimeout(this.retryTimer);
@@ -267,7 +267,7 @@ export class SpeechSocket extends EventTarget {
     const { key, ticket, WebSocket = globalThis.WebSocket } = this.options;
     const url = new URL(this.url);
     if (ticket) url.searchParams.set('ticket', await ticket());
-    if (this.state !== 'connecting') return; // The socket was closed during the ticket request.
+    if (this.state !== 'connecting') return; // The socket was closed during the request for the ticket.
     const socket = new WebSocket(url, key ? [PROTOCOL, KEY_PROTOCOL + key] : [PROTOCOL]);
     socket.binaryType = 'arraybuffer';
     socket.onmessage = ({ data }) => this.hear(data);
@@ -276,7 +276,7 @@ export class SpeechSocket extends EventTarget {
   }
 
   /**
-   * Abandon a silent connection and open another.
+   * Abandon a connection that does not respond, and open another connection.
    *
    * A dead connection would not report that it is closed.
    */
@@ -289,7 +289,7 @@ export class SpeechSocket extends EventTarget {
     this.onClose();
   }
 
-  /** End all utterances and stay closed, without further calls of handlers. */
+  /** End all utterances without calling their handlers, and stay closed. */
   close() {
     this.utterances.clear();
     clearTimeout(this.retryTimer);
@@ -298,10 +298,11 @@ export class SpeechSocket extends EventTarget {
     this.end();
   }
 
-  /** * Speak a text.
+  /**
+   * Speak a text.
    *
    * @param {Object<string, unknown>} config  fields of session.config
-   * @param {string|Dialogue|null} text  null: write it piece by piece
+   * @param {string|Dialogue|null} text  text or dialogue, or null to send the text piece by piece
    * @param {Handlers} handlers
    * @returns {Utterance}
    */
@@ -330,7 +331,7 @@ export class SpeechSocket extends EventTarget {
     this.send({ type: 'ping', t: Date.now() });
   }
 
-  /** Ping the server, and treat the connection as stalled if no pong arrives in time. @param {number} [withinMs] */
+  /** Send a ping, and treat the connection as stalled if no pong arrives in time. @param {number} [withinMs] */
   check(withinMs = ANSWER_WITHIN_MS) {
     if (this.state !== 'open' && this.state !== 'stalled') return;
     const silent = this.unanswered ? performance.now() - this.unanswered : 0;
@@ -342,7 +343,7 @@ export class SpeechSocket extends EventTarget {
     this.ping();
   }
 
-  /** Handle a message, which shows that the connection is alive. @param {ArrayBuffer|string} data */
+  /** Handle a message, which shows that the connection works. @param {ArrayBuffer|string} data */
   hear(data) {
     this.unanswered = 0;
     if (this.state === 'stalled') this.enter('open');
@@ -354,7 +355,7 @@ export class SpeechSocket extends EventTarget {
     if (this.socket?.readyState === 1) this.socket.send(JSON.stringify(message));
   }
 
-  /** Resolve when a session is open, or reject with a message after a timeout. @returns {Promise<void>} */
+  /** Return a promise that resolves when a session is open, or rejects after a timeout. @returns {Promise<void>} */
   whenOpen() {
     if (this.state === 'open') return Promise.resolve();
     this.open();
@@ -427,7 +428,7 @@ export class SpeechSocket extends EventTarget {
   receiveError(utterance, message) {
     const error = new SpeechError(message);
     if (utterance) return this.fail(utterance, error);
-    // An error without an utterance usually has the reason why the socket closes.
+    // An error without an utterance usually has the reason why the server closes the socket.
     this.complaint = error;
   }
 
@@ -445,7 +446,7 @@ export class SpeechSocket extends EventTarget {
   }
 
   /**
-   * Handle a closed socket.
+   * Handle a socket that was closed.
    *
    * Utterances that were not sent yet wait for the next socket.
    */
