@@ -1,8 +1,8 @@
 /**
- * Checks the types of the page's modules and of the client strictly, by the JSDoc in them.
+ * Check the types of the page's modules and of the client strictly, based on their JSDoc.
  *
- *     node check.js          says what is wrong, and writes nothing
- *     node check.js --write  also writes the declarations of the client's modules, which the package ships
+ *     node check.js          prints the errors and writes nothing
+ *     node check.js --write  also writes the type declarations of the client, which the package contains
  */
 
 import { writeFileSync } from 'node:fs';
@@ -11,7 +11,7 @@ import ts from 'typescript';
 
 const HERE = import.meta.dirname;
 const ROOT = resolve(HERE, '../..');
-/** The client's modules in order, each after the modules that it imports. */
+/** Modules of the client, where each module is after the modules that it imports. */
 const CLIENT = ['voicewright.js', 'routes.js'].map((name) => resolve(ROOT, 'clients/js', name));
 const declarationsOf = (/** @type {string} */ module) => module.replace(/\.js$/, '.d.ts');
 
@@ -20,9 +20,9 @@ if (!configuration) throw new Error('tsconfig.json cannot be read');
 const { fileNames, options } = configuration;
 
 /**
- * Return a module's declarations as the compiler writes them.
+ * Return the type declarations of a module.
  *
- * Of what the module imports, the existing declarations are read.
+ * For imported modules, the existing declaration files are read.
  *
  * @param {string} module
  */

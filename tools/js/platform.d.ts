@@ -1,4 +1,4 @@
-// What browsers have and TypeScript does not declare.
+// Properties of browsers that TypeScript does not declare.
 
 interface HTMLElement {
   showPopover(options?: { source?: HTMLElement }): void;
