@@ -49,9 +49,9 @@ test: $(VENV)/.ready-dev
 	$(PYTEST) $(if $(TESTS),$(TESTS),-m "not thorough" --hypothesis-profile=quick)
 
 # All other tests: the same behaviour on other devices, at the studio's port, with other people's clients, or with ten
-# times the examples. THIRD=0, 1 and 2 run a third of the files each.
+# times the examples. GROUP=0 to 3 run a quarter of the files each.
 test-all: $(VENV)/.ready-dev $(CLIENTS)/.ready $(CLUSTER)/.ready
-	$(PYTEST) -m "thorough or examples" $(if $(THIRD),--third $(THIRD)) $(TESTS)
+	$(PYTEST) -m "thorough or examples" $(if $(GROUP),--group $(GROUP)) $(TESTS)
 
 # The tests on every supported interpreter on PATH, each in an environment of its own; by hand, before a release.
 pythons:

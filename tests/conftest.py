@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, settings
 from runtime.model.checkpoint import Checkpoint, load_checkpoint
 from runtime.settings import DEMO_CHECKPOINT
 from tests.support.checkpoints import SPECS, write_checkpoint
-from tests.support.thorough import ROOT, THIRDS, is_thorough, is_thorough_file, third_of
+from tests.support.thorough import GROUP_COUNT, ROOT, group_of, is_thorough, is_thorough_file
 from tests.support.timeouts import exclude_stopped_time
 
 # Exclude the time in which the process is stopped from timeouts, so that no test fails on a busy machine.
@@ -71,7 +71,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileSche
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--third", type=int, choices=range(THIRDS), help="run a third of the files only")
+    parser.addoption("--group", type=int, choices=range(GROUP_COUNT), help="run a quarter of the files only")
     parser.addoption("--page-latency", type=float, default=0, help="ms that a page's HTTP answers take longer")
     parser.addoption("--page-pause", type=float, default=0, help="ms before every deed of a test of the page")
     parser.addoption("--page-processor", type=float, default=1, help="how many times slower a page's scripts run")
@@ -82,13 +82,13 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if collection_path.suffix != ".py" or not collection_path.is_relative_to(ROOT):
         return None
     path = collection_path.relative_to(ROOT).as_posix()
-    third = config.getoption("--third")
+    group = config.getoption("--group")
     is_left_out = (
         config.getoption("markexpr") == "not thorough"
         and collection_path.name.startswith("test_")
         and is_thorough_file(path, collection_path.read_text("utf-8"))
     )
-    return True if is_left_out or (third is not None and third_of(path) != third) else None
+    return True if is_left_out or (group is not None and group_of(path) != group) else None
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -14,15 +14,15 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-THIRDS = 3  # Number of groups of test files. One CI run executes one group.
+GROUP_COUNT = 4  # Number of groups of test files. One CI run executes one group.
 # Tests in these folders open a studio, import client packages for seconds, or kill processes.
 SLOW_FOLDERS = ("tests/browser/", "tests/clients/", "tests/chaos/", "tests/proof/")
 _MARK_OF_FILE = re.compile(r"^pytestmark = \[?\s*pytest\.mark\.(slow|quick)\b", re.MULTILINE)
 
 
-def third_of(path: str) -> int:
-    """Return the group (0 to 2) of a test file."""
-    return zlib.crc32(path.encode()) % THIRDS
+def group_of(path: str) -> int:
+    """Return the group (0 to 3) of a test file."""
+    return zlib.crc32(path.encode()) % GROUP_COUNT
 
 
 def is_thorough(item: pytest.Item) -> bool:

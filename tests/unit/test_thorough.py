@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.thorough import ROOT, THIRDS, is_thorough, is_thorough_file, third_of
+from tests.support.thorough import GROUP_COUNT, ROOT, group_of, is_thorough, is_thorough_file
 
 SLOW_FILE = "pytestmark = [\n    pytest.mark.slow,\n    pytest.mark.browser,\n]\n"
 
 
-def test_thirds_cover_all_files_in_similar_numbers() -> None:
-    thirds = [third_of(str(path.relative_to(ROOT))) for path in (ROOT / "tests").rglob("test_*.py")]
-    assert {*thirds} == {*range(THIRDS)}
-    assert all(0.25 < thirds.count(third) / len(thirds) < 0.42 for third in range(THIRDS))
+def test_groups_cover_all_files_in_similar_numbers() -> None:
+    groups = [group_of(str(path.relative_to(ROOT))) for path in (ROOT / "tests").rglob("test_*.py")]
+    assert {*groups} == {*range(GROUP_COUNT)}
+    assert all(0.19 < groups.count(group) / len(groups) < 0.31 for group in range(GROUP_COUNT))
 
 
 @pytest.mark.slow("slow case", "slow parameter")
