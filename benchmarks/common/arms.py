@@ -56,7 +56,7 @@ def add_arms(parser: argparse.ArgumentParser, default: Sequence[str] = ("ours",)
 
 
 def arms_of(arguments: argparse.Namespace) -> list[Arm]:
-    """Return the arms that are given on the command line."""
+    """Parse the arms of a comparison from the command-line arguments."""
     return [Arm.parse(text) for text in arguments.arm or arguments.arms_if_none]
 
 
