@@ -62,7 +62,7 @@ def plan(settings: EngineSettings) -> dict[str, Any]:
     """
     from runtime.engine.capacity.offers import (
         machine_offers,
-    )  # Imported here, because it imports torch, which takes seconds.
+    )  # This import takes seconds because it imports torch.
 
     with ThreadPoolExecutor(len(PUBLISHED)) as asking:
         answers = asking.map(_listed, [checkpoint.id for checkpoint in PUBLISHED])

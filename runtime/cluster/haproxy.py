@@ -422,7 +422,7 @@ class HAProxy:
 
 
 def kill_orphan(folder: Path) -> None:
-    """End the HAProxy process of this folder if its ingress was killed."""
+    """Terminate the HAProxy process that a killed ingress has left in this folder."""
     with suppress(OSError, ValueError):
         pid = int((folder / _PID).read_text())
         if is_running(pid, folder):

@@ -28,7 +28,7 @@ _IS_SYLLABLE = re.compile(rf"[{_SYLLABIC}]")
 class TimedWords:
     """Words with start and end times in seconds from the start of the audio.
 
-    The concatenated spans are the text.
+    `spans` are the words with the white space around them, so the joined spans are the text.
     """
 
     spans: list[str] = field(default_factory=list)
