@@ -66,7 +66,7 @@ class PluginWorker:
 
     @contextmanager
     def place(self) -> Iterator[None]:
-        """Context manager that reserves a place for a call before its data is prepared.
+        """Context manager that reserves one of the places for waiting calls.
 
         Raises:
             WorkerBusyError: The maximum number of calls is waiting.

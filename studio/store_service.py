@@ -77,7 +77,7 @@ class StoreService:
         ]
 
     def voice_routes(self, relay: Relay) -> list[Route]:
-        """Return the routes that need the voice library of the runtime."""
+        """Return the HTTP routes that need the voice library of the runtime."""
         return VoiceRoutes(self.store, self.visitors, self._workers, relay).routes()
 
     @asynccontextmanager

@@ -80,7 +80,7 @@ _END_MARKS = tuple(".,:;!?…。，、：；！？")
 
 
 class UnreadableError(Exception):
-    """A document cannot be read, for one of the reasons above."""
+    """A document cannot be read for the reason in the message."""
 
 
 @dataclass(slots=True)

@@ -46,7 +46,7 @@ _BLOCKS = _HEADINGS | {
     ),
     *("li", "list", "main", "menu", "ol", "optgroup", "option", "p", "pre", "search", "section", "select", "summary"),
     *("table", "tbody", "td", "text", "textarea", "tfoot", "th", "thead", "tr", "ul"),
-    *("level", "level1", "level2", "level3", "level4", "level5", "level6", "line", "linegroup"),  # DTBook
+    *("level", "level1", "level2", "level3", "level4", "level5", "level6", "line", "linegroup"),  # Elements of DTBook.
 }
 _CELLS = {"td", "th"}
 _CAPTIONS = {"caption", "figcaption"}

@@ -28,7 +28,7 @@ _NO_SLUG = re.compile(r"[^\w\- ]")
 
 
 def docs_routes() -> list[BaseRoute]:
-    """Return the routes of the documentation's pages and pictures.
+    """Return the HTTP routes of the documentation: pages and pictures.
 
     A page is rendered at its first request and then cached.
     """

@@ -27,7 +27,7 @@ KINDS = fields(Spoken)
 def document_routes(
     client_of: Callable[[HTTPConnection], str] = lambda _: "", fetcher: Fetcher | None = None
 ) -> list[Route]:
-    """Return the route that reads documents.
+    """Return the HTTP route that extracts the text of documents.
 
     Args:
         client_of: Function that returns the client's name for the fair queue.

@@ -24,7 +24,7 @@ _PLACE = re.compile(r"\{\w+\}")
 
 
 def openapi_routes(relay: Relay, routes: Sequence[BaseRoute]) -> list[Route]:
-    """Return the routes of the OpenAPI document, as JSON and as an HTML page.
+    """Return the HTTP routes of the OpenAPI document, as JSON and as an HTML page.
 
     Args:
         relay: Proxy to the runtime.

@@ -18,7 +18,7 @@ from studio.transcribing.service import TranscriptionService
 def transcribe_routes(
     service: TranscriptionService, limits: Limits, is_host: Callable[[Request], bool] = lambda _: False
 ) -> list[Route]:
-    """Return the routes of transcription.
+    """Return the HTTP routes that transcribe recordings and download the model.
 
     Args:
         service: Service that transcribes recordings.

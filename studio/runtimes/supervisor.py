@@ -33,7 +33,7 @@ NO_ANSWER_REASON = "no_answer"  # Reason of a restart after failed health checks
 
 
 class RuntimeState(StrEnum):
-    """State of the runtime as shown by the page."""
+    """State of the runtime: starting, ready or unavailable."""
 
     STARTING = "starting"
     READY = "ready"
@@ -42,7 +42,7 @@ class RuntimeState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """Status of the runtime as shown by the page."""
+    """State of the runtime for the page, with its progress and last error."""
 
     state: RuntimeState
     sentence: str
@@ -87,7 +87,7 @@ class ChildRuntime:
         self._changing: asyncio.Task[None] | None = None
         self._settled = asyncio.Event()  # Set while no change of checkpoints is running.
         self._makes_room = False  # True if the old child must end first because memory does not suffice for both.
-        self._leaving: dict[asyncio.Task[None], RuntimeProcess] = {}  # Replaced children finish speech.
+        self._leaving: dict[asyncio.Task[None], RuntimeProcess] = {}  # Replaced children that finish their speech.
         self._is_draining = False
         self._problem: str | None = None
         self.url: str | None = None
@@ -231,7 +231,7 @@ class ChildRuntime:
         If the change fails, the current child continues to serve and `status` has the reason.
 
         The arguments are checked first. If both children fit into memory, the new child starts while the current child
-        serves. Must not be called while `changing` is True.
+        serves. Do not call this method while `changing` is True.
         """
         self._problem = None
         self._changing = asyncio.create_task(self._change(tuple(args)))
