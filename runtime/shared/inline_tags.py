@@ -235,11 +235,11 @@ class ReadText:
         self._last = " "  # The last returned character.
 
     def add(self, text: str) -> str:
-        """Append text and return the text without tags that later text cannot change."""
+        """Append text and return the text that is final, without tags."""
         return self._spoken_text(self._tags.add, text)
 
     def finish(self) -> str:
-        """Return the text that was held back, without tags."""
+        """Return the rest of the text, without tags."""
         return self._spoken_text(self._tags.finish)
 
     def _spoken_text(self, items_of: Callable[..., Iterable[Item]], *given: str) -> str:
