@@ -117,6 +117,9 @@ class Connection:
         self._timer: asyncio.TimerHandle | None = None
         # Events that are deferred while a worker thread uses the session, or None at other times.
         self._waiting: deque[tuple[Callable[[], None], bool]] | None = None
+        # Refused requests of which the session does not know yet, with the `is_continuation` of their event.
+        self._refusals: deque[tuple[int, SpeechError, bool]] = deque()
+        self._continuation: asyncio.Handle | None = None
         self._draining = False
         self._may_submit = True
 
@@ -202,8 +205,20 @@ class Connection:
         if self._draining and not self.is_speaking and not self._dialect.closed:
             self._dialect.close_with(Draining(), 1001)
             self._run_commands()
+        if self._continuation is None and (self._refusals or self._dialect.has_work):
+            # Other connections run in between.
+            self._continuation = self._loop.call_soon(self._continue)
         self._wake.set()
         self._set_timer()
+
+    def _continue(self) -> None:
+        """Process a refusal, which may lead to the next submission, or pending work."""
+        self._continuation = None
+        if self._refusals:
+            utterance, error, is_continuation = self._refusals.popleft()
+            self._dispatch(partial(self._refuse, utterance, error), is_continuation=is_continuation)
+        else:
+            self._dispatch(self._dialect.work, is_continuation=self._may_submit)
 
     @property
     def is_speaking(self) -> bool:
@@ -263,9 +278,7 @@ class Connection:
             request_log.append(request.text)
             self._running[utterance] = _Running(ticket, request_log)
             return
-        # The session may submit its next request after this refusal. Other connections must be able to run before.
-        event = partial(self._refuse, utterance, refused)
-        self._loop.call_soon(partial(self._dispatch, event, is_continuation=self._may_submit))
+        self._refusals.append((utterance, refused, self._may_submit))
 
     def _refuse(self, utterance: int, error: SpeechError) -> None:
         self._host.metrics.refused(error.code)

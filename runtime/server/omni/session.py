@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from itertools import count
 from typing import Any
 
 from runtime.errors import (
@@ -40,7 +39,6 @@ _IDLE_S = 30.0  # Idle timeout of vLLM-Omni. The native API has a longer timeout
 _MAX_CONFIG_BYTES = 4 * 2**20
 _MAX_QUEUED = 256  # Maximum number of items in the sentence queue. Above this limit, no input is read.
 _MAX_COMMIT_ID = 256
-_MAX_ENDS = 16  # Maximum number of sentences that end in one iteration of the event loop.
 _REPEATED_CHARS = 80  # Maximum number of characters of streamed text in audio.start.
 _MAX_QUEUED_TEXTS = 16  # Maximum length of the queued text, as a multiple of `limits.max_text_chars`.
 
@@ -62,7 +60,6 @@ class OmniSession(Dialect[Sentence]):
         self._streaming = frozenset(mode for card in cards if Layout.STREAMING in card.layouts for mode in card.modes)
         self._is_overlong = False  # True if the text of the utterance is too long. More text is ignored.
         self._is_leaving = False
-        self._resumes_at: float | None = None  # Time at which `_advance` continues after `_MAX_ENDS` ends, or None.
         self._turns = 0
         self._queue = SentenceQueue()
 
@@ -90,14 +87,10 @@ class OmniSession(Dialect[Sentence]):
         return self._turn.text
 
     def _dues(self) -> Iterator[float]:
-        if self._resumes_at is not None:
-            yield self._resumes_at
         if (text := self._pausing) is not None and text.due is not None:
             yield text.due
 
     def _check_deadlines(self, now: float) -> None:
-        if self._resumes_at is not None:
-            self._advance()
         if (text := self._pausing) is not None and text.has_paused(now):
             self._flush()
 
@@ -131,15 +124,15 @@ class OmniSession(Dialect[Sentence]):
                 utterance.finished = event
             case Broken():
                 self._break(utterance, event.error)
-        self._advance()
+        self.work()
 
     def _fail(self, utterance: Sentence, error: SpeechError) -> None:
         self._break(utterance, error)
-        self._advance()
+        self.work()
 
     def _on_voice_ready(self, voice: ChosenVoice[OmniConfig]) -> None:
         """Submit or fail the sentences that waited for the voice."""
-        self._advance()
+        self.work()
 
     # --- Messages of the client.
 
@@ -161,7 +154,7 @@ class OmniSession(Dialect[Sentence]):
     def _refuse_message(self, fields: dict[str, Any], error: SpeechError) -> None:
         what = "session.config" if fields.get("type") == "session.config" else "input.text"
         self._refuse(f"{what} message too large", error)
-        self._advance()
+        self.work()
 
     def _handle(self, message: dict[str, Any]) -> None:
         kind = message.get("type")
@@ -181,7 +174,7 @@ class OmniSession(Dialect[Sentence]):
             self._queue.append(Goodbye())
         else:
             self._refuse_kind(kind)
-        self._advance()
+        self.work()
 
     def _configure(self, fields: dict[str, Any]) -> None:
         if self._turn is not None:
@@ -272,7 +265,7 @@ class OmniSession(Dialect[Sentence]):
         if self._turn is not None:
             self._speak_on(self._turn, self._turn.text.flush())
             self._enqueue_parts(self._turn, self._text.flush())
-            self._advance()
+            self.work()
             self._flush_live()
 
     def _flush_live(self) -> None:
@@ -333,34 +326,31 @@ class OmniSession(Dialect[Sentence]):
 
     # --- Sentences.
 
-    def _advance(self) -> None:
-        """Announce, submit and finish the queued sentences as far as possible."""
-        self._resumes_at = None
-        for ended in count():
-            if self.closed:
-                break
-            if ended == _MAX_ENDS:
-                self._resumes_at = self._clock()
-                return
-            match self._queue.head:
-                case Sentence() as sentence:
-                    self._announce(sentence)
-                    self._submit(sentence)
-                    if not sentence.is_over:
-                        break
-                    self._conclude(sentence)
-                case TurnEnd(turn):
-                    self.send_queue.say(messages.session_done(turn))
-                case Goodbye():
-                    self._close(1000)
-                    return
-                case None:
-                    return
-            self._queue.popleft()
-            self._timers.stirred()
-        ahead, head = self._queue.after_head(), self._queue.head
-        is_begun = isinstance(head, Sentence) and head.has_begun
-        if is_begun and ahead is not None and ahead.may_go_ahead and ahead.is_complete:
+    def _step(self) -> bool:
+        """Announce, submit and finish the first sentence as far as possible now."""
+        match self._queue.head:
+            case Sentence() as sentence:
+                self._announce(sentence)
+                self._submit(sentence)
+                if not sentence.is_over:
+                    self._submit_ahead(sentence)
+                    return False
+                self._conclude(sentence)
+            case TurnEnd(turn):
+                self.send_queue.say(messages.session_done(turn))
+            case Goodbye():
+                self._close(1000)
+                return False
+            case None:
+                return False
+        self._queue.popleft()
+        self._timers.stirred()
+        return True
+
+    def _submit_ahead(self, head: Sentence) -> None:
+        """Submit the next sentence while the first one is spoken."""
+        ahead = self._queue.after_head()
+        if head.has_begun and ahead is not None and ahead.may_go_ahead and ahead.is_complete:
             self._submit(ahead)
 
     def _announce(self, sentence: Sentence) -> None:

@@ -29,6 +29,7 @@ Config = TypeVar("Config", bound=SpeechConfig)
 
 _MAX_OTHER_VALUES = 4096  # Maximum number of JSON values in a message, in addition to commas in its text.
 _MAX_NAMES = 64  # Maximum number of stored names of refused contexts, for which messages may still arrive.
+_MAX_STEPS = 16  # Maximum number of steps of pending work in one iteration of the event loop.
 
 
 class RecentNames:
@@ -62,6 +63,7 @@ class Dialect(ABC, Generic[Speaking]):
         self, *, limits: Limits, cards: Sequence[ModelCard], library: VoiceLibrary, clock: Callable[[], float]
     ) -> None:
         self.closed = False  # True if the session has closed. Further input is ignored.
+        self.has_work = False  # True if `work` must be called again, in another pass of the event loop.
         self._is_new = True  # True until the first message arrives.
         self._limits = limits
         self._clock = clock
@@ -171,6 +173,11 @@ class Dialect(ABC, Generic[Speaking]):
         elif (remaining_s := self._timers.notice()) is not None:
             self._give_notice(remaining_s)
 
+    def work(self) -> None:
+        """Do pending work, at most `_MAX_STEPS` steps of it."""
+        steps = (not self.closed and self._step() for _ in range(_MAX_STEPS))
+        self.has_work = all(steps)
+
     def close_with(self, error: SpeechError, code: int) -> None:
         """Abort all utterances, send a server error, and close the session."""
         if not self.closed:
@@ -253,6 +260,14 @@ class Dialect(ABC, Generic[Speaking]):
         for utterance in tuple(self.utterances.values()):
             if utterance.text.has_paused(now):
                 utterance.flush()
+
+    def _step(self) -> bool:
+        """Do one step of pending work, such as the end of a sentence.
+
+        Returns:
+            True if more steps may follow.
+        """
+        return False
 
     def _size_limit(self, fields: dict[str, Any]) -> int:
         """Return the maximum size in bytes of a message with these fields."""

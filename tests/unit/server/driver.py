@@ -56,6 +56,8 @@ class SessionDriver:
         self.gather()
 
     def gather(self) -> None:
+        while self.dialect.has_work:
+            self.dialect.work()
         self.commands += self.dialect.commands()
 
     def start(self, number: int, seed: int = 7, notes: tuple[str, ...] = ()) -> None:
