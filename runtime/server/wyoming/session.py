@@ -31,7 +31,7 @@ from runtime.server.wyoming.schema import (
     read,
 )
 
-_MAX_LATER = 64  # Maximum number of events that wait for the end of a text. Above this limit, no input is read.
+_MAX_LATER = 64  # Maximum number of texts that wait for the end of a text. Above this limit, no input is read.
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -40,6 +40,11 @@ class Spoken(Utterance[Voice]):
 
     in_pieces: bool
     is_heard: bool = False  # True if the first audio was sent.
+
+    @property
+    def is_without_words(self) -> bool:
+        """True if the text was streamed and has no words."""
+        return self.in_pieces and self.is_complete and not (self.is_submitted or self.is_readable)
 
 
 class WyomingSession(SingleErrorDialect[Spoken]):
@@ -50,12 +55,13 @@ class WyomingSession(SingleErrorDialect[Spoken]):
         self._cards = cards
         self._library = library
         self._models = frozenset(card.name for card in cards)
-        self._now: Spoken | None = None  # Text that is being received or spoken.
-        self._later: deque[Event] = deque()  # Events received during the current text.
+        # The first text is spoken. The last one may still be received. All are filtered on arrival, in a worker.
+        self._texts: deque[Spoken] = deque()
+        self._error: BadRequest | None = None  # Error in an event, which is sent after the texts before it.
 
     @property
     def is_congested(self) -> bool:
-        return super().is_congested or len(self._later) > _MAX_LATER
+        return super().is_congested or len(self._texts) - 1 > _MAX_LATER
 
     # --- Events of the engine.
 
@@ -69,6 +75,7 @@ class WyomingSession(SingleErrorDialect[Spoken]):
                 self._begin_sound(utterance)
                 self.send_queue.say(messages.AUDIO_STOP)
                 self._end(utterance)
+                self.work()
             case Broken(error=error):
                 self._fail(utterance, error)
 
@@ -78,19 +85,37 @@ class WyomingSession(SingleErrorDialect[Spoken]):
             self.send_queue.say(messages.AUDIO_START)
 
     def _end(self, utterance: Spoken) -> None:
-        """Report the end of a text, and process the events that arrived during the speech."""
+        """Report the end of the first text."""
         if utterance.in_pieces:
             self.send_queue.say(messages.SYNTHESIZE_STOPPED)
-        self._now = None
-        while self._later and not self._is_speaking:
-            self._process_event(self._later.popleft())
+        self._texts.popleft()
+
+    def _step(self) -> bool:
+        """Speak the first text as far as possible now.
+
+        A streamed text without words ends without the engine.
+        """
+        first = self._texts[0] if self._texts else None
+        if self._error is not None and (first is None or first.takes_text):
+            self.close_with(self._error, self._error.close_code)
+        elif first is not None and isinstance(first.voice.reference, SpeechError):
+            self._fail(first, first.voice.reference)
+        elif first is not None and first.is_without_words:
+            self.utterances.pop(first.number, None)
+            self._end(first)
+            return True
+        elif first is not None:
+            if not first.number:
+                self._number(first)
+            first.send_text()
+        return False
 
     # --- Events of the client.
 
     @property
-    def _is_speaking(self) -> bool:
-        """True if a complete text is being spoken, so that the next text must wait."""
-        return self._now is not None and self._now.is_complete
+    def _received(self) -> Spoken | None:
+        """Return the text that is not complete yet."""
+        return self._texts[-1] if self._texts and self._texts[-1].takes_text else None
 
     def _read(self, fields: dict[str, Any]) -> Event | None:
         event = read(fields)
@@ -106,32 +131,33 @@ class WyomingSession(SingleErrorDialect[Spoken]):
                 self.send_queue.say(messages.info(self._cards, self._library))
             case Ping(text=text):
                 self.send_queue.say(messages.pong(text))
-            case _ if self._is_speaking:
-                self._later.append(event)
-            case _:
-                self._process_event(event)
+            case _ if self._error is None:
+                try:
+                    self._process_event(event)
+                except BadRequest as error:
+                    self._error = error
+                self.work()
 
     def _process_event(self, event: Event) -> None:
-        try:
-            match event:
-                case Synthesize() if self._now is None:
-                    utterance = self._begun(event, in_pieces=False)
-                    utterance.queue_text(utterance.text.add(event.text, self._clock()))
-                    utterance.finish()
-                case Synthesize():
-                    pass  # The pieces of this text have already arrived.
-                case SynthesizeStart() if self._now is None:
-                    self._begun(event, in_pieces=True)
-                case SynthesizeChunk(text=text) if self._now is not None:
-                    self._now.append(text, self._clock())
-                case SynthesizeStop() if self._now is not None:
-                    self._complete(self._now)
-                case SynthesizeStart():
-                    raise OutOfOrder(what="synthesize-start", why="synthesize-stop has not ended the text before it")
-                case _:
-                    raise OutOfOrder(what="A piece of a text", why="no synthesize-start has begun one")
-        except BadRequest as error:
-            self.close_with(error, error.close_code)
+        received = self._received
+        match event:
+            case Synthesize() if received is None:
+                text = self._begun(event, in_pieces=False)
+                text.queue_text(text.text.add(event.text, self._clock()))
+                self._complete(text)
+            case Synthesize():
+                pass  # The pieces of this text have already arrived.
+            case SynthesizeStart() if received is None:
+                self._begun(event, in_pieces=True)
+            case SynthesizeChunk() if received is not None:
+                received.text.count(event.text)
+                received.queue_text(received.text.add(event.text, self._clock()))
+            case SynthesizeStop() if received is not None:
+                self._complete(received)
+            case SynthesizeStart():
+                raise OutOfOrder(what="synthesize-start", why="synthesize-stop has not ended the text before it")
+            case _:
+                raise OutOfOrder(what="A piece of a text", why="no synthesize-start has begun one")
 
     def _begun(self, event: SynthesizeStart, *, in_pieces: bool) -> Spoken:
         voice = event.voice or Voice()
@@ -140,23 +166,17 @@ class WyomingSession(SingleErrorDialect[Spoken]):
         resolved = self._resolver.resolve(mode=None, model=model, voice=name, has_reference=False)
         pause_s = self._limits.max_buffer_delay_ms / 1000 if in_pieces else None
         text = GrowingText(self._limits, "markdown" if in_pieces else "none", pause_s)
-        self._now = self._number(Spoken(self._commands, self._chosen(voice, resolved), text, in_pieces=in_pieces))
-        return self._now
+        self._texts.append(Spoken(self._commands, self._chosen(voice, resolved), text, in_pieces=in_pieces))
+        return self._texts[-1]
 
     def _complete(self, utterance: Spoken) -> None:
-        """Speak the rest of a streamed text, or end a text without words immediately."""
         utterance.queue_text(utterance.text.finish())
         utterance.is_complete = True
-        if utterance.is_submitted or utterance.is_readable:
-            utterance.send_text()
-        else:
-            del self.utterances[utterance.number]
-            self._end(utterance)
 
     # --- Errors and the end.
 
     def _abort_all(self, error: SpeechError) -> None:
-        self._later.clear()
+        self._texts.clear()
         super()._abort_all(error)
 
     def _send_error(self, error: SpeechError) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from runtime.errors import Draining, VoiceNotFound
-from runtime.request import Mode
+from runtime.request import Finished, Mode, RequestStats, StopReason
 from runtime.server.session.commands import Append, Flush, Submit
 from runtime.settings import Limits
 from tests.unit.server.dialects import STORED, Clock, DialectDriver, wyoming
@@ -151,6 +151,36 @@ def test_texts_are_spoken_in_order() -> None:
     assert driver.received_text == "One.|Two.|Three.|"
     driver.finish(3)
     assert driver.kinds() == ["audio-start", "audio-stop"] * 2 + ["synthesize-stopped", "audio-start", "audio-stop"]
+
+
+def test_texts_that_wait_are_filtered_on_arrival_and_end_a_few_at_a_time() -> None:
+    driver = wyoming()
+    driver.send(event("synthesize", text="One."))
+    for _ in range(40):
+        in_pieces(driver, "```\n", "print('no')\n", "```")
+        driver.send(event("synthesize-stop"))
+    driver.dialect.on_speech(1, Finished(stop_reason=StopReason.EOS, stats=RequestStats()))
+    heard = [driver.kinds()]
+    while driver.dialect.has_work:
+        driver.dialect.work()
+        heard.append(driver.kinds())
+    assert max(map(len, heard)) <= 18
+    assert sum(kinds.count("synthesize-stopped") for kinds in heard) == 40
+
+
+def test_error_follows_the_texts_before_it() -> None:
+    driver = wyoming(Limits(max_text_chars=20))
+    driver.send(event("synthesize", text="One."))
+    in_pieces(driver, "Two.")
+    driver.send(event("synthesize-stop"))
+    in_pieces(driver, "x" * 11, "x" * 11)
+    driver.send(event("synthesize", text="Three."))
+    driver.start(1)
+    driver.finish(1)
+    assert driver.kinds() == ["audio-start", "audio-stop"]
+    driver.finish(2)
+    assert driver.kinds() == ["audio-start", "audio-stop", "synthesize-stopped", "text_too_long", "close 1008"]
+    assert driver.received_text == "One.|Two.|"
 
 
 def test_socket_is_not_read_while_its_queue_is_full() -> None:
