@@ -256,12 +256,6 @@ class ReadText:
         return text
 
 
-def read_text(text: str, limits: Limits, *, brackets: bool) -> str:
-    """Return a text without its tags, like `ReadText`."""
-    read = ReadText(limits, brackets=brackets)
-    return read.add(text) + read.finish()
-
-
 def untagged(text: str, limit: int = 500) -> str:
     """Return a text without its tags, for display."""
 

@@ -60,9 +60,3 @@ class Spelling:
             text = "".join(f"{letter}, " for letter in text if letter.isalnum())
         self._last = text[-1:] or self._last
         return text
-
-
-def spelled(text: str) -> str:
-    """Return a complete text with the content of ``<spell>`` tags spelled."""
-    spelling = Spelling()
-    return spelling.add(text) + spelling.finish()

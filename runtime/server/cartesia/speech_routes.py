@@ -19,9 +19,7 @@ from runtime.server.http.speech import HttpSpeech, event, read_fields
 from runtime.server.openapi.operations import SPEECH, documented
 from runtime.server.wire import Reply, given
 from runtime.shared.encoding import FORMATS, Encoder, wav_header
-from runtime.shared.inline_tags import ReadText
 from runtime.shared.pcm_formats import PcmWriter
-from runtime.shared.spelling import spelled
 from runtime.shared.word_times import WordTimes
 
 _MEDIA_TYPES = {"raw": FORMATS["pcm"].media_type, "wav": FORMATS["wav"].media_type, "mp3": FORMATS["mp3"].media_type}
@@ -97,8 +95,7 @@ class _SpokenFile(HttpSpeech[BytesBody | SseBody]):
                     said_at, begun = now, True
                     if word_times is not None:
                         if not sent_bytes:
-                            read = ReadText(self._host.settings.limits, brackets=False)
-                            word_times.add(read.add(self._text) + read.finish())
+                            word_times.add(await self._without_tags(self._text, tags=False))
                         sent_bytes += len(piece)
                         samples = sent_bytes * SAMPLE_RATE // body.output_format.bytes_per_second
                         if (times := word_times.hear_until(samples)).words:
@@ -117,7 +114,7 @@ class _SpokenFile(HttpSpeech[BytesBody | SseBody]):
     async def _request(self) -> SpeechRequest:
         body = self._body
         resolved = body.resolve_voice(self._resolver())
-        self._text = await self._filtered(body.filter_name, spelled(body.transcript), tags=False)
+        self._text = await self._filtered(body.filter_name, body.transcript, tags=False, spells=True)
         return body.request(self._text, resolved, await self._stored(resolved))
 
 

@@ -14,8 +14,6 @@ from runtime.server.elevenlabs.schema import FileBody, resolve_voice, synthesis_
 from runtime.server.http.dialogue import DialogueWords
 from runtime.server.http.speech import HttpSpeech
 from runtime.server.wire import SAMPLE_BYTES, Reply
-from runtime.shared.inline_tags import read_text
-from runtime.shared.spelling import spelled
 from runtime.shared.word_times import TimedWords
 
 # ElevenLabs declares application/json, but clients would then expect a single object.
@@ -88,8 +86,8 @@ class SpokenText(HttpSpeech[Body]):
         """Yield pieces of encoded audio (possibly empty) with the words that end in each piece."""
         requests = await self._requests()
         writer = self.format.writer(self._body.speed, whole=whole)
-        limits, tags = self._host.settings.limits, self._body.tags
-        word_times = DialogueWords([read_text(request.text, limits, brackets=tags) for request in requests])
+        texts = [await self._without_tags(request.text, tags=self._body.tags) for request in requests]
+        word_times = DialogueWords(texts)
         async with self._stream(*requests, pause_ms=self.turn_pause_ms) as speech:
             async for heard in speech:
                 if isinstance(heard, AudioChunk):
@@ -119,7 +117,7 @@ class SpokenText(HttpSpeech[Body]):
         body, cards = self._body, self._host.engine.cards
         resolved = resolve_voice(voice_id, body.model_id, body.instructions, self._resolver())
         config = synthesis_options(body, body.language_code, None, resolved, cards)
-        spoken = await self._filtered(body.text_filter or "none", spelled(text), tags=body.tags)
+        spoken = await self._filtered(body.text_filter or "none", text, tags=body.tags, spells=True)
         return config.request(spoken, resolved, await self._stored(resolved))
 
 

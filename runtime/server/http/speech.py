@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -19,12 +19,12 @@ from runtime.server.http.dialogue import DialogueStream
 from runtime.server.http.speech_stream import SpeechStream, StreamingReply
 from runtime.server.logs import RequestLog
 from runtime.server.session.dialogue import turn_field
-from runtime.server.text.filter import FilterName, filtered
+from runtime.server.text.filter import FilterName, filtered, without_tags
 from runtime.server.text.pronunciations import NamesDictionaries, all_words, dictionary_for
 from runtime.server.voices.blending import voice_reference
 from runtime.server.voices.voice_library import VoiceLibrary
 from runtime.server.voices.voice_resolver import ResolvedVoice, VoiceResolver
-from runtime.server.wire import decode
+from runtime.server.wire import check_text, decode
 from runtime.shared.port.limits import whole_body
 
 _SMALL_BODY_BYTES = 16 * 2**10  # Maximum size of a body that is parsed on the event loop (at most 3 ms).
@@ -108,27 +108,39 @@ class HttpSpeech(ABC, Generic[Body]):
         submitted = partial(submit, host.engine, CALLER.get(), host.spending)
         return SpeechStream(host.engine, request, submit=submitted, text_field=text_field, on_end=on_end)
 
-    async def _filtered(self, name: FilterName, text: str, *, tags: bool) -> str:
+    async def _filtered(self, name: FilterName, text: str, *, tags: bool, spells: bool = False) -> str:
         """Apply the text filter and the pronunciations, and return the text to speak.
 
-        The filter runs on a separate thread.
+        Args:
+            spells: True to replace ``<spell>`` tags.
 
         Raises:
-            TextTooLong: The text with markup exceeds the limit.
+            TextTooLong: The text with or without markup exceeds the limit.
         """
         entries = all_words(self._body, self._library)
-        if name == "none" and not entries:
-            return text
         limits = self._host.settings.limits
+        spells = spells and "<" in text
+        if name == "none" and not entries and not spells:
+            check_text(len(text.strip()), limits, param=self.text_field)
+            return text
         max_chars = _MAX_MARKUP_RATIO * limits.max_text_chars
         if len(text) > max_chars:
             raise TextTooLong(count=len(text), unit="characters", limit=max_chars, param=self.text_field)
-        pieces = filtered(name, text, lambda: dictionary_for(entries, limits, tags=tags))
+        return await self._joined(
+            filtered(name, text, lambda: dictionary_for(entries, limits, tags=tags), spells=spells)
+        )
+
+    async def _without_tags(self, text: str, *, tags: bool) -> str:
+        """Return a text without its tags, for word times."""
+        return await self._joined(without_tags(text, self._host.settings.limits, brackets=tags))
+
+    async def _joined(self, pieces: Iterator[str]) -> str:
+        """Join pieces of text that are computed on the thread for texts."""
         run = partial(asyncio.get_running_loop().run_in_executor, self._host.texts)
-        spoken: list[str] = []
+        found: list[str] = []
         while (piece := await run(next, pieces, None)) is not None:
-            spoken.append(piece)
-        return "".join(spoken)
+            found.append(piece)
+        return "".join(found)
 
     def _resolver(self) -> VoiceResolver:
         return VoiceResolver(self._host.engine.cards, self._library)

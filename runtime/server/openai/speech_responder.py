@@ -19,7 +19,6 @@ from runtime.server.voices.uploads import read_upload
 from runtime.server.voices.voice_resolver import ResolvedVoice
 from runtime.server.wire import SAMPLE_BYTES, Reply, check_text
 from runtime.shared.encoding import Encoder
-from runtime.shared.inline_tags import read_text
 from runtime.shared.loudness import levelled
 from runtime.shared.port.errors import error_body
 from runtime.shared.word_times import TimedWords
@@ -81,7 +80,7 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
         encoder, begun = self._encoder(), False
         try:
             requests = await self._requests()
-            word_times = self._word_times(requests)
+            word_times = await self._word_times(requests)
             async with self._stream(*requests, pause_ms=self._body.turn_pause_ms) as speech:
                 async for heard in speech:
                     if isinstance(heard, AudioChunk):
@@ -132,7 +131,7 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
         self, requests: Sequence[SpeechRequest]
     ) -> tuple[bytes, Finished, DialogueStream, list[Reply]]:
         chunks: list[bytes] = []
-        word_times = self._word_times(requests)
+        word_times = await self._word_times(requests)
         spoken_words: list[Reply] = []
         async with self._stream(*requests, pause_ms=self._body.turn_pause_ms) as speech:
             async for heard in speech:
@@ -145,12 +144,11 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
             spoken_words += self._word_times_of(word_times.finish())
         return b"".join(chunks), end, speech, spoken_words
 
-    def _word_times(self, requests: Sequence[SpeechRequest]) -> DialogueWords | None:
+    async def _word_times(self, requests: Sequence[SpeechRequest]) -> DialogueWords | None:
         """Return the estimator of word times, or None if the body does not request them."""
         if not self._body.timestamp_granularities:
             return None
-        limits, tags = self._host.settings.limits, self._body.tags
-        return DialogueWords([read_text(request.text, limits, brackets=tags) for request in requests])
+        return DialogueWords([await self._without_tags(request.text, tags=self._body.tags) for request in requests])
 
     def _word_times_of(self, times: Mapping[int, TimedWords]) -> list[Reply]:
         """Return word times in the format of OpenAI's transcriptions.

@@ -9,6 +9,8 @@ from typing import Literal, Protocol
 from runtime.markdown.growing import GrowingMarkdown
 from runtime.markdown.thoughts import GrowingThoughts
 from runtime.server.text.text_thread import rest
+from runtime.settings import Limits
+from runtime.shared.inline_tags import ReadText
 from runtime.shared.pronouncing import Dictionary, GrowingPronunciation
 from runtime.shared.spelling import Spelling
 
@@ -99,12 +101,22 @@ def text_filter(name: FilterName, dictionary: Dictionary | None = None, *, spell
     return InPieces(reduce(InTurn, stages)) if stages else Unfiltered()
 
 
-def filtered(name: FilterName, text: str, dictionary: Callable[[], Dictionary | None]) -> Iterator[str]:
+def filtered(
+    name: FilterName, text: str, dictionary: Callable[[], Dictionary | None], *, spells: bool = False
+) -> Iterator[str]:
     """Filter a complete text and yield the output for every `PIECE_CHARS` characters."""
-    growing = text_filter(name, dictionary())
+    growing = text_filter(name, dictionary(), spells=spells)
     for piece in _pieces(text):
         yield growing.add(piece)
     yield growing.finish()
+
+
+def without_tags(text: str, limits: Limits, *, brackets: bool) -> Iterator[str]:
+    """Yield a complete text without its tags, as in `ReadText`, in pieces of `PIECE_CHARS`."""
+    read = ReadText(limits, brackets=brackets)
+    for piece in _pieces(text):
+        yield read.add(piece)
+    yield read.finish()
 
 
 def _pieces(text: str) -> Iterator[str]:
