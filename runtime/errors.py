@@ -35,7 +35,10 @@ studio/errors.py.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar
+from math import ceil, floor
+from typing import Any, ClassVar
+
+_ROUNDING_ERROR = 1e-6
 
 
 class SpeechError(Exception):
@@ -231,7 +234,7 @@ class TagTooLong(BadRequest):
 
 class PauseTooLong(BadRequest):
     code = "pause_too_long"
-    sentence = "A pause in the text lasts {seconds:g} s; the limit is {limit:g} s."
+    sentence = "A pause in the text lasts {seconds:.10g} s; the limit is {limit:g} s."
 
 
 class PausesTooLong(BadRequest):
@@ -302,10 +305,17 @@ class ReferenceTooShort(BadReferenceAudio):
     code = "ref_too_short"
     sentence = "The reference audio lasts {seconds:.2f} s; at least {limit:g} s is needed."
 
+    def __init__(self, *, seconds: float, **facts: Any) -> None:
+        # The length is rounded away from the limit, so that it never equals the limit in the message.
+        super().__init__(seconds=floor(seconds * 100 + _ROUNDING_ERROR) / 100, **facts)
+
 
 class ReferenceTooLong(BadReferenceAudio):
     code = "ref_too_long"
     sentence = "The reference audio lasts {seconds:.1f} s; the limit is {limit:g} s. Trim it."
+
+    def __init__(self, *, seconds: float, **facts: Any) -> None:
+        super().__init__(seconds=ceil(seconds * 10 - _ROUNDING_ERROR) / 10, **facts)
 
 
 class VoiceNotFound(BadRequest):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from runtime.errors import BadReferenceAudio, ReferenceTooLong, ReferenceTooShort
+from runtime.errors import BadReferenceAudio, PauseTooLong, ReferenceTooLong, ReferenceTooShort
 from runtime.request import SAMPLE_RATE
 from runtime.settings import Limits
 from runtime.shared.audio import MAX_CHANNELS
@@ -57,6 +57,14 @@ def test_other_rates_are_resampled(rate: int) -> None:
     wanted = 0.5 * np.sin(2 * np.pi * 440 * np.arange(len(read)) / SAMPLE_RATE)
     inside = slice(SAMPLE_RATE // 2, 3 * SAMPLE_RATE // 2)
     assert np.abs(read[inside] - wanted[inside]).max() < 2e-3
+
+
+def test_length_in_the_message_differs_from_the_limit() -> None:
+    with pytest.raises(ReferenceTooShort, match=r"lasts 0\.99 s; at least 1 s"):
+        read_reference(encoded(VOICE[: SAMPLE_RATE - 1]), LIMITS)
+    assert "lasts 60.1 s; the limit is 60 s" in str(ReferenceTooLong(seconds=60.01, limit=60.0))
+    assert "lasts 60.1 s" in str(ReferenceTooLong(seconds=60.1, limit=60.0))
+    assert "lasts 30.000001 s; the limit is 30 s" in str(PauseTooLong(seconds=30.000001, limit=30.0))
 
 
 @pytest.mark.parametrize("channels", [2, MAX_CHANNELS])
