@@ -88,6 +88,14 @@ def name_key(name: str) -> str:
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold()).strip()
 
 
+def is_blend(name: str) -> bool:
+    """True if a name has the form of a blend, so that a request could mean both."""
+    try:
+        return parse_blend(name_key(name)) is not None
+    except InvalidBlend:
+        return False
+
+
 def parse_blend(voice: str, param: str = "voice") -> tuple[Named, Named] | None:
     """Return the names and weights of a blend, or None if the text is not a blend.
 

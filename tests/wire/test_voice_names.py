@@ -63,6 +63,16 @@ def test_speaker_name_is_refused_for_a_voice_in_every_spelling(client: httpx.Cli
     assert client.delete(f"{VOICES}/{made['id']}").status_code == 200
 
 
+def test_name_that_means_a_blend_is_refused(client: httpx.Client) -> None:
+    made = upload(client, "Blended").json()
+    for name in ("angus:0.6+clara:0.4", "Serena ： .5 ＋ Mine : 0.5"):
+        refused(upload(client, name), 400, "invalid_config", "name")
+        refused(client.patch(f"{VOICES}/{made['id']}", json={"name": name}), 400, "invalid_config", "name")
+    for name in ("angus:0.6+clara:0.6", "Note: A+B: C"):
+        assert client.patch(f"{VOICES}/{made['id']}", json={"name": name}).status_code == 200
+    assert client.delete(f"{VOICES}/{made['id']}").status_code == 200
+
+
 def test_existing_voice_with_a_speaker_name_is_reached_by_id(client: httpx.Client) -> None:
     listed = client.get(VOICES).json()
     (stored,) = listed["data"]

@@ -41,6 +41,7 @@ from runtime.server.wire import Reply, decode
 from runtime.settings import OBJECTS, VOICES_AS, Limits
 from runtime.shared.confusables import find_confusable
 from runtime.shared.file_names import disposition, file_name
+from runtime.shared.names import is_blend
 from runtime.shared.port.errors import slash_too_many
 from runtime.shared.port.limits import whole_body
 from runtime.voices.checks import Advice
@@ -171,13 +172,15 @@ def voices_router(host: Host) -> APIRouter:
 def check_free(name: str, speakers: list[str]) -> None:
     """Check that a new voice name neither equals nor looks like the name of a speaker.
 
-    The names "." and ".." are also refused, because clients remove these names from URLs.
+    The names "." and ".." are also refused, because clients remove these names from URLs, and names that mean a blend.
 
     Raises:
         InvalidConfig, VoiceNameOfSpeaker, VoiceNameLooksAlike: The name is refused.
     """
     if name in {".", ".."}:
         raise InvalidConfig(where="name", why="an address cannot hold it", param="name")
+    if is_blend(name):
+        raise InvalidConfig(where="name", why="it means a blend of two voices", param="name")
     if is_speaker(name, speakers):
         raise VoiceNameOfSpeaker(param="name")
     if (other := find_confusable(name, speakers)) is not None:
