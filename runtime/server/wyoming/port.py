@@ -20,6 +20,7 @@ from runtime.server.wyoming.announcement import announced, check_announced
 from runtime.server.wyoming.event_socket import EventSocket
 from runtime.server.wyoming.session import WyomingSession
 from runtime.shared.port.limits import ConnectionCaps
+from runtime.shared.port.origins import network_of
 from runtime.shared.port.serving import LISTEN_BACKLOG, WYOMING_VARIABLE, address_of, bind
 
 log = logging.getLogger(__name__)
@@ -91,7 +92,7 @@ class WyomingPort:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         socket = EventSocket(reader, writer, self._limit)
-        address = str((writer.get_extra_info("peername") or [""])[0])
+        address = network_of(str((writer.get_extra_info("peername") or [""])[0]))
         try:
             self._check(address)
         except SpeechError as error:

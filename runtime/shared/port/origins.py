@@ -46,7 +46,10 @@ class Origins:
             origin = _origin(word)
             wild = origin is not None and "*" in origin[1].removeprefix("*.") and origin[1] != "*"
             if origin is None or wild:
-                why = "an origin is SCHEME://HOST or SCHEME://HOST:PORT, where HOST may begin with *.; or null, or *"
+                why = (
+                    "an origin is SCHEME://HOST or SCHEME://HOST:PORT, where HOST may begin with *., and a name "
+                    "outside ASCII is in Punycode (xn--…); or null, or *"
+                )
                 raise InvalidSetting(name=_SETTING, value=repr(word), why=why)
             if origin[1].startswith("*"):
                 self._wild.append((origin[0], origin[1].removeprefix("*"), origin[2]))
@@ -183,6 +186,7 @@ def _is_loopback(address: str) -> bool:
 
 
 _IPV6_NETWORK_BITS = 64  # Internet providers give each customer at least a /64 network.
+_UNIQUE_LOCAL = IPv6Network("fc00::/7")
 
 
 class TrustedProxies:
@@ -230,7 +234,7 @@ def _address(entry: str) -> str | None:
 def network_of(address: str) -> str:
     """Return the key under which limits count an address.
 
-    The key of a public IPv6 address is its /64 network.
+    The key of an IPv6 address is its /64 network, except in a local network, whose machines share one.
     """
     try:
         known = ip_address(address)
@@ -240,4 +244,6 @@ def network_of(address: str) -> str:
         return address
     if known.ipv4_mapped is not None:
         return str(known.ipv4_mapped)
-    return str(IPv6Network((known, _IPV6_NETWORK_BITS), strict=False)) if known.is_global else address
+    if known.is_loopback or known.is_link_local or known in _UNIQUE_LOCAL:
+        return address
+    return str(IPv6Network((known, _IPV6_NETWORK_BITS), strict=False))

@@ -122,6 +122,11 @@ def test_invalid_origin_error_contains_the_entry(entry: str) -> None:
     assert repr(entry) in str(caught.value)
 
 
+def test_error_about_an_international_name_asks_for_punycode() -> None:
+    with pytest.raises(InvalidSetting, match=r"Punycode \(xn--"):
+        Origins("https://bücher.example")
+
+
 async def test_refusal_contains_the_setting() -> None:
     sent: list[Any] = []
 
