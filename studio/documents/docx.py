@@ -28,6 +28,7 @@ from studio.documents.docx_styles import (
     tag_of,
     value,
 )
+from studio.documents.docx_symbols import convert_symbols, symbol_of
 from studio.documents.prose import prose_document
 from studio.documents.values import (
     LINE_BREAK,
@@ -47,9 +48,7 @@ _SKIPPED = frozenset(
 )
 _COUNTED = {"w:rt": "readings", "w:altChunk": "embedded", "w:subDoc": "embedded", "w:commentReference": "comments"}
 _TEXTS = {"w:tab": " ", "w:ptab": " ", "w:noBreakHyphen": "-", "w:br": LINE_BREAK, "w:cr": LINE_BREAK, "m:den": "/"}
-# Characters of the Symbol font, starting at U+0020. Word uses this font for Greek letters.
-_SYMBOL = " !∀#∃%&∋()∗+,−./0123456789:;<=>?≅ΑΒΧΔΕΦΓΗΙϑΚΛΜΝΟΠΘΡΣΤΥςΩΞΨΖ[∴]⊥_‾αβχδεφγηιϕκλμνοπθρστυϖωξψζ{|}∼"
-_FONT_SYMBOL = re.compile("[\uf020-\uf0ff]")  # A character of a symbol font in ordinary text.
+_PICTURE = re.compile("[\uf020-\uf0ff]")  # Character of a symbol font that has no Unicode character.
 _SHOWN = frozenset({"w:t", "w:delText", "m:t"})
 _TEXT_BOX = "w:txbxContent"
 
@@ -103,8 +102,12 @@ def read_docx(archive: Archive, name: str, root: etree._Element, left_out: LeftO
     styles = Styles(part("styles"))
     comments = {attribute(one, "id"): _text_of(one) for one in _elements(part("comments"), "w:comment")}
     body = _Story(styles, Numbering(part("numbering"), styles), left_out, comments)
+    note_parts = {kind: part(f"{kind}s") for kind in ("footnote", "endnote")}
+    for one in (root, *note_parts.values()):
+        if one is not None:
+            convert_symbols(one, styles)
     blocks = body.read(root)
-    notes = list(_notes(body, {kind: part(f"{kind}s") for kind in ("footnote", "endnote")}))
+    notes = list(_notes(body, note_parts))
     for header in parts.get("header", []) + parts.get("footer", []):
         if text := _text_of(archive.xml(header)):
             left_out.add("headers", text)
@@ -290,23 +293,18 @@ class _Story:
             self._open.omitted.setdefault("hidden", _text_of(element))
 
     def _text(self, element: etree._Element) -> None:
-        text = element.text or ""
-        if _FONT_SYMBOL.search(text):
-            font = attribute(child(child(element.getparent(), "w:rPr"), "w:rFonts"), "ascii")
-            text = _FONT_SYMBOL.sub(lambda found: self._font_symbol(font, ord(found[0]) - 0xF000), text)
-        self._add(scripted(text, self._script))
+        self._add_symbols(scripted(element.text or "", self._script))
 
     def _symbol(self, element: etree._Element) -> None:
-        code = re.fullmatch("(?:[Ff]0|00)?([0-9A-Fa-f]{2})", attribute(element, "char"))
-        self._add(self._font_symbol(attribute(element, "font"), int(code[1], 16) if code else 0))
+        code = re.fullmatch("(?:[Ff]0|00)?([2-9A-Fa-f][0-9A-Fa-f])", attribute(element, "char"))
+        self._add_symbols(symbol_of(attribute(element, "font"), int(code[1], 16) if code else 0xFF))
 
-    def _font_symbol(self, font: str, code: int) -> str:
-        """Return the character that a symbol font displays, or "" for a picture, which is counted."""
-        at = code - ord(_SYMBOL[0])
-        if font == "Symbol" and 0 <= at < len(_SYMBOL):
-            return _SYMBOL[at]
-        self._left_out.add("symbols")
-        return ""
+    def _add_symbols(self, text: str) -> None:
+        """Add text without its pictures, which are counted."""
+        text, pictures = _PICTURE.subn("", text)
+        if pictures:
+            self._left_out.add("symbols", count=pictures)
+        self._add(text)
 
     def _field(self, element: etree._Element) -> None:
         kind = attribute(element, "fldCharType")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from lxml import etree
@@ -44,10 +44,14 @@ def tag_of(element: etree._Element) -> str:
     return _short(element.tag) if isinstance(element.tag, str) else ""
 
 
+def descendants(element: etree._Element, *names: str) -> Iterator[etree._Element]:
+    """Yield the element itself and its descendants that have one of the names."""
+    return element.iter(*(f"{{{uri}}}{local}" for name in names for uri, local in _written(name)))
+
+
 def contains_any(element: etree._Element, *names: str) -> bool:
     """True if the element or one of its descendants has one of the names."""
-    tags = [f"{{{uri}}}{local}" for name in names for uri, local in _written(name)]
-    return next(element.iter(*tags), None) is not None
+    return next(descendants(element, *names), None) is not None
 
 
 def _written(name: str) -> Iterator[tuple[str, str]]:
@@ -86,11 +90,25 @@ def is_on(element: etree._Element | None) -> bool | None:
     return None if element is None else attribute(element) not in {"0", "false", "off"}
 
 
+def fonts_of(properties: etree._Element | None) -> dict[str, str]:
+    """Return the fonts of ASCII and of other characters, if they are set.
+
+    A font of the document's theme has no name.
+    """
+    element = child(properties, "w:rFonts")
+    return {
+        slot: "" if attribute(element, f"{slot}Theme") else font
+        for slot in ("ascii", "hAnsi")
+        if (font := attribute(element, slot)) or attribute(element, f"{slot}Theme")
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class Style:
     """Paragraph style, including the properties that it inherits.
 
     `level` is the outline level, or None for body text. `script` is "superscript", "subscript" or an empty string.
+    `fonts` are those of `fonts_of`.
     """
 
     level: int | None = None
@@ -102,6 +120,7 @@ class Style:
     list_id: str = ""
     list_level: int | None = None
     script: str = ""
+    fonts: dict[str, str] = field(default_factory=dict)
 
 
 class Styles:
@@ -151,6 +170,9 @@ class Styles:
             is_hidden=next((state for state in hidden if state is not None), False),
             list_id=next((found for one in lists if (found := value(one, "w:numId"))), ""),
             script=next(filter(None, scripts), ""),
+            fonts={
+                slot: font for _, element in reversed(chain) for slot, font in fonts_of(child(element, "w:rPr")).items()
+            },
             list_level=next((level for one in lists if (level := number(value(one, "w:ilvl"))) is not None), None),
         )
 

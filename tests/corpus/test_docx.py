@@ -132,10 +132,33 @@ SAME: dict[str, tuple[str, list[str]]] = {
         paragraph(A, run("\uf070\uf069", '<w:rFonts w:ascii="Symbol" w:hAnsi="Symbol"/>')),
         ["ALPHA πι"],
     ),
+    "text in a symbol font as other programs write it": (
+        paragraph(A, run("a\uf0b3\uf0a5", '<w:rFonts w:ascii="Symbol"/>')),
+        ["ALPHA α≥∞"],
+    ),
     "Greek letter of a symbol font": (paragraph(A, '<w:r><w:sym w:font="Symbol" w:char="F061"/></w:r>'), ["ALPHA α"]),
 }
 # Documents for which pandoc 2.17 returns another text. The third value is the reason.
 OTHER: dict[str, tuple[str, list[str], str]] = {
+    "symbol font of other characters than ASCII": (
+        paragraph(A, run("p\uf069", '<w:rFonts w:hAnsi="Symbol"/>')),
+        ["ALPHA pι"],
+        "both read as Greek",
+    ),
+    "symbol font of a character style": (
+        paragraph(
+            A,
+            run("p\uf069", '<w:rStyle w:val="Greek"/>'),
+            run("p", '<w:rStyle w:val="Greek"/><w:rFonts w:ascii="Arial"/>'),
+        ),
+        ["ALPHA πιp"],
+        "read as Latin letters",
+    ),
+    "symbol font of a paragraph style": (
+        paragraph("p", run("p", '<w:rFonts w:asciiTheme="minorHAnsi"/>'), style="GreekLine"),
+        ["πp"],
+        "read as Latin letters",
+    ),
     "raised letters": (paragraph("1", script("st"), ", x", script("2n"), "."), ["1st, x2n."], "written as ^(st)"),
     "simple field": (inside("fldSimple", attributes='w:instr="AUTHOR"'), FLAT, "left out"),
     "custom XML in a line": (inside("customXml", attributes='w:element="x"'), FLAT, "left out"),
@@ -214,6 +237,7 @@ def test_omitted_elements_are_counted() -> None:
             paragraph("GONE", style="TOC1"),
             paragraph('<w:r><w:sym w:font="Wingdings" w:char="F04A"/></w:r>'),
             paragraph(run("\uf04a", '<w:rFonts w:ascii="Wingdings"/>')),
+            paragraph(run("J J", '<w:rFonts w:ascii="wingdings 2"/>')),
             '<w:altChunk r:id="x" xmlns:r="x"/>',
         )
     )
@@ -226,7 +250,7 @@ def test_omitted_elements_are_counted() -> None:
         "comments": (1, ["Really?"]),
         "contents": (1, ["GONE"]),
         "headers": (1, ["On top"]),
-        "symbols": (2, []),
+        "symbols": (4, []),
         "embedded": (1, []),
     }
     assert "Comments were left out: 1. For example: Really?." in [note.message for note in found]

@@ -81,6 +81,11 @@ STYLES = (
     '<w:style w:type="character" w:styleId="Secret"><w:name w:val="Secret"/><w:rPr><w:vanish/></w:rPr></w:style>'
     '<w:style w:type="character" w:styleId="Raised"><w:name w:val="Raised"/>'
     '<w:rPr><w:vertAlign w:val="superscript"/></w:rPr></w:style>'
+    '<w:style w:type="character" w:styleId="Greek"><w:name w:val="Greek"/><w:basedOn w:val="Letters"/></w:style>'
+    '<w:style w:type="character" w:styleId="Letters"><w:name w:val="Letters"/>'
+    '<w:rPr><w:rFonts w:ascii="Symbol" w:hAnsi="Symbol"/></w:rPr></w:style>'
+    '<w:style w:type="paragraph" w:styleId="GreekLine"><w:name w:val="Greek Line"/>'
+    '<w:rPr><w:rFonts w:ascii="SYMBOL" w:hAnsi="SYMBOL"/></w:rPr></w:style>'
 )
 
 
