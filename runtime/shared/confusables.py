@@ -12,7 +12,6 @@ import regex
 TABLE_FILE = Path(__file__).with_suffix(".tsv")  # The file is written by tools/confusables.py.
 # Invisible characters, and combining marks that do not belong to a particular script.
 _UNSEEN = regex.compile(r"[\p{Default_Ignorable_Code_Point}[\p{Mn}&&\p{Script=Inherited}]]", regex.V1)
-_BEFORE_FOLDING = {ord("Ϲ"): "C", ord("ϲ"): "c", ord("ſ"): "f"}  # Their compatibility forms look different.
 _PALOCHKA = {ord("ӏ"): "l"}  # TR39 maps the palochka to i, but it looks like l in most fonts.
 
 
@@ -40,9 +39,15 @@ def _look(name: str) -> str:
 
 
 def _skeleton(text: str) -> str:
-    """Return the skeleton of a text (TR39) after normalization to compatibility forms."""
-    seen = _UNSEEN.sub("", unicodedata.normalize("NFKC", text.translate(_BEFORE_FOLDING)))
-    return unicodedata.normalize("NFD", unicodedata.normalize("NFD", seen).translate(_prototypes()))
+    """Return the skeleton of a text (TR39) after normalization to compatibility forms.
+
+    The table is also applied before that, because some compatibility forms look different: that of ſ is s.
+    """
+    return _translated(_UNSEEN.sub("", unicodedata.normalize("NFKC", _translated(text))))
+
+
+def _translated(text: str) -> str:
+    return unicodedata.normalize("NFD", unicodedata.normalize("NFD", text).translate(_prototypes()))
 
 
 @cache

@@ -40,6 +40,13 @@ def test_names_confusable_with_a_speaker_are_found(name: str, speaker: str) -> N
     assert find_confusable(name, SPEAKERS) == speaker
 
 
+def test_every_character_of_the_table_that_looks_like_a_letter_is_found() -> None:
+    rows = [row.split("\t", 1) for row in TABLE_FILE.read_text(encoding="utf-8").split("\n")[1:-1]]
+    letters = [(character, look) for character, look in rows if look.isascii() and look.isalpha()]
+    assert len(letters) > 1000
+    assert [row for row in letters if find_confusable(f"x{row[0]}y", [f"x{row[1]}y"]) is None] == []
+
+
 @pytest.mark.parametrize(
     "name", ["DJ Смэш", "Анна TTS", "Ангус", "Κλάρα", "安娜", "Ciara", "Éric", "Nora 2", "Angus B"]
 )
