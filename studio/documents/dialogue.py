@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from studio.documents.subtitles import Cue
@@ -34,6 +34,9 @@ _SOUND = re.compile(
     r"|(?:^|(?<=\n)|(?<=[.!?…。！？\]]\s))\s*[(（][^()（）]*[)）]"
 )
 _CHANGE = re.compile(r"\s*(?:(?P<dash>[-‐–—―](?:\s+|(?=[^\W\d]|[\"“‘'¿¡(\[♪…])))|(?P<arrows>(?:>>+|»)\s*))")
+# Change of speaker inside a row. A dash is one only in a row that begins with a dash.
+_ARROWS_INSIDE = re.compile(r"(?<=[.!?…\"”'’)\]♪])\s+(?=>>)")
+_DASH_INSIDE = re.compile(r"(?<=[.!?…\"”'’)\]♪])\s+(?=[-‐–—―]\s*[^\W\d])")
 _NAME = r"(?P<name>[^\W\d_][\w .'’&/#-]{0,31}?)"
 _SPEAKER = re.compile(
     rf"(?:\[(?P<boxed>[^\[\]]{{1,32}})\]|\((?P<round>[^()]{{1,32}})\)|{_NAME})\s*"
@@ -72,7 +75,7 @@ def dialogue_of(cues: list[Cue], *, keep_sounds: bool = False) -> Dialogue:
         keep_sounds: True to convert text in brackets or between music notes to lines without a speaker.
     """
     dialogue = Dialogue()
-    cues = _unrolled(cues, dialogue.repeated)
+    cues = [replace(cue, rows=list(_turn_rows(cue.rows))) for cue in _unrolled(cues, dialogue.repeated)]
     turns = _Turns(_names(cues))
     for cue in cues:
         for name, rows in turns.of(cue):
@@ -83,6 +86,14 @@ def dialogue_of(cues: list[Cue], *, keep_sounds: bool = False) -> Dialogue:
                 elif any(letter.isalnum() for letter in line_text):
                     dialogue.lines.append(Line(cue.start, cue.end, None if is_sound else name, line_text))
     return dialogue
+
+
+def _turn_rows(rows: list[str]) -> Iterator[str]:
+    """Yield the rows, divided where the speaker changes inside one."""
+    for row in rows:
+        for part in _ARROWS_INSIDE.split(row):
+            change = _CHANGE.match(part)
+            yield from _DASH_INSIDE.split(part) if change and change["dash"] else (part,)
 
 
 def _unrolled(cues: list[Cue], repeated: list[str]) -> list[Cue]:

@@ -26,6 +26,16 @@ LINES: dict[str, Spoken] = {
         ("Speaker 1", "One."),
         ("Speaker 2", "Two."),
     ],
+    "turns_inside_rows.srt": [
+        ("Speaker 1", "Where are you?"),
+        ("Speaker 2", "Here."),
+        ("Speaker 1", "And I?"),
+        ("MARY", "Hello."),
+        ("JOHN", "Hi."),
+        ("Speaker 1", "What?"),
+        ("Speaker 2", "Nothing."),
+        ("Speaker 2", "He - my friend. - left. Pages 10 - 20. 5 >> 3, they say."),
+    ],
     "sounds.srt": [(None, "What?"), (None, "Yes (of course)."), (None, "Wait [pause 2s] here.")],
     "names.srt": [
         ("MARY", "Hello."),
