@@ -132,14 +132,21 @@ def body_of(markup: bytes, encoding: str | None = None) -> etree._Element:
 
 
 def _decoded(markup: bytes, encoding: str | None) -> str:
-    for mark, name in (
+    for mark, name in (  # The marks of UTF-32 begin with those of UTF-16.
         (codecs.BOM_UTF8, "utf-8-sig"),
+        (codecs.BOM_UTF32_LE, "utf-32"),
+        (codecs.BOM_UTF32_BE, "utf-32"),
         (codecs.BOM_UTF16_LE, "utf-16"),
         (codecs.BOM_UTF16_BE, "utf-16"),
     ):
         if markup.startswith(mark):
             return markup.decode(name, "replace")
-    for start, name in ((b"<\0", "utf-16-le"), (b"\0<", "utf-16-be")):
+    for start, name in (
+        (b"<\0\0\0", "utf-32-le"),
+        (b"\0\0\0<", "utf-32-be"),
+        (b"<\0", "utf-16-le"),
+        (b"\0<", "utf-16-be"),
+    ):
         if markup.startswith(start):
             return markup.decode(name, "replace")
     declared = _DECLARED.search(markup[:_HEAD_BYTES])

@@ -136,6 +136,8 @@ PAGE = """<!DOCTYPE html>
         PAGE.encode(),
         b"\xef\xbb\xbf \n" + PAGE.encode(),
         PAGE.encode("utf-16"),
+        PAGE.encode("utf-32"),
+        PAGE.encode("utf-32-be"),
         PAGE.replace("utf-8", "windows-1252").encode("cp1252"),
         PAGE.replace("<!DOCTYPE html>", '<?xml version="1.0"?><!-- a > b -->').encode(),
     ],
