@@ -52,6 +52,8 @@ def _lines(diagnosis: Diagnosis) -> Iterator[tuple[str, str]]:
     yield "  files", f"{len(diagnosis.files.read)}, {_size(sum(diagnosis.files.read.values()))} in all"
     yield "  missing", _some(diagnosis.files.missing)
     yield "  ignored", _some(diagnosis.files.ignored)
+    if unapplied := diagnosis.files.unapplied:
+        yield "  not applied", f"{_some(unapplied)}: name the folder with its adapter_config.json as the model"
     if (adapter := diagnosis.adapter) is not None:
         yield "  adapter", f"{adapter.folder}, merged into {adapter.base} in float32: {', '.join(adapter.changes)}"
     if (download := diagnosis.download) is not None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import types
 from collections.abc import Iterable
 from dataclasses import MISSING, dataclass, field, fields
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -16,6 +16,8 @@ Section = TypeVar("Section")
 
 LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 MAX_NAMED = 8  # Maximum number of fields in each list of the log line.
+# Folder of a checkpoint in that of a training, or in that of a repository in the Hub's cache.
+_CHECKPOINT = re.compile(r"(checkpoint[^/]*|snapshots/[^/]+)/")
 
 
 def names(text: str) -> frozenset[str]:
@@ -79,7 +81,8 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
-        inside = (f"{child.name}/" for child in path.parent.glob("checkpoint*/"))
+        folders = (child for pattern in ("checkpoint*/", "snapshots/*/") for child in path.parent.glob(pattern))
+        inside = (f"{folder.relative_to(path.parent).as_posix()}/" for folder in folders)
         raise CheckpointMissing(path=path.parent, what=path.name, hint=layout_hint(inside)) from None
     except OSError as error:
         raise CheckpointInvalid(path=path, why=f"it cannot be read ({error.strerror})") from None
@@ -96,8 +99,8 @@ def layout_hint(names: Iterable[str]) -> str:
 
     In `names`, names of folders end with a slash.
     """
-    checkpoints = sorted({name.partition("/")[0] for name in names if fnmatch(name, "checkpoint*/*")})
-    if checkpoints:
+    found = map(_CHECKPOINT.match, names)
+    if checkpoints := sorted({each[1] for each in found if each is not None}):
         return f"Give one of the checkpoints in it, such as {checkpoints[-1]}."
     return "A checkpoint holds it in the published layout."
 

@@ -170,11 +170,13 @@ def names_in(folder: Path) -> list[str]:
     """Return the relative paths of the files in a checkpoint folder.
 
     A subfolder other than the speech tokenizer's is returned as a name that ends with a slash.
+    The snapshots of a repository in the Hub's cache are returned too.
     """
     speech = folder / SPEECH_TOKENIZER
     inside = [f"{SPEECH_TOKENIZER}/{path.name}" for path in speech.iterdir()] if speech.is_dir() else []
     beside = [path.name + "/" * path.is_dir() for path in folder.iterdir() if path != speech]
-    return sorted(beside + inside)
+    in_cache = [f"snapshots/{path.name}/" for path in folder.glob("snapshots/*/")]
+    return sorted(beside + inside + in_cache)
 
 
 def _matches(name: str, patterns: str) -> bool:

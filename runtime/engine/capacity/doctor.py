@@ -18,7 +18,7 @@ from runtime.errors import SetUpError
 from runtime.model.adapters import describe
 from runtime.model.checkpoint import DECODER, TALKER, public_name, resolve
 from runtime.model.config import ModelConfig
-from runtime.model.files import CheckpointSource
+from runtime.model.files import CheckpointSource, unapplied_adapters
 from runtime.model.inspection import Download, Inspection, WeightsSeen, inspect, inspect_folder
 from runtime.model.weights import adapter_of, require_finite
 from runtime.settings import EngineSettings, Settings
@@ -45,6 +45,7 @@ class FilesSeen:
     read: dict[str, int]  # Sizes in bytes by name.
     missing: tuple[str, ...]
     ignored: tuple[str, ...]
+    unapplied: tuple[str, ...]  # Adapters that are not merged into the weights.
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +209,7 @@ def diagnose(reference: str, settings: EngineSettings) -> Diagnosis:
         servable=not found.problems,
         problems=tuple(map(Problem.of, found.problems)),
         served=None if found.config is None else CheckpointCapabilities.of(found.config),
-        files=FilesSeen(found.sizes, found.files.missing, found.files.ignored),
+        files=FilesSeen(found.sizes, found.files.missing, found.files.ignored, tuple(unapplied_adapters(found.source))),
         adapter=AdapterSeen.of(found.source),
         download=found.download,
         weights=found.weights,

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from runtime.errors import CheckpointMissing, CheckpointUnsupported
-from runtime.model.files import CheckpointSource, FileChoice, choose_files, unapplied_adapters
+from runtime.model.config_reader import read_json
+from runtime.model.files import CONFIG, CheckpointSource, FileChoice, choose_files, names_in, unapplied_adapters
 
 ROOT = ("config.json", "generation_config.json", "vocab.json", "merges.txt", "tokenizer_config.json")
 SPEECH = ("speech_tokenizer/config.json", "speech_tokenizer/model.safetensors")
@@ -88,6 +89,15 @@ def test_missing_weights_error_suggests_the_existing_files(names: tuple[str, ...
 )
 def test_parent_folder_of_checkpoints_suggests_one_of_them(names: tuple[str, ...]) -> None:
     assert "Give one of the checkpoints in it, such as checkpoint-epoch-1." in str(chosen(*names).problems[0])
+
+
+def test_repository_in_the_cache_of_the_hub_suggests_its_snapshot(tmp_path: Path) -> None:
+    (tmp_path / "snapshots" / "5ecdb672").mkdir(parents=True)
+    (tmp_path / "blobs").mkdir()
+    hint = "Give one of the checkpoints in it, such as snapshots/5ecdb672."
+    assert hint in str(chosen(*names_in(tmp_path)).problems[0])
+    with pytest.raises(CheckpointMissing, match=hint):
+        read_json(tmp_path / CONFIG)
 
 
 def test_adapter_without_a_configuration_is_reported_and_not_applied(tmp_path: Path) -> None:

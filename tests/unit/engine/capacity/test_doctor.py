@@ -244,10 +244,15 @@ def test_folder_of_several_checkpoints_is_reported_before_loading(
     assert "such as checkpoint-epoch-3." in capsys.readouterr().err
 
 
-def test_adapter_is_reported_as_not_applied(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_adapter_is_reported_as_not_applied(
+    folder: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
     (folder / "adapter_model.safetensors").write_bytes(b"")
     load_checkpoint(str(folder), torch.device("cpu"), torch.float32)
     assert "adapter_model.safetensors is not applied to tuned" in caplog.text
+    assert main(["doctor", str(folder), "--device", "cpu"]) == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "not applied" in line]
+    assert "adapter_model.safetensors" in line
 
 
 def test_single_file_is_refused_in_json_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
