@@ -23,7 +23,7 @@ const END_SHARE = 2 / 3; // Chunks after this fraction of a take count as its en
  * Return the smallest start buffer in samples with which a take would have had no gaps.
  *
  * @param {Arrivals} arrivals
- * @returns {number} samples
+ * @returns {number} number of samples
  */
 export function neededStart(arrivals) {
   // The loop runs backwards. `latest` is the latest start for which all later chunks arrive in time, relative to the

@@ -154,7 +154,7 @@ export class Script extends Emitter {
     this.notify(false);
   }
 
-  /** Insert lines. @param {Line[]} lines @param {number} [at] index @returns {() => void} function that undoes the change */
+  /** Insert lines. @param {Line[]} lines @param {number} [at] index of the first line @returns {() => void} function that undoes the change */
   insert(lines, at = this.lines.length) {
     this.lines.splice(at, 0, ...lines);
     this.notify(true);

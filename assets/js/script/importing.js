@@ -494,7 +494,7 @@ export class Importing {
    *
    * Without options, the notes about the document are shown.
    *
-   * @param {Found} found @param {string} name @returns {Promise<Found|null>} null: cancelled
+   * @param {Found} found @param {string} name @returns {Promise<Found|null>} parsed document, or null if cancelled
    */
   async settle(found, name) {
     const { studio } = this;

@@ -29,7 +29,7 @@ export function levelsOf(take) {
  *
  * The level is the root of the peak, because speech is mostly quiet.
  *
- * @param {string} level character
+ * @param {string} level character from 0 to z
  */
 export function heightOf(level) {
   return Number.parseInt(level, 36) / MAX_LEVEL;

@@ -161,7 +161,7 @@ export class Timeline {
     this.hover.hidden = true; // The pointer has left the timeline.
   }
 
-  /** Move a dragged clip with the pointer, and mark where a drop would insert it. @param {string} id @param {number} by pixels @param {string|null} before */
+  /** Move a dragged clip with the pointer, and mark where a drop would insert it. @param {string} id @param {number} by distance in pixels @param {string|null} before */
   carry(id, by, before) {
     this.elements.get(id)?.style.setProperty('--by', `${by}px`);
     const at = this.clips.findIndex(({ line }) => line.id === before);
