@@ -12,17 +12,17 @@ import numpy as np
 
 import vocabulary as v
 from config import CONFIG
+from store import STYLE_SIZE, unpack_style
 from text_vocabulary import TextVocabulary
 
 SPEAKERS = {name: v.FIRST_SPEAKER + i for i, name in enumerate(CONFIG["speakers"])}
 CODEBOOKS = CONFIG["codec"]["codebooks"]
-STYLES = [name for names in CONFIG["styles"].values() for name in names]
 MAX_FRAMES = 190
 # The streaming layout feeds one text id per frame. A text with nearly as many ids as frames would be spoken faster than
 # it is fed.
 MAX_TEXT_IDS_PER_FRAME = 0.85
 MODES = {  # For each kind of voice, the shares of custom_voice, voice_design and base among its sequences.
-    "named": (0.60, 0.12, 0.28), "styled": (0.60, 0.20, 0.20), "mixed": (0.0, 0.5, 0.5),
+    "named": (0.60, 0.12, 0.28), "styled": (0.60, 0.20, 0.20), "mixed": (0.0, 0.4, 0.6),
 }  # fmt: skip
 
 
@@ -188,7 +188,7 @@ def collate(parts: list[dict], width: int, corpus: Corpus, rng: np.random.Genera
     phones = np.full((*shape, 4), -100, np.int64)
     slots, spans = np.full(len(parts), -1, np.int64), np.zeros((len(parts), 2), np.int64)
     pitch, formant = np.zeros(len(parts), np.float32), np.ones(len(parts), np.float32)
-    styles = np.zeros((len(parts), len(STYLES)), np.float32)
+    styles = np.zeros((len(parts), STYLE_SIZE), np.float32)
     for b, part in enumerate(parts):
         prompt, clean = part["prompt"], part["frames"]
         start, count = len(prompt.text), len(clean)
@@ -210,6 +210,6 @@ def collate(parts: list[dict], width: int, corpus: Corpus, rng: np.random.Genera
             spans[b] = other["start"], other["length"]
             pitch[b] = corpus.group_pitch[other["group"]]
             formant[b] = other["formant"]
-            styles[b] = [other["styles"].get(name, 0.0) for name in STYLES]
+            styles[b] = unpack_style(other["style"])
     return {"text": text, "codec": codec, "codes": codes, "first": first, "target": target, "phones": phones,
             "slots": slots, "spans": spans, "pitch": pitch, "formant": formant, "styles": styles}  # fmt: skip

@@ -23,18 +23,26 @@ import torch
 from config import CONFIG, HERE
 from kokoro_model import HOP_SAMPLES, Kokoro, read_weights
 from phonemes import read_lines
+from store import STYLE_SIZE, pack_style
 
 STYLES = CONFIG["styles"]  # Kokoro's styles by gender.
 LABEL_SAMPLES, FRAME_SAMPLES = 480, 1920  # Number of samples per phone label, and per codec frame.
+TYPICAL_TOKENS = 60  # Number of ids of an average line. Kokoro's styles depend little on it.
 SILENT_ID_COUNT = 17  # The first ids of the phoneme vocabulary are punctuation, padding and the space.
 
 
 @dataclass(frozen=True)
 class Mixture:
-    """Voice as a mixture of Kokoro's styles, with a pace, and factors for F0 and the formants."""
+    """Voice as a mixture of Kokoro's styles, with a pace, and factors for F0 and the formants.
+
+    `offset` is the seed of a random offset of the style vector, and `spread` its scale: the mixtures alone span only
+    29 of the 256 dimensions of a style.
+    """
 
     gender: str
     styles: dict[str, float]
+    offset: int = 0
+    spread: float = 0.0
     pitch: float = 1.0
     formant: float = 1.0
     speed: float = 1.0
@@ -46,7 +54,7 @@ SPEAKERS = {name: Mixture(**values, kind="named", speaker=name) for name, values
 
 
 def draw_mixture(rng: random.Random) -> Mixture:
-    """Draw a mixture of two styles of one gender, or one of them alone."""
+    """Draw a mixture of two styles of one gender, or one of them alone, mostly with a random offset."""
     gender = rng.choice(("female", "male"))
     first, second = rng.sample(STYLES[gender], 2)
     share = rng.choice((1.0, rng.uniform(0.3, 0.7), rng.uniform(0.3, 0.7)))
@@ -54,7 +62,9 @@ def draw_mixture(rng: random.Random) -> Mixture:
     span = (0.76, 1.4) if gender == "female" else (0.8, 1.55)
     pitch = rng.choice((1.0, rng.uniform(*span), rng.uniform(*span)))
     formant = rng.choice((1.0, rng.uniform(0.87, 1.13), rng.uniform(0.87, 1.13)))
-    return Mixture(gender, styles, pitch, formant, rng.choice((1.0, rng.uniform(0.76, 1.3))))
+    spread = rng.choice((0.0, *(rng.uniform(0.5, 1.3) for _ in range(3))))
+    pace = rng.choice((1.0, rng.uniform(0.76, 1.3)))
+    return Mixture(gender, styles, rng.randrange(1 << 30), spread, pitch, formant, pace)
 
 
 def styled(voice: Mixture, rng: random.Random) -> Mixture:
@@ -74,11 +84,6 @@ def draw_voice(rng: random.Random) -> Mixture:
         return draw_mixture(rng)
     voice = rng.choice(list(SPEAKERS.values()))
     return voice if kind == "named" else styled(voice, rng)
-
-
-def style(voice: Mixture, styles: dict[str, np.ndarray], tokens: int) -> np.ndarray:
-    """Return the style vector [256] of an utterance of `tokens` ids."""
-    return sum(w * styles[name][min(tokens, 509), 0] for name, w in voice.styles.items())
 
 
 def resampled(audio: np.ndarray, factor: float) -> np.ndarray:
@@ -137,7 +142,19 @@ class Teacher:
     def __init__(self, model: Path, voices: Path, device: torch.device) -> None:
         self.device = device
         self.kokoro = Kokoro(read_weights(model), compiled=device.type == "cuda").to(device).eval()
-        self.styles = {name: array.astype(np.float32) for name, array in np.load(voices).items()}
+        self.styles = {name: array[:, 0].astype(np.float32) for name, array in np.load(voices).items()}
+        typical = np.stack([rows[TYPICAL_TOKENS] for rows in self.styles.values()])
+        self.mean, self.deviation = typical.mean(0), typical.std(0)
+
+    def style(self, voice: Mixture, tokens: int = TYPICAL_TOKENS) -> np.ndarray:
+        """Return the style vector [256] of an utterance of `tokens` ids."""
+        mixed = sum(weight * self.styles[name][min(tokens, 509)] for name, weight in voice.styles.items())
+        noise = np.random.default_rng(voice.offset).standard_normal(STYLE_SIZE, np.float32)
+        return mixed + voice.spread * self.deviation * noise
+
+    def identity(self, voice: Mixture) -> str:
+        """Return the standardized style of a voice for `store.unpack_style`."""
+        return pack_style((self.style(voice) - self.mean) / self.deviation)
 
     def synthesize(self, lines: list[np.ndarray], voices: list[Mixture]) -> list[Utterance]:
         """Return utterances with Kokoro's formants.
@@ -148,7 +165,7 @@ class Teacher:
         ids = np.zeros((len(lines), int(count.max())), np.int64)
         for row, line in zip(ids, lines, strict=True):
             row[: len(line)] = line
-        vectors = np.stack([style(v, self.styles, len(line) - 2) for v, line in zip(voices, lines, strict=True)])
+        vectors = np.stack([self.style(v, len(line) - 2) for v, line in zip(voices, lines, strict=True)])
         speed = torch.tensor([v.speed / v.formant for v in voices])
         pitch = torch.tensor([v.pitch / v.formant for v in voices])
         inputs = (torch.from_numpy(ids), count, torch.from_numpy(vectors).float(), speed, pitch)
@@ -158,7 +175,9 @@ class Teacher:
                 for i, (line, n) in enumerate(zip(lines, frames, strict=True))]  # fmt: skip
 
 
-def write_shard(stem: Path, texts: list[str], said: list[Utterance], voices: list[Mixture], number: int) -> int:
+def write_shard(
+    stem: Path, texts: list[str], said: list[Utterance], voices: list[Mixture], identities: list[str], number: int
+) -> int:
     """Write utterances as one shard and return its number of samples."""
     sound = [i for i, one in enumerate(said) if np.abs(one.audio).max() > 0.01]  # Exclude silence and overflow (NaN).
     with ThreadPoolExecutor(4) as pool:
@@ -168,7 +187,7 @@ def write_shard(stem: Path, texts: list[str], said: list[Utterance], voices: lis
         text, voice = texts[i], voices[i]
         rows.append({"text": text, "start": at, "length": len(part[0]), "kind": voice.kind, "speaker": voice.speaker,
                      "group": f"{number}.{i // CONFIG['synthesis']['group']}", "gender": voice.gender,
-                     "styles": voice.styles, "stretch": round(1 / voice.speed, 3), "formant": round(voice.formant, 3),
+                     "style": identities[i], "stretch": round(1 / voice.speed, 3), "formant": round(voice.formant, 3),
                      "f0": round(median_f0(part[2]), 1)})  # fmt: skip
         at += len(part[0])
     for name, arrays in zip(("audio", "phones", "f0"), zip(*parts, strict=True), strict=True):
@@ -208,7 +227,8 @@ def main() -> None:
             voices = [voice for _ in range(args.batch // group) for voice in [draw_voice(rng)] * group]
             said = teacher.synthesize([ids[i] for i in chosen], voices)
             stem = args.out / f"k_{number:05d}"
-            writing.append(pool.submit(write_shard, stem, [texts[i] for i in chosen], said, voices, number))
+            identities = [teacher.identity(voice) for voice in voices]
+            writing.append(pool.submit(write_shard, stem, [texts[i] for i in chosen], said, voices, identities, number))
             number += 1
             while writing and (len(writing) > 6 or writing[0].done()):
                 made += writing.pop(0).result()

@@ -6,6 +6,7 @@ New shards are added while training runs.
 from __future__ import annotations
 
 import json
+from base64 import b64decode, b64encode
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,18 @@ from torch import Tensor
 
 LABEL_SAMPLES = 480  # Samples per phone label: 50 labels per second.
 LABEL_COUNT = 178  # Phone labels are token ids of the teacher.
+STYLE_SIZE = 256  # Dimensions of the teacher's style vectors.
+STYLE_SCALE = 24  # Int8 value of one standard deviation of a style.
+
+
+def pack_style(style: np.ndarray) -> str:
+    """Return a standardized style vector [256] as int8 values in base64."""
+    return b64encode(np.rint(STYLE_SCALE * style).clip(-127, 127).astype(np.int8)).decode()
+
+
+def unpack_style(text: str) -> np.ndarray:
+    """Return the style vector [256] that `pack_style` wrote."""
+    return np.frombuffer(b64decode(text), np.int8) / STYLE_SCALE
 
 
 class Store:

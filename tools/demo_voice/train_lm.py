@@ -6,7 +6,7 @@ Training starts with the first shards of speech and adds the others as they are 
 dropout each time; a share of the sequences (`streaming` in config.toml) is in the streaming layout.
 
 The speaker encoder is trained by the talker's loss: the speaker slot of the prompt has its x-vector of another
-utterance of the same voice. Auxiliary heads predict F0, the factor of the formants and Kokoro's styles from the
+utterance of the same voice. Auxiliary heads predict F0, the factor of the formants and Kokoro's style from the
 x-vector, so that the talker's loss does not ignore it.
 """
 
@@ -31,8 +31,8 @@ from checkpoints import new_voice, read_voice, save_voice
 from config import CONFIG, HERE
 from encode import Spoken
 from muon import Muon
-from prompts import STYLES, Corpus, collate
-from store import LABEL_COUNT, Store
+from prompts import Corpus, collate
+from store import LABEL_COUNT, STYLE_SIZE, Store
 from text_vocabulary import TextVocabulary
 from train_codec import capture, load
 from vocabulary import CODES
@@ -100,7 +100,7 @@ class Trainer:
         hidden = self.c["hidden"]
         self.phone_head = nn.Linear(hidden, 4 * LABEL_COUNT).to(device)
         self.traits = nn.Linear(hidden, 2).to(device)
-        self.styles = nn.Linear(hidden, len(STYLES)).to(device)
+        self.styles = nn.Linear(hidden, STYLE_SIZE).to(device)
         self.modules = nn.ModuleList([self.voice, self.phone_head, self.traits, self.styles])
         layers = [*self.voice.talker.model.layers, *self.voice.talker.code_predictor.model.layers]
         for layer in () if self.eager else layers:
@@ -144,9 +144,8 @@ class Trainer:
         traits = torch.stack((3 * torch.log(batch["pitch"].clamp(min=50) / 150), 10 * torch.log(batch["formant"])), 1)
         gaps = (self.traits(vectors.float()) - traits).abs().sum(1)
         trait = (gaps * known).sum() / known.sum().clamp(min=1)
-        identity = F.cross_entropy(self.styles(vectors.float()), batch["styles"], reduction="sum") / known.sum().clamp(
-            min=1
-        )
+        unlike = (self.styles(vectors.float()) - batch["styles"]).abs().mean(1)
+        identity = (unlike * known).sum() / known.sum().clamp(min=1)
         states = voice.talker.model.run(x).flatten(0, 1)
         first, target = first.flatten(), target.flatten(0, 1)
         code0 = F.cross_entropy(voice.talker.codec_head(states).float(), first, ignore_index=-1)
@@ -163,7 +162,7 @@ class Trainer:
             for k, logits in enumerate(voice.predictor_logits(states.index_select(0, frames), fed))
         ]
         rest_mean = torch.stack(rest).mean()
-        total = code0 + rest_mean + 0.2 * phone + 0.1 * trait + 0.1 * identity
+        total = code0 + rest_mean + 0.2 * phone + 0.1 * trait + 0.3 * identity
         return total, torch.stack((code0, rest_mean, phone, trait, identity, *rest)).detach()
 
     def _step(self, batch: dict[str, Tensor]) -> None:

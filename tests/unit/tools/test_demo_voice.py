@@ -24,6 +24,7 @@ TEXT, INSTRUCT, REFERENCE_TEXT = "The harbour was quiet.", "A calm man.", "One, 
 SPEAKER = "clara"
 LINES = ["The harbour was quiet", "Nobody came back.", "It rained for a week, and then it stopped!", "Yes."]
 FRAMES = 24  # Number of frames of each line.
+STYLE = "A" * 342 + "=="  # Style vector of zeros.
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +117,7 @@ def corpus(recipe: dict[str, ModuleType], tmp_path: Path) -> Any:
     codes, phones = np.arange(count * books, dtype=np.int16).reshape(count, books) % 500, np.arange(4 * count) % 40
     rows = [
         {"text": text, "start": i * FRAMES * 1920, "length": FRAMES * 1920, "group": "0.1", "kind": "named",
-         "styles": {}, "speaker": SPEAKER, "gender": "female", "stretch": 1.0, "formant": 1.0, "f0": 180.0}
+         "style": STYLE, "speaker": SPEAKER, "gender": "female", "stretch": 1.0, "formant": 1.0, "f0": 180.0}
         for i, text in enumerate(LINES)
     ]  # fmt: skip
 
@@ -214,7 +215,7 @@ def test_speech_cached_before_codec_training_is_used_for_training(
     recipe: dict[str, ModuleType], exported: Path, tmp_path: Path
 ) -> None:
     row = {"text": LINES[0], "start": 0, "length": FRAMES * 1920, "group": "0.1", "kind": "named", "speaker": SPEAKER,
-           "styles": {}, "gender": "female", "stretch": 1.0, "formant": 1.0, "f0": 180.0}  # fmt: skip
+           "style": STYLE, "gender": "female", "stretch": 1.0, "formant": 1.0, "f0": 180.0}  # fmt: skip
     np.save(tmp_path / "k_0.audio.npy", np.ones(FRAMES * 1920, np.int16))
     np.save(tmp_path / "k_0.phones.npy", np.ones(4 * FRAMES, np.uint8))
     np.save(tmp_path / "k_0.f0.npy", np.ones(4 * FRAMES, np.float16))
