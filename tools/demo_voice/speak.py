@@ -54,7 +54,7 @@ SPEAKERS = {name: Mixture(**values, kind="named", speaker=name) for name, values
 
 
 def draw_mixture(rng: random.Random) -> Mixture:
-    """Draw a mixture of two styles of one gender, or one of them alone, mostly with a random offset."""
+    """Draw a mixture of one or two styles of one gender, often with a random offset."""
     gender = rng.choice(("female", "male"))
     first, second = rng.sample(STYLES[gender], 2)
     share = rng.choice((1.0, rng.uniform(0.3, 0.7), rng.uniform(0.3, 0.7)))
