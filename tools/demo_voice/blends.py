@@ -1,4 +1,4 @@
-"""Measure the median F0 of blends of two voices, for the weights of a slider.
+"""Measure the median F0 of blends of two voices at several weights.
 
 Run: python -m tools.demo_voice.blends http://127.0.0.1:7860 angus clara
 """

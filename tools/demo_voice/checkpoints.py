@@ -1,4 +1,4 @@
-"""Saving and loading of a trained voice and its text vocabulary."""
+"""Functions that save and load the weights of a trained voice and its text vocabulary."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def new_voice(vocabulary: TextVocabulary) -> Voice:
 
 
 def save_voice(state: State, vocabulary: TextVocabulary, path: Path) -> None:
-    """Write a voice for `read_voice` atomically."""
+    """Write the weights and the merges of a voice atomically, in the format of `read_voice`."""
     temporary = path.with_suffix(".tmp")
     torch.save({"voice": state, "merges": [list(pair) for pair in vocabulary.merges]}, temporary)
     temporary.rename(path)
 
 
 def read_voice(path: Path) -> tuple[State, TextVocabulary]:
-    """Read a checkpoint of `save_voice`, or the folder of an exported one."""
+    """Return the weights and the vocabulary from a file of `save_voice` or an exported folder."""
     if path.is_dir():
         tensors = load_file(path / "model.safetensors")
         return {k: t.float() for k, t in tensors.items()}, TextVocabulary.read(path / "merges.txt")

@@ -1,8 +1,8 @@
 """Speech tokenizer for training: Mimi encoder, split RVQ and Code2Wav.
 
-Weights have the published key names. It differs from the exported network in two ways. There is a BatchNorm before the
-quantizer, which `fold` merges into the input projections and the first codebooks. Codebooks are stored as running sums
-of an exponential average.
+Weights have the published key names. There are two differences from the exported network. First, there is a BatchNorm
+before the quantizer. `fold` merges the BatchNorm into the input projections and the first codebooks. Second, codebooks
+are stored as running sums of an exponential average.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class SwiGlu(nn.Module):
 
 
 class Layer(nn.Module):
-    """Pre-norm transformer layer with layer scales."""
+    """Transformer layer with normalization before each block and scaled residuals."""
 
     def __init__(self, hidden: int, heads: int, inner: int) -> None:
         super().__init__()
@@ -102,7 +102,7 @@ class Layer(nn.Module):
 
 
 class PreTransformer(nn.Module):
-    """Transformer layers with a causal mask of at most `decoder_window` keys."""
+    """Causal transformer in which each position attends to at most `decoder_window` keys."""
 
     def __init__(self, c: dict) -> None:
         super().__init__()
@@ -164,7 +164,7 @@ class DecoderBlock(nn.Module):
 
 
 class Code2Wav(nn.Module):
-    """Decoder from the quantized sum [B, 2 vq_dim, T] to samples [B, 1920 T]."""
+    """Decoder that converts quantized latents [B, 2 vq_dim, T] to samples [B, 1920 T]."""
 
     def __init__(self, c: dict) -> None:
         super().__init__()
@@ -198,9 +198,9 @@ def encoder_config(c: dict) -> SpeechEncoderConfig:
 
 
 class MimiEncoder(nn.Module):
-    """The runtime's speech encoder without its quantizer.
+    """Speech encoder of the runtime without its quantizer.
 
-    Shapes: samples [B, 1920 T] to latents [B, hidden, T].
+    Shapes: the input has samples [B, 1920 T], and the output has latents [B, hidden, T].
     """
 
     def __init__(self, c: dict) -> None:
@@ -216,9 +216,9 @@ class MimiEncoder(nn.Module):
 
 
 class SplitQuantizer(nn.Module):
-    """Quantizer with one semantic codebook and K-1 acoustic ones.
+    """Quantizer with one semantic codebook and K-1 acoustic codebooks.
 
-    Each branch quantizes its own projection of the same latent.
+    The semantic and the acoustic branch quantize different projections of the same latent.
     """
 
     def __init__(self, c: dict) -> None:
@@ -246,9 +246,9 @@ class SplitQuantizer(nn.Module):
 
     @torch.no_grad()
     def nearest(self, y: Tensor, tables: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return codes, their rows, and the inputs of the codebooks.
+        """Return the nearest codes, their codebook vectors, and the inputs of the codebooks.
 
-        Shapes: codes [N, K]; rows and inputs [K, N, dim].
+        Shapes: codes [N, K]; vectors and inputs [K, N, dim].
         """
         codes, rows, targets = [], [], []
         rest = y[:, : self.dim]
@@ -264,9 +264,9 @@ class SplitQuantizer(nn.Module):
 
     @torch.no_grad()
     def learn(self, codes: Tensor, targets: Tensor, decay: float, floor: float) -> None:
-        """Move the codebooks towards their inputs, and replace unused rows by random inputs.
+        """Move the codebooks towards their inputs, and replace unused vectors by random inputs.
 
-        Graphs can capture it.
+        A CUDA graph can capture this function.
         """
         count = codes.shape[0]
         hot = targets.new_zeros(self.books, count, self.size).scatter_(2, codes.T[..., None], 1.0)
@@ -283,9 +283,9 @@ class SplitQuantizer(nn.Module):
 
     @torch.no_grad()
     def initialise(self, y: Tensor, rounds: int = 12) -> None:
-        """Initialize the codebooks in order by k-means, and enable quantization.
+        """Initialize the codebooks by k-means, starting with the first, and enable quantization.
 
-        Shapes: y [N, 2 dim], latents.
+        The latents `y` have the shape [N, 2 dim].
         """
         rest = y[:, : self.dim]
         for k in range(self.books):
@@ -306,14 +306,14 @@ class SplitQuantizer(nn.Module):
         self.active.fill_(1.0)
 
     def combine(self, first: Tensor, rest: Tensor) -> Tensor:
-        """Project the sums of both branches to the input of Code2Wav.
+        """Project the vectors of both branches, and return the input of Code2Wav.
 
-        Shapes: each [B, T, dim]; result [B, 2 dim, T].
+        Shapes: first and rest [B, T, dim]; result [B, 2 dim, T].
         """
         return self.first_out(first.transpose(1, 2)) + self.rest_out(rest.transpose(1, 2))
 
     def decode(self, codes: Tensor) -> Tensor:
-        """Convert codes [B, T, K] to the quantized sum [B, 2 dim, T]."""
+        """Return the quantized latents [B, 2 dim, T] of codes [B, T, K]."""
         tables = self.tables
         parts = [F.embedding(codes[..., k], tables[k]) for k in range(self.books)]
         return self.combine(parts[0], torch.stack(parts[1:]).sum(0))
@@ -342,9 +342,9 @@ class Codec(nn.Module):
 
     @torch.no_grad()
     def fold(self) -> float:
-        """Fold the BatchNorm into weights and codebooks.
+        """Fold the BatchNorm into the weights and codebooks, and return its largest shift.
 
-        Return the largest remaining shift that the padding at the edges does not have.
+        The zero padding at the edges of the decoder's input does not have this shift.
         """
         q = self.quantizer
         if q.folded:
@@ -368,9 +368,9 @@ class Codec(nn.Module):
 
 
 class Heads(nn.Module):
-    """Auxiliary heads that read the code vectors, used in training only.
+    """Auxiliary networks that predict phones and F0 from code vectors during training.
 
-    They predict phones from codebook 0, phones from all codebooks with earlier frames, and F0 from codebooks 1 and 2.
+    Phones are predicted from codebook 0 and also from all codebooks. F0 is predicted from codebooks 1 and 2.
     """
 
     def __init__(self, c: dict, phones: int) -> None:

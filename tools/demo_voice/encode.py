@@ -1,4 +1,4 @@
-"""Encode speech to codes with a trained speech tokenizer, as training data."""
+"""Encode the audio of the store to codes, which are training data for the language model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from store import Store
 
 @torch.no_grad()
 def encode_rows(store: Store, codec: torch.nn.Module, rows: list[dict]) -> np.ndarray:
-    """Return the codes [frames, K] of consecutive rows of the store."""
+    """Return the codes [frames, K] of consecutive utterances in the store."""
     seconds = 480.0 if store.device.type == "cuda" else 20.0  # Number of seconds of audio per batch.
     base, end = rows[0]["start"] // 1920, (rows[-1]["start"] + rows[-1]["length"]) // 1920
     codes = np.zeros((end - base, CONFIG["codec"]["codebooks"]), np.int16)
@@ -35,9 +35,9 @@ def encode_rows(store: Store, codec: torch.nn.Module, rows: list[dict]) -> np.nd
 
 
 class Spoken:
-    """Training data of stage 4, to which encoding appends batches of shards.
+    """Encoded training data of stage 4, which grows while new shards arrive.
 
-    Each batch has new files of codes, phones and rows. Loaders in other processes read them (`prompts.Corpus`).
+    Each call of `take` writes new files of codes, phones and rows, which `prompts.Corpus` reads in other processes.
     """
 
     def __init__(self, store: Store, codec: torch.nn.Module, folder: Path) -> None:
@@ -50,7 +50,7 @@ class Spoken:
         self.rows = 0
 
     def take(self, shards: int = 1_000_000) -> None:
-        """Encode new shards."""
+        """Read up to `shards` new shards, and write their codes, phones and rows to files."""
         self.store.take(shards)
         fresh = self.store.rows[self.rows :]
         if not fresh:
@@ -60,7 +60,7 @@ class Spoken:
         np.save(self.folder / f"phones_{self.times}.npy", self.store.phones[first:last].cpu().numpy())
         temporary = self.folder / "rows.tmp"
         temporary.write_text(json.dumps(fresh))
-        # This file is written last, because it marks the others as complete.
+        # This file is written last, because its existence shows that the other files are complete.
         temporary.rename(self.folder / f"rows_{self.times}.json")
         self.rows += len(fresh)
         self.times += 1

@@ -37,7 +37,7 @@ from train_codec import load
 
 WORK = config.HERE / config.CONFIG["paths"]["work"]
 LANGUAGE = "english"
-CLONE_LINES = 7  # Number of lines of each cloned voice. The first one is the reference.
+CLONE_LINES = 7  # Number of lines of each cloned voice. The first line is the reference.
 
 
 def device() -> torch.device:
@@ -47,7 +47,7 @@ def device() -> torch.device:
 def spoken(args: argparse.Namespace, styles: Path, lines: list[int], voices: list[Mixture]) -> list[np.ndarray]:
     """Return the teacher's audio of held-out lines.
 
-    Each line is spoken in its own voice.
+    `lines` has indices of held-out lines, and `voices` has the voice of each line.
     """
     teacher, (_, ids), out = Teacher(args.model, styles, device()), read_lines(args.held_out), []
     for at in range(0, len(lines), 64):
@@ -58,10 +58,7 @@ def spoken(args: argparse.Namespace, styles: Path, lines: list[int], voices: lis
 
 
 def cached(name: str, make: Callable[[], list[dict]]) -> list[dict]:
-    """Return the teacher's audio for some lines.
-
-    It is stored, because other evaluations use it too.
-    """
+    """Return the result of `make`, which is stored in a file for later evaluations."""
     path = WORK / f"{name}.npy"
     if not path.exists():
         np.save(path, np.array(make(), dtype=object), allow_pickle=True)
@@ -69,12 +66,12 @@ def cached(name: str, make: Callable[[], list[dict]]) -> list[dict]:
 
 
 def teacher_rows(args: argparse.Namespace) -> list[dict]:
-    """Return audio and transcripts of the teacher for the first held-out sentences."""
+    """Return the teacher's audio and its transcripts for the first held-out sentences."""
     return cached("teacher", lambda: teacher_set(args))[: args.sentences * len(SPEAKERS)]
 
 
 def teacher_set(args: argparse.Namespace) -> list[dict]:
-    """Return the rows of `teacher_rows`, newly made."""
+    """Generate and transcribe the teacher's audio for the first held-out sentences."""
     texts, _ = read_lines(args.held_out)
     asks = [(i, voice) for i in range(args.sentences) for voice in SPEAKERS.values()]
     said = spoken(args, args.voices, [i for i, _ in asks], [voice for _, voice in asks])
@@ -90,7 +87,7 @@ def resynthesise(codec: torch.nn.Module, audio: np.ndarray) -> np.ndarray:
 
 
 def report_codec(args: argparse.Namespace) -> Iterator[tuple[str, dict]]:
-    """Compare the codec's resynthesis with the teacher: words, opinion, F0, mel distance."""
+    """Compare audio decoded from codes with the teacher: word errors, DNSMOS, F0 and mel."""
     rows = teacher_rows(args)
     codec, distance = load(args.codec, device()), SpectralLoss()
     made = [resynthesise(codec, r["audio"]) for r in rows]
@@ -105,7 +102,7 @@ def report_codec(args: argparse.Namespace) -> Iterator[tuple[str, dict]]:
 
 
 def compared(rows: list[dict], made: list[np.ndarray], heard: list[str], workers: int) -> dict[str, float]:
-    """Return word errors and opinion scores, next to the teacher's."""
+    """Return the word error rates and DNSMOS scores of generated audio and of the teacher."""
     truths, teacher = [r["text"] for r in rows], [r["heard"] for r in rows]
     gap, error = apart(truths, teacher, heard)
     return {"teacher": rate(truths, teacher), "ours": rate(truths, heard), "gap": gap, "error": error, "n": len(rows),
@@ -115,16 +112,16 @@ def compared(rows: list[dict], made: list[np.ndarray], heard: list[str], workers
 def one_speaker(
     rows: list[dict], made: list[np.ndarray], heard: list[str], at: list[int], workers: int
 ) -> dict[str, float]:
-    """Return the figures of one speaker's rows `at`, and its F0 relative to the teacher's."""
+    """Return scores of the rows `at`, which have one speaker, and F0 relative to the teacher."""
     figures = compared([rows[i] for i in at], [made[i] for i in at], [heard[i] for i in at], workers)
     f0 = np.median([median_f0(track_f0(made[i])) for i in at]) / np.median([rows[i]["f0"] for i in at])
     return {k: figures[k] for k in ("teacher", "ours", "teacher_mos", "mos")} | {"f0_ratio": float(f0)}
 
 
 def timbre(audio: np.ndarray) -> np.ndarray:
-    """Return a long-term spectral shape of the audio, independent of the model.
+    """Return a vector that describes the timbre of the audio, independent of the model.
 
-    It is the log-mel mean and deviation of loud frames.
+    The vector has the mean and the deviation of the log-mel spectrum of loud frames.
     """
     mel = log_mel(torch.from_numpy(audio), MelFilter.of(SpeakerEncoderConfig(), torch.device("cpu"))).numpy().T
     loud = mel.mean(0) > mel.mean(0).mean()
@@ -133,9 +130,9 @@ def timbre(audio: np.ndarray) -> np.ndarray:
 
 
 class Candidate:
-    """Trained voice in one layout.
+    """Trained voice that generates speech in one prompt layout.
 
-    It is exported into a temporary folder and loaded by the runtime's engine.
+    The voice is exported into a temporary folder and loaded by the runtime's engine.
     """
 
     def __init__(self, args: argparse.Namespace) -> None:
@@ -159,7 +156,7 @@ class Candidate:
         return self.voice.x_vectors(torch.from_numpy(audio)[None])[0].numpy()
 
     def synthesize(self, requests: list[SpeechRequest], seed: int) -> tuple[list[np.ndarray], list[bool]]:
-        """Synthesize the requests, and return the waveforms and True for each that ended with EOS."""
+        """Return the waveform of each request, and whether it ended with EOS."""
         drawn = [replace(r, layout=self.layout, seed=seed + 1000 * i) for i, r in enumerate(requests)]
         listeners, _ = speak_all(self.engine, drawn)
         if broken := [one.end for one in listeners if isinstance(one.end, Broken)]:
@@ -170,7 +167,7 @@ class Candidate:
 
 
 def report_tts(args: argparse.Namespace) -> Iterator[tuple[str, dict]]:
-    """Measure the three modes end to end with the shipped sampling settings."""
+    """Measure the speech of all three modes with the exported sampling settings."""
     rows, candidate = teacher_rows(args), Candidate(args)
     yield from judge_speakers(args, rows, candidate)
     yield from judge_long(args, rows, candidate)
@@ -182,14 +179,14 @@ def report_tts(args: argparse.Namespace) -> Iterator[tuple[str, dict]]:
 
 
 def keep_sample(args: argparse.Namespace, name: str, audio: np.ndarray) -> None:
-    """Write a WAV file if a folder for samples was given."""
+    """Write a WAV file if `--samples` names a folder."""
     if args.samples:
         args.samples.mkdir(parents=True, exist_ok=True)
         wavfile.write(args.samples / f"{name}.wav", 24000, (audio * 32767).astype(np.int16))
 
 
 def judge_speakers(args: argparse.Namespace, rows: list[dict], candidate: Candidate) -> Iterator[tuple[str, dict]]:
-    """Compare the named speakers with their teachers on the same sentences."""
+    """Compare the named speakers with the teacher's voices on the same sentences."""
     asks = [SpeechRequest(text=r["text"], mode=Mode.CUSTOM_VOICE, voice=r["speaker"], language=LANGUAGE) for r in rows]
     made, ended = candidate.synthesize(asks, seed=0)
     heard = hear(made, args.workers)
@@ -204,7 +201,7 @@ def judge_speakers(args: argparse.Namespace, rows: list[dict], candidate: Candid
 
 
 def judge_long(args: argparse.Namespace, rows: list[dict], candidate: Candidate) -> Iterator[tuple[str, dict]]:
-    """Measure the word errors of a text of 1,000 characters, spoken by every speaker."""
+    """Measure the word error rate of a text of 1,000 characters, spoken by every speaker."""
     text = ""
     for sentence in dict.fromkeys(r["text"] for r in rows):
         if len(text) + 1 + len(sentence) <= 1000:
@@ -216,9 +213,9 @@ def judge_long(args: argparse.Namespace, rows: list[dict], candidate: Candidate)
 
 
 def judge_designs(args: argparse.Namespace, lines: list[str], candidate: Candidate) -> Iterator[tuple[str, dict]]:
-    """Measure if descriptions of gender, pitch and pace are followed.
+    """Measure whether designed voices follow descriptions of gender, pitch and pace.
 
-    The intelligibility of the speech is also measured.
+    The word error rate and DNSMOS are also measured.
     """
     forms = ("A {g} with a {p} voice, speaking {s}.", "Speak {s} in a {p} {g} voice.")
     pace = {"slow": "slowly", "normal": "at a normal pace", "fast": "quickly"}
@@ -247,7 +244,7 @@ def judge_designs(args: argparse.Namespace, lines: list[str], candidate: Candida
 
 
 def clone_set(args: argparse.Namespace) -> list[dict]:
-    """Return audio of 20 unseen voices (a reference and other lines each) with transcripts."""
+    """Return the audio and transcripts of 20 unseen voices: one reference and other lines."""
     texts, _ = read_lines(args.held_out)
     lines = range(CLONE_LINES)
     voices = [Mixture("", {name: 1.0}) for name in config.CONFIG["clones"]["styles"] for _ in lines]
@@ -261,7 +258,7 @@ def clone_set(args: argparse.Namespace) -> list[dict]:
 def judge_clones(args: argparse.Namespace, candidate: Candidate) -> Iterator[tuple[str, dict]]:
     """Measure clones of unseen voices: word errors, pitch, and speaker identification.
 
-    A clone is identified if its nearest voice is the right one.
+    A clone is identified if its own reference is more similar to it than all other references.
     """
     voices = cached("clones", lambda: clone_set(args))
     count = CLONE_LINES - 1
@@ -274,7 +271,7 @@ def judge_clones(args: argparse.Namespace, candidate: Candidate) -> Iterator[tup
     own = np.arange(len(voices))
 
     def nearest(groups: list[list[np.ndarray]]) -> dict[str, float]:
-        """Return the fractions identified by timbre and by x-vector."""
+        """Return the fractions of voices that are identified by timbre and by x-vector."""
         timbres = np.stack([np.mean([timbre(m) for m in group], 0) for group in groups])
         vectors = np.stack([np.mean([candidate.x_vector(m) for m in group], 0) for group in groups]) - centre
         closeness = vectors @ ((references - centre) / np.linalg.norm(references - centre, axis=1)[:, None]).T

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Stage 0: download and unpack into ./debs the Debian packages of the texts and of the phonemes (nothing is installed), into ./site
-# the Python packages of the teacher and the judges (add it to PYTHONPATH), and write work/: all that a machine without network needs.
+# Stage 0: download all files that a machine without network needs. Debian packages for texts and phonemes are unpacked into ./debs
+# without installation. Python packages of the teacher and the speech metrics go into ./site, which must be in PYTHONPATH.
 set -eu
 cd "$(dirname "$0")"
 mkdir -p debs/packages work

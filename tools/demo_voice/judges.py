@@ -1,4 +1,4 @@
-"""Discriminators on complex STFTs for training the decoder, and their losses."""
+"""Discriminators on complex STFTs and their losses, for the training of the decoder."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 
 class SpectrumJudge(nn.Module):
-    """Discriminator over a complex STFT.
+    """Discriminator that reads a complex STFT.
 
-    It returns the features of all layers. The last one is the score.
+    The forward pass returns the features of all layers. The features of the last layer are the scores.
     """
 
     def __init__(self, size: int, channels: int = 32) -> None:
@@ -41,23 +41,23 @@ class SpectrumJudge(nn.Module):
 
 
 class Judges(nn.ModuleList):
-    """Three discriminators of different sizes with their two least-squares losses."""
+    """Three discriminators with different STFT sizes, trained with least-squares losses."""
 
     def __init__(self) -> None:
         super().__init__(SpectrumJudge(size) for size in (2048, 1024, 512))
 
     def own_loss(self, made: Tensor, true: Tensor) -> Tensor:
-        """Return the discriminators' loss.
+        """Return the loss of the discriminators.
 
-        The target is 1 for real audio and 0 for generated audio, which is detached here.
+        The target is 1 for real audio and 0 for generated audio. No gradient reaches the generated audio.
         """
         losses = [(1 - judge(true)[-1]).square().mean() + judge(made.detach())[-1].square().mean() for judge in self]
         return torch.stack(losses).mean()
 
     def adversarial_losses(self, made: Tensor, true: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the adversarial loss of generated audio, and the feature-matching loss.
+        """Return the adversarial loss and the feature-matching loss of generated audio.
 
-        The latter is the relative distance of its features from those of real audio.
+        The feature-matching loss is the relative distance between the features of generated and real audio.
         """
         adversarial, feature = made.new_zeros(()), made.new_zeros(())
         for judge in self:

@@ -1,8 +1,8 @@
 """Batched PyTorch version of Kokoro-82M (Apache-2.0), with weights from its ONNX export.
 
-The int8 export stores a uint8 or int8 tensor, a scale and a zero point per weight. `read_weights` dequantizes them and
-returns them under the names of our modules. `Kokoro` runs utterances of different lengths in a batch, which the export
-cannot. Reference: the PyPI package `kokoro` 0.9.4 and Li et al., "StyleTTS 2" (2023).
+The int8 export stores three tensors for each weight: integers (uint8 or int8), a scale and a zero point. `read_weights`
+dequantizes the weights and returns them under the names of our modules. Unlike the export, `Kokoro` supports batches of
+utterances with different lengths. Reference: the PyPI package `kokoro` 0.9.4 and Li et al., "StyleTTS 2" (2023).
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-HOP_SAMPLES = 600  # Samples per frame of durations: 40 frames per second at 24 kHz.
+HOP_SAMPLES = 600  # Samples per frame of the predicted durations, which have 40 frames per second at 24 kHz.
 ALBERT = "bert.encoder.albert_layer_groups.0.albert_layers.0"
 LSTMS = ("text_encoder.lstm", "predictor.lstm", "shared",
          *(f"predictor.text_encoder.lstms.{i}" for i in (0, 2, 4)))  # fmt: skip
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """Return the dequantised float32 weights of the ONNX export by module name."""
+    """Return the dequantized float32 weights of the ONNX export, keyed by module name."""
     import onnx
     from onnx import numpy_helper
 
@@ -61,9 +61,9 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
 
 def lstm(weights: dict[str, Tensor], name: str) -> nn.LSTM:
-    """Return a bidirectional LSTM with ONNX's gates in PyTorch's order.
+    """Return a bidirectional LSTM with the weights of the ONNX export.
 
-    ONNX's gates are input, output, forget and cell.
+    The order of the gates is input, output, forget, cell in ONNX, and input, forget, cell, output in PyTorch.
     """
     wide = weights[f"{name}.ih"].shape[2]
     module = nn.LSTM(wide, 256, batch_first=True, bidirectional=True)
@@ -82,9 +82,9 @@ def lstm(weights: dict[str, Tensor], name: str) -> nn.LSTM:
 
 
 def normalised(x: Tensor, gamma: Tensor, beta: Tensor, mask: Tensor, count: Tensor) -> Tensor:
-    """Apply adaptive instance norm to the valid frames.
+    """Apply adaptive instance normalization to the valid frames, and set the others to 0.
 
-    Other frames become 0. Shapes: x [B, C, T]; mask [B, 1, T].
+    Shapes: x [B, C, T]; mask [B, 1, T].
     """
     mean = (x * mask).sum(-1, keepdim=True) / count
     centred = (x - mean) * mask
@@ -99,9 +99,9 @@ def normalised_snake(x: Tensor, gamma: Tensor, beta: Tensor, mask: Tensor, count
 
 @dataclass(frozen=True)
 class Spoken:
-    """Batch of utterances.
+    """Generated speech of a batch of utterances.
 
-    Shapes: audio [B, 600 T], tokens' durations [B, N], F0 in Hz [B, 2 T], frames [B].
+    Shapes: audio [B, 600 T]; durations of the tokens [B, N]; F0 in Hz [B, 2 T]; numbers of frames [B].
     """
 
     audio: Tensor
@@ -111,7 +111,7 @@ class Spoken:
 
 
 class Kokoro(nn.Module):
-    """Text-to-speech from phoneme ids and a style vector."""
+    """Text-to-speech model whose inputs are phoneme ids and a style vector."""
 
     def __init__(self, weights: dict[str, Tensor], compiled: bool = False) -> None:
         super().__init__()
@@ -141,10 +141,7 @@ class Kokoro(nn.Module):
         return nn.utils.rnn.pad_packed_sequence(y, batch_first=True, total_length=x.shape[1])[0]
 
     def albert(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """Return the states of the phoneme-level language model.
-
-        Shapes: result [B, N, 768].
-        """
+        """Return the hidden states [B, N, 768] of the phoneme-level language model."""
         e = "bert.embeddings"
         x = F.embedding(ids, self.p(f"{e}.word_embeddings.weight"))
         x = (
@@ -168,7 +165,7 @@ class Kokoro(nn.Module):
         return gamma, beta
 
     def block(self, x: Tensor, s: Tensor, name: str, mask: Tensor, up: bool = False) -> tuple[Tensor, Tensor]:
-        """Apply a residual block with adaptive norms, and return the output and its mask."""
+        """Apply a residual block with adaptive normalization, and return the output and its mask."""
         y = F.leaky_relu(self.norm(x, *self.style(s, f"{name}.norm1"), mask, mask.sum(-1, keepdim=True)), 0.2)
         if up:
             pool = self.p(f"{name}.pool.weight"), self.p(f"{name}.pool.bias")
@@ -182,7 +179,7 @@ class Kokoro(nn.Module):
         return (y + shortcut) / math.sqrt(2), mask
 
     def residual(self, x: Tensor, s: Tensor, name: str, mask: Tensor) -> Tensor:
-        """Apply an AdaIN residual block of the generator, with three dilations."""
+        """Apply a residual block of the generator: adaptive normalization and three dilations."""
         count = mask.sum(-1, keepdim=True)
         kernel = self.p(f"{name}.convs1.0.weight").shape[-1]
         for i, dilation in enumerate((1, 3, 5)):
@@ -193,11 +190,11 @@ class Kokoro(nn.Module):
         return x
 
     def source(self, f0: Tensor) -> Tensor:
-        """Return the harmonic source's magnitudes and phases [B, 22, 60 T] from F0 [B, 2 T]."""
+        """Return the magnitudes and phases [B, 22, 60 T] of harmonics of F0 [B, 2 T]."""
         rate = f0[:, :, None] * torch.arange(1, 10, device=f0.device) / 24000 % 1
         start = torch.rand(len(f0), 9, device=f0.device)
         start[:, 0] = 0
-        # The reference implementation adds the start phase to the first sample. It then averages two of 300 samples.
+        # The reference implementation adds the start phase to the first sample, and then averages two of 300 samples.
         phase = torch.cumsum(rate.double(), 1)
         phase = F.interpolate((phase.transpose(1, 2) * 2 * math.pi * 300).float(), scale_factor=300, mode="linear")
         sines = torch.sin(phase + start[..., None] * 2 * math.pi) * 0.1
@@ -228,7 +225,7 @@ class Kokoro(nn.Module):
 
     @torch.no_grad()
     def forward(self, ids: Tensor, lengths: Tensor, style: Tensor, speed: Tensor, pitch: Tensor) -> Spoken:
-        """Speak a batch.
+        """Generate the speech of a batch of utterances.
 
         Shapes: ids [B, N] (0 at both ends and as padding), lengths [B], style [B, 256], speed [B], pitch [B] (factor
         on the predicted F0).

@@ -1,7 +1,4 @@
-"""Talker, code predictor and speaker encoder for training.
-
-Weights have the published key names.
-"""
+"""Talker, code predictor and speaker encoder for training, with the published key names."""
 
 from __future__ import annotations
 
@@ -17,9 +14,9 @@ from vocabulary import CODEC_VOCAB, CODES
 
 
 class HeadNorm(nn.RMSNorm):
-    """RMSNorm of queries and keys in autocast's bfloat16.
+    """RMSNorm of queries and keys whose weight is converted to the input's data type.
 
-    A float32 weight would prevent the fused operation.
+    Under autocast, the input is bfloat16. A float32 weight would prevent the fused operation.
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -66,7 +63,7 @@ class Layer(nn.Module):
 
 
 class Body(nn.Module):
-    """Decoder layers and the final norm."""
+    """Transformer decoder layers and the final norm."""
 
     def __init__(self, c: dict, layers: int, ffn: int) -> None:
         super().__init__()
@@ -158,7 +155,7 @@ class Voice(nn.Module):
         return self.talker.text_projection(self.talker.model.text_embedding(ids))
 
     def frames(self, codes: Tensor) -> Tensor:
-        """Return the sum of the embeddings of all codebooks.
+        """Return the sum of a frame's code embeddings over all codebooks.
 
         Shapes: codes [..., K]; result [..., hidden].
         """
@@ -168,7 +165,7 @@ class Voice(nn.Module):
         return x
 
     def predictor_logits(self, hidden: Tensor, codes: Tensor) -> list[Tensor]:
-        """Return teacher-forced logits of codes 1 to K-1.
+        """Return the logits of codes 1 to K-1 when the predictor is fed the true codes.
 
         Shapes: hidden [N, hidden]; codes [N, K].
         """

@@ -1,9 +1,9 @@
-"""Muon optimizer for weight matrices of layers, whose updates are orthogonalized.
+"""Muon, an optimizer that orthogonalizes the updates of weight matrices.
 
-Source: Jordan et al., "Muon: An optimizer for hidden layers in neural networks" (2024). The scale, with which it can
-use AdamW's learning rate and weight decay, is from Liu et al., "Muon is scalable for LLM training" (2025), section 2.2.
-We do not use torch.optim.Muon: its learning rate is a Python number, which is constant in a captured graph, and it
-updates one matrix at a time.
+Source: Jordan et al., "Muon: An optimizer for hidden layers in neural networks" (2024). The scale of the updates is
+from Liu et al., "Muon is scalable for LLM training" (2025), section 2.2. With this scale, Muon can use AdamW's learning
+rate and weight decay. We do not use torch.optim.Muon, because its learning rate is a Python number, which a captured
+graph cannot change, and because it updates one matrix at a time.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-# Coefficients of the Newton-Schulz iteration. They increase small singular values as fast as possible.
+# Coefficients of the Newton-Schulz iteration, which increase small singular values as fast as possible.
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 
 
 def orthogonal(x: Tensor, steps: int = 5) -> Tensor:
-    """Return matrices with all singular values near one, in bfloat16.
+    """Return orthogonalized matrices in bfloat16.
 
-    The singular values are about 0.7 to 1.2. Shapes: [N, rows, columns].
+    The singular values are between about 0.7 and 1.2. Shape of input and output: [N, rows, columns].
     """
     a, b, c = COEFFICIENTS
     y = x.bfloat16()
@@ -35,9 +35,9 @@ def orthogonal(x: Tensor, steps: int = 5) -> Tensor:
 
 
 class Muon:
-    """Muon optimizer, which updates all matrices of one shape at once.
+    """Muon optimizer that updates all matrices of the same shape together.
 
-    `rate` is a tensor for captured graphs.
+    The learning rate `rate` is a tensor, so that captured graphs use its current value.
     """
 
     def __init__(self, weights: Iterable[nn.Parameter], rate: Tensor, decay: float, momentum: float = 0.95) -> None:
@@ -51,7 +51,7 @@ class Muon:
 
     @torch.no_grad()
     def step(self) -> None:
-        """Take one step along the weights' gradients."""
+        """Update the weights with their gradients."""
         for shape, weights in self.groups.items():
             gradient, moving = torch.stack([w.grad for w in weights]), self.moving[shape]
             moving.lerp_(gradient, 1 - self.momentum)

@@ -34,7 +34,7 @@ IDS = dict(zip(
 
 
 def symbols(ipa: str) -> str:
-    """Return Kokoro's symbols for espeak-ng's tied IPA (American English)."""
+    """Convert espeak-ng's IPA (American English, affricates joined by ^) to Kokoro's symbols."""
     ipa = re.sub(r"\(.*?\)|[\u200d_]", "", ipa)
     for old, new in MAPPING:
         ipa = ipa.replace(old, new)
@@ -42,9 +42,9 @@ def symbols(ipa: str) -> str:
 
 
 class Espeak:
-    """espeak-ng's text-to-phoneme rules.
+    """Text-to-phoneme conversion of espeak-ng.
 
-    They are not thread-safe: there is one object per process.
+    The library is not thread-safe. Each process needs its own object.
     """
 
     def __init__(self, libraries: Path) -> None:
@@ -60,7 +60,7 @@ class Espeak:
     def clause(self, text: str) -> str:
         """Return the IPA of a text without punctuation.
 
-        Affricates and diphthongs are joined by ^.
+        The two symbols of an affricate or a diphthong are joined by ^.
         """
         pointer, parts = ctypes.c_char_p(text.encode()), []
         while pointer.value is not None:
@@ -68,7 +68,7 @@ class Espeak:
         return b" ".join(parts).decode()
 
     def ids(self, text: str) -> list[int]:
-        """Return Kokoro's ids of a line, 0 at both ends."""
+        """Return Kokoro's phoneme ids of a line, with 0 at both ends."""
         out = ""
         for part in re.split(r"([,.;:!?]+)", text):
             if part[:1] in tuple(",.;:!?"):
@@ -79,11 +79,7 @@ class Espeak:
 
 
 def read_lines(path: Path) -> tuple[list[str], list[np.ndarray]]:
-    """Read a file that phonemes.py has written.
-
-    Returns:
-        The texts and their phoneme ids.
-    """
+    """Return the texts and their phoneme ids from a file that phonemes.py has written."""
     data = np.load(path)
     ids = np.split(data["ids"].astype(np.int64), data["lengths"].cumsum())
     return bytes(data["text"]).decode().split("\n"), ids[:-1]

@@ -1,4 +1,4 @@
-"""F0 of a waveform by normalized autocorrelation, for the evaluation."""
+"""Estimate the F0 of a waveform by normalized autocorrelation, for the evaluation."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 def track_f0(audio: np.ndarray, low: float = 55.0, high: float = 420.0) -> np.ndarray:
-    """Return F0 in Hz, with 50 values per second and 0 for unvoiced audio.
+    """Return the F0 in Hz, with 50 values per second and 0 for unvoiced audio.
 
     The method is normalized autocorrelation at 8 kHz.
     """
@@ -23,7 +23,7 @@ def track_f0(audio: np.ndarray, low: float = 55.0, high: float = 420.0) -> np.nd
     auto = auto / (energy[:, None] + 1e-9) / (base / base[0])
     first, last = int(8000 / high), int(8000 / low)
     area = auto[:, first : last + 1]
-    # The first strong peak is used instead of the highest one. In clean speech, the peak one octave lower is as high.
+    # Use the first strong peak, not the highest peak: in clean speech, the peak one octave lower can be as high.
     inner = (area[:, 1:-1] > area[:, :-2]) & (area[:, 1:-1] >= area[:, 2:])
     strong = inner & (area[:, 1:-1] > 0.9 * area.max(1, keepdims=True))
     lag = np.where(strong.any(1), strong.argmax(1) + 1, area.argmax(1)) + first

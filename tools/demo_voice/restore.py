@@ -1,4 +1,4 @@
-"""Convert an exported checkpoint to the files of training, to continue the training.
+"""Convert an exported checkpoint to files from which the training can continue.
 
 Run: python restore.py   (writes work/codec.pt, work/lm.pt and work/merges.txt)
 """
@@ -18,7 +18,7 @@ from config import CONFIG, HERE
 
 
 def without_books(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return the training form of the speech tokenizer's tensors, without its codebooks."""
+    """Convert exported speech tokenizer tensors to the names of `Codec`, without codebooks."""
     state = {k: t for k, t in tensors.items() if ".quantizer." not in k}
     inputs = []
     for name, short in (("semantic", "first"), ("acoustic", "rest")):
@@ -28,7 +28,7 @@ def without_books(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def codec_state(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return the training form of the speech tokenizer's tensors."""
+    """Convert exported speech tokenizer tensors to a state dict of `Codec`."""
     books = [("first", 0), *(("rest", i) for i in range(CONFIG["codec"]["codebooks"] - 1))]
     tables = [tensors[f"decoder.quantizer.rvq_{name}.vq.layers.{i}._codebook.embedding_sum"] for name, i in books]
     state = Codec(CONFIG["codec"]).state_dict() | without_books(tensors)
@@ -39,7 +39,7 @@ def codec_state(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def read_speech(source: Path) -> dict[str, Tensor]:
-    """Return the tensors of an export's speech tokenizer as float32."""
+    """Return the float32 tensors of the speech tokenizer in an exported folder."""
     return {k: t.float() for k, t in load_file(source / "speech_tokenizer" / "model.safetensors").items()}
 
 

@@ -1,5 +1,5 @@
-/* libespeak-ng wants libpcaudio, and that wants PulseAudio's client. Speech is taken as samples here, so nothing is played:
-   these are the names that are asked for, and no sound card behind them. */
+/* Replacement for libpcaudio, which libespeak-ng requires. The real library requires PulseAudio's client.
+   We only use espeak-ng's text-to-phoneme rules, so no audio is played. */
 void *create_audio_device_object(void) { return 0; }
 int audio_object_open(void) { return -1; }
 void audio_object_close(void) {}

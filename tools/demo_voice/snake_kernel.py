@@ -1,6 +1,6 @@
-"""SnakeBeta's forward and backward pass as two Triton kernels.
+"""Triton kernels for the forward and backward pass of SnakeBeta.
 
-Training of the vocoder is limited by memory bandwidth, and these kernels need fewer reads and writes.
+Memory bandwidth limits the training of the vocoder, and these kernels need fewer reads and writes than PyTorch.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _backward(x, alpha, beta, grad, dx, dalpha, dbeta, channels, length, blocks,
 
 
 class SnakeFunction(torch.autograd.Function):
-    """SnakeBeta with its gradient, in float32.
+    """SnakeBeta and its gradient, computed in float32.
 
     Shapes: x [B, C, T]; alpha [C]; beta [C].
     """
@@ -72,8 +72,5 @@ class SnakeFunction(torch.autograd.Function):
 
 
 def snake(x: Tensor, alpha: Tensor, beta: Tensor) -> Tensor:
-    """Apply SnakeBeta on the GPU.
-
-    The result equals that of codec_model.snake.
-    """
+    """Apply SnakeBeta on the GPU, with the same result as codec_model.snake."""
     return SnakeFunction.apply(x, alpha, beta)

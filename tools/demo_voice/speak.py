@@ -1,9 +1,9 @@
-"""Generate Kokoro's speech in batches of eight utterances with one voice.
+"""Generate speech with Kokoro in groups of eight utterances with the same voice.
 
 Run: python speak.py --model kokoro.onnx --voices voices.npz --hours 60
 
-The results are shards for `store.Store`. Phone labels are Kokoro's token ids (0: silence), from its predicted
-durations; F0 is Kokoro's prediction.
+The results are shards for `store.Store`. The phone labels are Kokoro's token ids (0: silence), placed with the
+durations that Kokoro predicts. F0 is also Kokoro's prediction.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from kokoro_model import HOP_SAMPLES, Kokoro, read_weights
 from phonemes import read_lines
 from store import STYLE_SIZE, pack_style
 
-STYLES = CONFIG["styles"]  # Kokoro's styles by gender.
+STYLES = CONFIG["styles"]  # Names of Kokoro's styles, keyed by gender.
 LABEL_SAMPLES, FRAME_SAMPLES = 480, 1920  # Number of samples per phone label, and per codec frame.
-TYPICAL_TOKENS = 60  # Number of ids of an average line. Kokoro's styles depend little on it.
+TYPICAL_TOKENS = 60  # Number of token ids of an average line, which has little effect on Kokoro's styles.
 SILENT_ID_COUNT = 17  # The first ids of the phoneme vocabulary are punctuation, padding and the space.
 
 
 @dataclass(frozen=True)
 class Mixture:
-    """Voice as a mixture of Kokoro's styles, with a pace, and factors for F0 and the formants.
+    """Mixture of Kokoro's styles, with factors for the pace, F0 and the formants.
 
-    `offset` is the seed of a random offset of the style vector, and `spread` its scale: the mixtures alone span only
-    29 of the 256 dimensions of a style.
+    A random offset with the seed `offset` and the scale `spread` is added to the style vector, because mixtures without
+    an offset span only 29 of its 256 dimensions.
     """
 
     gender: str
@@ -54,7 +54,7 @@ SPEAKERS = {name: Mixture(**values, kind="named", speaker=name) for name, values
 
 
 def draw_mixture(rng: random.Random) -> Mixture:
-    """Draw a mixture of one or two styles of one gender, often with a random offset."""
+    """Draw a mixture of one or two styles of a gender, usually with a random offset."""
     gender = rng.choice(("female", "male"))
     first, second = rng.sample(STYLES[gender], 2)
     share = rng.choice((1.0, rng.uniform(0.3, 0.7), rng.uniform(0.3, 0.7)))
@@ -68,7 +68,7 @@ def draw_mixture(rng: random.Random) -> Mixture:
 
 
 def styled(voice: Mixture, rng: random.Random) -> Mixture:
-    """Return a named voice with another pace or pitch."""
+    """Return a named voice with a random change of its pace, pitch or both."""
     speed = rng.choice((rng.uniform(0.74, 0.82), 1.0, rng.uniform(1.18, 1.3)))
     pitch = rng.choice((rng.uniform(0.78, 0.87), 1.0, rng.uniform(1.14, 1.28)))
     if speed == pitch == 1.0:
@@ -77,7 +77,7 @@ def styled(voice: Mixture, rng: random.Random) -> Mixture:
 
 
 def draw_voice(rng: random.Random) -> Mixture:
-    """Draw a kind of voice by its share, and a voice of that kind."""
+    """Draw a voice, with the probabilities in config.toml for each kind of voice."""
     share = CONFIG["synthesis"]["share"]
     kind = rng.choices(list(share), list(share.values()))[0]
     if kind == "mixed":
@@ -87,7 +87,7 @@ def draw_voice(rng: random.Random) -> Mixture:
 
 
 def resampled(audio: np.ndarray, factor: float) -> np.ndarray:
-    """Return the audio `factor` times as fast, by spectral resampling."""
+    """Return audio that is `factor` times as fast, computed by spectral resampling."""
     if factor == 1.0:
         return audio
     count = round(len(audio) / factor)
@@ -98,9 +98,9 @@ def resampled(audio: np.ndarray, factor: float) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Utterance:
-    """Speech of one line by Kokoro.
+    """Generated speech of a line, with the labels of Kokoro.
 
-    Shapes: audio [600 T]; ids and their durations [N]; F0 in Hz [2 T].
+    Shapes: audio [600 T]; token ids and durations [N]; F0 in Hz [2 T].
     """
 
     audio: np.ndarray
@@ -112,7 +112,7 @@ class Utterance:
 def finish(said: Utterance, formant: float = 1.0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return int16 audio, phone labels and F0 labels of an utterance.
 
-    The formants are moved, and the audio is trimmed, normalized and padded to codec frames.
+    The audio is resampled to shift the formants, trimmed, normalized and padded to codec frames.
     """
     s, audio = CONFIG["synthesis"], resampled(said.audio, formant)
     loud = np.flatnonzero(np.abs(audio) > 0.02 * np.abs(audio).max())
@@ -131,13 +131,13 @@ def finish(said: Utterance, formant: float = 1.0) -> tuple[np.ndarray, np.ndarra
 
 
 def median_f0(f0: np.ndarray) -> float:
-    """Return the median of the voiced F0 labels, or 0 if no label is voiced."""
+    """Return the median of the voiced F0 labels, or 0 if fewer than four labels are voiced."""
     voiced = f0[f0 > 0].astype(np.float32)
     return float(np.median(voiced)) if len(voiced) > 3 else 0.0
 
 
 class Teacher:
-    """Kokoro with its styles: speaks lines of phoneme ids in batches."""
+    """Kokoro model and styles, which generate speech from phoneme ids in batches."""
 
     def __init__(self, model: Path, voices: Path, device: torch.device) -> None:
         self.device = device
@@ -153,13 +153,13 @@ class Teacher:
         return mixed + voice.spread * self.deviation * noise
 
     def identity(self, voice: Mixture) -> str:
-        """Return the standardized style of a voice for `store.unpack_style`."""
+        """Return the standardized style vector of a voice in the format of `store.unpack_style`."""
         return pack_style((self.style(voice) - self.mean) / self.deviation)
 
     def synthesize(self, lines: list[np.ndarray], voices: list[Mixture]) -> list[Utterance]:
-        """Return utterances with Kokoro's formants.
+        """Return the speech of lines of phoneme ids, before `finish` shifts the formants.
 
-        Pace and F0 already compensate for moving the formants.
+        The pace and F0 are chosen so that they are correct after the shift.
         """
         count = torch.tensor([len(line) for line in lines])
         ids = np.zeros((len(lines), int(count.max())), np.int64)
@@ -178,7 +178,7 @@ class Teacher:
 def write_shard(
     stem: Path, texts: list[str], said: list[Utterance], voices: list[Mixture], identities: list[str], number: int
 ) -> int:
-    """Write utterances as one shard and return its number of samples."""
+    """Write utterances to the files of one shard, and return the number of samples."""
     sound = [i for i, one in enumerate(said) if np.abs(one.audio).max() > 0.01]  # Exclude silence and overflow (NaN).
     with ThreadPoolExecutor(4) as pool:
         parts = list(pool.map(lambda i: finish(said[i], voices[i].formant), sound))
@@ -194,7 +194,7 @@ def write_shard(
         np.save(stem.with_name(f"{stem.name}.{name}.npy"), np.concatenate(arrays))
     temporary = stem.with_name(f"{stem.name}.tmp")
     temporary.write_text(json.dumps(rows))
-    # Other processes read a shard when its JSON file exists.
+    # The JSON file is written last, because other processes read the shard when this file exists.
     os.replace(temporary, stem.with_name(f"{stem.name}.json"))
     return at
 
@@ -219,7 +219,7 @@ def main() -> None:
         while made < args.hours * 3600 * 24000:
             near = rng.sample(
                 range(len(texts)), 8 * args.batch
-            )  # Lines of similar length are in one batch, so that it needs little padding.
+            )  # A batch has lines of similar length, so that little padding is needed.
             near.sort(key=lambda i: len(ids[i]))
             first = rng.randrange(7 * args.batch + 1)
             chosen = near[first : first + args.batch]

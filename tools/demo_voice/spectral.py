@@ -1,4 +1,4 @@
-"""Multi-resolution spectral losses between waveforms."""
+"""Multi-resolution spectral loss between waveforms."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ SIZES = ((128, 12), (256, 24), (512, 40), (1024, 80), (2048, 80), (4096, 128))
 
 
 class SpectralLoss(nn.Module):
-    """Spectral loss over six STFT sizes.
+    """Spectral loss that is averaged over six STFT sizes.
 
-    It is the mean of the L1 distances of log-mels and log-magnitudes. Waveforms are [B, N].
+    For each size, the L1 distances of log-mels and log-magnitudes are added. Waveforms are [B, N].
     """
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class SpectralLoss(nn.Module):
         return torch.sqrt(s.real.square() + s.imag.square() + 1e-9)
 
     def forward(self, made: Tensor, true: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the loss, and the log-mel L1 distance for an FFT of 1024."""
+        """Return the loss, and the L1 distance of the log-mels with an FFT size of 1024."""
         total, mel1024 = made.new_zeros(()), made.new_zeros(())
         for size, _ in SIZES:
             with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Training audio in one device tensor, with random crops.
+"""Store of training audio and labels in device tensors, for random crops.
 
 New shards are added while training runs.
 """
@@ -15,24 +15,24 @@ from torch import Tensor
 
 LABEL_SAMPLES = 480  # Samples per phone label: 50 labels per second.
 LABEL_COUNT = 178  # Phone labels are token ids of the teacher.
-STYLE_SIZE = 256  # Dimensions of the teacher's style vectors.
-STYLE_SCALE = 24  # Int8 value of one standard deviation of a style.
+STYLE_SIZE = 256  # Number of dimensions of the teacher's style vectors.
+STYLE_SCALE = 24  # Int8 value that stands for one standard deviation.
 
 
 def pack_style(style: np.ndarray) -> str:
-    """Return a standardized style vector [256] as int8 values in base64."""
+    """Convert a standardized style vector [256] to int8 values in base64."""
     return b64encode(np.rint(STYLE_SCALE * style).clip(-127, 127).astype(np.int8)).decode()
 
 
 def unpack_style(text: str) -> np.ndarray:
-    """Return the style vector [256] that `pack_style` wrote."""
+    """Return the style vector [256] from a result of `pack_style`."""
     return np.frombuffer(b64decode(text), np.int8) / STYLE_SCALE
 
 
 class Store:
-    """Audio (int16) and labels of all shards that were read.
+    """Device tensors with the int16 audio and the labels of all shards that were read.
 
-    `steps` is the number of filled label positions. It is a tensor on the device, so that a captured graph sees new
+    `steps` is the number of labels that were read. This number is a device tensor, so that captured graphs use new
     shards.
     """
 
@@ -71,7 +71,7 @@ class Store:
     def crops(self, batch: int, frames: int) -> tuple[Tensor, Tensor, Tensor]:
         """Return random crops: audio [B, 1920 F], phones [B, 4 F], F0 [B, 4 F].
 
-        Graphs can capture it.
+        A CUDA graph can capture this function.
         """
         room = self.steps - 4 * frames
         start = (torch.rand(batch, dtype=torch.float64, device=self.device) * room).long()

@@ -1,4 +1,4 @@
-"""Pack the voice styles of the npm package kokoro-js into one file.
+"""Store the voice styles of the npm package kokoro-js in one NumPy file.
 
 Run: python styles.py work/kokoro-js-1.2.1.tgz   (writes work/voices.npz, and work/unseen.npz for the evaluation)
 """
@@ -15,9 +15,9 @@ from config import CONFIG, HERE
 
 
 def read_styles(package: Path, names: list[str]) -> dict[str, np.ndarray]:
-    """Return the styles in `names`, float16 [510, 1, 256] each.
+    """Return the float16 styles [510, 1, 256] of the voices `names`, keyed by name.
 
-    Row n is for a text of n tokens.
+    Row n of a style is for a text of n tokens.
     """
     with tarfile.open(package) as files:
         raw = {name: files.extractfile(f"package/voices/{name}.bin").read() for name in names}

@@ -1,4 +1,4 @@
-"""Training sentences: templates of everyday speech, WordNet's examples, word lists."""
+"""Generate training sentences from templates of everyday speech, WordNet and word lists."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ SLOTS = {
 
 
 def wordnet(folder: Path) -> tuple[list[str], list[str]]:
-    """Return the glosses and the examples in WordNet's data files."""
+    """Return the definitions and the example sentences in WordNet's data files."""
     glosses, examples = [], []
     for part in ("noun", "verb", "adj", "adv"):
         for line in (folder / f"data.{part}").read_text(encoding="latin-1").splitlines():
@@ -142,7 +142,7 @@ def wordnet(folder: Path) -> tuple[list[str], list[str]]:
 
 
 def sentence(text: str, rng: random.Random) -> str:
-    """Format a fragment like typed text, usually with a capital letter and a full stop."""
+    """Return a fragment, usually with a capital first letter and a full stop at the end."""
     if rng.random() < 0.75:
         text = text[0].upper() + text[1:]
     if text[-1].isalnum() and rng.random() < 0.75:
@@ -151,7 +151,7 @@ def sentence(text: str, rng: random.Random) -> str:
 
 
 def fill(template: str, words: list[str], rng: random.Random) -> str:
-    """Fill one template with random names, numbers and words."""
+    """Fill a template with random names, numbers and words."""
     values = {
         "name": lambda: rng.choice(FIRST), "day": lambda: rng.choice(DAYS),
         "month": lambda: rng.choice(MONTHS), "n12": lambda: str(rng.randint(1, 12)),
@@ -169,7 +169,7 @@ def fill(template: str, words: list[str], rng: random.Random) -> str:
 
 
 def corpus(debs: Path, seed: int, max_chars: int, held_out: int) -> tuple[list[str], list[str]]:
-    """Return (training lines, held-out sentences), both shuffled by `seed`."""
+    """Return the training lines and the held-out sentences, both in random order."""
     rng = random.Random(seed)
     glosses, examples = wordnet(debs / "usr/share/wordnet")
     lines = (debs / "usr/share/dict/american-english").read_text().split()
@@ -181,7 +181,7 @@ def corpus(debs: Path, seed: int, max_chars: int, held_out: int) -> tuple[list[s
     common = [e for e in dict.fromkeys(everyday) if 6 <= len(e.split()) <= 12 and not re.search(r"\d", e)]
     kept = rng.sample(sorted(candidates), held_out // 2) + rng.sample(common, held_out // 2)
     rng.shuffle(kept)
-    kept.sort(key=set(candidates).__contains__)  # The everyday sentences are first.
+    kept.sort(key=set(candidates).__contains__)  # The everyday sentences come first.
     banned = {k.lower() for k in kept}
     fit, everyday = ([e for e in part if e.lower() not in banned] for part in (fit, everyday))
     plain = [g for g in dict.fromkeys(glosses) if PLAIN.match(g) and 8 <= len(g) <= max_chars]

@@ -1,6 +1,6 @@
-"""Text vocabulary of the demo voice: byte-level BPE pieces, merges and special tokens.
+"""Text vocabulary of the embedded voice: byte-level BPE merges and special tokens.
 
-Run: python text_vocabulary.py   (learns the merges from the recipe's own lines, writes work/merges.txt)
+Run: python text_vocabulary.py   (learns the merges from the training lines and writes work/merges.txt)
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from config import CONFIG, HERE
 from phonemes import read_lines
 from runtime.model.text_tokenizer import PIECES
 
-TEMPLATE_WORDS = ("assistant", "user")  # Words of the chat template. Each is a single token.
+TEMPLATE_WORDS = ("assistant", "user")  # Words of the chat template, of which each becomes a single token.
 SPECIALS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<tts_pad>", "<tts_text_bos>", "<tts_text_eod>")
 HEADER = "#version: 0.2"
 
 
 def byte_letters() -> list[str]:
-    """Return GPT-2's printable letter of each byte."""
+    """Return the printable character that GPT-2's byte-level BPE uses for each byte."""
     plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
     other = {b: chr(256 + i) for i, b in enumerate(b for b in range(256) if b not in plain)}
     return [chr(b) if b in plain else other[b] for b in range(256)]
@@ -42,9 +42,9 @@ def _scheme(model: models.BPE) -> Tokenizer:
 
 @dataclass
 class TextVocabulary:
-    """Text vocabulary.
+    """Text vocabulary and its token ids.
 
-    Ids are, in order: the 256 bytes, a piece for each merge, and the special tokens.
+    The ids are, in this order: the 256 bytes, a piece for each merge, and the special tokens.
     """
 
     merges: tuple[tuple[str, str], ...]
@@ -54,29 +54,25 @@ class TextVocabulary:
         self.pieces = {name: i for i, name in enumerate(names)}
         self.specials = {name: len(self.pieces) + i for i, name in enumerate(SPECIALS)}
         _, self.im_start, self.im_end, self.pad, self.bos, self.eos = self.specials.values()
-        # None before `learn` has created these tokens.
+        # The values are None before `learn` has created these tokens.
         self.assistant, self.user = (self.pieces.get(word) for word in TEMPLATE_WORDS)
         self.newline = self.pieces[byte_letters()[10]]
 
     @property
     def rows(self) -> int:
-        """Return the rows of the embedding: the number of ids, rounded up to a multiple of 16."""
+        """Return the number of embedding rows: the number of ids, rounded up to a multiple of 16."""
         return -(-(len(self.pieces) + len(SPECIALS)) // 16) * 16
 
     def tokenizer(self, dropout: float | None = None) -> Tokenizer:
         """Return the tokenizer.
 
-        With `dropout`, each call skips merges at random with this probability.
-
-        So the model learns the same meaning for pieces and for their letters.
+        With `dropout`, each call skips random merges with this probability. The model then learns that a piece and its
+        letters have the same meaning.
         """
         return _scheme(models.BPE(vocab=self.pieces, merges=list(self.merges), dropout=dropout))
 
     def write(self, folder: Path) -> None:
-        """Write the vocabulary, merges and tokenizer configuration as published.
-
-        The files are vocab.json, merges.txt and tokenizer_config.json.
-        """
+        """Write vocab.json, merges.txt and tokenizer_config.json in the published format."""
         (folder / "vocab.json").write_text(json.dumps(self.pieces, ensure_ascii=False))
         self.write_merges(folder / "merges.txt")
         added = {str(i): {"content": t, "lstrip": False, "normalized": False, "rstrip": False, "single_word": False,
@@ -95,13 +91,13 @@ class TextVocabulary:
 
     @classmethod
     def read(cls, path: Path) -> TextVocabulary:
-        """Read a merges.txt."""
+        """Return the vocabulary of a merges.txt."""
         lines = path.read_text().split("\n")
         return cls(tuple((a, b) for a, b in (line.split(" ") for line in lines if line and line != HEADER)))
 
     @classmethod
     def learn(cls, lines: Iterable[str], pieces: int) -> TextVocabulary:
-        """Learn `pieces` merges, and append merges for the words of the template."""
+        """Learn `pieces` merges from lines, and append the merges for the words of the template."""
         tok = _scheme(models.BPE())
         trainer = trainers.BpeTrainer(vocab_size=pieces, initial_alphabet=byte_letters(), show_progress=False)
         tok.train_from_iterator(lines, trainer)

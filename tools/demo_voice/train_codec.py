@@ -1,10 +1,10 @@
-"""Stage 2: train the speech tokenizer on crops, with each step as a captured graph.
+"""Stage 2: train the speech tokenizer on random crops, with CUDA graphs.
 
 Run: python train_codec.py --seconds 840
 
-The first phase trains everything on short crops, and later phases use longer crops. Phases with `judges` use
-discriminators. The BatchNorm is kept until the export (export.py folds it). Without it, the latents grow from 1 to 50
-and change faster than the codebooks can follow.
+The first phase trains all networks on short crops, and later phases use longer crops. Phases with `judges` use
+discriminators. The BatchNorm is kept until the export (export.py folds it). Without the BatchNorm, the latents grow
+from 1 to 50 and change faster than the codebooks can follow.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from store import LABEL_COUNT, Store
 
 
 class Trainer:
-    """Training state: the codec, its auxiliary heads and the optimizer."""
+    """Trainer of the speech tokenizer: networks, auxiliary heads and optimizers."""
 
     def __init__(self, store: Store, device: torch.device, frozen: bool = False) -> None:
         torch.manual_seed(CONFIG["seed"])
@@ -40,7 +40,7 @@ class Trainer:
         self.heads = Heads(self.c, LABEL_COUNT).to(device)
         self.spectral = SpectralLoss().to(device)
         self.rate = torch.tensor(0.0, device=device)
-        self.frozen = frozen  # True if only the decoder is trained. Encoder and codebooks are then constant.
+        self.frozen = frozen  # True if only the decoder is trained. The encoder and the codebooks are then constant.
         if frozen:
             self.codec.encoder.requires_grad_(False)
             self.codec.quantizer.input_proj.requires_grad_(False)
@@ -54,7 +54,7 @@ class Trainer:
         self.judges = Judges().to(device)
         self.judged_by = torch.optim.AdamW(self.judges.parameters(), lr=self.rate if cuda else 1e-4, betas=(0.8, 0.99),
                                            weight_decay=0.0, capturable=cuda, fused=cuda)  # fmt: skip
-        self.strength = torch.tensor(0.0, device=device)  # Weight of the discriminators' loss.
+        self.strength = torch.tensor(0.0, device=device)  # Weight of the adversarial and feature-matching losses.
         self.kept: deque[list[Tensor]] = deque(maxlen=2)
 
     def losses(self, frames: int, batch: int, judged: bool) -> Tensor:
@@ -73,7 +73,7 @@ class Trainer:
         first, rest = through.unflatten(0, (batch, frames)).split(q.dim, -1)
         made = codec.decoder(q.combine(first, rest))
         spec, mel = self.spectral(made, audio)
-        # Codebook 0 predicts phones, and the acoustic codebooks 1 and 2 predict F0. The gradients reach the encoder.
+        # Codebook 0 predicts phones, and codebooks 1 and 2 predict F0. The gradients of these losses reach the encoder.
         phone = F.cross_entropy(self.heads.phone(first).reshape(-1, LABEL_COUNT), phones.flatten())
         scores = self.heads.read(through.unflatten(0, (batch, frames)).transpose(1, 2))
         scores = scores.unflatten(1, (LABEL_COUNT, 4)).transpose(2, 3).flatten(2)  # [B, labels, 4 F]
@@ -90,7 +90,7 @@ class Trainer:
         adversarial_loss, feature = made.new_zeros(()), made.new_zeros(())
         g = CONFIG["gan"]
         if judged:
-            # The discriminators are expensive, so they get only a part of each crop.
+            # Only a part of each crop is used, because the discriminators are expensive.
             length = 1920 * min(frames, g["frames"])
             start = (torch.rand(batch, 1, device=self.device) * (audio.shape[1] - length + 1)).long()
             part = start + torch.arange(length, device=self.device)
@@ -117,21 +117,21 @@ class Trainer:
         self.optimiser.step()
 
     def _state(self) -> list[Tensor]:
-        """Return every tensor that a step writes."""
+        """Return all tensors that `step` changes."""
         optimisers = (self.optimiser, self.judged_by)
         modules = (self.codec, self.heads, self.judges)
         moments = [t for o in optimisers for s in o.state.values() for t in s.values()]
         return [*(t for m in modules for t in m.state_dict().values()), *moments, self.logged]
 
     def keep(self) -> None:
-        """Store this state and keep the previous one."""
+        """Store a copy of the current state, and discard all but the previous copy."""
         self.kept.append([t.detach().clone() for t in self._state()])
 
     @torch.no_grad()
     def back(self) -> None:
-        """Restore the older of the two stored states.
+        """Restore the older one of the two stored states.
 
-        The newer one may be the cause of an overflow.
+        The newer state may already contain the cause of the overflow.
         """
         for tensor, kept in zip(self._state(), self.kept[0], strict=True):
             tensor.copy_(kept)
@@ -140,7 +140,7 @@ class Trainer:
 
     @torch.no_grad()
     def start_books(self, frames: int, batch: int) -> None:
-        """Initialize the codebooks by k-means on new latents, then enable quantization."""
+        """Initialize the codebooks by k-means on latents of new crops, and enable quantization."""
         seen = []
         for _ in range(max(4, 12000 // (frames * batch)) if self.device.type == "cuda" else 4):
             audio, _, _ = self.store.crops(batch, frames)
@@ -151,9 +151,9 @@ class Trainer:
 def capture(
     function: Callable[[], None], device: torch.device, warm: int = 8, pool: tuple[int, int] | None = None
 ) -> Callable[[], None]:
-    """Return a function that replays `function` as a CUDA graph.
+    """Capture a CUDA graph of `function`, and return a function that replays the graph.
 
-    On a CPU, `function` is returned. Graphs may share a memory pool.
+    On a CPU, `function` itself is returned. Graphs may share the memory pool `pool`.
     """
     if device.type != "cuda":
         return function
@@ -172,14 +172,14 @@ def capture(
 
 
 def save(codec: Codec, path: Path, **extra: float) -> None:
-    """Write a checkpoint atomically."""
+    """Write the codec and the values `extra` to a file atomically."""
     temporary = path.with_suffix(".tmp")
     torch.save({"codec": codec.state_dict(), "folded": codec.quantizer.folded, **extra}, temporary)
     temporary.rename(path)
 
 
 def load(path: Path, device: torch.device) -> Codec:
-    """Read a checkpoint that `save` has written."""
+    """Return the codec from a file that `save` has written, in evaluation mode."""
     state = torch.load(path, map_location=device, weights_only=True)
     codec = Codec(CONFIG["codec"]).to(device)
     codec.load_state_dict({k: v.float() if v.is_floating_point() else v for k, v in state["codec"].items()})
@@ -230,7 +230,7 @@ def main() -> None:
         if number > 0:
             trainer.decay.fill_(0.995)
         judged = phase.get("judges", False)
-        trainer.kept.clear()  # The optimizer of a new phase may have new moments.
+        trainer.kept.clear()  # The optimizer of a new phase may have additional moments.
         replay = capture(lambda f=frames, b=batch, j=judged: trainer.step(f, b, j), device)
         opened = step if judged and opened is None else opened
         print(f"phase {number}: {frames} frames x {batch}, captured at {time.monotonic() - start:.0f} s", flush=True)
@@ -238,7 +238,7 @@ def main() -> None:
             share = (time.monotonic() - start) / args.seconds
             if share >= phase["until"]:
                 break
-            flat = 0.35  # Constant learning rate until this fraction of the stage, then a cosine decay.
+            flat = 0.35  # The learning rate is constant until this fraction of the stage, and then decays as a cosine.
             fall = max(0.0, (share - flat) / (1 - flat))
             rate = (
                 args.rate * min(1.0, (step + 1) / 300) * (0.04 + 0.96 * 0.5 * (1 + math.cos(math.pi * min(1.0, fall))))
@@ -246,7 +246,7 @@ def main() -> None:
             rate *= calm
             trainer.rate.fill_(rate)
             if opened is not None:
-                # The weight of the adversarial loss grows over 1000 steps, because the discriminators are new.
+                # The weight of the adversarial loss grows over 1000 steps, because the discriminators start untrained.
                 trainer.strength.fill_(min(1.0, (step - opened) / 1000))
             for group in trainer.optimiser.param_groups if device.type != "cuda" else ():
                 group["lr"] = rate
@@ -278,7 +278,7 @@ def main() -> None:
                     print(
                         f"not finite: back to the last state but one, the rate at {calm:.2f} of its course", flush=True
                     )
-            # The first checkpoint is written early, so that the next stages can be tried.
+            # An early checkpoint lets the next stages start.
             if step % 3000 == 0 or step == (5 if args.small else 1000):
                 save(trainer.codec, args.out, step=step)
     save(trainer.codec, args.out, step=step)

@@ -1,11 +1,11 @@
-"""Stage 4: train talker, code predictor and speaker encoder together on the codes.
+"""Stage 4: train the talker, the code predictor and the speaker encoder on the codes.
 
 Run: python train_lm.py --seconds 600
 
-Training starts with the first shards of speech and adds the others as they are generated. Text is tokenized with random
-dropout each time; a share of the sequences (`streaming` in config.toml) is in the streaming layout.
+Training starts with the first shards of speech, and later shards are added when they exist. The tokenizer skips random
+merges each time. In config.toml, `streaming` is the fraction of sequences in the streaming layout.
 
-The speaker encoder is trained by the talker's loss: the speaker slot of the prompt has its x-vector of another
+The speaker encoder is trained with the talker's loss: the speaker slot of the prompt has the x-vector of another
 utterance of the same voice. Auxiliary heads predict F0, the factor of the formants and Kokoro's style from the
 x-vector, so that the talker's loss does not ignore it.
 """
@@ -37,16 +37,16 @@ from text_vocabulary import TextVocabulary
 from train_codec import capture, load
 from vocabulary import CODES
 
-LENGTH_MULTIPLE = 32  # The padded length is a multiple of this.
+LENGTH_MULTIPLE = 32  # The padded length of a sequence is a multiple of this number.
 WEIGHT_DECAY = 0.05  # Weight decay per step at a learning rate of 1.
 MAX_SHARDS = 12  # Maximum number of shards that are encoded every 200 steps.
 
 
 class Batches(IterableDataset):
-    """Endless batches for training.
+    """Infinite iterable of training batches.
 
-    Each width has one shape, so that graphs can be captured. Sequences of similar length are in a batch, so that it
-    needs little padding.
+    All batches of the same width have the same shape, so that graphs can be captured. A batch has sequences of similar
+    length, so that little padding is needed.
     """
 
     def __init__(self, spoken: Path, vocabulary: TextVocabulary, positions: int, seed: int) -> None:
@@ -84,7 +84,7 @@ class Trainer:
         """Create the trainer.
 
         Args:
-            eager: True to disable graphs and compiled layers.
+            eager: True to disable CUDA graphs and compiled layers.
         """
         torch.manual_seed(CONFIG["seed"] + 1)
         self.c = CONFIG["lm"]
@@ -116,9 +116,9 @@ class Trainer:
         self.shapes: dict[tuple[int, ...], tuple[dict[str, Tensor], Callable[[], None]]] = {}
 
     def references(self, spans: Tensor) -> Tensor:
-        """Return the x-vectors of random crops.
+        """Return the x-vectors of random crops of the reference audio.
 
-        Audio that is too short is repeated.
+        `spans` has the start and length of each audio. Audio that is too short is repeated.
         """
         rows = (len(spans), 1)
         crop = ((1.5 + 2.5 * torch.rand(rows, device=self.device)) * 24000).long()
@@ -128,9 +128,9 @@ class Trainer:
         return self.voice.x_vectors(self.audio[start + inside].float() / 32768.0)
 
     def loss(self, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Return the loss and its parts.
+        """Return the total loss and a tensor of the single losses.
 
-        Shapes are independent of values, so that a graph can be captured.
+        No shape depends on values of the batch, so that a graph can be captured.
         """
         voice = self.voice
         text, codec, codes, first, target = (batch[k] for k in ("text", "codec", "codes", "first", "target"))
@@ -138,7 +138,7 @@ class Trainer:
         x = x + voice.talker.model.codec_embedding(codec.clamp(min=0)) * (codec >= 0)[..., None]
         x = x + voice.frames(codes.clamp(min=0)) * (codes[..., :1] >= 0)
         vectors, slots = self.references(batch["spans"]).to(x.dtype), batch["slots"]
-        at_slot = torch.arange(x.shape[1], device=self.device) == slots[:, None]  # If slot is -1, no position matches.
+        at_slot = torch.arange(x.shape[1], device=self.device) == slots[:, None]  # A slot of -1 matches no position.
         x = x + at_slot[..., None] * vectors[:, None]
         known = ((slots >= 0) & (batch["pitch"] > 0)).float()
         traits = torch.stack((3 * torch.log(batch["pitch"].clamp(min=50) / 150), 10 * torch.log(batch["formant"])), 1)
@@ -150,7 +150,7 @@ class Trainer:
         first, target = first.flatten(), target.flatten(0, 1)
         code0 = F.cross_entropy(voice.talker.codec_head(states).float(), first, ignore_index=-1)
         phone = F.cross_entropy(self.phone_head(states).float().reshape(-1, LABEL_COUNT), batch["phones"].flatten())
-        count = (target[:, 0] >= 0).cumsum(0)  # Frames are drawn with replacement, so that their number is constant.
+        count = (target[:, 0] >= 0).cumsum(0)  # Sampling with replacement gives a constant number of frames.
         drawn = (torch.rand(3072, device=self.device, dtype=torch.float64) * count[-1]).long() + 1
         frames = torch.searchsorted(count, drawn)
         wanted = target.index_select(0, frames)
@@ -176,9 +176,9 @@ class Trainer:
         self.logged.lerp_(parts, 0.01)
 
     def step(self, batch: dict[str, Tensor], rate: float) -> None:
-        """Train on one batch.
+        """Train on one batch with the learning rate `rate`.
 
-        On CUDA, this replays the graph of the batch's shape.
+        On CUDA, the captured graph of the batch's shape is replayed.
         """
         self.rate.fill_(rate)
         for group in self.adam.param_groups if self.device.type != "cuda" else ():
@@ -195,7 +195,7 @@ class Trainer:
 
 
 def listen(args: argparse.Namespace, device: torch.device) -> Spoken:
-    """Wait for a codec and enough speech, and return the encoded speech so far."""
+    """Wait for a codec and `--min-hours` of speech, and return the speech encoded so far."""
     store = Store(args.shards, device, args.hours)
     while not args.codec.exists():
         store.take(8)
@@ -256,7 +256,7 @@ def main() -> None:
                   f"{spoken.store.filled / 864e5:.1f} hours {figures}", flush=True)  # fmt: skip
             if not math.isfinite(values[0]):
                 raise SystemExit("the loss is not finite")
-        # The first checkpoint is written early, so that the next stages can be tried.
+        # An early checkpoint lets the next stages start.
         if step == 100 or step % 1500 == 0:
             save_voice(trainer.voice.state_dict(), vocabulary, args.out)
     save_voice(trainer.voice.state_dict(), vocabulary, args.out)

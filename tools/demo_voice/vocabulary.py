@@ -1,4 +1,4 @@
-"""Codec ids of the demo voice, and the words of its instructions."""
+"""Codec ids of the embedded voice, and random voice descriptions for its training."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import random
 from config import CONFIG
 
 CODES = CONFIG["codec"]["codebook_size"]
-# The special tokens have the same distance from the first id after the codes as in published checkpoints.
+# The offset of the special tokens from the first id after the codes is the same as in published checkpoints.
 CODEC_VOCAB = CODES + 1024
 CODEC_PAD, CODEC_BOS, CODEC_EOS = CODES + 100, CODES + 101, CODES + 102
 THINK, NOTHINK, THINK_BOS, THINK_EOS = CODES + 106, CODES + 107, CODES + 108, CODES + 109
@@ -16,7 +16,7 @@ FIRST_SPEAKER = CODES + 813
 
 
 def pitch_word(gender: str, f0: float) -> str:
-    """Return low, medium or high, or an empty string for a pitch between two of them."""
+    """Return "low", "medium" or "high", or "" for a pitch between two of these ranges."""
     low, middle, high = (166, (172, 204), 214) if gender == "female" else (98, (102, 130), 140)
     if f0 <= 0:
         return ""
@@ -24,7 +24,7 @@ def pitch_word(gender: str, f0: float) -> str:
 
 
 def speed_word(stretch: float) -> str:
-    """Return slow, normal or fast, or an empty string for a pace between two of them."""
+    """Return "slow", "normal" or "fast", or "" for a pace between two of these ranges."""
     return "fast" if stretch < 0.88 else "slow" if stretch > 1.2 else "normal" if 0.92 < stretch < 1.13 else ""
 
 
@@ -41,16 +41,16 @@ QUALITIES = ("clear", "warm", "friendly", "gentle", "confident", "pleasant", "so
 
 
 def brightness(formant: float, rng: random.Random) -> list[str]:
-    """Return a word for moved formants, or an empty string."""
+    """Return a list with an adjective for shifted formants, or an empty list."""
     if 0.97 <= formant <= 1.03 or rng.random() < 0.3:
         return []
     return [rng.choice(("bright", "light", "clear and bright") if formant > 1 else ("dark", "full", "rich"))]
 
 
 def age(gender: str, f0: float, formant: float, stretch: float, rng: random.Random) -> str:
-    """Return young or old if pitch, formants and pace fit.
+    """Return an adjective for the age that fits the pitch, formants and pace, or "".
 
-    If neither fits, sometimes return one at random.
+    If none fits, an adjective for a medium age is returned with a probability of 10 %.
     """
     if formant > 1.03 and (f0 > 214 or (gender == "male" and f0 > 132)):
         return rng.choice(("young", "young", "young", "teenage"))
@@ -60,7 +60,7 @@ def age(gender: str, f0: float, formant: float, stretch: float, rng: random.Rand
 
 
 def design(gender: str, f0: float, stretch: float, formant: float, rng: random.Random) -> str:
-    """Return a typical VoiceDesign description that is true of this audio."""
+    """Return a typical description of a voice that is true of the audio's properties."""
 
     def say(word: str) -> str:
         return rng.choice(WORDS[word]) if word else ""
@@ -116,9 +116,9 @@ HEIGHTS = {"low": ("low", "deep", "low-pitched", "dark and low"), "medium": ("mi
 
 
 def portrait(gender: str, f0: float, stretch: float, formant: float, rng: random.Random) -> str:
-    """Return a longer description of a person.
+    """Return a longer description of a speaker.
 
-    Details beyond the audio's properties are invented.
+    Only gender, pitch, formants and pace are true of the audio, and other details are invented.
     """
     female = gender == "female"
     his, he = ("her", "She") if female else ("his", "He")
@@ -153,9 +153,9 @@ GENTLE = (
 
 
 def mood(ratio: float, stretch: float, rng: random.Random) -> str:
-    """Return a description of a mood.
+    """Return an instruction with a mood, a pace and a pitch.
 
-    Only its pace and pitch are true of the audio; other details are invented.
+    Only the pace and the pitch are true of the audio, and the mood is random.
     """
     pace = {"slow": ("slowly", "a little slower than usual", "with long pauses, slowly"),
             "fast": ("a little faster than usual", "quickly", "in a hurry"),
@@ -166,9 +166,9 @@ def mood(ratio: float, stretch: float, rng: random.Random) -> str:
 
 
 def style(ratio: float, stretch: float, rng: random.Random) -> str:
-    """Return an instruction for a named speaker.
+    """Return an instruction with the pitch and pace of a named speaker's audio.
 
-    `ratio` is the pitch relative to the speaker's usual one.
+    `ratio` is the pitch of the audio divided by the speaker's median pitch.
     """
     speed = speed_word(stretch)
     pitch = "low" if ratio < 0.92 else "high" if ratio > 1.08 else ""

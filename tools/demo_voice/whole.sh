@@ -1,12 +1,11 @@
 #!/usr/bin/env bash
-# The whole recipe on a machine of one or two cards that is there for half an hour: speech, training, export, figures.
-# Run: ./whole.sh START OUT [small]     START: seconds since 1970 from which the cards' time counts; work/ as fetch.sh leaves it
-# Every moment below is counted from START, in seconds. The first card trains the codec, then its decoder alone; the last one speaks
-# and trains the language model. OUT gets logs, and the exported voice each time that it is worth keeping: a machine that is
-# taken away early leaves what OUT has.
-# FROM: the folder of an export whose codec and text pieces stay; decoder and language model continue from it. The first card speaks
-# before it trains the decoder, so that the language model has the other one for itself.
-# WARM: the folder of an export whose encoder and decoder the codec begins with; its books are made again.
+# Run all stages (speech, training, export and evaluation) on a machine with one or two GPUs that is available for half an hour.
+# Run: ./whole.sh START OUT [small]     START: Unix time at which the machine's time started. Run fetch.sh first to fill work/.
+# All times below are seconds after START. The first GPU trains the codec, and then only the decoder. The last GPU generates speech
+# and trains the language model. OUT gets logs, and the exported voice after each stage, because the machine may be taken away early.
+# FROM: folder of an exported voice. Its codes and text vocabulary do not change, and the training of its decoder and language model
+# continues. The first GPU generates speech and then trains the decoder, so that the last GPU only trains the language model.
+# WARM: folder of an exported voice. The training of the codec starts with its encoder and decoder, and with new codebooks.
 set -euo pipefail
 start=$1 out=$2 small=${3:+--small}
 mkdir -p "$out"
@@ -15,19 +14,19 @@ cd "$(dirname "$0")"
 mkdir -p work/shards
 export PYTHONUNBUFFERED=1 OMP_NUM_THREADS=2
 hours=${HOURS:-55} loaders=${LOADERS:-8} positions=${POSITIONS:-14000} sentences=${SENTENCES:-240} workers=${WORKERS:-7}
-room=$((${hours%.*} + 5)) # hours that fit on the device
+room=$((${hours%.*} + 5)) # Hours of audio that fit into the memory of the GPU.
 codec_end=${CODEC_END:-700} end=${END:-1330}
 last=$(($(nvidia-smi --list-gpus 2> /dev/null | wc -l || true) > 1))
-speaking=$last # The card that speaks.
+speaking=$last # Index of the GPU that generates speech.
 [ -z "${FROM:-}" ] || speaking=0
-set -m # every job is a process group, so that its children end with it
+set -m # Each job is a process group, so that kill also ends its child processes.
 trap 'for job in $(jobs -p); do kill -- -$job 2> /dev/null || true; done' EXIT
 say() { echo "$(($(date +%s) - start)) s: $*" | tee -a "$out/course.log"; }
 fails() { say "$1 FAILED: $(tail -n 1 "$2")"; }
 on() { CUDA_VISIBLE_DEVICES=$1 "${@:2}"; }
 lm() { on "$last" python3 train_lm.py --hours "$room" --loaders "$loaders" --positions "$positions" "$@"; }
 codec() { on 0 python3 train_codec.py --hours "$room" $small "$@"; }
-keep() { # CODEC LM: exported into OUT
+keep() { # Export the voice with the weights CODEC and LM into OUT.
     python3 export.py --codec "$1" --lm "$2" --out work/demo-voice > "$out/export.log" 2>&1 || { fails "the export" "$out/export.log"; return; }
     tar -C work -cf - demo-voice | split -b 15000000 - "$out/voice.tar."
     say "exported: $(tail -n 1 "$out/export.log")"
@@ -40,7 +39,7 @@ on "$speaking" python3 speak.py --model work/kokoro.onnx --voices work/voices.np
 speech=$!
 train_lm() { lm --codec work/codec_done.pt --until work/end --out work/lm.pt --resume work/lm_early.pt ${LM_RATE:+--rate $LM_RATE} "$@" > "$out/lm.log" 2>&1; }
 train_decoder() { codec --frozen --resume work/codec_done.pt --rate "${DECODER_RATE:-3e-4}" --until work/end --out work/decoder.pt > "$out/decoder.log" 2>&1; }
-if [ -n "${FROM:-}" ]; then # The codes are known: the language model learns while the rest is spoken.
+if [ -n "${FROM:-}" ]; then # The codes do not change, so the language model is trained while speech is generated.
     python3 restore.py --source "$FROM"
     cp work/lm.pt work/lm_early.pt
     cp work/codec.pt work/codec_done.pt
@@ -51,7 +50,7 @@ else
     codec ${WARM:+--warm "$WARM"} --until work/codec_end --out work/codec.pt > "$out/codec.log" 2>&1 &
     training=$!
 fi
-wait $speech || { fails speech "$out/speech.log"; exit 1; } # All others would wait for speech until the end.
+wait $speech || { fails speech "$out/speech.log"; exit 1; } # Without speech, all other jobs would wait until the end.
 say "speech: $(tail -n 1 "$out/speech.log")"
 
 if [ -n "${FROM:-}" ]; then
@@ -60,10 +59,10 @@ if [ -n "${FROM:-}" ]; then
 fi
 
 eager=
-if [ -z "${FROM:-}" ]; then # The language model begins on the codes of a codec that still learns, and goes on with the final ones.
+if [ -z "${FROM:-}" ]; then # Train the language model with codes of the unfinished codec first, and then with the final codes.
     until [ -s work/codec.pt ] || ! kill -0 $training 2> /dev/null; do sleep 1; done
     cp work/codec.pt work/codec_early.pt
-    # One card has no time for more than a trial, which finds out whether stage and export run at all.
+    # With one GPU, this training only tests that the stage and the export work.
     echo $((last ? start + codec_end - 12 : $(date +%s) + ${TRIAL:-60})) > work/early_end
     early() { lm --codec work/codec_early.pt --until work/early_end --out work/lm_early.pt --work work/early "$@"; }
     early > "$out/lm_early.log" 2>&1 || { eager=--eager; early --eager >> "$out/lm_early.log" 2>&1 || fails "the language model" "$out/lm_early.log"; }
