@@ -8,6 +8,7 @@ import logging
 import os
 import time
 import wave
+import zipfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -145,6 +146,24 @@ def test_description_and_tags_can_be_changed_and_survive_an_export(client: httpx
     file = client.get(f"{place}/file").content
     client.delete(place)
     assert client.post(VOICES, files={"file": file}).json()["tags"] == ["day", "night show"]
+
+
+def test_voice_exported_for_voicebox_can_be_imported_again(client: httpx.Client) -> None:
+    made = upload(client, ref_text=WORDS, speaker_description="low", language="english").json()
+    answer = client.get(f"{VOICES}/{made['id']}/file", params={"format": "voicebox"})
+    assert answer.headers["content-disposition"].startswith('attachment; filename="Clara.zip"')
+    archive = zipfile.ZipFile(io.BytesIO(answer.content))
+    manifest = json.loads(archive.read("manifest.json"))
+    assert manifest["version"] == "1.0"
+    assert manifest["profile"] == {"name": "Clara", "description": "low", "language": "en"}
+    ((recording, text),) = json.loads(archive.read("samples.json")).items()
+    assert text == WORDS
+    assert archive.read(f"samples/{recording}") == client.get(f"{VOICES}/{made['id']}/audio").content
+    client.delete(f"{VOICES}/{made['id']}")
+    back = client.post(VOICES, files={"file": answer.content}, data={"consent": CONSENT}).json()
+    for field in ("name", "description", "language", "transcript"):
+        assert back[field] == made[field]
+    refused(client.get(f"{VOICES}/{back['id']}/file?format=wav"), 400, "invalid_config", "format")
 
 
 def test_origin_of_a_voice_is_stored(client: httpx.Client) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
 import wave
+import zipfile
 from dataclasses import asdict
 from typing import Any
 
@@ -37,7 +39,7 @@ from runtime.server.voices.responses import (
 )
 from runtime.server.voices.voice_library import VoiceCard, VoiceLibrary
 from runtime.server.voices.voice_resolver import is_speaker
-from runtime.server.wire import Reply, decode
+from runtime.server.wire import Reply, code_of, decode
 from runtime.settings import OBJECTS, VOICES_AS, Limits
 from runtime.shared.confusables import find_confusable
 from runtime.shared.file_names import disposition, file_name
@@ -125,13 +127,23 @@ def voices_router(host: Host) -> APIRouter:
 
     # The parameter `name` is already URL-decoded and may contain a slash.
     @router.api_route(VOICES + "/{name:path}/file", methods=GET)
-    @documented(sound=("application/octet-stream",), refusals=VOICE_ERRORS)
-    async def voice_file(request: Request, name: str) -> Response:
-        """Export a stored voice as a voice file."""
+    @documented(
+        sound=("application/octet-stream", "application/zip"),
+        refusals=VOICE_ERRORS | {NoRecording, InvalidConfig},
+        parameters={"format": "voicebox: a profile of that program"},
+    )
+    async def voice_file(request: Request, name: str, format: str = "") -> Response:
+        """Export a stored voice as a voice file, or as a profile of voicebox."""
         library, card = known(request, name)
-        data = await host.run_in_worker(library.export, card.id)
-        headers = {"Content-Disposition": disposition(file_name(card.name, "voice", instead=card.id))}
-        return Response(data, media_type="application/octet-stream", headers=headers)
+        if format not in ("", "voicebox"):
+            raise InvalidConfig(where="format", why="it must be voicebox", param="format")
+        if format:
+            media_type, suffix, data = "application/zip", "zip", await host.run_in_worker(profile_of, library, card)
+        else:
+            media_type, suffix = "application/octet-stream", "voice"
+            data = await host.run_in_worker(library.export, card.id)
+        headers = {"Content-Disposition": disposition(file_name(card.name, suffix, instead=card.id))}
+        return Response(data, media_type=media_type, headers=headers)
 
     @router.api_route(VOICES + "/{name:path}/audio", methods=GET)
     @documented(sound=("audio/wav",), refusals=VOICE_ERRORS | {NoRecording})
@@ -216,6 +228,26 @@ def wav_of(library: VoiceLibrary, voice_id: str) -> bytes:
         sound.setsampwidth(2)
         sound.setframerate(SAMPLE_RATE)
         sound.writeframes(to_pcm(samples).tobytes())
+    return file.getvalue()
+
+
+def profile_of(library: VoiceLibrary, card: VoiceCard) -> bytes:
+    """Return a voice as a ZIP file that voicebox imports as a profile.
+
+    Raises:
+        NoRecording: The voice has only a prompt.
+    Thread: a worker.
+    """
+    profile = {"name": card.name, "description": card.description, "language": code_of(card.language) or "en"}
+    members = {
+        "manifest.json": json.dumps({"version": "1.0", "profile": profile, "has_avatar": False}),
+        "samples.json": json.dumps({f"{card.id}.wav": card.transcript or ""}),
+        f"samples/{card.id}.wav": wav_of(library, card.id),
+    }
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
     return file.getvalue()
 
 
