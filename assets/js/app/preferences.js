@@ -105,7 +105,7 @@ export function endOrphanedFrames() {
       cancelAnimationFrame(next);
       seen = next - own === 2 ? seen + 1 : 0;
       if (seen >= STABLE_FRAMES) cancelAnimationFrame(next - 1);
-      else if (--left > 0) setTimeout(watch);
+      else if (next - own > 1 || --left > 0) setTimeout(watch);
     });
   };
   watch();
