@@ -84,7 +84,7 @@ export class TakeHistory extends EventTarget {
    * `loose` excludes takes of scripts, and `cursor` is the start of the list.
    */
   /** @type {{search?: string, room?: string, favourite?: string, loose?: string, cursor?: string}} */
-  wanted = {};
+  wanted = { loose: '1' };
   /** Number of list requests, with which responses to earlier requests are ignored. */
   turn = 0;
   /**
