@@ -67,9 +67,9 @@ export class VoiceAssignment {
 
   /** Record the names of stored voices in the lines, in case the voices are deleted. @param {Line[]} lines */
   note(lines) {
+    const names = new Map(this.studio.voices.list.map(({ id, name }) => [id, name]));
     for (const { voice } of lines) {
-      const known = voice?.mode === 'base' && this.studio.catalogue.find(valueOf(voice));
-      if (voice && known) voice.name = known.name;
+      if (voice?.mode === 'base') voice.name = names.get(voice.voice ?? '') ?? voice.name;
     }
   }
 
