@@ -24,6 +24,7 @@ export class Peaks {
     this.low = [];
     /** @type {number[]} */
     this.high = [];
+    this.bin = BIN; // Samples per element.
     this.samples = 0;
     this.chunks = 0;
   }
@@ -96,11 +97,11 @@ export class Waveform {
     const style = getComputedStyle(canvas);
     const [accent, quiet, line] = ['--vw-accent', '--vw-wave', '--vw-line'].map((name) => style.getPropertyValue(name));
     const peaks = take && ('peaks' in take ? take.peaks : Peaks.of(take));
-    const low = peaks?.low ?? null;
+    const { low, bin } = peaks ?? { low: null, bin: BIN };
     const length = low?.length ?? 0;
-    const edge = Math.ceil(this.played / BIN);
+    const edge = Math.ceil(this.played / bin);
     const how = [canvas.clientWidth, canvas.clientHeight, window.devicePixelRatio, span, accent, quiet, line].join();
-    const bars = new Bars(canvas, peaks, span / BIN, (from) => (from < edge ? accent : quiet));
+    const bars = new Bars(canvas, peaks, span / bin, (from) => (from < edge ? accent : quiet));
     if (how !== drawn.how || low !== drawn.low || length < drawn.length) bars.paint();
     else {
       // The last drawn bin may have been incomplete.

@@ -20,10 +20,10 @@
 
 import { errorOf } from '../common/api.js';
 import { SAMPLE_RATE } from '../common/audio.js';
-import { BIN } from '../player/waveform.js';
 import { heightOf, layOut, LEVEL_SAMPLES, samplesOf } from './schedule.js';
 
 const MAX_LINES_AHEAD = 2;
+const MAX_BINS = 4000; // Maximum number of peaks, which is several per column of the waveform.
 const WHOLE = { gap: 0, part: 0, skip: 0 };
 
 export class Performance {
@@ -132,7 +132,7 @@ export class FullAudio extends EventTarget {
   sounding = null;
   /** Item that is playing: a take or a silence. @type {Item|null} */
   item = null;
-  /** @type {{low: number[], high: number[]}|null} */
+  /** @type {{low: number[], high: number[], bin: number}|null} */
   drawn = null;
 
   /**
@@ -264,16 +264,18 @@ export class FullAudio extends EventTarget {
   }
 
   draw() {
-    const bins = Math.ceil(this.samples / BIN);
-    const high = new Array(bins).fill(0);
-    for (const part of this.clips.flatMap(({ parts }) => parts)) {
-      const levels = this.maker.levels(part);
-      for (let at = 0; at < levels.length; at++) {
-        const from = Math.floor((part.start + at * LEVEL_SAMPLES) / BIN);
-        high.fill(heightOf(levels[at]) ** 2, from, Math.min(bins, from + LEVEL_SAMPLES / BIN));
-      }
+    const bin = Math.max(LEVEL_SAMPLES, Math.ceil(this.samples / MAX_BINS));
+    const parts = this.clips.flatMap((clip) => clip.parts);
+    /** @type {number[]} */
+    const high = [];
+    let next = 0;
+    let levels = '';
+    for (let at = 0; at < this.samples; at += bin) {
+      for (; parts[next]?.start <= at; next++) levels = this.maker.levels(parts[next]);
+      const level = levels[Math.floor((at - parts[next - 1].start) / LEVEL_SAMPLES)];
+      high.push(level ? heightOf(level) ** 2 : 0);
     }
-    return { low: high.map((value) => -value), high };
+    return { low: high.map((value) => -value), high, bin };
   }
 
   notify() {
