@@ -28,10 +28,9 @@ export class LinesView {
     this.views = new Map();
     /** List element of each line: its view, or a placeholder with the same height. @type {Map<string, HTMLElement>} */
     this.elements = new Map();
-    const margin = `${NEAR_PX}px 0px`; // Lines scroll inside the page. Browsers without scrollMargin render lines only when they become visible.
-    const options = /** @type {IntersectionObserverInit} */ ({ rootMargin: margin, scrollMargin: margin });
-    this.near = new IntersectionObserver((entries) => this.onNear(entries), options);
-    /** The list is empty until a script is opened. */
+    addEventListener('scroll', () => this.renderSoon(), { capture: true, passive: true });
+    new ResizeObserver(() => this.renderSoon()).observe(list);
+    /** The list is empty before a script is opened. */
     this.script = new Script();
     /** Id of the line that is playing. @type {string|null} */
     this.sounding = null;
@@ -39,8 +38,10 @@ export class LinesView {
     this.chosen = null;
     /** @type {string|null} */
     this.dragged = null;
-    /** @type {number|undefined} */
+    /** Animation frames in which all lines are shown, or those near the window. @type {number|undefined} */
     this.frame = undefined;
+    /** @type {number|undefined} */
+    this.rendering = undefined;
     list.addEventListener('focusin', () => this.onChosen(this.focused()));
     list.ondragstart = (event) => this.onDragStart(event);
     list.ondragover = (event) => this.onDragOver(event);
@@ -51,7 +52,6 @@ export class LinesView {
   /** Show the lines of a script. @param {import('./document.js').Script} script */
   open(script) {
     this.script = script;
-    this.near.disconnect();
     this.views.clear();
     this.elements.clear();
     this.arrange();
@@ -73,7 +73,6 @@ export class LinesView {
     for (const [id, element] of before) {
       if (this.elements.has(id)) continue;
       this.views.delete(id);
-      this.near.unobserve(element);
       element.remove();
     }
     arrangeChildren(this.list, [...this.elements.values()]);
@@ -83,27 +82,40 @@ export class LinesView {
 
   /** Return an element for a line, which is a placeholder in a long script. @param {Line} line */
   begin(line) {
-    const element = this.script.lines.length > MIN_LAZY_LINES ? emptyLine(line.id) : this.build(line).element;
-    this.near.observe(element);
-    return element;
+    return this.isLazy ? emptyLine(line.id) : this.build(line).element;
   }
 
-  /**
-   * Render the lines near the window, and replace distant lines by placeholders. @param {IntersectionObserverEntry[]}
-   * entries
-   */
-  onNear(entries) {
-    if (this.script.lines.length <= MIN_LAZY_LINES) return;
-    for (const { target, isIntersecting, boundingClientRect } of entries) {
-      const id = lineAt(target)?.dataset.line ?? '';
-      if (this.elements.get(id) !== target) continue;
-      if (isIntersecting) this.reach(id);
-      else if (this.views.has(id) && boundingClientRect.height > 0 && !target.contains(document.activeElement)) {
-        this.views.delete(id);
-        this.put(id, emptyLine(id, boundingClientRect.height));
-      }
+  get isLazy() {
+    return this.script.lines.length > MIN_LAZY_LINES;
+  }
+
+  renderSoon() {
+    this.rendering ??= requestAnimationFrame(() => {
+      this.rendering = undefined;
+      if (this.list.clientHeight > 0 && (this.isLazy || this.views.size < this.elements.size)) this.renderNear();
+    });
+  }
+
+  /** Render lines near the window, and replace distant ones by placeholders. */
+  renderNear() {
+    const rows = [...this.elements];
+    const place = (/** @type {number} */ at) => rows[at][1].getBoundingClientRect();
+    let first = 0;
+    for (let last = rows.length; first < last; ) {
+      const middle = Math.floor((first + last) / 2);
+      if (place(middle).bottom < -NEAR_PX) first = middle + 1;
+      else last = middle;
     }
-    this.showSoon();
+    const near = new Set();
+    for (; first < rows.length && place(first).top < innerHeight + NEAR_PX; first++) near.add(rows[first][0]);
+    const { activeElement } = document;
+    const distant = [...this.views].filter(([id, { element }]) => !near.has(id) && !element.contains(activeElement));
+    const placeholders = distant.map(([id, { element }]) => emptyLine(id, element.offsetHeight)); // All heights are read before the first change.
+    for (const [at, [id]] of distant.entries()) {
+      this.views.delete(id);
+      this.put(placeholders[at]);
+    }
+    for (const id of near) this.reach(id);
   }
 
   /**
@@ -113,17 +125,15 @@ export class LinesView {
    */
   reach(id) {
     const line = this.views.has(id) ? undefined : this.script.line(id);
-    if (line) this.put(id, this.build(line).element);
+    if (line) this.put(this.build(line).element);
     return this.views.get(id);
   }
 
-  /** Replace the list element of a line. @param {string} id @param {HTMLElement} element */
-  put(id, element) {
-    const before = this.elements.get(id);
-    if (before) this.near.unobserve(before);
-    before?.replaceWith(element);
+  /** Replace a line's element. @param {HTMLElement} element */
+  put(element) {
+    const { line: id = '' } = element.dataset;
+    this.elements.get(id)?.replaceWith(element);
     this.elements.set(id, element);
-    this.near.observe(element);
   }
 
   /** Render a line. @param {Line} line */
@@ -132,7 +142,7 @@ export class LinesView {
     this.views.set(line.id, view);
     view.offer();
     const place = { index: this.script.at(line.id), count: this.script.lines.length, sounding: line.id === this.sounding };
-    if (place.count > MIN_LAZY_LINES) view.show(place); // The height of the line is needed immediately.
+    if (this.isLazy) view.show(place); // The line needs its height at once.
     return view;
   }
 
