@@ -48,9 +48,9 @@ export class Maker extends EventTarget {
     /** @type {Map<string, Error>} */
     this.errors = new Map();
     /**
-     * Segments of lines, with the values from which they were made.
+     * Plans of lines, with the values that each was made from, and the number of words that are pronounced differently.
      *
-     * @type {WeakMap<Line, {source: string, words: import('../speak/pronunciation.js').Entry[], stretches: Stretch[]}>}
+     * @type {WeakMap<Line, {source: unknown[], stretches: Stretch[], replaced: number}>}
      */
     this.plans = new WeakMap();
     this.changedSoon = throttle(() => this.changed(), UPDATE_INTERVAL_MS);
@@ -67,19 +67,26 @@ export class Maker extends EventTarget {
 
   /** Return the segments to speak and the silences of a line. @param {Line} line @returns {Stretch[]} */
   plan(line) {
-    const { words } = this.studio.pronunciation;
-    const request = line.voice && this.voiceAssignment.request(line);
-    const source = JSON.stringify([line.text, line.seed, request]);
-    const known = this.plans.get(line);
-    if (known?.source === source && known.words === words) return known.stretches;
-    const stretches = this.stretches(line, request);
-    this.plans.set(line, { source, words, stretches });
-    return stretches;
+    return this.read(line).stretches;
   }
 
-  /** @param {Line} line @param {ReturnType<import('./voice_assignment.js').VoiceAssignment['request']>|null} request @returns {Stretch[]} */
-  stretches({ text, seed }, request) {
-    let style = ''; // Style that an earlier segment of the line has set.
+  /** Return a line's plan, which is made again if the line has changed. @param {Line} line */
+  read(line) {
+    const { text, seed, voice, instruct } = line;
+    const { pronunciation } = this.studio;
+    const source = [text, seed, voice, instruct, this.voiceAssignment.takesInstruct(voice), pronunciation.words];
+    const known = this.plans.get(line);
+    if (known && source.every((one, at) => one === known.source[at])) return known;
+    const plan = { source, stretches: this.stretches(line), replaced: pronunciation.count(text) };
+    this.plans.set(line, plan);
+    return plan;
+  }
+
+  /** @param {Line} line @returns {Stretch[]} */
+  stretches(line) {
+    const { text, seed, voice } = line;
+    const request = voice && this.voiceAssignment.request(line);
+    let style = ''; // Style that an earlier part of the line has set.
     return readParts(text).parts.map((part) => {
       if (part.text === undefined) return part;
       if (!request) return { ...part, key: null };
@@ -117,8 +124,8 @@ export class Maker extends EventTarget {
 
   /** Return the levels of a segment's audio that are known so far. @param {Stretch} stretch */
   levels({ key }) {
-    const sound = this.sound({ key });
-    return sound instanceof Take ? levelsOf(sound) : (sound?.levels ?? '');
+    const take = key && this.takes.get(key);
+    return (key && this.kept.get(key)?.levels) || (take ? levelsOf(take) : '');
   }
 
   /** Return the stored takes of a line in order. @param {Line} line */

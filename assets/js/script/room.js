@@ -484,7 +484,7 @@ export class ScriptRoom {
     this.timeline.choose(this.lines.chosen);
     this.followPlace();
     this.parts.total.textContent = this.line();
-    const count = this.script.lines.reduce((sum, { text }) => sum + studio.pronunciation.count(text), 0);
+    const count = this.script.lines.reduce((sum, line) => sum + this.maker.read(line).replaced, 0);
     this.parts.words.textContent = studio.facts.otherwise(count);
     studio.dock.sayLine();
   }
