@@ -7,7 +7,7 @@
  */
 
 import { clock, SAMPLE_RATE } from '../common/audio.js';
-import { mark, write } from '../common/elements.js';
+import { all, arrangeChildren, mark, write } from '../common/elements.js';
 import { hueOf } from '../speak/voices.js';
 import { heightOf, LEVEL_SAMPLES } from './schedule.js';
 
@@ -15,8 +15,7 @@ const MIN_SCALE = 14; // Minimum number of pixels per second, so that clips can 
 const MARK_STEPS_S = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600]; // Possible distances between two time marks in seconds.
 const MIN_MARK_DISTANCE_PX = 64;
 const MARK_WIDTH_PX = 36;
-const MAX_DRAWN_CLIPS = 500; // If there are more clips, only the visible clips are drawn.
-const MIN_PEAK_HEIGHT = 0.3; // If all peaks are below this fraction of the height, they are not scaled up to full height.
+const MIN_PEAK_HEIGHT = 0.3; // Peaks below this fraction of the height are not scaled up to full height.
 
 /**
  * @typedef {Object} Acts
@@ -46,9 +45,14 @@ export class Timeline {
     this.loudest = 1;
     /** Highest level of each text with encoded levels. @type {Map<string, number>} */
     this.peaks = new Map();
-    /** Number of samples per pixel during a drag, or null. @type {number|null} */
-    this.held = null;
-    /** Id of the selected line, or null. @type {string|null} */
+    /** Width and scroll position in pixels. They are kept, because reading them would force a layout. */
+    this.width = 0;
+    this.left = 0;
+    this.scale = MIN_SCALE; // Pixels per second.
+    this.isHeld = false; // True during a drag, which keeps the scale.
+    /** Playback position in samples. @type {number|null} */
+    this.position = null;
+    /** Ids of the selected line and of the playing line. @type {string|null} */
     this.chosen = null;
     /** Id of the line that is playing, or null. @type {string|null} */
     this.sounding = null;
@@ -58,7 +62,10 @@ export class Timeline {
     root.onkeydown = (event) => this.acts.onKey(event);
     this.inner.onpointermove = (event) => this.onHover(event);
     this.inner.onpointerleave = () => (this.hover.hidden = true);
-    new ResizeObserver(() => this.measure()).observe(root);
+    new ResizeObserver(([{ contentRect }]) => {
+      this.width = contentRect.width;
+      this.draw();
+    }).observe(root);
   }
 
   /** Show the clips of a script. @param {Clip[]} clips */
@@ -69,72 +76,58 @@ export class Timeline {
     this.peaks = new Map(outlines.map((levels) => [levels, this.peaks.get(levels) ?? heightOf(highest(levels))]));
     this.loudest = Math.max(MIN_PEAK_HEIGHT, ...this.peaks.values());
     this.samples = clips.at(-1)?.end ?? 0;
-    if (this.held) this.inner.style.width = `${this.samples / this.held}px`;
-    this.inner.style.minWidth = this.held ? '' : `${Math.ceil((this.samples / SAMPLE_RATE) * MIN_SCALE)}px`;
-    this.drawClips();
-    this.measure();
+    this.draw();
   }
 
-  /** Draw the visible clips, or all clips if there are few. */
-  drawClips() {
-    const { clips } = this;
-    const [from, to] = this.sight();
-    const first = clips.length > MAX_DRAWN_CLIPS ? Math.max(0, clips.findIndex(({ end }) => end >= from)) : 0;
-    const last = clips.length > MAX_DRAWN_CLIPS ? clips.findLastIndex(({ start }) => start <= to) : clips.length - 1;
-    const seen = clips.slice(first, last + 1);
+  /** Draw the visible part, and a window's width on each side. */
+  draw() {
+    const { clips, root, inner, width, left } = this;
+    const seconds = this.samples / SAMPLE_RATE;
+    if (!this.isHeld) this.scale = Math.max(MIN_SCALE, width / Math.max(seconds, 0.001));
+    const length = seconds * this.scale;
+    inner.style.minWidth = `${Math.ceil(seconds * MIN_SCALE)}px`;
+    inner.style.width = this.isHeld ? `${length}px` : '';
+    root.toggleAttribute('data-scrolls', length > width + 1);
+    const [from, to] = [left - width, left + 2 * width].map((x) => x / this.scale);
+    const first = Math.max(0, clips.findIndex(({ end }) => end >= from * SAMPLE_RATE));
+    const last = clips.findLastIndex(({ start }) => start <= to * SAMPLE_RATE);
     const before = this.elements;
-    this.elements = new Map(seen.map((clip) => [clip.line.id, this.draw(clip, before.get(clip.line.id) ?? build(clip.line.id))]));
-    const wanted = [...this.elements.values()];
-    if (wanted.length !== this.track.children.length || wanted.some((element, at) => element !== this.track.children[at])) {
-      this.track.replaceChildren(...wanted);
-    }
+    this.elements = new Map(clips.slice(first, last + 1).map((clip) => [clip.line.id, this.drawClip(clip, before.get(clip.line.id) ?? build(clip.line.id))]));
+    arrangeChildren(this.track, [...this.elements.values()]);
     this.showGaps(clips.slice(first, last + 2));
+    this.showTimes(from, Math.min(to, (length - MARK_WIDTH_PX) / this.scale)); // The last mark must be visible completely.
     this.choose(this.chosen);
     this.mark(this.sounding);
+    this.follow(this.position);
   }
 
-  /** Return the visible range plus the width of the window on each side, in samples. */
-  sight() {
-    const { root, inner, samples } = this;
-    const scale = samples / Math.max(1, inner.clientWidth);
-    return [(root.scrollLeft - root.clientWidth) * scale, (root.scrollLeft + 2 * root.clientWidth) * scale];
-  }
-
-  /** Draw the clips that became visible. */
   onScroll() {
     this.frame ??= requestAnimationFrame(() => {
       this.frame = undefined;
-      if (this.clips.length > MAX_DRAWN_CLIPS) this.drawClips();
-      this.measure();
+      this.left = this.root.scrollLeft;
+      this.draw();
     });
   }
 
-  /** Draw a clip. @param {Clip} clip @param {HTMLElement} element */
-  draw({ line, state, start, end, parts }, element) {
+  /** @param {Clip} clip @param {HTMLElement} element */
+  drawClip({ line, state, start, end, parts }, element) {
     const [name, sound] = element.children;
-    element.className = `vw-clip vw-hue-${hueOf(line.voice?.voice ?? line.voice?.mode ?? '')}`;
-    element.dataset.state = state;
-    element.style.setProperty('--start', this.share(start));
-    element.style.setProperty('--part', this.share(end - start));
+    mark(element, { class: `vw-clip vw-hue-${hueOf(line.voice?.voice ?? line.voice?.mode ?? '')}`, 'data-state': state });
+    this.place(element, start, end - start);
     write(name, this.acts.nameOf(line));
-    sound.setAttribute('viewBox', `0 0 ${((end - start) / LEVEL_SAMPLES).toFixed(2)} 2`);
     const outline = parts.map((one) => outlineOf(this.acts.levels(one), (one.start - start) / LEVEL_SAMPLES, 0.96 / this.loudest)).join('');
-    if (sound.firstElementChild?.getAttribute('d') !== outline) sound.firstElementChild?.setAttribute('d', outline);
+    mark(sound, { viewBox: `0 0 ${((end - start) / LEVEL_SAMPLES).toFixed(2)} 2` });
+    mark(/** @type {Element} */ (sound.firstElementChild), { d: outline });
     return element;
   }
 
   /** Show a handle between every two clips. @param {Clip[]} clips */
   showGaps(clips) {
-    const { gaps } = this;
-    while (gaps.children.length > Math.max(0, clips.length - 1)) gaps.lastElementChild?.remove();
-    while (gaps.children.length < clips.length - 1) gaps.append(document.createElement('i'));
-    const handles = /** @type {HTMLElement[]} */ ([...gaps.children]);
-    handles.forEach((handle, at) => {
+    sized(this.gaps, 'i', clips.length - 1).forEach((handle, at) => {
       const { line, end } = clips[at];
       const { start } = clips[at + 1];
-      handle.dataset.gap = line.id;
-      handle.style.setProperty('--start', this.share((end + start) / 2));
-      handle.style.setProperty('--part', this.share(start - end));
+      mark(handle, { 'data-gap': line.id });
+      this.place(handle, (end + start) / 2, start - end);
     });
   }
 
@@ -142,16 +135,15 @@ export class Timeline {
 
   /** Keep the scale during a drag. @returns {number} samples per pixel */
   hold() {
-    this.held = this.samples / this.inner.clientWidth;
-    return this.held;
+    this.isHeld = true;
+    return SAMPLE_RATE / this.scale;
   }
 
   /** End a drag and fit the timeline into the window again. */
   release() {
-    this.held = null;
-    this.inner.style.width = '';
+    this.isHeld = false;
     this.hover.hidden = true;
-    this.show(this.clips);
+    this.draw();
   }
 
   /** Show that a clip is dragged. @param {string} id */
@@ -166,7 +158,7 @@ export class Timeline {
     this.elements.get(id)?.style.setProperty('--by', `${by}px`);
     const at = this.clips.findIndex(({ line }) => line.id === before);
     const left = this.clips[(at < 0 ? this.clips.length : at) - 1]?.end ?? 0;
-    this.drop.style.setProperty('--start', this.share(at < 0 ? this.samples : (left + this.clips[at].start) / 2));
+    this.place(this.drop, at < 0 ? this.samples : (left + this.clips[at].start) / 2);
   }
 
   /** Show a clip at its place again after a drag. @param {string} id */
@@ -181,7 +173,7 @@ export class Timeline {
   say(event, words) {
     this.hover.hidden = false;
     write(this.hover, words);
-    this.hover.style.setProperty('--start', this.share(this.placeOf(event)));
+    this.place(this.hover, this.placeOf(event));
   }
 
   /** Mark the selected line. @param {string|null} id */
@@ -190,9 +182,11 @@ export class Timeline {
     for (const [line, element] of this.elements) element.toggleAttribute('data-chosen', line === id);
   }
 
-  /** Return a length as a fraction of the full width. @param {number} samples */
-  share(samples) {
-    return String(this.samples > 0 ? samples / this.samples : 0);
+  /** Put an element at a position. @param {HTMLElement} element @param {number} start samples @param {number} [length] samples */
+  place({ style }, start, length) {
+    const pixels = (/** @type {number} */ samples) => `${((samples / SAMPLE_RATE) * this.scale).toFixed(2)}px`;
+    style.translate = pixels(start);
+    if (length !== undefined) style.width = pixels(length);
   }
 
   /** Mark the line that is playing. @param {string|null} id */
@@ -204,8 +198,9 @@ export class Timeline {
   /** Show the position of playback. @param {number|null} at position in samples, or null if the script is not playing */
   follow(at) {
     const { root, head } = this;
+    this.position = at;
     head.hidden = at === null || this.samples === 0;
-    head.style.setProperty('--start', this.share(at ?? 0));
+    this.place(head, at ?? 0);
     mark(root, {
       'aria-valuemax': (this.samples / SAMPLE_RATE).toFixed(1),
       'aria-valuenow': ((at ?? 0) / SAMPLE_RATE).toFixed(1),
@@ -215,28 +210,19 @@ export class Timeline {
 
   /** Scroll to a position. @param {number} at position in samples */
   reveal(at) {
-    const { root, inner } = this;
-    const x = (at / Math.max(1, this.samples)) * inner.clientWidth;
-    if (x < root.scrollLeft || x > root.scrollLeft + root.clientWidth) root.scrollLeft = x - root.clientWidth / 8;
+    const { root, left, width } = this;
+    const x = (at / SAMPLE_RATE) * this.scale;
+    if (x < left || x > left + width) root.scrollLeft = x - width / 8;
   }
 
-  /** Show as many time marks above the clips as fit. */
-  measure() {
-    this.root.toggleAttribute('data-scrolls', this.root.scrollWidth > this.root.clientWidth);
-    const seconds = this.samples / SAMPLE_RATE;
-    const scale = this.inner.clientWidth / Math.max(seconds, 0.001);
-    const step = MARK_STEPS_S.find((one) => one * scale >= MIN_MARK_DISTANCE_PX) ?? MARK_STEPS_S[MARK_STEPS_S.length - 1];
-    // The last mark must be completely visible.
-    const last = Math.floor(Math.max(0, this.inner.clientWidth - MARK_WIDTH_PX) / (step * scale));
-    const [from, to] = this.sight().map((at) => Math.floor(at / SAMPLE_RATE / step));
-    const first = Math.max(0, Math.min(from, last));
-    const count = seconds > 0 ? 1 + Math.min(last, to) - first : 0;
-    while (this.marks.children.length > count) this.marks.lastElementChild?.remove();
-    while (this.marks.children.length < count) this.marks.append(document.createElement('span'));
-    [...this.marks.children].forEach((mark, at) => {
+  /** Show as many times above the clips as fit. @param {number} from seconds @param {number} to */
+  showTimes(from, to) {
+    const step = MARK_STEPS_S.find((one) => one * this.scale >= MIN_MARK_DISTANCE_PX) ?? MARK_STEPS_S[MARK_STEPS_S.length - 1];
+    const first = Math.max(0, Math.floor(from / step));
+    sized(this.marks, 'span', this.samples > 0 ? 1 + Math.max(0, Math.floor(to / step)) - first : 0).forEach((mark, at) => {
       const time = (first + at) * step;
       write(mark, `${Math.floor(time / 60)}:${String(time % 60).padStart(2, '0')}`);
-      /** @type {HTMLElement} */ (mark).style.setProperty('--start', this.share(time * SAMPLE_RATE));
+      this.place(mark, time * SAMPLE_RATE);
     });
   }
 
@@ -258,7 +244,14 @@ function part(root, name) {
   return /** @type {HTMLElement} */ (root.querySelector(`.vw-timeline-${name}`));
 }
 
-/** Return a new element for a clip. @param {string} id id of the line */
+/** Return the children of an element, after adding or removing some. @param {HTMLElement} parent @param {string} tag @param {number} count @returns {HTMLElement[]} */
+function sized(parent, tag, count) {
+  while (parent.children.length > Math.max(0, count)) parent.lastElementChild?.remove();
+  while (parent.children.length < count) parent.append(document.createElement(tag));
+  return all(parent, ':scope > *');
+}
+
+/** @param {string} id the line's */
 function build(id) {
   const clip = document.createElement('div');
   clip.dataset.clip = id;
