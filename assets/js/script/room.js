@@ -148,10 +148,10 @@ export class ScriptRoom {
     return this.opened ? this.savedState() : this.studio.drafts.read(this.id);
   }
 
-  /** Return the id of the open script, and its content if the studio has not stored it. */
+  /** Return the open script's id, or its content if the studio lacks it. */
   savedState() {
-    const { script, scriptList } = this;
-    return { id: script.id, unsaved: scriptList.state === 'saved' ? null : script.toJSON() };
+    const { script } = this;
+    return { id: script.id, unsaved: script.updatedAt ? null : script.toJSON() };
   }
 
   /** Return a script for a preset of presets/scripts.toml, with voices. @param {{name: string, text: string}} preset */
