@@ -46,7 +46,7 @@ KIB = 1024
 TITLE, AUTHOR = "The Long Voyage", "Ann Author"
 RATE = 24_000
 TURN_MS = 250
-MIN_ALIKE = 0.9  # Correlation of a take with its part of the exported file, which is compressed.
+MIN_ALIKE = 0.9  # Minimum correlation of a take with its segment of the exported file, which is compressed.
 
 Samples = NDArray[np.int16]
 

@@ -30,7 +30,7 @@ export class LinesView {
     this.elements = new Map();
     addEventListener('scroll', () => this.renderSoon(), { capture: true, passive: true });
     new ResizeObserver(() => this.renderSoon()).observe(list);
-    /** The list is empty before a script is opened. */
+    /** The list is empty until a script is opened. */
     this.script = new Script();
     /** Id of the line that is playing. @type {string|null} */
     this.sounding = null;
@@ -129,7 +129,7 @@ export class LinesView {
     return this.views.get(id);
   }
 
-  /** Replace a line's element. @param {HTMLElement} element */
+  /** Replace the list element of a line. @param {HTMLElement} element */
   put(element) {
     const { line: id = '' } = element.dataset;
     this.elements.get(id)?.replaceWith(element);
@@ -142,7 +142,7 @@ export class LinesView {
     this.views.set(line.id, view);
     view.offer();
     const place = { index: this.script.at(line.id), count: this.script.lines.length, sounding: line.id === this.sounding };
-    if (this.isLazy) view.show(place); // The line needs its height at once.
+    if (this.isLazy) view.show(place); // The height of the line is needed immediately.
     return view;
   }
 

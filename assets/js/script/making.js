@@ -48,7 +48,7 @@ export class Maker extends EventTarget {
     /** @type {Map<string, Error>} */
     this.errors = new Map();
     /**
-     * Plans of lines, with the values that each was made from, and the number of words that are pronounced differently.
+     * Segments of lines, with the values from which they were made, and the number of replaced words.
      *
      * @type {WeakMap<Line, {source: unknown[], stretches: Stretch[], replaced: number}>}
      */
@@ -70,7 +70,7 @@ export class Maker extends EventTarget {
     return this.read(line).stretches;
   }
 
-  /** Return a line's plan, which is made again if the line has changed. @param {Line} line */
+  /** Return what is derived from a line, which is cached until the line changes. @param {Line} line */
   read(line) {
     const { text, seed, voice, instruct } = line;
     const { pronunciation } = this.studio;
@@ -86,7 +86,7 @@ export class Maker extends EventTarget {
   stretches(line) {
     const { text, seed, voice } = line;
     const request = voice && this.voiceAssignment.request(line);
-    let style = ''; // Style that an earlier part of the line has set.
+    let style = ''; // Style that an earlier segment of the line has set.
     return readParts(text).parts.map((part) => {
       if (part.text === undefined) return part;
       if (!request) return { ...part, key: null };

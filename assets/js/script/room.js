@@ -148,7 +148,7 @@ export class ScriptRoom {
     return this.opened ? this.savedState() : this.studio.drafts.read(this.id);
   }
 
-  /** Return the open script's id, or its content if the studio lacks it. */
+  /** Return the id of the open script, and its content if the studio has not stored it. */
   savedState() {
     const { script } = this;
     return { id: script.id, unsaved: script.updatedAt ? null : script.toJSON() };

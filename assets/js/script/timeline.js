@@ -15,7 +15,7 @@ const MIN_SCALE = 14; // Minimum number of pixels per second, so that clips can 
 const MARK_STEPS_S = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600]; // Possible distances between two time marks in seconds.
 const MIN_MARK_DISTANCE_PX = 64;
 const MARK_WIDTH_PX = 36;
-const MIN_PEAK_HEIGHT = 0.3; // Peaks below this fraction of the height are not scaled up to full height.
+const MIN_PEAK_HEIGHT = 0.3; // If all peaks are below this fraction of the height, they are not scaled up to full height.
 
 /**
  * @typedef {Object} Acts
@@ -52,7 +52,7 @@ export class Timeline {
     this.isHeld = false; // True during a drag, which keeps the scale.
     /** Playback position in samples. @type {number|null} */
     this.position = null;
-    /** Ids of the selected line and of the playing line. @type {string|null} */
+    /** Id of the selected line, or null. @type {string|null} */
     this.chosen = null;
     /** Id of the line that is playing, or null. @type {string|null} */
     this.sounding = null;
@@ -109,7 +109,7 @@ export class Timeline {
     });
   }
 
-  /** @param {Clip} clip @param {HTMLElement} element */
+  /** Draw a clip. @param {Clip} clip @param {HTMLElement} element */
   drawClip({ line, state, start, end, parts }, element) {
     const [name, sound] = element.children;
     mark(element, { class: `vw-clip vw-hue-${hueOf(line.voice?.voice ?? line.voice?.mode ?? '')}`, 'data-state': state });
@@ -215,7 +215,7 @@ export class Timeline {
     if (x < left || x > left + width) root.scrollLeft = x - width / 8;
   }
 
-  /** Show as many times above the clips as fit. @param {number} from seconds @param {number} to */
+  /** Show as many time marks above the clips as fit. @param {number} from seconds @param {number} to */
   showTimes(from, to) {
     const step = MARK_STEPS_S.find((one) => one * this.scale >= MIN_MARK_DISTANCE_PX) ?? MARK_STEPS_S[MARK_STEPS_S.length - 1];
     const first = Math.max(0, Math.floor(from / step));
@@ -251,7 +251,7 @@ function sized(parent, tag, count) {
   return all(parent, ':scope > *');
 }
 
-/** @param {string} id the line's */
+/** Return a new element for a clip. @param {string} id id of the line */
 function build(id) {
   const clip = document.createElement('div');
   clip.dataset.clip = id;
