@@ -1,4 +1,4 @@
-"""Tests that a script of many lines costs no more per line than a short one, by counts instead of times."""
+"""Tests of the number of updates per line of a long script."""
 
 from __future__ import annotations
 

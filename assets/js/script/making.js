@@ -48,7 +48,7 @@ export class Maker extends EventTarget {
     /** @type {Map<string, Error>} */
     this.errors = new Map();
     /**
-     * Segments of lines, with the values from which they were made, and the number of replaced words.
+     * Segments of lines, the values from which they were made, and replaced words.
      *
      * @type {WeakMap<Line, {source: unknown[], stretches: Stretch[], replaced: number}>}
      */

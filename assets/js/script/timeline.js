@@ -45,7 +45,7 @@ export class Timeline {
     this.loudest = 1;
     /** Highest level of each text with encoded levels. @type {Map<string, number>} */
     this.peaks = new Map();
-    /** Width and scroll position in pixels. They are kept, because reading them would force a layout. */
+    // Last width and scroll position in pixels. Reading them would force a layout.
     this.width = 0;
     this.left = 0;
     this.scale = MIN_SCALE; // Pixels per second.
@@ -244,7 +244,7 @@ function part(root, name) {
   return /** @type {HTMLElement} */ (root.querySelector(`.vw-timeline-${name}`));
 }
 
-/** Return the children of an element, after adding or removing some. @param {HTMLElement} parent @param {string} tag @param {number} count @returns {HTMLElement[]} */
+/** Add or remove children of an element, and return them. @param {HTMLElement} parent @param {string} tag @param {number} count @returns {HTMLElement[]} */
 function sized(parent, tag, count) {
   while (parent.children.length > Math.max(0, count)) parent.lastElementChild?.remove();
   while (parent.children.length < count) parent.append(document.createElement(tag));
