@@ -27,7 +27,9 @@ _ASS = re.compile(
 
 _STAMP = r"((?:\d+:)?\d{1,3}:\d{1,2}(?:[.,:]\d{1,3})?)"
 # YouTube's files have a comma between the times. Whisper's output has the times in brackets before the text.
-_TIMES = re.compile(rf"\s*(\[)?{_STAMP}(?:\s*(?:--?>|→)\s*|(?<=\.\d\d\d),(?=\d+:\d\d:)){_STAMP}(?![\d:])(?(1)\])(.*)")
+# Text editors and web pages change the arrow.
+_ARROW = r"\s*(?:[-–—=]+(?:>|&gt;)|→)\s*|(?<=[.,]\d\d\d)(?:,|\s*[-–—]\s*)(?=\d+:\d\d:)"
+_TIMES = re.compile(rf"[\s\ufeff]*(\[)?{_STAMP}(?:{_ARROW}){_STAMP}(?![\d:])(?(1)\])(.*)")
 _SETTINGS = re.compile(r"\b\w+:\S+")  # Settings for the position of a cue, which follow its times.
 _INVALID_TIMES = re.compile(r"\s*-?\d+:\d.*(?:-->|→)")
 _DRAWING = re.compile(r"\{(?=[^{}]*\\p[1-9])[^{}]*+\}.*?(?=\{[^{}]*\\p0|$)", re.DOTALL)

@@ -59,6 +59,10 @@ LINES: dict[str, Spoken] = {
     "plan.srt": [(None, "Our plan:"), (None, "Lunch"), (None, "Talk See you.")],
     "invalid_times.srt": [(None, "One."), (None, "Two."), (None, "Three."), (None, "Four.")],
     "times_alone.vtt": [(None, "One."), (None, "Two."), (None, "Three.")],
+    "other_arrows.srt": [
+        *((None, f"{number}.") for number in ("One", "Two", "Three", "Four", "Five")),
+        (None, "Six. Open 10:30 - 11:00. 10:30 - 11:00 Lunch."),
+    ],
     "youtube.sbv": [(None, "Hello there"), (None, "Bye.")],
     "whisper.txt": [(None, "Hello there"), (None, "Bye.")],
     "frames.sub": [(None, "Hello there"), (None, "Bye.")],
@@ -83,6 +87,7 @@ UNKNOWN_TO_FFMPEG = {
     "invalid_times.srt",
     "plan.srt",
     "times_alone.vtt",
+    "other_arrows.srt",
     "youtube.sbv",
     "whisper.txt",
 }
@@ -115,6 +120,7 @@ def test_times_equal_those_of_the_file() -> None:
     assert [round(cue.start, 1) for cue in times["frames.sub"]] == [1, 3]
     assert [round(cue.start, 1) for cue in times["stated_rate.sub"]] == [1, 3]
     assert [(cue.start, cue.end) for cue in times["invalid_times.srt"]] == [(0, 0), (3, 4), (4, 4), (7, 8)]
+    assert [(cue.start, cue.end) for cue in times["other_arrows.srt"]] == [(at, at + 1) for at in range(1, 12, 2)]
     assert [(cue.start, cue.end) for cue in times["youtube.sbv"]] == [(1, 2), (3, 4)]
     assert [(cue.start, cue.end) for cue in times["whisper.txt"]] == [(1, 2), (3, 4)]
 
