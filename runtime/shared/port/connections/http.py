@@ -175,14 +175,18 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
         self._refuse(cause if isinstance(cause, SpeechError) else MalformedRequest(why="it cannot be read"))
 
     def _should_upgrade(self) -> bool:
-        """Accept an upgrade only for GET.
+        """Accept an upgrade only for GET without a body.
 
-        For other methods, websockets closes the connection without a response. A pipelined upgrade is also ignored
+        For other requests, websockets closes the connection without a response. A pipelined upgrade is also ignored
         because an earlier response would be written into the WebSocket.
         """
         is_first = self.cycle is None or self.cycle.response_complete
         is_handshake = self.parser.get_method() == b"GET" and self.parser.get_http_version() == "1.1"
-        return is_first and is_handshake and super()._should_upgrade()
+        has_body = any(
+            name == b"transfer-encoding" or (name == b"content-length" and value != b"0")
+            for name, value in self.headers
+        )
+        return is_first and is_handshake and not has_body and super()._should_upgrade()
 
     def _ignores_upgrade(self) -> bool:
         return bool(self.parser.should_upgrade()) and not self._should_upgrade()

@@ -253,6 +253,12 @@ async def test_handshake_in_http_1_0_is_not_an_upgrade() -> None:
     assert status == 404
 
 
+@pytest.mark.parametrize("body", [b"Content-Length: 3\r\n\r\nabc", b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"])
+async def test_handshake_with_a_body_is_answered_as_a_request(body: bytes) -> None:
+    (status, _), (next_status, next_body) = await answers(HANDSHAKE.removesuffix(b"\r\n") + body + GET + b"\r\n")
+    assert (status, next_status, next_body) == (404, 200, "whole")
+
+
 async def test_pipelined_upgrade_waits_for_the_previous_request() -> None:
     at = Port()
     async with at.open() as port:
