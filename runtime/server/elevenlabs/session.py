@@ -96,7 +96,13 @@ class ElevenLabsSession(Dialect[Context]):
     def _end(self, context: Context) -> None:
         """Send the remaining audio and the last message of a context."""
         if context.samples:
-            self._send(context, partial(context.sound.finish, context.words.finish()))
+            # The times of all words that are left may be many, so they are computed in a worker.
+            self.send_queue.encoded(
+                lambda: context.sound.finish(context.words.finish()),
+                number=context.number,
+                samples=context.owed_samples,
+                about=context.name,
+            )
         self._conclude(context)
 
     # --- Messages of the client.

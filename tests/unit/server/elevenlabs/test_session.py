@@ -275,6 +275,18 @@ def test_alignment_accounts_for_the_requested_speed() -> None:
     assert len(sound_of(heard)) == pytest.approx(50 * 1920, rel=0.05)
 
 
+def test_times_of_the_remaining_words_are_computed_on_a_worker() -> None:
+    driver = elevenlabs()
+    spoken(driver, "one two " * 500, context_id="c")
+    driver.send({"context_id": "c", "close_context": True})
+    driver.sound(1)
+    driver.finish(1)
+    *sound, last, _final = iter(driver.dialect.take, None)
+    assert all(isinstance(item, TextMessage) for item in sound)
+    assert isinstance(last, EncodedMessage)
+    assert aligned_text([json.loads(last.make())]).endswith("one two ")
+
+
 # --- formats
 
 
