@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from runtime.request import SAMPLE_RATE
@@ -21,6 +21,9 @@ _SYLLABIC = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
 _UNSPACED_LETTERS = _SYLLABIC.replace("\uac00-\ud7af", "")  # Korean has spaces between words.
 # One word with its surrounding white space.
 _WORD = re.compile(rf"\s*(?:[{_UNSPACED_LETTERS}][^\s\w]*|[^\s{_UNSPACED_LETTERS}]+)\s*")
+MAX_CUE_CHARS = 84  # Maximum number of characters of a caption, which has two lines.
+_ENDS = tuple(".!?…。！？")
+_CLOSING_MARKS = "\"'”’»）)]"  # Characters that may follow the final mark of a sentence.
 _IS_SYLLABLE = re.compile(rf"[{_SYLLABIC}]")
 
 
@@ -117,6 +120,23 @@ def shared_out(spans: Iterable[str], start: float, end: float) -> TimedWords:
         timed.add(span, start, end)
         start = end
     return timed
+
+
+def cue_ranges(spans: list[str]) -> Iterator[tuple[int, int]]:
+    """Yield the word range (start, end) of each caption.
+
+    A caption ends with a sentence, or before it would have more than `MAX_CUE_CHARS` characters.
+    """
+    first = chars = 0
+    for at, span in enumerate(spans):
+        if at > first and chars + len(span) > MAX_CUE_CHARS:
+            yield first, at
+            first = at
+            chars = 0
+        chars += len(span)
+        if at + 1 == len(spans) or span.rstrip().rstrip(_CLOSING_MARKS).endswith(_ENDS):
+            yield first, at + 1
+            first, chars = at + 1, 0
 
 
 def _seconds(span: str) -> float:

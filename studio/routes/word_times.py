@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -14,7 +13,7 @@ from starlette.responses import Response
 
 from runtime.errors import UnsupportedFormat
 from runtime.shared.file_names import file_name
-from runtime.shared.word_times import TimedWords, shared_out, spans_of
+from runtime.shared.word_times import TimedWords, cue_ranges, shared_out, spans_of
 from studio.aligning.fitting import written
 from studio.aligning.service import AlignmentService
 from studio.plugins import code_of
@@ -23,10 +22,6 @@ from studio.store.audio_files import title_of
 from studio.store.records import words_heard, words_read
 from studio.store.store import Store
 from studio.visitors.visitors import Visitors
-
-MAX_CUE_CHARS = 84  # Maximum number of characters of a WebVTT cue, which has two lines.
-ENDS = tuple(".!?…。！？")
-CLOSING_MARKS = "\"'”’»）)]"  # Characters that may follow the final mark of a sentence.
 
 FORMATS = ("json", "vtt")
 MAX_CACHED_TAKES = 64  # Maximum number of takes with cached word times.
@@ -102,22 +97,8 @@ def webvtt(words: TimedWords, note: str) -> str:
         words: Words with their times.
         note: Comment in the file that describes the origin of the times.
     """
-    cues = [_cue(words, first, last) for first, last in _cues(words.spans)]
+    cues = [_cue(words, first, last) for first, last in cue_ranges(words.spans)]
     return "\n".join(["WEBVTT\n", f"NOTE {note}\n", *cues])
-
-
-def _cues(spans: list[str]) -> Iterator[tuple[int, int]]:
-    """Yield the word range (start, end) of each cue."""
-    first = chars = 0
-    for at, span in enumerate(spans):
-        if at > first and chars + len(span) > MAX_CUE_CHARS:
-            yield first, at
-            first = at
-            chars = 0
-        chars += len(span)
-        if at + 1 == len(spans) or span.rstrip().rstrip(CLOSING_MARKS).endswith(ENDS):
-            yield first, at + 1
-            first, chars = at + 1, 0
 
 
 def _cue(words: TimedWords, first: int, last: int) -> str:
