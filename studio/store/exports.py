@@ -59,7 +59,7 @@ MIB = 2**20
 class ClipFields(Fields):
     """One take or one silence in an export.
 
-    Consecutive clips with the same `line` form one file and one subtitle.
+    Consecutive clips with the same `line` form one file, and one subtitle unless the text is too long for it.
     """
 
     take: str | None = None
@@ -67,6 +67,7 @@ class ClipFields(Fields):
     line: Annotated[int, Field(ge=0, le=10**9)] | None = None
     # Start time of a line in seconds, which only the first clip of the line has.
     starts_s: Annotated[float, Field(ge=0, le=MAX_TIME_S)] | None = None
+    speaker: Annotated[Line, Field(max_length=120)] = ""  # Name in the subtitles.
 
     @model_validator(mode="after")
     def _one_of_both(self) -> ClipFields:
@@ -176,7 +177,9 @@ def _clips(takes: Takes, owner: str, wanted: ExportFields) -> list[Clip]:
     return [
         silence(clip.silence_s or 0.0, clip.line)
         if clip.take is None
-        else Clip(records[clip.take]["samples"], records[clip.take], clip.line, _sample(clip.starts_s))
+        else Clip(
+            records[clip.take]["samples"], records[clip.take], clip.line, _sample(clip.starts_s), speaker=clip.speaker
+        )
         for clip in wanted.clips
     ]
 

@@ -5,7 +5,7 @@ Samples are int16, mono, 24 kHz. The audio may last for hours, so it is read and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from runtime.request import SAMPLE_RATE
 from runtime.shared.encoding import Encoder
 from runtime.shared.loudness import gain_to, integrated_of
+from runtime.shared.word_times import MAX_CUE_CHARS, TimedWords, cue_ranges, shared_out, spans_of
 from studio.store.records import words_read
 
 Samples = NDArray[np.int16]
@@ -39,19 +40,52 @@ class Clip:
     start: int | None = None  # Sample at which the line starts, or None to start directly after the previous line.
     tempo: float = 1.0  # Speed factor. If it is greater than 1, the audio is shortened to `samples`.
     span: tuple[int, int] | None = None  # Range of the take's samples that is used, or None for all samples.
+    speaker: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ProgrammePart:
-    """Line in the joined audio, with its first sample, its end and the records of its takes."""
+    """Line in the joined audio.
 
-    start: int
-    end: int
+    `records` are its takes, and `spans` the first sample and the end of each take.
+    """
+
     records: tuple[dict[str, Any], ...]
+    spans: tuple[tuple[int, int], ...]
+    speaker: str = ""
+
+    @property
+    def start(self) -> int:
+        return self.spans[0][0]
+
+    @property
+    def end(self) -> int:
+        return self.spans[-1][1]
 
     @property
     def text(self) -> str:
-        return " ".join(" ".join(words_read(record).split()) for record in self.records)
+        return " ".join(map(_text, self.records))
+
+    def captions(self) -> Iterator[tuple[int, int, str]]:
+        """Yield the first sample, the end and the text of each caption.
+
+        A line that is too long for one caption is divided, if possible between sentences. The times within a take are
+        estimated from the lengths of its words.
+        """
+        if len(self.text) <= MAX_CUE_CHARS:
+            yield self.start, self.end, self.text
+            return
+        words = TimedWords()
+        for record, (start, end) in zip(self.records, self.spans, strict=True):
+            words.join(shared_out(spans_of(f"{_text(record)} "), start / SAMPLE_RATE, end / SAMPLE_RATE))
+        ranges: list[tuple[int, int]] = []
+        for first, last in cue_ranges(words.spans):
+            if ranges and len("".join(words.spans[ranges[-1][0] : last]).strip()) <= MAX_CUE_CHARS:
+                first = ranges.pop()[0]
+            ranges.append((first, last))
+        for first, last in ranges:
+            start, end = round(words.start[first] * SAMPLE_RATE), round(words.end[last - 1] * SAMPLE_RATE)
+            yield start, end, "".join(words.spans[first:last]).strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +150,9 @@ def parts_of(clips: Iterable[Clip]) -> list[ProgrammePart]:
     for _, group in groupby(_placed(clips), key=lambda item: item[0]):
         takes = [(start, clip) for _, start, clip in group if clip.record is not None]
         if takes:
-            last, clip = takes[-1]
             records = tuple(clip.record for _, clip in takes if clip.record is not None)
-            parts.append(ProgrammePart(takes[0][0], last + clip.samples, records))
+            spans = tuple((start, start + clip.samples) for start, clip in takes)
+            parts.append(ProgrammePart(records, spans, takes[0][1].speaker))
     return parts
 
 
@@ -163,13 +197,24 @@ def _gains(clips: list[Clip], read: ReadTake, loudness_lufs: float) -> dict[obje
     return {voice: gain - loudest for voice, gain in gains.items()}
 
 
-def subtitles(parts: Iterable[ProgrammePart]) -> str:
-    """Return the lines of the audio as SRT subtitles."""
-    cues = [
-        f"{number}\n{_time(part.start)} --> {_time(part.end)}\n{part.text.replace('-->', '->')}\n"
-        for number, part in enumerate(parts, 1)
-    ]
-    return "\n".join(cues)
+def subtitles(parts: Sequence[ProgrammePart]) -> str:
+    """Return the lines of the audio as SRT subtitles.
+
+    If there are several speakers, the first caption of each line names its speaker.
+    """
+    has_speakers = len({part.speaker for part in parts}) > 1
+    captions: list[str] = []
+    for part in parts:
+        prefix = f"{part.speaker}: " if has_speakers and part.speaker else ""
+        for start, end, text in part.captions():
+            words = f"{prefix}{text}".replace("-->", "->")
+            captions.append(f"{len(captions) + 1}\n{_time(start)} --> {_time(end)}\n{words}\n")
+            prefix = ""
+    return "\n".join(captions)
+
+
+def _text(record: dict[str, Any]) -> str:
+    return " ".join(words_read(record).split())
 
 
 def _placed(clips: Iterable[Clip]) -> Iterator[tuple[object, int, Clip]]:

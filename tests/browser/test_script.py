@@ -182,7 +182,7 @@ def test_export_generates_missing_lines_and_joins_all_lines(script: Page, app: A
 def _check_subtitles(srt: str, lines: list[Pcm]) -> None:
     cues = re.findall(r"(\d+)\n(\S+) --> (\S+)\n(.+?)\n(?:\n|\Z)", srt, re.DOTALL)
     assert [number for number, *_ in cues] == ["1", "2", "3"]
-    assert [words for *_, words in cues][1:] == ["Yes. Quite.", "Go on."]
+    assert [words for *_, words in cues][1:] == ["Angus: Yes. Quite.", "Clara: Go on."]
     start = 0.0
     for (_, begins, ends, _), sound, before in zip(cues, lines, (0, GAP_S, GAP_S + 0.3), strict=True):
         start += before

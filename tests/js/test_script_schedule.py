@@ -71,7 +71,7 @@ def test_export_error_contains_the_line_number(node: Node) -> None:
       const { collectClips } = await import('/js/script/export.js');
       const { Maker } = await import('/js/script/making.js');
       const studio = { t: (key, values) => `${key} ${JSON.stringify(values)}`, api: {} };
-      const maker = new Maker(studio, {});
+      const maker = new Maker(studio, { uniqueNameOf: () => '' });
       const lines = ['One.', '', 'Three.'].map((text, at) => ({ id: String(at), text }));
       maker.script = { lines, at: (id) => Number(id), gapAfter: () => 0 };
       maker.plan = ({ text }) => (text ? [{ text }] : []);
@@ -92,7 +92,7 @@ def test_export_waits_while_the_studio_is_restored_and_shows_the_time_left(node:
       performance.now = () => now;
       const wait = globalThis.setTimeout;
       globalThis.setTimeout = (then, ms) => wait(then, 0, (now += ms));
-      const maker = new Maker({ t: (key) => key, api: {}, speech: {} }, {});
+      const maker = new Maker({ t: (key) => key, api: {}, speech: {} }, { uniqueNameOf: () => '' });
       const lines = ['One.', 'Two.', 'Six.'].map((text, at) => ({ id: String(at), text }));
       maker.script = { lines, at: (id) => Number(id), gapAfter: () => 0 };
       maker.plan = ({ text }) => [{ text, key: text }];
@@ -125,7 +125,7 @@ def test_export_makes_four_lines_at_a_time_and_keeps_their_order(node: Node) -> 
     body = """async () => {
       const { collectClips } = await import('/js/script/export.js');
       const { Maker } = await import('/js/script/making.js');
-      const maker = new Maker({ t: (key) => key, api: {}, speech: {} }, {});
+      const maker = new Maker({ t: (key) => key, api: {}, speech: {} }, { uniqueNameOf: () => '' });
       const lines = [...'abcdefgh'].map((text) => ({ id: text, text }));
       maker.script = { lines, at: (id) => lines.findIndex((line) => line.id === id), gapAfter: () => 0 };
       maker.plan = ({ text }) => [{ text, key: text }];
@@ -187,7 +187,7 @@ def test_export_has_the_chapters_that_an_import_marked(node: Node) -> None:
         { title: 'Gone', paragraphs: ['Nowhere'] },
         { title: 'Chapter two', paragraphs: ['Two'] },
       ]);
-      const maker = new Maker({ t: (key) => key, api: {} }, {});
+      const maker = new Maker({ t: (key) => key, api: {} }, { uniqueNameOf: () => '' });
       maker.script = script;
       maker.plan = ({ text }) => (text ? [{ text }] : []);
       maker.make = async ({ text }) => [{ take: text }];

@@ -107,8 +107,9 @@ export async function collectClips(maker, onProgress, isTimed = false, onAway = 
     if (gap > 0) clips.push({ silence_s: gap });
     if (line.chapter) chapters.push({ title: line.chapter.slice(0, 120), first_clip: clips.length });
     const at = script.at(line.id) + 1;
+    const speaker = line.name || maker.voiceAssignment.uniqueNameOf(line.voice);
     const time = isTimed && { starts_s: line.starts };
-    clips.push(...parts.map((part, number) => ({ ...part, line: at, ...(number === 0 && time) })));
+    clips.push(...parts.map((part, number) => ({ ...part, line: at, speaker, ...(number === 0 && time) })));
   }
   onProgress(lines.length, lines.length, null);
   return { clips, chapters };

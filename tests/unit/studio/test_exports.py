@@ -125,6 +125,24 @@ def test_subtitle_times_match_the_audio(client: httpx.Client) -> None:
     )
 
 
+def test_subtitles_of_a_long_line_are_short_and_name_each_speaker(client: httpx.Client) -> None:
+    question = "I could not see my own boots. Then I heard the water, a thin line in the moss, no wider than my hand."
+    takes = [keep(client, pcm_of(seconds, 1), text=text)["id"] for seconds, text in ((10.0, question), (1.0, "Yes."))]
+    clips = [
+        {"take": take, "line": at, "speaker": name} for at, (take, name) in enumerate(zip(takes, "AB", strict=True))
+    ]
+    first, second, third = ask(client, clips, shape="srt").text.strip().split("\n\n")
+    assert first.splitlines()[2] == "A: I could not see my own boots."
+    assert second.splitlines()[2] == "Then I heard the water, a thin line in the moss, no wider than my hand."
+    assert third == "3\n00:00:10,000 --> 00:00:11,000\nB: Yes."
+    times = [row.splitlines()[1].split(" --> ") for row in (first, second)]
+    assert times[0][0] == "00:00:00,000"
+    assert "00:00:02,000" < times[0][1] == times[1][0] < "00:00:04,000"
+    assert times[1][1] == "00:00:10,000"
+    alone = ask(client, clips[:1], shape="srt").text
+    assert "A:" not in alone
+
+
 def test_subtitles_contain_no_inline_tags(client: httpx.Client) -> None:
     text = "[sad] It [1] rains. [pause 1s] Still."
     takes = [
