@@ -302,3 +302,15 @@ def test_voice_list_fades_at_its_end_and_shows_its_last_row(studio: Page, size: 
       return list.getBoundingClientRect().bottom - last.getBoundingClientRect().bottom;
     }"""
     assert box.evaluate(gap) >= 20
+
+
+def test_typing_in_the_list_searches_and_enter_chooses_the_first_result(studio: Page) -> None:
+    enter(studio, "script")
+    chip = studio.locator("#vw-script-lines .vw-line-voice").first
+    chip.click()
+    expect(studio.locator("#vw-voice-sheet .vw-pick-choose:focus")).to_have_count(1)
+    studio.keyboard.type("Iri")
+    expect(studio.locator("#vw-voice-sheet input")).to_have_value("Iri")
+    studio.keyboard.press("Enter")
+    expect(chip).to_have_text("Iris")
+    expect(studio.locator("#vw-voice-sheet")).to_be_hidden()

@@ -56,9 +56,11 @@ export class VoicePicker {
     const { catalogue, samples } = this.studio;
     this.search.oninput = () => this.fill();
     this.search.onkeydown = (event) => {
-      if (event.key !== 'ArrowDown') return;
+      const [first] = this.rows;
+      if (event.key === 'ArrowDown') first?.focus();
+      else if (event.key === 'Enter' && this.search.value.trim()) first?.click();
+      else return;
       event.preventDefault();
-      this.rows[0]?.focus();
     };
     for (const button of this.kinds) button.onclick = () => catalogue.show(button.dataset.kind ?? 'all');
     this.list.onkeydown = (event) => this.onKey(event);
@@ -77,6 +79,7 @@ export class VoicePicker {
   /** @param {KeyboardEvent} event */
   onKey(event) {
     const { rows } = this;
+    if (/^[\p{L}\p{N}]$/u.test(event.key) && !event.ctrlKey && !event.metaKey && !event.altKey) this.search.focus(); // The key is typed there.
     const at = rows.findIndex((row) => row.parentElement === rowOf(event.target));
     const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: rows.length - 1 }[event.key];
     if (to === undefined) return;
