@@ -133,7 +133,7 @@ class VoiceRoutes(StoreRoutes):
             "name": name,
             "ref_text": words_heard(record),
             "consent": CONSENT,
-            "speaker_description": origin.get("description", ""),
+            "speaker_description": origin.get("description") or ("blend" in origin and record["label"]) or "",
             "language": origin.get("language", ""),
             "provenance": json.dumps(origin),
             "blend": origin.get("blend", ""),

@@ -32,4 +32,10 @@ def test_blend_is_played_while_the_slider_moves_and_can_be_saved(studio: Page, n
     (voice,) = studio.request.get(f"{studio.url.partition('#')[0]}v1/audio/voices").json()["data"]
     assert voice["provenance"]["source"] == "blend"
     assert voice["provenance"]["blend"] == "angus:0.70+clara:0.30"
+    assert voice["description"] == "Angus 70 %, Clara 30 %"
+    entry = studio.locator("#vw-design-voices-list li", has_text="Between")
+    expect(entry.locator(".vw-design-words")).to_have_text("Angus 70 %, Clara 30 %")
+    expect(entry.get_by_role("button", name="Edit this description")).to_have_count(0)
+    enter(studio, "speakers")
+    expect(studio.locator("#vw-speakers-picker .vw-pick", has_text="Between")).to_contain_text("Angus 70 %, Clara 30 %")
     assert voice["consent"] == "angus: a speaker of the checkpoint. clara: a speaker of the checkpoint."

@@ -58,7 +58,7 @@ export class DesignedVoices {
       make('div', { className: 'vw-design-acts' }, [
         this.button('design.use', voice, () => this.studio.go('speakers', { voice: voice.id })),
         this.button('design.in_script', voice, () => this.studio.go('script', { voice: voice.id })),
-        this.button('design.again', voice, () => this.again(voice)),
+        ...(voice.provenance.description ? [this.button('design.again', voice, () => this.again(voice))] : []),
       ]),
       make('details', { open, className: 'vw-unfolds' }, [summary, this.origin(voice.provenance)]),
     ]);

@@ -275,7 +275,7 @@ export function keyOf(mode, voice) {
 
 /** Return the kind of a stored voice. @param {Pick<StoredVoice, 'provenance'>} voice @returns {VoiceKind} */
 export function kindOf({ provenance }) {
-  return provenance.source === 'design' ? 'designed' : 'recorded';
+  return ['design', 'blend'].includes(provenance.source) ? 'designed' : 'recorded';
 }
 
 /** Return true if the name, tags or description contain every search word. @param {Choice} choice @param {string} query */
