@@ -55,3 +55,14 @@ def test_icons_and_chosen_controls_are_distinguishable_in_every_room(open_studio
     pressed = looks(page, "#vw-speakers-picker .vw-chips [aria-pressed=true]")
     assert pressed
     assert pressed.isdisjoint(looks(page, "#vw-speakers-picker .vw-chips [aria-pressed=false]"))
+
+
+def test_border_of_the_status_does_not_touch_its_text(open_studio: OpenStudio) -> None:
+    page = open_studio(forced_colors="active")
+    border = page.locator("#vw-loaded-open").bounding_box()
+    text = page.evaluate(
+        "() => { const range = document.createRange(); range.selectNodeContents(document.querySelector('#vw-status'));"
+        " const { left, right } = range.getBoundingClientRect(); return [left, right]; }"
+    )
+    assert border is not None
+    assert border["x"] + border["width"] >= text[1] + 4
