@@ -1,0 +1,72 @@
+"""Tests of the page on a phone: messages, landscape format and unusual names."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.browser.conftest import OpenStudio
+from tests.browser.steps import enter, kept_take, wav
+
+pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("no_voices")]
+
+CANVAS = """
+(toast) => {
+  const probe = document.createElement('p');
+  probe.style.background = 'Canvas';
+  toast.append(probe);
+  const canvas = getComputedStyle(probe).backgroundColor;
+  probe.remove();
+  return getComputedStyle(toast).backgroundColor === canvas && getComputedStyle(toast).color !== canvas;
+}
+"""
+# Difference between the middle of a button and the middle of its text, in px.
+OFF_CENTRE = """
+(buttons) => buttons.map((button) => {
+  const text = document.createRange();
+  text.selectNodeContents(button.querySelector(':not(small)') ?? button.firstChild);
+  const middle = ({ top, bottom }) => (top + bottom) / 2;
+  return Math.abs(middle(text.getBoundingClientRect()) - middle(button.getBoundingClientRect()));
+})
+"""
+
+
+def phone(open_studio: OpenStudio, width: int = 390, height: int = 844) -> Page:
+    return open_studio(viewport={"width": width, "height": height}, has_touch=True, is_mobile=True)
+
+
+def remove_recording(page: Page) -> Locator:
+    """Upload a recording in the Clone room and remove it, and return the toast about it."""
+    enter(page, "clone")
+    page.set_input_files("#vw-clone-file", wav(4.0))
+    page.click("#vw-clone-drop")
+    toast = page.locator(".vw-toast").last
+    expect(toast).to_be_visible()
+    return toast
+
+
+def test_toast_is_readable_with_forced_colours(open_studio: OpenStudio) -> None:
+    page = open_studio(viewport={"width": 390, "height": 844}, forced_colors="active")
+    assert remove_recording(page).evaluate(CANVAS)
+
+
+def test_sideways_phone_shows_half_of_the_window_as_room(open_studio: OpenStudio) -> None:
+    page = phone(open_studio, 844, 390)
+    kept_take(page, "Hi.")
+    enter(page, "clone")
+    heights = page.evaluate("[document.querySelector('.vw-rooms').clientHeight, innerHeight]")
+    assert heights[0] >= 0.5 * heights[1]
+    assert page.evaluate("document.documentElement.scrollWidth") == 844
+
+
+def test_long_name_stays_inside_the_toast(open_studio: OpenStudio) -> None:
+    page = phone(open_studio)
+    toast = remove_recording(page)
+    toast.locator("span").evaluate("(span) => { span.textContent = `Deleted: ${'W'.repeat(64)}.`; }")
+    assert toast.evaluate("(toast) => toast.scrollWidth <= toast.clientWidth")
+
+
+def test_names_of_starters_are_centred_in_their_buttons(open_studio: OpenStudio) -> None:
+    page = phone(open_studio)
+    expect(page.locator("#vw-starters button").first).to_be_visible()
+    assert max(page.locator("#vw-starters button").evaluate_all(OFF_CENTRE)) < 2
