@@ -17,6 +17,8 @@ from studio.documents.values import NO_DOCUMENT, OTHER_ENCODING, UnreadableError
 MAX_CANDIDATES = 6
 # Encodings are offered as alternatives if their confidence is at least this fraction of the best confidence.
 UNCERTAIN_FROM = 0.95
+# Below this confidence, all encodings are offered. The text may be in one that is not read, such as EUC-TW.
+LOW_CONFIDENCE = 0.15
 SAMPLE_BYTES = 2**16
 WEIGHED_CHARS = 4096
 # A text counts as damaged UTF-8 if it has at least this many valid non-ASCII characters per broken byte.
@@ -106,7 +108,7 @@ def decode(data: bytes, encoding: str | None = None, *, likely: str | None = Non
     others: dict[str, str] = {}
     for other in ordered:
         near, differing = readings[other]
-        if near >= confidence * UNCERTAIN_FROM and differing != reading:
+        if (near >= confidence * UNCERTAIN_FROM or confidence < LOW_CONFIDENCE) and differing != reading:
             others.setdefault(differing, other)
     return Decoded(text, name, [name, *list(others.values())[: MAX_CANDIDATES - 1]] if others else [])
 

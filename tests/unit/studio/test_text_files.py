@@ -91,6 +91,13 @@ def test_uncertain_encoding_is_reported_with_candidates() -> None:
     assert read_text(b"Ordinary words.").encodings == []
 
 
+def test_encoding_that_is_not_read_is_reported_as_uncertain() -> None:
+    euc_tw = bytes.fromhex(
+        "cabcd4afc7e3c4fce3d0e6d3dfd7cae3a1a2d2e0cbc4d0fec7e9c4a9c7e3e6fceadaa1a4c4f4c5b2cefbc5b2d6b4cfe6daa6c7efa1a4"
+    )
+    assert len(decode(euc_tw * 3).candidates) > 2
+
+
 @pytest.mark.parametrize("text", ["A naïve idea, she said.", "<p>El niño duerme.</p>", "<p>A naïve idea.</p>"])
 def test_short_text_in_several_possible_encodings_is_windows_1252(text: str) -> None:
     assert decode(text.encode("cp1252")).text == text
