@@ -46,7 +46,8 @@ Loaded = Callable[..., Checkpoint]
 SEED = 1
 # Groups of files that share slow servers. All files of one group run in the same process.
 TOGETHER = (("tests/clients/",), ("tests/browser/test_speaking.py", "tests/browser/test_whole_path.py"))
-WITH_THE_QUICK = (("tests/browser/",),)  # `make test` has too few browser tests to start two browsers and two studios.
+# Additional groups of `make test`: its few browser tests run in one process, with one browser and one studio.
+QUICK_GROUPS = (("tests/browser/",),)
 # The slowest folders run first, so that they do not delay the end of the test run.
 FIRST = ("tests/browser/", "tests/clients/", "tests/wire/", "tests/chaos/", "tests/speech/", "tests/unit/benchmarks/")
 END_OF_CERTIFICATE = "-----END CERTIFICATE-----\n"
@@ -61,7 +62,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileSche
     """
     from xdist.scheduler import LoadFileScheduling
 
-    rows = (*WITH_THE_QUICK, *TOGETHER) if config.getoption("markexpr") == "not thorough" else TOGETHER
+    rows = (*QUICK_GROUPS, *TOGETHER) if config.getoption("markexpr") == "not thorough" else TOGETHER
 
     class Folders(LoadFileScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:

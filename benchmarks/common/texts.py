@@ -1,7 +1,7 @@
 """Texts to speak: 1000 English sentences, and short and long texts in two languages.
 
 All engines and runs speak the same texts. No text occurs twice in a run, so caches have no effect. The number of output
-frames is computed from the text or set by the dataset, so outputs have equal lengths.
+frames is computed from the text or set by the dataset, so all engines produce equally long audio.
 """
 
 from __future__ import annotations

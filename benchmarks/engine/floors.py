@@ -115,7 +115,7 @@ def prefill_cost(config: ModelConfig, positions: int) -> Cost:
 
 
 def add_floors(config: ModelConfig, rates: Rates, tables: Tables, weight_bytes: float = BFLOAT16_BYTES) -> None:
-    """Add the lower bound in ms and the ratio of measured time to lower bound to each row."""
+    """Extend each table row by its lower bound in ms and by measured time / lower bound."""
     kinds: dict[str, tuple[str, Callable[[Row], Cost]]] = {
         "frames": ("frame_ms", lambda row: frame_cost(config, row["batch"], row["context"])),
         "predictor": ("predictor_ms", lambda row: predictor_cost(config, row["batch"])),

@@ -21,7 +21,9 @@ COMPRESSED_MASK_SIZE = 2048  # Size of the square mask that mode 3 expects for a
 
 BLOCK_POSITIONS = 128  # Number of positions in a block that is read at once: 32 KiB for a key head of width 128.
 
-Attend = Callable[[Tensor, Tensor, Tensor, Tensor | None, int], Tensor]  # Arguments: q, k, v, unseen, mode.
+Attend = Callable[
+    [Tensor, Tensor, Tensor, Tensor | None, int], Tensor
+]  # Arguments: q, k, v, attention mask, sparse mode.
 
 
 class NpuSlots:

@@ -292,9 +292,10 @@ class RoundedRowsInt8:
 
 
 class DequantizedInt8:
-    """Callable that multiplies unquantized rows by int8 weights in float32.
+    """Callable that multiplies float32 activations by int8 weights.
 
-    The product is scaled afterwards. CUDA kernels use `values` and `steps` directly and are tested against this class.
+    The product is scaled afterwards. CUDA kernels use `values` and the scales `steps` directly and are
+    tested against this class.
     """
 
     def __init__(self, rounded: Int8) -> None:

@@ -14,7 +14,7 @@ from torch import Tensor
 from runtime.model.code2wav import Code2Wav, StreamState
 
 FULL_SCALE = 32767  # 16-bit sample of the amplitude 1.0, as in libsndfile.
-ROW_COLUMNS = 3  # Columns of a row: slot, turn (number of decoded chunks modulo 2), number of decoded frames.
+ROW_COLUMNS = 3  # Columns of a row: slot, turn (parity of the number of decoded chunks), number of decoded frames.
 UNLIMITED_FRAMES = 1 << 30  # More frames than any request can have.
 
 
@@ -35,7 +35,7 @@ class Code2WavNetwork(Protocol):
 
         The call can be captured as a graph.
 
-        Shapes: rows [B, 3] int32: slot, turn (number of decoded chunks modulo 2), decoded frames; codes [B, n, Q]
+        Shapes: rows [B, 3] int32: slot, turn (parity of the decoded chunks), decoded frames; codes [B, n, Q]
         int32; result [B, n * samples_per_frame + flags] int16; the flags are 0 if all samples of the row were finite.
         """
 
@@ -43,7 +43,7 @@ class Code2WavNetwork(Protocol):
         """Reset a slot to the state of a new stream."""
 
     def after(self, codes: Tensor) -> tuple[StreamState, int]:
-        """Return the state and the turn (see `decode`) of a new stream after reference frames.
+        """Return the state of a new stream after its reference frames, and its parity of chunks.
 
         The audio of the reference frames is not decoded. The content of the state depends on the network.
 

@@ -37,7 +37,7 @@ from runtime.request import SAMPLE_RATE, Layout, Mode
 MODEL, SPEECH_TOKENIZER = "qwen3_tts", "qwen3_tts_tokenizer_12hz"
 WRITABLE_QUANTIZATIONS = ("int8", "int4")  # Quantizations that `voicewright quantize` can write.
 ALPHABETS = ("ascii",)
-KIND_CHARS = 60  # Maximum characters of an unknown value in an error message.
+MAX_KIND_CHARS = 60  # Maximum number of characters of an unknown kind in an error message.
 QUANTIZATION_FIELDS = ("quantization_config", "quantization")  # Fields of transformers and MLX.
 
 # Top-level fields that are read, in addition to the sections.
@@ -266,7 +266,7 @@ def _require_kind(top: dict[str, Any], name: str, known: Sequence[str | None], p
     if kind not in known:
         require(kind is not None, path, f"{name} is missing")
         names = ", ".join(filter(None, known))
-        raise CheckpointUnsupported(path=path, why=f"{name} is {repr(kind)[:KIND_CHARS]} and not of {names}")
+        raise CheckpointUnsupported(path=path, why=f"{name} is {repr(kind)[:MAX_KIND_CHARS]} and not of {names}")
 
 
 def _refuse_quantised(top: dict[str, Any], path: Path) -> None:

@@ -75,7 +75,8 @@ class PackedCode2Wav:
         return self.state_of(self.side), turn
 
     def move_on(self, rows: Tensor, codes: Tensor) -> Tensor:
-        return self.latents(rows, codes)  # The state of the convolutions depends only on the last frames.
+        # The convolutions need only the last reference frames, which `decode` processes.
+        return self.latents(rows, codes)
 
     def state_of(self, slot: int) -> StreamState:
         return StreamState([self.memory[:, slot].clone()], [self.rings[slot].clone()], [], torch.empty(0))

@@ -3,10 +3,10 @@
 CPU matrix kernels process four rows at a time and the remaining rows differently, so the last bits of a row depend on
 the number of rows. Here, rows and the summed dimension are padded to multiples of four, and a convolution is the sum of
 one product per tap. Results are then bitwise equal in any batch and for any division into chunks, and the products are
-as fast as the library's convolutions.
+as fast as PyTorch's convolutions.
 
-On Intel processors, MKL's strict mode is also needed (runtime/__init__.py). The library does not guarantee batch
-invariance; tests/unit/model/test_products.py checks float32. GPUs use the library's convolutions. All audio is
+On Intel processors, MKL's strict mode is also needed (runtime/__init__.py). PyTorch does not guarantee batch
+invariance; tests/unit/model/test_products.py checks float32. GPUs use PyTorch's convolutions. All audio is
 [B, T, C], so a row is a time step.
 """
 

@@ -29,7 +29,7 @@ from runtime.model.rounded_files import MIDDLES, linears, rounded_headers, weigh
 
 Finish = Callable[[nn.Module], None]
 
-MIN_MAPPED_BYTES = 2**26  # Minimum size of a memory-mapped table. A change of the mapped file would crash the process.
+MIN_MAPPED_BYTES = 2**26  # Smaller tables are copied, because a mapped file must not change.
 
 
 @dataclass(frozen=True, slots=True)

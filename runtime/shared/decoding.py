@@ -23,7 +23,7 @@ from runtime.shared.decode_child import ANSWER_BYTES, CPU_S
 from runtime.shared.wav_reader import is_plain_wav, read_wav
 
 TIMEOUT_S = 30.0  # Timeout of a child process, including its start on a busy machine.
-POLL_INTERVAL_S = 0.25  # Interval at which the end of a child process is checked.
+POLL_INTERVAL_S = 0.25  # Polling interval for the exit of a child process.
 PIECE_BYTES = 2**18
 MAX_PROCESSES = 2  # Maximum number of child processes. Each process may use its full memory limit.
 

@@ -1,8 +1,8 @@
 """Child process that reads one document within limits on memory and CPU time.
 
-stdin is the file. The first argument has the options of `read` as JSON. stdout is a JSON object with ``title``,
-``chapters`` and ``notes``. If the file is unreadable, the exit status is `UNREADABLE_STATUS` and stdout has the
-reason.
+stdin is the file. The first argument contains the keyword arguments of `reading.read` as JSON. stdout is a JSON object
+with ``title``, ``chapters`` and ``notes``. If the file is unreadable, the exit status is `UNREADABLE_STATUS` and stdout
+has the reason.
 """
 
 from __future__ import annotations

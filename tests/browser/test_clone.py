@@ -1,4 +1,4 @@
-"""Tests of the Clone room: record, trim, read the advice, store the voice and speak."""
+"""Tests for the Clone room: record, trim, read the advice, store the voice and speak."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the page's processor use while it is idle and during playback."""
+"""Tests for the page's processor use while it is idle and during playback."""
 
 from __future__ import annotations
 

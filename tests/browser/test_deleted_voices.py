@@ -1,4 +1,4 @@
-"""Tests of scripts whose voice was deleted: takes are kept and a new voice is offered."""
+"""Tests for scripts whose voice was deleted: takes are kept and a new voice is offered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the Design room: takes, their comparison, variations and a voice from a take."""
+"""Tests for the Design room: takes, their comparison, variations and a voice from a take."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of shared page elements, such as notices that do not expire while they are used."""
+"""Tests for shared page elements, such as notices that do not expire while they are used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the page with forced colours, such as the contrast themes of Windows."""
+"""Tests for the page with forced colours, such as the contrast themes of Windows."""
 
 from __future__ import annotations
 

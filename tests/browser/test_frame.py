@@ -1,4 +1,4 @@
-"""Tests of the layout in common window sizes: nothing is covered and nothing shifts."""
+"""Tests for the layout in common window sizes: nothing is covered and nothing shifts."""
 
 from __future__ import annotations
 

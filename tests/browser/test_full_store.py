@@ -1,4 +1,4 @@
-"""Tests of rooms with many takes, voices and scripts: nothing shifts while they load."""
+"""Tests for rooms with many takes, voices and scripts: nothing shifts while they load."""
 
 from __future__ import annotations
 

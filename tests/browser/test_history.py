@@ -1,4 +1,4 @@
-"""Tests of stored takes: search, changes, undo, repetition and export as code."""
+"""Tests for stored takes: search, changes, undo, repetition and export as code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the Host room: runtime state, metrics and loading another checkpoint."""
+"""Tests for the Host room: runtime state, metrics and loading another checkpoint."""
 
 from __future__ import annotations
 

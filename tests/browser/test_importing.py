@@ -1,4 +1,4 @@
-"""Tests of file import: selection of chapters, and messages for unsupported files."""
+"""Tests for file import: selection of chapters, and messages for unsupported files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the Chinese page: neither texts nor error messages are in English."""
+"""Tests for the Chinese page: neither texts nor error messages are in English."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of scripts in the Library: one entry per script, deletion and undo."""
+"""Tests for scripts in the Library: one entry per script, deletion and undo."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of selecting several takes in the Library.
+"""Tests for selecting several takes in the Library.
 
 The tests cover mouse, keyboard, favourites, download, and deletion with undo.
 """

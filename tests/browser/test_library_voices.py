@@ -1,4 +1,4 @@
-"""Tests of voices in the Library: search, edit, export, import, delete, undo and use."""
+"""Tests for voices in the Library: search, edit, export, import, delete, undo and use."""
 
 from __future__ import annotations
 

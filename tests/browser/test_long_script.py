@@ -1,4 +1,4 @@
-"""Tests of the number of updates per line of a long script."""
+"""Tests for the number of updates per line of a long script."""
 
 from __future__ import annotations
 

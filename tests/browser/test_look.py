@@ -1,4 +1,4 @@
-"""Tests of the page's appearance and accessibility: themes, languages and first use."""
+"""Tests for the page's appearance and accessibility: themes, languages and first use."""
 
 from __future__ import annotations
 

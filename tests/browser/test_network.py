@@ -1,4 +1,4 @@
-"""Tests of the page on an unreliable network: error messages, and recovery without loss."""
+"""Tests for the page on an unreliable network: error messages, and recovery without loss."""
 
 from __future__ import annotations
 

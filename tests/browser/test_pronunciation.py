@@ -1,4 +1,4 @@
-"""Tests of the pronunciation dialog, whose entries apply in every room."""
+"""Tests for the pronunciation dialog, whose entries apply in every room."""
 
 from __future__ import annotations
 

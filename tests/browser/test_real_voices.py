@@ -1,4 +1,4 @@
-"""Tests of the change from the embedded voice to a full model: notice, download, result."""
+"""Tests for the change from the embedded voice to a full model: notice, download, result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the speech recogniser in the Clone room.
+"""Tests for the speech recogniser in the Clone room.
 
 The tests cover its download and the comparison of transcripts with recordings.
 """

@@ -1,4 +1,4 @@
-"""Tests of playback without an AudioWorklet: start times of buffers, and underruns."""
+"""Tests for playback without an AudioWorklet: start times of buffers, and underruns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of scripts with the embedded voice: gapless playback, new takes, export, reload."""
+"""Tests for scripts with the embedded voice: gapless playback, new takes, export, reload."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the Script room: editing, voices, files, several scripts and two tabs."""
+"""Tests for the Script room: editing, voices, files, several scripts and two tabs."""
 
 from __future__ import annotations
 

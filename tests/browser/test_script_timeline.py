@@ -1,4 +1,4 @@
-"""Tests of a script's timeline: clips of lines, total length and seeking."""
+"""Tests for a script's timeline: clips of lines, total length and seeking."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the content security policy: the page works, and injected code does not run."""
+"""Tests for the content security policy: the page works, and injected code does not run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of shared links: created in the Library, played without a session, and revoked."""
+"""Tests for shared links: created in the Library, played without a session, and revoked."""
 
 from __future__ import annotations
 

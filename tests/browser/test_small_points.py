@@ -1,4 +1,4 @@
-"""Tests of details of controls: states, order, touch targets, printing and numbers."""
+"""Tests for details of controls: states, order, touch targets, printing and numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the playback speed.
+"""Tests for the playback speed.
 
 The pitch does not change, and saved files keep the original speed.
 """

@@ -1,4 +1,4 @@
-"""Tests of the player bar: seek, pause, order of takes and start of playback."""
+"""Tests for the player bar: seek, pause, order of takes and start of playback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of inline tags in Speak and Script: display, word counts, requests and subtitles."""
+"""Tests for inline tags in Speak and Script: display, word counts, requests and subtitles."""
 
 from __future__ import annotations
 

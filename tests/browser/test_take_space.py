@@ -1,4 +1,4 @@
-"""Tests of the storage limit of takes: display, warning and freeing space."""
+"""Tests for the storage limit of takes: display, warning and freeing space."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the displayed length and language of a text, and its conversion to a script."""
+"""Tests for the displayed length and language of a text, and its conversion to a script."""
 
 from __future__ import annotations
 

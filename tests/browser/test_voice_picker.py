@@ -1,4 +1,4 @@
-"""Tests of the voice picker in the Speak room: search, preview, selection and reload."""
+"""Tests for the voice picker in the Speak room: search, preview, selection and reload."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of worklet.js in an OfflineAudioContext, with given arrival times of the audio."""
+"""Tests for worklet.js in an OfflineAudioContext, with given arrival times of the audio."""
 
 from __future__ import annotations
 
@@ -383,7 +383,7 @@ def test_playback_continues_after_a_device_underrun_without_a_new_audio_context(
     assert outcome == {"played": [2400, 2400], "same": True, "state": "running"}
 
 
-# The module of the audio thread fails to load once, as without a network.
+# The module of the audio thread fails to load once, as it does without a network.
 FAILED = """
 async () => {
   const { Player } = await import('/js/player/player.js');

@@ -1,4 +1,4 @@
-"""Tests of the JavaScript client in a page that does not belong to the studio."""
+"""Tests for the JavaScript client in a page that does not belong to the studio."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the process app.py: start, exit, runtime crash and invalid options."""
+"""Tests for the process app.py: start, exit, runtime crash and invalid options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of loading other checkpoints while speech is generated: running requests finish."""
+"""Tests for loading other checkpoints while speech is generated: running requests finish."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of app.py with a full or read-only disk, and of two studios with one data folder."""
+"""Tests for app.py with a full or read-only disk, and of two studios with one data folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of studio and runtime while the system date jumps by hours and by a year.
+"""Tests for studio and runtime while the system date jumps by hours and by a year.
 
 The date of both processes changes repeatedly, but the monotonic clock stays correct.
 """

@@ -1,4 +1,4 @@
-"""Tests of the page's Gradio API and MCP tools against a complete studio."""
+"""Tests for the page's Gradio API and MCP tools against a complete studio."""
 
 from __future__ import annotations
 

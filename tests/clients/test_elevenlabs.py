@@ -1,4 +1,4 @@
-"""Tests of unmodified ElevenLabs clients: ElevenLabs' own client, LiveKit and Pipecat."""
+"""Tests for unmodified ElevenLabs clients: ElevenLabs' own client, LiveKit and Pipecat."""
 
 from __future__ import annotations
 

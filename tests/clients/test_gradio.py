@@ -1,4 +1,4 @@
-"""Tests of the page's HTTP API with Gradio's client and with plain HTTP requests."""
+"""Tests for the page's HTTP API with Gradio's client and with plain HTTP requests."""
 
 from __future__ import annotations
 

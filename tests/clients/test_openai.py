@@ -1,4 +1,4 @@
-"""Tests of unmodified OpenAI clients.
+"""Tests for unmodified OpenAI clients.
 
 Only the base URL of the clients is changed.
 """

@@ -1,4 +1,4 @@
-"""Tests of the HTTP routes of Gradio and MCP.
+"""Tests for the HTTP routes of Gradio and MCP.
 
 Only listed routes are public, and invalid requests are refused.
 """

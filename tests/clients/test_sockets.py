@@ -1,4 +1,4 @@
-"""Tests of unmodified WebSocket clients of Cartesia's and vLLM-Omni's APIs."""
+"""Tests for unmodified WebSocket clients of Cartesia's and vLLM-Omni's APIs."""
 
 from __future__ import annotations
 

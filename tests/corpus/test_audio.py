@@ -1,4 +1,4 @@
-"""Tests of audio decoding in all common formats, compared with the ffmpeg program."""
+"""Tests for audio decoding in all common formats, compared with the ffmpeg program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of DOCX import, compared with the text that pandoc extracts."""
+"""Tests for DOCX import, compared with the text that pandoc extracts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of EPUB import, compared with the text that pandoc extracts."""
+"""Tests for EPUB import, compared with the text that pandoc extracts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of subtitle import in all supported formats, compared with FFmpeg's cues."""
+"""Tests for subtitle import in all supported formats, compared with FFmpeg's cues."""
 
 from __future__ import annotations
 

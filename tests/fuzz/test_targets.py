@@ -1,4 +1,4 @@
-"""Tests of the fuzzing targets with seeds, truncated seeds and inputs of past crashes."""
+"""Tests for the fuzzing targets with seeds, truncated seeds and inputs of past crashes."""
 
 from __future__ import annotations
 

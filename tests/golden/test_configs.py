@@ -1,4 +1,4 @@
-"""Tests of config files with missing fields, compared with the reference implementation."""
+"""Tests for config files with missing fields, compared with the reference implementation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of `voicewright say` against the reference with new random checkpoints."""
+"""Tests for `voicewright say` against the reference with new random checkpoints."""
 
 from __future__ import annotations
 

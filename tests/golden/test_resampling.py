@@ -1,4 +1,4 @@
-"""Tests of resampling, compared with the reference implementation."""
+"""Tests for resampling, compared with the reference implementation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the speech tokenizer and the speaker encoder, compared with the reference."""
+"""Tests for the speech tokenizer and the speaker encoder, compared with the reference."""
 
 from __future__ import annotations
 

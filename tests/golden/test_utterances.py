@@ -1,4 +1,4 @@
-"""Tests of the codes and audio of complete utterances, compared with the reference."""
+"""Tests for the codes and audio of complete utterances, compared with the reference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the canary on a GPU: its four frames always have the same codes."""
+"""Tests for the canary on a GPU: its four frames always have the same codes."""
 
 from __future__ import annotations
 

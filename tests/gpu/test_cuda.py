@@ -1,4 +1,4 @@
-"""Tests of the CUDA device, compared with the CPU: equal codes and nearly equal audio."""
+"""Tests for the CUDA device, compared with the CPU: equal codes and nearly equal audio."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of frames in CUDA graphs with bfloat16 kernels: codes do not depend on the batch.
+"""Tests for frames in CUDA graphs with bfloat16 kernels: codes do not depend on the batch.
 
 The tests use tiny matrices, for which all batch sizes have the same tiling, and a few layers of the published sizes,
 whose tiling depends on the number of rows.

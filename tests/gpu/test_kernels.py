@@ -1,4 +1,4 @@
-"""Tests of the Triton kernels on a GPU, compared with their PyTorch twins."""
+"""Tests for the Triton kernels on a GPU, compared with their PyTorch twins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of Code2Wav's kernels and graphs at the published size, compared with float32."""
+"""Tests for Code2Wav's kernels and graphs at the published size, compared with float32."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the voice encoders' CUDA graphs with random weights of the published size."""
+"""Tests for the voice encoders' CUDA graphs with random weights of the published size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the automatic selection in a recording with a cough, a hum and silence."""
+"""Tests for the automatic selection in a recording with a cough, a hum and silence."""
 
 from __future__ import annotations
 

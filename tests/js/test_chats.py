@@ -1,4 +1,4 @@
-"""Tests of exported chats of several apps: senders, system messages and missing media."""
+"""Tests for exported chats of several apps: senders, system messages and missing media."""
 
 from __future__ import annotations
 

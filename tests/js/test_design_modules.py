@@ -1,4 +1,4 @@
-"""Tests of modules of the Design room: seeds, loudness, names and origin of a voice."""
+"""Tests for modules of the Design room: seeds, loudness, names and origin of a voice."""
 
 from __future__ import annotations
 

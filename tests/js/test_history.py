@@ -1,4 +1,4 @@
-"""Tests of the list of stored takes with delayed and reordered responses."""
+"""Tests for the list of stored takes with delayed and reordered responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the playback order and the start buffer (programme.js, start_buffer.js)."""
+"""Tests for the playback order and the start buffer (programme.js, start_buffer.js)."""
 
 from __future__ import annotations
 

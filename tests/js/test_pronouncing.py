@@ -1,4 +1,4 @@
-"""Tests of pronunciation in the page and the studio, and of pronunciation lists as files."""
+"""Tests for pronunciation in the page and the studio, and of pronunciation lists as files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of decoding audio files in the page."""
+"""Tests for decoding audio files in the page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of schedule.js: start times of a script's lines, computed from their lengths."""
+"""Tests for schedule.js: start times of a script's lines, computed from their lengths."""
 
 from __future__ import annotations
 

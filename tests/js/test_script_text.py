@@ -1,4 +1,4 @@
-"""Tests of text parsing in the Script room: pauses, speaker names and subtitles."""
+"""Tests for text parsing in the Script room: pauses, speaker names and subtitles."""
 
 from __future__ import annotations
 

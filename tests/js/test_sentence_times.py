@@ -1,4 +1,4 @@
-"""Tests of estimated sentence times, with audio whose sentence times are known."""
+"""Tests for estimated sentence times, with audio whose sentence times are known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of playback speed: duration, constant pitch and unchanged samples at rate 1."""
+"""Tests for playback speed: duration, constant pitch and unchanged samples at rate 1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of tag detection in the page, compared with the runtime's implementation."""
+"""Tests for tag detection in the page, compared with the runtime's implementation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of a text's estimated duration, file name and language in the page."""
+"""Tests for a text's estimated duration, file name and language in the page."""
 
 from __future__ import annotations
 

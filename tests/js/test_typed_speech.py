@@ -1,4 +1,4 @@
-"""Tests of the clauses and edits of a text that is spoken while the user types it."""
+"""Tests for the clauses and edits of a text that is spoken while the user types it."""
 
 from __future__ import annotations
 

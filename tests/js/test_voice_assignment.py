@@ -1,4 +1,4 @@
-"""Tests of the automatic assignment of voices to the lines of a script."""
+"""Tests for the automatic assignment of voices to the lines of a script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of voice pickers: coloured marks, search and available voices."""
+"""Tests for voice pickers: coloured marks, search and available voices."""
 
 from __future__ import annotations
 

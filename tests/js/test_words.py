@@ -1,4 +1,4 @@
-"""Tests of durations and server messages in the language of the page."""
+"""Tests for durations and server messages in the language of the page."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def crash_figure(model: Path) -> str:
 def kills_figure(folder: Path, times: int) -> str:
     """Repeatedly kill processes that write takes and voices, and return a summary.
 
-    The processes check all files after each kill and fail if a file is damaged or lost.
+    The restarted processes check all files after each kill and fail if a file is damaged or lost.
     """
     takes = _run("-m", "tests.support.take_writers", str(folder / "takes"), str(times))
     _run("-m", "tests.support.writers", "kill", str(folder / "voices"), str(times))

@@ -1,4 +1,4 @@
-"""Tests of the guards against runaway speech and of false alarms (embedded voice)."""
+"""Tests for the guards against runaway speech and of false alarms (embedded voice)."""
 
 from __future__ import annotations
 

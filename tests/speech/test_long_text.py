@@ -1,4 +1,4 @@
-"""Tests of texts with several segments: words, loudness and pauses at segment boundaries."""
+"""Tests for texts with several segments: words, loudness and pauses at segment boundaries."""
 
 from __future__ import annotations
 

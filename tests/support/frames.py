@@ -1,4 +1,4 @@
-"""Functions that replace the results of a model's frames when the host reads them."""
+"""Test doubles that replace the codes of a frame after the host has copied them."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Literal
 from runtime.device.cpu import CpuDevice
 from runtime.device.interface import Event
 
-# The frame hangs in the call that launches it ("at once") or asynchronously after the call, as on a GPU ("behind").
+# The launching call blocks ("at once"), or returns and the frame never completes, as on a GPU ("behind").
 Hangs = Literal["at once", "behind"]
 
 

@@ -62,7 +62,7 @@ def hide() -> None:
     for loop in (asyncio.AbstractEventLoop, unix_events._UnixSelectorEventLoop):
         loop.add_signal_handler = unknown  # type: ignore[method-assign, assignment]
         loop.remove_signal_handler = unknown  # type: ignore[method-assign, assignment]
-    from runtime.device import cpu  # On Windows, a system call returns the size of the memory.
+    from runtime.device import cpu  # Its functions are replaced: Windows needs a system call for the memory size.
 
     assert "runtime.shared.system" not in sys.modules
     cpu.total_bytes = cpu.free_bytes = lambda: memory  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Tests of `voicewright say`: written files, output and error messages."""
+"""Tests for `voicewright say`: written files, output and error messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the table of clients in docs/api.md."""
+"""Tests for the table of clients in docs/api.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the error classes: codes, statuses and messages."""
+"""Tests for the error classes: codes, statuses and messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the allowed imports between packages.
+"""Tests for the allowed imports between packages.
 
 The tables in this file define the architecture.
 """

@@ -1,4 +1,4 @@
-"""Tests of the instant engine, compared with the real engine."""
+"""Tests for the instant engine, compared with the real engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of runtime and studio on operating systems without fcntl and resource."""
+"""Tests for runtime and studio on operating systems without fcntl and resource."""
 
 from __future__ import annotations
 

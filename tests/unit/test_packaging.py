@@ -1,4 +1,4 @@
-"""Tests of the content of the wheels and the container image."""
+"""Tests for the content of the wheels and the container image."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the style of docstrings, comments and constants, in Python and JavaScript.
+"""Tests for the style of docstrings, comments and constants, in Python and JavaScript.
 
 The number of violations may only decrease.
 """

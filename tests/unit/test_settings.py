@@ -1,4 +1,4 @@
-"""Tests of the settings: defaults, environment variables, ranges and precedence."""
+"""Tests for the settings: defaults, environment variables, ranges and precedence."""
 
 from __future__ import annotations
 

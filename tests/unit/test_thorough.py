@@ -1,4 +1,4 @@
-"""Tests of the markers `slow` and `quick`, which select tests for `make test-all`."""
+"""Tests for the markers `slow` and `quick`, which select tests for `make test-all`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of event loops whose timeouts exclude the time of a suspended process."""
+"""Tests for event loops whose timeouts exclude the time of a suspended process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of a studio visitor's daily limit of generated speech, in all APIs."""
+"""Tests for a studio visitor's daily limit of generated speech, in all APIs."""
 
 from __future__ import annotations
 

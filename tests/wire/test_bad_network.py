@@ -1,4 +1,4 @@
-"""Tests of speech over a network that delays, loses or blocks data."""
+"""Tests for speech over a network that delays, loses or blocks data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of blends of two voices in the native API and in OpenAI's API."""
+"""Tests for blends of two voices in the native API and in OpenAI's API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of Cartesia's API with the messages of LiveKit, Pipecat and Cartesia's SDK."""
+"""Tests for Cartesia's API with the messages of LiveKit, Pipecat and Cartesia's SDK."""
 
 from __future__ import annotations
 

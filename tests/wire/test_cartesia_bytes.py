@@ -1,4 +1,4 @@
-"""Tests of Cartesia's route POST /tts/bytes: all formats contain the same audio."""
+"""Tests for Cartesia's route POST /tts/bytes: all formats contain the same audio."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the Python client with the real server and with broken connections."""
+"""Tests for the Python client with the real server and with broken connections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of a cluster of runtime processes behind one port."""
+"""Tests for a cluster of runtime processes behind one port."""
 
 from __future__ import annotations
 

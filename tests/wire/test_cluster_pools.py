@@ -1,4 +1,4 @@
-"""Tests of a cluster whose replicas have different modes behind one port."""
+"""Tests for a cluster whose replicas have different modes behind one port."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the examples for other APIs in docs/api.md against the real server."""
+"""Tests for the examples for other APIs in docs/api.md against the real server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of dialogues over HTTP: OpenAI's route, its events and disconnects."""
+"""Tests for dialogues over HTTP: OpenAI's route, its events and disconnects."""
 
 from __future__ import annotations
 

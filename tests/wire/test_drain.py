@@ -1,4 +1,4 @@
-"""Tests of SIGTERM: running requests may finish, and new requests are refused."""
+"""Tests for SIGTERM: running requests may finish, and new requests are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of ElevenLabs' API with the messages of common clients."""
+"""Tests for ElevenLabs' API with the messages of common clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of a runtime whose engine runs in a separate process."""
+"""Tests for a runtime whose engine runs in a separate process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of floods from one client: endless headers, tiny frames and many messages."""
+"""Tests for floods from one client: endless headers, tiny frames and many messages."""
 
 from __future__ import annotations
 

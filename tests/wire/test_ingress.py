@@ -1,4 +1,4 @@
-"""Tests of HAProxy with our configuration, which routes requests to suitable replicas."""
+"""Tests for HAProxy with our configuration, which routes requests to suitable replicas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the JavaScript client in Node.
+"""Tests for the JavaScript client in Node.
 
 tests/browser/test_ws_client.py tests the client in Chromium.
 """

@@ -1,4 +1,4 @@
-"""Tests of vLLM-Omni's API with the messages of its example clients."""
+"""Tests for vLLM-Omni's API with the messages of its example clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of POST /v1/audio/speech: formats, events, errors, disconnects and batches."""
+"""Tests for POST /v1/audio/speech: formats, events, errors, disconnects and batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of metrics and logs: each request is counted once, and no text is logged."""
+"""Tests for metrics and logs: each request is counted once, and no text is logged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of misbehaving clients: disconnects at any byte, silence and unread responses."""
+"""Tests for misbehaving clients: disconnects at any byte, silence and unread responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the runtime process: start, readiness, exit and HTTP routes."""
+"""Tests for the runtime process: start, readiness, exit and HTTP routes."""
 
 from __future__ import annotations
 

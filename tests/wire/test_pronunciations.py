@@ -1,4 +1,4 @@
-"""Tests of stored pronunciation dictionaries on the routes of all APIs."""
+"""Tests for stored pronunciation dictionaries on the routes of all APIs."""
 
 from __future__ import annotations
 

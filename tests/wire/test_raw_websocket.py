@@ -1,4 +1,4 @@
-"""Tests of invalid and unusual WebSocket frames (RFC 6455)."""
+"""Tests for invalid and unusual WebSocket frames (RFC 6455)."""
 
 from __future__ import annotations
 

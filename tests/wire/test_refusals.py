@@ -1,4 +1,4 @@
-"""Tests of HTTP error statuses and error codes that other files do not test."""
+"""Tests for HTTP error statuses and error codes that other files do not test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the native API over real sockets: modes, contexts, cancel and errors."""
+"""Tests for the native API over real sockets: modes, contexts, cancel and errors."""
 
 from __future__ import annotations
 

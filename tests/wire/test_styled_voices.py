@@ -1,4 +1,4 @@
-"""Tests of stored voices with a style, which have the same audio in all APIs."""
+"""Tests for stored voices with a style, which have the same audio in all APIs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of inline tags and pronunciations in every API that supports them."""
+"""Tests for inline tags and pronunciations in every API that supports them."""
 
 from __future__ import annotations
 

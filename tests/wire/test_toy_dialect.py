@@ -1,4 +1,4 @@
-"""Tests of a minimal API that only the tests define, on the real server."""
+"""Tests for a minimal API that only the tests define, on the real server."""
 
 from __future__ import annotations
 

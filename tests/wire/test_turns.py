@@ -1,4 +1,4 @@
-"""Tests of fair scheduling: a client with many requests does not block other clients."""
+"""Tests for fair scheduling: a client with many requests does not block other clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of two replicas under Ray, each with an accelerator.
+"""Tests for two replicas under Ray, each with an accelerator.
 
 `make test-all` runs these tests in the environment that contains Ray. Other tests are in test_cluster.py.
 """

@@ -1,4 +1,4 @@
-"""Tests of stored voices with the same name as a built-in speaker."""
+"""Tests for stored voices with the same name as a built-in speaker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of stored voices over HTTP: create, list, fetch, rename and delete."""
+"""Tests for stored voices over HTTP: create, list, fetch, rename and delete."""
 
 from __future__ import annotations
 

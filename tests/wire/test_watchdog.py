@@ -1,4 +1,4 @@
-"""Tests of the watchdog: a faulty runtime reports its state and is restarted.
+"""Tests for the watchdog: a faulty runtime reports its state and is restarted.
 
 The tests cover the promises E8 and O4 of docs/reliability.md.
 """

@@ -1,4 +1,4 @@
-"""Tests of Wyoming over real connections: audio, refusals and attacks."""
+"""Tests for Wyoming over real connections: audio, refusals and attacks."""
 
 from __future__ import annotations
 

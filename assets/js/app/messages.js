@@ -92,7 +92,7 @@ function closeLater(toast, leave, stayMs) {
 
 // --- Error messages, each at the form field that it concerns.
 
-/** Form fields by the server's name of a field, if the names differ. @type {Object<string, string>}  */
+/** Map of server field names to form field names, if they differ. @type {Object<string, string>}  */
 const PLACE = { input: 'text', speaker: 'voice', instruct: 'instructions' };
 
 export class ErrorMessages {

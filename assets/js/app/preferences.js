@@ -40,7 +40,7 @@ export class Preferences extends Emitter {
     const asked = new URLSearchParams(location.search).get('__theme');
     this.theme = THEMES.find((one) => one === asked) ?? THEMES.find((one) => one === theme) ?? 'system';
     DARK.addEventListener('change', () => this.paint());
-    // Gradio starts later and sets the theme of the system.
+    // Gradio starts later and sets the system theme, so the chosen theme must be applied again.
     new MutationObserver(() => this.paint()).observe(document.body, { attributeFilter: ['class'] });
     this.paint();
   }

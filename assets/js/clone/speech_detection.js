@@ -144,7 +144,7 @@ function repetition(pcm, count, matters) {
   for (let i = 0; i < low.length; i++) {
     for (let k = 0; k < DECIMATION; k++) low[i] += pcm[i * DECIMATION + k] / DECIMATION;
   }
-  const energy = new Float64Array(low.length + 1); // Sums before each sample, with which the energy of any range is one difference.
+  const energy = new Float64Array(low.length + 1); // Prefix sums of the energy.
   for (let i = 0; i < low.length; i++) energy[i + 1] = energy[i] + low[i] * low[i];
   const repeats = new Float32Array(count);
   const lags = new Uint8Array(count);

@@ -43,7 +43,7 @@ export class Listening {
     stage.addEventListener('place', () => this.follow());
   }
 
-  /** Update loudness and axes when a new take changes. @param {TakeCard} card */
+  /** Update loudness and time axes while a take is received. @param {TakeCard} card */
   watch({ take }) {
     take.addEventListener('progress', () => this.alignSoon());
     for (const event of ['done', 'stored']) take.addEventListener(event, () => this.match());

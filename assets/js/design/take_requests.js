@@ -120,7 +120,7 @@ export class TakeRequests {
     const preset = room.presetOf(followed);
     const cards = wanted.map(({ asked, letter = '', note = null }, index) => {
       const own = letter || LETTERS[index];
-      // The name distinguishes takes of different voices. The label has the description if the request has none.
+      // The name distinguishes takes of different voices. A request without a preset is labelled with its description.
       const label = labelOf(preset, this.room.t('design.take', { letter: `${number}${own}` }), followed, description);
       const take = this.studio.say({ ...asked, label: [...label].slice(0, MAX_LABEL_CHARS).join('') });
       return { take, letter: own, note, voice: null };

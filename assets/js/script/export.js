@@ -22,7 +22,7 @@ const MAX_NOTE_CHARS = 300;
 const RETRY_MS = 2000;
 const RESTART_TIMEOUT_MS = 600_000; // Time limit for a restart of the studio or the runtime.
 const MAX_LINES_IN_FLIGHT = 4; // The engine decodes these lines in one batch while the studio stores a complete line.
-const MIN_MEASURED_MS = 5000; // The remaining time is shown after this time of generation.
+const MIN_MEASURED_MS = 5000; // The remaining time is shown after this much generation time.
 
 /**
  * Repeat an action while the studio or the runtime is unavailable.

@@ -197,7 +197,7 @@ export class FullAudio extends EventTarget {
   }
 
   /**
-   * Return the audio from a position, or from the beginning at the end of the script.
+   * Return the audio from a position, or all audio if the position is the end.
    *
    * @param {number} at position in samples @param {{only?: boolean}} [options]  only: stop at the end of the line
    * @returns {Sounding}

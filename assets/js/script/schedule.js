@@ -9,7 +9,7 @@ import { expectedSeconds } from '../common/text.js';
 import { BIN, Peaks } from '../player/waveform.js';
 
 export const LEVEL_SAMPLES = SAMPLE_RATE / 20; // Number of samples per character.
-const MAX_LEVEL = 35; // Maximum level, which is written as z.
+const MAX_LEVEL = 35; // Maximum level: the digit z in base 36.
 
 /** Return the encoded levels of a take. @param {import('../player/take.js').Take} take @returns {string} */
 export function levelsOf(take) {

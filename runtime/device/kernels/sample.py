@@ -119,7 +119,8 @@ def _sample(
 ):
     if PDL:
         if not SETTLED:
-            tl.extra.cuda.gdc_wait()  # The next kernel may start afterwards (see ``Fused``).
+            # The previous kernel has finished when this returns, so the next kernel can read its results.
+            tl.extra.cuda.gdc_wait()
         tl.extra.cuda.gdc_launch_dependents()
     row = tl.program_id(0)
     slot = tl.load(rows + row)

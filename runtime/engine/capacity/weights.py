@@ -66,7 +66,7 @@ class WeightBits:
         """Return the dtype and quantization of a checkpoint for a quantization setting.
 
         A CPU without bfloat16 instructions stores unquantized weights as float16 and computes in float32. Float16
-        halves the memory traffic of a frame, and represents published weights in bfloat16 or float16.
+        halves the memory traffic of a frame and is exact for the published weights.
 
         Args:
             bits: Quantization, or None for unquantized weights.

@@ -59,7 +59,7 @@ class CrossCheckpointEmbeddings:
         x[self.at] = self.talker.code_predictor.embed_with(first, codes).sum(-2) + text
 
     def embed_first_code(self, x: Tensor, codes: Tensor) -> None:
-        """Replace the code predictor's embeddings of code 0 of the rows `at` in x.
+        """Replace the code predictor's embeddings of code 0 for the rows `self.at` of `x`.
 
         Shapes: x [B, H'], strided; codes [B] int64.
         """

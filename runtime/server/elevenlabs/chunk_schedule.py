@@ -1,4 +1,4 @@
-"""ElevenLabs' ``chunk_length_schedule``: numbers of characters at which text is spoken."""
+"""ElevenLabs' ``chunk_length_schedule``: buffered characters that start the synthesis."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def rule_of(word: Word) -> dict[str, Any]:
 
 
 def description_of(text: str) -> str:
-    """Validate and return the description of a dictionary in a form.
+    """Validate and return the `description` field of the form that creates a dictionary.
 
     Raises:
         InvalidConfig: The description is too long.

@@ -34,7 +34,7 @@ class Sentences:
         tag = IN_TAG + "|" + (rf"\[[^\[\]\n]{{0,{tags.max_instruct_chars}}}(?:\]|\Z)|" if tags else "")
         self._ends = re.compile(f"{tag}(?P<end>{ends})", re.IGNORECASE) if ends else None
         self._rest = ""
-        self._next_search = 0  # Index of a mark or tag that later text may complete.
+        self._next_search = 0  # Index from which the next search starts: later text may complete the tag there.
         self._is_speakable = False  # True if the remaining text has a letter or digit.
 
     @property

@@ -1,4 +1,4 @@
-"""Tests of the engine benchmark with a tiny checkpoint: times and their lower bounds."""
+"""Tests for the engine benchmark with a tiny checkpoint: times and their lower bounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of benchmark metrics with given arrival times: percentiles, underruns and rates."""
+"""Tests for benchmark metrics with given arrival times: percentiles, underruns and rates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the commands in docs/npu.md with a simulated NPU."""
+"""Tests for the commands in docs/npu.md with a simulated NPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of load plans: Poisson arrivals, unique texts and text lengths."""
+"""Tests for load plans: Poisson arrivals, unique texts and text lengths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the load generator: a short run of each load, in process and over sockets."""
+"""Tests for the load generator: a short run of each load, in process and over sockets."""
 
 from __future__ import annotations
 

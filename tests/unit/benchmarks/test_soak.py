@@ -1,4 +1,4 @@
-"""Tests of the soak test's report of violated guarantees."""
+"""Tests for the soak test's report of violated guarantees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the accelerators of a pool: each replica requests one accelerator from Ray."""
+"""Tests for the accelerators of a pool: each replica requests one accelerator from Ray."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of load balancing: HAProxy selects the replica with the most free slots."""
+"""Tests for load balancing: HAProxy selects the replica with the most free slots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the directory of replicas, which decides when a drained replica may end."""
+"""Tests for the directory of replicas, which decides when a drained replica may end."""
 
 from __future__ import annotations
 

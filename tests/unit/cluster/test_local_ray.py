@@ -1,4 +1,4 @@
-"""Tests of the local Ray: one retry at the start, error messages and shutdown."""
+"""Tests for the local Ray: one retry at the start, error messages and shutdown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of a replica's environment: the number of threads is the same as without Ray."""
+"""Tests for a replica's environment: the number of threads is the same as without Ray."""
 
 from __future__ import annotations
 

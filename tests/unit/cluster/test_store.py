@@ -1,4 +1,4 @@
-"""Tests of the shared store: changes reach all replicas, and no file is incomplete."""
+"""Tests for the shared store: changes reach all replicas, and no file is incomplete."""
 
 from __future__ import annotations
 

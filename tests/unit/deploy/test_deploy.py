@@ -1,4 +1,4 @@
-"""Tests of the files in deploy/: Ray Serve, KubeRay and Prometheus accept them."""
+"""Tests for the files in deploy/: Ray Serve, KubeRay and Prometheus accept them."""
 
 from __future__ import annotations
 

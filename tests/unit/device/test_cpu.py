@@ -1,4 +1,4 @@
-"""Tests of the CPU device's attention, compared with the definition of attention.
+"""Tests for the CPU device's attention, compared with the definition of attention.
 
 The tests of other devices compare with the attention of the CPU device.
 """

@@ -1,4 +1,4 @@
-"""Tests of huge pages: memory uses huge pages, and its content does not change."""
+"""Tests for huge pages: memory uses huge pages, and its content does not change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the attention kernels in Triton's interpreter, compared with PyTorch.
+"""Tests for the attention kernels in Triton's interpreter, compared with PyTorch.
 
 tests/gpu/test_kernels.py tests these kernels on a GPU.
 """

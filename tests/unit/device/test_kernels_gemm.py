@@ -1,4 +1,4 @@
-"""Tests of matrix multiplication kernels in Triton's interpreter, compared with PyTorch."""
+"""Tests for matrix multiplication kernels in Triton's interpreter, compared with PyTorch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the sampling kernel in Triton's interpreter, compared with PyTorch.
+"""Tests for the sampling kernel in Triton's interpreter, compared with PyTorch.
 
 The PyTorch sampler is in runtime/engine/execution/sampling.py.
 """

@@ -1,4 +1,4 @@
-"""Tests of the selection of small_m_gemm, and of its compilation without a GPU.
+"""Tests for the selection of small_m_gemm, and of its compilation without a GPU.
 
 tests/gpu/test_kernels.py tests its results on a GPU.
 """

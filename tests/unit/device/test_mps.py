@@ -1,4 +1,4 @@
-"""Tests of the MPS device without an Apple GPU: each operation has a Metal kernel.
+"""Tests for the MPS device without an Apple GPU: each operation has a Metal kernel.
 
 The list of kernels is a table of the installed PyTorch.
 """

@@ -1,4 +1,4 @@
-"""Tests of the C++ matrix multiplications: equal to NumPy and batch-invariant.
+"""Tests for the C++ matrix multiplications: equal to NumPy and batch-invariant.
 
 The tests cover every instruction set that the processor supports.
 """

@@ -1,4 +1,4 @@
-"""Tests of the NPU device: opening, error messages, streams, graphs and memory."""
+"""Tests for the NPU device: opening, error messages, streams, graphs and memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the NPU's attention, compared with PyTorch, and of invalid masks."""
+"""Tests for the NPU's attention, compared with PyTorch, and of invalid masks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the engine on a simulated NPU: the codes are equal to those on the CPU.
+"""Tests for the engine on a simulated NPU: the codes are equal to those on the CPU.
 
 The tests run with graphs and without graphs.
 """

@@ -1,4 +1,4 @@
-"""Tests of the settings `--device` and `--dtype` and their error messages."""
+"""Tests for the settings `--device` and `--dtype` and their error messages."""
 
 from __future__ import annotations
 

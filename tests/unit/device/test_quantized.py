@@ -1,4 +1,4 @@
-"""Tests of matrix multiplications with quantized weights, which must be batch-invariant."""
+"""Tests for matrix multiplications with quantized weights, which must be batch-invariant."""
 
 from __future__ import annotations
 

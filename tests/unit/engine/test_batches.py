@@ -1,4 +1,4 @@
-"""Tests of batch invariance: a request's output does not depend on other requests."""
+"""Tests for batch invariance: a request's output does not depend on other requests."""
 
 from __future__ import annotations
 

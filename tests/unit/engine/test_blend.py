@@ -1,4 +1,4 @@
-"""Tests of the spherical interpolation of two x-vectors."""
+"""Tests for the spherical interpolation of two x-vectors."""
 
 from __future__ import annotations
 

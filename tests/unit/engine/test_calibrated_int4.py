@@ -1,4 +1,4 @@
-"""Tests of int4 quantization that is calibrated with measured inputs."""
+"""Tests for int4 quantization that is calibrated with measured inputs."""
 
 from __future__ import annotations
 

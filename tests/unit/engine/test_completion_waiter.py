@@ -1,4 +1,4 @@
-"""Tests of the completion waiter, which wakes the engine after each device event."""
+"""Tests for the completion waiter, which wakes the engine after each device event."""
 
 from __future__ import annotations
 

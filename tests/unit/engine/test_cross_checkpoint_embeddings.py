@@ -1,4 +1,4 @@
-"""Tests of CustomVoice checkpoints that use embeddings of a Base checkpoint."""
+"""Tests for CustomVoice checkpoints that use embeddings of a Base checkpoint."""
 
 from __future__ import annotations
 

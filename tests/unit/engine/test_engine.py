@@ -1,4 +1,4 @@
-"""Tests of engine requests: queueing, start, end, cancellation and counters."""
+"""Tests for engine requests: queueing, start, end, cancellation and counters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of flow control: slow readers, too few slots and queue timeouts."""
+"""Tests for flow control: slow readers, too few slots and queue timeouts."""
 
 from __future__ import annotations
 

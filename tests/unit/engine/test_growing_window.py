@@ -1,4 +1,4 @@
-"""Tests of cached decoding, compared with a slow implementation without caches.
+"""Tests for cached decoding, compared with a slow implementation without caches.
 
 The slow implementation processes the whole sequence again for every code.
 """

@@ -1,4 +1,4 @@
-"""Tests of inline tags in the engine: styles of tagged text and exact pauses."""
+"""Tests for inline tags in the engine: styles of tagged text and exact pauses."""
 
 from __future__ import annotations
 

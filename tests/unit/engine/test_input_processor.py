@@ -1,4 +1,4 @@
-"""Tests of the input processor, which validates a request for a checkpoint."""
+"""Tests for the input processor, which validates a request for a checkpoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of frames with kernels in Triton's interpreter, compared with plain PyTorch."""
+"""Tests for frames with kernels in Triton's interpreter, compared with plain PyTorch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of isolation between requests that use the same slots, caches and streams."""
+"""Tests for isolation between requests that use the same slots, caches and streams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of streamed text input: codes and audio are equal to those of the whole text."""
+"""Tests for streamed text input: codes and audio are equal to those of the whole text."""
 
 from __future__ import annotations
 

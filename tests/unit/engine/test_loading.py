@@ -1,4 +1,4 @@
-"""Tests of checkpoints that are loaded at their first request, and of failed loads."""
+"""Tests for checkpoints that are loaded at their first request, and of failed loads."""
 
 from __future__ import annotations
 

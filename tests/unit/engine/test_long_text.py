@@ -1,4 +1,4 @@
-"""Tests of long texts, which are split into segments."""
+"""Tests for long texts, which are split into segments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of texts with several segments, which share voice, seed and audio stream."""
+"""Tests for texts with several segments, which share voice, seed and audio stream."""
 
 from __future__ import annotations
 

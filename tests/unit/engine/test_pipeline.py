@@ -1,4 +1,4 @@
-"""Tests of the pipelined engine, compared with an engine that waits for each frame."""
+"""Tests for the pipelined engine, compared with an engine that waits for each frame."""
 
 from __future__ import annotations
 

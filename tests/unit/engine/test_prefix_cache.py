@@ -1,4 +1,4 @@
-"""Tests of the prefix cache: the prompt prefix of a voice is computed only once."""
+"""Tests for the prefix cache: the prompt prefix of a voice is computed only once."""
 
 from __future__ import annotations
 

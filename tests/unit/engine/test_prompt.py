@@ -1,4 +1,4 @@
-"""Tests of the prompt layout, compared with the tables in docs/model.md 3.2 to 3.5."""
+"""Tests for the prompt layout, compared with the tables in docs/model.md 3.2 to 3.5."""
 
 from __future__ import annotations
 

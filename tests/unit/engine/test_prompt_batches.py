@@ -1,4 +1,4 @@
-"""Tests of packing prefill chunks into launches."""
+"""Tests for packing prefill chunks into launches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the engine with quantized weights: batch invariance and estimated memory."""
+"""Tests for the engine with quantized weights: batch invariance and estimated memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of quantized checkpoint files: their output equals that of quantization at load."""
+"""Tests for quantized checkpoint files: their output equals that of quantization at load."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the runaway detector: early detection, and no false alarms on speech."""
+"""Tests for the runaway detector: early detection, and no false alarms on speech."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of sampling: distribution of codes, and independent noise for each request.
+"""Tests for sampling: distribution of codes, and independent noise for each request.
 
 The sampling rules are in docs/model.md 4.
 """

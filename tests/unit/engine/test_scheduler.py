@@ -1,4 +1,4 @@
-"""Tests of the scheduler with simulated clients and a virtual clock."""
+"""Tests for the scheduler with simulated clients and a virtual clock."""
 
 from __future__ import annotations
 

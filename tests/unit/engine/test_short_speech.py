@@ -1,4 +1,4 @@
-"""Tests of the retry after a segment's speech ends much too early for its text."""
+"""Tests for the retry after a segment's speech ends much too early for its text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of Code2Wav's graphs: the audio is equal to that without graphs.
+"""Tests for Code2Wav's graphs: the audio is equal to that without graphs.
 
 A CPU device that repeats captured work replaces a GPU.
 """

@@ -1,4 +1,4 @@
-"""Tests of stored voices with a style, spoken by a CustomVoice checkpoint."""
+"""Tests for stored voices with a style, spoken by a CustomVoice checkpoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of text validation, and of the frame limit of a text."""
+"""Tests for text validation, and of the frame limit of a text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the voice cache: each reference is encoded only once."""
+"""Tests for the voice cache: each reference is encoded only once."""
 
 from __future__ import annotations
 
@@ -346,7 +346,7 @@ def test_prepared_prompt_equals_that_of_a_request(cloner: Checkpoint) -> None:
 
 
 @pytest.mark.logs_errors
-def test_prompt_error_does_not_contain_its_cause(reading: tuple[Engine, Gate]) -> None:
+def test_error_of_a_voice_prompt_hides_the_text_of_its_cause(reading: tuple[Engine, Gate]) -> None:
     engine, gate = reading
     gate.fails.add(1)
     gate.open.set()

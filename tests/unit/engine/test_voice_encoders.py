@@ -1,4 +1,4 @@
-"""Tests of the voice encoders: graph capture and batch invariance."""
+"""Tests for the voice encoders: graph capture and batch invariance."""
 
 from __future__ import annotations
 

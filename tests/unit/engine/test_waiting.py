@@ -1,4 +1,4 @@
-"""Tests of the waiting queue: conditions, positions, estimates and timeouts."""
+"""Tests for the waiting queue: conditions, positions, estimates and timeouts."""
 
 from __future__ import annotations
 

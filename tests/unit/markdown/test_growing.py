@@ -1,4 +1,4 @@
-"""Tests of the Markdown filter on streamed text, compared with markdown-it."""
+"""Tests for the Markdown filter on streamed text, compared with markdown-it."""
 
 from __future__ import annotations
 

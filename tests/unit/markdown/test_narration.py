@@ -1,4 +1,4 @@
-"""Tests of the detection of quoted speech and actions in a narration."""
+"""Tests for the detection of quoted speech and actions in a narration."""
 
 from __future__ import annotations
 

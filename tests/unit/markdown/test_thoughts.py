@@ -1,4 +1,4 @@
-"""Tests of the removal of a language model's reasoning from streamed text."""
+"""Tests for the removal of a language model's reasoning from streamed text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of LoRA adapters: the merged weights are equal to those of PEFT."""
+"""Tests for LoRA adapters: the merged weights are equal to those of PEFT."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the ASCII spelling of texts, for checkpoints trained only on ASCII."""
+"""Tests for the ASCII spelling of texts, for checkpoints trained only on ASCII."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of checkpoint loading: strict keys and shapes, and only safetensors files.
+"""Tests for checkpoint loading: strict keys and shapes, and only safetensors files.
 
 Checkpoints with equal speech tokenizers share one copy in memory.
 """

@@ -1,4 +1,4 @@
-"""Tests of streaming Code2Wav: equal to a full decode for any chunks and batch.
+"""Tests for streaming Code2Wav: equal to a full decode for any chunks and batch.
 
 The network is described in docs/model.md 6.
 """

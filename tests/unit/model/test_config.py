@@ -1,4 +1,4 @@
-"""Tests of configuration files with missing, mistyped and unsupported fields."""
+"""Tests for configuration files with missing, mistyped and unsupported fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the voice encoders: padding of the buffer does not change the result."""
+"""Tests for the voice encoders: padding of the buffer does not change the result."""
 
 from __future__ import annotations
 

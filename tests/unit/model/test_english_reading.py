@@ -1,4 +1,4 @@
-"""Tests of English text normalization, for complete texts and streamed texts."""
+"""Tests for English text normalization, for complete texts and streamed texts."""
 
 from __future__ import annotations
 

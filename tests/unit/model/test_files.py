@@ -1,4 +1,4 @@
-"""Tests of the selection of a checkpoint's files by name, in folders and on the Hub."""
+"""Tests for the selection of a checkpoint's files by name, in folders and on the Hub."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of fine-tuned checkpoints: values are equal to those of the official package."""
+"""Tests for fine-tuned checkpoints: values are equal to those of the official package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of downloads from the Hub: requests, resumed downloads and refusals."""
+"""Tests for downloads from the Hub: requests, resumed downloads and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the selection of files to download, from a Hub repository's file list.
+"""Tests for the selection of files to download, from a Hub repository's file list.
 
 A checkpoint that cannot be loaded is reported before its weights are downloaded.
 """

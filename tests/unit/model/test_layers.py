@@ -1,4 +1,4 @@
-"""Tests of the numerics of decoder layers, including the dtype of each step.
+"""Tests for the numerics of decoder layers, including the dtype of each step.
 
 The rules are in docs/model.md 2.1.
 """

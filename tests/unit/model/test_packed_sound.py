@@ -1,4 +1,4 @@
-"""Tests of Code2Wav with kernels in Triton's interpreter, compared with PyTorch.
+"""Tests for Code2Wav with kernels in Triton's interpreter, compared with PyTorch.
 
 tests/gpu makes the same comparison on a GPU.
 """

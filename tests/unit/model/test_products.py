@@ -1,4 +1,4 @@
-"""Tests of batch-invariant matrix products and convolutions, compared with PyTorch."""
+"""Tests for batch-invariant matrix products and convolutions, compared with PyTorch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the text tokenizer, compared with Qwen2's tokenizer.
+"""Tests for the text tokenizer, compared with Qwen2's tokenizer.
 
 The rules are in docs/model.md 7.3.
 """

@@ -1,4 +1,4 @@
-"""Tests of the files in presets/."""
+"""Tests for the files in presets/."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the pronunciation dictionary file: versions, limits and imported lexicons."""
+"""Tests for the pronunciation dictionary file: versions, limits and imported lexicons."""
 
 from __future__ import annotations
 

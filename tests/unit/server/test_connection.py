@@ -1,4 +1,4 @@
-"""Tests of the WebSocket connection between a client and the engine."""
+"""Tests for the WebSocket connection between a client and the engine."""
 
 from __future__ import annotations
 

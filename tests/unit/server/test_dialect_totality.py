@@ -1,4 +1,4 @@
-"""Tests of sessions in three APIs: each message in each state, and random sequences."""
+"""Tests for sessions in three APIs: each message in each state, and random sequences."""
 
 from __future__ import annotations
 

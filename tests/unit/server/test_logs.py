@@ -1,4 +1,4 @@
-"""Tests of request logs: one line per request, without the user's text."""
+"""Tests for request logs: one line per request, without the user's text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the flush delay: a sentence is spoken if no more text arrives."""
+"""Tests for the flush delay: a sentence is spoken if no more text arrives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of message size limits, which keep the event loop responsive."""
+"""Tests for message size limits, which keep the event loop responsive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the metrics of requests, sessions, load and the event loop."""
+"""Tests for the metrics of requests, sessions, load and the event loop."""
 
 from __future__ import annotations
 

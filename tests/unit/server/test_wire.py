@@ -1,4 +1,4 @@
-"""Tests of parsing text messages as JSON objects."""
+"""Tests for parsing text messages as JSON objects."""
 
 from __future__ import annotations
 

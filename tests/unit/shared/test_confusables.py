@@ -1,4 +1,4 @@
-"""Tests of the detection of names that look alike."""
+"""Tests for the detection of names that look alike."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the decoder of untrusted audio."""
+"""Tests for the decoder of untrusted audio."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of audio encoding in all formats: same audio, right length and streaming."""
+"""Tests for audio encoding in all formats: same audio, right length and streaming."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of downloads of reference audio: only public HTTPS hosts are contacted."""
+"""Tests for downloads of reference audio: only public HTTPS hosts are contacted."""
 
 from __future__ import annotations
 

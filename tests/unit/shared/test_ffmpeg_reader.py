@@ -1,4 +1,4 @@
-"""Tests of the FFmpeg reader: formats, damaged files and limits.
+"""Tests for the FFmpeg reader: formats, damaged files and limits.
 
 tests/corpus/test_audio.py compares the reader with the ffmpeg program.
 """

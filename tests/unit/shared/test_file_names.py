@@ -1,4 +1,4 @@
-"""Tests of file names for downloads, which contain user text."""
+"""Tests for file names for downloads, which contain user text."""
 
 from __future__ import annotations
 

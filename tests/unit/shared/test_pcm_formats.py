@@ -1,4 +1,4 @@
-"""Tests of the raw PCM formats: unchanged PCM, exact G.711 and resampled tones."""
+"""Tests for the raw PCM formats: unchanged PCM, exact G.711 and resampled tones."""
 
 from __future__ import annotations
 

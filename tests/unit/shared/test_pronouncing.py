@@ -1,4 +1,4 @@
-"""Tests of pronunciation dictionaries on streamed text.
+"""Tests for pronunciation dictionaries on streamed text.
 
 The result must equal that for the whole text. The matching rules are tested in tests/js.
 """

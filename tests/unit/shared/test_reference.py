@@ -1,4 +1,4 @@
-"""Tests of reference audio: each format is decoded, or refused with one sentence."""
+"""Tests for reference audio: each format is decoded, or refused with one sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the rate limit of repeated log messages."""
+"""Tests for the rate limit of repeated log messages."""
 
 from __future__ import annotations
 

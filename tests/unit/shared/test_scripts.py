@@ -1,4 +1,4 @@
-"""Tests of the detection of writing systems that a checkpoint's languages do not use."""
+"""Tests for the detection of writing systems that a checkpoint's languages do not use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of `<spell>`, whose content is spoken letter by letter."""
+"""Tests for `<spell>`, whose content is spoken letter by letter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the strict JSON parser, whose results can be stored and parsed again."""
+"""Tests for the strict JSON parser: accepted values survive a round trip."""
 
 from __future__ import annotations
 

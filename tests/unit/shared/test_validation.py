@@ -1,4 +1,4 @@
-"""Tests of the messages of validation errors, which name the field and the reason."""
+"""Tests for the messages of validation errors, which name the field and the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of estimated word times: each word once, in order and within the audio."""
+"""Tests for estimated word times: each word once, in order and within the audio."""
 
 from __future__ import annotations
 

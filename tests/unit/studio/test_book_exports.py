@@ -1,4 +1,4 @@
-"""Tests of audiobooks in M4B and MP3: chapters, cover, tags, duration and memory.
+"""Tests for audiobooks in M4B and MP3: chapters, cover, tags, duration and memory.
 
 ffprobe reads the exported files.
 """

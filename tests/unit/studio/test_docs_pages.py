@@ -1,4 +1,4 @@
-"""Tests of the documentation pages: each link has a target, and no other file is served."""
+"""Tests for the documentation pages: each link has a target, and no other file is served."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of EPUB, DOCX and text import: chapters, paragraphs and malicious files."""
+"""Tests for EPUB, DOCX and text import: chapters, paragraphs and malicious files."""
 
 from __future__ import annotations
 

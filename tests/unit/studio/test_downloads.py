@@ -1,4 +1,4 @@
-"""Tests of checkpoint downloads: status, pause, resume, failure and activation."""
+"""Tests for checkpoint downloads: status, pause, resume, failure and activation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the store after restarts, kills, full disks and damaged files."""
+"""Tests for the store after restarts, kills, full disks and damaged files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of exports over HTTP: length, loudness, file names, subtitles and metadata."""
+"""Tests for exports over HTTP: length, loudness, file names, subtitles and metadata."""
 
 from __future__ import annotations
 

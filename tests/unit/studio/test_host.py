@@ -1,4 +1,4 @@
-"""Tests of the host routes: access, responses and refusals."""
+"""Tests for the host routes: access, responses and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the limits on one visitor's concurrent requests.
+"""Tests for the limits on one visitor's concurrent requests.
 
 tests/wire/test_allowance.py tests the daily allowance.
 """

@@ -1,4 +1,4 @@
-"""Tests of malicious JSON in requests: no 5xx response, and all lists still work."""
+"""Tests for malicious JSON in requests: no 5xx response, and all lists still work."""
 
 from __future__ import annotations
 

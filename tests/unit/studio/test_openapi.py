@@ -1,4 +1,4 @@
-"""Tests of the studio's OpenAPI document, which extends the runtime's document."""
+"""Tests for the studio's OpenAPI document, which extends the runtime's document."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of VOICEWRIGHT_ORIGINS in the studio: CORS only for the routes of the runtime."""
+"""Tests for VOICEWRIGHT_ORIGINS in the studio: CORS only for the routes of the runtime."""
 
 from __future__ import annotations
 

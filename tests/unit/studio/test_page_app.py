@@ -1,4 +1,4 @@
-"""Tests of the page's ASGI application, without a browser."""
+"""Tests for the page's ASGI application, without a browser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the page's bundles: complete, in order and equivalent to their sources."""
+"""Tests for the page's bundles: complete, in order and equivalent to their sources."""
 
 from __future__ import annotations
 

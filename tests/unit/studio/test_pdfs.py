@@ -1,4 +1,4 @@
-"""Tests of PDF import: chapters without running titles and page numbers, and scans."""
+"""Tests for PDF import: chapters without running titles and page numbers, and scans."""
 
 from __future__ import annotations
 

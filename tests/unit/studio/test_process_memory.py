@@ -1,4 +1,4 @@
-"""Tests of the memory that the Host room shows for the studio and its runtime."""
+"""Tests for the memory that the Host room shows for the studio and its runtime."""
 
 from __future__ import annotations
 

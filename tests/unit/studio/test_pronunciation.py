@@ -1,4 +1,4 @@
-"""Tests of pronunciation dictionaries over HTTP: storage, owners and refusals."""
+"""Tests for pronunciation dictionaries over HTTP: storage, owners and refusals."""
 
 from __future__ import annotations
 

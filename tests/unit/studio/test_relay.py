@@ -1,4 +1,4 @@
-"""Tests of the relay of HTTP and WebSocket connections, on real sockets.
+"""Tests for the relay of HTTP and WebSocket connections, on real sockets.
 
 A test server takes the place of the runtime.
 """

@@ -1,4 +1,4 @@
-"""Tests of scripts over HTTP: stored unchanged, and protected from conflicting edits."""
+"""Tests for scripts over HTTP: stored unchanged, and protected from conflicting edits."""
 
 from __future__ import annotations
 

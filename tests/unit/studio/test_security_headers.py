@@ -1,4 +1,4 @@
-"""Tests of the page's security headers."""
+"""Tests for the page's security headers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the studio's settings and their error messages."""
+"""Tests for the studio's settings and their error messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of links to takes: public, hard to guess, revocable and deleted with the take."""
+"""Tests for links to takes: public, hard to guess, revocable and deleted with the take."""
 
 from __future__ import annotations
 

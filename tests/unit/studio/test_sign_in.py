@@ -1,4 +1,4 @@
-"""Tests of OpenID sign-in with a minimal identity provider."""
+"""Tests for OpenID sign-in with a minimal identity provider."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the switch from the startup page to the studio's page."""
+"""Tests for the switch from the startup page to the studio's page."""
 
 from __future__ import annotations
 

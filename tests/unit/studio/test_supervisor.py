@@ -1,4 +1,4 @@
-"""Tests of the supervisor with runtime processes that are killed or stopped."""
+"""Tests for the supervisor with runtime processes that are killed or stopped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of voices that are made from takes, with a real runtime."""
+"""Tests for voices that are made from takes, with a real runtime."""
 
 from __future__ import annotations
 

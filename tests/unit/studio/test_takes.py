@@ -1,4 +1,4 @@
-"""Tests of takes over HTTP: stored unchanged, and visible only to their owner."""
+"""Tests for takes over HTTP: stored unchanged, and visible only to their owner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of importing text files: encodings, page numbers and damaged files."""
+"""Tests for importing text files: encodings, page numbers and damaged files."""
 
 from __future__ import annotations
 

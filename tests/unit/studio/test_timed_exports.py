@@ -1,4 +1,4 @@
-"""Tests of exports with subtitle times: starts, shortened speech and reported overruns."""
+"""Tests for exports with subtitle times: starts, shortened speech and reported overruns."""
 
 from __future__ import annotations
 

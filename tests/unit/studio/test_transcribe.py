@@ -1,4 +1,4 @@
-"""Tests of the transcription of recordings with a plug-in."""
+"""Tests for the transcription of recordings with a plug-in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the studio's connections to the runtime, which close with their request."""
+"""Tests for the studio's connections to the runtime, which close with their request."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def test_data_of_one_visitor_is_unreachable_for_another(address: str) -> None:
         assert ben.get(f"/studio/takes/{same['id']}/reference").content == b"RIFF secret"
 
 
-def test_visitor_is_identified_by_a_cookie_not_stored_in_the_database(address: str, folder: Path) -> None:
+def test_visitor_is_identified_by_a_cookie_that_the_database_does_not_store(address: str, folder: Path) -> None:
     with visitor(address) as anna:
         record = keep(anna, SOUND)
         token = anna.cookies[COOKIE]

@@ -1,4 +1,4 @@
-"""Tests of stored voices of the host and of separate visitors.
+"""Tests for stored voices of the host and of separate visitors.
 
 The tests use a real runtime.
 """

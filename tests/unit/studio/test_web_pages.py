@@ -1,4 +1,4 @@
-"""Tests of the import of web pages.
+"""Tests for the import of web pages.
 
 Articles are imported without menus, and private addresses are refused.
 """

@@ -1,4 +1,4 @@
-"""Tests of a take's word times, which are aligned, or estimated and marked as estimated."""
+"""Tests for a take's word times, which are aligned, or estimated and marked as estimated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the page's texts: complete in all languages, and each used text exists."""
+"""Tests for the page's texts: complete in all languages, and each used text exists."""
 
 from __future__ import annotations
 

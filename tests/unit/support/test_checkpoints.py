@@ -1,4 +1,4 @@
-"""Tests of the random checkpoints for tests."""
+"""Tests for the random checkpoints for tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the dependency audit: results of pip-audit, and packages without results."""
+"""Tests for the dependency audit: results of pip-audit, and packages without results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the choice of a Python interpreter by `make run`."""
+"""Tests for the choice of a Python interpreter by `make run`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the embedded voice's recipe: phonemes, the teacher model and word counts."""
+"""Tests for the embedded voice's recipe: phonemes, the teacher model and word counts."""
 
 from __future__ import annotations
 

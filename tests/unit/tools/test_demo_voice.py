@@ -1,4 +1,4 @@
-"""Tests of the embedded voice's recipe: training prompts, and export for the runtime."""
+"""Tests for the embedded voice's recipe: training prompts, and export for the runtime."""
 
 from __future__ import annotations
 

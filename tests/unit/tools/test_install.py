@@ -1,4 +1,4 @@
-"""Tests of the installation of torch by `make run`."""
+"""Tests for the installation of torch by `make run`."""
 
 from __future__ import annotations
 

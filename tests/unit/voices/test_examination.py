@@ -1,4 +1,4 @@
-"""Tests of the examination of a recording: speech detection, trimming and advice."""
+"""Tests for the examination of a recording: speech detection, trimming and advice."""
 
 from __future__ import annotations
 

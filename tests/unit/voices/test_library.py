@@ -1,4 +1,4 @@
-"""Tests of the voice library on disk: crashes, damaged files and other processes."""
+"""Tests for the voice library on disk: crashes, damaged files and other processes."""
 
 from __future__ import annotations
 

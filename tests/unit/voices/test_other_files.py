@@ -1,4 +1,4 @@
-"""Tests of voice files of the official demo and of voicebox."""
+"""Tests for voice files of the official demo and of voicebox."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of voices with owners: each owner sees only its own voices and the shared voices."""
+"""Tests for voices with owners: each owner sees only its own voices and the shared voices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the voice file: written voices are read unchanged, other files are refused."""
+"""Tests for the voice file: written voices are read unchanged, other files are refused."""
 
 from __future__ import annotations
 

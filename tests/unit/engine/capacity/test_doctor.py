@@ -1,4 +1,4 @@
-"""Tests of `voicewright doctor`, which reports the capacity and problems of a checkpoint."""
+"""Tests for `voicewright doctor`, which reports the capacity and problems of a checkpoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the number of slots that fit into the memory of a device."""
+"""Tests for the number of slots that fit into the memory of a device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the estimates for published checkpoints before their download."""
+"""Tests for the estimates for published checkpoints before their download."""
 
 from __future__ import annotations
 

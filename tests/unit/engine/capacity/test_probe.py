@@ -1,4 +1,4 @@
-"""Tests of the speed estimate for a checkpoint without its weights."""
+"""Tests for the speed estimate for a checkpoint without its weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of Cartesia's session: client messages, responses and engine commands."""
+"""Tests for Cartesia's session: client messages, responses and engine commands."""
 
 from __future__ import annotations
 

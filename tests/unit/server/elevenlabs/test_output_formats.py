@@ -1,4 +1,4 @@
-"""Tests of ElevenLabs' output formats: the audio in each format has the right duration."""
+"""Tests for ElevenLabs' output formats: the audio in each format has the right duration."""
 
 from __future__ import annotations
 

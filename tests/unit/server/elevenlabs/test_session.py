@@ -1,4 +1,4 @@
-"""Tests of ElevenLabs' sessions: client messages, responses and engine commands."""
+"""Tests for ElevenLabs' sessions: client messages, responses and engine commands."""
 
 from __future__ import annotations
 

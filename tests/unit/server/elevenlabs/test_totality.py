@@ -1,4 +1,4 @@
-"""Tests of ElevenLabs' sessions: each message in each state, and random sequences."""
+"""Tests for ElevenLabs' sessions: each message in each state, and random sequences."""
 
 from __future__ import annotations
 

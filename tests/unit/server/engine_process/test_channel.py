@@ -1,4 +1,4 @@
-"""Tests of the channel between the server's process and the engine's process."""
+"""Tests for the channel between the server's process and the engine's process."""
 
 from __future__ import annotations
 

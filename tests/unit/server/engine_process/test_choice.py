@@ -1,4 +1,4 @@
-"""Tests of the choice between an engine in the server's process and in its own process."""
+"""Tests for the choice between an engine in the server's process and in its own process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the engine in another process: requests and events over real pipes.
+"""Tests for the engine in another process: requests and events over real pipes.
 
 Each test runs twice, because either an event loop or a thread can read the engine's events.
 """

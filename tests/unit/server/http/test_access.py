@@ -1,4 +1,4 @@
-"""Tests of access control: keys, tickets, origins, rate limits and body sizes."""
+"""Tests for access control: keys, tickets, origins, rate limits and body sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of dialogues over HTTP: one stream for all turns, limits and errors."""
+"""Tests for dialogues over HTTP: one stream for all turns, limits and errors."""
 
 from __future__ import annotations
 

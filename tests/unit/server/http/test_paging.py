@@ -1,4 +1,4 @@
-"""Tests of pagination: forward and backward pages contain each item once."""
+"""Tests for pagination: forward and backward pages contain each item once."""
 
 from __future__ import annotations
 

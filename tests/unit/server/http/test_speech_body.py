@@ -1,4 +1,4 @@
-"""Tests of the limits of JSON bodies."""
+"""Tests for the limits of JSON bodies."""
 
 from __future__ import annotations
 

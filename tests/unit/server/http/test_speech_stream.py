@@ -1,4 +1,4 @@
-"""Tests of the streaming HTTP response: start, acknowledgements, end and cancellation."""
+"""Tests for the streaming HTTP response: start, acknowledgements, end and cancellation."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ async def test_end_is_reported_once_after_the_stream_was_closed() -> None:
     assert [end.stop_reason for end in ends] == [StopReason.CANCELLED]
 
 
-async def test_leaving_the_context_early_cancels() -> None:
+async def test_leaving_the_context_manager_early_cancels_the_request() -> None:
     engine = ScriptedEngine({1: [started(), chunk()]})
     async with SpeechStream(engine, REQUEST) as speech:
         await anext(speech)

@@ -1,4 +1,4 @@
-"""Tests of the native client messages: strict JSON, types and error messages."""
+"""Tests for the native client messages: strict JSON, types and error messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the native session: responses and engine commands in each state."""
+"""Tests for the native session: responses and engine commands in each state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the native session: each message in each state, and random sequences."""
+"""Tests for the native session: each message in each state, and random sequences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of vLLM-Omni's sentence splitting for text that arrives in chunks."""
+"""Tests for vLLM-Omni's sentence splitting for text that arrives in chunks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of vLLM-Omni's session: message formats, texts and the end of a session."""
+"""Tests for vLLM-Omni's session: message formats, texts and the end of a session."""
 
 from __future__ import annotations
 

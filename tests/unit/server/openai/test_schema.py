@@ -1,4 +1,4 @@
-"""Tests of the bodies of the HTTP speech routes: fields, defaults and refusals."""
+"""Tests for the bodies of the HTTP speech routes: fields, defaults and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the responses of the HTTP speech routes: engine request, voice and retries."""
+"""Tests for the responses of the HTTP speech routes: engine request, voice and retries."""
 
 from __future__ import annotations
 

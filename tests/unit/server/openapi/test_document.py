@@ -1,4 +1,4 @@
-"""Tests of the OpenAPI document: all routes, valid references and error statuses."""
+"""Tests for the OpenAPI document: all routes, valid references and error statuses."""
 
 from __future__ import annotations
 

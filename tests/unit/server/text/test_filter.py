@@ -1,4 +1,4 @@
-"""Tests of the Markdown filter for streamed text in every API."""
+"""Tests for the Markdown filter for streamed text in every API."""
 
 from __future__ import annotations
 

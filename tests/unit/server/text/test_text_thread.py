@@ -1,4 +1,4 @@
-"""Tests of the thread for long texts, which yields to other threads."""
+"""Tests for the thread for long texts, which yields to other threads."""
 
 from __future__ import annotations
 

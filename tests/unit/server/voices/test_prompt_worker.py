@@ -1,4 +1,4 @@
-"""Tests of the prompt worker, which computes prompts while the engine is idle."""
+"""Tests for the prompt worker, which computes prompts while the engine is idle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the list of speakers of all checkpoints on one port."""
+"""Tests for the list of speakers of all checkpoints on one port."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of reference audio in client messages: base64, data URLs and limits."""
+"""Tests for reference audio in client messages: base64, data URLs and limits."""
 
 from __future__ import annotations
 

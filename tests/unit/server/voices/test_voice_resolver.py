@@ -1,4 +1,4 @@
-"""Tests of the voice resolver: the voice of a request, and notes about replaced names."""
+"""Tests for the voice resolver: the voice of a request, and notes about replaced names."""
 
 from __future__ import annotations
 

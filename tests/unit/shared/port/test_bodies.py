@@ -1,4 +1,4 @@
-"""Tests of compressed, too large, stalled and slow request bodies."""
+"""Tests for compressed, too large, stalled and slow request bodies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the check of the Host header."""
+"""Tests for the validation of the Host header."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of VOICEWRIGHT_ORIGINS for preflights, requests and WebSockets."""
+"""Tests for VOICEWRIGHT_ORIGINS for preflights, requests and WebSockets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of client address and scheme behind trusted proxies, with forged headers."""
+"""Tests for client address and scheme behind trusted proxies, with forged headers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of HTTP connections: framing limits, errors, pipelining and closing."""
+"""Tests for HTTP connections: framing limits, errors, pipelining and closing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of WebSocket connections: close reasons, timeouts, floods and handshakes."""
+"""Tests for WebSocket connections: close reasons, timeouts, floods and handshakes."""
 
 from __future__ import annotations
 
