@@ -91,6 +91,11 @@ def test_uncertain_encoding_is_reported_with_candidates() -> None:
     assert read_text(b"Ordinary words.").encodings == []
 
 
+def test_line_ends_that_were_converted_twice_are_single_ones() -> None:
+    found = read_text(SRT.format("One.", "Two.").replace("\r\n", "\r\r\n").encode())
+    assert found.chapters[0].paragraphs == ["One.", "Two."]
+
+
 def test_encoding_that_is_not_read_is_reported_as_uncertain() -> None:
     euc_tw = bytes.fromhex(
         "cabcd4afc7e3c4fce3d0e6d3dfd7cae3a1a2d2e0cbc4d0fec7e9c4a9c7e3e6fceadaa1a4c4f4c5b2cefbc5b2d6b4cfe6daa6c7efa1a4"
