@@ -13,6 +13,7 @@ from runtime.pronunciations.dictionary import MAX_BYTES, MAX_REPLACEMENT_CHARS, 
 MEDIA_TYPE = "application/pls+xml"
 _SPACE = "http://www.w3.org/2005/01/pronunciation-lexicon"
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
+_TRUE = {"true", "1"}  # Forms of XML Schema's boolean.
 _MAX_NAMED = 10  # Maximum number of words in a message.
 _UNUSABLE = (
     f"words without an alias (phonemes are not spoken here), of more than {MAX_WORD_CHARS} characters, with an "
@@ -57,7 +58,7 @@ def read_lexicon(data: bytes) -> Lexicon:
     entries: dict[str, Word] = {}
     left_out: list[str] = []
     for lexeme in _inside(root, "lexeme"):
-        aliases = sorted(_inside(lexeme, "alias"), key=lambda alias: alias.get("prefer") != "true")
+        aliases = sorted(_inside(lexeme, "alias"), key=lambda alias: alias.get("prefer") not in _TRUE)
         say_as = _text(aliases[0]) if aliases else ""
         for written in map(_text, _inside(lexeme, "grapheme")):
             entry = Word(written, say_as, case_sensitive=True)

@@ -131,9 +131,10 @@ def test_unusable_words_are_left_out_and_listed() -> None:
     assert note.endswith("word 9 and 50 more.")
 
 
-def test_preferred_alias_and_first_homograph_are_used() -> None:
+@pytest.mark.parametrize("true", ["true", "1"])
+def test_preferred_alias_and_first_homograph_are_used(true: str) -> None:
     homographs = "".join(f"<lexeme><grapheme>read</grapheme><alias>{said}</alias></lexeme>" for said in ("reed", "red"))
-    preferred = LEXICON.replace("<alias>", '<alias>You en</alias><alias prefer="true">').replace(
+    preferred = LEXICON.replace("<alias>", f'<alias>You en</alias><alias prefer="{true}">').replace(
         "<lexeme>", homographs + "<lexeme>"
     )
     lexicon = read_lexicon(preferred.encode())
