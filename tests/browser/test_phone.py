@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 from tests.browser.conftest import OpenStudio
-from tests.browser.steps import enter, kept_take, wav
+from tests.browser.steps import await_sound, enter, kept_take, to_words, wav
+from tests.support.spoken import WORDS
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("no_voices")]
 
@@ -45,6 +46,16 @@ def remove_recording(page: Page) -> Locator:
     return toast
 
 
+def to_keep(page: Page, words: str) -> None:
+    """Continue in the Clone room until only the last button has to be pressed."""
+    enter(page, "clone")
+    to_words(page, wav(4.0))
+    page.fill("#vw-clone-transcript", words)
+    page.click("#vw-clone-words-done")
+    page.check("#vw-clone-consent")
+    page.fill("#vw-clone-keep-name", "Me")
+
+
 def test_toast_is_readable_with_forced_colours(open_studio: OpenStudio) -> None:
     page = open_studio(viewport={"width": 390, "height": 844}, forced_colors="active")
     assert remove_recording(page).evaluate(CANVAS)
@@ -70,3 +81,33 @@ def test_names_of_starters_are_centred_in_their_buttons(open_studio: OpenStudio)
     page = phone(open_studio)
     expect(page.locator("#vw-starters button").first).to_be_visible()
     assert max(page.locator("#vw-starters button").evaluate_all(OFF_CENTRE)) < 2
+
+
+def test_time_of_a_take_follows_a_right_to_left_name(open_studio: OpenStudio) -> None:
+    page = phone(open_studio)
+    kept_take(page, "Hi.")
+    enter(page, "library")
+    who = page.locator("#vw-takes-list .vw-take-who").first
+    who.evaluate("(who) => { who.textContent = 'שלום'; }")
+    name, time = who.bounding_box(), who.locator("+ span").bounding_box()
+    assert name
+    assert time
+    assert time["x"] >= name["x"] + name["width"] - 1
+
+
+def test_refused_transcript_opens_its_step(open_studio: OpenStudio) -> None:
+    page = phone(open_studio)
+
+    def refuse(route: Route) -> None:
+        if route.request.method != "POST":
+            return route.fallback()
+        error = {"message": "No.", "type": "invalid_request_error", "param": "ref_text", "code": "invalid_value"}
+        route.fulfill(status=400, json={"error": error})
+
+    page.route("**/v1/audio/voices", refuse)
+    to_keep(page, WORDS)
+    page.click("#vw-clone-play-clone")
+    await_sound(page)
+    page.click("#vw-clone-keep-button")
+    expect(page.locator("#vw-clone-transcript")).to_be_visible()
+    expect(page.locator("#vw-room-clone [data-error-for=ref_text]")).to_have_text("No.")

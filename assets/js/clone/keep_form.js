@@ -109,9 +109,9 @@ export class Comparison {
   }
 }
 
-// --- Form that saves the reference audio as a voice, with name and consent. Event: 'kept' with the voice.
+// --- Form that saves the reference audio as a voice, with name and consent. Events: 'kept' with the voice, 'refused' with the field.
 
-/** @extends {Emitter<{kept: import('../speak/voices.js').StoredVoice}>} */
+/** @extends {Emitter<{kept: import('../speak/voices.js').StoredVoice, refused: string}>} */
 export class KeepForm extends Emitter {
   /**
    * @param {HTMLElement} root  panel of the room
@@ -152,7 +152,9 @@ export class KeepForm extends Emitter {
       this.emit('kept', voice);
     } catch (thrown) {
       const error = errorOf(thrown);
-      studio.showError(error.field ?? error.param ?? 'ref_audio', error, 'clone');
+      const field = error.field ?? error.param ?? 'keep';
+      this.emit('refused', field);
+      studio.showError(field, error, 'clone');
     } finally {
       this.button.disabled = false;
     }

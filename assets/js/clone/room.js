@@ -108,6 +108,7 @@ export class CloneRoom {
     this.language.onchange = () => this.showing.paint();
     studio.textField.addEventListener('input', () => this.compare());
     this.keepForm.on('kept', (voice) => this.onKept(voice));
+    this.keepForm.on('refused', (field) => field.startsWith('ref_') && steps.go(field === 'ref_text' ? 2 : 1));
     studio.voices.addEventListener('change', () => this.onVoices());
   }
 
