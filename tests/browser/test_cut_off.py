@@ -144,6 +144,17 @@ def test_take_interrupted_by_runtime_crash_is_offered_again_with_its_seed(studio
     expect(offer(studio)).to_have_count(0)
 
 
+def test_line_interrupted_by_runtime_crash_asks_to_speak_once_the_runtime_is_back(studio: Page, app: App) -> None:
+    enter(studio, "script")
+    studio.locator(".vw-line-text").first.fill(LONG * 4)
+    studio.click("#vw-speak")
+    expect(studio.locator("#vw-stop")).to_be_enabled()
+    os.kill(app.runtime_pid, signal.SIGKILL)
+    line = studio.locator("#vw-script-lines > li").first
+    expect(line).to_contain_text("The connection to the runtime was lost.")
+    expect(line).to_contain_text("The connection is back: speak again.", timeout=60_000)
+
+
 def test_take_not_stored_because_of_reload_is_offered_again(studio: Page) -> None:
     hold(studio)
     studio.fill("#vw-text", "It was whole and on its way.")

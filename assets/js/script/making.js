@@ -101,6 +101,14 @@ export class Maker extends EventTarget {
     });
   }
 
+  /** Correct the messages of lines whose audio was lost, after the runtime has become ready. */
+  back() {
+    for (const [key, error] of this.errors) {
+      if (errorOf(error).code === 'runtime_unavailable') this.errors.set(key, new Error(this.studio.t('shell.runtime_back')));
+    }
+    this.changed();
+  }
+
   /** Return the state of a line's audio. @param {Line} line @returns {LineState} */
   state(line) {
     const plan = this.plan(line);

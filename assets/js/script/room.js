@@ -125,6 +125,7 @@ export class ScriptRoom {
     if (!this.opened) return;
     for (const line of this.script.lines) line.voice ??= this.voiceAssignment.unused([]);
     this.lines.offer();
+    this.maker.back();
   }
 
   async begin() {
