@@ -76,7 +76,7 @@ def test_script_shows_its_number_of_pronunciation_rules(studio: Page) -> None:
     studio.keyboard.press("Tab")
     expect(studio.locator("#vw-pronunciation-told")).to_have_text("Saved.")
     studio.keyboard.press("Escape")
-    expect(said).to_have_text("Pronunciation (2)")
+    expect(said).to_have_text("Pronunciation (2 here)")
 
 
 def test_pronunciation_rule_changes_speech_and_is_stored_with_the_take(app: App, studio: Page) -> None:
@@ -89,10 +89,10 @@ def test_pronunciation_rule_changes_speech_and_is_stored_with_the_take(app: App,
     studio.screenshot(path=SCREENSHOTS / "pronunciation.png")
     studio.keyboard.press("Escape")
     await_words(app, {"Nguyen": "Win", "Qwen": "Kwen"})
-    expect(said).to_have_text("Pronunciation (2)")
+    expect(said).to_have_text("Pronunciation (2 here)")
 
     take = kept_take(studio, "Ask Nguyen.")
-    expect(said).to_have_text("Pronunciation (1)")
+    expect(said).to_have_text("Pronunciation (1 here)")
     record = httpx.get(f"{app.url}/studio/takes/{take}", trust_env=False).json()
     assert (record["text"], record["spoken"]) == ("Ask Nguyen.", "Ask Win.")
     config = {"task_type": record["mode"], **record["config"], "seed": record["seed"]}
