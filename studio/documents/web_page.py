@@ -6,6 +6,7 @@ from lxml import html
 
 from studio.documents.html_file import check_size, read_html
 from studio.documents.values import EMPTY, NO_EXTRACTOR, Document, LeftOut, UnreadableError
+from studio.documents.xhtml import decoded
 
 
 def read_web_page(data: bytes, left_out: LeftOut) -> Document:
@@ -19,14 +20,15 @@ def read_web_page(data: bytes, left_out: LeftOut) -> Document:
     except ImportError:
         raise UnreadableError(NO_EXTRACTOR) from None
     check_size(data)
-    article = extract(data, output_format="html", include_formatting=True, include_comments=False)
+    text = decoded(data)  # Unlike trafilatura, this uses the declared encoding.
+    article = extract(text, output_format="html", include_formatting=True, include_comments=False)
     if not article:
         raise UnreadableError(EMPTY)
     tree = html.document_fromstring(article)
     for code in tree.xpath("//pre/pre"):  # Trafilatura represents a block of code as nested `pre` elements.
         code.tag = "code"
     document = read_html(html.tostring(tree, encoding="utf-8"), left_out)
-    metadata = extract_metadata(data)
+    metadata = extract_metadata(text)
     document.title = metadata.title or document.title
     document.author = metadata.author or ""
     return document

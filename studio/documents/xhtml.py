@@ -115,7 +115,7 @@ def body_of(markup: bytes, encoding: str | None = None) -> etree._Element:
     Raises:
         UnreadableError: The elements are nested too deeply for the parser.
     """
-    text = _decoded(markup, encoding)
+    text = decoded(markup, encoding)
     try:
         parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, encoding="utf-8")
         root = etree.fromstring(_NAMED.sub(_numbered, text).encode(), parser)
@@ -131,7 +131,8 @@ def body_of(markup: bytes, encoding: str | None = None) -> etree._Element:
     return next(root.iter("{*}body"), root)
 
 
-def _decoded(markup: bytes, encoding: str | None) -> str:
+def decoded(markup: bytes, encoding: str | None = None) -> str:
+    """Decode a document by its byte order mark or declaration, or detect its encoding."""
     for mark, name in (  # The marks of UTF-32 begin with those of UTF-16.
         (codecs.BOM_UTF8, "utf-8-sig"),
         (codecs.BOM_UTF32_LE, "utf-32"),

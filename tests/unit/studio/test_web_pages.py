@@ -19,6 +19,8 @@ from tests.unit.studio.serving import served
 __all__ = ["trap"]
 
 BEND = "A bend begins where a bank is weak, and where the water is fast it takes the bank with it, until it is wide."
+CYRILLIC = "Реки медленно движутся по своим долинам, и люди учатся двигаться вместе с ними."
+CHINESE = "河流緩慢移動。"
 PAGE = f"""<!doctype html><html><head><title>How rivers move - The Journal</title>
 <meta name=author content="Ann Author"></head><body>
 <nav><ul><li><a href=/>Home</a></li><li><a href=/a>About us</a></li></ul></nav>
@@ -54,6 +56,16 @@ def test_the_article_of_a_page_becomes_chapters_without_menus_and_notices() -> N
     texts = [text for chapter in document.chapters for text in chapter.paragraphs]
     assert "1900, 12" not in texts
     assert "x = 1" in texts
+
+
+@pytest.mark.usefixtures("extractor")
+@pytest.mark.parametrize(("name", "sentence"), [("windows-1251", CYRILLIC), ("big5", CHINESE)])
+def test_declared_encoding_of_a_web_page_is_used(name: str, sentence: str) -> None:
+    page = f"<!doctype html><html><head><meta charset={name}><title>{sentence}</title></head><body><article>"
+    page += f"<p>{BEND}</p><p>{sentence}</p><p>{BEND} {BEND}</p></article></body></html>"
+    document = read(page.encode(name), web=True)
+    assert document.title == sentence
+    assert sentence in [text for chapter in document.chapters for text in chapter.paragraphs]
 
 
 @pytest.mark.usefixtures("extractor")
