@@ -91,8 +91,8 @@ def _rows_of_pages(pages: Iterable[PageObject], left_out: LeftOut) -> Iterator[l
     chars = 0
     for page in pages:
         collector = PageRows()
-        page.extract_text(visitor_text=collector.add)
-        rows = collector.finish()
+        collector.read(page)
+        rows = collector.rows
         left_out.add("damaged", count=collector.unmapped)
         chars += sum(len(row.text) for row in rows)
         if chars > MAX_TEXT_CHARS:

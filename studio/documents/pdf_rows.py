@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from pypdf import PageObject
+from pypdf.generic import ArrayObject, ByteStringObject, ContentStream, FloatObject, NameObject, NumberObject
+
 from studio.documents.values import scripted
 
+Operation = tuple[list[Any], bytes]  # Operands and operator of a content stream.
+
+_SHOWING = (b"Tj", b"TJ", b"'", b'"')
+_PLACING = (b"BT", b"Td", b"TD", b"Tm", b"T*")
+_OVERPRINT_RATIO = 0.05  # Size of the cells in which overprints are searched, relative to the size of the letters.
+_MIN_SIZE = 0.1  # Minimum size in points of letters whose overprints are searched.
+_MAX_POINTS = 100_000.0
+# Encodings of Chinese, Japanese and Korean fonts that pypdf reads without a table of characters.
+_READ_ENCODINGS = re.compile(r"/(?:GB|ETen|90ms-RKSJ|\w+-(?:UCS2|UTF16)-[HV])")
+_TO_SPACE = re.compile(rb">\s*<0020>")  # Entry of a table that maps a code to a space.
 _MAX_SMALL_DIGIT_RATIO = 0.85  # Maximum size of raised or lowered digits relative to the letters of the same row.
 _UNUSUAL = re.compile(r"/(?!a\d).*[\d_.].*")
 _LIGATURE = re.compile(r"/[A-Za-z](?:_[A-Za-z])+")
@@ -31,31 +46,67 @@ class Row:
 
 @dataclass(slots=True)
 class PageRows:
-    """Collector of a page's text rows, whose method `add` is a visitor for pypdf."""
+    """Collector of the rows of one page."""
 
     rows: list[Row] = field(default_factory=list)
     unmapped: int = 0  # Number of glyphs that the file does not map to a character.
     _row: Row = field(default_factory=Row)
+    _printed: dict[tuple[int, int], bytes] = field(default_factory=dict)  # Texts by their place.
+    _font_size: float = 0.0
+    _is_placed: bool = False  # False for a text that follows the previous one.
 
-    def add(self, text: str, matrix: list[float], text_matrix: list[float], font: Any, font_size: float) -> None:
+    def read(self, page: PageObject) -> None:
+        """Read the rows of a page, in the order of the file."""
+        try:
+            _prepare(page)
+            page.extract_text(visitor_operand_before=self._clear_overprint, visitor_text=self._add)
+        finally:
+            self._end_row()
+
+    def _clear_overprint(self, operator: bytes, operands: list[Any], matrix: list[float], text: list[float]) -> None:
+        """Clear a text that is printed again at almost the same place.
+
+        Programs do this for bold letters.
+
+        Args:
+            matrix: Matrix of the page or form.
+            text: Matrix of the text.
+        """
+        if operator == b"Tf" and len(operands) > 1 and isinstance(operands[1], (int, float)):
+            self._font_size = operands[1]
+        elif operator == b"Do":  # The form has its own coordinates.
+            self._printed.clear()
+        self._is_placed |= operator in _PLACING
+        if operator not in _SHOWING:
+            return
+        shown = _shown(operands)
+        x, y, size = _place(matrix, text, self._font_size)
+        if self._is_placed and shown and size > _MIN_SIZE and max(abs(x), abs(y)) < _MAX_POINTS:
+            column, row = round(x / (_OVERPRINT_RATIO * size)), round(y / (_OVERPRINT_RATIO * size))
+            near = ((column + right, row + up) for right in (-1, 0, 1) for up in (-1, 0, 1))
+            printed = max((self._printed.get(place, b"") for place in near), key=len)
+            self._printed[column, row] = max(shown, printed, key=len)
+            if printed.startswith(shown):
+                operands.clear()
+            elif printed and shown.startswith(printed):
+                _remove_start(operands, len(printed))
+        self._is_placed = False
+
+    def _add(self, text: str, matrix: list[float], text_matrix: list[float], font: Any, font_size: float) -> None:
         """Add a text fragment of pypdf, in which each line break ends a row."""
+        if font and _has_only_glyph_numbers(font):
+            self.unmapped += len(text) - text.count("\n") - text.count(" ")
+            text = re.sub(r"[^\n]+", " ", text)
         if "/" in text:
             for name in _glyph_names(font):
                 letters = name[1:].replace("_", "") if _LIGATURE.fullmatch(name) else ""
                 self.unmapped += 0 if letters else text.count(name)
                 text = text.replace(name, letters)
-        x = text_matrix[4] * matrix[0] + text_matrix[5] * matrix[2] + matrix[4]
-        y = text_matrix[4] * matrix[1] + text_matrix[5] * matrix[3] + matrix[5]
-        size = abs(font_size * (text_matrix[3] or text_matrix[1]) * (matrix[3] or matrix[1]))
+        x, y, size = _place(matrix, text_matrix, font_size)
         for number, part in enumerate(text.split("\n")):
             if number:
                 self._end_row()
             self._add_part(part, x, y, size)
-
-    def finish(self) -> list[Row]:
-        """Return all rows of the page, in the order of the file."""
-        self._end_row()
-        return self.rows
 
     def _add_part(self, text: str, x: float, y: float, size: float) -> None:
         row = self._row
@@ -76,6 +127,85 @@ class PageRows:
         row.text = text.strip()
         if row.text:
             self.rows.append(row)
+
+
+def _place(matrix: list[float], text: list[float], font_size: float) -> tuple[float, float, float]:
+    """Return the position of a text on the page, and the size of its letters."""
+    x = text[4] * matrix[0] + text[5] * matrix[2] + matrix[4]
+    y = text[4] * matrix[1] + text[5] * matrix[3] + matrix[5]
+    return x, y, abs(font_size * (text[3] or text[1]) * (matrix[3] or matrix[1]))
+
+
+def _shown(operands: list[Any]) -> bytes:
+    """Return the bytes of a text, which need not be characters."""
+    strings = operands[0] if operands and isinstance(operands[0], list) else operands
+    return b"".join(one for one in strings if isinstance(one, bytes))
+
+
+def _remove_start(operands: list[Any], count: int) -> None:
+    strings = operands[0] if isinstance(operands[0], list) else operands
+    for at, one in enumerate(strings):
+        if isinstance(one, bytes):
+            strings[at] = ByteStringObject(one[count:])
+            count = max(count - len(one), 0)
+
+
+def _prepare(page: PageObject) -> None:
+    """Correct the widths of spaces, which pypdf would misread."""
+    with suppress(AttributeError, LookupError, TypeError):
+        for font in page["/Resources"]["/Font"].values():
+            _hide_false_space(font.get_object())
+    with suppress(AttributeError, LookupError, TypeError, ValueError):
+        content = ContentStream(page["/Contents"], page.pdf, "bytes")
+        content.operations = list(_with_word_spacing(content.operations))
+        page[NameObject("/Contents")] = content
+
+
+def _hide_false_space(font: Any) -> None:
+    """Declare that glyph 32 of a font has no width, if the font has no space.
+
+    pypdf uses the width of this glyph to detect spaces. XeTeX and LuaTeX write such fonts.
+    """
+    if font.get("/Subtype") == "/Type0" and "/ToUnicode" in font:
+        of_glyphs = font["/DescendantFonts"][0]
+        widths = of_glyphs.get("/W", ArrayObject()).get_object()
+        no_width = [NumberObject(32), ArrayObject([NumberObject(0)])]
+        if widths[-2:] != no_width and not _TO_SPACE.search(font["/ToUnicode"].get_data()):
+            of_glyphs[NameObject("/W")] = ArrayObject([*widths, *no_width])
+
+
+def _with_word_spacing(operations: Iterable[Operation]) -> Iterator[Operation]:
+    """Replace word spacing by character spacing of the same total width.
+
+    pypdf ignores word spacing.
+    """
+    spacing, states = (0.0, 0.0), []
+    for operands, operator in operations:
+        if operator == b"Tc":
+            spacing = (operands[0], spacing[1])
+        elif operator == b"Tw":
+            spacing = (spacing[0], operands[0])
+        elif operator == b'"':
+            spacing = (operands[1], operands[0])
+        elif operator == b"q":
+            states.append(spacing)
+        elif operator == b"Q" and states:
+            spacing = states.pop()
+        text = _shown(operands) if operator in (b"Tj", b"TJ", b"'") and spacing[1] else b""
+        # Word spacing does not apply to codes of two bytes.
+        if text and b" " in text and b"\0" not in text:
+            yield [FloatObject(spacing[0] + spacing[1] * text.count(b" ") / len(text))], b"Tc"
+            yield operands, operator
+            yield [FloatObject(spacing[0])], b"Tc"
+        else:
+            yield operands, operator
+
+
+def _has_only_glyph_numbers(font: Any) -> bool:
+    """True if pypdf would read the glyph numbers of a font as characters."""
+    if font.get("/Subtype") != "/Type0" or "/ToUnicode" in font or "/Encoding" not in font:
+        return False
+    return not _READ_ENCODINGS.match(str(font["/Encoding"]))
 
 
 def _glyph_names(font: Any) -> list[str]:

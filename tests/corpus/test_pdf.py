@@ -1,0 +1,68 @@
+"""Tests of PDF import: generated files of kinds that programs write, compared with poppler's pdftotext."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from studio.documents.reading import read
+from studio.documents.values import NO_TEXT, UnreadableError
+from tests.support.pdfs import drawn, stream
+
+GLYPHS = (
+    "<</Type/Font/Subtype/Type0/BaseFont/X/Encoding/Identity-H/DescendantFonts[<</Type/Font/Subtype/CIDFontType2"
+    "/BaseFont/X/CIDSystemInfo<</Registry(Adobe)/Ordering(Identity)/Supplement 0>>/DW 1000/W[1[500 500 500 500]32[900]]"
+    "/FontDescriptor<</Type/FontDescriptor/FontName/X/Flags 4>>>>]{}>>"
+)
+CHARACTERS = stream(
+    "begincmap 1 begincodespacerange <0000> <FFFF> endcodespacerange 4 beginbfchar <0001> <0054> <0002> <0065> "
+    "<0003> <0061> <0004> <0073> endbfchar endcmap"
+)
+# Word spacing of 10 points moves the last word, which continues "wo".
+SPACED = "BT /F 10 Tf 60 700 Td 10 Tw (all of the wo) Tj 83.36 0 Td (rds) Tj ET"
+BOLD = (
+    "BT /F 12 Tf 1 0 0 1 60 700 Tm (All boats) Tj 0.2 -0.2 Td (All boats) Tj -0.2 0 Td [(All bo) -5 (ats)] TJ "
+    "0.2 0.2 Td (All boats came back.) Tj ET BT 60 680 Td (They sang: la) Tj ( ) Tj (la) Tj (la) Tj ET"
+)
+SAME = {
+    "font without a space": (
+        drawn(
+            "BT /F 12 Tf 60 700 Td [<000100020003> -330 <000400020003>] TJ ET",
+            font=GLYPHS.format("/ToUnicode 4 0 R"),
+            more=[CHARACTERS],
+        ),
+        ["Tea sea"],
+    ),
+    "spaced words": (drawn(SPACED), ["all of the words"]),
+    "overprint": (drawn(BOLD), ["All boats came back. They sang: la lala"]),
+}
+
+
+def paragraphs(data: bytes) -> list[str]:
+    return [text for chapter in read(data).chapters for text in chapter.paragraphs]
+
+
+def notes(data: bytes) -> dict[str, int]:
+    return {note.code: note.count for note in read(data).notes}
+
+
+@pytest.mark.parametrize("kind", SAME)
+def test_words_are_neither_joined_nor_split_nor_doubled(kind: str, tmp_path: Path) -> None:
+    data, expected = SAME[kind]
+    assert paragraphs(data) == expected
+    if shutil.which("pdftotext"):
+        (file := tmp_path / "x.pdf").write_bytes(data)
+        text = subprocess.run(["pdftotext", file, "-"], capture_output=True, check=True).stdout.decode()
+        assert " ".join(text.split()) == " ".join(expected)
+
+
+def test_glyphs_without_characters_are_counted_and_not_spoken() -> None:
+    data = drawn("BT /F 12 Tf 60 700 Td <005700480050> Tj ET", font=GLYPHS.format(""))
+    with pytest.raises(UnreadableError, match=NO_TEXT):
+        read(data)
+    two = drawn("BT /F 12 Tf 60 700 Td <00570048> Tj /G 12 Tf ( tea) Tj ET", font=GLYPHS.format(""))
+    two = two.replace(b"/F 3 0 R>>", b"/F 3 0 R/G<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>>>")
+    assert (paragraphs(two), notes(two)) == (["tea"], {"damaged": 2})
