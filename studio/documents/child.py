@@ -25,7 +25,7 @@ def main() -> int:
     be_polite(POLITENESS)
     # This import follows `confine` because the limits must also apply to the imported libraries.
     from studio.documents.reading import read
-    from studio.documents.values import TOO_LONG, Spoken, UnreadableError
+    from studio.documents.values import DAMAGED, TOO_LONG, Spoken, UnreadableError
 
     status = 0
     try:
@@ -36,6 +36,8 @@ def main() -> int:
         status, output = UNREADABLE_STATUS, str(error)
     except (MemoryError, RecursionError):
         status, output = UNREADABLE_STATUS, TOO_LONG
+    except Exception:  # Libraries raise errors of any type for damaged files.
+        status, output = UNREADABLE_STATUS, DAMAGED
     sys.stdout.buffer.write(output.encode("utf-8", "replace"))
     return status
 

@@ -8,14 +8,17 @@ from __future__ import annotations
 import io
 import logging
 import re
+import struct
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from statistics import median
 from typing import Any
 
 from pypdf import PageObject, PasswordType, PdfReader
-from pypdf.errors import PyPdfError
+from pypdf.errors import DependencyError, LimitReachedError, PyPdfError
 from pypdf.generic import Destination
 
 from studio.documents.dialogue import join_rows
@@ -27,6 +30,7 @@ from studio.documents.values import (
     MAX_TEXT_CHARS,
     MAX_TITLE_CHARS,
     NO_TEXT,
+    PROTECTED,
     TOO_LARGE,
     Chapter,
     Document,
@@ -49,8 +53,11 @@ _PAGE_NUMBER = re.compile(r"(?:[Pp]age\s+)?[-–—\[(]?\s*(?:\d{1,4}|[ivxl]{1,7
 _NOTE_MARK = re.compile(r"[\d*†‡§⁰¹²³⁴-⁹]")
 _ENDS = re.compile(r"[.!?:;…。！？：；][\"”’»」』)\]]*$")
 _WRITTEN_BY_A_PROGRAM = re.compile(r"(?:microsoft word|untitled|document\d*$|.*\.(?:docx?|pdf|indd|tex|dvi)$)", re.I)
-# Exceptions that pypdf raises for damaged files, in addition to PyPdfError.
-_DAMAGES = (PyPdfError, ValueError, KeyError, TypeError, AttributeError, IndexError, ZeroDivisionError, OSError)
+# Exceptions that pypdf raises for damaged files and unknown filters.
+_DAMAGES = (
+    *(PyPdfError, DependencyError, ArithmeticError, AssertionError, AttributeError, LookupError, OSError),
+    *(RuntimeError, TypeError, ValueError, struct.error, zlib.error),
+)
 
 
 def is_pdf(data: bytes) -> bool:
@@ -71,15 +78,15 @@ def read_pdf(data: bytes, left_out: LeftOut) -> Document:
         if len(reader.pages) > MAX_PAGES:
             raise UnreadableError(TOO_LARGE)
         pages = list(_rows_of_pages(reader.pages, left_out))
-        marks = _marks_of_outline(reader)
+    except NotImplementedError:
+        raise UnreadableError(PROTECTED) from None
+    except _DAMAGES as error:
+        raise UnreadableError(_reason_of(error)) from None
+    title = author = ""
+    marks: list[tuple[int, str]] = []
+    with suppress(*_DAMAGES):
         title, author = (_metadata(reader, name) for name in ("title", "author"))
-    except _DAMAGES:
-        raise UnreadableError(DAMAGED) from None
-    if not any(pages):
-        raise UnreadableError(NO_TEXT)
-    for number, rows in enumerate(pages, 1):
-        if not rows:
-            left_out.add("pictures", f"page {number}")
+        marks = _marks_of_outline(reader)
     chapters = list(_Text(pages, left_out).chapters(marks))
     clean_plain(chapters, left_out)
     document = prose_document("" if _WRITTEN_BY_A_PROGRAM.match(title) else title, chapters, left_out)
@@ -88,16 +95,33 @@ def read_pdf(data: bytes, left_out: LeftOut) -> Document:
 
 
 def _rows_of_pages(pages: Iterable[PageObject], left_out: LeftOut) -> Iterator[list[Row]]:
-    chars = 0
-    for page in pages:
+    """Yield the rows of each page, which are incomplete if the page is damaged.
+
+    Raises:
+        UnreadableError: The pages have too much text or none.
+    """
+    chars, reason = 0, NO_TEXT
+    for number, page in enumerate(pages, 1):
         collector = PageRows()
-        collector.read(page)
+        note = "pictures"
+        try:
+            collector.read(page)
+        except _DAMAGES as error:
+            note, reason = "damaged_pages", _reason_of(error)
         rows = collector.rows
+        if not rows or note == "damaged_pages":
+            left_out.add(note, f"page {number}")
         left_out.add("damaged", count=collector.unmapped)
         chars += sum(len(row.text) for row in rows)
         if chars > MAX_TEXT_CHARS:
             raise UnreadableError(TOO_LARGE)
         yield rows
+    if not chars:
+        raise UnreadableError(reason)
+
+
+def _reason_of(error: BaseException) -> str:
+    return TOO_LARGE if isinstance(error, LimitReachedError) else DAMAGED
 
 
 def _metadata(reader: PdfReader, name: str) -> str:
@@ -189,7 +213,9 @@ class _Text:
 
     def _running_titles(self, pages: list[list[Row]]) -> set[tuple[str, int]]:
         seen = Counter(key for rows in pages for key in {self._key(row) for row in _edges(rows)})
-        return {key for key, count in seen.items() if count >= _MIN_REPEATED}
+        running = {key for key, count in seen.items() if count >= _MIN_REPEATED}
+        # Pages of one row each, such as slides, have no other text.
+        return running if any(self._key(row) not in running for rows in pages for row in rows) else set()
 
     def _key(self, row: Row) -> tuple[str, int]:
         """Return a key that is equal for the same running title on all pages.

@@ -52,6 +52,7 @@ LEFT_OUT = {
     "asides": "Pages outside the reading order were left out",
     "repeated_pages": "Pages that the book repeats are read once",
     "missing_pages": "Pages that are named in the book are missing in the file",
+    "damaged_pages": "Pages that are damaged were left out, in part or as a whole",
     "entities": "Characters that are defined in the file itself were left out",
     "code": "Blocks of code were left out",
     "sounds": "Sounds in brackets and music were left out",

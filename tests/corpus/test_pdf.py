@@ -1,4 +1,7 @@
-"""Tests of PDF import: generated files of kinds that programs write, compared with poppler's pdftotext."""
+"""Tests of PDF import: files as programs and damage produce them.
+
+The text is compared with that of poppler's pdftotext.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,12 @@ from pathlib import Path
 import pytest
 
 from studio.documents.reading import read
-from studio.documents.values import NO_TEXT, UnreadableError
+from studio.documents.service import DocumentService
+from studio.documents.values import DAMAGED, NO_TEXT, PROTECTED, UnreadableError
+from studio.errors import DocumentUnreadable
 from tests.support.pdfs import drawn, stream
 
+TEXT = "BT /F 12 Tf 60 700 Td (All boats came back.) Tj ET"
 GLYPHS = (
     "<</Type/Font/Subtype/Type0/BaseFont/X/Encoding/Identity-H/DescendantFonts[<</Type/Font/Subtype/CIDFontType2"
     "/BaseFont/X/CIDSystemInfo<</Registry(Adobe)/Ordering(Identity)/Supplement 0>>/DW 1000/W[1[500 500 500 500]32[900]]"
@@ -66,3 +72,52 @@ def test_glyphs_without_characters_are_counted_and_not_spoken() -> None:
     two = drawn("BT /F 12 Tf 60 700 Td <00570048> Tj /G 12 Tf ( tea) Tj ET", font=GLYPHS.format(""))
     two = two.replace(b"/F 3 0 R>>", b"/F 3 0 R/G<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>>>")
     assert (paragraphs(two), notes(two)) == (["tea"], {"damaged": 2})
+
+
+@pytest.mark.parametrize("bad", ["BT /F 12 Tf (unclosed", "BT /F 12 Tf [ ( a ] ) TJ <zz> Tj << /x >> ET"])
+def test_a_damaged_page_does_not_hide_the_others(bad: str) -> None:
+    data = drawn(TEXT, bad)
+    assert paragraphs(data)[0] == "All boats came back."
+    assert notes(data)["damaged_pages"] == 1
+
+
+@pytest.mark.parametrize("filter_name", ["FooDecode", "JBIG2Decode"])
+def test_unknown_filters_are_damage(filter_name: str) -> None:
+    for contents in ([TEXT, TEXT], [TEXT]):
+        data = drawn(*contents)
+        end = data.rindex(b"/Length")
+        data = data[:end] + f"/Filter/{filter_name}".encode() + data[end:]
+        if len(contents) == 2:
+            assert (paragraphs(data), notes(data)) == (["All boats came back."], {"damaged_pages": 1})
+        else:
+            with pytest.raises(UnreadableError, match=DAMAGED):
+                read(data)
+
+
+@pytest.mark.parametrize("trailer", ["/Info 12", "/Info[1 2]"])
+def test_damaged_metadata_does_not_hide_the_text(trailer: str) -> None:
+    data = drawn(TEXT).replace(b"/Root 1 0 R", f"/Root 1 0 R{trailer}".encode())
+    assert paragraphs(data) == ["All boats came back."]
+
+
+def test_damaged_outline_does_not_hide_the_text() -> None:
+    entries = [f"<</Title(x)/Dest[2 0 R/Fit]/First {number} 0 R>>" for number in range(6, 300)]
+    data = drawn(TEXT, more=["<</First 5 0 R>>", *entries, "<<>>"])
+    assert paragraphs(data.replace(b"/Catalog", b"/Catalog/Outlines 4 0 R")) == ["All boats came back."]
+
+
+def test_pages_of_one_similar_row_are_text() -> None:
+    data = drawn(*(f"BT /F 12 Tf 60 700 Td (Step {number} of the way) Tj ET" for number in range(1, 5)))
+    assert paragraphs(data)[0].startswith("Step 1 of the way")
+
+
+@pytest.mark.parametrize("handler", ["/Filter/FOPN_fLock/V 1/R 2", "/Filter/Adobe.PubSec/V 4", ""])
+async def test_other_encryption_than_by_password_is_named(handler: str) -> None:
+    data = drawn(TEXT).replace(b"/Root 1 0 R", f"/Root 1 0 R/Encrypt<<{handler}>>/ID[(a)(b)]".encode())
+
+    async def receive() -> list[bytes]:
+        return [data]
+
+    with pytest.raises(DocumentUnreadable) as refused:
+        await DocumentService().read(receive)
+    assert str(refused.value) == f"This document cannot be read: {PROTECTED}."
