@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import OpenStudio
-from tests.browser.script_steps import MADE_MS, await_saved, line
+from tests.browser.script_steps import MADE_MS, await_saved, enter_script, line, new_script, text_of
 from tests.support.app import App
 
 pytestmark = pytest.mark.browser
@@ -67,6 +67,26 @@ def test_spoken_line_of_a_long_script_costs_few_updates(open_studio: OpenStudio,
     assert costs["encoded"] < 60
     assert costs["stored"] < 10_000
     assert costs["written"] < 40
+
+
+def test_growing_audio_of_a_visible_line_changes_only_its_length(open_studio: OpenStudio) -> None:
+    page = open_studio(script=COUNTED)
+    enter_script(page)
+    new_script(page, "Harbour")
+    text_of(page, 1).fill("The harbour was quiet. " * 12)
+    line(page, 1).locator(".vw-line-play").click()
+    expect(line(page, 1)).to_have_attribute("data-state", "coming")
+    page.evaluate("""() => {
+      const changed = (window.changed = new Set());
+      const note = (changes) => changes.forEach(({ target }) => changed.add(target.className));
+      new MutationObserver(note).observe(document.querySelector('.vw-line-play').closest('li'), {
+        subtree: true, childList: true, attributes: true, attributeFilter: ['aria-label', 'class', 'hidden'],
+      });
+    }""")
+    before = line(page, 1).locator(".vw-line-length").text_content() or ""
+    expect(line(page, 1).locator(".vw-line-length")).not_to_have_text(before)
+    assert page.evaluate("document.querySelector('.vw-line').dataset.state") == "coming"
+    assert page.evaluate("[...changed].filter((name) => !/length|paper|sounding/.test(name))") == []
 
 
 def test_only_lines_near_the_window_have_fields(open_studio: OpenStudio, app: App) -> None:

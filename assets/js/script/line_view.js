@@ -7,7 +7,7 @@
  * @typedef {import('./document.js').Voice} Voice
  */
 
-import { all, copyOf, make, need } from '../common/elements.js';
+import { all, copyOf, make, need, write } from '../common/elements.js';
 import { fillLanguages } from '../common/fields.js';
 import { tagsOf } from '../common/text.js';
 import { reveal } from '../speak/sounding_text.js';
@@ -147,7 +147,8 @@ export class LineView {
     this.write(parts.description, voice?.description ?? '');
     this.write(parts.seed, line.seed === null ? '' : String(line.seed));
     if ((voice ? valueOf(voice) : '') !== this.offered) this.offer();
-    const values = { ...line, takes: 0, ...state, seconds: seconds(state.seconds), error: state.error?.message, short: Boolean(state.short) };
+    write(parts.length, state.state === 'made' || state.state === 'coming' ? seconds(state.seconds) : '');
+    const values = { ...line, takes: 0, ...state, seconds: 0, error: state.error?.message, short: Boolean(state.short) };
     const shown = JSON.stringify([index, count, sounding, acts.script.gap, values]);
     if (shown === this.shown) return; // Most changes are in other lines, and each write costs a style and a layout.
     this.shown = shown;
@@ -174,7 +175,6 @@ export class LineView {
     parts.play.disabled = parts.remake.disabled = state.state === 'empty';
     parts.up.disabled = index === 0;
     parts.down.disabled = n === count;
-    parts.length.textContent = state.state === 'made' || state.state === 'coming' ? seconds(state.seconds) : '';
     parts.said.textContent = parts.state.title = t(`script.state.${sounding ? 'sounding' : state.state}`);
     parts.voice.ariaLabel = t('script.line.voice', { n, name });
     parts.pace.ariaLabel = t('script.line.pace', { n });
