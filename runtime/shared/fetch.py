@@ -14,9 +14,9 @@ import ssl
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import NoReturn
-from urllib.parse import urljoin
+from typing import Any, NoReturn
 
 import httpx
 
@@ -76,6 +76,8 @@ def is_public(address: str) -> bool:
             inner = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
         if inner:
             return is_public(str(inner))
+        if ip.is_site_local:  # `is_global` does not know these addresses, whose use has ended.
+            return False
     return ip.is_global and not ip.is_multicast and not ip.is_reserved and not ip.is_unspecified
 
 
@@ -127,11 +129,15 @@ class Fetcher:
         """
         target = web_address_of(address, self._where)
         result: list[bytes | SpeechError] = []
+        sockets: list[socket.socket] = []
         # Resolvers have no timeout, so they run in a separate thread, which is abandoned at the deadline.
-        reading = threading.Thread(target=lambda: result.append(self._outcome(target, most)), daemon=True)
+        reading = threading.Thread(target=lambda: result.append(self._outcome(target, most, sockets)), daemon=True)
         reading.start()
         reading.join(self._seconds)
         if not result:
+            for connection in sockets:  # This ends the thread of a server that sends very slowly.
+                with suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
             self._refuse(self._late)
         if isinstance(result[0], SpeechError):
             raise result[0]
@@ -141,34 +147,42 @@ class Fetcher:
     def _late(self) -> str:
         return f"it did not answer within {self._seconds:g} s"
 
-    def _outcome(self, address: WebAddress, most: int) -> bytes | SpeechError:
+    def _outcome(self, address: WebAddress, most: int, sockets: list[socket.socket]) -> bytes | SpeechError:
         try:
             end = time.monotonic() + self._seconds
             for _ in range(self._redirects):
-                found = self._read(address, most, end)
+                found = self._read(address, most, end, sockets)
                 if isinstance(found, bytes):
                     return found
                 address = found
-            found = self._read(address, most, end)
+            found = self._read(address, most, end, sockets)
             return found if isinstance(found, bytes) else self._refuse("it redirects too often")
         except SpeechError as error:
             return error
         except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError):
             return AddressRefused(where=self._where, why="it could not be reached", param=self._where)
 
-    def _read(self, address: WebAddress, most: int, end: float) -> bytes | WebAddress:
+    def _read(self, address: WebAddress, most: int, end: float, sockets: list[socket.socket]) -> bytes | WebAddress:
         """Return the body of the response, or the address to which the response redirects."""
         pinned = self._pinned(address.host)
         url = httpx.URL(scheme="https", host=pinned, port=self._port, raw_path=address.target)
         headers = {"Host": address.host, "Accept-Encoding": "identity", "User-Agent": "voicewright"}
         context = self._context or ssl.create_default_context()
+
+        def keep_socket(event: str, result: dict[str, Any]) -> None:
+            if event == "connection.start_tls.complete":
+                sockets.append(result["return_value"].get_extra_info("socket"))
+
+        extensions = {"sni_hostname": address.host, "trace": keep_socket}
         with (
             httpx.Client(verify=context, trust_env=False, follow_redirects=False, timeout=self._seconds) as client,
-            client.stream("GET", url, headers=headers, extensions={"sni_hostname": address.host}) as response,
+            client.stream("GET", url, headers=headers, extensions=extensions) as response,
         ):
             if self._redirects and response.is_redirect:
-                to = urljoin(f"https://{address.host}{address.target.decode()}", response.headers["location"])
-                return web_address_of(to.partition("#")[0], self._where)
+                source = httpx.URL(f"https://{address.host}{address.target.decode()}")
+                # This encodes characters outside ASCII, which servers send as they are.
+                target = source.join(response.headers["location"]).copy_with(fragment=None)
+                return web_address_of(str(target), self._where)
             if response.status_code != 200:
                 also = "" if self._redirects else "; redirects are not followed"
                 self._refuse(f"it answered with another status than 200{also}")

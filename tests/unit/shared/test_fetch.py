@@ -33,6 +33,7 @@ class Trap:
     asked: list[tuple[str, str]] = field(default_factory=list)  # Path and Host header of each request.
     body: bytes = SOUND
     target: str = "https://voices.example/sound"  # Target of the redirect at /away.
+    closed: threading.Event = field(default_factory=threading.Event)  # Set if the client leaves /endless.
 
 
 @pytest.fixture
@@ -47,8 +48,17 @@ def trap() -> Iterator[Trap]:
                     time.sleep(0.05)
                     self.wfile.write(b"x")
                 return
+            if self.path == "/endless":
+                self.wfile.write(b"HTTP/1.1 200 OK\r\nX: ")
+                try:
+                    for _ in range(100):
+                        time.sleep(0.05)
+                        self.wfile.write(b"x")
+                except OSError:
+                    found.closed.set()
+                return
             self.send_response({"/away": 302, "/none": 404}.get(self.path, 200))
-            self.send_header("Location", found.target)
+            self.send_header("Location", found.target.encode().decode("latin-1"))
             self.end_headers()
             self.wfile.write(found.body)
 
@@ -200,6 +210,7 @@ PRIVATE = [
         "fe80::1",
         "fe80::1%lo",
         "fc00::1",
+        "fec0::1",
     ),
     *(
         "ff02::1",
@@ -265,8 +276,9 @@ def test_redirects_are_followed_if_allowed_and_checked_like_the_address(trap: Tr
         )
         return follower.fetch("https://voices.example/away", most=10**6)
 
-    assert page(1, "/sound?b=1#part") == SOUND
-    assert [asked for asked, _ in trap.asked] == ["/away", "/sound?b=1"]
+    for target, asked in {"/sound?b=1#part": "/sound?b=1", "/größe": "/gr%C3%B6%C3%9Fe"}.items():
+        assert page(1, target) == SOUND
+        assert [path for path, _ in trap.asked] == ["/away", asked]
     for target, why in {
         "https://inside.example/x": "not a public one",
         "http://voices.example/x": "only https",
@@ -297,6 +309,12 @@ def test_body_over_the_limit_is_not_read(trap: Trap) -> None:
 def test_slow_response_times_out(trap: Trap) -> None:
     with pytest.raises(AddressRefused, match="within"):
         fetcher(trap, public=True, seconds=0.4).fetch("https://voices.example/slow", most=10**6)
+
+
+def test_deadline_closes_the_connection_of_endless_headers(trap: Trap) -> None:
+    with pytest.raises(AddressRefused, match="within"):
+        fetcher(trap, public=True, seconds=0.4).fetch("https://voices.example/endless", most=10**6)
+    assert trap.closed.wait(2)
 
 
 def test_hanging_resolver_times_out() -> None:
