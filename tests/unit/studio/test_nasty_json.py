@@ -12,7 +12,10 @@ import httpx
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from starlette.requests import Request
 
+from runtime.errors import InvalidMessage
+from studio.routes.responses import read_body
 from studio.store.database import FILE
 from tests.support.examples import examples
 from tests.support.keeping import a_take, keep, kept, pcm_of, visitor
@@ -148,3 +151,13 @@ def test_unreadable_row_is_skipped_and_the_rest_is_listed(tmp_path: Path, invali
     # The file is complete, so the studio recovers the take.
     with kept(tmp_path) as address, visitor(address) as client:
         assert {take["id"] for take in client.get("/studio/takes").json()["takes"]} == {good, bad}
+
+
+async def test_body_with_too_many_values_is_refused_before_it_is_parsed() -> None:
+    body = b'{"text": "Hello.", "pronunciations": [' + b"1," * 2**17 + b"1]}"
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    with pytest.raises(InvalidMessage, match="more than 131072 values"):
+        await read_body(Request({"type": "http", "headers": []}, receive))
