@@ -239,7 +239,7 @@ def profile_of(library: VoiceLibrary, card: VoiceCard) -> bytes:
     Thread: a worker.
     """
     profile = {"name": card.name, "description": card.description, "language": code_of(card.language) or "en"}
-    members = {
+    members: dict[str, str | bytes] = {
         "manifest.json": json.dumps({"version": "1.0", "profile": profile, "has_avatar": False}),
         "samples.json": json.dumps({f"{card.id}.wav": card.transcript or ""}),
         f"samples/{card.id}.wav": wav_of(library, card.id),
