@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any
 
 import numpy as np
@@ -109,26 +109,28 @@ def without_edges(clip: Clip, read: ReadTake) -> Clip:
 
 
 def fitted(clips: Iterable[Clip], length: int | None) -> tuple[list[Clip], list[LateLine]]:
-    """Place each line at its start time, and return the clips and the lines that start late.
+    """Place each cue at its start time, and return the clips and the lines that start late.
 
-    A line that would overlap the next line is spoken faster, by a factor of up to `MAX_TEMPO`. Every line has a start
-    time, and start times do not decrease. Silence is appended until the audio has `length` samples.
+    A cue has all lines of one start time, such as a question and its answer. A cue that would overlap the next cue is
+    spoken faster, by a factor of up to `MAX_TEMPO`. Every line has a start time, and start times do not decrease.
+    Silence is appended until the audio has `length` samples.
     """
     lines = [_without_end_silence(list(group)) for _, group in groupby(clips, key=lambda clip: clip.line)]
-    starts = [line[0].start or 0 for line in lines]
+    cues = [list(chain.from_iterable(group)) for _, group in groupby(lines, key=lambda line: line[0].start)]
+    starts = [cue[0].start or 0 for cue in cues]
     placed: list[Clip] = []
     late: list[LateLine] = []
     at = 0
-    for line, start, following in zip(lines, starts, [*starts[1:], length], strict=True):
+    for cue, start, following in zip(cues, starts, [*starts[1:], length], strict=True):
         if start > at:
             placed.append(Clip(start - at))
             at = start
         elif at - start > _MAX_LATE:
-            late.append(LateLine(line[0].line or 0, (at - start) / SAMPLE_RATE))
-        samples = sum(clip.samples for clip in line)
+            late.append(LateLine(cue[0].line or 0, (at - start) / SAMPLE_RATE))
+        samples = sum(clip.samples for clip in cue)
         tempo = 1.0 if following is None else min(max(samples / max(following - at, 1), 1.0), MAX_TEMPO)
-        placed += (replace(clip, samples=int(clip.samples / tempo), tempo=tempo) for clip in line)
-        at += sum(int(clip.samples / tempo) for clip in line)
+        placed += (replace(clip, samples=int(clip.samples / tempo), tempo=tempo) for clip in cue)
+        at += sum(int(clip.samples / tempo) for clip in cue)
     if length is not None and at < length:
         placed.append(Clip(length - at))
     return placed, late

@@ -67,6 +67,15 @@ def test_overlong_line_is_spoken_faster_before_the_next_is_delayed(client: httpx
     assert abs(len(samples(answer.content)) - (2 / 1.15 + 2) * RATE) < 10
 
 
+def test_lines_of_one_cue_follow_each_other_and_are_not_late(client: httpx.Client) -> None:
+    take = keep(client, pcm_of(1.0, 1))["id"]
+    starts = (0.0, 0.0, 3.0)  # The first cue has a question and its answer.
+    answer = exported(client, [{"take": take, "line": at + 1, "starts_s": start} for at, start in enumerate(starts)])
+    assert "x-notes" not in answer.headers
+    own = samples(pcm_of(1.0, 1))
+    assert np.array_equal(samples(answer.content), np.concatenate([own, own, np.zeros(RATE, np.int16), own]))
+
+
 def test_a_last_line_that_exceeds_the_given_length_is_reported(client: httpx.Client) -> None:
     take = keep(client, pcm_of(2.0, 1))["id"]
     clips = [{"take": take, "line": 1, "starts_s": 1.0}]
