@@ -123,7 +123,10 @@ def book_file(folder: Path, pages: int) -> Path:
 
 
 class Memory:
-    """Monitor for the peak memory (proportional set size) of several processes."""
+    """Monitor for the peak memory (proportional set size) of several processes.
+
+    Mapped files are counted apart, because the system can drop their pages at any time.
+    """
 
     def __init__(self) -> None:
         self.peaks: dict[str, float] = {}
@@ -143,8 +146,9 @@ class Memory:
                     status = Path(f"/proc/{pid}/smaps_rollup").read_text()
                 except OSError:
                     continue
-                if found := re.search(r"^Pss:\s+(\d+) kB", status, re.MULTILINE):
-                    self.peaks[name] = max(self.peaks.get(name, 0.0), int(found[1]) / KIB)
+                for label, fields in ((name, "Pss_(?:Anon|Shmem)"), (f"{name} with mapped files", "Pss")):
+                    mib = sum(map(int, re.findall(rf"^{fields}:\s+(\d+) kB", status, re.MULTILINE))) / KIB
+                    self.peaks[label] = max(self.peaks.get(label, 0.0), mib)
 
 
 class Product:
