@@ -19,6 +19,7 @@ import chardet
 import httpx
 import numpy as np
 import pytest
+from starlette.responses import StreamingResponse
 
 from runtime.errors import Overloaded, RateLimited
 from runtime.shared.book_container import MAX_COVER_BYTES, read_cover
@@ -28,6 +29,7 @@ from studio.documents.service import DocumentService, Turns
 from studio.documents.xhtml import body_of
 from studio.errors import DocumentUnreadable
 from studio.routes.documents import MAX_BYTES, document_routes
+from studio.routes.responses import streamed_json
 from studio.words import languages, words
 from tests.support.documents import BOOK, OPF, XHTML, archive, epub, letter, paragraph, run, word
 from tests.unit.studio.serving import served
@@ -597,3 +599,20 @@ async def test_document_route_accepts_content_options() -> None:
         assert answer["chapters"][0]["paragraphs"] == ["Words."]
         assert answer["found"] == {"tables": 1}
         assert [note["code"] for note in answer["notes"]] == ["tables"]
+
+
+async def test_other_tasks_run_between_the_pieces_of_a_long_response() -> None:
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count())
+    response = streamed_json([b" "] * 100, 100)
+    assert isinstance(response, StreamingResponse)
+    assert len([piece async for piece in response.body_iterator]) == 100
+    counting.cancel()
+    assert turns >= 100
