@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
-from playwright.sync_api import Locator, Page, Route, expect
+from playwright.sync_api import Locator, Page, Route, WebSocketRoute, expect
 
 from tests.browser.conftest import OpenStudio
 from tests.browser.steps import await_sound, enter, kept_take, to_words, wav
@@ -91,6 +93,37 @@ def test_time_of_a_take_follows_a_right_to_left_name(open_studio: OpenStudio) ->
     who.evaluate("(who) => { who.textContent = 'שלום'; }")
     ends = who.evaluate("(who) => [who.getBoundingClientRect().right, who.nextElementSibling.getClientRects()[0].left]")
     assert ends[1] >= ends[0] - 1
+
+
+def test_keep_explains_itself_in_sight_and_does_not_restart_the_clone(open_studio: OpenStudio) -> None:
+    page = phone(open_studio, 390, 640)
+    asked: list[str] = []
+
+    def hold(socket: WebSocketRoute) -> None:
+        """Pass messages to the runtime, and hold back its answers to a request."""
+        server = socket.connect_to_server()
+        server.on_message(lambda data: None if asked else socket.send(data))
+
+        def note(data: str | bytes) -> None:
+            if isinstance(data, str) and json.loads(data)["type"] == "session.config":
+                asked.append(data)
+            server.send(data)
+
+        socket.on_message(note)
+
+    page.route_web_socket("**/v1/audio/speech/stream", hold)
+    page.reload(wait_until="domcontentloaded")
+    to_keep(page, WORDS)
+    for _ in range(2):
+        page.click("#vw-clone-keep-button")
+        said = page.locator("#vw-clone-keep [data-error-for=keep]")
+        expect(said).to_contain_text("Listen to the clone first")
+        expect(page.locator("#vw-clone-keep-button")).to_be_enabled()
+        box, dock = said.bounding_box(), page.locator("#vw-stage").bounding_box()
+        assert box
+        assert dock
+        assert box["y"] + box["height"] <= dock["y"] + 1
+    assert len(asked) == 1
 
 
 def test_refused_transcript_opens_its_step(open_studio: OpenStudio) -> None:

@@ -61,13 +61,16 @@ export class Comparison {
     this.stage.addEventListener('change', () => this.follow());
   }
 
-  /**
-   * True if the clone of this recording and transcript was played, or cannot be played.
-   */
-  get isHeard() {
+  /** True if the last take is a clone of this recording and transcript. */
+  get isCurrent() {
     const { last, room } = this;
-    const isSame = last !== null && last.reference === room.request.given.sent() && last.config.ref_text === room.request.config().ref_text;
-    return isSame && (last.samples > 0 || last.state === 'failed');
+    return last?.reference === room.request.given.sent() && last.config.ref_text === room.request.config().ref_text;
+  }
+
+  /** True if the clone of this recording and transcript was played, or cannot be played. */
+  get isHeard() {
+    const { last } = this;
+    return this.isCurrent && last !== null && (last.samples > 0 || last.state === 'failed');
   }
 
   get isSounding() {
@@ -155,6 +158,8 @@ export class KeepForm extends Emitter {
       const field = error.field ?? error.param ?? 'keep';
       this.emit('refused', field);
       studio.showError(field, error, 'clone');
+      // The dock may have opened over the end of the room.
+      this.form.querySelector('.vw-error:not(:empty)')?.scrollIntoView({ block: 'nearest' });
     } finally {
       this.button.disabled = false;
     }
@@ -168,8 +173,10 @@ export class KeepForm extends Emitter {
     if (unnamed && !consent.checked) studio.showError(unnamed.field, unnamed, 'clone');
     if (!consent.checked) throw new FieldError('consent', studio.t('clone.consent_first'));
     if (unnamed) throw unnamed;
-    if (!this.comparison.isHeard) {
-      this.comparison.playClone();
+    const { comparison } = this;
+    if (!comparison.isHeard) {
+      // A clone that is being generated is not started again.
+      if (!(comparison.isSounding && comparison.isCurrent)) comparison.playClone();
       throw new FieldError('keep', studio.t('clone.hear_first'));
     }
     const form = new FormData();
