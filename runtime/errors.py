@@ -305,17 +305,17 @@ class ReferenceTooShort(BadReferenceAudio):
     code = "ref_too_short"
     sentence = "The reference audio lasts {seconds:.2f} s; at least {limit:g} s is needed."
 
-    def __init__(self, *, seconds: float, **facts: Any) -> None:
+    def __init__(self, **facts: Any) -> None:
         # The length is rounded away from the limit, so that it never equals the limit in the message.
-        super().__init__(seconds=floor(seconds * 100 + _ROUNDING_ERROR) / 100, **facts)
+        super().__init__(**facts | {"seconds": floor(facts["seconds"] * 100 + _ROUNDING_ERROR) / 100})
 
 
 class ReferenceTooLong(BadReferenceAudio):
     code = "ref_too_long"
     sentence = "The reference audio lasts {seconds:.1f} s; the limit is {limit:g} s. Trim it."
 
-    def __init__(self, *, seconds: float, **facts: Any) -> None:
-        super().__init__(seconds=ceil(seconds * 10 - _ROUNDING_ERROR) / 10, **facts)
+    def __init__(self, **facts: Any) -> None:
+        super().__init__(**facts | {"seconds": ceil(facts["seconds"] * 10 - _ROUNDING_ERROR) / 10})
 
 
 class VoiceNotFound(BadRequest):
