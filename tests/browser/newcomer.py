@@ -88,8 +88,8 @@ def walk(page: Page, app: App) -> Walked:
     expect(offer).to_contain_text("real time", timeout=PAGE_MS)
     plan_s = time.monotonic() - began
     # The fake Hub has only one of the offered models.
-    for box in sheet.locator(".vw-offer input:checked").all():
-        if box.get_attribute("value") != CHECKPOINT:
+    for box in sheet.locator(".vw-offer input").all():
+        if box.get_attribute("value") != CHECKPOINT and box.is_checked():
             box.uncheck()
     sheet.get_by_role("combobox").select_option("int8")
     offered, began = offer.inner_text(), time.monotonic()
