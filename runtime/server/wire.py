@@ -23,6 +23,7 @@ from pydantic import (
 from runtime.errors import InvalidConfig, InvalidMessage, MessageTooLarge, TextTooLong
 from runtime.request import SAMPLE_RATE, UNKNOWN_FIELDS
 from runtime.settings import Limits
+from runtime.shared.strict_json import has_more_values
 from runtime.shared.validation import first_fault
 
 Reply = Mapping[str, Any]
@@ -111,7 +112,7 @@ def decode(text: str, max_values: int | None = None) -> dict[str, Any]:
         InvalidMessage: The message is not a JSON object, has a duplicate key or a number that is not finite, is nested
             too deeply, or has more than about `max_values` values.
     """
-    if max_values is not None and len(text) > max_values and sum(map(text.count, "{[,")) > max_values:
+    if max_values is not None and has_more_values(text, max_values):
         raise InvalidMessage(why=f"it holds more than {max_values} values")
     try:
         value = json.loads(

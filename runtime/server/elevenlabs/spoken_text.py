@@ -11,7 +11,6 @@ from runtime.request import AudioChunk, SpeechRequest
 from runtime.server.elevenlabs import alignment, messages
 from runtime.server.elevenlabs.output_formats import OutputFormat
 from runtime.server.elevenlabs.schema import FileBody, resolve_voice, synthesis_options
-from runtime.server.http.dialogue import DialogueWords
 from runtime.server.http.speech import HttpSpeech
 from runtime.server.wire import SAMPLE_BYTES, Reply
 from runtime.shared.word_times import TimedWords
@@ -86,8 +85,7 @@ class SpokenText(HttpSpeech[Body]):
         """Yield pieces of encoded audio (possibly empty) with the words that end in each piece."""
         requests = await self._requests()
         writer = self.format.writer(self._body.speed, whole=whole)
-        texts = [await self._without_tags(request.text, tags=self._body.tags) for request in requests]
-        word_times = DialogueWords(texts)
+        word_times = await self._dialogue_words(requests, tags=self._body.tags)
         async with self._stream(*requests, pause_ms=self.turn_pause_ms) as speech:
             async for heard in speech:
                 if isinstance(heard, AudioChunk):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -15,7 +15,7 @@ from runtime.errors import InvalidMessage, MessageTooLarge, TextTooLong
 from runtime.request import Reference, SpeechRequest
 from runtime.server.caller import CALLER, submit
 from runtime.server.engine_host import Host
-from runtime.server.http.dialogue import DialogueStream
+from runtime.server.http.dialogue import DialogueStream, DialogueWords
 from runtime.server.http.speech_stream import SpeechStream, StreamingReply
 from runtime.server.logs import RequestLog
 from runtime.server.session.dialogue import turn_field
@@ -26,10 +26,9 @@ from runtime.server.voices.voice_library import VoiceLibrary
 from runtime.server.voices.voice_resolver import ResolvedVoice, VoiceResolver
 from runtime.server.wire import check_text, decode
 from runtime.shared.port.limits import whole_body
+from runtime.shared.strict_json import MAX_BODY_VALUES
 
 _SMALL_BODY_BYTES = 16 * 2**10  # Maximum size of a body that is parsed on the event loop (at most 3 ms).
-# Maximum number of JSON values in a body, which are parsed in 5 ms. The parser does not release the GIL.
-_MAX_VALUES = 2**17
 _MAX_MARKUP_RATIO = 4  # Maximum length of text with markup, as a multiple of `limits.max_text_chars`.
 
 Body = TypeVar("Body", bound=NamesDictionaries)
@@ -136,6 +135,10 @@ class HttpSpeech(ABC, Generic[Body]):
         """Return a text without its tags, for word times."""
         return await self._joined(without_tags(text, self._host.settings.limits, brackets=tags))
 
+    async def _dialogue_words(self, requests: Sequence[SpeechRequest], *, tags: bool) -> DialogueWords:
+        """Return the estimator of word times for the texts of a dialogue."""
+        return DialogueWords([await self._without_tags(request.text, tags=tags) for request in requests])
+
     async def _joined(self, pieces: Iterator[str]) -> str:
         """Join pieces of text that are computed on the thread for texts."""
         run = partial(asyncio.get_running_loop().run_in_executor, self._host.texts)
@@ -184,6 +187,6 @@ async def read_fields(request: Request, host: Host) -> dict[str, Any]:
 
 def _decoded(body: bytes) -> dict[str, Any]:
     try:
-        return decode(body.decode(), _MAX_VALUES)
+        return decode(body.decode(), MAX_BODY_VALUES)
     except UnicodeDecodeError:
         raise InvalidMessage(why="it is not UTF-8") from None

@@ -148,7 +148,7 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
         """Return the estimator of word times, or None if the body does not request them."""
         if not self._body.timestamp_granularities:
             return None
-        return DialogueWords([await self._without_tags(request.text, tags=self._body.tags) for request in requests])
+        return await self._dialogue_words(requests, tags=self._body.tags)
 
     def _word_times_of(self, times: Mapping[int, TimedWords]) -> list[Reply]:
         """Return word times in the format of OpenAI's transcriptions.
