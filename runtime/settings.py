@@ -34,10 +34,10 @@ class Limits:
     part_chars: int = knob(
         400,
         "VOICEWRIGHT_PART_CHARS",
-        "characters spoken as one part if the checkpoint states no number; longer texts are split",
+        "characters in one part of a text, unless the checkpoint states its own number",
         low=20,
     )
-    max_instruct_chars: int = knob(500, "VOICEWRIGHT_MAX_INSTRUCT_CHARS", "characters in one instruct", low=1)
+    max_instruct_chars: int = knob(500, "VOICEWRIGHT_MAX_INSTRUCT_CHARS", "characters in one instruction", low=1)
     max_pause_s: float = knob(30.0, "VOICEWRIGHT_MAX_PAUSE_S", "seconds of one pause tag", low=0)
     max_pauses_s: float = knob(120.0, "VOICEWRIGHT_MAX_PAUSES_S", "seconds of all pause tags of one text", low=0)
     max_frames: int = knob(4096, "VOICEWRIGHT_MAX_FRAMES", "frames (80 ms) of one request", low=1)
@@ -47,7 +47,7 @@ class Limits:
     max_config_bytes: int = knob(
         16 * 2**20,
         "VOICEWRIGHT_MAX_CONFIG_BYTES",
-        "bytes of a session.config message (holds the reference audio)",
+        "bytes of a session.config message, including reference audio",
         low=1024,
     )
     max_message_bytes: int = knob(128 * 2**10, "VOICEWRIGHT_MAX_MESSAGE_BYTES", "bytes of any other message", low=1024)
@@ -58,12 +58,12 @@ class Limits:
     max_buffer_delay_ms: float = knob(
         300.0,
         "VOICEWRIGHT_MAX_BUFFER_DELAY_MS",
-        "milliseconds without text, after which a complete sentence of live text is spoken",
+        "milliseconds without new text until a complete sentence of live text is spoken",
         low=0,
     )
     queue_s: float = knob(30.0, "VOICEWRIGHT_QUEUE_S", "seconds that a request may wait for a slot", low=0)
     session_s: float = knob(3600.0, "VOICEWRIGHT_SESSION_S", "seconds that a socket may stay open", low=1)
-    config_s: float = knob(10.0, "VOICEWRIGHT_CONFIG_S", "seconds in which the first message must arrive", low=0.1)
+    config_s: float = knob(10.0, "VOICEWRIGHT_CONFIG_S", "seconds until the first message must arrive", low=0.1)
     idle_s: float = knob(120.0, "VOICEWRIGHT_IDLE_S", "seconds after which an idle socket is closed", low=1)
 
     @property
@@ -84,11 +84,9 @@ class ModeSettings:
     """
 
     first_chunk_frames: int = knob(1, "FIRST_CHUNK_FRAMES", "frames in the first chunk of audio", low=1)
-    max_chunk_frames: int = knob(
-        16, "MAX_CHUNK_FRAMES", "frames in the largest chunk; chunks grow up to this size", low=1
-    )
+    max_chunk_frames: int = knob(16, "MAX_CHUNK_FRAMES", "frames in the largest chunk of audio", low=1)
     sound_batch: int = knob(32, "SOUND_BATCH", "chunks that Code2Wav decodes at once", low=1)
-    prefills: int = knob(0, "PREFILLS", "prompt chunks processed per turn; 0: 2 on a CPU, 8 on cards", low=0)
+    prefills: int = knob(0, "PREFILLS", "prompt chunks per turn of the engine; 0: 2 on a CPU, 8 on cards", low=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,29 +97,25 @@ class EngineSettings:
     dtype: str = knob(
         "auto",
         "VOICEWRIGHT_DTYPE",
-        "number format of talker and code predictor: auto, float32 or bfloat16; auto on a CPU: float32, or "
-        "the published half precision if the processor can multiply it",
+        "number format of the talker and code predictor: auto, float32 or bfloat16",
     )
     quantize: str = knob(
         "auto",
         "VOICEWRIGHT_QUANTIZE",
-        "bits of the weights of talker and code predictor: off, int8, int4 (CPU only) or auto; auto: on a CPU"
-        " the most bits that reach real time, measured when a large checkpoint is loaded; off elsewhere",
+        "bits of the talker's and code predictor's weights: auto, off, int8 or int4 (CPU only)",
         words=("auto", "off", "int8", "int4"),
     )
-    eager: bool = knob(False, "VOICEWRIGHT_EAGER", "capture no graphs (a CPU never does)")
+    eager: bool = knob(False, "VOICEWRIGHT_EAGER", "run without graphs, as CPUs always do")
     sound_dtype: str = knob(
         "auto",
         "VOICEWRIGHT_SOUND_DTYPE",
-        "number format of Code2Wav; auto: bfloat16 on cards, and on a CPU that can multiply it if the talker "
-        "is not float32",
+        "number format of Code2Wav",
         words=("auto", "float32", "bfloat16"),
     )
     max_slots: int = knob(
         0,
         "VOICEWRIGHT_MAX_SLOTS",
-        "requests that speak at the same time, per checkpoint; 0: 8 on a CPU, on a card as many as fit next to 2 GiB "
-        "for graphs and audio, at most 64",
+        "requests that speak at the same time, per checkpoint; 0: automatic",
         low=0,
         high=256,
     )
@@ -145,20 +139,19 @@ class EngineSettings:
     sound_work: int = knob(
         0,
         "VOICEWRIGHT_SOUND_WORK",
-        "frames of all requests that Code2Wav decodes at once; 0: depends on the device",
+        "frames that one Code2Wav call decodes; 0: automatic",
         low=0,
     )
     sound_graphs: str = knob(
         "",
         "VOICEWRIGHT_SOUND_GRAPHS",
-        "shapes of Code2Wav's graphs after first chunks, as BATCHxFRAMES, separated by commas; empty: those "
-        "of docs/performance.md",
+        "shapes of Code2Wav's graphs for later chunks, as BATCHxFRAMES, separated by commas; empty: automatic",
         pattern=(r"([1-9]\d{0,2}x[1-9]\d{0,2}(,[1-9]\d{0,2}x[1-9]\d{0,2})*)?", "BATCHxFRAMES pairs, such as 32x16,8x4"),
     )
     prompt_piece: int = knob(
         0,
         "VOICEWRIGHT_PROMPT_PIECE",
-        "positions of a prompt processed at once; 0: depends on the device",
+        "prompt positions per prefill call; 0: automatic",
         low=0,
     )
     prompt_cache: int = knob(32, "VOICEWRIGHT_PROMPT_CACHE", "voices whose prompt is cached, per checkpoint", low=0)
@@ -169,7 +162,7 @@ class EngineSettings:
     threads: int = knob(
         0,
         "VOICEWRIGHT_THREADS",
-        "CPU threads for frames, and the same number for Code2Wav; 0: depends on the size of the networks",
+        "CPU threads for frames, and the same number for Code2Wav; 0: automatic",
         low=0,
     )
 
@@ -186,7 +179,7 @@ class ServerSettings:
 
     host: str = knob("127.0.0.1", "VOICEWRIGHT_HOST", "address to listen on")
     port: int = knob(8210, "VOICEWRIGHT_RUNTIME_PORT", "port of the runtime process", low=0, high=65535)
-    wyoming: str = knob("", "VOICEWRIGHT_WYOMING", "tcp://HOST:PORT for Home Assistant (Wyoming); empty: none")
+    wyoming: str = knob("", "VOICEWRIGHT_WYOMING", "address for Home Assistant (Wyoming), tcp://HOST:PORT; empty: off")
     wyoming_announced: bool = knob(
         False,
         "VOICEWRIGHT_WYOMING_ANNOUNCED",
@@ -195,13 +188,13 @@ class ServerSettings:
     engine_process: str = knob(
         "auto",
         "VOICEWRIGHT_ENGINE_PROCESS",
-        "process of the engine: shared with the server or its own; auto: its own on an NVIDIA card",
+        "process of the engine: the server's (shared) or its own; auto: own on an NVIDIA card",
         words=("auto", "shared", "own"),
     )
     send_buffer_bytes: int = knob(
         65536,
         "VOICEWRIGHT_SEND_BUFFER_BYTES",
-        "bytes of a socket's kernel send buffer; a cancel does not remove its audio",
+        "bytes of a socket's kernel send buffer, which a cancel cannot empty",
         low=4096,
     )
     ping_s: float = knob(
@@ -213,11 +206,11 @@ class ServerSettings:
     send_s: float = knob(
         30.0,
         "VOICEWRIGHT_SEND_S",
-        "seconds that a client may read nothing before it is closed",
+        "seconds after which a client that reads nothing is disconnected",
         low=0.1,
     )
     header_s: float = knob(
-        10.0, "VOICEWRIGHT_HEADER_S", "seconds in which a connection must send its request's headers", low=0.1
+        10.0, "VOICEWRIGHT_HEADER_S", "seconds until a connection must have sent its request's headers", low=0.1
     )
     frame_s: float = knob(
         10.0,
@@ -237,30 +230,29 @@ class ServerSettings:
     api_keys: str = knob(
         "",
         "VOICEWRIGHT_API_KEYS",
-        "comma-separated keys of the runtime's port; the studio's port stays open; empty: everybody",
+        "comma-separated keys of the runtime's port (not the studio's); empty: no key is needed",
     )
     api_keys_file: str = knob(
         "",
         "VOICEWRIGHT_API_KEYS_FILE",
-        "file of keys, one a line, read again when it changes; empty: none",
+        "file with one key per line, read again when it changes",
     )
     shared_tickets: bool = knob(False, "VOICEWRIGHT_SHARED_TICKETS", "a ticket is valid at every replica")
     ticket_s: float = knob(60.0, "VOICEWRIGHT_TICKET_S", "seconds in which a ticket is valid", low=1)
     origins: str = knob(
         "",
         "VOICEWRIGHT_ORIGINS",
-        "other origins whose pages may use the API, separated by commas: SCHEME://HOST of any scheme, https://*.NAME, "
-        "null, or * for all",
+        "other origins whose pages may use the API, separated by commas",
     )
     hosts: str = knob(
         "",
         "VOICEWRIGHT_HOSTS",
-        "other host names that the port accepts, separated by commas; *.NAME: all names with this end; *: any",
+        "other host names that the port accepts, separated by commas",
     )
     trusted_proxies: int = knob(
         0,
         "VOICEWRIGHT_TRUSTED_PROXIES",
-        "proxies that add an address to X-Forwarded-For; 0: the header is ignored, except on a Hugging Face Space",
+        "number of proxies that add an address to X-Forwarded-For; 0: ignore it, except on a Hugging Face Space",
         low=0,
         high=16,
     )
@@ -279,21 +271,21 @@ class ServerSettings:
     account_key: str = knob(
         "",
         "VOICEWRIGHT_ACCOUNT_KEY",
-        "secret with which the studio sends accounts to its runtime; empty: random, for the runtime that it starts",
+        "secret that proves to the runtime that an account comes from the studio; empty: random",
     )
     reference_addresses: bool = knob(
-        False, "VOICEWRIGHT_REFERENCE_ADDRESSES", "open https addresses in ref_audio, public ones only"
+        False, "VOICEWRIGHT_REFERENCE_ADDRESSES", "download public https addresses in ref_audio"
     )
     voices_as: str = knob(
         "names",
         "VOICEWRIGHT_VOICES_AS",
-        "form of GET /v1/audio/voices: names or objects",
+        "format of GET /v1/audio/voices: names or objects",
         words=VOICES_AS,
     )
     cartesia_expiry_s: float = knob(
         1.0,
         "VOICEWRIGHT_CARTESIA_EXPIRY_S",
-        "seconds after its last audio, until a Cartesia context without new text ends",
+        "seconds after its last audio until a Cartesia context without new text ends",
         low=0.1,
     )
     data: str = knob("", "VOICEWRIGHT_DATA", "data folder; empty: the user's")
@@ -310,7 +302,7 @@ class ServerSettings:
         "pronunciation dictionaries of one X-Voice-Owner; 0: any number",
         low=0,
     )
-    log_format: str = knob("text", "VOICEWRIGHT_LOG_FORMAT", "form of the log lines", words=("text", "json"))
+    log_format: str = knob("text", "VOICEWRIGHT_LOG_FORMAT", "format of the log lines", words=("text", "json"))
     log_text: bool = knob(False, "VOICEWRIGHT_LOG_TEXT", "write spoken texts into the log")
 
     @property
@@ -341,7 +333,7 @@ class ClusterSettings:
     surge_percent: int = knob(
         50,
         "VOICEWRIGHT_SURGE_PERCENT",
-        "percent of a pool's replicas started in addition during an update; 0: old replicas end first",
+        "percentage of additional replicas during an update; 0: old replicas end first",
         low=0,
         high=100,
     )
@@ -349,7 +341,7 @@ class ClusterSettings:
     slots_target: float = knob(
         0.7,
         "VOICEWRIGHT_SLOTS_TARGET",
-        "share of slots in use that autoscaling aims at, for pools with max_replicas",
+        "target share of used slots for autoscaling, for pools with max_replicas",
         low=0.1,
         high=1.0,
     )
@@ -357,7 +349,7 @@ class ClusterSettings:
     store: str = knob(
         "",
         "VOICEWRIGHT_STORE",
-        "shared store of voices and keys, an fsspec address (s3://…); empty: the voice folder",
+        "fsspec address of the shared store of voices and keys (s3://…); empty: the voice folder",
     )
     store_s: float = knob(0.5, "VOICEWRIGHT_STORE_S", "seconds between two checks of the store", low=0.05)
 

@@ -31,9 +31,7 @@ class StoreSettings:
         "one: all visitors share a history; each: every visitor has their own; auto: each on a Hugging Face Space",
         words=("auto", "one", "each"),
     )
-    visitor_days: int = knob(
-        30, "VOICEWRIGHT_VISITOR_DAYS", "days for which the data of a visitor with their own history is kept", low=1
-    )
+    visitor_days: int = knob(30, "VOICEWRIGHT_VISITOR_DAYS", "days for which a visitor's data is kept", low=1)
     bin_s: float = knob(86400.0, "VOICEWRIGHT_BIN_S", "seconds in which deleted items can be restored", low=1)
     max_take_bytes: int = knob(
         32 * 2**20, "VOICEWRIGHT_MAX_TAKE_BYTES", "bytes of one take's samples, 48000 per second", low=48000
@@ -89,7 +87,7 @@ class VisitSettings:
     """Limits for visitors with a history of their own, and the host's key (docs/deploy.md)."""
 
     host_key: str = knob(
-        "", "VOICEWRIGHT_HOST_KEY", "opens the Host room from elsewhere; empty: only on the host's machine"
+        "", "VOICEWRIGHT_HOST_KEY", "key of the Host tab for other machines; empty: only the host's machine"
     )
     sign_in: str = knob(
         "optional",
@@ -109,15 +107,14 @@ class VisitSettings:
     visitors_per_address: int = knob(
         8,
         "VOICEWRIGHT_VISITORS_PER_ADDRESS",
-        "visitors per day and address with their own limits; further ones share the limits of one visitor; 0:"
-        " any number",
+        "visitors of one address per day that have their own limits; the others share one; 0: any number",
         low=0,
     )
     visitor_speech_s: float = knob(
         0.0, "VOICEWRIGHT_VISITOR_SPEECH_S", "seconds of speech per visitor and day; 0: any number", low=0
     )
     member_speech_s: float = knob(
-        0.0, "VOICEWRIGHT_MEMBER_SPEECH_S", "the same for visitors who signed in; 0: any number", low=0
+        0.0, "VOICEWRIGHT_MEMBER_SPEECH_S", "seconds of speech per signed-in visitor and day; 0: any number", low=0
     )
 
 

@@ -22,20 +22,25 @@ VOICEWRIGHT_QUANTIZE=int8 PORT=8000 make run
 
 The studio passes its environment to its runtime, so `make run` accepts all settings. Options of the command line
 (`voicewright runtime --help`) override the environment. A setting that is on or off takes `yes` or `no`. A value that
-is not allowed ends the process with status 2 and one sentence. An unknown `VOICEWRIGHT_…` name is logged with the
+is not allowed ends the process with status 2 and one sentence. The log reports unknown `VOICEWRIGHT_…` names with the
 nearest known one. A dash means that you rarely need to change the setting.
 
 | variable | default | content | change it if |
 |---|---|---|---|
 | `{MODEL}` | the embedded voice | checkpoints, `[MODE=]PATH_OR_ID`, separated by spaces | you want better voices |
-| `HOST`, `PORT` | `{StudioSettings().host}`, `{StudioSettings().port}` | the studio's address | others use it |
-| `VOICEWRIGHT_RUNTIME_URL` | none | a runtime for the studio to use instead of its own | the card is elsewhere |
+| `HOST`, `PORT` | `{StudioSettings().host}`, `{StudioSettings().port}` | address of the studio | others use it |
+| `VOICEWRIGHT_RUNTIME_URL` | none | URL of a runtime to use instead of the studio's own | the card is elsewhere |
 | `VOICEWRIGHT_TRANSCRIBER` | `{TRANSCRIBER}` | [recogniser](guide.md#speech-recognition), or empty | you use another |
 """
 
 _PARTS: tuple[tuple[str, str, type[Any]], ...] = (
     ("Limits of a request", "The runtime sends most of them to clients (`limits` in `session.created`).", Limits),
-    ("The engine", "How to choose: [tuning](performance.md#tuning).", EngineSettings),
+    (
+        "The engine",
+        "[Tuning](performance.md#tuning) explains how to choose and what *automatic* means; "
+        "[files](checkpoints.md#files) and [fewer bits](checkpoints.md#fewer-bits) explain `auto`.",
+        EngineSettings,
+    ),
     (
         "A mode",
         "`VOICEWRIGHT_X` applies to every mode; `VOICEWRIGHT_CUSTOM_VOICE_X`, `VOICEWRIGHT_VOICE_DESIGN_X` and "
@@ -44,12 +49,12 @@ _PARTS: tuple[tuple[str, str, type[Any]], ...] = (
     ),
     (
         "The server",
-        "The studio's port has the same timeouts, caps, names and buffers. Explained in "
-        "[keys, origins and caps](api.md#keys-origins-and-caps).",
+        "The studio's port has the same timeouts, limits, host names and buffers. "
+        "[Keys, origins and caps](api.md#keys-origins-and-caps) explains them.",
         ServerSettings,
     ),
     ("A cluster", "For `voicewright cluster` and Ray's deployments ([scaling](scaling.md)).", ClusterSettings),
-    ("What the studio keeps", "Explained in the [library](guide.md#library).", StoreSettings),
+    ("What the studio keeps", "The [library](guide.md#library) explains these settings.", StoreSettings),
     (
         "Visitors",
         "For studios where each visitor has their own history ([deploy](deploy.md#several-people)).",
@@ -57,7 +62,7 @@ _PARTS: tuple[tuple[str, str, type[Any]], ...] = (
     ),
 )
 
-_TURN_WHEN = {
+_CHANGE_IF = {
     "MAX_TEXT_CHARS": "texts are longer",
     "PART_CHARS": "a checkpoint loses words of long texts",
     "MAX_REFERENCE_S": "recordings are longer",
@@ -70,7 +75,7 @@ _TURN_WHEN = {
     "DEVICE": "the wrong device is chosen",
     "DTYPE": "you compare with the reference",
     "QUANTIZE": "speech is slower than real time, or memory is short",
-    "EAGER": "captures fail",
+    "EAGER": "graphs cannot be captured",
     "MAX_SLOTS": "requests wait although memory is free",
     "MEMORY_SHARE": "another program needs the card",
     "MAX_WAITING": "you prefer a refusal to a wait",
@@ -89,9 +94,9 @@ _TURN_WHEN = {
     "WYOMING": "you use Home Assistant",
     "ENGINE_PROCESS": "you debug the engine",
     "SEND_S": "slow readers are closed",
-    "FRAME_S": "a slow device counts as stalled",
+    "FRAME_S": "the device is slow",
     "DRAIN_S": "long replies are cut at a restart",
-    "API_KEYS": "others can reach the port",
+    "API_KEYS": "other machines can reach the port",
     "API_KEYS_FILE": "keys change while it runs",
     "ORIGINS": "your web app calls the API",
     "HOSTS": "a name is refused (`host_refused`)",
@@ -107,14 +112,14 @@ _TURN_WHEN = {
     "LOG_FORMAT": "a program reads the log",
     "LOG_TEXT": "you look for a wrong text",
     "REPLICAS": "there are more devices",
-    "SURGE_PERCENT": "no device is free for an update",
+    "SURGE_PERCENT": "updates find no free device",
     "STORE": "replicas run on several machines",
     "VISITORS": "several people use the page",
     "MAX_TAKES": "new takes are refused",
     "MAX_STORE_BYTES": "the disk is small or large",
     "ADDRESS_STORE_BYTES": "an office shares one address",
-    "SHARE_LINKS": "anybody may hear takes",
-    "HOST_KEY": "you host from elsewhere, or behind a proxy",
+    "SHARE_LINKS": "people without access may hear takes",
+    "HOST_KEY": "you use another machine or a proxy",
     "SIGN_IN": "only known people may speak",
     "FRAME_ANCESTORS": "another site shows the page in a frame",
     "VISITOR_SPEECH_S": "one visitor uses too much",
@@ -136,7 +141,7 @@ def _rows(group: type[Any]) -> Iterator[str]:
         name = knob.metadata["env"].removeprefix("VOICEWRIGHT_")
         about, allowed = knob.metadata["about"], _range(knob)
         content = f"{about} ({allowed})" if allowed else about
-        cells = (_default(knob.default), content, _TURN_WHEN.get(name, "-"))
+        cells = (_default(knob.default), content, _CHANGE_IF.get(name, "-"))
         yield f"| `VOICEWRIGHT_{name}` | {' | '.join(cells)} |\n"
 
 

@@ -15,7 +15,7 @@ from tests.support.thorough import ROOT, is_slow_file
 PAGE = ROOT / "docs" / "reliability.md"
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 FIGURES = ROOT / "artifacts" / "proof.json"
-_NUMBERED = re.compile(r"^\| ([A-Z]\d+) \|", re.MULTILINE)
+_NUMBERED = re.compile(r"^\* \*\*([A-Z]\d+)\*\*: ", re.MULTILINE)
 
 
 def promised() -> list[str]:
