@@ -2,13 +2,14 @@
 
 stdin is the file. The first argument contains the keyword arguments of `reading.read` as JSON. stdout is a JSON object
 with ``title``, ``chapters`` and ``notes``. If the file is unreadable, the exit status is `UNREADABLE_STATUS` and stdout
-has the reason.
+has the reason. If a reader raises an unexpected error, the status is `FAULT_STATUS` and stdout has the traceback.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+import traceback
 from dataclasses import asdict
 
 from runtime.shared.system import be_polite, confine
@@ -17,6 +18,7 @@ MEMORY_BYTES = 2**30
 CPU_S = 20
 POLITENESS = 10
 UNREADABLE_STATUS = 3
+FAULT_STATUS = 4
 
 
 def main() -> int:
@@ -25,7 +27,7 @@ def main() -> int:
     be_polite(POLITENESS)
     # This import follows `confine` because the limits must also apply to the imported libraries.
     from studio.documents.reading import read
-    from studio.documents.values import DAMAGED, TOO_LONG, Spoken, UnreadableError
+    from studio.documents.values import TOO_LONG, Spoken, UnreadableError
 
     status = 0
     try:
@@ -36,8 +38,9 @@ def main() -> int:
         status, output = UNREADABLE_STATUS, str(error)
     except (MemoryError, RecursionError):
         status, output = UNREADABLE_STATUS, TOO_LONG
-    except Exception:  # Libraries raise errors of any type for damaged files.
-        status, output = UNREADABLE_STATUS, DAMAGED
+    except Exception as error:  # Libraries raise errors of any type for damaged files.
+        # The message of the error may quote the document, so it is omitted.
+        status, output = FAULT_STATUS, f"{''.join(traceback.format_tb(error.__traceback__))}{type(error).__name__}"
     sys.stdout.buffer.write(output.encode("utf-8", "replace"))
     return status
 

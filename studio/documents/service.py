@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import sys
 from collections import Counter, OrderedDict, deque
@@ -13,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from runtime.errors import Overloaded, RateLimited
-from studio.documents.child import UNREADABLE_STATUS
-from studio.documents.values import REASONS, TOO_LONG
+from studio.documents.child import FAULT_STATUS, UNREADABLE_STATUS
+from studio.documents.values import DAMAGED, REASONS, TOO_LONG
 from studio.errors import DocumentUnreadable
+
+log = logging.getLogger(__name__)
 
 
 class Turns:
@@ -140,7 +143,10 @@ class DocumentService:
                 status, output = await self._run_child(pieces, json.dumps(options))
         if status == 0:
             return output
-        why = b"".join(output).decode() if status == UNREADABLE_STATUS else ""
+        why = b"".join(output).decode() if status in (UNREADABLE_STATUS, FAULT_STATUS) else ""
+        if status == FAULT_STATUS:
+            log.info("the document is refused as damaged, because its reader failed:\n%s", why)
+            why = DAMAGED
         raise DocumentUnreadable(why=why if why in REASONS else TOO_LONG)
 
     async def _run_child(self, pieces: list[bytes], options: str) -> tuple[int, list[bytes]]:
