@@ -1,6 +1,6 @@
 """Words that describe a way of speaking, for the recognition of style tags.
 
-`assets/js/common/text.js` has the same words for the page, and tests/js/test_tags.py compares both lists.
+The studio sends the same words to the page (`for_page`), where assets/js/common/text.js uses them.
 """
 
 from __future__ import annotations
@@ -82,6 +82,11 @@ _KNOWN = _STYLES | frozenset(QUALIFIERS.split())
 _WIDE = regex.compile(rf"(?:{WIDE_BEFORE})?(?:{'|'.join(WIDE_STYLES.split())})(?:{WIDE_AFTER})?")
 _IS_WIDE = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}]")
 _WORD = regex.compile(r"[^\s,;/，、；。.!！]+")
+
+
+def for_page() -> dict[str, str]:
+    """Return the words, and the pattern of a style in Chinese or Japanese."""
+    return {"styles": STYLES.strip(), "qualifiers": QUALIFIERS.strip(), "wide": _WIDE.pattern}
 
 
 def names_style(text: str) -> bool:

@@ -24,6 +24,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from runtime.errors import UnknownRoute
+from runtime.shared import style_words
 from runtime.shared.port.errors import error_response
 from runtime.shipped import shipped
 from studio.presets import FOLDER as PRESETS
@@ -135,9 +136,10 @@ def join_sheets() -> Joined:
 
 
 def join_presets() -> Joined:
-    """Return the voice presets and the available languages as JSON."""
-    presets = Presets.load().as_json() | {"languages": languages()}
-    return Joined(json.dumps(presets, ensure_ascii=False), sorted(PRESETS.glob("*.toml")))
+    """Return the voice presets, the available languages and the words of style tags as JSON."""
+    presets = Presets.load().as_json() | {"languages": languages(), "style_words": style_words.for_page()}
+    sources = [*sorted(PRESETS.glob("*.toml")), Path(style_words.__file__)]
+    return Joined(json.dumps(presets, ensure_ascii=False), sources)
 
 
 def join_words(language: str) -> Joined:

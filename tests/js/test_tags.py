@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from runtime.settings import Limits
@@ -20,15 +18,8 @@ TEXTS = [
 ]
 
 
-def test_style_words_equal_those_of_the_runtime() -> None:
-    page = Path("assets/js/common/text.js").read_text("utf-8")
-    for words in (style_words.STYLES, style_words.QUALIFIERS, style_words.WIDE_STYLES):
-        assert f"`{words}`" in page
-    for words in (style_words.WIDE_BEFORE, style_words.WIDE_AFTER):
-        assert f"'{words}'" in page
-
-
 @pytest.mark.parametrize("text", TEXTS)
 def test_page_and_runtime_find_the_same_tags(node: Node, text: str) -> None:
+    node.call("common/text", "useStyleWords", style_words.for_page())
     assert node.call("common/text", "untagged", text) == untagged(text)
     assert node.call("common/text", "lastStyle", text) == last_style(text, Limits())

@@ -12,7 +12,7 @@ import { all, need } from '../common/elements.js';
 import { FieldError } from '../common/fields.js';
 import { sayWith } from '../common/server_messages.js';
 import { Drafts } from '../common/storage.js';
-import { configFor, expectedSeconds } from '../common/text.js';
+import { configFor, expectedSeconds, useStyleWords } from '../common/text.js';
 import { localised, Words } from '../common/words.js';
 import { captionOf } from '../design/names.js';
 import { DesignRoom } from '../design/room.js';
@@ -636,6 +636,7 @@ async function load() {
     api.get('studio/pronunciation').catch(() => null),
     words.load('en'), // English texts replace missing texts of other languages.
   ]);
+  useStyleWords(presets.style_words);
   const preferences = new Preferences(me, presets.languages);
   await words.load(preferences.language);
   return { presets, me, pronunciation: new Pronunciation(kept), words, preferences };

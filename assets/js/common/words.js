@@ -12,6 +12,7 @@
  * @property {Suggestion[]} scripts
  * @property {{name: string, text: Object<string, string>, cast: boolean}[]} starters  example texts by language
  * @property {KnownSpeaker[]} speakers
+ * @property {{styles: string, qualifiers: string, wide: string}} style_words  words of style tags (text.js)
  * @property {Object<string, string>} languages  names of the page's languages by code
  */
 
