@@ -21,7 +21,7 @@ export class Toasts {
     this.holder = holder;
     /** Toasts that stay when the room changes. @type {WeakSet<Element>} */
     this.ofPage = new WeakSet();
-    // Messages have a row of their own, so they cause no new layout of a room (studio.css).
+    // The toasts have a grid row of this height. Rooms keep their height and need no new layout (studio.css).
     new ResizeObserver(() => holder.parentElement?.style.setProperty('--vw-told', `${holder.offsetHeight}px`)).observe(holder);
   }
 
@@ -172,7 +172,8 @@ export class ErrorMessages {
     const { current, dock } = this.studio;
     if (!current || room !== current.id) return null;
     const find = (/** @type {string} */ field) => [current.root, dock.root].flatMap((root) => all(root, `[data-error-for="${CSS.escape(field)}"]`));
-    const [field] = place.split('.'); // The runtime also names the part of a field, such as `inputs.0.text`.
+    // The runtime also names the part of a field, such as `inputs.0.text`.
+    const [field] = place.split('.');
     return [...find(PLACE[field] ?? field), ...find('request')][0] ?? null;
   }
 

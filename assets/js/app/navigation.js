@@ -37,14 +37,14 @@ export class Addresses {
 
 /** @type {Object<string, string>} */
 const ROOMS = { s: 'speakers', d: 'design', c: 'clone', t: 'script', l: 'library' };
-const SECOND_KEY_TIMEOUT_MS = 1500; // Maximum time between g and the letter.
+const SECOND_KEY_TIMEOUT_MS = 1500; // Maximum time between pressing g and the letter.
 
 class Shortcuts {
   /** @param {HTMLDialogElement} sheet @param {(room: string) => void} go */
   constructor(sheet, go) {
     this.sheet = sheet;
     this.go = go;
-    this.begun = -Infinity; // Time at which g was pressed.
+    this.begun = -Infinity; // Time stamp of the key press of g in milliseconds.
     /** @type {HTMLButtonElement} */ (sheet.querySelector('button')).onclick = () => sheet.close();
   }
 
@@ -84,7 +84,7 @@ export class Keys {
       event.preventDefault();
       studio.speak();
     } else if (event.key === 'z' && isCommand && (studio.undo.back || !isTyping(event))) {
-      event.preventDefault(); // The browser's own undo would change a field that is not visible.
+      event.preventDefault(); // Prevent the browser's own undo, which would change a hidden field.
       studio.undo.back?.();
     } else if (event.key === 'Escape' && !studio.stopButton.disabled && !page.querySelector(':popover-open')) {
       studio.stop();

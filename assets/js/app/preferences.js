@@ -36,7 +36,7 @@ export class Preferences extends Emitter {
     const { language, theme } = me.preferences;
     this.languages = languages;
     this.language = language && language in languages ? language : preferred(Object.keys(languages));
-    // Gradio's parameter for links and frames. It applies to this visit and is not stored.
+    // Gradio's query parameter sets the theme of links and frames. It is not stored.
     const asked = new URLSearchParams(location.search).get('__theme');
     this.theme = THEMES.find((one) => one === asked) ?? THEMES.find((one) => one === theme) ?? 'system';
     DARK.addEventListener('change', () => this.paint());
@@ -79,7 +79,7 @@ export function offerSigningIn(page, { features: { oauth }, visitor }, t) {
   const signedIn = visitor.kind === 'member';
   into.hidden = signedIn;
   out.hidden = !signedIn;
-  // Providers do not allow their page in a frame.
+  // Sign-in providers forbid frames, so a framed studio opens the sign-in page in a new tab.
   if (window.top !== window) into.target = '_blank';
   out.textContent = t('shell.sign_out', { name: visitor.name });
   out.onclick = async () => {
@@ -92,7 +92,7 @@ export function offerSigningIn(page, { features: { oauth }, visitor }, t) {
 // has no handle. On an idle page, it requests exactly one callback per frame. Browsers number these requests, so the
 // request of the last frame can be cancelled.
 
-const STABLE_FRAMES = 60; // Number of consecutive frames after which any finite animation has ended.
+const STABLE_FRAMES = 60; // After this number of consecutive frames, any finite animation has ended.
 const TRIES = 1200;
 
 export function endOrphanedFrames() {
@@ -100,7 +100,7 @@ export function endOrphanedFrames() {
   let left = TRIES;
   const watch = () => {
     const own = requestAnimationFrame(() => {
-      // This callback runs after the callbacks that loops have requested for this frame.
+      // All animation loops have already requested their next frame.
       const next = requestAnimationFrame(() => {});
       cancelAnimationFrame(next);
       seen = next - own === 2 ? seen + 1 : 0;

@@ -32,14 +32,14 @@ async function ask() {
       location.reload();
       return;
     }
-    // The text is changed only if it differs because screen readers announce every change.
+    // Screen readers announce every change, so an equal text is not written again.
     const sentence = inPageWords(status.sentence);
     if (line.textContent !== sentence) line.textContent = sentence;
   } catch {
-    // The server is stopping or starting, so the request is repeated.
+    // The server is stopping or starting. The next request may succeed.
   }
   setTimeout(ask, ASK_MS);
 }
 
-translate().catch(() => {}); // The markup is in English, which is shown if the translation fails.
+translate().catch(() => {}); // If the translation fails, the English markup remains.
 ask();

@@ -10,7 +10,7 @@ import { inPageWords, nameOf } from '../common/server_messages.js';
 
 const ASK_MS = 1000;
 const RESPONSE_TIMEOUT_MS = 5000;
-const OFFLINE_TIMEOUT_MS = 2000; // Timeout of a response after the browser reports that it is offline.
+const OFFLINE_TIMEOUT_MS = 2000; // Timeout of the request that checks the connection after the browser goes offline.
 
 /** @extends {Emitter<{models: import('../common/fields.js').ModelCard[]}>} */
 export class Status extends Emitter {
@@ -72,11 +72,11 @@ export class Status extends Emitter {
       if (!status) this.interrupt();
       else {
         this.interrupted = false;
-        // Few users need the current step of a start, so it is a tooltip.
+        // The current step of the start is a tooltip, because few users need it.
         const isStep = nameOf(status.sentence)?.startsWith('state.step');
         this.show('waiting', isStep ? this.t('shell.getting_ready') : inPageWords(status.sentence));
         if (isStep) this.line.title = inPageWords(status.sentence);
-        // The page connects now instead of waiting for the next attempt of the WebSocket.
+        // Connect now instead of waiting for the next attempt of the WebSocket.
         if (status.state === 'ready' && this.socket.state === 'closed') this.socket.open();
       }
       await new Promise((later) => setTimeout(later, ASK_MS));
@@ -123,7 +123,7 @@ export class Status extends Emitter {
     if (mute) this.show('mute', this.t('shell.mute'));
     this.line.dataset.voice = isSmall ? 'small' : '';
     if (!mute) this.show('ready', this.t(isSmall ? 'real_voices.small' : 'shell.ready'));
-    // The device is shown in the popover of the status word.
+    // The popover of the status word shows the device, so it is omitted here.
     this.models.textContent = cards.map(({ id }) => this.realVoices.nameOf(id)).join(' · ');
   }
 

@@ -69,9 +69,9 @@ const ROOMS = [SpeakersRoom, DesignRoom, CloneRoom, ScriptRoom, LibraryRoom, Hos
 /** Names of the modes in checkpoints. @type {Record<Mode, string>} */
 export const MODES = { custom_voice: 'CustomVoice', voice_design: 'VoiceDesign', base: 'Base' };
 
-const STORAGE_FULL_TOAST_MS = 60_000; // The time is long because takes are not saved until somebody frees space.
+const STORAGE_FULL_TOAST_MS = 60_000; // Long, because no take is saved until the user frees space.
 const LOST = ['runtime_unavailable', 'engine_dead'];
-const UNANSWERED_DELAY_MS = 1000; // Time without a response after which the page reports the delay.
+const UNANSWERED_DELAY_MS = 1000; // If a response takes longer than this, the page reports the delay.
 
 export class Studio {
   /** The shown room, or null before the page is built. @type {Room|null} */
@@ -160,12 +160,12 @@ export class Studio {
     addEventListener('beforeunload', (event) => this.speech.waiting.size > 0 && event.preventDefault());
     this.speakButton.onclick = () => this.speak();
     this.stopButton.onclick = this.dock.halt.onclick = () => this.stop();
-    // After new input, Undo applies to that input and not to an earlier replacement.
+    // After new input, Undo reverts this input and not an earlier replacement.
     this.page.addEventListener('input', ({ target }) => {
       this.undo.forget();
       if (target instanceof HTMLElement) this.errorMessages.clearField(target);
     });
-    // A choice may change the action of the buttons.
+    // A changed choice may change the labels and actions of the buttons.
     for (const event of ['change', 'click']) this.page.addEventListener(event, () => requestAnimationFrame(() => this.dock.sayLine()));
     for (const link of this.roomLinks) link.onclick = () => this.go(link.dataset.room ?? '');
     this.stage.addEventListener('change', () => this.refresh());
@@ -261,7 +261,7 @@ export class Studio {
     if (room !== this.current) {
       if (this.current) this.scrolled.set(this.current.id, this.scroller.scrollTop);
       this.current?.leave?.();
-      this.undo.forget(); // The effect of this undo step would not be visible in another room.
+      this.undo.forget(); // Undo is not offered in another room, where its effect would be invisible.
       if (this.current) this.toasts.leaveRoom();
       this.current = room;
       for (const tab of this.roomLinks) {
@@ -428,7 +428,7 @@ export class Studio {
   reached() {
     this.clearErrors();
     const { interrupted } = this.status;
-    // The message asks the user to send the request again when the studio is available.
+    // The message asks the user to repeat the request when the studio is available again.
     if (interrupted) this.errorMessages.sayUntilBack('request', this.t('shell.not_sent'), '');
     return !interrupted;
   }
@@ -472,7 +472,7 @@ export class Studio {
   async missVoice({ config, label, room }, error) {
     const { clicked } = this;
     const name = this.catalogue.named(config.voice ?? '')?.name ?? label;
-    await this.voices.refresh().catch(() => {}); // If the refresh fails, the runtime's message is shown.
+    await this.voices.refresh().catch(() => {}); // If this fails, the runtime's own error message is shown.
     const isGone = name && this.voices.isListed && !this.catalogue.named(config.voice ?? '');
     if (clicked === this.clicked) this.showError(error.param ?? 'request', isGone ? this.t('shell.voice_deleted', { name }) : error, room);
   }
@@ -634,7 +634,7 @@ async function load() {
     api.ask('studio/bundle/presets.json', { cache: 'default' }).then((response) => response.json()),
     api.get('studio/me').catch(() => ({ preferences: {}, features: {} })),
     api.get('studio/pronunciation').catch(() => null),
-    words.load('en'), // English texts replace missing texts of other languages.
+    words.load('en'), // English texts are shown if a translation is missing.
   ]);
   useStyleWords(presets.style_words);
   const preferences = new Preferences(me, presets.languages);
@@ -642,8 +642,9 @@ async function load() {
   return { presets, me, pronunciation: new Pronunciation(kept), words, preferences };
 }
 
-const loaded = load(); // The requests start before Gradio has loaded, which takes seconds on a slow connection.
-loaded.catch(() => {}); // The error is handled by `mount`.
+const loaded = load(); // Do not wait for Gradio, which takes seconds to load on a slow connection.
+// `mount` handles the error. Without this line, the browser would log it as unhandled.
+loaded.catch(() => {});
 
 /**
  * Start the page in `element`. @param {HTMLElement} element @returns {Promise<{usable: Promise<unknown>}>} usable:

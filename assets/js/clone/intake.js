@@ -53,7 +53,7 @@ export class SavedState {
     room.stored.awaited = draft.voice;
     const kept = await recordings.get(room.id);
     this.reopening = null;
-    // Another tab has stored its own recording under this key.
+    // Another tab has replaced the stored recording in the meantime.
     if (!kept || room.reference || kept.at !== draft.recording) return;
     this.recordedAt = kept.at;
     const reference = new Reference({ ...kept, maxSeconds: room.microphone.maxSeconds });
@@ -126,7 +126,7 @@ export class Intake {
         const sizes = { size: (file.size / 2 ** 20).toFixed(1), limit: Math.floor(limit / 2 ** 20) };
         throw new Error(studio.t('clone.too_large', sizes));
       }
-      // The runtime can read more formats than a browser, and reports unreadable files.
+      // If the browser cannot decode the file, the runtime decides, because it reads more formats.
       if (!pcm) await this.room.audioChecks.check({ sound: file, transcript: null });
       this.take(new Reference({ pcm, file, name, source: 'upload', maxSeconds: this.room.microphone.maxSeconds }), isNew);
     } catch (error) {
@@ -206,7 +206,7 @@ export class Intake {
     const { reference } = room;
     if (!reference) return;
     const back = room.savedState.wayBack();
-    room.xvector.checked = false; // The next recording is checked without this choice.
+    room.xvector.checked = false; // The choice to clone without a transcript does not apply to the next recording.
     this.take(null);
     room.find('record').focus({ preventScroll: true });
     studio.undoable(() => room.reference || back(), studio.t('clone.put_away'));

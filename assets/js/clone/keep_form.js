@@ -46,7 +46,7 @@ export class CloneRequest {
 
 // --- Comparison of the original and the clone with the same text, before the voice is saved.
 
-const PREVIEW_SEED = 7; // The seed is constant, so the clone always sounds the same.
+const PREVIEW_SEED = 7; // Constant seed, with which the clone always sounds the same.
 
 export class Comparison {
   /** Last take of a clone that was played, or null. @type {Take|null} */
@@ -158,7 +158,7 @@ export class KeepForm extends Emitter {
       const field = error.field ?? error.param ?? 'keep';
       this.emit('refused', field);
       studio.showError(field, error, 'clone');
-      // The dock may have opened over the end of the room.
+      // The dock may cover the error message.
       this.form.querySelector('.vw-error:not(:empty)')?.scrollIntoView({ block: 'nearest' });
     } finally {
       this.button.disabled = false;
@@ -169,13 +169,13 @@ export class KeepForm extends Emitter {
     const { studio, name, consent } = this;
     const { sound, fields, provenance } = this.given();
     const unnamed = name.value.trim() ? null : new FieldError('name', studio.t('clone.name_first'));
-    // Both errors are shown at the same time.
+    // Show both errors at the same time. The exception shows only one.
     if (unnamed && !consent.checked) studio.showError(unnamed.field, unnamed, 'clone');
     if (!consent.checked) throw new FieldError('consent', studio.t('clone.consent_first'));
     if (unnamed) throw unnamed;
     const { comparison } = this;
     if (!comparison.isHeard) {
-      // A clone that is being generated is not started again.
+      // Do not start the clone again while it is being generated.
       if (!(comparison.isSounding && comparison.isCurrent)) comparison.playClone();
       throw new FieldError('keep', studio.t('clone.hear_first'));
     }

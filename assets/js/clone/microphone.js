@@ -43,7 +43,7 @@ export class Recorder {
     let stream;
     try {
       stream = await navigator.mediaDevices.getUserMedia({
-        // Cloning needs unprocessed audio. These filters are made for calls.
+        // Cloning needs unprocessed audio, so the filters for calls are off.
         audio: { echoCancellation: false, noiseSuppression: false, autoGainControl: false },
       });
     } catch (refusal) {
@@ -83,7 +83,8 @@ export class Recorder {
   /** Release the microphone and return the recording (mono, 24 kHz). @returns {Promise<Int16Array>} */
   async stop() {
     const { stream, context } = this;
-    if (!stream || !context) return new Int16Array(); // The recorder was not opened.
+    // `open` was not called.
+    if (!stream || !context) return new Int16Array();
     for (const track of stream.getTracks()) track.stop();
     const rate = context.sampleRate;
     await context.close();
@@ -171,7 +172,7 @@ export class Microphone extends Emitter {
     this.halt.textContent = studio.t(state === 'recording' ? 'clone.stop_recording' : 'clone.cancel');
     this.live.hidden = state === 'idle';
     this.level.hidden = state !== 'recording';
-    // The space of the countdown is reserved before it appears.
+    // Reserve the space of the countdown, so that nothing moves when it appears.
     this.count.hidden = state === 'idle' || state === 'recording';
     if (state === 'asking') this.status.textContent = studio.t('clone.microphone.asking');
   }
@@ -195,12 +196,12 @@ export class Microphone extends Emitter {
     this.recorder = recorder;
     this.dispatchEvent(new Event('begun'));
     this.count.textContent = '…';
-    // The state is set before the countdown, so the browser's question does not interrupt it.
+    // Ask for permission before the countdown, so that the browser's dialog does not interrupt it.
     this.enter('asking');
     this.halt.focus();
     try {
       await recorder.open();
-      // The user has cancelled while the browser was asking.
+      // The user has cancelled while the permission dialog was open.
       if (this.recorder !== recorder) return void recorder.stop();
       this.status.textContent = '';
       this.enter('counting');

@@ -9,7 +9,9 @@ import { SAMPLE_RATE, toInt16, wavBlob } from '../common/audio.js';
 const MAX_FILE_BYTES = 100 * 2 ** 20;
 const MAX_DURATION_S = 600;
 const MIN_HANDLE_DISTANCE_S = 0.1;
-const MIN_MIX_ENERGY = 0.1; // Minimum energy of the mean of the channels, relative to the mean of independent channels.
+// If the mean of the channels has less than this share of the energy of independent channels, they cancel each other
+// out.
+const MIN_MIX_ENERGY = 0.1;
 const CROSS_FADE_SAMPLES = Math.round(SAMPLE_RATE * 0.008);
 
 /** @typedef {import('./speech_detection.js').Stretch} Stretch in seconds of the whole recording */
@@ -180,7 +182,7 @@ export async function decoded(file) {
 /** @param {Blob} file @returns {Promise<AudioBuffer|null>} decoded audio, or null if this browser cannot decode the file */
 async function decodedBuffer(file) {
   try {
-    // The context resamples to its own rate while decoding.
+    // `decodeAudioData` resamples to the rate of its context.
     return await new OfflineAudioContext(1, 1, SAMPLE_RATE).decodeAudioData(await file.arrayBuffer());
   } catch {
     return null;

@@ -148,7 +148,7 @@ export class CloneRoom {
       this.steps.name();
     }
     this.compare();
-    // The host may have entered the key after the page was loaded.
+    // Only the host may see the model download, and the key may have been entered after loading.
     if (this.studio.realVoices.key) this.words.askModel();
   }
 

@@ -7,12 +7,12 @@
 
 import { FRAME_S, listen, noiseOf, pauses, spoken } from './speech_detection.js';
 
-export const MAX_SELECTION_S = 15; // If a recording is longer, its best part is selected.
+export const MAX_SELECTION_S = 15; // Of a longer recording, only the best part is selected.
 const [MIN_PART_S, WANTED_S] = [6, 12];
-const PAUSE_MARGIN_S = 0.15; // Margin that is kept on each side of a pause because words start and end softly.
+const PAUSE_MARGIN_S = 0.15; // Margin around speech, because words start and end softly.
 const MIN_EDGE_PAUSE_S = 0.16; // Minimum duration of a pause at which a part may start or end.
 const MIN_REMOVED_PAUSE_S = 0.8;
-const SEARCH_STEP_S = 0.5; // Step through speech without pauses.
+const SEARCH_STEP_S = 0.5; // Distance between possible edges in speech without pauses.
 
 /** @typedef {import('./speech_detection.js').RecordingAnalysis} RecordingAnalysis @typedef {import('./speech_detection.js').Stretch} Stretch */
 
@@ -108,7 +108,7 @@ export function faultsOf(analysis, { start, end, cuts }) {
   const within = (/** @type {Stretch} */ one) => ({ start: Math.max(start, one.start), end: Math.min(end, one.end) });
   const silent = pauses(analysis, MIN_REMOVED_PAUSE_S).map(within).filter((one) => one.end - one.start >= MIN_REMOVED_PAUSE_S && !isLeft(one));
   for (const one of silent) {
-    // This fault is already reported.
+    // An overlapping fault is already reported.
     if (found.some(({ out }) => out.start < one.end && one.start < out.end)) continue;
     const out = { start: one.start + 0.2, end: one.end - 0.2 };
     found.push({ code: /** @type {'pause'} */ ('pause'), at: one.start, seconds: one.end - one.start, out });
@@ -123,9 +123,9 @@ function padded({ start, end }) {
 
 // --- Selection of the suggested part, removal of faults, and undo of both actions.
 
-const MAX_RECORDING_S = 20; // The time is enough for a slow reader.
+const MAX_RECORDING_S = 20; // Enough for a slow reader of the suggested text.
 const MIN_REPORTED_SILENCE_S = 0.3;
-// Maximum distance in seconds of a fault from an edge at which the edge is moved instead of making a cut.
+// If a fault is nearer to an edge than this, the edge is moved instead of cutting the fault out.
 const AT_EDGE_S = 0.6;
 
 /** @typedef {ReturnType<typeof faultsOf>[number]} Fault @typedef {import('./reference.js').Reference} Reference */

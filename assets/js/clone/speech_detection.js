@@ -9,25 +9,27 @@ import { SAMPLE_RATE } from '../common/audio.js';
 
 export const FRAME_S = 0.02;
 const FRAME_SAMPLES = SAMPLE_RATE * FRAME_S;
-const DECIMATION = 6; // Factor of decimation to 4 kHz, at which pitch is still detectable.
+const DECIMATION = 6; // Decimation from 24 kHz to 4 kHz, at which pitch is still detectable.
 const LOW_FRAME_SAMPLES = FRAME_SAMPLES / DECIMATION;
-const LAG_RANGE_SAMPLES = [10, 88]; // Periods in samples at 4 kHz, for pitches from 400 to 45 Hz.
+const LAG_RANGE_SAMPLES = [10, 88]; // Range of periods in samples at 4 kHz, for pitches from 400 to 45 Hz.
 const COMPARED_SAMPLES = 200; // Number of samples at 4 kHz that are compared with earlier samples.
 const MIN_VOICED_CORRELATION = 0.6;
 const QUIETEST_DB = -75;
 const CLIPPED = 32700;
-const MAX_FINE_S = 120; // The resolution of longer recordings is lower, for speed.
+const MAX_FINE_S = 120; // Longer recordings are analysed with half the resolution, to save time.
 
-const MIN_BURST_S = 0.13; // Minimum duration of a loud noise. Consonants are shorter or softer.
-const MIN_BRIGHT_SHARE = 0.8; // Minimum fraction of energy above 3.5 kHz in a bright noise.
-const MAX_DULL_SHARE = 0.06; // Below this fraction, most energy is under 1 kHz, as in a deep or hoarse voice without clear pitch.
-const MIN_THROAT_SHARE = 0.25; // Minimum fraction of energy below 2 kHz in a voice. An "sh" has at most a tenth.
+const MIN_BURST_S = 0.13; // Shorter noises may be consonants.
+const MIN_BRIGHT_SHARE = 0.8; // Minimum brightness of a consonant such as s, equal to that of a tone of 3.5 kHz.
+const MAX_DULL_SHARE = 0.06; // Maximum brightness of a deep or hoarse voice, equal to that of a tone of 1 kHz.
+// Minimum fraction of energy below 2 kHz in a voice. The sound "sh" has at most a tenth.
+const MIN_THROAT_SHARE = 0.25;
 const MAX_VOWEL_S = 0.8; // Maximum duration of a vowel with constant pitch and loudness.
-const MAX_STOP_S = 0.16; // Maximum duration of a stop within a word.
+const MAX_STOP_S = 0.16; // Maximum duration of the silence in a stop consonant.
 const CLICK_S = 0.06;
 const EDGE_S = 0.25;
-const MIN_NOISE_S = 0.3; // Minimum total duration of parts without speech from which noise is measured.
-export const MIN_ABOVE_NOISE_DB = 20; // Minimum level, equal to that in runtime/voices/checks.py. A quiet room has 40 dB.
+const MIN_NOISE_S = 0.3; // Noise is measured only if the parts without speech are longer than this in total.
+// Required level of speech above noise, as in runtime/voices/checks.py. A quiet room has 40 dB.
+export const MIN_ABOVE_NOISE_DB = 20;
 
 /**
  * @typedef {{start: number, end: number}} Stretch  start and end in seconds
@@ -52,17 +54,17 @@ export function listen(pcm) {
   const voiced = levels.filter((level, frame) => repeats[frame] > MIN_VOICED_CORRELATION && level > audible);
   const isVoiced = voiced.length > 10;
   const loud = quantile(isVoiced ? voiced : levels, 0.8);
-  // The level is between noise and voice, and so high that room noise does not count as a voice.
+  // Frames above this level count as speech. It is high enough to exclude room noise.
   const least = Math.max(loud - 32, Math.min(floor + 9, (floor + loud) / 2));
   const hum = humming(levels, repeats, lags, floor, loud);
-  // There are no bursts if there is no speech.
+  // Bursts are measured relative to speech, so there are none without speech.
   const burst = isVoiced ? bursting({ levels, repeats, bright, throat, least, loud, hum }) : new Uint8Array(count);
   const speech = Uint8Array.from(levels, (level, frame) => (level > least && !hum[frame] && !burst[frame] ? 1 : 0));
   fill(speech, 1, MAX_STOP_S, (frame) => !burst[frame] && !hum[frame]);
   for (const [from, to] of runs(speech, 1)) {
     const isVoice = some(from, to, (frame) => repeats[frame] > MIN_VOICED_CORRELATION);
     const length = (to - from) * FRAME_S;
-    // A hum is not steady at its start and end.
+    // The unsteady start or end of a hum is not speech.
     const isEdge = length < EDGE_S && (hum[from - 1] === 1 || hum[to] === 1);
     if (length < CLICK_S || !isVoice || isEdge) speech.fill(0, from, to);
   }
@@ -144,7 +146,7 @@ function repetition(pcm, count, matters) {
   for (let i = 0; i < low.length; i++) {
     for (let k = 0; k < DECIMATION; k++) low[i] += pcm[i * DECIMATION + k] / DECIMATION;
   }
-  const energy = new Float64Array(low.length + 1); // Prefix sums of the energy.
+  const energy = new Float64Array(low.length + 1); // Prefix sums of the energy, to compute the energy of any range.
   for (let i = 0; i < low.length; i++) energy[i + 1] = energy[i] + low[i] * low[i];
   const repeats = new Float32Array(count);
   const lags = new Uint8Array(count);
@@ -159,7 +161,7 @@ function repetition(pcm, count, matters) {
       let product = 0;
       for (let i = from; i < from + COMPARED_SAMPLES; i++) product += low[i] * low[i - lag];
       const match = product / Math.sqrt(own * (energy[from + COMPARED_SAMPLES - lag] - energy[from - lag]) + 1e-9);
-      // Every multiple of the period matches as well, so a longer lag must be clearly better.
+      // Multiples of the period match equally well, so a longer lag must match clearly better.
       if (match > best + (best > 0.8 ? 0.03 : 0)) {
         best = match;
         found = lag;

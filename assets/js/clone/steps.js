@@ -135,7 +135,7 @@ export class Showing {
     best.textContent = studio.t('clone.best', { s: Math.round(room.choosing.bestSeconds) });
     room.find('done').hidden = !made;
     this.paintSteps();
-    room.words.paint(); // The host's hint is painted when it is visible.
+    room.words.paint(); // This updates the installation hint, which only the host sees.
     this.paintUse();
     if (reference) room.trimmer.paint();
     room.compare();

@@ -54,7 +54,7 @@ export class Stored {
 
   /** @param {{id: string}} voice */
   choose({ id }) {
-    this.onChange(); // The voice is now among the options.
+    this.onChange(); // Update the options first, because a new voice is not among them yet.
     this.value = id;
     this.onChange();
   }

@@ -77,8 +77,9 @@ function plain(word) {
 
 const PATH = 'studio/transcribe';
 const POLL_MS = 1000;
-const MAX_LISTED_WORDS = 3; // Maximum number of words that are listed as different.
-const MIN_COMMON_SHARE = 0.75; // Minimum fraction of common words of a correct transcript. Recognisers misunderstand some words.
+const MAX_LISTED_WORDS = 3; // Maximum number of differing words in a message.
+// A correct transcript has at least this fraction of its words in common with the recogniser, which makes errors.
+const MIN_COMMON_SHARE = 0.75;
 
 export class Transcript {
   /** @param {HTMLElement} root panel of the room @param {import('../app/studio.js').Studio} studio @param {() => void} onChanged */
@@ -175,7 +176,7 @@ export class Transcript {
     this.paintModel();
     this.button.hidden = !available;
     this.button.textContent = studio.t(this.field.value.trim() ? 'clone.check_words' : 'clone.transcribe');
-    this.how.hidden = available || !how; // Only the host can follow these instructions.
+    this.how.hidden = available || !how; // The server sends instructions to the host only.
     const { heard, words, extra } = this.compared();
     match.hidden = words.length === 0;
     if (match.hidden) return;
@@ -207,7 +208,7 @@ export class Transcript {
     const [mb, all] = [got, of].map((bytes) => Math.round(bytes / 1e6));
     button.textContent = this.studio.t(isFetching ? 'real_voices.stop' : 'clone.get_model', { all });
     bar.hidden = !isFetching;
-    bar.value = of ? got / of : 0; // The size is unknown if the recogniser is a plug-in.
+    bar.value = of ? got / of : 0; // Recognisers of plug-ins do not report the size of their model.
     note.textContent = this.studio.t(isFetching ? 'clone.model_got' : 'clone.model_hint', { mb, all });
     if (isFetching) this.timer ??= setTimeout(() => this.askModel(), POLL_MS);
   }

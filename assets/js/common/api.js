@@ -49,7 +49,7 @@ async function refusal(response) {
   try {
     fields = (await response.json()).error ?? {};
   } catch {
-    // The response is not in our JSON format, so only its status is used.
+    // A proxy may have sent this error, so only its status is used.
   }
   return new StudioError({
     code: fields.code ?? `http_${response.status}`,

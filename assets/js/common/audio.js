@@ -16,8 +16,8 @@ export function wavBlob(chunks, sampleRate) {
   header.setUint32(4, 36 + bytes, true);
   text(8, 'WAVEfmt ');
   header.setUint32(16, 16, true);
-  header.setUint16(20, 1, true); // Format code of PCM.
-  header.setUint16(22, 1, true); // Number of channels.
+  header.setUint16(20, 1, true); // Format: PCM.
+  header.setUint16(22, 1, true); // Channels: 1.
   header.setUint32(24, sampleRate, true);
   header.setUint32(28, sampleRate * 2, true);
   header.setUint16(32, 2, true);

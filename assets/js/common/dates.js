@@ -17,7 +17,7 @@ export function dayOf(at) {
  * @param {number} day result of dayOf @param {number} now ms since 1970 @param {string} language
  */
 export function nameOfDay(day, now, language) {
-  const ago = Math.round((dayOf(now) - day) / DAY_MS); // The quotient is rounded because a day may have 23 or 25 hours.
+  const ago = Math.round((dayOf(now) - day) / DAY_MS); // Round, because a day may have 23 or 25 hours.
   if (ago === 0 || ago === 1) return capital(new Intl.RelativeTimeFormat(language, { numeric: 'auto' }).format(-ago, 'day'), language);
   const isThisYear = new Date(day).getFullYear() === new Date(now).getFullYear();
   /** @type {Intl.DateTimeFormatOptions} */
@@ -27,7 +27,8 @@ export function nameOfDay(day, now, language) {
 
 /** Return the time of day. @param {number} at ms since 1970 @param {string} language */
 export function timeOfDay(at, language) {
-  return new Intl.DateTimeFormat(language, { timeStyle: 'short' }).format(at).replaceAll(' ', '\u00a0'); // The time must not contain a line break.
+  // Non-breaking spaces keep the time on one line.
+  return new Intl.DateTimeFormat(language, { timeStyle: 'short' }).format(at).replaceAll(' ', '\u00a0');
 }
 
 /** @param {string} words @param {string} language */
@@ -41,7 +42,7 @@ function capital(words, language) {
 
 const MINUTE_S = 60;
 const HOUR_S = 3600;
-const MAX_SECONDS_SHOWN_S = 600; // Seconds are shown if the duration is shorter than this.
+const MAX_SECONDS_SHOWN_S = 600; // Longer durations are shown without seconds.
 
 /**
  * Return a duration such as "12 s", "2 min 5 s", "27 min" or "1 h 27 min".

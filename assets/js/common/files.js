@@ -3,7 +3,7 @@
 // --- File names that are valid on every system, as in runtime/shared/file_names.py. All functions are pure.
 
 const MAX_STEM_CHARS = 60;
-// Names of Windows devices, regardless of the text after the first dot.
+// Device names, which Windows reserves with any extension.
 const RESERVED = /^(?:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9¹²³])\s*(?:\.|$)/iu;
 
 /** @param {string} words text of the user @param {string} suffix */

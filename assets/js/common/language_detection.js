@@ -41,8 +41,8 @@ const NAMES = { en: 'english', de: 'german', fr: 'french', es: 'spanish', it: 'i
 const WORDS = Object.entries(COMMON).map(([tag, words]) => [tag, new Set(words.split(' '))]);
 
 const EXAMINED_CHARS = 3000;
-const MIN_SCRIPT_SHARE = 0.2; // Minimum fraction of letters of a script. A single foreign name is not another language.
-const MIN_WORDS = 5; // Minimum number of words of a text whose language is detected.
+const MIN_SCRIPT_SHARE = 0.2; // A script with fewer of the letters is ignored, such as that of a single foreign name.
+const MIN_WORDS = 5; // The language of shorter texts is not detected.
 const MIN_COMMON_WORDS_SHARE = 0.15; // Minimum fraction of the words that are among the language's most common words.
 
 /**
@@ -54,7 +54,8 @@ const MIN_COMMON_WORDS_SHARE = 0.15; // Minimum fraction of the words that are a
  */
 export function unknownLanguage(text, languages) {
   const known = languages.map(plainName);
-  if (known.length === 0 || known.some((name) => !KNOWN.has(name))) return null; // The text has too little information.
+  // Languages that this module does not know may use any script.
+  if (known.length === 0 || known.some((name) => !KNOWN.has(name))) return null;
   const read = text.slice(0, EXAMINED_CHARS);
   /** @type {[string, number][]} */
   const counts = LETTERS.map(([script, letters]) => [script, read.match(letters)?.length ?? 0]);

@@ -104,7 +104,7 @@ export function sentenceOf({ code, message, facts = {} }) {
   const isSaid = !template.includes('{why}') || typeof facts.why !== 'string' || words.language === 'en' || phrase(facts.why) !== null;
   const key = isSaid ? ERROR + code : `${ERROR}${code}.plain`;
   const sentence = words.t(key, values);
-  // The value is missing because the server has another version.
+  // A server of another version has not sent a value, so its own message is shown.
   if (sentence === key || /\{\w+\}/.test(sentence)) return message;
   return sentence[0].toUpperCase() + sentence.slice(1);
 }
@@ -121,7 +121,7 @@ function valuesOf(facts) {
   }
   if (Number(facts.limit) >= 0) {
     values.limit_mb = Number((facts.limit / MEGABYTE).toFixed(1));
-    values.limit_time = time(facts.limit); // The limit is a time.
+    values.limit_time = time(facts.limit); // This limit is a number of seconds.
   }
   return values;
 }

@@ -119,7 +119,7 @@ const DIGIT = /\p{Nd}/u;
 const SYLLABLE = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}\p{Script=Bopomofo}\p{Script=Yi}\p{Script=Ethiopic}]/u;
 const SYLLABLES = new RegExp(SYLLABLE, 'gu');
 
-// Minimum fraction of the expected duration. Takes of up to a second are not checked.
+// A take below this fraction of its expected duration is too short.
 const TOO_SHORT = 0.3;
 const JUDGED_S = 1;
 

@@ -28,7 +28,7 @@ export class Words {
   english = {};
   /** @type {Object<string, string>} */
   chosen = {};
-  language = ''; // The value is empty until a language is loaded.
+  language = ''; // Code of the chosen language, or empty until a language is loaded.
 
   /** Load the texts of a language, and English texts as a replacement for missing texts. @param {string} language folder in assets/i18n */
   async load(language) {

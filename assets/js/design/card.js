@@ -59,7 +59,7 @@ export class TakeCard extends Emitter {
     this.buttons = all(this.element, '[data-act]', HTMLButtonElement);
     this.wave = new Side(need(this.element, 'canvas', HTMLCanvasElement));
     this.favourite = false;
-    this.closer = true; // True if this take can be the reference of further takes.
+    this.closer = true; // True if variations of this take can be requested.
     this.gainDb = 0;
     this.matched = false;
     this.playing = false;

@@ -81,7 +81,7 @@ export class CardActions {
   onKept({ card, voice, isAsked }) {
     card.keptAs = voice;
     card.refresh();
-    if (isAsked) this.focus(card); // If the user is typing elsewhere, the focus is not moved.
+    if (isAsked) this.focus(card); // Do not move the focus if the user is typing elsewhere.
     this.room.announce(card, 'design.kept', { name: voice.name });
     this.studio.toast(this.room.t('design.kept', { name: voice.name }), {
       action: this.room.t('shell.undo'),

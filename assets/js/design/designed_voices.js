@@ -10,7 +10,8 @@ import { FieldError, fillSelect, title } from '../common/fields.js';
 
 const TOLD = ['description', 'model', 'revision', 'seed', 'language', 'take', 'sha256', 'parent'];
 
-const INITIAL_VOICES = 12; // Number of voices that are shown until the user requests all voices.
+// Number of listed voices until the user presses "Show all".
+const INITIAL_VOICES = 12;
 
 export class DesignedVoices {
   /** True after the user has requested all voices. */
@@ -88,8 +89,8 @@ export class DesignedVoices {
 
 /** @typedef {import('../speak/voices.js').Choice} Choice */
 
-const BLEND_DELAY_MS = 250; // The blend is played when the slider has not moved for this time.
-const BLEND_SEED = 7; // The seed is constant, so only the voice changes.
+const BLEND_DELAY_MS = 250; // Delay between the last movement of the slider and playback.
+const BLEND_SEED = 7; // Constant seed, with which only the voice changes.
 
 export class BlendForm {
   /** Take of the last blend that was played, or null. @type {import('../player/take.js').Take|null} */

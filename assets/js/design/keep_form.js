@@ -62,7 +62,7 @@ export class KeepForm extends Emitter {
     };
     this.form.onkeydown = (event) => {
       if (event.key !== 'Escape') return;
-      event.stopPropagation(); // The key must not stop the playback.
+      event.stopPropagation(); // Escape closes only the form and does not also stop playback.
       this.close();
     };
     need(root, '#vw-design-keep-not').onclick = () => this.close();
@@ -159,7 +159,8 @@ export class KeepForm extends Emitter {
       this.emit('kept', { card, voice: studio.voices.find(voice.id) ?? voice, isAsked });
     } catch (thrown) {
       const error = errorOf(thrown);
-      if (this.card !== card) studio.showError(card.error, error); // The form may belong to another take at this time.
+      // The form belongs to another take now, so show the error in the card.
+      if (this.card !== card) studio.showError(card.error, error);
       else this.refuse(error.param === 'name' ? 'name' : 'rest', error.message);
     } finally {
       this.isKeeping = false;
@@ -173,6 +174,6 @@ export class KeepForm extends Emitter {
   refuse(place, sentence) {
     this.showErrors(place === 'name' ? sentence : '', place === 'name' ? '' : sentence);
     if (place === 'name') this.name.focus({ preventScroll: true });
-    this.form.scrollIntoView({ block: 'nearest' }); // The error message makes the form taller.
+    this.form.scrollIntoView({ block: 'nearest' }); // The error message has made the form taller.
   }
 }

@@ -2,7 +2,7 @@
 
 // --- Short and unique names for new voices.
 
-const MAX_NAME_CHARS = 64; // The voice library has the same limit.
+const MAX_NAME_CHARS = 64; // Same limit as in the voice library.
 const WORDS = 6;
 const SHORT_ENOUGH = 28;
 /** Words that cannot end a name. */
@@ -63,7 +63,8 @@ export function free(name, others) {
 // --- Caption of a take in the Design room: voice, set and take, and the description if the request has none.
 
 const BETWEEN = ' · ';
-const NUMBERED_CAPTION = /^\S+ \d*[ABC]$/u; // Caption such as "Take 1A", in any language of the page.
+// Caption such as "Take 1A", in any language of the page.
+const NUMBERED_CAPTION = /^\S+ \d*[ABC]$/u;
 
 /**
  * @param {string} preset  name of the preset that equals the description, or ''
@@ -85,7 +86,7 @@ export function labelOf(preset, numbered, description, whole = '') {
  * @param {(description: string) => string} presetOf  returns the name of the preset that equals a description, or ''
  */
 export function captionOf({ room, label, config }, presetOf) {
-  if (label?.startsWith(', ')) return ''; // Label of a script's line without a name, in an older format.
+  if (label?.startsWith(', ')) return ''; // An older version stored this label for a line without a name.
   if (room !== 'design' || !label) return label ?? '';
   const [first, second = ''] = label.split(BETWEEN);
   if (!NUMBERED_CAPTION.test(first) || NUMBERED_CAPTION.test(second)) return label;

@@ -156,7 +156,7 @@ export class SavedSets {
 
 // --- Sets that the Design room shows, sorted by number, newest first.
 
-const MAX_SETS = 6; // Older sets are in the Library.
+const MAX_SETS = 6; // Takes of older sets remain in the Library.
 
 export class ShownSets {
   /** @param {import('./room.js').DesignRoom} room */
@@ -217,7 +217,8 @@ export class ShownSets {
     card.on('act', (asks) => room.attempt(() => room.actions.act(card, asks)));
     take.addEventListener('done', () => take.state === 'done' && room.announce(card, 'design.said_done', { s: take.seconds.toFixed(1) }));
     take.addEventListener('done', () => take.isShort && studio.showError(card.error, studio.shortness(take)));
-    take.addEventListener('stored', () => studio.drafts.touch()); // The draft has the ids of stored takes.
+    // The draft contains the ids of stored takes, so save it again.
+    take.addEventListener('stored', () => studio.drafts.touch());
     take.addEventListener('error', () => room.announce(card, 'design.said_failed', { why: take.error?.message ?? '' }));
     room.listening.watch(card);
     return card;

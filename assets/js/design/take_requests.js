@@ -78,7 +78,7 @@ export function changed(description, change) {
  */
 
 const LETTERS = [...'ABC'];
-const ADDED_TAKES = 2; // Number of takes that are added to a set.
+const ADDED_TAKES = 2; // Number of takes that *Two more* adds to a set.
 const MAX_LABEL_CHARS = 200;
 /** Variations of a take by Base, each with the key of its name and a temperature factor. */
 const VARIED = [

@@ -17,7 +17,7 @@ export class Sparkline {
     this.element = document.createElementNS(SVG, 'svg');
     this.element.setAttribute('viewBox', `0 0 ${WIDTH} ${HEIGHT}`);
     this.element.setAttribute('preserveAspectRatio', 'none');
-    this.element.setAttribute('aria-hidden', 'true'); // The number next to the chart has the same content.
+    this.element.setAttribute('aria-hidden', 'true'); // Screen readers read the number next to the chart instead.
     this.drawn = this.points.map(() => this.element.appendChild(document.createElementNS(SVG, 'polyline')));
   }
 
@@ -69,7 +69,7 @@ function path(points, length, most) {
  * @typedef {(key: string, values?: Object<string, unknown>) => string} Say
  */
 
-const CHART_POINTS = 90; // The points are enough for three minutes.
+const CHART_POINTS = 90; // Three minutes, with a point every two seconds.
 
 /** @type {Figure[]} */
 const FIGURES = [
@@ -93,7 +93,7 @@ const FIGURES = [
   {
     name: 'device_memory',
     count: 1,
-    isHidden: (_, { isCpu }) => isCpu, // A CPU has no memory of its own.
+    isHidden: (_, { isCpu }) => isCpu, // A CPU has no separate device memory.
     lines: (now) => [used(now)],
     say: (now) => [gibibytes(used(now)), `/ ${gibibytes(now.memory.total ?? 0)}`],
   },

@@ -166,7 +166,7 @@ export class RealVoices {
   }
 
   dismiss() {
-    // Parts that are already downloaded are kept.
+    // Discard a failed download. The downloaded parts of files are kept.
     if (this.download.state === 'failed') this.request(() => this.send('', 'DELETE'));
     remember('localStorage', AWAY, 1);
     this.paint();
@@ -260,7 +260,8 @@ export class RealVoices {
         const hint = id === this.small ? this.t('real_voices.small_hint') : '';
         const runs = this.inWords('runs', device.split(':')[0]) ?? device;
         const textContent = [hint, runs, this.inWords('precise', dtype) ?? dtype].filter(Boolean).join(' · ');
-        const about = make('p', { className: 'vw-hint', textContent, title: `${device}, ${dtype}` }); // The title is for operators.
+        // The tooltip has the exact names, for operators.
+        const about = make('p', { className: 'vw-hint', textContent, title: `${device}, ${dtype}` });
         return make('li', {}, [make('b', { textContent: this.nameOf(id) }), about]);
       }),
     );

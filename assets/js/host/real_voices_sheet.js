@@ -32,7 +32,7 @@ export class Offers {
     this.weights = null;
     /** Key of the list's current content. */
     this.built = '';
-    this.saysWhy = false; // True if the error message is about the download.
+    this.saysWhy = false; // True if the shown error message is about the download.
     this.list = need(dialog, '#vw-real-list');
     this.sum = need(dialog, '#vw-real-sum');
     this.bits = need(dialog, '#vw-real-bits');
@@ -47,7 +47,7 @@ export class Offers {
     this.stop = need(dialog, '#vw-real-stop');
     need(dialog, '#vw-real-close').onclick = () => this.close();
     dialog.onclick = ({ target }) => {
-      if (target === dialog) this.close(); // The user has clicked on the backdrop.
+      if (target === dialog) this.close(); // A click on the backdrop has the dialog as its target.
     };
     this.begin.onclick = () => voices.begin(
         this.chosen.map(({ id }) => id),
@@ -118,7 +118,7 @@ export class Offers {
     else for (const box of this.list.querySelectorAll('input')) box.checked = this.chosen.some(({ id }) => id === box.value);
     this.begin.hidden = runs;
     const kinds = Math.max(0, ...(this.plan?.offers ?? []).map(({ bits }) => bits.length));
-    // The space of the weights is reserved before the measurement has ended, so the button below does not move.
+    // Reserve the space for the choice of bits during the measurement, so that the button below does not move.
     const isAwaited = kinds === 0 && this.plan?.asking !== false;
     this.bits.hidden = runs || !(isAwaited || kinds > 1);
     this.bits.toggleAttribute('data-awaited', isAwaited);
@@ -129,7 +129,7 @@ export class Offers {
     this.turn.textContent = this.voices.turn.textContent;
     this.stop.textContent = this.t(state === 'failed' ? 'real_voices.others' : 'real_voices.stop');
     this.sum.textContent = runs ? (problem ? '' : this.t('real_voices.close_this')) : this.total();
-    // A message about the download disappears with the download, even if a late response repeats the message.
+    // Clear the error of a download when the download has ended.
     const saysWhy = runs && Boolean(problem);
     if (saysWhy) this.showError(this.voices.sentence);
     else if (this.saysWhy) this.showError('');

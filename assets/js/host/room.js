@@ -100,7 +100,7 @@ export class HostRoom {
       if (error.code === 'host_only') this.shut();
       else this.state.textContent = error.message;
     } finally {
-      clearTimeout(this.timer); // The page polls again after success and after failure.
+      clearTimeout(this.timer); // Poll again, after success and after failure.
       if (this.open && this.keyForm.hidden) this.timer = setTimeout(() => this.refresh(), ASK_MS);
     }
   }

@@ -19,7 +19,8 @@ import { Take } from '../player/take.js';
 
 const REFERENCE = 'reference.wav';
 const PYTHON_FILE = 'with wave.open("take.wav", "wb") as file:\n    file.setparams((1, 2, 24000, 0, "NONE", ""))\n';
-const OPENAI_FIELDS = new Set(['model', 'voice', 'instructions']); // Fields that are arguments of the SDK.
+// Fields that are named arguments of OpenAI's SDK.
+const OPENAI_FIELDS = new Set(['model', 'voice', 'instructions']);
 
 /** @param {Request} request */
 function speechConfig({ mode, config, seed, model }) {
@@ -94,7 +95,8 @@ function imports({ hasReference, referenceUrl }, modules) {
 
 /** @param {Request} request @param {URL} base */
 export function openai(request, base) {
-  const config = { model: 'qwen3-tts', voice: 'alloy', ...speechConfig(request) }; // The SDK requires both fields.
+  // The SDK requires a model and a voice.
+  const config = { model: 'qwen3-tts', voice: 'alloy', ...speechConfig(request) };
   const own = Object.fromEntries(Object.entries(config).filter(([name]) => OPENAI_FIELDS.has(name)));
   const extra = python(Object.fromEntries(Object.entries(config).filter(([name]) => !OPENAI_FIELDS.has(name))), '    ');
   const body = request.hasReference ? extra.replace(/ {4}\}$/, '        "ref_audio": reference,\n    }') : extra;

@@ -49,7 +49,7 @@ export function compare(before, after) {
   /** @param {string} key @param {Object<string, any>} [values] */
   const different = (key, values = {}) => ({ identical: false, key: `library.different.${key}`, values });
   if (after.state === 'stopped') return different('stopped');
-  // If the first take was stopped, only its samples are compared.
+  // If the first take was stopped early, compare only its samples.
   const wasStopped = before.state === 'stopped';
   const sameLength = wasStopped ? before.samples <= after.samples : before.samples === after.samples;
   const { count, most } = sameLength ? difference(before, after) : { count: undefined, most: Infinity };
@@ -117,7 +117,7 @@ export class TakeHistory extends EventTarget {
     do {
       edits = this.edits;
       first = await this.page(null);
-      if (turn !== this.turn) return; // A newer request has been sent.
+      if (turn !== this.turn) return; // Ignore the response, because a newer request was sent.
     } while (edits !== this.edits);
     this.show(first.takes, first.next);
   }
@@ -126,7 +126,7 @@ export class TakeHistory extends EventTarget {
     const { next, turn } = this;
     if (!next) return;
     const page = await this.page(next);
-    // The list was loaded again in the meantime, or this page is already shown.
+    // Ignore the page if the list was reloaded, or if the page is already shown.
     if (turn !== this.turn || next !== this.next) return;
     this.show([...this.list, ...page.takes], page.next);
   }
@@ -253,7 +253,7 @@ export class TakeHistory extends EventTarget {
   async add(record) {
     const { search, room, favourite, loose, cursor } = this.wanted;
     this.edits += 1;
-    if (cursor) return; // The list starts at an earlier day.
+    if (cursor) return; // The list starts at an earlier day, so the new take does not belong to it.
     if (loose && record.room === 'script') return;
     if (favourite || (room && room !== record.room)) return;
     if (search && !(await this.finds(record))) return;

@@ -29,7 +29,7 @@ export class TakesPanel {
     this.more = need(root, '#vw-takes-more');
     /** True after the list was loaded. */
     this.isKnown = false;
-    this.asked = 0; // Number of requests for the list.
+    this.asked = 0; // Number of the last request for the list, to ignore older responses.
     /** Error that prevented loading the takes, or null. @type {import('../common/api.js').Thrown|null} */
     this.fault = null;
     /** @type {Map<string, TakeRow>} rows by the id of the take */
@@ -71,7 +71,7 @@ export class TakesPanel {
       room: this.room.value,
       favourite: this.starred.ariaPressed === 'true' ? '1' : '',
       cursor: this.day.value && `${this.endOfDay}-`,
-      loose: '1', // Takes of a script are listed under the script.
+      loose: '1', // Exclude takes of scripts, which are listed below their script.
     };
   }
 
@@ -88,9 +88,9 @@ export class TakesPanel {
   refresh() {
     const { wanted } = this;
     this.asked += 1;
-    const scripts = this.scripts.refresh(wanted).catch(() => {}); // The list of takes shows the error.
+    const scripts = this.scripts.refresh(wanted).catch(() => {}); // The same error is shown in the list of takes.
     const takes = this.studio.history.refresh(wanted);
-    // The first list is shown when takes and scripts have loaded, so nothing moves later.
+    // Wait for takes and scripts the first time, so that nothing moves later.
     return this.guard(this.isKnown ? takes : Promise.all([takes, scripts]));
   }
 
@@ -103,7 +103,7 @@ export class TakesPanel {
       if (!this.isKnown && turn === this.asked) this.know();
     } catch (thrown) {
       const error = errorOf(thrown);
-      if (error.unreachable) return this.studio.status.doubt(); // The page shows this error in one place only.
+      if (error.unreachable) return this.studio.status.doubt(); // The status line shows that the studio is unreachable.
       this.fault = error;
       this.know();
     }
@@ -117,7 +117,8 @@ export class TakesPanel {
   }
 
   paint() {
-    if (!this.isKnown && !this.root.closest('[hidden]')) return; // A hidden room must not be laid out again.
+    // Before all data is loaded, render only while the room is hidden, so that nothing moves visibly.
+    if (!this.isKnown && !this.root.closest('[hidden]')) return;
     const { list, next } = this.studio.history;
     const twins = Map.groupBy(list, (record) => `${headOf(record)}\n${speakerOf(record, this.studio)}`);
     const twinned = new Set([...twins.values()].filter(({ length }) => length > 1).flat());
@@ -209,7 +210,7 @@ export class TakeSpace {
     try {
       this.space = await this.studio.history.space();
     } catch {
-      this.space = null; // The list of takes shows the error.
+      this.space = null; // The same error is shown in the list of takes.
     }
     this.paint();
   }

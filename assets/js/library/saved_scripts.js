@@ -63,7 +63,7 @@ export class SavedScripts extends EventTarget {
     await this.room.scriptList.flush();
     const query = new URLSearchParams(wanted.search ? { search: wanted.search } : {});
     const { scripts } = await this.studio.api.get(`studio/scripts?${query}`);
-    if (wanted !== this.wanted) return; // A newer request has been sent.
+    if (wanted !== this.wanted) return; // Ignore the response, because a newer request was sent.
     this.scripts = scripts;
     this.paint();
   }

@@ -56,7 +56,8 @@ export class Sharing {
       await navigator.clipboard.writeText(this.field.value);
       this.studio.toast(this.studio.t('share.copied'));
     } catch {
-      this.studio.toast(this.studio.t('share.marked')); // Pages on plain HTTP have no clipboard.
+      // Pages on plain HTTP cannot use the clipboard, so the link was only selected.
+      this.studio.toast(this.studio.t('share.marked'));
     }
   }
 }

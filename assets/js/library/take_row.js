@@ -14,7 +14,7 @@ import { Sharing } from './sharing.js';
 // --- Waveform outline of a stored take, which is loaded and drawn when it becomes visible.
 
 const SVG = 'http://www.w3.org/2000/svg';
-const BAR_STEP_PX = 3; // A bar is two pixels wide.
+const BAR_STEP_PX = 3; // Distance between two bars, each of which is two pixels wide.
 const BAR_HEIGHT_PX = 28;
 const MAX_LEVEL = 255; // Maximum level in the studio's response.
 
@@ -32,12 +32,13 @@ const watcher = new IntersectionObserver((entries) => {
 export function outlineWhenSeen(place, id, api) {
   waiting.set(place, async () => {
     try {
-      // The audio of a take never changes, so the browser may cache this response.
+      // The browser may cache this response, because the audio of a take never changes.
       const answer = await api.ask(`studio/takes/${id}/outline`, { cache: 'default' });
       const { outline } = await answer.json();
       place.replaceChildren(drawn(outline));
     } catch (error) {
-      if (!(error instanceof StudioError)) throw error; // The error of a take without audio is shown when the take is played.
+      // A take without audio has no outline. Playback shows its error.
+      if (!(error instanceof StudioError)) throw error;
     }
   });
   watcher.observe(place);
@@ -208,7 +209,7 @@ export class TakeRow {
     const stopped = record.stop_reason === 'cancelled' && t('library.stopped');
     const variation = this.hasTwin && seed !== null && t('library.seed', { seed });
     const details = [clock(seconds * SAMPLE_RATE), this.date, stopped, ...tags.map((tag) => `#${tag}`), variation, this.manner];
-    // A line must not start with the separator.
+    // A non-breaking space keeps the separator from starting a line.
     this.find('small span').textContent = (speakerOf(record, studio) && '\u00a0· ') + details.filter(Boolean).join('\u00a0· ');
     const star = this.find('.vw-take-star');
     star.dataset.icon = favourite ? 'starred' : 'star';
@@ -357,7 +358,7 @@ export function headOf({ name, text }) {
 
 /** Return the speaker's name of a row. @param {TakeRecord} record @param {import('../app/studio.js').Studio} studio */
 export function speakerOf(record, studio) {
-  const voice = record.voice ?? ''; // A request may have the name or the id of a stored voice.
+  const voice = record.voice ?? ''; // The request may contain the name or the id of a stored voice.
   return studio.captionOf(record) || (studio.voices.find(voice)?.name ?? title(voice));
 }
 

@@ -7,7 +7,7 @@ import { languageName } from '../common/fields.js';
 import { recordingOf } from '../speak/voice_samples.js';
 import { kindOf, markOf } from '../speak/voices.js';
 
-// Time for undo in milliseconds. It is long because a voice is valuable and is deleted without confirmation.
+// Time in milliseconds for undoing a deletion. It is long because no confirmation is needed to delete a voice.
 const UNDO_MS = 30000;
 const MARKUP = `
 <div class="vw-voice-line">
@@ -177,7 +177,7 @@ export class VoiceRow {
     const { voice, studio } = this;
     const { name, tags, seconds, description, yours } = voice;
     this.find('.vw-voice-name').textContent = name;
-    const length = seconds > 0 && `${seconds.toFixed(1)} s`; // A voice of the official demo has no recording.
+    const length = seconds > 0 && `${seconds.toFixed(1)} s`; // Imported voices of the official demo have no recording.
     const about = [description, length, ...tags.map((tag) => `#${tag}`)];
     this.find('small').textContent = about.filter(Boolean).join(' · ');
     this.player.ariaLabel = studio.t('library.play', { name });
@@ -189,7 +189,7 @@ export class VoiceRow {
     const written = { name, tags: tags.join(', '), description };
     for (const field of this.fields) {
       field.disabled = !yours;
-      // A text that was refused is kept next to its error.
+      // Keep a text that was refused, so that the user can correct it.
       const isOthers = field !== document.activeElement && field.ariaInvalid !== 'true';
       if (isOthers) field.value = written[field.dataset.field ?? ''] ?? '';
     }

@@ -5,8 +5,8 @@ import { arrangeChildren, need } from '../common/elements.js';
 import { acceptDrops } from '../common/files.js';
 import { VoiceRow } from './voice_row.js';
 
-const VOICE_FILE_SUFFIX = /\.(voice|pt|zip)$/; // Suffixes of voice files of this program, of the official demo, and of voicebox.
-const MAX_STEM_CHARS = 60; // Maximum number of characters of a name without its number.
+const VOICE_FILE_SUFFIX = /\.(voice|pt|zip)$/; // Voice files of Voicewright, the official demo and voicebox.
+const MAX_STEM_CHARS = 60; // Names are cut to this length before a number is added.
 const RENAME_MS = 20000;
 
 export class VoicesPanel {
@@ -53,7 +53,7 @@ export class VoicesPanel {
       await this.studio.voices.refresh();
     } catch (thrown) {
       const error = errorOf(thrown);
-      if (error.unreachable) return this.studio.status.doubt(); // The page shows this error in one place only.
+      if (error.unreachable) return this.studio.status.doubt(); // The status line shows that the studio is unreachable.
       this.error.textContent = error.message;
       this.isUnlisted = true;
     }
@@ -125,7 +125,8 @@ export class VoicesPanel {
   /** Return the name with an unused number. @param {string} name */
   freeName(name) {
     const existing = new Set(this.studio.voices.list.map((voice) => voice.name.toLowerCase()));
-    const stem = name.replace(/[ _(-]*\d*\)?$/u, '') || name; // Browsers rename a second download to "Peter (1)".
+    // Remove the number that a browser adds to a second download, as in "Peter (1)".
+    const stem = name.replace(/[ _(-]*\d*\)?$/u, '') || name;
     let n = 2;
     while (existing.has(`${stem} ${n}`.toLowerCase())) n += 1;
     return `${[...stem].slice(0, MAX_STEM_CHARS).join('')} ${n}`;

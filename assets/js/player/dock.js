@@ -47,9 +47,9 @@ export class Dock {
   /** Update the buttons and the player. @param {boolean} isBusy true during playback or generation */
   refresh(isBusy) {
     const { current, stage } = this.studio;
-    if (isBusy) this.stop.disabled = false; // A disabled button cannot have the focus.
+    if (isBusy) this.stop.disabled = false; // Enable the button before it gets the focus.
     this.turn(isBusy);
-    this.stop.disabled = !isBusy; // A disabled button loses the focus.
+    this.stop.disabled = !isBusy; // Disable the button only after the focus has moved.
     const begins = Boolean(current?.speak);
     this.typed.hidden = !current?.finishTyping;
     this.typed.disabled = this.studio.speakButton.disabled;
@@ -74,7 +74,7 @@ export class Dock {
     const hadFocus = document.activeElement === hidden;
     shown.hidden = false;
     hidden.hidden = true;
-    // The page must not scroll away from the text that the user reads.
+    // Do not scroll away from the text that the user reads.
     if (hadFocus) shown.focus({ preventScroll: true });
   }
 

@@ -11,7 +11,8 @@
 import { SAMPLE_RATE } from '../common/audio.js';
 
 const MAX_TARGET = 0.6 * SAMPLE_RATE;
-const START_DELAY_S = 0.01; // A source that starts in the past would lose its first samples.
+// Time between scheduling a source and its start. Without it, the first samples would be lost.
+const START_DELAY_S = 0.01;
 
 export class WorkletOutput {
   /** @param {AudioNode} target destination of the audio @param {CountersListener} onCounters */
@@ -71,7 +72,7 @@ export class ScheduledOutput {
   /** @type {Set<AudioBufferSourceNode>} */
   sources = new Set();
   scheduled = 0; // Number of samples that were passed to the audio context.
-  nextTime = 0; // Context time at which the scheduled samples end.
+  nextTime = 0; // Time at which the scheduled samples end, by the context's clock.
   /** Context time at which the scheduled samples begin. @type {number|null} */
   firstTime = null;
   underruns = 0;

@@ -17,7 +17,7 @@ import { Pace } from './start_buffer.js';
  * {playbackStats?: {underrunEvents: number}}} Context
  */
 
-// Requested device buffer in seconds: the shortest that is available. The browser's default is twice as long (+20 ms).
+// Request the shortest available device buffer. The default buffer is twice as long (20 ms more).
 const MIN_LATENCY = 0;
 const USUAL = 'interactive';
 
@@ -38,7 +38,7 @@ export class Player extends EventTarget {
     this.pace = new Pace();
     /** @type {Counters|null} */
     this.counters = null;
-    this.countedAt = 0; // Context time of the last counters.
+    this.countedAt = 0; // Time of the last counters by the clock of the AudioContext.
     this.sounding = false; // True if a take was started and has not ended.
     this.exact = false;
     /** @type {GainNode|null} */
@@ -115,9 +115,10 @@ export class Player extends EventTarget {
     if (this.sounding || this.latency !== MIN_LATENCY || !torn?.playbackStats?.underrunEvents) return;
     const { gain, output, exact } = this;
     this.latency = USUAL;
-    this.output = null; // Later actions wait for the new output.
+    this.output = null; // Later actions now wait until the new output is open.
     this.arming = this.open().catch(() => {
-      Object.assign(this, { context: torn, gain, output, exact }); // No new output could be opened, so the old output is kept.
+      // Restore the old output, because no new one could be opened.
+      Object.assign(this, { context: torn, gain, output, exact });
     });
     await this.arming;
     if (this.context !== torn) await torn.close();
@@ -126,7 +127,7 @@ export class Player extends EventTarget {
   /** Run an action now, or once the output is open. @param {(output: Output) => void} action */
   whenArmed(action) {
     if (this.output) action(this.output);
-    // The caller of arm() handles the error.
+    // The caller of `arm` handles the error.
     else this.arming?.then(() => this.output && action(this.output)).catch(() => {});
   }
 
@@ -176,7 +177,7 @@ export class Player extends EventTarget {
     this.dispatchEvent(new CustomEvent('counters', { detail: counters }));
     if (!finished) return;
     this.dispatchEvent(new CustomEvent('finished', { detail: counters }));
-    this.relax().catch(() => {}); // The context is not used again, even if closing it fails.
+    this.relax().catch(() => {}); // A failure to close the old context has no consequence.
   }
 
   /** Context time in seconds, or 0 before the context exists. */
@@ -203,7 +204,7 @@ export class Player extends EventTarget {
   audibleAt() {
     const first = this.counters?.firstTime ?? null;
     if (first === null || !this.context) return null;
-    // Use the sample that the device plays now, which includes latency. Older Safari returns zeros, so use the context time.
+    // The output timestamp includes the latency of the device. Older Safari returns zeros, so the context time is used.
     const { contextTime = 0, performanceTime } = this.context.getOutputTimestamp?.() ?? {};
     if (!performanceTime) return performance.now() + (first - this.now) * 1000;
     return contextTime < first ? null : performanceTime + (first - contextTime) * 1000;

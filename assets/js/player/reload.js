@@ -13,7 +13,7 @@ import { Take } from './take.js';
  */
 
 const HEARD_KEY = 'voicewright.heard';
-const MAX_PRELOADED_S = 300; // Longer takes are loaded only when they are played.
+const MAX_PRELOADED_S = 300; // Longer takes are loaded only for playback.
 
 export class LastHeard {
   /** Id of the script whose full audio is shown once the script is open, or null. @type {string|null} */
@@ -47,7 +47,7 @@ export class LastHeard {
     try {
       take.record = await api.get(`studio/takes/${take.id}`);
     } catch (error) {
-      // The take was deleted after the page had been left.
+      // The take was deleted while the page was closed.
       if (errorOf(error).status === 404 && stage.take === take) stage.show(null);
       return;
     }
@@ -102,8 +102,8 @@ export class LastHeard {
  */
 
 const CUT_OFF_KEY = 'voicewright.cut_off';
-const RESUMED_ROOMS = ['speakers', 'design', 'clone']; // The script room shows interrupted lines itself.
-const SEARCHED_TAKES = 12; // Number of recent takes to search, because another tab may have generated takes too.
+const RESUMED_ROOMS = ['speakers', 'design', 'clone']; // Rooms with this offer. The Script room has its own.
+const SEARCHED_TAKES = 12; // Number of recent takes to search, of which some may be from other tabs.
 
 export class CutOff {
   /** Interrupted requests, which all belong to one room. @type {Interrupted[]} */
@@ -117,7 +117,8 @@ export class CutOff {
     this.studio = studio;
     this.left = takeStored();
     addEventListener('pagehide', () => this.keep());
-    addEventListener('pageshow', () => takeStored()); // The page was restored from the browser's cache with its state.
+    // The browser may restore the page with its state from its cache. Then nothing was interrupted.
+    addEventListener('pageshow', () => takeStored());
   }
 
   /** Store the unfinished requests of the room that has the newest request. */
@@ -208,7 +209,7 @@ export class CutOff {
       if (room.hear) room.hear(takes[0], { clicked });
       else studio.stage.play(takes[0], { clicked });
     } catch (error) {
-      studio.toast(errorOf(error).message, { isOfPage: true }); // Show the message in its own room, which may not be the current room.
+      studio.toast(errorOf(error).message, { isOfPage: true }); // Keep the toast if the user opens another room.
     } finally {
       this.isAsking = false;
     }

@@ -61,7 +61,8 @@ export class Speech {
     this.live.add(take);
     for (const one of this.live) one.parallel = Math.max(one.parallel, this.live.size);
     const refusal = this.refusal(take.sent);
-    if (refusal) queueMicrotask(() => this.fail(take, refusal)); // The caller attaches its listeners to the take first.
+    // Report the error after the caller has attached its listeners to the take.
+    if (refusal) queueMicrotask(() => this.fail(take, refusal));
     else if (!asked.reference) this.ask(take, null);
     else this.askAfter(take, asked.reference);
     take.addEventListener('done', () => {
@@ -93,13 +94,14 @@ export class Speech {
       if (take.live) this.ask(take, url);
       take.digest = await once(this.digests, reference, digestOf);
     } catch (error) {
-      this.fail(take, errorOf(error)); // The recording cannot be read.
+      this.fail(take, errorOf(error)); // The browser cannot read the recording.
     }
   }
 
   /** @param {Take} take @param {string|null} referenceUrl */
   ask(take, referenceUrl) {
-    const growing = take.isTyped && { text_filter: 'none', tags: true }; // Text that is sent later may contain tags.
+    // Enable tags, because text that is sent later may contain them.
+    const growing = take.isTyped && { text_filter: 'none', tags: true };
     const config = { task_type: take.mode, ...take.config, seed: take.seed, ...(referenceUrl && { ref_audio: referenceUrl }), ...growing };
     take.utterance = this.socket.speak(config, take.isTyped ? null : take.sent, {
       onQueue: (position, etaMs) => {

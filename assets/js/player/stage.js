@@ -49,7 +49,7 @@ export class Stage extends EventTarget {
     /** Progress callback of an item that consists of several takes. @type {Within|null} */
     this.within = null;
     this.index = 0; // Index of the current item in the programme.
-    this.at = 0; // Position in the take in samples.
+    this.at = 0; // Position in the shown take in samples.
     this.playing = 0;
     this.reportedIndex = -1; // Index of the last item whose start was reported.
     this.onChange = () => this.refresh();
@@ -94,7 +94,7 @@ export class Stage extends EventTarget {
    */
   watch(take, clicked) {
     take.timing = { clicked, ttfa: null, audible: null, underruns: null };
-    // A pause in the user's typing is not a delay of the runtime.
+    // Do not learn from typed text, whose pauses are not delays of the runtime.
     if (!take.isTyped) take.addEventListener('done', () => this.player.pace.learn(take.arrivals, take.parallel));
   }
 
@@ -266,7 +266,8 @@ export class Stage extends EventTarget {
     timing.underruns = underruns;
     if (timing.clicked === null || timing.audible !== null || start > 0) return;
     const audible = this.player.audibleAt();
-    if (audible !== null && audible >= timing.clicked) timing.audible = audible - timing.clicked; // The clock of an output may differ.
+    // Ignore a time before the click, because the output's clock may differ.
+    if (audible !== null && audible >= timing.clicked) timing.audible = audible - timing.clicked;
   }
 
   /** If a take failed without audio, show the take that was shown before. @param {Take} take */

@@ -8,9 +8,9 @@ import { Take } from './take.js';
 
 // --- Progress of the generation of a long take and the remaining time, as pure functions.
 
-const MIN_PROGRESS_S = 10; // Minimum length of a take for which progress is shown.
-const MIN_MEASURED_MS = 1000; // Minimum time of generation after which the remaining time can be estimated.
-const MAX_PROGRESS = 0.99; // The maximum is below 1 because the length is an estimate.
+const MIN_PROGRESS_S = 10; // No progress is shown for shorter takes.
+const MIN_MEASURED_MS = 1000; // The remaining time is estimated after this much generation time.
+const MAX_PROGRESS = 0.99; // Below 1, because the length of the take is an estimate.
 
 /**
  * @typedef {Object} Making @property {number} share    generated fraction of the take, below 1
@@ -100,7 +100,7 @@ export class Keep {
     /** Record of the offered take when the link was set. @type {TakeRecord|null} */
     this.record = null;
     this.star.onclick = () => stage.dispatchEvent(new Event('star'));
-    // The full audio of a script has its own download.
+    // The full audio of a script is exported instead.
     this.button.addEventListener('click', (event) => {
       if (!this.take || this.take instanceof Take) return;
       event.preventDefault();

@@ -9,12 +9,12 @@
 
 import { SAMPLE_RATE } from '../common/audio.js';
 
-// One codec frame, which is enough if the runtime is faster than playback.
+// Smallest start buffer: one codec frame, which suffices if generation is faster than playback.
 export const MIN_TARGET = 0.08 * SAMPLE_RATE;
-// A gap is better than waiting for more samples than this.
+// Largest start buffer: a gap is better than a longer wait.
 export const MAX_TARGET = 1.5 * SAMPLE_RATE;
 const MAX_TAKES = 5; // Number of previous takes that are used.
-const MAX_LENGTH_RATIO = 1.25; // Maximum ratio of the length of a take to the length estimated from its text.
+const MAX_LENGTH_RATIO = 1.25; // Takes are at most this factor longer than the estimate from their text.
 const END_SHARE = 2 / 3; // Chunks after this fraction of a take count as its end.
 
 /** Arrival time (performance.now()) and number of samples of each chunk. @typedef {{arrivedAt: number, samples: number}[]} Arrivals */
@@ -26,7 +26,7 @@ const END_SHARE = 2 / 3; // Chunks after this fraction of a take count as its en
  * @returns {number} number of samples
  */
 export function neededStart(arrivals) {
-  // The loop runs backwards. `latest` is the latest start for which all later chunks arrive in time, relative to the
+  // The loop runs backwards. `latest` is the latest start with which all later chunks arrive in time, relative to the
   // audio before these chunks.
   const received = [0];
   for (const { samples } of arrivals) received.push(received[received.length - 1] + samples);
@@ -135,7 +135,7 @@ export class Pace {
     const expected = planned * MAX_LENGTH_RATIO;
     const whole = takes.map((take) => needOf(take.whole, expected));
     const steady = takes.map((take) => needOf(take.steady, expected));
-    // Use the largest need without the worst chunks, or the second largest need with them.
+    // Use the largest need without the worst chunks, or the second largest with them, whichever is larger.
     const needed = (/** @type {keyof Need} */ what) => {
       const [, twice = 0] = whole.map((need) => need[what]).sort((one, other) => other - one);
       return Math.max(twice, ...steady.map((need) => need[what]));

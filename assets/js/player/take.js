@@ -115,7 +115,7 @@ export class Take extends EventTarget {
     this.utterance = null;
     /** Promise that resolves at the next event of the take. @type {Promise<unknown>|null} */
     this.changing = null;
-    this.unkept = false; // True if the studio had no space to store the take.
+    this.unkept = false; // True if the studio could not store the take because the store is full.
     /** Function that loads the audio of a stored take. @type {(() => Promise<Int16Array|null>)|null} */
     this.ask = null;
     /** @type {Promise<Int16Array|null>|null} */

@@ -24,7 +24,7 @@ export class Peaks {
     this.low = [];
     /** @type {number[]} */
     this.high = [];
-    this.bin = BIN; // Samples per element.
+    this.bin = BIN; // Number of samples per bin.
     this.samples = 0;
     this.chunks = 0;
   }
@@ -51,9 +51,9 @@ export class Peaks {
 
 /** @typedef {import('./stage.js').Shown} Shown */
 
-// Speech is mostly quiet. This exponent enlarges quiet passages.
+// This exponent enlarges quiet passages, of which speech has many.
 const SHOWN = 0.6;
-// Minimum number of bins in the full width, so that the first chunk does not look like a whole take.
+// Minimum number of bins in the full width. With fewer, the first chunk would look like a whole take.
 const MIN_BINS = 400;
 
 export class Waveform {
@@ -104,7 +104,7 @@ export class Waveform {
     const bars = new Bars(canvas, peaks, span / bin, (from) => (from < edge ? accent : quiet));
     if (how !== drawn.how || low !== drawn.low || length < drawn.length) bars.paint();
     else {
-      // The last drawn bin may have been incomplete.
+      // Draw the last bin again, because it may have been incomplete.
       if (length > drawn.length) bars.paint(drawn.length - 1, length);
       if (edge !== drawn.edge) bars.paint(Math.min(edge, drawn.edge), Math.max(edge, drawn.edge));
     }

@@ -31,34 +31,37 @@
 
 import { Stretch } from './worklet_stretch.js';
 
-// 5 ms are long enough to hide the step, and too short to be heard as a fade.
+// Length of a ramp to silence: long enough to prevent a click, too short to be heard as a fade.
 const RAMP_S = 0.005;
 const MAX_TARGET_S = 0.6;
 const REPORT_S = 0.1;
-const QUANTUM_SAMPLES = 128; // Number of samples that one call of `process` writes.
-// Buffered audio in seconds during generation. With less, the speed is at most 1. With `AMPLE_S`, it is the chosen speed.
+// Number of samples that one call of `process` writes.
+const QUANTUM_SAMPLES = 128;
+// During generation, the speed is at most 1 if less audio than `LOW_BUFFER_S` is buffered, and the chosen speed if more than
+// `AMPLE_S` is buffered.
 const LOW_BUFFER_S = 0.2;
 const AMPLE_S = 0.5;
 
 class PcmPlayer extends AudioWorkletProcessor {
   /** @type {Int16Array[]} */
   chunks = [];
-  offset = 0; // Position in `chunks[0]` in samples.
+  // Position in `chunks[0]` in samples.
+  offset = 0;
   received = 0; // Number of received samples of this take.
   take = 0;
   target = 0;
   startTarget = 0; // Number of buffered samples that are needed to start this take.
   hold = 0;
-  held = 0; // Number of samples of time since the first chunk arrived.
+  held = 0; // Time since the first chunk arrived, in samples.
   /** @type {string} */
   state = 'idle';
   ended = false;
   finished = false;
-  played = 0; // Number of played samples. It has a fraction if the speed is not 1.
+  played = 0; // Number of played samples, with a fraction if the speed is not 1.
   rate = 1;
   last = 0;
   fadeIn = 0;
-  starved = 0; // Number of silent samples since the queue became empty. If more audio arrives, this was an underrun.
+  starved = 0; // Number of silent samples since the queue became empty. They become an underrun if more audio arrives.
   isDry = false;
   isResting = false; // True if the queue is empty because of a pause in the text.
   underruns = 0;
@@ -73,7 +76,7 @@ class PcmPlayer extends AudioWorkletProcessor {
     this.maxTarget = Math.round(MAX_TARGET_S * sampleRate);
     this.reportEvery = Math.round(REPORT_S * sampleRate);
     this.stretch = new Stretch(sampleRate);
-    this.tail = 0; // Last value before a cut. The following samples decay from this value.
+    this.tail = 0; // Last value before a cut, from which the output ramps to silence.
     this.tailLeft = 0;
     this.clear(0, 0);
     this.port.onmessage = ({ data }) => this.receive(data);

@@ -8,15 +8,18 @@
  */
 
 const HOP_S = 0.0125; // Length in seconds of a step and of a cross-fade.
-const REACH_S = 0.0125; // Search range of the cross-fade in each direction. Both directions together are one period of 40 Hz.
+const REACH_S = 0.0125; // Search range in each direction. Both together cover one period of 40 Hz.
 const BUFFER_HOPS = 8;
 
 export class Stretch {
   end = 0; // Index of the end of the data in the buffer.
-  at = 0; // Position in the buffer at which the audio continues without a jump.
-  lag = 0; // Distance from `at` to the ideal position.
-  outCount = 0; // Number of samples in `out`.
-  readCount = 0; // Number of samples of `out` that were already read.
+  at = 0; // Position in the buffer at which the audio would continue without a jump.
+  // Distance in samples from `at` to the position that matches the speed exactly.
+  lag = 0;
+  // Number of samples in `out`.
+  outCount = 0;
+  // Number of samples of `out` that were already read.
+  readCount = 0;
 
   /** @param {number} rate sample rate in Hz */
   constructor(rate) {
@@ -79,7 +82,8 @@ export class Stretch {
     this.readCount = 0;
     this.outCount = Math.min(hop, this.end - at);
     if (rate === 1) this.lag = 0;
-    const due = this.lag + (hop * (rate - 1)) / 2; // Ideal jump at the middle of the current step.
+    // Jump that would match the speed exactly at the middle of this step.
+    const due = this.lag + (hop * (rate - 1)) / 2;
     const step = 2 * Math.abs(due) >= hop && this.outCount === hop ? this.best(Math.round(due)) : 0;
     if (step === 0) out.set(buffer.subarray(at, at + this.outCount));
     else for (let i = 0; i < hop; i++) out[i] = buffer[at + i] * (1 - fade[i]) + buffer[at + step + i] * fade[i];
@@ -102,7 +106,7 @@ export class Stretch {
         alike += buffer[at + i] * other;
         power += other * other;
       }
-      // In silence, all offsets are equally good. Then the expected offset is used.
+      // The penalty prefers the expected offset if all offsets match equally well, as in silence.
       const score = alike / Math.sqrt(power) - 1e-6 * Math.abs(step - middle);
       if (score > most) [most, found] = [score, step];
     }

@@ -21,10 +21,10 @@ const TIME = String.raw`(?:[上下]午|午[前後]|오[전후]|klo|à)?\s?\d{1,2
 const DATED = new RegExp(`^${INVISIBLE}(?:\\[${DATE},?\\s+${TIME}\\]|${DATE},?\\s+${TIME}(?=\\s*[-–,<\\p{L}]))\\s*(?:[-–,]\\s+)?`, 'iu');
 const TIMED = /^\[?\d{1,2}:\d{2}(?::\d{2})?(?:\s?[ap]m)?\]?\s*(?:[-–]\s+)?(?=\S)/iu;
 const SENDER = new RegExp(`^(?:<([^<>\\n]{1,${MAX_NAME_CHARS}})>\\s*|([^\\n]{1,${MAX_NAME_CHARS}}?)\\s?(?::(?:\\s+|$)|：\\s*))`, 'u');
-// In a log without dates, a sender must look like a name. A counterexample: "10:30 The train leaves: …".
+// In a log without dates, the sender must look like a name, unlike in "10:30 The train leaves: …".
 const NAME = /^(?:<([^<>]{1,32})>\s*|(\p{L}[\p{L}\p{N} .'’_-]{0,31}?)\s*(?::(?=\s|$)|：)\s*)/u;
 
-// For system messages and media, iOS writes a mark. Android writes <Media omitted> or a file name.
+// Placeholders for system messages and media: a mark on iOS, <Media omitted> or a file name on Android.
 const MARKED = /^\u200e/u;
 const PLACEHOLDER = /^(?:<[^<>]{3,60}>|\S[^\n]*\.\w{2,4} \([^()]{3,40}\)|null)$/u;
 const DELETED = new RegExp(
@@ -59,7 +59,7 @@ export function readChat(text) {
   /** @type {ReadLine[]} */
   const lines = [];
   let leftOut = 0;
-  let isLeftOut = false; // True inside a system message, which can have several rows.
+  let isLeftOut = false; // True within a skipped message, which may have several rows.
   /** @type {string|null} */
   let name = null;
   const add = (/** @type {string} */ row) => {

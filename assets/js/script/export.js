@@ -20,9 +20,10 @@ import { calledBy } from './line_text.js';
 
 const MAX_NOTE_CHARS = 300;
 const RETRY_MS = 2000;
-const RESTART_TIMEOUT_MS = 600_000; // Time limit for a restart of the studio or the runtime.
-const MAX_LINES_IN_FLIGHT = 4; // The engine decodes these lines in one batch while the studio stores a complete line.
-const MIN_MEASURED_MS = 5000; // The remaining time is shown after this much generation time.
+const RESTART_TIMEOUT_MS = 600_000; // An export waits for this time if the studio or the runtime restarts.
+// Several lines at once, so that the engine can batch them and does not wait for the studio.
+const MAX_LINES_IN_FLIGHT = 4;
+const MIN_MEASURED_MS = 5000; // The remaining time is estimated after this much generation time.
 
 /**
  * Repeat an action while the studio or the runtime is unavailable.
@@ -97,7 +98,7 @@ export async function collectClips(maker, onProgress, isTimed = false, onAway = 
     onProgress(made, lines.length, timeLeft.seconds);
     for (const next of lines.slice(begun.length, made + MAX_LINES_IN_FLIGHT)) {
       const making = persist(() => maker.make(next), onAway);
-      making.catch(() => {}); // Errors are reported below in the order of the lines.
+      making.catch(() => {}); // The loop below reports errors in the order of the lines.
       begun.push(making);
     }
     const parts = await begun[made].catch((error) => Promise.reject(maker.lineError(line, error)));
@@ -129,7 +130,7 @@ export async function exportClips(api, script, { clips, chapters }, { shape, for
   const headers = { 'content-type': 'application/json' };
   const answer = await api.ask('studio/exports', { method: 'POST', headers, body: JSON.stringify(asked) });
   const suffix = { joined: format, files: 'zip', chapters: 'zip', srt: 'srt', all: 'zip' }[shape];
-  const notes = answer.headers.get('x-notes') ?? ''; // The header can contain the numbers of hundreds of lines.
+  const notes = answer.headers.get('x-notes') ?? ''; // The notes may list hundreds of line numbers.
   const shown = notes.length <= MAX_NOTE_CHARS ? notes : `${notes.slice(0, MAX_NOTE_CHARS)} …`;
   return { file: await answer.blob(), name: fileName(name, suffix), notes: shown };
 }

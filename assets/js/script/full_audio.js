@@ -23,7 +23,7 @@ import { SAMPLE_RATE } from '../common/audio.js';
 import { heightOf, layOut, LEVEL_SAMPLES, samplesOf } from './schedule.js';
 
 const MAX_LINES_AHEAD = 2;
-const MAX_BINS = 4000; // Maximum number of peaks, which is several per column of the waveform.
+const MAX_BINS = 4000; // Maximum number of peaks, several for each pixel column of the waveform.
 const WHOLE = { gap: 0, part: 0, skip: 0 };
 
 export class Performance {
@@ -36,7 +36,8 @@ export class Performance {
     this.maker = maker;
     this.ids = ids;
     this.begin = begin;
-    this.sounding = 0; // Index in `ids` of the line that is played.
+    // Index in `ids` of the line that is played.
+    this.sounding = 0;
     /** @type {Given[]} */
     this.given = [];
     this.wake = () => {};
@@ -97,7 +98,7 @@ async function isFinished(take) {
   try {
     return (await take.finished()).state === 'done';
   } catch {
-    return false; // The error is shown at the line.
+    return false; // The line shows the error.
   }
 }
 

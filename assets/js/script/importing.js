@@ -47,8 +47,8 @@ function kindsOf({ found = {} }) {
 
 // --- Dialog for the selection of chapters.
 
-const MAX_LINE_CHARS = 600; // A longer paragraph becomes several lines (reading.js).
-const MAX_TITLE_CHARS = 60; // Maximum number of characters that are shown for a chapter without a title.
+const MAX_LINE_CHARS = 600; // Longer paragraphs are split into several lines, as in reading.js.
+const MAX_TITLE_CHARS = 60; // Maximum length of the text that replaces a missing chapter title.
 
 export class ChapterSheet {
   /** @param {HTMLElement} page @param {import('../app/studio.js').Studio} studio */
@@ -379,7 +379,7 @@ export function webAddress(text) {
 export const ACCEPTED = '.txt,.md,.markdown,.srt,.vtt,.ass,.ssa,.ttml,.smi,.sami,.sub,.epub,.docx,.pdf,.html,.htm,.xhtml,text/plain';
 const IS_DOCUMENT = /\.(epub|docx?|dotx?|pdf|x?html?)$/i;
 const IS_MARKDOWN = /\.(md|markdown)$/i;
-const MAX_NAME_CHARS = 120; // The same limit as in the studio.
+const MAX_NAME_CHARS = 120; // Same limit as in the studio.
 const NOTES_MS = 15_000;
 
 export class Importing {
@@ -407,7 +407,7 @@ export class Importing {
 
   /** Import a file into the text field, or as a script. @param {File|undefined} file */
   async open(file) {
-    this.use(await this.read(file, DEFAULT_GAP_S)); // A text with times becomes a new script.
+    this.use(await this.read(file, DEFAULT_GAP_S)); // Subtitles become a new script, whose lines have the default gap.
   }
 
   /** Ask for the address of a web page, and import the article of the page. */

@@ -27,7 +27,7 @@ export class LineView {
     acts.studio.words.apply(this.element);
     this.element.dataset.line = line.id;
     this.parts = partsOf(this.element);
-    this.offered = ''; // Voice that the button of the line shows.
+    this.offered = ''; // Key of the voice that the button shows.
     this.shown = ''; // Values that the element shows, except those in its fields.
     /** Range of the text that is spoken now, or null. @type {import('../speak/sounding_text.js').Stretch|null} */
     this.range = null;
@@ -150,7 +150,7 @@ export class LineView {
     write(parts.length, state.state === 'made' || state.state === 'coming' ? seconds(state.seconds) : '');
     const values = { ...line, takes: 0, ...state, seconds: 0, error: state.error?.message, short: Boolean(state.short) };
     const shown = JSON.stringify([index, count, sounding, acts.script.gap, values]);
-    if (shown === this.shown) return; // Most changes are in other lines, and each write costs a style and a layout.
+    if (shown === this.shown) return; // Each write costs style and layout, so skip a line that has not changed.
     this.shown = shown;
     const { fault } = readParts(line.text);
     element.dataset.state = state.state;

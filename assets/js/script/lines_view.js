@@ -8,7 +8,7 @@ import { all, arrangeChildren, make } from '../common/elements.js';
 import { newLine, Script } from './document.js';
 import { LineView } from './line_view.js';
 
-const MIN_LAZY_LINES = 200; // From this number of lines on, only fields near the window are rendered.
+const MIN_LAZY_LINES = 200; // In longer scripts, only the lines near the window are rendered.
 const NEAR_PX = 1000;
 
 export class LinesView {
@@ -110,7 +110,8 @@ export class LinesView {
     for (; first < rows.length && place(first).top < innerHeight + NEAR_PX; first++) near.add(rows[first][0]);
     const { activeElement } = document;
     const distant = [...this.views].filter(([id, { element }]) => !near.has(id) && !element.contains(activeElement));
-    const placeholders = distant.map(([id, { element }]) => emptyLine(id, element.offsetHeight)); // All heights are read before the first change.
+    // Read all heights before the first change, which would force a layout for each line.
+    const placeholders = distant.map(([id, { element }]) => emptyLine(id, element.offsetHeight));
     for (const [at, [id]] of distant.entries()) {
       this.views.delete(id);
       this.put(placeholders[at]);
@@ -142,7 +143,7 @@ export class LinesView {
     this.views.set(line.id, view);
     view.offer();
     const place = { index: this.script.at(line.id), count: this.script.lines.length, sounding: line.id === this.sounding };
-    if (this.isLazy) view.show(place); // The height of the line is needed immediately.
+    if (this.isLazy) view.show(place); // Fill in the content now, because the height is needed.
     return view;
   }
 

@@ -199,7 +199,7 @@ export class Maker extends EventTarget {
     on('error', () => {
       forget();
       if (take.error) this.errors.set(key, take.error);
-      // The voice was deleted in another window.
+      // Another window may have deleted the voice.
       if (errorOf(take.error).code === 'unknown_voice') this.studio.voices.refresh().catch(() => {});
     });
     on('stored', () => this.keep(key, take));
@@ -243,7 +243,8 @@ export class Maker extends EventTarget {
     await take.stored();
     if (take.id) return take.id;
     const { keeping, waiting } = this.studio.speech;
-    const retryable = keeping.has(take) && !waiting.has(take); // The take is sent again when the studio responds.
+    // A take that waits only for a response of the studio is sent again later.
+    const retryable = keeping.has(take) && !waiting.has(take);
     throw Object.assign(new Error(this.studio.t('script.not_stored')), { retryable });
   }
 
@@ -348,7 +349,7 @@ export class Remaking {
     if (state !== 'failed') return;
     this.line?.dismiss();
     this.takeBack();
-    // The button of the line shows the reason.
+    // The line itself shows the reason.
     studio.toast(studio.t('script.not_remade', { n: script.at(line.id) + 1 }));
   }
 

@@ -20,7 +20,7 @@ const MANNER = /^[(（]([^)）]{1,200})[)）]\s*/u;
 
 // Speaker before the text: ANNA: …, Anna (softly): …, **Anna:** …, 安娜：…
 const PREFIX = /^[*_]{0,3}(\p{L}[\p{L}\p{N} .'’_-]{0,31}?)\s*(?:[(（]([^)）]{1,200})[)）])?[*_]{0,3}\s*(?::[*_]{0,3}(?=\s|$)|：)\s*/u;
-// Word that is hyphenated at the end of a row.
+// Word that is hyphenated at a line break.
 const BROKEN = /(?<!\p{L})(\p{L}+)[-\u2010\u00ad]\n[ \t]*(\p{Ll}+)/gu;
 // Name of a screenplay's character in its own row above the text: MARY, MARY (V.O.), @McAVOY.
 const CUE = /^(?:(?=\p{Lu})(?!(?:INT|EXT|CHAPTER|PART|ACT|SCENE|BOOK)\b)([\p{Lu}\p{N}][\p{Lu}\p{N} .'’#-]{0,30}[\p{Lu}\p{N}])|@([^()]{1,32}?))\s*(\([^()]{1,20}\))?\s*\^?$/u;
@@ -50,7 +50,8 @@ export function readText(text, known = () => false) {
     const prefix = PREFIX.exec(paragraph);
     const named = prefix && isName(prefix[1]);
     if (named) speaker = prefix[1];
-    else if (names.isScreenplay) speaker = null; // Text between two speeches belongs to the narrator.
+    // In a screenplay, text without a name above it belongs to the narrator.
+    else if (names.isScreenplay) speaker = null;
     const spoken = (named ? paragraph.slice(prefix[0].length) : paragraph).trim();
     const manner = named && !prefix[2] ? MANNER.exec(spoken) : null;
     const rest = manner ? spoken.slice(manner[0].length) : spoken;

@@ -27,7 +27,8 @@ import { VoiceAssignment } from './voice_assignment.js';
  * @typedef {import('../app/studio.js').SpokenBy} SpokenBy
  */
 
-const MAX_SHORT_LINES = 500; // Longer scripts are laid out only after a pause in editing, and their takes are recorded together.
+// In longer scripts, the timeline and the stored takes are updated only after a pause in editing.
+const MAX_SHORT_LINES = 500;
 const REST_MS = 400;
 
 export class ScriptRoom {
@@ -188,7 +189,7 @@ export class ScriptRoom {
     const { stage } = this.studio;
     const isShown = stage.take === this.fullAudio || this.studio.lastHeard.claims(script.id);
     if (stage.take === this.fullAudio) this.studio.stop();
-    // The undo step belongs to the previous script.
+    // Undo would change the previous script.
     if (this.studio.current === this) this.studio.undo.forget();
     this.clearMessages();
     this.parts.gap.value = String(script.gap);
@@ -243,7 +244,7 @@ export class ScriptRoom {
     voiceAssignment.note(script.lines);
     const went = script.lines.some(({ voice }) => voice?.voice && voiceAssignment.isGone(voice) && this.present.has(voice.voice));
     this.present = new Set(studio.voices.list.map(({ id }) => id));
-    if (went) script.notify(false); // The names of the voices are stored with the script.
+    if (went) script.notify(false); // Save the script, because it contains the names of its voices.
     this.lines.offer();
     this.showSoon();
   }
@@ -285,7 +286,7 @@ export class ScriptRoom {
     const nameless = lines.filter(({ name }) => !name);
     this.voiceAssignment.assign(lines, []);
     if (spokenBy) for (const line of nameless) Object.assign(line, structuredClone(spokenBy));
-    await this.scriptList.flush().catch(() => {}); // A failed save shows its own error.
+    await this.scriptList.flush().catch(() => {}); // The list of scripts shows an error of saving.
     const script = new Script({ name: title, lines, ...book });
     this.scriptList.open(script, 'unsaved');
     script.notify(true);
@@ -445,7 +446,7 @@ export class ScriptRoom {
     from = text.indexOf(own, from);
     if (!own || from < 0 || clip.parts[at].text !== take.text) return null;
     const sentence = studio.soundingText.sounding(take, (studio.stage.at - clip.parts[at].start) / SAMPLE_RATE);
-    // Length of the tags that an earlier segment has set and that are repeated before the text.
+    // Length of the style tag that is repeated before this segment.
     const style = take.text.length - own.length;
     const range = { from: from + Math.max(0, sentence.from - style), to: from + sentence.to - style };
     return { ...range, to: range.from + text.slice(range.from, range.to).trimEnd().length };
@@ -495,7 +496,8 @@ export class ScriptRoom {
     if (!this.opened) return '';
     const { clips, samples } = this.fullAudio;
     const left = clips.filter(({ state }) => state !== 'made').length;
-    const written = this.script.lines.filter(({ text }) => text.trim()).length; // This is the same number as in the message about an import.
+    // Count only lines with text, as the message about an import does.
+    const written = this.script.lines.filter(({ text }) => text.trim()).length;
     return this.studio.t(left ? 'script.count' : 'script.total', { n: written, s: clock(samples), left });
   }
 
@@ -555,7 +557,7 @@ export class ScriptRoom {
   restore({ mode, text, config, seed }) {
     const { voice, language, instructions = '' } = config;
     const designed = mode === 'voice_design';
-    // The catalogue also finds the stored voice of a take with a style, although the mode of this take is not `base`.
+    // Search by name, because a stored voice with a style has the mode `custom_voice` instead of `base`.
     const known = designed || !voice ? null : this.studio.catalogue.named(voice);
     const who = designed ? { mode, description: instructions, language } : { mode: known?.mode ?? mode, voice, language };
     const line = newLine({ text, voice: who, instruct: designed ? '' : instructions, seed, locked: true });

@@ -31,8 +31,8 @@ export function nameScript(id, isNext) {
 // 'list' after a change of the list, 'state' after a change of `state`.
 
 const SAVE_DELAY_MS = 700; // Delay between the last edit and saving.
-const SAVE_TIME_RATIO = 5; // A long script is saved for at most a sixth of the time.
-const MAX_UNSAVED_MS = 20_000; // Maximum delay while the takes of an export are recorded continuously.
+const SAVE_TIME_RATIO = 5; // The delay is at least this multiple of the duration of the last save, for long scripts.
+const MAX_UNSAVED_MS = 20_000; // Maximum time between saves, because an export changes the script continuously.
 
 export class ScriptList extends EventTarget {
   /** @param {typeof import('../common/api.js').api} api */
@@ -193,7 +193,7 @@ export class ScriptList extends EventTarget {
     const { script } = this;
     if (this.state !== 'unsaved' || !script) return;
     const headers = { 'content-type': 'application/json' };
-    // During a save, the stored version is unknown.
+    // While another save runs, the stored version is unknown, so null replaces any version.
     const body = JSON.stringify({ ...script.toJSON(), ...(this.puts && { updated_at: null }) });
     fetch(this.api.address(`studio/scripts/${script.id}`), { method: 'PUT', headers, body, keepalive: true }).catch(() => {});
   }

@@ -11,7 +11,7 @@ import { all, arrangeChildren, mark, write } from '../common/elements.js';
 import { hueOf } from '../speak/voices.js';
 import { heightOf, LEVEL_SAMPLES } from './schedule.js';
 
-const MIN_SCALE = 14; // Minimum number of pixels per second, so that clips can be clicked.
+const MIN_SCALE = 14; // Minimum scale in pixels per second at which clips can be clicked.
 const MARK_STEPS_S = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600]; // Possible distances between two time marks in seconds.
 const MIN_MARK_DISTANCE_PX = 64;
 const MARK_WIDTH_PX = 36;
@@ -45,11 +45,11 @@ export class Timeline {
     this.loudest = 1;
     /** Highest level of each text with encoded levels. @type {Map<string, number>} */
     this.peaks = new Map();
-    // Last width and scroll position in pixels. Reading them would force a layout.
+    // Cached width and scroll position in pixels, because reading them would force a layout.
     this.width = 0;
     this.left = 0;
     this.scale = MIN_SCALE; // Pixels per second.
-    this.isHeld = false; // True during a drag, which keeps the scale.
+    this.isHeld = false; // True during a drag, in which the scale does not change.
     /** Playback position in samples. @type {number|null} */
     this.position = null;
     /** Id of the selected line, or null. @type {string|null} */
@@ -95,7 +95,7 @@ export class Timeline {
     this.elements = new Map(clips.slice(first, last + 1).map((clip) => [clip.line.id, this.drawClip(clip, before.get(clip.line.id) ?? build(clip.line.id))]));
     arrangeChildren(this.track, [...this.elements.values()]);
     this.showGaps(clips.slice(first, last + 2));
-    this.showTimes(from, Math.min(to, (length - MARK_WIDTH_PX) / this.scale)); // The last mark must be visible completely.
+    this.showTimes(from, Math.min(to, (length - MARK_WIDTH_PX) / this.scale)); // The last mark must fit completely.
     this.choose(this.chosen);
     this.mark(this.sounding);
     this.follow(this.position);
@@ -150,7 +150,7 @@ export class Timeline {
   lift(id) {
     this.elements.get(id)?.setAttribute('data-lifted', '');
     this.drop.hidden = false;
-    this.hover.hidden = true; // The pointer has left the timeline.
+    this.hover.hidden = true; // The time at the pointer is not shown during a drag.
   }
 
   /** Move a dragged clip with the pointer, and mark where a drop would insert it. @param {string} id @param {number} by distance in pixels @param {string|null} before */

@@ -19,7 +19,7 @@ import { SAMPLE_RATE } from '../common/audio.js';
 import { MAX_PAUSE_S } from './line_text.js';
 
 const MIN_DRAG_PX = 5;
-const TOUCH_DRAG_DELAY_MS = 300; // Time after which a touch starts a drag.
+const TOUCH_DRAG_DELAY_MS = 300; // A touch starts a drag after this time, and scrolls before.
 const GRID_S = 0.05;
 
 export class TimelineHand {
@@ -58,7 +58,7 @@ export class TimelineHand {
       if (id) this.timeline.lift(id);
     };
     const timer = id && event.pointerType === 'touch' ? setTimeout(start, TOUCH_DRAG_DELAY_MS) : undefined;
-    let isScroll = false; // True if a touch moves before the delay, which scrolls.
+    let isScroll = false; // True if a touch has moved before the delay and therefore scrolls.
     this.follow(event, {
       move: (moved) => {
         if (!this.isDragging && id && Math.abs(moved.clientX - clientX) > MIN_DRAG_PX) {

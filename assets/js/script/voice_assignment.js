@@ -117,7 +117,7 @@ export class VoiceAssignment {
       const own = this.named(line.name);
       const voice = own ?? roles.get(line.name) ?? this.unused([...before, ...lines]);
       line.voice = voice && { ...voice };
-      if (own) line.name = null; // The name of the voice is sufficient.
+      if (own) line.name = null; // The role has the name of its voice, which the line shows anyway.
       else roles.set(line.name, voice);
     }
   }

@@ -13,12 +13,12 @@
 import { api, errorOf } from '../common/api.js';
 import { isTag } from '../common/text.js';
 
-// Scripts without spaces between words, in which a word may start and end at any character.
+// Scripts without spaces, in which entries match anywhere.
 const SPACELESS = '\\p{sc=Han}\\p{sc=Hira}\\p{sc=Kana}\\p{sc=Thai}\\p{sc=Lao}\\p{sc=Khmr}\\p{sc=Mymr}';
 const IN_A_WORD = `(?![${SPACELESS}])[\\p{L}\\p{M}\\p{N}]`;
 const WORD_LIKE = new RegExp(`^${IN_A_WORD}$`, 'u');
 
-// SSML tags contain no words (runtime/shared/ssml.py). Square brackets that are a tag contain no words either.
+// Nothing is replaced in SSML tags (runtime/shared/ssml.py) and in tags in square brackets.
 const ELEMENTS = 'speak|break|emphasis|prosody|p|s|spell';
 const ELEMENT = `(?:${ELEMENTS}|say-as|phoneme|sub|voice|lang|audio|mark|speed|volume|emotion|(?:amazon|google|mstts):[a-z-]{1,40})`;
 const ATTRIBUTE = '\\s+[a-z_][\\w:.-]*\\s*=\\s*(?:"[^"<>\\n]*"|\'[^\'<>\\n]*\'|[^\\s"\'<>]+?)';
@@ -74,7 +74,8 @@ function nextMarkup(text, from, entries) {
     const replaced = `${bracket[0]}${pronounced(bracket.slice(1, -1), entries).text}${bracket.at(-1)}`;
     const isApart = isMarkup(bracket) || isMarkup(replaced);
     if (isApart) return { start: index, end: index + bracket.length };
-    MARKUP.lastIndex = next; // The recursive call has changed `lastIndex`.
+    // Restore `lastIndex`, which the recursive call has changed.
+    MARKUP.lastIndex = next;
   }
   return null;
 }
@@ -94,7 +95,8 @@ const read = new WeakMap();
 function prepare(entries) {
   const forms = new Set(entries.flatMap(({ word }) => [word.normalize('NFC'), word.normalize('NFD')]));
   const longest = [...forms].sort((one, other) => other.length - one.length);
-  const backwards = [...entries].reverse(); // If a word has several entries, the first entry applies.
+  // In reverse order, so that the first of several entries for a word remains.
+  const backwards = [...entries].reverse();
   const prepared = {
     finder: new RegExp(longest.map(whole).join('|'), 'giu'),
     written: new Map(backwards.map(({ word, said }) => [spaced(word), unbracketed(said)])),
@@ -119,7 +121,8 @@ function whole(word) {
 /** Return the lookaround before or after a word. @param {string} character first or last character of the word @param {'<'|''} before */
 function edge(character, before) {
   if (!WORD_LIKE.test(character)) return '';
-  const number = /\p{N}/u.test(character) ? `(?${before}!${before ? '\\p{N}[.,]' : '[.,]\\p{N}'})` : ''; // The word 3 does not match in 3.5.
+  // An entry for 3 must not match in 3.5.
+  const number = /\p{N}/u.test(character) ? `(?${before}!${before ? '\\p{N}[.,]' : '[.,]\\p{N}'})` : '';
   return `(?${before}!${IN_A_WORD})${number}`;
 }
 
@@ -183,7 +186,7 @@ function rowsOf(text) {
   FIELD.lastIndex = 0;
   while (FIELD.lastIndex < text.length) {
     const found = FIELD.exec(text);
-    if (!found) break; // A quotation mark that is not closed does not enclose a field.
+    if (!found) break; // An unclosed quotation mark is an ordinary character.
     const [, inQuotes, plain, end] = found;
     rows[rows.length - 1].push((inQuotes?.replaceAll('""', '"') ?? plain).trim());
     if (!',;\t'.includes(end)) rows.push([]);

@@ -12,8 +12,8 @@ import { readWordList, writeWordList } from './pronunciation.js';
 
 /** @typedef {import('./pronunciation.js').Entry} Entry */
 
-const SAMPLE_SEED = 7; // With a fixed seed, a word sounds the same each time.
-const MAX_WORD_CHARS = 80; // The same limit as in the studio.
+const SAMPLE_SEED = 7; // Constant seed, with which a word always sounds the same.
+const MAX_WORD_CHARS = 80; // Same limit as in the studio.
 
 export class PronunciationSheet {
   /** Take of the word that was played last, or null. @type {import('../player/take.js').Take|null} */
@@ -47,7 +47,7 @@ export class PronunciationSheet {
     this.file.onchange = () => this.importFiles();
     this.list.onchange = () => this.keep();
     this.list.onkeydown = (event) => this.onKey(event);
-    // The user has clicked on the backdrop.
+    // A click on the backdrop has the dialog as its target.
     this.dialog.onclick = ({ target }) => target === this.dialog && this.dialog.close();
     this.dialog.onclose = () => this.leave();
   }
@@ -117,7 +117,7 @@ export class PronunciationSheet {
     if (event.key !== 'Enter' || event.isComposing) return;
     const fields = [...this.list.querySelectorAll('input')];
     const at = fields.findIndex((field) => field === event.target);
-    if (at < 0) return; // A button has the focus.
+    if (at < 0) return; // The focus is on a button and not in a field.
     event.preventDefault();
     const next = fields[at + 1];
     if (next) next.focus();
@@ -131,7 +131,7 @@ export class PronunciationSheet {
     const [word] = row.querySelectorAll('input');
     row.remove();
     (next?.querySelector('input') ?? this.adding).focus();
-    if (this.entries().length === before.length) return; // The row was not a complete entry.
+    if (this.entries().length === before.length) return; // The removed row was incomplete, so nothing has to be saved.
     this.keep();
     this.showMessage(this.studio.t('pronunciation.removed', { word: word.value }), () => {
       this.show(before);

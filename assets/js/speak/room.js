@@ -149,7 +149,7 @@ export class SpeakersRoom {
   suggest(text) {
     const { studio, instruct } = this;
     const isOwn = instruct.value.trim() !== '' && !studio.presets.instructs.some((one) => one.text === instruct.value);
-    const manner = text === instruct.value ? '' : text; // A second press removes the suggestion.
+    const manner = text === instruct.value ? '' : text; // A second press removes the style.
     studio.replacing(this, isOwn, () => this.writeManner(manner));
   }
 
@@ -229,7 +229,8 @@ export class SpeakersRoom {
   async enter({ voice }) {
     if (!voice) return;
     const { catalogue, voices } = this.studio;
-    if (!catalogue.named(voice)) await voices.refresh().catch(() => {}); // The voice may have been saved just now.
+    // The voice may be new, so load the list again.
+    if (!catalogue.named(voice)) await voices.refresh().catch(() => {});
     this.take(catalogue.named(voice));
   }
 
@@ -247,7 +248,7 @@ export class SpeakersRoom {
   /** @param {import('../app/studio.js').Restored} take @returns {import('../app/studio.js').Back} */
   restore({ mode, config }) {
     const { catalogue } = this.studio;
-    const { wanted, earlier } = this; // In a draft without a chosen voice, the voice is empty.
+    const { wanted, earlier } = this; // A draft would not contain an unchosen voice.
     this.take(catalogue.find(keyOf(mode, config.voice ?? '')) ?? catalogue.named(config.voice ?? ''));
     this.language.value = config.language ?? 'auto';
     this.writeManner(config.instructions ?? '');

@@ -13,15 +13,16 @@ import { Peaks } from '../player/waveform.js';
 
 const CLAUSE = /(?<=[,;:—–…](?=\s)|[，；：、—…])/u;
 const SPOKEN = /[\p{L}\p{N}]/u;
-const BIN_S = 0.01; // Width of a bin of Peaks.
+// Duration of a bin of `Peaks`.
+const BIN_S = 0.01;
 const MAX_SILENT_SHARE = 0.06; // Bins below this fraction of the loudest bin are silent.
 const MIN_PAUSE_S = 0.1;
-const LONG_PAUSE_S = 0.5; // Length of a pause in seconds. Longer pauses do not make the end of a sentence more probable.
-const PACE_WEIGHT_S = 2; // Weight of the usual pace, in seconds of measured audio.
+const LONG_PAUSE_S = 0.5; // Pauses longer than this count like a pause of this length.
+const PACE_WEIGHT_S = 2; // The usual pace counts like this many seconds of measured audio.
 // Cost of the end of a sentence without a pause, and discount for a pause of LONG_PAUSE_S.
 const NO_PAUSE_COST = 0.3;
 const WORTH = 0.4;
-const MIN_SEARCH_S = 1; // Minimum distance from the expected end in which pauses are searched.
+const MIN_SEARCH_S = 1; // Pauses are searched at least this far from the expected end of a clause.
 const FAR = 0.25;
 
 /**
@@ -79,7 +80,7 @@ export function pausesOf({ low, high }) {
 export function beginningsOf(lengths, pauses, total, usual = 1) {
   const sum = lengths.reduce((all, length) => all + length, 0);
   if (total !== null) return path(lengths, pauses, total / sum);
-  // During generation, a first assignment yields the pace for a second assignment.
+  // During generation the pace is unknown. A first assignment gives the pace for the second.
   const first = path(lengths, pauses, usual);
   const last = first.findLastIndex((at) => at > 0 && pauses.some(({ to }) => to === at));
   if (last < 0) return first;
@@ -132,8 +133,8 @@ function cheapest(ends, { time, cost }, expected) {
 
 // --- Pace of each voice relative to the expected pace. It is learned from complete takes and used to estimate lengths.
 
-const MIN_PACE_S = 3; // Minimum expected duration. The pace of shorter texts varies too much.
-const MIN_PACE = 0.5; // Minimum ratio to the expected duration. If a take is outside of the range, its text was not spoken correctly.
+const MIN_PACE_S = 3; // Texts with a shorter expected duration are ignored, because their pace varies too much.
+const MIN_PACE = 0.5; // Outside this range of paces, the text was probably not spoken correctly.
 const MAX_PACE = 2;
 
 export class VoicePaces {
@@ -144,7 +145,8 @@ export class VoicePaces {
   learn(take) {
     const text = take.sent.trim();
     const expected = expectedSeconds(text);
-    if (expected < MIN_PACE_S || wordsOf(take) !== text) return; // Requested pauses do not count as pace.
+    // Texts with pause tags are ignored, because requested pauses are not pace.
+    if (expected < MIN_PACE_S || wordsOf(take) !== text) return;
     const pace = take.seconds / expected;
     if (pace >= MIN_PACE && pace <= MAX_PACE) this.known.set(keyOf(take), pace);
   }
@@ -175,7 +177,7 @@ function keyOf({ mode, config, sent }) {
 // --- Highlight of the spoken sentence. Behind the field is an invisible copy of the text, which shows only the mark.
 
 const SAME = /** @type {const} */ (['font', 'letterSpacing', 'wordSpacing', 'textAlign', 'direction', 'tabSize', 'paddingBlock', 'paddingInline']);
-const MIN_JUMP_S = 1; // Minimum change of the position in seconds that counts as a jump.
+const MIN_JUMP_S = 1; // A larger change of the position backwards or forwards is a seek.
 const SCROLL_MARGIN_PX = 40; // Distance between the edge of the field and the mark after scrolling.
 
 export class SoundingText {

@@ -9,7 +9,8 @@ import { expectedSeconds, sentLength, untagged } from '../common/text.js';
 // --- Chips below the text field that insert tags.
 
 const CHIPS = ['pause', 'whispering', 'excited', 'sad', 'laughing', 'neutral'];
-const UNTRANSLATED_TAGS = new Set(['pause', 'neutral']); // Names of tags that the runtime does not translate.
+// Tags whose names are the same in every language, because the runtime parses them.
+const UNTRANSLATED_TAGS = new Set(['pause', 'neutral']);
 
 /** Chips below the text field that insert tags, if the voice supports tags. */
 export class TagChips {
@@ -26,14 +27,15 @@ export class TagChips {
   /** Show which ends of the scrollable row hide more chips. */
   fade() {
     const { scrollLeft, scrollWidth, clientWidth } = this.holder;
-    const at = Math.abs(scrollLeft); // In right-to-left text, the position is negative.
+    // In right-to-left text, `scrollLeft` is negative.
+    const at = Math.abs(scrollLeft);
     this.holder.toggleAttribute('data-before', at > 1);
     this.holder.toggleAttribute('data-behind', at < scrollWidth - clientWidth - 1);
   }
 
   refresh() {
     const { studio, holder } = this;
-    // Space is reserved before the voice is known, so that nothing moves later.
+    // Show the row before the voice is known, so that nothing moves later.
     const takes = Boolean(studio.current?.takesTags);
     holder.toggleAttribute('data-awaited', takes && studio.cards.size === 0);
     holder.hidden = !takes;
@@ -124,7 +126,8 @@ export class Starters {
 
   /** @param {string} name @param {string} about @param {() => void} onclick */
   button(name, about, onclick) {
-    const lang = /\p{Script=Han}/u.test(about) ? 'zh' : 'en'; // This may differ from the page's language.
+    // The sample text may be in another language than the page.
+    const lang = /\p{Script=Han}/u.test(about) ? 'zh' : 'en';
     const children = [make('span', { textContent: name }), make('small', { textContent: about, title: about, dir: 'auto', lang })];
     return make('button', { type: 'button', onclick }, children);
   }
@@ -158,8 +161,8 @@ export class Starters {
 
 // --- Length, expected duration, a button that makes a script, and a hint about the language.
 
-const MIN_SCRIPT_CHARS = 400; // A script is offered for longer texts.
-const LIMIT_SHARE = 0.8; // The limit is displayed if the text is longer than this fraction of the limit.
+const MIN_SCRIPT_CHARS = 400; // For longer texts, the page offers to make a script.
+const LIMIT_SHARE = 0.8; // The limit is shown when the text has reached this fraction of it.
 const MAX_NAMED_LANGUAGES = 3; // Maximum number of languages that the hint names.
 
 export class TextFacts {

@@ -10,13 +10,14 @@ import { need } from '../common/elements.js';
 import { FieldError } from '../common/fields.js';
 import { endsShort, expectedSeconds, isSyllabic, sentLength, untagged } from '../common/text.js';
 
-const WORD_END_PAUSE_MS = 700; // Pause in typing after a word, which ends a clause.
-const IN_WORD_PAUSE_MS = 1500; // Pause in typing after a letter, which may be inside a word.
-const IDLE_TIMEOUT_MS = 120_000; // The request ends after this time because it uses a slot of the runtime.
-const MAX_SENT_CHARS = 1000; // Maximum number of characters that are sent together, which matters for pasted text.
-const CLAUSE_TIMEOUT_MS = 250; // A clause counts as complete if no new audio arrives for this time.
+const WORD_END_PAUSE_MS = 700; // A pause in typing of this length after a complete word ends a clause.
+const IN_WORD_PAUSE_MS = 1500; // The same after a letter, with which the word may be incomplete.
+// The request ends after this time without typing, because it occupies a slot of the runtime.
+const IDLE_TIMEOUT_MS = 120_000;
+const MAX_SENT_CHARS = 1000; // Longer texts, such as pasted ones, are sent in parts.
+const CLAUSE_TIMEOUT_MS = 250; // All audio of a clause has arrived if nothing arrives for this time.
 
-// A mark that may be in a number, an address or an abbreviation needs a space after it.
+// Marks that occur in numbers, addresses and abbreviations need a space after them.
 const CLAUSE_END = /(?<=(?:^|\s)["'“‘«(]*[\p{L}\p{M}'’-]+)[,;!?]|[.,;:!?]["'”’»)]*\s|[。！？｡，；：、…—\n]|\s[-–]\s/gu;
 const OPEN_TAG = /\[[^\]\n]*$|<break[^>\n]*$/iu;
 const WORD = /[\p{L}\p{N}]/u;
@@ -86,7 +87,7 @@ export class TypedSpeech {
     this.hint = need(page, '#vw-typed-hint');
     const field = room.studio.textField;
     this.button.onclick = () => (this.isOn ? this.finish() : this.start());
-    // The page has set the text of the field, so this text was not typed.
+    // If the page itself has set the text of the field, the text is not spoken.
     field.addEventListener('beforeinput', ({ isComposing }) => {
       if (this.isOn && !isComposing && field.value !== this.value) this.accept();
       this.caret = field.selectionStart;
@@ -109,7 +110,7 @@ export class TypedSpeech {
     this.accept();
     textField.focus();
     if (studio.hasOwnText) textField.setSelectionRange(this.value.length, this.value.length);
-    else textField.select(); // The sample text is selected, so that typing replaces it.
+    else textField.select(); // Select the sample text, so that typing replaces it.
     this.paint('speakers.typed_on');
   }
 
@@ -123,7 +124,7 @@ export class TypedSpeech {
 
   /** Speak the rest of the text and end the take, or return false if nothing was typed. */
   finish() {
-    this.onInput(); // An input method may not have ended its composition.
+    this.onInput(); // Accept the text of an input method whose composition has not ended.
     this.advance(this.value.length);
     this.end();
     return this.take !== null;
@@ -210,7 +211,8 @@ export class TypedSpeech {
     if (!WORD.test(untagged(text))) return;
     const most = studio.facts.most;
     if (this.isOpen && sentLength(`${this.take?.sent}${text}`) > most) this.close();
-    if (this.take && !this.isOpen && studio.stage.sounding) return; // The next take starts when the current take has ended.
+    // Start the next take only when the current one has been played.
+    if (this.take && !this.isOpen && studio.stage.sounding) return;
     try {
       this.speak(text);
     } catch (error) {
@@ -233,7 +235,7 @@ export class TypedSpeech {
   /** Speak a text in the open take, or start another take. @param {string} text */
   speak(text) {
     const { studio, room } = this;
-    // A correction needs a space before it in the text of the take.
+    // Separate a correction from the previous word with a space.
     const gap = this.isOpen && WORD.test(text[0]) && !isSyllabic(text[0]) && !/\s$/u.test(this.take?.text ?? '') ? ' ' : '';
     const spoken = studio.pronunciation.spoken(gap + text);
     const [from, now] = [this.done, performance.now()];

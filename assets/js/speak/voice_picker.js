@@ -79,7 +79,8 @@ export class VoicePicker {
   /** @param {KeyboardEvent} event */
   onKey(event) {
     const { rows } = this;
-    if (/^[\p{L}\p{N}]$/u.test(event.key) && !event.ctrlKey && !event.metaKey && !event.altKey) this.search.focus(); // The key is typed there.
+    // The search field then receives the character.
+    if (/^[\p{L}\p{N}]$/u.test(event.key) && !event.ctrlKey && !event.metaKey && !event.altKey) this.search.focus();
     const at = rows.findIndex((row) => row.parentElement === rowOf(event.target));
     const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: rows.length - 1 }[event.key];
     if (to === undefined) return;
@@ -116,7 +117,7 @@ export class VoicePicker {
     const { catalogue } = this.studio;
     const held = this.list.contains(document.activeElement) ? keyAt(document.activeElement) : '';
     const top = this.list.scrollTop;
-    const wasSeen = Math.abs(this.hidden()) < 1; // Positions are rounded to fractions of a pixel.
+    const wasSeen = Math.abs(this.hidden()) < 1; // Positions may differ by fractions of a pixel.
     for (const button of this.kinds) button.setAttribute('aria-pressed', String(button.dataset.kind === catalogue.kind));
     this.describe.hidden = !this.acts.describe || !this.studio.cards.has('voice_design');
     const groups = this.groups();
@@ -129,7 +130,7 @@ export class VoicePicker {
     this.follow();
     this.mark();
     this.list.scrollTop = top;
-    if (wasSeen) this.list.scrollTop += this.hidden(); // Recently used voices were added above the list.
+    if (wasSeen) this.list.scrollTop += this.hidden(); // Chips of recent voices may have moved the list.
     const row = held && this.rows.find((one) => keyAt(one) === held);
     if (row) row.focus({ preventScroll: true });
   }
@@ -282,7 +283,7 @@ export class VoicePopover {
     this.picker = null;
     this.element.addEventListener('toggle', (event) => {
       if (/** @type {ToggleEvent} */ (event).newState === 'open') this.picker?.focus();
-      // A clicked button may not have the focus, so the browser cannot restore it.
+      // Safari does not focus clicked buttons, so the browser cannot restore the focus.
       else if (document.activeElement === document.body || this.element.contains(document.activeElement)) this.opener?.focus();
     });
   }

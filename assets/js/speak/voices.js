@@ -5,11 +5,11 @@ import { languageName, title } from '../common/fields.js';
 
 // --- Mark of a voice: five bars in one of eight hues, derived from the id of the voice.
 
-const HUE_COUNT = 8; // The CSS variables are --vw-h0 to --vw-h7.
-const HASH_START = 42061; // With this value, the embedded speakers have different hues.
+const HUE_COUNT = 8; // Number of hues, which are the CSS variables --vw-h0 to --vw-h7.
+const HASH_START = 42061; // Start value of the hash with which all embedded speakers have different hues.
 const DRAWING_PX = 36;
 const BAR = { width: 2.4, pitch: 4, first: 8.6, least: 5 };
-const BAR_RANGES = [6, 15, 15, 15, 6]; // Range that is added to the minimum height of each bar. The outer bars are low.
+const BAR_RANGES = [6, 15, 15, 15, 6]; // Variation of the height of each bar. The outer bars are lower.
 
 /** @typedef {'preset'|'designed'|'recorded'} VoiceKind a speaker of a checkpoint, a designed voice, or a cloned voice */
 
@@ -222,7 +222,7 @@ export class VoiceCatalogue extends EventTarget {
    */
   mark({ mode, voice, called }) {
     const id = voice || mode;
-    // With a style, a stored voice uses another mode.
+    // A stored voice with a style is spoken in the mode `custom_voice`, but listed as `base`.
     const choice = this.find(keyOf(mode, id)) ?? this.find(keyOf('base', id));
     return Object.assign(markOf(id, choice?.kind ?? UNKNOWN[mode] ?? 'recorded'), { title: choice?.name ?? called ?? (voice ? title(voice) : '') });
   }
