@@ -43,10 +43,15 @@ def encoded(wanted: str, pcm: bytes, tags: Mapping[str, str], bit_rate: int | No
 
 
 def encode_into(
-    file: IO[bytes], wanted: str, pieces: Iterable[bytes], tags: Mapping[str, str], book: Book | None = None
+    file: IO[bytes],
+    wanted: str,
+    pieces: Iterable[bytes],
+    tags: Mapping[str, str],
+    book: Book | None = None,
+    bit_rate: int | None = None,
 ) -> None:
     """Encode consecutive pieces of PCM samples into an empty seekable file, like `encoded`."""
-    encoder = Encoder(wanted, file=file, tags=tags, book=book)
+    encoder = Encoder(wanted, file=file, tags=tags, book=book, bit_rate=bit_rate)
     for piece in pieces:
         encoder.add(piece)
     encoder.finish()

@@ -22,6 +22,7 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator, mod
 from runtime.errors import InvalidConfig, UnsupportedFormat
 from runtime.request import SAMPLE_RATE
 from runtime.shared.book_container import MAX_COVER_BYTES, Book, BookChapter, read_cover
+from runtime.shared.encoding import BIT_RATE_RANGE
 from runtime.shared.file_names import file_name
 from runtime.shared.files import storing
 from runtime.shared.loudness import LOUDNESS_RANGE_LUFS, levelled_pieces
@@ -46,6 +47,7 @@ from studio.store.takes import Takes
 MAX_CLIPS = 5 * MAX_SCRIPT_LINES // 2
 MAX_CHAPTERS = 1000
 BOOK_FORMATS = ("m4b", "mp3")  # Formats with chapters and a cover.
+LOSSY_FORMATS = ("m4b", "mp3", "opus")  # Formats with a bit rate.
 MAX_SILENCE_S = 60.0
 MAX_TIME_S = 86_400.0
 MAX_OVERRUN_S = 0.1  # A note reports that the requested length is exceeded if the excess is greater than this.
@@ -100,6 +102,7 @@ class ExportFields(Fields):
 
     clips: Annotated[list[ClipFields], Field(min_length=1, max_length=MAX_CLIPS)]
     format: Annotated[str, AfterValidator(_format)] = "wav"
+    bit_rate: Annotated[int, Field(ge=BIT_RATE_RANGE[0], le=BIT_RATE_RANGE[1])] | None = None
     shape: Literal["joined", "files", "chapters", "srt", "all"] = "joined"
     loudness_lufs: Annotated[float, Field(ge=LOUDNESS_RANGE_LUFS[0], le=LOUDNESS_RANGE_LUFS[1])] | None = None
     name: Annotated[Line, Field(max_length=120)] = ""
@@ -107,6 +110,13 @@ class ExportFields(Fields):
     cover: Annotated[str, AfterValidator(_cover)] | None = Field(None, repr=False)
     length_s: Annotated[float, Field(gt=0, le=MAX_TIME_S)] | None = None
     chapters: list[ChapterFields] = Field(default_factory=list, max_length=MAX_CHAPTERS, validate_default=True)
+
+    @field_validator("bit_rate")
+    @classmethod
+    def _of_lossy_format(cls, rate: int | None, info: ValidationInfo) -> int | None:
+        if rate is not None and info.data.get("format") not in LOSSY_FORMATS:
+            raise ValueError("only mp3, opus and m4b have one")
+        return rate
 
     @field_validator("chapters")
     @classmethod
@@ -281,7 +291,8 @@ class _Audio:
             digest.update(piece)
         tags = joined_tags(records, title, digest.hexdigest()) | self._book_tags()
         file = _temporary(self.folder)
-        encode_into(file, self.wanted.format, self._pieces(start, end), tags, self._book(start, end))
+        wanted = self.wanted
+        encode_into(file, wanted.format, self._pieces(start, end), tags, self._book(start, end), wanted.bit_rate)
         return file
 
     def _book_tags(self) -> dict[str, str]:

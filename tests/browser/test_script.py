@@ -7,11 +7,13 @@ import re
 import zipfile
 from typing import Any
 
+import av
 import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
 
 from runtime.shared.loudness import integrated
+from tests.browser.conftest import SCREENSHOTS
 from tests.browser.script_steps import (
     DIALOGUE,
     GAP_S,
@@ -172,6 +174,13 @@ def test_export_generates_missing_lines_and_joins_all_lines(script: Page, app: A
     name, data = export(script, "srt")
     assert name == "At the river.srt"
     _check_subtitles(data.decode(), lines)
+
+    _, data = export(script, "joined", format="mp3", rate="128000")
+    with av.open(io.BytesIO(data)) as container:
+        assert container.streams.audio[0].bit_rate == 128_000
+    script.click("#vw-script-files")
+    script.locator("#vw-script-export").screenshot(path=SCREENSHOTS / "script-export-mp3.png")
+    script.keyboard.press("Escape")
 
     _, data = export(script, "all", format="mp3")
     with zipfile.ZipFile(io.BytesIO(data)) as files:

@@ -6,7 +6,7 @@ import { timeOfDay } from '../common/dates.js';
 import { all, make, mark, need, write } from '../common/elements.js';
 import { languageName, title } from '../common/fields.js';
 import { called } from '../design/names.js';
-import { kept, offerBitRate } from '../player/stage_panel.js';
+import { kept, offerDownloads } from '../player/stage_panel.js';
 import { Take } from '../player/take.js';
 import { shown } from '../player/waveform.js';
 import { Sharing } from './sharing.js';
@@ -65,7 +65,7 @@ export class TakeFiles {
   constructor(root) {
     this.menu = need(root, '#vw-takes-files');
     this.links = all(this.menu, 'a', HTMLAnchorElement);
-    offerBitRate(this.menu, () => this.record && this.of(this.record));
+    offerDownloads(this.menu, () => this.record && this.of(this.record));
   }
 
   /** Take of the open menu. @type {TakeRecord|undefined} */

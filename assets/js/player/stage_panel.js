@@ -91,7 +91,7 @@ export class Keep {
     this.others = all(menu, '[data-format]', HTMLAnchorElement);
     this.share = need(menu, '#vw-share', HTMLButtonElement);
     this.code = need(menu, '#vw-copy-code', HTMLButtonElement);
-    offerBitRate(menu, () => this.show(this.take));
+    offerDownloads(menu, () => this.show(this.take));
     /** Take that the download link offers. @type {Take|null} */
     this.offered = null;
     this.isShared = false; // True if the host allows share links.
@@ -155,22 +155,28 @@ export function kept(record, format) {
 }
 
 const RATE = 'voicewright.mp3';
+const RATES = [64, 96, 128, 160]; // Bit rates of MP3 files in kbit/s.
 
 /** Return the bit rate for MP3 files in bit/s, as chosen by the user. */
-function bitRate() {
-  return String(recall('localStorage', RATE) ?? 64000);
+export function bitRate() {
+  return Number(recall('localStorage', RATE) ?? 64000);
+}
+
+/** Offer the choice of the bit rate in a sheet when it is opened. @param {HTMLElement} sheet @param {HTMLSelectElement} select @param {() => void} onChange */
+export function offerBitRate(sheet, select, onChange = () => {}) {
+  sheet.addEventListener('beforetoggle', () => {
+    select.replaceChildren(...RATES.map((rate) => new Option(`${rate} kbit/s`, String(1000 * rate))));
+    select.value = String(bitRate());
+    onChange();
+  });
+  select.onchange = () => {
+    remember('localStorage', RATE, Number(select.value));
+    onChange();
+  };
 }
 
 /** Set up the choice of the bit rate in a download menu, which other choices close. @param {HTMLElement} menu @param {() => void} onChange */
-export function offerBitRate(menu, onChange) {
-  const select = need(menu, 'select', HTMLSelectElement);
-  menu.addEventListener('beforetoggle', () => {
-    select.value = bitRate();
-    onChange();
-  });
+export function offerDownloads(menu, onChange) {
+  offerBitRate(menu, need(menu, 'select', HTMLSelectElement), onChange);
   menu.addEventListener('click', ({ target }) => target instanceof Element && !target.closest('label') && menu.hidePopover());
-  select.onchange = () => {
-    remember('localStorage', RATE, select.value);
-    onChange();
-  };
 }

@@ -6,6 +6,7 @@
  * @typedef {Object} Wanted     options of an export
  * @property {'joined'|'files'|'chapters'|'srt'|'all'} shape
  * @property {'wav'|'mp3'|'flac'|'opus'|'m4b'} format
+ * @property {number} [rate]          bit rate of an MP3 in bit/s
  * @property {number|null} loudness  loudness in LUFS, or null for unchanged audio
  * @property {boolean} [isTimed]  true if lines start at the times of their subtitles
  * @property {number|null} [filmS]  length in seconds of the film with the subtitles, which is also the length of the file
@@ -16,6 +17,7 @@ import { SAMPLE_RATE } from '../common/audio.js';
 import { need } from '../common/elements.js';
 import { fileName, saveFile } from '../common/files.js';
 import { expectedSeconds } from '../common/text.js';
+import { bitRate, offerBitRate } from '../player/stage_panel.js';
 import { calledBy } from './line_text.js';
 
 const MAX_NOTE_CHARS = 300;
@@ -123,10 +125,10 @@ export async function collectClips(maker, onProgress, isTimed = false, onAway = 
  * @param {Wanted} wanted
  * @returns {Promise<{file: Blob, name: string, notes: string}>}
  */
-export async function exportClips(api, script, { clips, chapters }, { shape, format, loudness, isTimed = false, filmS = null }) {
+export async function exportClips(api, script, { clips, chapters }, { shape, format, rate, loudness, isTimed = false, filmS = null }) {
   const name = calledBy(script).replace(/ …$/u, '') || 'script';
   const { author, cover } = script.book;
-  const asked = { clips, chapters: isTimed ? [] : chapters, shape, format, loudness_lufs: loudness, name, author, cover: cover || null, length_s: isTimed ? filmS : null };
+  const asked = { clips, chapters: isTimed ? [] : chapters, shape, format, bit_rate: format === 'mp3' ? rate : null, loudness_lufs: loudness, name, author, cover: cover || null, length_s: isTimed ? filmS : null };
   const headers = { 'content-type': 'application/json' };
   const answer = await api.ask('studio/exports', { method: 'POST', headers, body: JSON.stringify(asked) });
   const suffix = { joined: format, files: 'zip', chapters: 'zip', srt: 'srt', all: 'zip' }[shape];
@@ -145,6 +147,7 @@ export class ExportForm {
     this.sheet = need(root, '#vw-script-export');
     this.shape = need(root, '#vw-script-shape', HTMLSelectElement);
     this.format = need(root, '#vw-script-format', HTMLSelectElement);
+    this.rate = need(root, '#vw-script-rate', HTMLSelectElement);
     this.loudness = need(root, '#vw-script-loudness', HTMLSelectElement);
     this.part = need(root, '#vw-script-part', HTMLSelectElement);
     this.timed = need(root, '#vw-script-timed', HTMLInputElement);
@@ -162,8 +165,11 @@ export class ExportForm {
       this.offerParts();
     });
     this.part.onchange = () => this.checkLength();
-    this.shape.onchange = () => {
-      for (const field of [this.format, this.loudness]) field.disabled = this.shape.value === 'srt';
+    offerBitRate(this.sheet, this.rate);
+    this.shape.onchange = this.format.onchange = () => {
+      const isText = this.shape.value === 'srt';
+      for (const field of [this.format, this.loudness]) field.disabled = isText;
+      /** @type {HTMLElement} */ (this.rate.parentElement).hidden = isText || this.format.value !== 'mp3';
     };
   }
 
@@ -263,6 +269,6 @@ export class ExportForm {
   /** Selected options, as defined in assets/html/rooms/script.html. @returns {Wanted} */
   get wanted() {
     const loudness = this.loudness.value ? Number(this.loudness.value) : null;
-    return /** @type {Wanted} */ ({ shape: this.shape.value, format: this.format.value, loudness, isTimed: this.timed.checked, filmS: this.film.valueAsNumber || null });
+    return /** @type {Wanted} */ ({ shape: this.shape.value, format: this.format.value, rate: bitRate(), loudness, isTimed: this.timed.checked, filmS: this.film.valueAsNumber || null });
   }
 }

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import av
 import httpx
 import numpy as np
 import pytest
@@ -113,6 +114,14 @@ def test_export_as_files_has_one_file_per_line_in_order(client: httpx.Client) ->
         assert values.tobytes() == first + bytes(12_000) + two
         tags = read_tags(io.BytesIO(archive.read(archive.namelist()[1])))
         assert (tags["title"], tags["seed"]) == ("Zweite Zeile", "7")
+
+
+def test_bit_rate_of_an_export_can_be_chosen(client: httpx.Client) -> None:
+    clips = [{"take": keep(client, pcm_of(1.0, 1))["id"]}]
+    for form, rate in (("mp3", 128_000), ("m4b", 96_000)):
+        with av.open(io.BytesIO(got(client, clips, format=form, bit_rate=rate))) as container:
+            assert container.streams.audio[0].bit_rate == pytest.approx(rate, rel=0.2)
+    assert "only mp3" in refused(ask(client, clips, format="flac", bit_rate=64_000), 400, "invalid_config", "bit_rate")
 
 
 def test_subtitle_times_match_the_audio(client: httpx.Client) -> None:
