@@ -243,5 +243,7 @@ def test_voice_can_be_permanently_deleted_with_its_takes(open_studio: OpenStudio
     page.screenshot(path=SCREENSHOTS / f"voice-deleted-{width}.png")
     toast.get_by_role("button", name="Delete now, with 1 take").click()
     expect(page.locator(".vw-toast", has_text="Peter and 1 take were deleted for good.")).to_be_visible()
+    expect(page.locator("#vw-caption")).to_be_empty()
+    expect(page.locator("#vw-star")).to_be_hidden()
     assert page.request.get(f"{origin(page)}/studio/takes/{take}").status == 404
     assert page.request.get(f"{origin(page)}/studio/voices/Peter").status == 404

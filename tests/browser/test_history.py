@@ -207,8 +207,10 @@ def test_deleted_take_can_be_restored(studio: Page) -> None:
     enter(studio, "library")
     row = history_row(studio, "Gone and back.")
     unfold(row)
+    expect(studio.locator("#vw-star")).to_be_visible()
     row.locator("[data-do=remove]").click()
     expect(row).to_have_count(0)
+    expect(studio.locator("#vw-star")).to_be_hidden()
     studio.locator(".vw-toast button").click()
     expect(history_row(studio, "Gone and back.")).to_be_visible()
 

@@ -165,6 +165,7 @@ export class TakeHistory extends EventTarget {
     await api.delete(`studio/takes/${id}`);
     this.edits += 1;
     this.speech.keepWaiting();
+    this.dispatchEvent(new Event('moved'));
     this.show(this.list.filter((take) => take.id !== id));
   }
 
@@ -212,6 +213,7 @@ export class TakeHistory extends EventTarget {
   async onSeveralMoved() {
     this.edits += 1;
     this.speech.keepWaiting();
+    this.dispatchEvent(new Event('moved'));
     await this.refresh();
   }
 

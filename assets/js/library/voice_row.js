@@ -136,7 +136,7 @@ export class VoiceRow {
     const { studio, voice } = this;
     const { takes_deleted: takes } = await api.delete(`studio/voices/${voice.id}?now=1&takes=1`);
     studio.toast(studio.t(takes ? 'voices.gone_takes' : 'voices.gone', { name: voice.name, n: takes }));
-    await studio.history.refresh();
+    await studio.history.onSeveralMoved();
   }
 
   /** Run an action on a voice without a row, and show its error as a toast. @param {() => Promise<unknown>} action */

@@ -25,6 +25,7 @@ export class LastHeard {
   constructor(studio) {
     this.studio = studio;
     studio.stage.addEventListener('change', () => this.note());
+    studio.history.addEventListener('moved', () => this.check());
   }
 
   /** Show the last take before the page is visible, so that the layout does not move later. */
@@ -41,13 +42,19 @@ export class LastHeard {
     this.load(take);
   }
 
+  /** Remove the take from the dock if it was deleted. */
+  check() {
+    const { take } = this.studio.stage;
+    if (take instanceof Take && take.id) this.load(take);
+  }
+
   /** Load the current data and the audio of a stored take. @param {Take} take */
   async load(take) {
     const { stage } = this.studio;
     try {
       take.record = await api.get(`studio/takes/${take.id}`);
     } catch (error) {
-      // The take was deleted while the page was closed.
+      // The take was deleted, perhaps while the page was closed.
       if (errorOf(error).status === 404 && stage.take === take) stage.show(null);
       return;
     }
