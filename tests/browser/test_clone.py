@@ -359,6 +359,33 @@ def test_recording_with_unmeasurable_noise_is_not_rated_as_good(studio: Page) ->
     expect(studio.locator(".vw-step").first).not_to_have_attribute("data-verdict", "good")
 
 
+def test_block_of_samples_after_the_recording_leaves_no_stale_status(open_studio: OpenStudio) -> None:
+    page = open_studio(
+        script="AudioWorkletNode = class extends AudioWorkletNode {"
+        "  constructor(...given) { super(...given); window.lastNode = this; } };"
+    )
+    enter(page, "clone")
+    record(page, 1.0)
+    page.evaluate("lastNode.port.onmessage({ data: new Float32Array(4096) })")
+    page.click("#vw-clone-drop")
+    expect(page.locator("#vw-clone-record")).to_be_visible()
+    assert page.locator("#vw-clone-status").inner_text() == ""
+
+
+def test_saving_a_voice_ends_the_preview(studio: Page) -> None:
+    enter(studio, "clone")
+    to_words(studio, speech_file())
+    studio.fill("#vw-clone-transcript", WORDS)
+    studio.click("#vw-clone-words-done")
+    studio.check("#vw-clone-consent")
+    studio.fill("#vw-clone-keep-name", "Wilma")
+    studio.click("#vw-clone-play-clone")
+    await_sound(studio)
+    studio.click("#vw-clone-keep-button")
+    expect(studio.locator("#vw-clone-done")).to_be_visible()
+    assert studio.locator("#vw-play").get_attribute("data-icon") == "play"
+
+
 def voices_of(app: App) -> list[dict[str, Any]]:
     return list(httpx.get(app.url + VOICES, trust_env=False).json()["data"])
 

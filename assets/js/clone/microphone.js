@@ -188,6 +188,7 @@ export class Microphone extends Emitter {
     const recorder = new Recorder({
       maxSeconds: this.maxSeconds,
       onLevel: (level, seconds) => {
+        if (this.recorder !== recorder) return; // A block of samples may arrive after the end of the recording.
         this.level.value = level;
         this.status.textContent = this.studio.t('clone.recording_for', { s: seconds.toFixed(1) });
       },

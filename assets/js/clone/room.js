@@ -266,6 +266,7 @@ export class CloneRoom {
   onKept(voice) {
     const { studio } = this;
     this.kept = voice;
+    studio.stop(); // The original or the clone may still be played.
     this.show(voice);
     this.keepForm.forget();
     const advice = this.find('done-advice');
