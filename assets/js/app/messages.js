@@ -218,7 +218,7 @@ export class Undo {
    *
    * @param {import('../common/storage.js').Source} room @param {boolean} isOwn true if the replaced text is the user's own text:
    * a toast then offers undo
-   * @param {() => import('./studio.js').Back|void} action may return a function that undoes changes outside the drafts
+   * @param {() => import('./studio.js').UndoFunction|void} action may return a function that undoes changes outside the drafts
    * @param {string} [sentence] text of the toast
    */
   replacing(room, isOwn, action, sentence = this.studio.t('shell.replaced')) {
@@ -285,7 +285,7 @@ export class Notes {
     this.more.hidden = true;
   }
 
-  /** Show the notes of a take. @param {import('../player/stage.js').Shown} take */
+  /** Show the notes of a take. @param {import('../player/stage.js').ShownAudio} take */
   showNotes(take) {
     const { studio } = this;
     const sentences = (take.start?.notes ?? []).map((note) => this.translated(note, take));
@@ -299,7 +299,7 @@ export class Notes {
   /**
    * Return a note in the page's language.
    *
-   * @param {string} note note of the server @param {import('../player/stage.js').Shown} take
+   * @param {string} note note of the server @param {import('../player/stage.js').ShownAudio} take
    * @returns {{words: string, isRead?: boolean}} isRead: true if the published checkpoints can read the text
    */
   translated(note, take) {
@@ -314,7 +314,7 @@ export class Notes {
 
   /**
    * Return the first script in the text that the voice's languages do not use. @param
-   * {import('../player/stage.js').Shown} take
+   * {import('../player/stage.js').ShownAudio} take
    */
   unsupportedLetters(take) {
     const { studio } = this;

@@ -7,7 +7,7 @@ import { need } from '../common/elements.js';
 /** Names of rooms in addresses, if they differ from the room's id. @type {Object<string, string>} */
 const NAMES = { speakers: 'speak' };
 
-export class Addresses {
+export class RoomAddress {
   /** @param {string[]} rooms ids of the rooms @param {() => void} onMoved called after Back, Forward, or a typed address */
   constructor(rooms, onMoved) {
     this.rooms = rooms;

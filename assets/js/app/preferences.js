@@ -3,7 +3,7 @@
  *
  * Event: 'change' with the new values.
  *
- * @typedef {{language?: string, theme?: string}} Chosen
+ * @typedef {{language?: string, theme?: string}} PreferenceValues
  *
  * @typedef {{state: 'absent'|'fetching'|'failed'|'here', got: number, of: number, problem: any}} Model  download; `got` and `of` are in bytes
  *
@@ -15,7 +15,7 @@
  * @property {{small: string, speaks: boolean, may: boolean, download?: import('../host/real_voices.js').Download|null}} [real_voices]
  *   small: id of the embedded checkpoint; may: true if the visitor is the host; download: state of a download, for the host only
  *
- * @typedef {Object} Me               response of GET studio/me
+ * @typedef {Object} StudioInfo               response of GET studio/me
  * @property {Features} features
  * @property {{language?: string|null, theme?: string|null}} preferences
  * @property {{kind: string, name: string}} [visitor]
@@ -28,9 +28,9 @@ import { preferred } from '../common/words.js';
 const THEMES = ['system', 'light', 'dark'];
 const DARK = matchMedia('(prefers-color-scheme: dark)');
 
-/** @extends {Emitter<{change: Chosen}>} */
+/** @extends {Emitter<{change: PreferenceValues}>} */
 export class Preferences extends Emitter {
-  /** @param {Me} me @param {Object<string, string>} languages names of the languages by code */
+  /** @param {StudioInfo} me @param {Object<string, string>} languages names of the languages by code */
   constructor(me, languages) {
     super();
     const { language, theme } = me.preferences;
@@ -51,7 +51,7 @@ export class Preferences extends Emitter {
     document.documentElement.style.colorScheme = dark ? 'dark' : 'light';
   }
 
-  /** @param {Chosen} chosen */
+  /** @param {PreferenceValues} chosen */
   choose(chosen) {
     Object.assign(this, chosen);
     this.paint();
@@ -69,7 +69,7 @@ export class Preferences extends Emitter {
 
 /**
  * @param {ParentNode} page
- * @param {Me} me
+ * @param {StudioInfo} me
  * @param {(key: string, values?: Object<string, any>) => string} t
  */
 export function offerSigningIn(page, { features: { oauth }, visitor }, t) {

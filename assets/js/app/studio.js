@@ -24,23 +24,23 @@ import { LibraryRoom } from '../library/room.js';
 import { shareTake } from '../library/sharing.js';
 import { TakeFiles } from '../library/take_row.js';
 import { Dock } from '../player/dock.js';
-import { CutOff, LastHeard } from '../player/reload.js';
+import { InterruptedRequests, LastTake } from '../player/reload.js';
 import { Speech } from '../player/speech.js';
 import { Stage } from '../player/stage.js';
 import { Take } from '../player/take.js';
-import { Importing } from '../script/importing.js';
+import { Importer } from '../script/importing.js';
 import { ScriptRoom } from '../script/room.js';
 import { Pronunciation } from '../speak/pronunciation.js';
 import { PronunciationSheet } from '../speak/pronunciation_sheet.js';
 import { SpeakersRoom } from '../speak/room.js';
-import { SoundingText, VoicePaces } from '../speak/sounding_text.js';
+import { SentenceHighlight, VoicePaces } from '../speak/sounding_text.js';
 import { TextFacts } from '../speak/text_facts.js';
 import { Variation } from '../speak/variation.js';
 import { VoicePopover } from '../speak/voice_picker.js';
 import { VoiceSamples } from '../speak/voice_samples.js';
 import { VoiceCatalogue, Voices } from '../speak/voices.js';
 import { ErrorMessages, Notes, Toasts, Undo } from './messages.js';
-import { Addresses, Keys } from './navigation.js';
+import { RoomAddress, Keys } from './navigation.js';
 import { endOrphanedFrames, offerSigningIn, Preferences } from './preferences.js';
 import { Status } from './status.js';
 
@@ -51,17 +51,17 @@ import { Status } from './status.js';
  *
  * @typedef {{voice: import('../script/document.js').Voice, instruct: string}} SpokenBy voice and style of a room, for a line
  * of a script
- * @typedef {{voice?: string, text?: string, lines?: import('../script/reading.js').ReadLine[], title?: string,
- * spokenBy?: SpokenBy|null, script?: string, half?: 'takes'|'voices', isFull?: boolean, isPlayed?: boolean}} Given values for opening a
+ * @typedef {{voice?: string, text?: string, lines?: import('../script/reading.js').ParsedLine[], title?: string,
+ * spokenBy?: SpokenBy|null, script?: string, half?: 'takes'|'voices', isFull?: boolean, isPlayed?: boolean}} RoomOptions values for opening a
  * room with
- * @typedef {Omit<TakeRecord, 'reference'> & {reference: Blob|null}} Restored  stored take with its reference audio
+ * @typedef {Omit<TakeRecord, 'reference'> & {reference: Blob|null}} RestoredTake  stored take with its reference audio
  *
- * @typedef {() => void} Back  function that undoes an action
+ * @typedef {() => void} UndoFunction  function that undoes an action
  *
  * @typedef {{id: string, root: HTMLElement, mode?: Mode, modes?: Mode[],
- *   offer?(cards: ModelCard[]): void, onLanguage?(): void, enter?(given: Given): void, leave?(): void, catchUp?(): void,
- *   speak?(how: {clicked: number}): void|Promise<void>, line?(): string, presentRequest?(): import('../library/code.js').Present|null, spokenBy?(): SpokenBy|null, takesTags?: boolean, takesAnyLength?: boolean, followsTags?: boolean, isTyping?: boolean, finishTyping?(): boolean, stop?(): void,
- *   onKey?(event: KeyboardEvent): boolean, restore?(take: Restored): Back|void} & import('../player/reload.js').Place & import('../common/storage.js').Source} Room
+ *   offer?(cards: ModelCard[]): void, onLanguage?(): void, enter?(given: RoomOptions): void, leave?(): void, catchUp?(): void,
+ *   speak?(how: {clicked: number}): void|Promise<void>, line?(): string, presentRequest?(): import('../library/code.js').PendingRequest|null, spokenBy?(): SpokenBy|null, takesTags?: boolean, takesAnyLength?: boolean, followsTags?: boolean, isTyping?: boolean, finishTyping?(): boolean, stop?(): void,
+ *   onKey?(event: KeyboardEvent): boolean, restore?(take: RestoredTake): UndoFunction|void} & import('../player/reload.js').ResumableRoom & import('../common/storage.js').Source} Room
  *   interface of a room for the application shell
  */
 
@@ -77,7 +77,7 @@ export class Studio {
   /** The shown room, or null before the page is built. @type {Room|null} */
   current = null;
 
-  /** @param {HTMLElement} page @param {{presets: import('../common/words.js').Presets, me: import('./preferences.js').Me, pronunciation: Pronunciation, words: Words, preferences: Preferences}} given */
+  /** @param {HTMLElement} page @param {{presets: import('../common/words.js').Presets, me: import('./preferences.js').StudioInfo, pronunciation: Pronunciation, words: Words, preferences: Preferences}} given */
   constructor(page, { presets, me, pronunciation, words, preferences }) {
     this.page = page;
     this.me = me;
@@ -134,16 +134,16 @@ export class Studio {
     this.keys = new Keys(page, this);
     this.pronunciationSheet = new PronunciationSheet(page, this);
     this.code = new CodeDialog(need(page, '#vw-code', HTMLDialogElement), this);
-    this.soundingText = new SoundingText(page, this);
-    this.cutOff = new CutOff(this);
-    this.lastHeard = new LastHeard(this);
-    this.importing = new Importing(page, this);
+    this.soundingText = new SentenceHighlight(page, this);
+    this.cutOff = new InterruptedRequests(this);
+    this.lastHeard = new LastTake(this);
+    this.importing = new Importer(page, this);
     /** @type {Room[]} */
     this.rooms = ROOMS.map((Room) => new Room(need(page, `#vw-room-${Room.id}`), this));
     /** @type {Drafts} */
     this.drafts = new Drafts([this, this.variation, this.catalogue, ...this.rooms]);
     this.drafts.recall();
-    this.addresses = new Addresses(this.rooms.map(({ id }) => id), () => this.enter(this.addressed));
+    this.addresses = new RoomAddress(this.rooms.map(({ id }) => id), () => this.enter(this.addressed));
     this.realVoices = new RealVoices(page, this);
     this.status = new Status(page, this.socket, this.t, this.realVoices);
     this.facts = new TextFacts(page, this);
@@ -243,7 +243,7 @@ export class Studio {
     return this.addresses.room ?? first.id;
   }
 
-  /** Open another room, from which Back returns to this room. @param {string} id @param {Given} [given] */
+  /** Open another room, from which Back returns to this room. @param {string} id @param {RoomOptions} [given] */
   go(id, given = {}) {
     this.addresses.go(id);
     this.enter(id, given);
@@ -254,7 +254,7 @@ export class Studio {
    *
    * `given` has the values with which the room is opened.
    *
-   * @param {string} id @param {Given} [given]
+   * @param {string} id @param {RoomOptions} [given]
    */
   enter(id, given = {}) {
     const room = this.room(id);
@@ -377,7 +377,7 @@ export class Studio {
     this.undo.replacing(...replaced);
   }
 
-  /** Offer to undo an action. @param {Back} back @param {string} [sentence] text of the toast */
+  /** Offer to undo an action. @param {UndoFunction} back @param {string} [sentence] text of the toast */
   undoable(back, sentence) {
     this.undo.offer(back, sentence);
   }
@@ -438,7 +438,7 @@ export class Studio {
    *
    * The take does not play until it is passed to the stage.
    *
-   * @param {import('../player/take.js').Asked} asked
+   * @param {import('../player/take.js').TakeRequest} asked
    * @returns {Take}
    * @throws {FieldError} There is no text, or no connection.
    */
@@ -467,7 +467,7 @@ export class Studio {
 
   /**
    * Handle an error about an unknown voice, which another window may have deleted. @param {Take} take @param
-   * {import('../common/api.js').Thrown} error
+   * {import('../common/api.js').AppError} error
    */
   async missVoice({ config, label, room }, error) {
     const { clicked } = this;
@@ -558,7 +558,7 @@ export class Studio {
     this.note(this.stage.take);
   }
 
-  /** Show that a take could not be saved. @param {import('../common/api.js').Thrown} error */
+  /** Show that a take could not be saved. @param {import('../common/api.js').AppError} error */
   onUnkept(error) {
     const { t } = this;
     if (error.code === 'store_full') {
@@ -580,7 +580,7 @@ export class Studio {
     }
   }
 
-  /** Show the notes of a take next to its name. @param {import('../player/stage.js').Shown|null} take */
+  /** Show the notes of a take next to its name. @param {import('../player/stage.js').ShownAudio|null} take */
   note(take) {
     const { notes } = this;
     if (!take || (take instanceof Take && take.state === 'stopped')) return notes.say('');

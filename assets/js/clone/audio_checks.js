@@ -10,7 +10,7 @@ const MIN_EDGE_SILENCE_S = 0.3; // Shorter silence at an edge is not reported.
 
 /**
  * @typedef {import('./selection.js').Fault} Fault
- * @typedef {'leaveOut'|'shorten'|'pauses'|'best'|'trim'|'another'} Remedy
+ * @typedef {'leaveOut'|'shorten'|'pauses'|'best'|'trim'|'another'} AudioRemedy
  *
  * @typedef {Object} CheckResult     result of the runtime's checks, in seconds and dBFS
  * @property {boolean} usable
@@ -30,7 +30,7 @@ export class AudioChecks {
    * @param {() => void} tell.onSaid
    * @param {() => Fault[]} tell.faults  returns the faults that the page has detected
    * @param {() => number|null} tell.aboveNoise  returns the level of the speech above the recording's noise in dB, or null if unknown
-   * @param {Record<Remedy, (faults: Fault[]) => void>} tell.remedies  actions that correct a fault
+   * @param {Record<AudioRemedy, (faults: Fault[]) => void>} tell.remedies  actions that correct a fault
    * @param {() => boolean} tell.isLong  returns true if another part can be selected
    */
   constructor(root, studio, { onRefused, onSaid, faults, aboveNoise, remedies, isLong }) {
@@ -161,7 +161,7 @@ export class AudioChecks {
     return this.item(this.studio.t(`clone.found.${fault.code}`, places), fault.code, remedy, [fault]);
   }
 
-  /** @param {string} code @param {Fault[]} faults @returns {Remedy} */
+  /** @param {string} code @param {Fault[]} faults @returns {AudioRemedy} */
   remedyOf(code, faults) {
     if (code === 'silence' && faults.some((fault) => fault.code === 'pause')) return 'pauses';
     if (code === 'silence') return 'trim';
@@ -194,7 +194,7 @@ export class AudioChecks {
     return own === key || this.studio.words.language === 'en' ? sentence : own;
   }
 
-  /** @param {string} text @param {string} code @param {Remedy} [remedy] @param {Fault[]} [faults] */
+  /** @param {string} text @param {string} code @param {AudioRemedy} [remedy] @param {Fault[]} [faults] */
   item(text, code, remedy, faults) {
     const item = make('li', { className: 'vw-care' }, [make('b', { textContent: text })]);
     Object.assign(item.dataset, { code, icon: 'care' });
@@ -202,7 +202,7 @@ export class AudioChecks {
     return item;
   }
 
-  /** @param {Remedy} remedy @param {Fault[]} [faults] */
+  /** @param {AudioRemedy} remedy @param {Fault[]} [faults] */
   button(remedy, faults = []) {
     const textContent = this.studio.t(`clone.remedy.${remedy}`);
     return make('button', { type: 'button', className: 'vw-link', textContent, onclick: () => this.remedies[remedy](faults) });

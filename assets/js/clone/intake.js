@@ -8,7 +8,7 @@ import { need, write } from '../common/elements.js';
 import { preselect } from '../common/fields.js';
 import { recordings } from '../common/storage.js';
 import { clock } from './audio_checks.js';
-import { decoded, Reference, TooMuch } from './reference.js';
+import { decoded, Reference, FileTooLarge } from './reference.js';
 import { addressed } from './steps.js';
 
 // --- Draft of the Clone room with recording, transcript and choices, for reloads and undo.
@@ -75,7 +75,7 @@ export class SavedState {
     room.keepForm.name.value = name;
   }
 
-  /** Return a function that restores the current recording and its form. @returns {import('../app/studio.js').Back} */
+  /** Return a function that restores the current recording and its form. @returns {import('../app/studio.js').UndoFunction} */
   wayBack() {
     const { room } = this;
     const { reference } = room;
@@ -96,7 +96,7 @@ export class SavedState {
 
 // --- Loading, selecting, checking and removing the recording.
 
-export class Intake {
+export class RecordingIntake {
   /** True if the runtime has refused the recording. */
   isRefused = false;
 
@@ -130,14 +130,14 @@ export class Intake {
       if (!pcm) await this.room.audioChecks.check({ sound: file, transcript: null });
       this.take(new Reference({ pcm, file, name, source: 'upload', maxSeconds: this.room.microphone.maxSeconds }), isNew);
     } catch (error) {
-      const why = error instanceof TooMuch ? this.tooMuch(error) : errorOf(error).message;
+      const why = error instanceof FileTooLarge ? this.tooMuch(error) : errorOf(error).message;
       this.room.showError('ref_audio', studio.t('clone.not_taken', { name, why }));
     } finally {
       status.textContent = '';
     }
   }
 
-  /** Return a sentence that says why a file is too large, and what to do. @param {TooMuch} error */
+  /** Return a sentence that says why a file is too large, and what to do. @param {FileTooLarge} error */
   tooMuch({ what, is, limit }) {
     const { t } = this.studio;
     if (what === 'long') return t('clone.too_long_to_open', { is: span(is, t), limit: span(limit, t) });

@@ -14,7 +14,7 @@ const MIN_HANDLE_DISTANCE_S = 0.1;
 const MIN_MIX_ENERGY = 0.1;
 const CROSS_FADE_SAMPLES = Math.round(SAMPLE_RATE * 0.008);
 
-/** @typedef {import('./speech_detection.js').Stretch} Stretch in seconds of the whole recording */
+/** @typedef {import('./speech_detection.js').TimeSpan} Stretch in seconds of the whole recording */
 
 export class Reference {
   /**
@@ -155,7 +155,7 @@ function joined(pieces) {
 }
 
 /** Error of a file that is too large for the page. */
-export class TooMuch extends Error {
+export class FileTooLarge extends Error {
   /** @param {'large'|'long'} what @param {number} is size in bytes, or duration in seconds @param {number} limit */
   constructor(what, is, limit) {
     super(`The file is too ${what}: ${is}; the limit is ${limit}`);
@@ -170,12 +170,12 @@ export class TooMuch extends Error {
  *
  * @param {Blob} file
  * @returns {Promise<Int16Array|null>} samples at 24 kHz, or null if this browser cannot decode the file
- * @throws {TooMuch} The file is too large or too long for the page.
+ * @throws {FileTooLarge} The file is too large or too long for the page.
  */
 export async function decoded(file) {
-  if (file.size > MAX_FILE_BYTES) throw new TooMuch('large', file.size, MAX_FILE_BYTES);
+  if (file.size > MAX_FILE_BYTES) throw new FileTooLarge('large', file.size, MAX_FILE_BYTES);
   const buffer = await decodedBuffer(file);
-  if (buffer && buffer.duration > MAX_DURATION_S) throw new TooMuch('long', buffer.duration, MAX_DURATION_S);
+  if (buffer && buffer.duration > MAX_DURATION_S) throw new FileTooLarge('long', buffer.duration, MAX_DURATION_S);
   return buffer && toInt16(mixed(buffer));
 }
 

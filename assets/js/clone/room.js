@@ -8,12 +8,12 @@ import { fillLanguages } from '../common/fields.js';
 import { acceptDrops } from '../common/files.js';
 import { inPageWords } from '../common/server_messages.js';
 import { AudioChecks } from './audio_checks.js';
-import { Intake, SavedState } from './intake.js';
+import { RecordingIntake, SavedState } from './intake.js';
 import { CloneRequest, Comparison, KeepForm } from './keep_form.js';
 import { Microphone } from './microphone.js';
-import { Choosing } from './selection.js';
-import { addressed, Showing, Steps } from './steps.js';
-import { Hearing, Stored } from './stored_voice.js';
+import { PartSelector } from './selection.js';
+import { addressed, CloneView, Steps } from './steps.js';
+import { ReferencePlayback, StoredVoiceSelect } from './stored_voice.js';
 import { areSimilar, Transcript } from './transcript.js';
 import { Trimmer } from './trimmer.js';
 
@@ -42,15 +42,15 @@ export class CloneRoom {
     this.kept = null;
     /** Voice that was saved from the recording, or null after its deletion. @type {StoredVoice|null} */
     this.made = null;
-    this.intake = new Intake(this);
-    this.showing = new Showing(this);
+    this.intake = new RecordingIntake(this);
+    this.showing = new CloneView(this);
     this.savedState = new SavedState(this);
     this.request = new CloneRequest(this);
     this.microphone = new Microphone(root, studio);
     this.trimmer = new Trimmer(need(root, '#vw-clone-trim'));
-    this.hearing = new Hearing(root, this);
-    this.stored = new Stored(root, studio, () => this.showing.paint());
-    this.choosing = new Choosing(studio, () => this.intake.moved());
+    this.hearing = new ReferencePlayback(root, this);
+    this.stored = new StoredVoiceSelect(root, studio, () => this.showing.paint());
+    this.choosing = new PartSelector(studio, () => this.intake.moved());
     this.words = new Transcript(root, studio, () => this.intake.changed());
     this.transcript = this.words.field;
     this.audioChecks = new AudioChecks(root, studio, {
@@ -163,7 +163,7 @@ export class CloneRoom {
     this.showing.paint();
   }
 
-  /** @param {import('../app/studio.js').Restored} take @returns {import('../app/studio.js').Back} */
+  /** @param {import('../app/studio.js').RestoredTake} take @returns {import('../app/studio.js').UndoFunction} */
   restore({ config, reference }) {
     const back = this.savedState.wayBack();
     this.language.value = config.language ?? 'auto';

@@ -14,7 +14,7 @@ const MIN_EDGE_PAUSE_S = 0.16; // Minimum duration of a pause at which a part ma
 const MIN_REMOVED_PAUSE_S = 0.8;
 const SEARCH_STEP_S = 0.5; // Distance between possible edges in speech without pauses.
 
-/** @typedef {import('./speech_detection.js').RecordingAnalysis} RecordingAnalysis @typedef {import('./speech_detection.js').Stretch} Stretch */
+/** @typedef {import('./speech_detection.js').RecordingAnalysis} RecordingAnalysis @typedef {import('./speech_detection.js').TimeSpan} Stretch */
 
 /**
  * Return the suggested part: the best part of a long recording, or all speech.
@@ -130,7 +130,7 @@ const AT_EDGE_S = 0.6;
 
 /** @typedef {ReturnType<typeof faultsOf>[number]} Fault @typedef {import('./reference.js').Reference} Reference */
 
-export class Choosing {
+export class PartSelector {
   /** Level of the speech above the recording's noise in dB, or null if unknown. @type {number|null} */
   aboveNoise = null;
 
@@ -196,7 +196,7 @@ export class Choosing {
     });
   }
 
-  /** @param {import('./speech_detection.js').Stretch} out */
+  /** @param {import('./speech_detection.js').TimeSpan} out */
   without(out) {
     const { reference } = this;
     if (!reference) return;

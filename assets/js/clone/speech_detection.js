@@ -32,15 +32,15 @@ const MIN_NOISE_S = 0.3; // Noise is measured only if the parts without speech a
 export const MIN_ABOVE_NOISE_DB = 20;
 
 /**
- * @typedef {{start: number, end: number}} Stretch  start and end in seconds
+ * @typedef {{start: number, end: number}} TimeSpan  start and end in seconds
  * @typedef {Object} RecordingAnalysis
  * @property {number} seconds
  * @property {Float32Array} levels      level of each frame in dB relative to full scale
  * @property {Uint8Array} speech        1 for each frame with speech
  * @property {Uint8Array} clipped       1 for each frame with clipped samples
  * @property {number} loud              level of the speech in dB
- * @property {Stretch[]} bursts         stretches with coughs or knocks
- * @property {Stretch[]} hums
+ * @property {TimeSpan[]} bursts         stretches with coughs or knocks
+ * @property {TimeSpan[]} hums
  */
 
 /** Analyse a recording. @param {Int16Array} pcm mono samples at 24 kHz @returns {RecordingAnalysis} */
@@ -72,7 +72,7 @@ export function listen(pcm) {
   return { seconds, levels, speech, clipped, loud, bursts: stretches(burst, seconds), hums: stretches(hum, seconds) };
 }
 
-/** Return the pauses within the speech that have at least this duration. @param {RecordingAnalysis} analysis @param {number} least seconds @returns {Stretch[]} */
+/** Return the pauses within the speech that have at least this duration. @param {RecordingAnalysis} analysis @param {number} least seconds @returns {TimeSpan[]} */
 export function pauses({ speech, seconds }, least) {
   return stretches(speech, seconds, 0).filter(({ start, end }) => end - start >= least && start > 0 && end < seconds - FRAME_S);
 }
@@ -80,7 +80,7 @@ export function pauses({ speech, seconds }, least) {
 /**
  * Return start and end of the speech, or null if there is no speech.
  *
- * @param {RecordingAnalysis} analysis @returns {Stretch|null}
+ * @param {RecordingAnalysis} analysis @returns {TimeSpan|null}
  */
 export function spoken({ speech, seconds }) {
   const all = stretches(speech, seconds);
@@ -246,7 +246,7 @@ function fill(flags, value, gap, may = () => true) {
   }
 }
 
-/** @param {Uint8Array} flags @param {number} seconds duration of the whole recording @returns {Stretch[]} */
+/** @param {Uint8Array} flags @param {number} seconds duration of the whole recording @returns {TimeSpan[]} */
 function stretches(flags, seconds, value = 1) {
   return runs(flags, value).map(([from, to]) => ({ start: from * FRAME_S, end: Math.min(seconds, to * FRAME_S) }));
 }

@@ -101,7 +101,7 @@ export class Steps {
 
 // --- Rendering of the Clone room: visible parts, label of the primary button, and the outcome of each step.
 
-export class Showing {
+export class CloneView {
   /** @param {import('./room.js').CloneRoom} room */
   constructor(room) {
     this.room = room;

@@ -10,7 +10,7 @@ import { recordingOf, sampleOf } from '../speak/voice_samples.js';
 
 /** @typedef {import('../speak/voices.js').StoredVoice} StoredVoice */
 
-export class Stored {
+export class StoredVoiceSelect {
   /** Id of the voice that is selected when it is listed, or ''. */
   awaited = '';
 
@@ -78,7 +78,7 @@ export class Stored {
 
 // --- Playback of the selection, with a cursor in the waveform, and of a stored voice's recording.
 
-export class Hearing {
+export class ReferencePlayback {
   /** Take with the reference audio that was played last, or null. @type {import('../player/take.js').Take|null} */
   sounding = null;
 

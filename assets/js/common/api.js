@@ -5,11 +5,11 @@ import { sentenceOf } from './server_messages.js';
 // --- Errors with the fields that the studio, the runtime or a form adds.
 
 /**
- * @typedef {Error & {code?: string, param?: string|null, field?: string, status?: number, missing?: boolean, retryable?: boolean, unreachable?: boolean}} Thrown
+ * @typedef {Error & {code?: string, param?: string|null, field?: string, status?: number, missing?: boolean, retryable?: boolean, unreachable?: boolean}} AppError
  *   StudioError, SpeechError of the client, or FieldError (fields.js)
  */
 
-/** @param {unknown} thrown @returns {Thrown} */
+/** @param {unknown} thrown @returns {AppError} */
 export function errorOf(thrown) {
   return thrown instanceof Error ? thrown : new Error(String(thrown));
 }

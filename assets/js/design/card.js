@@ -5,7 +5,7 @@
  *
  * @typedef {import('../player/take.js').Take} Take
  * @typedef {import('./take_requests.js').Change} Change
- * @typedef {{act: 'keep'|'use'|'again'|'closer'|'change', change?: Change, clicked: number}} Asks
+ * @typedef {{act: 'keep'|'use'|'again'|'closer'|'change', change?: Change, clicked: number}} CardAction
  * @typedef {(key: string, values?: Object<string, any>) => string} Translate
  */
 
@@ -16,7 +16,7 @@ const CHANGES = ['state', 'progress', 'done', 'error', 'stored'];
 const LENGTH_INTERVAL_MS = 120; // Interval between updates of the duration during generation.
 
 /** Waveform of a take on a time axis that all takes share. */
-class Side extends Waveform {
+class TakeWaveform extends Waveform {
   longest = 0; // Number of samples of the longest take.
 
   get span() {
@@ -24,13 +24,13 @@ class Side extends Waveform {
   }
 }
 
-/** @typedef {{id: string, name: string}} KeptAs */
+/** @typedef {{id: string, name: string}} SavedVoice */
 
-/** @extends {Emitter<{act: Asks, play: {shift: boolean}, menu: null}>} */
+/** @extends {Emitter<{act: CardAction, play: {shift: boolean}, menu: null}>} */
 export class TakeCard extends Emitter {
   /**
    * @param {HTMLTemplateElement} template
-   * @param {{take: Take, letter: string, set: number, description: string, note?: string|null, voice?: KeptAs|null}} given
+   * @param {{take: Take, letter: string, set: number, description: string, note?: string|null, voice?: SavedVoice|null}} given
    *   description: description of the voice, also if the take clones another take; note: message key of a remark
    * @param {Translate} t
    * @param {import('../speak/voices.js').Voices} voices
@@ -57,7 +57,7 @@ export class TakeCard extends Emitter {
     this.naming = find('.vw-design-take-naming');
     this.acts = find('.vw-design-take-acts');
     this.buttons = all(this.element, '[data-act]', HTMLButtonElement);
-    this.wave = new Side(need(this.element, 'canvas', HTMLCanvasElement));
+    this.wave = new TakeWaveform(need(this.element, 'canvas', HTMLCanvasElement));
     this.favourite = false;
     this.closer = true; // True if variations of this take can be requested.
     this.gainDb = 0;
@@ -83,7 +83,7 @@ export class TakeCard extends Emitter {
     this.menu.onclick = () => this.emit('menu', null);
     for (const button of this.buttons) {
       button.onclick = () => {
-        const { act, change } = /** @type {Pick<Asks, 'act'|'change'>} */ (button.dataset);
+        const { act, change } = /** @type {Pick<CardAction, 'act'|'change'>} */ (button.dataset);
         this.emit('act', { act, change, clicked: performance.now() });
       };
     }
@@ -95,7 +95,7 @@ export class TakeCard extends Emitter {
     this.element.remove();
   }
 
-  /** Voice that was saved from the take and was not deleted, or null. @returns {KeptAs|null} */
+  /** Voice that was saved from the take and was not deleted, or null. @returns {SavedVoice|null} */
   get voice() {
     const { keptAs, voices } = this;
     return keptAs && voices.isListed ? voices.find(keptAs.id) : keptAs;

@@ -42,7 +42,7 @@ export class TakeMenu {
 
 /**
  * @typedef {import('./card.js').TakeCard} TakeCard
- * @typedef {import('./card.js').Asks} Asks
+ * @typedef {import('./card.js').CardAction} Asks
  * @typedef {import('./sets.js').TakeSet} TakeSet
  */
 
@@ -77,7 +77,7 @@ export class CardActions {
     this.studio.showError('request', this.room.t('design.kept_favourite', { letter: card.name }));
   }
 
-  /** @param {{card: TakeCard, voice: import('./card.js').KeptAs, isAsked: boolean}} kept */
+  /** @param {{card: TakeCard, voice: import('./card.js').SavedVoice, isAsked: boolean}} kept */
   onKept({ card, voice, isAsked }) {
     card.keptAs = voice;
     card.refresh();

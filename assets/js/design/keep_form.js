@@ -28,10 +28,10 @@ export const isShort = (take) => take.seconds < SHORTEST_REFERENCE;
  * request a longer text, 'closed' with {card}.
  *
  * @typedef {import('./card.js').TakeCard} TakeCard
- * @typedef {{card: TakeCard}} OfCard
+ * @typedef {{card: TakeCard}} CardEvent
  */
 
-/** @extends {Emitter<{kept: OfCard & {voice: import('./card.js').KeptAs, isAsked: boolean}, longer: OfCard, closed: OfCard}>} */
+/** @extends {Emitter<{kept: CardEvent & {voice: import('./card.js').SavedVoice, isAsked: boolean}, longer: CardEvent, closed: CardEvent}>} */
 export class KeepForm extends Emitter {
   /** @param {HTMLElement} root panel of the room @param {import('../app/studio.js').Studio} studio */
   constructor(root, studio) {

@@ -29,14 +29,14 @@ export function matched(levels) {
 
 const MIN_PEAK_HEIGHT = 0.3; // Peaks below this fraction of the height are not scaled up to full height.
 
-export class Listening {
+export class TakePlayback {
   /** @param {import('../player/stage.js').Stage} stage @param {() => TakeCard[]} cards returns all shown cards */
   constructor(stage, cards) {
     this.stage = stage;
     this.cards = cards;
     /** Card of the take that was played last, or null. @type {TakeCard|null} */
     this.current = null;
-    /** @type {import('../player/programme.js').Programme|null} */
+    /** @type {import('../player/programme.js').Playlist|null} */
     this.programme = null;
     this.alignSoon = throttle(() => this.align());
     stage.addEventListener('change', () => this.onStage());

@@ -15,16 +15,16 @@ import { FieldError, fillLanguages, preselect, title } from '../common/fields.js
 import { CardActions, TakeMenu } from './card_actions.js';
 import { BlendForm, DesignedVoices } from './designed_voices.js';
 import { KeepForm } from './keep_form.js';
-import { Listening } from './listening.js';
+import { TakePlayback } from './listening.js';
 import { PresetPicker } from './presets.js';
 import { SavedSets, ShownSets } from './sets.js';
 import { TakeRequests } from './take_requests.js';
 
 /**
  * @typedef {import('./card.js').TakeCard} TakeCard
- * @typedef {import('../player/take.js').Asked} Asked
+ * @typedef {import('../player/take.js').TakeRequest} Asked
  * @typedef {import('../player/take.js').Config} Config
- * @typedef {{description: string, language: string, count?: number, sets?: import('./sets.js').KeptSet[]}} Draft
+ * @typedef {{description: string, language: string, count?: number, sets?: import('./sets.js').StoredSet[]}} Draft
  */
 
 export class DesignRoom {
@@ -53,7 +53,7 @@ export class DesignRoom {
     });
     this.blend = new BlendForm(root, studio);
     this.designed = new DesignedVoices(root, studio, { again: (voice) => this.again(voice) });
-    this.listening = new Listening(studio.stage, () => this.shown.cards);
+    this.listening = new TakePlayback(studio.stage, () => this.shown.cards);
     this.savedSets = new SavedSets(this);
     this.describe(studio.presets.designs[0].text);
     this.listen();
@@ -155,7 +155,7 @@ export class DesignRoom {
     return this.savedSets.placeOf(take);
   }
 
-  /** @param {import('../player/take.js').Take} take @param {import('./sets.js').Place} place */
+  /** @param {import('../player/take.js').Take} take @param {import('./sets.js').SetPosition} place */
   regain(take, place) {
     return this.savedSets.regain(take, place);
   }
@@ -192,7 +192,7 @@ export class DesignRoom {
     return { instructions, language: this.language.value || 'auto', ...this.studio.variation.sampling };
   }
 
-  /** Restore the form from a stored take. @param {import('../app/studio.js').Restored} take */
+  /** Restore the form from a stored take. @param {import('../app/studio.js').RestoredTake} take */
   restore({ config }) {
     this.fill(config.instructions ?? '', config.language ?? 'auto');
   }

@@ -78,22 +78,22 @@ export class TakeSet {
  * It also has the positions of takes that are still missing.
  *
  * @typedef {import('../player/take.js').Take} Take
- * @typedef {Omit<KeptSet, 'takes'> & {letter: string, note: string|null}} Place  position of a take in a set
- * @typedef {{id: string, letter: string, note: string|null, voice: {id: string, name: string}|null}} KeptTake
- * @typedef {{number: number, at: number, origin: Origin, description: string, takes: KeptTake[]}} KeptSet
+ * @typedef {Omit<StoredSet, 'takes'> & {letter: string, note: string|null}} SetPosition  position of a take in a set
+ * @typedef {{id: string, letter: string, note: string|null, voice: {id: string, name: string}|null}} StoredTake
+ * @typedef {{number: number, at: number, origin: Origin, description: string, takes: StoredTake[]}} StoredSet
  */
 
 export class SavedSets {
   /** @param {import('./room.js').DesignRoom} room */
   constructor(room) {
     this.room = room;
-    /** Sets that are still being loaded. @type {KeptSet[]} */
+    /** Sets that are still being loaded. @type {StoredSet[]} */
     this.coming = [];
     /** Promise that is settled when all sets are restored. */
     this.reopened = Promise.resolve();
   }
 
-  /** Return the sets, newest first, without takes that the studio has not stored. @returns {KeptSet[]} */
+  /** Return the sets, newest first, without takes that the studio has not stored. @returns {StoredSet[]} */
   draft() {
     const shown = this.room.shown.sets.map(({ number, at, origin, cards }) => {
       const takes = cards.flatMap(({ take, letter, note, voice }) =>
@@ -104,12 +104,12 @@ export class SavedSets {
     return [...shown, ...this.coming].filter(({ takes }) => takes.length > 0);
   }
 
-  /** Restore the sets one after another, below sets that were created in the meantime. @param {KeptSet[]} [sets] */
+  /** Restore the sets one after another, below sets that were created in the meantime. @param {StoredSet[]} [sets] */
   reopen(sets = []) {
     return (this.reopened = this.restoreSets(sets));
   }
 
-  /** @param {KeptSet[]} sets */
+  /** @param {StoredSet[]} sets */
   async restoreSets(sets) {
     this.coming = sets;
     this.room.showRestoring(sets.length > 0);
@@ -122,7 +122,7 @@ export class SavedSets {
     this.room.showRestoring(false);
   }
 
-  /** @param {KeptTake} kept @returns {Promise<Take|null>} the take, or null if it was deleted in the meantime */
+  /** @param {StoredTake} kept @returns {Promise<Take|null>} the take, or null if it was deleted in the meantime */
   async fetch({ id }) {
     const { api, history } = this.room.studio;
     try {
@@ -135,7 +135,7 @@ export class SavedSets {
     }
   }
 
-  /** Return the position of a take for a restoration after a reload, or null. @param {Take} take @returns {Place|null} */
+  /** Return the position of a take for a restoration after a reload, or null. @param {Take} take @returns {SetPosition|null} */
   placeOf(take) {
     for (const { number, at, origin, cards } of this.room.shown.sets) {
       const card = cards.find((one) => one.take === take);
@@ -144,7 +144,7 @@ export class SavedSets {
     return null;
   }
 
-  /** Restore a take at its position in its set. @param {Take} take @param {Place} place */
+  /** Restore a take at its position in its set. @param {Take} take @param {SetPosition} place */
   async regain(take, { letter, note, ...given }) {
     await this.reopened;
     const set = this.room.shown.sets.find(({ number }) => number === given.number);
@@ -181,7 +181,7 @@ export class ShownSets {
    * Show a set at the position of its number.
    *
    * @param {{number: number, at: number, origin: Origin, description: string}} given
-   * @param {{take: import('../player/take.js').Take, letter: string, note: string|null, voice: import('./card.js').KeptAs|null}[]} cards
+   * @param {{take: import('../player/take.js').Take, letter: string, note: string|null, voice: import('./card.js').SavedVoice|null}[]} cards
    */
   insert({ number, at, origin, description }, cards) {
     const { room } = this;

@@ -73,7 +73,7 @@ export function changed(description, change) {
  * @typedef {import('./card.js').TakeCard} TakeCard
  * @typedef {import('./sets.js').TakeSet} TakeSet
  * @typedef {import('./sets.js').Origin} Origin
- * @typedef {import('../player/take.js').Asked} Asked
+ * @typedef {import('../player/take.js').TakeRequest} Asked
  * @typedef {import('../player/take.js').Config} Config
  */
 

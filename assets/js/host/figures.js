@@ -47,7 +47,7 @@ function path(points, length, most) {
 // --- Metrics of the runtime.
 
 /**
- * @typedef {Object} Now           metrics of the runtime, counted since its start
+ * @typedef {Object} RuntimeMetrics           metrics of the runtime, counted since its start
  * @property {number} slots
  * @property {number} active
  * @property {number} waiting
@@ -62,11 +62,11 @@ function path(points, length, most) {
  * @typedef {Object} Figure
  * @property {string} name
  * @property {number} count        number of lines
- * @property {(now: Now, rate: number|null) => (number|null)[]} lines  rate: frames per second, or null if not yet known
- * @property {(now: Now, rate: number|null, t: Say) => [string, string]} say   returns the large text and the small text
- * @property {(now: Now, device: {isCpu: boolean}) => boolean} [isHidden]  returns true if the figure does not apply
+ * @property {(now: RuntimeMetrics, rate: number|null) => (number|null)[]} lines  rate: frames per second, or null if not yet known
+ * @property {(now: RuntimeMetrics, rate: number|null, t: Translate) => [string, string]} say   returns the large text and the small text
+ * @property {(now: RuntimeMetrics, device: {isCpu: boolean}) => boolean} [isHidden]  returns true if the figure does not apply
  *
- * @typedef {(key: string, values?: Object<string, unknown>) => string} Say
+ * @typedef {(key: string, values?: Object<string, unknown>) => string} Translate
  */
 
 const CHART_POINTS = 90; // Three minutes, with a point every two seconds.
@@ -100,7 +100,7 @@ const FIGURES = [
 ];
 
 export class Figures {
-  /** @param {HTMLElement} place @param {Say} t */
+  /** @param {HTMLElement} place @param {Translate} t */
   constructor(place, t) {
     this.t = t;
     /** Last frame count and its time (performance.now()), or null. @type {{frames: number, at: number}|null} */
@@ -120,7 +120,7 @@ export class Figures {
     });
   }
 
-  /** @param {Now} now @param {{isCpu: boolean}} device */
+  /** @param {RuntimeMetrics} now @param {{isCpu: boolean}} device */
   show(now, device) {
     const rate = this.rate(now.frames);
     for (const { figure, chart, large, small, lines, say, isHidden } of this.shown) {
@@ -153,5 +153,5 @@ const integer = (value) => (value === null ? '–' : Math.round(value).toLocaleS
 const milliseconds = (seconds) => (seconds === null ? '–' : `${Math.round(seconds * 1000)} ms`);
 /** @param {number} bytes */
 const gibibytes = (bytes) => `${(bytes / 2 ** 30).toFixed(1)} GiB`;
-/** Return the used memory of the device in bytes. @param {Now} now */
+/** Return the used memory of the device in bytes. @param {RuntimeMetrics} now */
 const used = ({ memory: { total = 0, free = 0 } }) => total - free;

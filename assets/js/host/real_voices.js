@@ -9,7 +9,7 @@ import { StudioError } from '../common/api.js';
 import { make, need } from '../common/elements.js';
 import { recall, remember } from '../common/storage.js';
 import { inPageWords, sentenceOf } from '../common/server_messages.js';
-import { gigabytes, Offers, UNDER_WAY } from './real_voices_sheet.js';
+import { gigabytes, CheckpointSheet, UNDER_WAY } from './real_voices_sheet.js';
 
 const PATH = 'studio/host/downloads';
 const AWAY = 'voicewright.banner';
@@ -49,7 +49,7 @@ export class RealVoices {
     this.loaded = need(page, '#vw-loaded');
     this.loadedNames = need(page, '#vw-loaded-names');
     this.loadedSee = need(page, '#vw-loaded-see');
-    this.offers = new Offers(need(page, '#vw-real-voices', HTMLDialogElement), this);
+    this.offers = new CheckpointSheet(need(page, '#vw-real-voices', HTMLDialogElement), this);
     this.see.onclick = () => this.open();
     this.leave.onclick = () => this.dismiss();
     this.turn.onclick = () => this.act(this.download.state === 'fetching' ? 'pause' : 'resume');

@@ -18,7 +18,7 @@ const MODES = ['custom_voice', 'voice_design', 'base'];
  *   quantize: string|null, problem: {code: string}|null}} Plan
  */
 
-export class Offers {
+export class CheckpointSheet {
   /** @param {HTMLDialogElement} dialog @param {import('./real_voices.js').RealVoices} voices */
   constructor(dialog, voices) {
     this.dialog = dialog;

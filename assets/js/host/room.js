@@ -8,14 +8,14 @@ import { Figures } from './figures.js';
 /**
  * @typedef {import('../common/fields.js').ModelCard} ModelCard
  *
- * @typedef {Object} Now           response of GET studio/host
+ * @typedef {Object} HostStatus           response of GET studio/host
  * @property {{sentence: string, problem: string|null, change: string|null, loaded: number|null, of: number|null}} runtime
  * @property {boolean} own         true if the studio has started the runtime
  * @property {boolean} changing    true while other checkpoints are being loaded
  * @property {string[]} checkpoints
  * @property {(ModelCard & {loaded: boolean})[]} models
- * @property {import('./figures.js').Now|null} figures
- * @property {import('./figures.js').Now['host']} memory
+ * @property {import('./figures.js').RuntimeMetrics|null} figures
+ * @property {import('./figures.js').RuntimeMetrics['host']} memory
  * @property {{file: string, why: string}[]} voice_problems
  * @property {Setting[]} settings
  * @property {Object<string, string>} ports  addresses of other open ports by protocol
@@ -140,7 +140,7 @@ export class HostRoom {
 
   // --- Rendering.
 
-  /** @param {Now} now */
+  /** @param {HostStatus} now */
   show(now) {
     this.keyForm.hidden = true;
     this.inside.hidden = false;
@@ -162,7 +162,7 @@ export class HostRoom {
     if (now.figures) this.figures.show({ ...now.figures, host: now.memory }, { isCpu: now.models.every(({ device }) => device === 'cpu') });
   }
 
-  /** @param {Now['models']} models */
+  /** @param {HostStatus['models']} models */
   showModels(models) {
     this.models.replaceChildren(
       ...models.map(({ id, modes, device, dtype, loaded, fingerprint }) => {
@@ -173,13 +173,13 @@ export class HostRoom {
     );
   }
 
-  /** Show unusable files in the voice folder with the reasons. @param {Now['voice_problems']} problems */
+  /** Show unusable files in the voice folder with the reasons. @param {HostStatus['voice_problems']} problems */
   showProblems(problems) {
     this.voices.hidden = !problems.length;
     this.voiceProblems.replaceChildren(...problems.map(({ file, why }) => make('li', {}, [file, make('small', { textContent: inPageWords(why) })])));
   }
 
-  /** Show if Home Assistant is served, and the address. @param {Now} now */
+  /** Show if Home Assistant is served, and the address. @param {HostStatus} now */
   showWyoming({ ports, settings }) {
     const wanted = settings.find(({ env }) => env === 'VOICEWRIGHT_WYOMING')?.value;
     const state = ports.wyoming ? 'on' : wanted ? 'away' : 'off';
@@ -191,7 +191,7 @@ export class HostRoom {
    *
    * Otherwise, typing would be disturbed.
    *
-   * @param {Now} now
+   * @param {HostStatus} now
    */
   showOnce({ checkpoints, settings, own }) {
     const key = JSON.stringify([checkpoints, settings]);

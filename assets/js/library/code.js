@@ -220,7 +220,7 @@ export const LANGUAGES = { curl, 'OpenAI SDK': openai, 'ElevenLabs SDK': elevenl
 /**
  * @typedef {keyof typeof LANGUAGES} Language
  * @typedef {import('../player/take.js').TakeRecord} TakeRecord
- * @typedef {Pick<import('../player/take.js').Asked, 'mode'|'config'|'text'|'reference'>} Present  request that a room would send now
+ * @typedef {Pick<import('../player/take.js').TakeRequest, 'mode'|'config'|'text'|'reference'>} PendingRequest  request that a room would send now
  */
 
 const NAMES = /** @type {Language[]} */ (Object.keys(LANGUAGES));
@@ -266,7 +266,7 @@ export class CodeDialog {
     this.open(requestOf(take));
   }
 
-  /** Show the request that a room would send now, with a sample text if it has no text. @param {Present} present */
+  /** Show the request that a room would send now, with a sample text if it has no text. @param {PendingRequest} present */
   showPresent({ mode, config, text, reference }) {
     const { studio } = this;
     const content = text.trim() ? text : studio.presets.texts.auto;

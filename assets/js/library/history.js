@@ -69,7 +69,7 @@ export function compare(before, after) {
 
 /** @typedef {import('../player/take.js').TakeRecord} TakeRecord @typedef {Partial<Pick<TakeRecord, 'name'|'tags'|'favourite'|'notes'>>} Changes */
 
-/** @typedef {{takes: number, in_bin: number, max_takes: number, bytes: number, max_bytes: number, removable: {takes: number, bytes: number, from: number|null, until: number|null}, restorable_s: number}} Space as GET studio/takes/space */
+/** @typedef {{takes: number, in_bin: number, max_takes: number, bytes: number, max_bytes: number, removable: {takes: number, bytes: number, from: number|null, until: number|null}, restorable_s: number}} StorageUse as GET studio/takes/space */
 
 export const PAGE = 30;
 
@@ -175,7 +175,7 @@ export class TakeHistory extends EventTarget {
     await this.refresh();
   }
 
-  /** @returns {Promise<Space>} */
+  /** @returns {Promise<StorageUse>} */
   space() {
     return api.get('studio/takes/space');
   }

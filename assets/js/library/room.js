@@ -30,7 +30,7 @@ export class TakesPanel {
     /** True after the list was loaded. */
     this.isKnown = false;
     this.asked = 0; // Number of the last request for the list, to ignore older responses.
-    /** Error that prevented loading the takes, or null. @type {import('../common/api.js').Thrown|null} */
+    /** Error that prevented loading the takes, or null. @type {import('../common/api.js').AppError|null} */
     this.fault = null;
     /** @type {Map<string, TakeRow>} rows by the id of the take */
     this.rows = new Map();
@@ -178,7 +178,7 @@ const MAX_RESTORED_TAKES = 1000; // Maximum number of takes that one request can
 const COUNTED_MS = 300;
 
 export class TakeSpace {
-  /** Last response of the studio about storage space, or null. @type {import('./history.js').Space|null} */
+  /** Last response of the studio about storage space, or null. @type {import('./history.js').StorageUse|null} */
   space = null;
 
   /** @param {HTMLElement} root panel of the room @param {import('../app/studio.js').Studio} studio */
@@ -298,7 +298,7 @@ export class LibraryRoom {
   }
 
   /**
-   * @param {import('../app/studio.js').Given} [given] half: panel to show; isFull: true to open the dialog that frees space
+   * @param {import('../app/studio.js').RoomOptions} [given] half: panel to show; isFull: true to open the dialog that frees space
    */
   enter({ half, isFull } = {}) {
     if (half) this.show(half);

@@ -15,7 +15,7 @@ import { SAMPLE_RATE } from '../common/audio.js';
 
 const SILENCE = new Int16Array(SAMPLE_RATE / 10);
 
-export class Programme {
+export class Playlist {
   /** @param {Iterable<Item>|AsyncIterable<Item>} items @param {{gainDb?: number}} [options] */
   constructor(items, { gainDb = 0 } = {}) {
     /** @type {Iterator<Item>|AsyncIterator<Item>} */

@@ -15,7 +15,7 @@ import { Take } from './take.js';
 const HEARD_KEY = 'voicewright.heard';
 const MAX_PRELOADED_S = 300; // Longer takes are loaded only for playback.
 
-export class LastHeard {
+export class LastTake {
   /** Id of the script whose full audio is shown once the script is open, or null. @type {string|null} */
   script = null;
   /** Last stored state of the dock. @type {DockState} */
@@ -101,10 +101,10 @@ export class LastHeard {
 // the take there (`regain`). Reference audio is too large to be stored here, so the room returns it (`referenceOf`).
 
 /**
- * @typedef {import('./take.js').Asked} Asked
+ * @typedef {import('./take.js').TakeRequest} Asked
  * @typedef {{placeOf?(take: Take): Object|null, regain?(take: Take, place: any): Promise<void>, hear?(take: Take, options: {clicked: number}): void,
- *   referenceOf?(asked: Asked): Promise<Blob|null>}} Place  methods of a room that return the place and the reference of a take
- * @typedef {{asked: Asked, digest: string|null, place: any}} Interrupted digest: SHA-256 of the reference audio; place: value
+ *   referenceOf?(asked: Asked): Promise<Blob|null>}} ResumableRoom  methods of a room that return the place and the reference of a take
+ * @typedef {{asked: Asked, digest: string|null, place: any}} InterruptedRequest digest: SHA-256 of the reference audio; place: value
  * that the room defines
  */
 
@@ -112,8 +112,8 @@ const CUT_OFF_KEY = 'voicewright.cut_off';
 const RESUMED_ROOMS = ['speakers', 'design', 'clone']; // Rooms with this offer. The Script room has its own.
 const SEARCHED_TAKES = 12; // Number of recent takes to search, of which some may be from other tabs.
 
-export class CutOff {
-  /** Interrupted requests, which all belong to one room. @type {Interrupted[]} */
+export class InterruptedRequests {
+  /** Interrupted requests, which all belong to one room. @type {InterruptedRequest[]} */
   left = [];
   /** Remove the offer from the page. */
   withdraw = () => {};
@@ -172,7 +172,7 @@ export class CutOff {
     this.withdraw = studio.toast(studio.t(keys.sentence), { action: studio.t(keys.action), onAction, dismiss: studio.t(keys.dismiss), keys });
   }
 
-  /** Return the recent complete takes of the room from the studio. @param {Interrupted[]} left @returns {Promise<TakeRecord[]>} */
+  /** Return the recent complete takes of the room from the studio. @param {InterruptedRequest[]} left @returns {Promise<TakeRecord[]>} */
   async kept([{ asked }]) {
     const { takes } = await this.studio.api.get(`studio/takes?room=${asked.room}&limit=${SEARCHED_TAKES}`).catch(() => ({ takes: [] }));
     return takes.filter((/** @type {TakeRecord} */ record) => record.stop_reason !== 'cancelled');
@@ -193,7 +193,7 @@ export class CutOff {
    *
    * The page offers failed requests again.
    *
-   * @param {Interrupted[]} left
+   * @param {InterruptedRequest[]} left
    */
   async again(left) {
     const { studio } = this;
@@ -222,7 +222,7 @@ export class CutOff {
     }
   }
 
-  /** Return the reference of a request, or null if the room has a different reference now. @param {Interrupted} left */
+  /** Return the reference of a request, or null if the room has a different reference now. @param {InterruptedRequest} left */
   async reference({ asked, digest }) {
     if (!digest) return null;
     const blob = await this.studio.room(asked.room).referenceOf?.(asked);
@@ -242,7 +242,7 @@ function isRepeatable({ room, isSample, isQuiet, state, reference, digest }) {
   return RESUMED_ROOMS.includes(room) && !isSample && !isQuiet && state !== 'stopped' && (!reference || digest !== null);
 }
 
-/** @param {Take} take @param {any} place @returns {Interrupted} */
+/** @param {Take} take @param {any} place @returns {InterruptedRequest} */
 function interruptedOf({ room, mode, config, text, spoken, seed, label, parent, digest }, place) {
   return { asked: { room, mode, config, text, spoken, seed, label, parent }, digest, place };
 }
@@ -252,7 +252,7 @@ function interruptedOf({ room, mode, config, text, spoken, seed, label, parent, 
  *
  * The text, the seed, the settings and the reference must be equal.
  *
- * @param {TakeRecord} record @param {Interrupted} left
+ * @param {TakeRecord} record @param {InterruptedRequest} left
  */
 function sameRequest(record, { asked, digest }) {
   const { mode, text, spoken = null, seed, config, parent = null } = asked;
@@ -261,7 +261,7 @@ function sameRequest(record, { asked, digest }) {
   return isSame && record.mode === mode && record.text === text && (record.spoken ?? null) === spoken && record.seed === seed && (record.parent ?? null) === parent && (record.reference ?? null) === digest;
 }
 
-/** Remove the stored requests from the browser's storage and return them. @returns {Interrupted[]} */
+/** Remove the stored requests from the browser's storage and return them. @returns {InterruptedRequest[]} */
 function takeStored() {
   const left = recall('sessionStorage', CUT_OFF_KEY);
   if (left) remember('sessionStorage', CUT_OFF_KEY, null);

@@ -8,7 +8,7 @@ import { sentenceOf } from '../common/server_messages.js';
 import { sentLength } from '../common/text.js';
 import { Take } from './take.js';
 
-/** @typedef {import('./take.js').Asked} Asked */
+/** @typedef {import('./take.js').TakeRequest} Asked */
 
 // Interval in milliseconds between attempts to save a take while the studio does not respond.
 const KEEP_AGAIN_MS = 5000;
@@ -21,7 +21,7 @@ export class Speech {
    * @param {(take: Take) => void} studio.onWhole
    * @param {(take: Take) => void} studio.onFailed
    * @param {(take: Take) => void} studio.onKept
-   * @param {(take: Take, error: import('../common/api.js').Thrown) => void} studio.onUnkept
+   * @param {(take: Take, error: import('../common/api.js').AppError) => void} studio.onUnkept
    */
   constructor(socket, { modelOf, onWhole, onFailed, onKept, onUnkept }) {
     this.socket = socket;
@@ -144,7 +144,7 @@ export class Speech {
   /** Store a finished take in the studio. @param {Take} take */
   async keep(take) {
     this.keeping.add(take);
-    /** @param {import('../common/api.js').Thrown|null} error */
+    /** @param {import('../common/api.js').AppError|null} error */
     const unkept = (error) => {
       const isNew = !take.unkept;
       const isFull = error?.code === 'store_full';

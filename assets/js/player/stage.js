@@ -7,21 +7,21 @@
  *
  * @typedef {import('./take.js').Take} Take
  * @typedef {import('../script/full_audio.js').FullAudio} FullAudio
- * @typedef {Take|FullAudio} Shown  a take, or the full audio of a script
+ * @typedef {Take|FullAudio} ShownAudio  a take, or the full audio of a script
  */
 
 import { clock, SAMPLE_RATE } from '../common/audio.js';
 import { span } from '../common/dates.js';
 import { mark, need, throttle, write } from '../common/elements.js';
 import { Player } from './player.js';
-import { Programme } from './programme.js';
-import { Keep, making, Meter } from './stage_panel.js';
+import { Playlist } from './programme.js';
+import { TakeActions, making, Meter } from './stage_panel.js';
 import { Waveform } from './waveform.js';
 
 /** Seek distances in seconds by key. @type {Object<string, number>} */
 const STEPS = { ArrowRight: 1, ArrowLeft: -1, ArrowUp: 1, ArrowDown: -1, PageUp: 5, PageDown: -5 };
 
-/** @typedef {Pick<import('../script/full_audio.js').Sounding, 'onItem'|'place'>} Within */
+/** @typedef {Pick<import('../script/full_audio.js').ScriptPlayback, 'onItem'|'place'>} ProgressCallbacks */
 
 export class Stage extends EventTarget {
   /** @param {ParentNode} page @param {(key: string, values?: Object<string, unknown>) => string} t @param {(take: Take) => string} captionOf */
@@ -39,14 +39,14 @@ export class Stage extends EventTarget {
     this.hover = need(page, '#vw-hover');
     this.caption = need(page, '#vw-caption');
     this.making = need(page, '#vw-making');
-    this.keep = new Keep(page, this);
-    /** @type {Shown|null} */
+    this.keep = new TakeActions(page, this);
+    /** @type {ShownAudio|null} */
     this.take = null;
-    /** @type {Programme|null} */
+    /** @type {Playlist|null} */
     this.programme = null;
-    /** Last shown take that has audio. @type {Shown|null} */
+    /** Last shown take that has audio. @type {ShownAudio|null} */
     this.before = null;
-    /** Progress callback of an item that consists of several takes. @type {Within|null} */
+    /** Progress callback of an item that consists of several takes. @type {ProgressCallbacks|null} */
     this.within = null;
     this.index = 0; // Index of the current item in the programme.
     this.at = 0; // Position in the shown take in samples.
@@ -86,7 +86,7 @@ export class Stage extends EventTarget {
   play(take, { from = 0, gainDb = 0, clicked } = {}) {
     if (clicked !== undefined) this.watch(take, clicked);
     if (take !== this.take) this.put(take); // Show the take immediately, because its audio may have to be loaded.
-    return this.begin(new Programme([take], { gainDb }), { at: Math.round(from * SAMPLE_RATE) });
+    return this.begin(new Playlist([take], { gainDb }), { at: Math.round(from * SAMPLE_RATE) });
   }
 
   /**
@@ -106,14 +106,14 @@ export class Stage extends EventTarget {
   perform(fullAudio, at = 0, options = {}) {
     if (fullAudio !== this.take) this.put(fullAudio);
     const { items, skip, ...sounding } = fullAudio.from(at, options);
-    const pumped = this.begin(new Programme(items), { at: skip }, sounding, at);
+    const pumped = this.begin(new Playlist(items), { at: skip }, sounding, at);
     pumped.catch((error) => fullAudio.onError(error));
   }
 
-  /** Show a take without playing it. @param {Shown|null} take null to show nothing */
+  /** Show a take without playing it. @param {ShownAudio|null} take null to show nothing */
   show(take) {
     if (this.sounding) this.stop();
-    this.programme = take && new Programme(isFullAudio(take) ? [] : [take]);
+    this.programme = take && new Playlist(isFullAudio(take) ? [] : [take]);
     this.within = null;
     this.index = 0;
     this.at = 0;
@@ -121,8 +121,8 @@ export class Stage extends EventTarget {
   }
 
   /**
-   * @param {Programme} programme @param {{index?: number, at?: number}} [from]
-   * @param {Within|null} [within]  set for full audio @param {number} [shown] position in the shown take in samples
+   * @param {Playlist} programme @param {{index?: number, at?: number}} [from]
+   * @param {ProgressCallbacks|null} [within]  set for full audio @param {number} [shown] position in the shown take in samples
    */
   begin(programme, { index = 0, at = 0 } = {}, within = null, shown = at) {
     this.programme = programme;
@@ -138,7 +138,7 @@ export class Stage extends EventTarget {
     return pumped;
   }
 
-  /** Pass the audio of a programme to the player. @param {Programme} programme @param {number} playing @param {{index: number, at: number}} from */
+  /** Pass the audio of a programme to the player. @param {Playlist} programme @param {number} playing @param {{index: number, at: number}} from */
   async pump(programme, playing, from) {
     for await (const pcm of programme.pieces(from)) {
       if (playing !== this.playing) return;
@@ -275,7 +275,7 @@ export class Stage extends EventTarget {
     if (take === this.take && !take.samples && this.before) this.show(this.before);
   }
 
-  /** Replace the shown take. @param {Shown|null} take */
+  /** Replace the shown take. @param {ShownAudio|null} take */
   put(take) {
     if (this.take?.samples) this.before = this.take;
     this.at = 0;
@@ -312,7 +312,7 @@ export class Stage extends EventTarget {
     this.dispatchEvent(new Event('place'));
   }
 
-  /** Show the length of the take, or during generation the estimated length and the progress. @param {Shown|null} take */
+  /** Show the length of the take, or during generation the estimated length and the progress. @param {ShownAudio|null} take */
   paintLength(take) {
     const made = take && !isFullAudio(take) ? making(take, performance.now()) : null;
     const length = made ? this.t('shell.about_length', { time: clock(made.samples).replace(/\.\d$/, '') }) : clock(take?.samples ?? 0);
@@ -337,7 +337,7 @@ export class Stage extends EventTarget {
   }
 }
 
-/** Return true if the shown audio is the full audio of a script. @param {Shown|null} take @returns {take is FullAudio} */
+/** Return true if the shown audio is the full audio of a script. @param {ShownAudio|null} take @returns {take is FullAudio} */
 function isFullAudio(take) {
   return take !== null && 'from' in take;
 }

@@ -13,14 +13,14 @@ const MIN_MEASURED_MS = 1000; // The remaining time is estimated after this much
 const MAX_PROGRESS = 0.99; // Below 1, because the length of the take is an estimate.
 
 /**
- * @typedef {Object} Making @property {number} share    generated fraction of the take, below 1
+ * @typedef {Object} GenerationProgress @property {number} share    generated fraction of the take, below 1
  * @property {number} samples  expected length in samples
  * @property {number|null} left  remaining seconds, or null if not yet known
  */
 
 /**
  * Return the progress of a long take, or null if there is no progress to show. @param {import('./take.js').Take} take
- * @param {number} now performance.now() @returns {Making|null}
+ * @param {number} now performance.now() @returns {GenerationProgress|null}
  */
 export function making({ state, planned, samples, arrivals }, now) {
   if (state !== 'streaming' || planned < MIN_PROGRESS_S * SAMPLE_RATE) return null;
@@ -32,7 +32,7 @@ export function making({ state, planned, samples, arrivals }, now) {
 
 // --- Metrics of a take: times since the click that this page has measured, and the metrics of the runtime.
 
-/** @typedef {import('./stage.js').Shown} Shown */
+/** @typedef {import('./stage.js').ShownAudio} Shown */
 
 const FRAME_SAMPLES = 1920;
 const NONE = '–';
@@ -81,7 +81,7 @@ function milliseconds(value) {
 
 /** @typedef {import('./take.js').TakeRecord} TakeRecord */
 
-export class Keep {
+export class TakeActions {
   /** @param {ParentNode} page @param {EventTarget} stage target of the events 'star', 'share' and 'code' */
   constructor(page, stage) {
     const menu = need(page, '#vw-keep');

@@ -89,7 +89,7 @@ export function withoutWorst(arrivals) {
  *
  * @param {Arrivals} arrivals
  * @param {number} [expected]  number of samples of the other take, or 0 for the same length
- * @returns {Need}
+ * @returns {BufferNeed}
  */
 export function needOf(arrivals, expected = 0) {
   /** @type {Arrivals} */
@@ -106,7 +106,7 @@ export function needOf(arrivals, expected = 0) {
   return { start: (need.start * expected) / received, hold: (need.hold * expected) / received };
 }
 
-/** Minimum buffer and minimum delay before playback, in samples. @typedef {{start: number, hold: number}} Need */
+/** Minimum buffer and minimum delay before playback, in samples. @typedef {{start: number, hold: number}} BufferNeed */
 
 export class Pace {
   /** Arrivals of the last takes (newest first) by number of parallel takes. @type {Map<number, {whole: Arrivals, steady: Arrivals}[]>} */
@@ -136,7 +136,7 @@ export class Pace {
     const whole = takes.map((take) => needOf(take.whole, expected));
     const steady = takes.map((take) => needOf(take.steady, expected));
     // Use the largest need without the worst chunks, or the second largest with them, whichever is larger.
-    const needed = (/** @type {keyof Need} */ what) => {
+    const needed = (/** @type {keyof BufferNeed} */ what) => {
       const [, twice = 0] = whole.map((need) => need[what]).sort((one, other) => other - one);
       return Math.max(twice, ...steady.map((need) => need[what]));
     };

@@ -8,7 +8,7 @@
  * @typedef {{voice?: string, language?: string, instructions?: string, ref_text?: string, x_vector_only_mode?: boolean,
  *   [setting: string]: string|number|boolean|null|undefined}} Config  fields of session.config except seed and ref_audio
  *
- * @typedef {Object} Asked
+ * @typedef {Object} TakeRequest
  * @property {string} room
  * @property {Mode} mode
  * @property {Config} config
@@ -63,7 +63,7 @@ import { configFor, isTooShort, sentText, untagged } from '../common/text.js';
 const SOON_MS = 16;
 
 export class Take extends EventTarget {
-  /** @param {Asked} asked */
+  /** @param {TakeRequest} asked */
   constructor({ room, mode, config, text, spoken = null, seed, label = '', parent = null, reference = null, isQuiet = false, isSample = false, keepsStopped = true, isTyped = false }) {
     super();
     this.room = room;
@@ -106,7 +106,7 @@ export class Take extends EventTarget {
     this.queue = null;
     /** @type {TakeRecord|null} */
     this.record = null;
-    /** @type {import('../common/api.js').Thrown|null} */
+    /** @type {import('../common/api.js').AppError|null} */
     this.error = null;
     /**
      * Utterance of the speech client. @type
@@ -133,7 +133,7 @@ export class Take extends EventTarget {
 
   /** Return a take made from a stored record and its audio. @param {TakeRecord} record @param {Int16Array} pcm */
   static kept(record, pcm) {
-    const take = new Take(/** @type {Asked} */ ({ ...record, reference: null }));
+    const take = new Take(/** @type {TakeRequest} */ ({ ...record, reference: null }));
     take.append(pcm);
     const state = record.stop_reason === 'cancelled' ? 'stopped' : 'done';
     Object.assign(take, { metrics: record.metrics, stopReason: record.stop_reason, state });

@@ -49,7 +49,7 @@ export class Peaks {
 // --- Waveform of a take on a canvas, with the played part in the accent colour. The colours are the CSS variables
 // --vw-accent, --vw-wave and --vw-line of the canvas. Only changes are drawn, and not after every chunk.
 
-/** @typedef {import('./stage.js').Shown} Shown */
+/** @typedef {import('./stage.js').ShownAudio} Shown */
 
 // This exponent enlarges quiet passages, of which speech has many.
 const SHOWN = 0.6;

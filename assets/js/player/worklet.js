@@ -29,7 +29,7 @@
  * @property {number} [id]              id of the 'report' message
  */
 
-import { Stretch } from './worklet_stretch.js';
+import { TimeStretch } from './worklet_stretch.js';
 
 // Length of a ramp to silence: long enough to prevent a click, too short to be heard as a fade.
 const RAMP_S = 0.005;
@@ -75,7 +75,7 @@ class PcmPlayer extends AudioWorkletProcessor {
     this.ramp = Math.round(RAMP_S * sampleRate);
     this.maxTarget = Math.round(MAX_TARGET_S * sampleRate);
     this.reportEvery = Math.round(REPORT_S * sampleRate);
-    this.stretch = new Stretch(sampleRate);
+    this.stretch = new TimeStretch(sampleRate);
     this.tail = 0; // Last value before a cut, from which the output ramps to silence.
     this.tailLeft = 0;
     this.clear(0, 0);

@@ -9,7 +9,7 @@
  * System messages and placeholders for missing media are skipped and counted.
  */
 
-/** @typedef {import('./reading.js').ReadLine} ReadLine */
+/** @typedef {import('./reading.js').ParsedLine} ReadLine */
 
 const MIN_MESSAGES = 2;
 const MAX_NAME_CHARS = 64;

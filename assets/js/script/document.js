@@ -10,7 +10,7 @@
  * @property {string} [description]  description of a designed voice
  * @property {string} [language]
  *
- * @typedef {Object} MadePart   stored take of a segment of a line's text
+ * @typedef {Object} StoredPart   stored take of a segment of a line's text
  * @property {string} key       identity of the request (making.js)
  * @property {string} take      id of the stored take
  * @property {number} samples
@@ -24,7 +24,7 @@
  * @property {string} instruct
  * @property {number|null} seed  null for a random seed at generation
  * @property {boolean} locked    true to keep the seed when the line is generated again
- * @property {MadePart[]} takes
+ * @property {StoredPart[]} takes
  * @property {number} [gap]     silence after the line in seconds, or undefined for the script's default
  * @property {number} [starts]   time of the subtitle in seconds
  * @property {string} [chapter] title of the chapter that starts with the line

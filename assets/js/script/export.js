@@ -3,7 +3,7 @@
  *
  * Lines without audio are generated first. Then the studio joins the stored takes.
  *
- * @typedef {Object} Wanted     options of an export
+ * @typedef {Object} ExportOptions     options of an export
  * @property {'joined'|'files'|'chapters'|'srt'|'all'} shape
  * @property {'wav'|'mp3'|'flac'|'opus'|'m4b'} format
  * @property {number} [rate]          bit rate of an MP3 in bit/s
@@ -122,7 +122,7 @@ export async function collectClips(maker, onProgress, isTimed = false, onAway = 
  * @param {Object<string, any>} api
  * @param {import('./document.js').Script} script
  * @param {Awaited<ReturnType<typeof collectClips>>} collected
- * @param {Wanted} wanted
+ * @param {ExportOptions} wanted
  * @returns {Promise<{file: Blob, name: string, notes: string}>}
  */
 export async function exportClips(api, script, { clips, chapters }, { shape, format, rate, loudness, isTimed = false, filmS = null }) {
@@ -266,9 +266,9 @@ export class ExportForm {
     }
   }
 
-  /** Selected options, as defined in assets/html/rooms/script.html. @returns {Wanted} */
+  /** Selected options, as defined in assets/html/rooms/script.html. @returns {ExportOptions} */
   get wanted() {
     const loudness = this.loudness.value ? Number(this.loudness.value) : null;
-    return /** @type {Wanted} */ ({ shape: this.shape.value, format: this.format.value, rate: bitRate(), loudness, isTimed: this.timed.checked, filmS: this.film.valueAsNumber || null });
+    return /** @type {ExportOptions} */ ({ shape: this.shape.value, format: this.format.value, rate: bitRate(), loudness, isTimed: this.timed.checked, filmS: this.film.valueAsNumber || null });
   }
 }

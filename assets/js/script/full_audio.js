@@ -6,12 +6,12 @@
  * @typedef {import('../player/take.js').Take} Take
  * @typedef {Take|{silence: number}} Item  a take, or a silence in seconds
  *
- * @typedef {Object} Beginning  start position in the first line
+ * @typedef {Object} StartPosition  start position in the first line
  * @property {number} gap       silence before the line in seconds
  * @property {number} part      index of the first segment to play
  * @property {number} skip      number of samples to skip in this segment
  *
- * @typedef {Object} Given      item that was passed to the player
+ * @typedef {Object} GivenItem      item that was passed to the player
  * @property {Item} item
  * @property {number} place     index of the item's line in `ids`
  * @property {number} part      index of the item's segment in the line, or -1 for the silence before the line
@@ -26,11 +26,11 @@ const MAX_LINES_AHEAD = 2;
 const MAX_BINS = 4000; // Maximum number of peaks, several for each pixel column of the waveform.
 const WHOLE = { gap: 0, part: 0, skip: 0 };
 
-export class Performance {
+export class ScriptPerformance {
   /**
    * @param {import('./making.js').Maker} maker
    * @param {string[]} ids  ids of the lines in order. Deleted lines are skipped.
-   * @param {Beginning} [begin]
+   * @param {StartPosition} [begin]
    */
   constructor(maker, ids, begin = WHOLE) {
     this.maker = maker;
@@ -38,7 +38,7 @@ export class Performance {
     this.begin = begin;
     // Index in `ids` of the line that is played.
     this.sounding = 0;
-    /** @type {Given[]} */
+    /** @type {GivenItem[]} */
     this.given = [];
     this.wake = () => {};
   }
@@ -109,7 +109,7 @@ async function isFinished(take) {
  *
  * @typedef {import('./schedule.js').Clip} Clip
  *
- * @typedef {Object} Sounding   audio of the script from a position
+ * @typedef {Object} ScriptPlayback   audio of the script from a position
  * @property {AsyncGenerator<Item>} items
  * @property {number} skip   number of samples to skip in the first item
  * @property {(index: number) => void} onItem  called when playback reaches an item
@@ -201,7 +201,7 @@ export class FullAudio extends EventTarget {
    * Return the audio from a position, or all audio if the position is the end.
    *
    * @param {number} at position in samples @param {{only?: boolean}} [options]  only: stop at the end of the line
-   * @returns {Sounding}
+   * @returns {ScriptPlayback}
    */
   from(at, { only = false } = {}) {
     const first = Math.max(0, this.clips.findIndex(({ end }) => at < end));
@@ -210,7 +210,7 @@ export class FullAudio extends EventTarget {
     const from = clip ? lines.indexOf(clip.line) : 0;
     const ids = lines.slice(from, only ? from + 1 : undefined).map(({ id }) => id);
     const begin = clip && at < clip.end ? beginning(clip, at) : undefined;
-    const performance = new Performance(this.maker, this.ready(ids) ? ids : [], begin);
+    const performance = new ScriptPerformance(this.maker, this.ready(ids) ? ids : [], begin);
     const isTake = begin?.gap === 0 && !clip.parts[begin.part].silence;
     return {
       items: performance.items(),
@@ -231,7 +231,7 @@ export class FullAudio extends EventTarget {
     }
   }
 
-  /** Record that playback has reached an item. @param {Performance} performance @param {number} index */
+  /** Record that playback has reached an item. @param {ScriptPerformance} performance @param {number} index */
   reach(performance, index) {
     this.item = performance.given[index].item;
     this.sound(performance.reach(index));
@@ -246,7 +246,7 @@ export class FullAudio extends EventTarget {
   }
 
   /**
-   * Return the position of an item's sample in the script, or null if the line was deleted. @param {Performance} performance
+   * Return the position of an item's sample in the script, or null if the line was deleted. @param {ScriptPerformance} performance
    * @param {number} index @param {number} at @returns {number|null}
    */
   placeOf(performance, index, at) {

@@ -22,7 +22,7 @@ class KindSwitches {
     place.onchange = onChange;
   }
 
-  /** Show switches for the kinds of content in a document, with their defaults. @param {Found} document */
+  /** Show switches for the kinds of content in a document, with their defaults. @param {ParsedDocument} document */
   offer(document) {
     const kinds = kindsOf(document);
     const { found = {} } = document;
@@ -34,13 +34,13 @@ class KindSwitches {
     this.place.hidden = kinds.length === 0;
   }
 
-  /** Selected kinds as query parameters of POST studio/documents. @returns {Choice} */
+  /** Selected kinds as query parameters of POST studio/documents. @returns {ParserOptions} */
   get choice() {
     return Object.fromEntries([...this.place.querySelectorAll('input')].map(({ name, checked }) => [name, checked ? '1' : '0']));
   }
 }
 
-/** Return the kinds of content in a document. @param {Found} document */
+/** Return the kinds of content in a document. @param {ParsedDocument} document */
 function kindsOf({ found = {} }) {
   return Object.keys(KINDS).filter((kind) => found[kind] > 0);
 }
@@ -62,7 +62,7 @@ export class ChapterSheet {
     this.go = need(page, '#vw-chapters-go', HTMLButtonElement);
     this.error = need(page, '#vw-chapters-error');
     this.kinds = new KindSwitches(need(page, '#vw-chapters-kinds'), studio, () => this.change());
-    /** @type {Found|null} */
+    /** @type {ParsedDocument|null} */
     this.found = null;
     /** @type {Chapter[]} */
     this.chapters = [];
@@ -84,7 +84,7 @@ export class ChapterSheet {
    *
    * Footnotes and endnotes are a chapter that is not selected by default.
    *
-   * @param {string} title @param {Found} found @returns {Promise<Chapter[]|null>} selected chapters, or null if cancelled
+   * @param {string} title @param {ParsedDocument} found @returns {Promise<Chapter[]|null>} selected chapters, or null if cancelled
    */
   choose(title, found) {
     this.title.textContent = title;
@@ -196,7 +196,7 @@ function beginning(text) {
 
 /**
  * @typedef {{code: string, count: number, message: string, examples?: string[]}} Note
- * @typedef {Object<string, string>} Choice  query parameters of POST studio/documents
+ * @typedef {Object<string, string>} ParserOptions  query parameters of POST studio/documents
  */
 
 const MAX_PREVIEW_LINES = 12;
@@ -217,12 +217,12 @@ export class ImportSheet {
     this.preview = need(page, '#vw-import-preview');
     this.message = need(page, '#vw-import-told');
     this.go = need(page, '#vw-import-go', HTMLButtonElement);
-    /** @type {Found|null} */
+    /** @type {ParsedDocument|null} */
     this.found = null;
     this.kinds = new KindSwitches(need(page, '#vw-import-kinds'), studio, () => this.change());
-    /** @type {(choice: Choice) => Promise<Found>} */
+    /** @type {(choice: ParserOptions) => Promise<ParsedDocument>} */
     this.reread = () => Promise.reject(new Error('no file is open'));
-    /** @type {(chosen: Found|null) => void} */
+    /** @type {(chosen: ParsedDocument|null) => void} */
     this.answer = () => {};
     this.turn = 0;
     need(page, '#vw-import-close').onclick = () => this.dialog.close();
@@ -240,7 +240,7 @@ export class ImportSheet {
    *
    * The dialog for chapters has its own switches.
    *
-   * @param {string} title @param {Found} found @returns {Promise<Found|null>} parsed file, or null if cancelled
+   * @param {string} title @param {ParsedDocument} found @returns {Promise<ParsedDocument|null>} parsed file, or null if cancelled
    */
   choose(title, found) {
     this.reread = found.reread;
@@ -275,7 +275,7 @@ export class ImportSheet {
     }
   }
 
-  /** Show a parsed file. @param {Found} found */
+  /** Show a parsed file. @param {ParsedDocument} found */
   show(found) {
     const { t } = this.studio;
     this.found = found;
@@ -331,7 +331,7 @@ export class AddressSheet {
   /**
    * Ask for the address of a web page until the page can be read.
    *
-   * @param {(address: string) => Promise<Found>} read @returns {Promise<Found|null>} the page, or null if cancelled
+   * @param {(address: string) => Promise<ParsedDocument>} read @returns {Promise<ParsedDocument|null>} the page, or null if cancelled
    */
   choose(read) {
     this.error.textContent = '';
@@ -368,11 +368,11 @@ export function webAddress(text) {
  * @typedef {{title: string, paragraphs: string[], is_notes: boolean}} Chapter
  * @typedef {{title: string, author: string, cover: string, chapters: Chapter[], notes: Note[], encodings?: string[],
  *   cues?: import('./line_text.js').Cue[], found?: Object<string, number>,
- *   reread: (choice: Choice) => Promise<Found>}} Found  response of POST studio/documents. found: number of items of each
+ *   reread: (choice: ParserOptions) => Promise<ParsedDocument>}} ParsedDocument  response of POST studio/documents. found: number of items of each
  *   kind of content; reread: parses the document again with other options
  * @typedef {{name: string, file?: File}} Source  a file, or the address of a web page
- * @typedef {{title: string, text: string, lines?: import('./reading.js').ReadLine[], isDocument?: boolean,
- *   chapters?: Chapter[], book?: import('./document.js').Book}} Imported
+ * @typedef {{title: string, text: string, lines?: import('./reading.js').ParsedLine[], isDocument?: boolean,
+ *   chapters?: Chapter[], book?: import('./document.js').Book}} ImportedText
  *   text: paragraphs separated by empty lines; lines: lines of subtitles or of a chat
  */
 
@@ -382,7 +382,7 @@ const IS_MARKDOWN = /\.(md|markdown)$/i;
 const MAX_NAME_CHARS = 120; // Same limit as in the studio.
 const NOTES_MS = 15_000;
 
-export class Importing {
+export class Importer {
   /**
    * @param {HTMLElement} page @param {import('../app/studio.js').Studio} studio
    */
@@ -420,7 +420,7 @@ export class Importing {
    *
    * A text becomes a script if it is too long for one take, has times, or is a chat.
    *
-   * @param {Imported|null} read
+   * @param {ImportedText|null} read
    */
   use(read) {
     const { studio } = this;
@@ -436,14 +436,14 @@ export class Importing {
    * Parse a file as text, or show an error.
    *
    * @param {File|undefined} file @param {number} [between] the script's gap between lines in seconds @returns
-   * {Promise<Imported|null>} null without a file, after an error, or if the user cancels
+   * {Promise<ImportedText|null>} null without a file, after an error, or if the user cancels
    */
   async read(file, between = 0) {
     const found = file && (await this.find(file, IS_MARKDOWN.test(file.name) ? { markdown: '1' } : {}));
     return found ? this.choose(found, titleOf(file.name), IS_DOCUMENT.test(file.name), between) : null;
   }
 
-  /** Ask for an address and return the article of the web page. @returns {Promise<Imported|null>} null if cancelled */
+  /** Ask for an address and return the article of the web page. @returns {Promise<ImportedText|null>} null if cancelled */
   async readAddress() {
     const page = await this.addresses.choose((url) => this.ask({ name: url }, { url }));
     const found = page && (await this.settle(page, page.title));
@@ -453,8 +453,8 @@ export class Importing {
   /**
    * Let the user select chapters if the document has several.
    *
-   * @param {Found} found @param {string} name title for a document without a title @param {boolean} isDocument
-   * @param {number} [between] @returns {Promise<Imported|null>} null if cancelled
+   * @param {ParsedDocument} found @param {string} name title for a document without a title @param {boolean} isDocument
+   * @param {number} [between] @returns {Promise<ImportedText|null>} null if cancelled
    */
   async choose(found, name, isDocument, between = 0) {
     const title = (found.title || name).slice(0, MAX_NAME_CHARS);
@@ -477,7 +477,7 @@ export class Importing {
    *
    * If there are options, the user selects them. Notes and errors are shown.
    *
-   * @param {File} file @param {Choice} [query] @returns {Promise<Found|null>}
+   * @param {File} file @param {ParserOptions} [query] @returns {Promise<ParsedDocument|null>}
    */
   async find(file, query = {}) {
     try {
@@ -494,7 +494,7 @@ export class Importing {
    *
    * Without options, the notes about the document are shown.
    *
-   * @param {Found} found @param {string} name @returns {Promise<Found|null>} parsed document, or null if cancelled
+   * @param {ParsedDocument} found @param {string} name @returns {Promise<ParsedDocument|null>} parsed document, or null if cancelled
    */
   async settle(found, name) {
     const { studio } = this;
@@ -505,13 +505,13 @@ export class Importing {
     return found;
   }
 
-  /** Request the parsed text of a file or a web page from the studio. @param {Source} source @param {Choice} query @returns {Promise<Found>} */
+  /** Request the parsed text of a file or a web page from the studio. @param {Source} source @param {ParserOptions} query @returns {Promise<ParsedDocument>} */
   async ask({ name, file }, query) {
     const { studio } = this;
     const leave = !file || IS_DOCUMENT.test(name) ? studio.toast(studio.t('importing.reading', { name }), { isOfPage: true }) : null;
     try {
       const response = await api.ask(`studio/documents?${new URLSearchParams(query)}`, { method: 'POST', body: file });
-      return { ...(await response.json()), reread: (/** @type {Choice} */ choice) => this.ask({ name, file }, { ...query, ...choice }) };
+      return { ...(await response.json()), reread: (/** @type {ParserOptions} */ choice) => this.ask({ name, file }, { ...query, ...choice }) };
     } finally {
       leave?.();
     }

@@ -103,7 +103,7 @@ const MIN_PAUSE_S = 0.3; // Minimum length of a pause in seconds. A shorter sile
 /**
  * @param {string[]} texts @param {Cue[]} cues one cue for each text
  * @param {number} [between] the script's gap between lines in seconds
- * @returns {import('./reading.js').ReadLine[]}
+ * @returns {import('./reading.js').ParsedLine[]}
  */
 export function cuesToLines(texts, cues, between = 0) {
   return texts.map((text, at) => {

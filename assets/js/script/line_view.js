@@ -29,7 +29,7 @@ export class LineView {
     this.parts = partsOf(this.element);
     this.offered = ''; // Key of the voice that the button shows.
     this.shown = ''; // Values that the element shows, except those in its fields.
-    /** Range of the text that is spoken now, or null. @type {import('../speak/sounding_text.js').Stretch|null} */
+    /** Range of the text that is spoken now, or null. @type {import('../speak/sounding_text.js').TextRange|null} */
     this.range = null;
     this.listen();
   }

@@ -296,7 +296,7 @@ export class LinesView {
   /**
    * Insert parsed lines after a line, or replace the line if it is empty.
    *
-   * @param {import('./reading.js').Read & {title?: string}} read  title: name for a script without a name
+   * @param {import('./reading.js').ParsedText & {title?: string}} read  title: name for a script without a name
    * @param {Line} [after] line that was pasted into, or undefined to add the lines at the end. The voice of this line speaks
    * lines without a name.
    */

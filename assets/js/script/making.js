@@ -9,14 +9,14 @@
  *
  * @typedef {import('./document.js').Line} Line
  *
- * @typedef {Object} Stretch     segment of a line between pauses, or a pause
+ * @typedef {Object} Segment     segment of a line between pauses, or a pause
  * @property {number} [silence]  length of a pause in seconds
  * @property {string} [text]
  * @property {string|null} [key] key of the take, or null while the line has no voice or no seed
  * @property {import('../player/take.js').Mode} [mode]
  * @property {import('../player/take.js').Config} [config]
  *
- * @typedef {Take|import('./document.js').MadePart} Sound  a take of this page, or a take that the studio stores
+ * @typedef {Take|import('./document.js').StoredPart} SegmentTake  a take of this page, or a take that the studio stores
  *
  * @typedef {Object} LineState
  * @property {'empty'|'unmade'|'coming'|'made'|'failed'} state
@@ -43,14 +43,14 @@ export class Maker extends EventTarget {
     this.voiceAssignment = voiceAssignment;
     /** Takes of this page by key. @type {Map<string, Take>} */
     this.takes = new Map();
-    /** Takes that the studio stores by key. @type {Map<string, import('./document.js').MadePart>} */
+    /** Takes that the studio stores by key. @type {Map<string, import('./document.js').StoredPart>} */
     this.kept = new Map();
     /** @type {Map<string, Error>} */
     this.errors = new Map();
     /**
      * Segments of lines, the values from which they were made, and replaced words.
      *
-     * @type {WeakMap<Line, {source: unknown[], stretches: Stretch[], replaced: number}>}
+     * @type {WeakMap<Line, {source: unknown[], stretches: Segment[], replaced: number}>}
      */
     this.plans = new WeakMap();
     this.changedSoon = throttle(() => this.changed(), UPDATE_INTERVAL_MS);
@@ -65,7 +65,7 @@ export class Maker extends EventTarget {
     this.changed();
   }
 
-  /** Return the segments to speak and the silences of a line. @param {Line} line @returns {Stretch[]} */
+  /** Return the segments to speak and the silences of a line. @param {Line} line @returns {Segment[]} */
   plan(line) {
     return this.read(line).stretches;
   }
@@ -82,7 +82,7 @@ export class Maker extends EventTarget {
     return plan;
   }
 
-  /** @param {Line} line @returns {Stretch[]} */
+  /** @param {Line} line @returns {Segment[]} */
   stretches(line) {
     const { text, seed, voice } = line;
     const request = voice && this.voiceAssignment.request(line);
@@ -125,12 +125,12 @@ export class Maker extends EventTarget {
     return { state: known.every(Boolean) ? 'made' : 'unmade', seconds, error, short };
   }
 
-  /** Return the take of a segment, or null if there is none yet. @param {Stretch} stretch @returns {Sound|null} */
+  /** Return the take of a segment, or null if there is none yet. @param {Segment} stretch @returns {SegmentTake|null} */
   sound({ key }) {
     return (key && (this.takes.get(key) ?? this.kept.get(key))) || null;
   }
 
-  /** Return the levels of a segment's audio that are known so far. @param {Stretch} stretch */
+  /** Return the levels of a segment's audio that are known so far. @param {Segment} stretch */
   levels({ key }) {
     const take = key && this.takes.get(key);
     return (key && this.kept.get(key)?.levels) || (take ? levelsOf(take) : '');
@@ -149,7 +149,7 @@ export class Maker extends EventTarget {
   /**
    * Return the take of a segment: an existing take, a stored take, or a new request.
    *
-   * @param {Stretch} stretch @param {Line} line
+   * @param {Segment} stretch @param {Line} line
    * @returns {Promise<Take>}
    */
   async take(stretch, line) {
@@ -176,7 +176,7 @@ export class Maker extends EventTarget {
     }
   }
 
-  /** Request the take of a segment. @param {Stretch} stretch segment with a key @param {Line} line @returns {Take} */
+  /** Request the take of a segment. @param {Segment} stretch segment with a key @param {Line} line @returns {Take} */
   ask({ key, mode, config, text }, line) {
     const { script } = this;
     const { seed } = line;
@@ -234,7 +234,7 @@ export class Maker extends EventTarget {
     return clips;
   }
 
-  /** Generate and store the take of a segment. @param {Stretch} stretch @param {Line} line @returns {Promise<string>} id of the stored take */
+  /** Generate and store the take of a segment. @param {Segment} stretch @param {Line} line @returns {Promise<string>} id of the stored take */
   async store(stretch, line) {
     const { key } = stretch;
     const kept = key && this.kept.get(key);
@@ -309,7 +309,7 @@ export class Maker extends EventTarget {
 
 // --- Repeated generation of a line. The old audio is kept until the new audio is complete, and if the generation fails.
 
-export class Remaking {
+export class Regeneration {
   /** Line that is generated again, if it had audio before. @type {{id: string, back: () => void, dismiss: () => void}|null} */
   line = null;
 

@@ -4,8 +4,8 @@
  *     readText('ANNA (softly): Good morning.\n\nTOM: Is it?').lines
  *     // [{ name: 'ANNA', instruct: 'softly', text: 'Good morning.' }, { name: 'TOM', instruct: '', text: 'Is it?' }]
  *
- * @typedef {{name: string|null, instruct: string, text: string, starts?: number}} ReadLine  starts: time of the subtitle in seconds
- * @typedef {{lines: ReadLine[], leftOut: number}} Read  leftOut: number of skipped chat messages
+ * @typedef {{name: string|null, instruct: string, text: string, starts?: number}} ParsedLine  starts: time of the subtitle in seconds
+ * @typedef {{lines: ParsedLine[], leftOut: number}} ParsedText  leftOut: number of skipped chat messages
  */
 
 import { sentencesIn } from '../common/text.js';
@@ -36,14 +36,14 @@ const PAUSES_ONLY = /^(?:\s*\[\s*pause\b[^\]]*\])+\s*$/iu;
  *
  * @param {string} text
  * @param {(name: string) => boolean} [known]  returns true if a voice has this name
- * @returns {Read}
+ * @returns {ParsedText}
  */
 export function readText(text, known = () => false) {
   const chat = readChat(text);
   if (chat) return { lines: chat.lines.flatMap((line) => divide(line.text).map((part) => ({ ...line, text: part }))), leftOut: chat.leftOut };
   const { paragraphs, names } = toParagraphs(joinBroken(text.replace(/^\uFEFF/, '').replace(/\r\n?|[\u0085\u2028]/g, '\n').replace(/[\f\u2029]/g, '\n\n')));
   const isName = nameRule(paragraphs, (name) => known(name) || names.has(name));
-  /** @type {ReadLine[]} */
+  /** @type {ParsedLine[]} */
   const lines = [];
   let speaker = null;
   for (const paragraph of paragraphs) {

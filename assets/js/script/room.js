@@ -16,11 +16,11 @@ import { FullAudio } from './full_audio.js';
 import { ACCEPTED } from './importing.js';
 import { readParts, titleOf } from './line_text.js';
 import { LinesView } from './lines_view.js';
-import { Maker, Remaking } from './making.js';
+import { Maker, Regeneration } from './making.js';
 import { readText } from './reading.js';
 import { addressedScript, nameScript, ScriptList, ScriptListView } from './script_list.js';
 import { Timeline } from './timeline.js';
-import { TimelineHand } from './timeline_hand.js';
+import { TimelineGestures } from './timeline_hand.js';
 import { VoiceAssignment } from './voice_assignment.js';
 
 /**
@@ -61,7 +61,7 @@ export class ScriptRoom {
     this.present = new Set();
     this.voiceAssignment = new VoiceAssignment(studio);
     this.maker = new Maker(studio, this.voiceAssignment);
-    this.remaking = new Remaking(this);
+    this.remaking = new Regeneration(this);
     this.lines = new LinesView(need(root, '#vw-script-lines'), need(root, '#vw-script-line', HTMLTemplateElement), this);
     this.exporting = new ExportForm(root, this);
     this.scriptList = new ScriptList(studio.api);
@@ -77,7 +77,7 @@ export class ScriptRoom {
       levels: (stretch) => this.maker.levels(stretch),
       onKey: (event) => this.onTimelineKey(event),
     });
-    this.hand = new TimelineHand(this.timeline, {
+    this.hand = new TimelineGestures(this.timeline, {
       seek: (at) => this.seek(at),
       choose: (id) => this.lines.choose(id),
       move: (id, before) => this.dragged(id, this.script.moveBefore(id, before)),
@@ -201,7 +201,7 @@ export class ScriptRoom {
   }
 
   /**
-   * @param {import('../app/studio.js').Given} [given] script: id of the script to open; voice: stored voice for a new line;
+   * @param {import('../app/studio.js').RoomOptions} [given] script: id of the script to open; voice: stored voice for a new line;
    * text: text of a new script with `title`; isPlayed: true to play the script
    */
   async enter({ voice, text, lines, title, spokenBy = null, isPlayed = false, script = addressedScript() ?? undefined } = {}) {
@@ -274,9 +274,9 @@ export class ScriptRoom {
   /**
    * Create a script from parsed lines.
    *
-   * @param {import('./reading.js').Read} read
+   * @param {import('./reading.js').ParsedText} read
    * @param {SpokenBy|null} spokenBy  voice for lines without a name @param {string} title
-   * @param {Pick<import('./importing.js').Imported, 'chapters'|'book'>} [document] the imported document
+   * @param {Pick<import('./importing.js').ImportedText, 'chapters'|'book'>} [document] the imported document
    * @returns {Promise<boolean>} false if there are too many lines
    */
   async write({ lines: read, leftOut }, spokenBy, title, { chapters = [], book } = {}) {
@@ -542,7 +542,7 @@ export class ScriptRoom {
     this.use(await this.studio.importing.read(file, this.script.gap));
   }
 
-  /** Add an imported text to this script, or make a new script from it. @param {import('./importing.js').Imported|null} imported */
+  /** Add an imported text to this script, or make a new script from it. @param {import('./importing.js').ImportedText|null} imported */
   async use(imported) {
     if (!imported) return;
     const read = imported.lines ? { lines: imported.lines, leftOut: 0 } : this.read(imported.text);
@@ -551,8 +551,8 @@ export class ScriptRoom {
   }
 
   /**
-   * Add a line for a stored take at the end. @param {import('../app/studio.js').Restored} take @returns
-   * {import('../app/studio.js').Back}
+   * Add a line for a stored take at the end. @param {import('../app/studio.js').RestoredTake} take @returns
+   * {import('../app/studio.js').UndoFunction}
    */
   restore({ mode, text, config, seed }) {
     const { voice, language, instructions = '' } = config;

@@ -40,17 +40,17 @@ export function heightOf(level) {
  *
  * The player, the timeline and the export use the same times.
  *
- * @typedef {import('./making.js').Stretch & {sound: Sound|null, start: number, length: number}} PlacedStretch
+ * @typedef {import('./making.js').Segment & {sound: Sound|null, start: number, length: number}} PlacedSegment
  *   sound: take, or null if not generated; start: position in the full audio in samples
  *
- * @typedef {import('./making.js').Sound} Sound
+ * @typedef {import('./making.js').SegmentTake} Sound
  *
  * @typedef {Object} Clip     part of the full audio that belongs to a line
  * @property {import('./document.js').Line} line
  * @property {string} state   state of the line, as in making.js
  * @property {number} start   start in samples
  * @property {number} end     end in samples
- * @property {PlacedStretch[]} parts
+ * @property {PlacedSegment[]} parts
  */
 
 /** Convert seconds to samples. @param {number} seconds */
@@ -87,10 +87,10 @@ export function layOut(script, maker) {
   return clips;
 }
 
-/** Expected number of samples of segments without audio. @type {WeakMap<import('./making.js').Stretch, number>} */
+/** Expected number of samples of segments without audio. @type {WeakMap<import('./making.js').Segment, number>} */
 const expected = new WeakMap();
 
-/** Return the length of a segment in samples. @param {import('./making.js').Stretch} stretch @param {Sound|null} sound */
+/** Return the length of a segment in samples. @param {import('./making.js').Segment} stretch @param {Sound|null} sound */
 function lengthOf(stretch, sound) {
   const { silence, text = '' } = stretch;
   if (silence) return samplesOf(silence);

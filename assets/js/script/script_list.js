@@ -52,7 +52,7 @@ export class ScriptList extends EventTarget {
     this.tookMs = 0;
     /** Time of the first change after the last save, or 0 if all changes are saved. */
     this.unsavedAt = 0;
-    /** Error of the last save, or null. @type {import('../common/api.js').Thrown|null} */
+    /** Error of the last save, or null. @type {import('../common/api.js').AppError|null} */
     this.error = null;
     /** @type {ReturnType<typeof setTimeout>|undefined} */
     this.timer = undefined;

@@ -18,14 +18,14 @@ const MARK_WIDTH_PX = 36;
 const MIN_PEAK_HEIGHT = 0.3; // If all peaks are below this fraction of the height, they are not scaled up to full height.
 
 /**
- * @typedef {Object} Acts
+ * @typedef {Object} TimelineCallbacks
  * @property {(line: import('./document.js').Line) => string} nameOf   returns the name of a line's voice
- * @property {(part: import('./making.js').Stretch) => string} levels  returns the encoded levels of a segment
+ * @property {(part: import('./making.js').Segment) => string} levels  returns the encoded levels of a segment
  * @property {(event: KeyboardEvent) => void} onKey
  */
 
 export class Timeline {
-  /** @param {HTMLElement} root element of the slider @param {Acts} acts */
+  /** @param {HTMLElement} root element of the slider @param {TimelineCallbacks} acts */
   constructor(root, acts) {
     this.root = root;
     this.acts = acts;

@@ -6,7 +6,7 @@
  *
  * The same actions have keys: arrows on the timeline, Alt+↑ and Alt+↓ on a line, and the field for the pause of a line.
  *
- * @typedef {Object} HandActions
+ * @typedef {Object} GestureActions
  * @property {(sample: number) => void} seek
  * @property {(id: string) => void} choose            selects the line of a clip
  * @property {(id: string, before: string|null) => void} move  moves a line in front of another line, or to the end
@@ -22,8 +22,8 @@ const MIN_DRAG_PX = 5;
 const TOUCH_DRAG_DELAY_MS = 300; // A touch starts a drag after this time, and scrolls before.
 const GRID_S = 0.05;
 
-export class TimelineHand {
-  /** @param {import('./timeline.js').Timeline} timeline @param {HandActions} actions */
+export class TimelineGestures {
+  /** @param {import('./timeline.js').Timeline} timeline @param {GestureActions} actions */
   constructor(timeline, actions) {
     this.timeline = timeline;
     this.actions = actions;

@@ -4,7 +4,7 @@
  * @typedef {import('../common/fields.js').ModelCard} ModelCard
  * @typedef {import('./document.js').Line} Line
  * @typedef {import('./document.js').Voice} Voice
- * @typedef {import('../speak/voices.js').Choice} Shown
+ * @typedef {import('../speak/voices.js').Choice} VoiceChoice
  *
  * @typedef {Object} Choice
  * @property {string} value  value of an option element
@@ -43,7 +43,7 @@ export class VoiceAssignment {
     return [...this.kept(), ...this.speakers()].find(({ label }) => plain(label) === wanted)?.voice ?? null;
   }
 
-  /** Return the mark and the name of any voice, also of a deleted one. @param {Voice|null} voice @returns {Pick<Shown, 'voice'|'kind'|'name'>|null} */
+  /** Return the mark and the name of any voice, also of a deleted one. @param {Voice|null} voice @returns {Pick<VoiceChoice, 'voice'|'kind'|'name'>|null} */
   shownAs(voice) {
     if (!voice) return null;
     const { studio } = this;

@@ -86,12 +86,12 @@ function isMarkup(bracket) {
   return !bracket.endsWith('>') || SSML_TAG.test(bracket);
 }
 
-/** @typedef {{finder: RegExp, written: Map<string, string>, folded: Map<string, string>}} Read */
+/** @typedef {{finder: RegExp, written: Map<string, string>, folded: Map<string, string>}} CompiledDictionary */
 
-/** Cache of compiled dictionaries, because the text is searched at every key press. @type {WeakMap<Entry[], Read>} */
+/** Cache of compiled dictionaries, because the text is searched at every key press. @type {WeakMap<Entry[], CompiledDictionary>} */
 const read = new WeakMap();
 
-/** Compile a dictionary. @param {Entry[]} entries @returns {Read} */
+/** Compile a dictionary. @param {Entry[]} entries @returns {CompiledDictionary} */
 function prepare(entries) {
   const forms = new Set(entries.flatMap(({ word }) => [word.normalize('NFC'), word.normalize('NFD')]));
   const longest = [...forms].sort((one, other) => other.length - one.length);
@@ -201,7 +201,7 @@ function quoted(field) {
 
 // --- Pronunciation dictionary of the visitor, which the studio stores and applies to every text. Event: 'change'.
 
-/** @typedef {{words: Entry[], updated_at: number|null}} Kept */
+/** @typedef {{words: Entry[], updated_at: number|null}} StoredDictionary */
 
 const ROUTE = 'studio/pronunciation';
 
@@ -213,7 +213,7 @@ export class Pronunciation extends EventTarget {
   /** Promise that resolves when all saves have finished. @type {Promise<unknown>} */
   keeping = Promise.resolve();
 
-  /** @param {Kept|null} kept stored dictionary, or null if it is not available */
+  /** @param {StoredDictionary|null} kept stored dictionary, or null if it is not available */
   constructor(kept) {
     super();
     if (kept) this.take(kept);
@@ -263,7 +263,7 @@ export class Pronunciation extends EventTarget {
     return true;
   }
 
-  /** Use a stored dictionary. @param {Kept} kept */
+  /** Use a stored dictionary. @param {StoredDictionary} kept */
   take({ words, updated_at }) {
     this.words = words;
     this.version = updated_at ?? 0;

@@ -11,7 +11,7 @@ import { dress, VoicePicker } from './voice_picker.js';
 import { keyOf } from './voices.js';
 
 /** @typedef {import('./voices.js').Choice} Choice */
-/** @typedef {{mode: string, voice: string, name?: string, kind?: string}} Wanted */
+/** @typedef {{mode: string, voice: string, name?: string, kind?: string}} ChosenVoice */
 
 export class SpeakersRoom {
   static id = 'speakers';
@@ -32,9 +32,9 @@ export class SpeakersRoom {
     this.graftBox = need(root, '#vw-speakers-graft');
     this.graft = need(root, '#vw-speakers-graft input', HTMLInputElement);
     this.chips = need(root, '#vw-speakers-chips');
-    /** Voice that the user has chosen, even if it is unavailable. @type {Wanted|null} */
+    /** Voice that the user has chosen, even if it is unavailable. @type {ChosenVoice|null} */
     this.wanted = null;
-    /** Voice that was chosen before, which is used if the chosen voice is deleted. @type {Wanted|null} */
+    /** Voice that was chosen before, which is used if the chosen voice is deleted. @type {ChosenVoice|null} */
     this.earlier = null;
     this.offered = '';
     const acts = { chosen: () => this.chosen?.key ?? '', choose: (/** @type {Choice} */ choice) => this.choose(choice) };
@@ -162,7 +162,7 @@ export class SpeakersRoom {
     return { voice: this.wanted, language: this.language.value, instruct: this.instruct.value, graft: this.graft.checked };
   }
 
-  /** Restore a draft. @param {{voice: Wanted|null, language: string, instruct: string, graft?: boolean}} draft */
+  /** Restore a draft. @param {{voice: ChosenVoice|null, language: string, instruct: string, graft?: boolean}} draft */
   recall({ voice, language, instruct, graft = false }) {
     this.wanted = voice ?? this.wanted;
     this.settle();
@@ -245,7 +245,7 @@ export class SpeakersRoom {
     }
   }
 
-  /** @param {import('../app/studio.js').Restored} take @returns {import('../app/studio.js').Back} */
+  /** @param {import('../app/studio.js').RestoredTake} take @returns {import('../app/studio.js').UndoFunction} */
   restore({ mode, config }) {
     const { catalogue } = this.studio;
     const { wanted, earlier } = this; // A draft would not contain an unchosen voice.
@@ -262,7 +262,7 @@ export class SpeakersRoom {
   }
 }
 
-/** Return a choice for a stored voice that is not listed yet. @param {Wanted} wanted @returns {Choice} */
+/** Return a choice for a stored voice that is not listed yet. @param {ChosenVoice} wanted @returns {Choice} */
 function awaited({ voice, name = '', kind }) {
   const known = { tags: [], about: '', why: '', language: null, sample: null, isCommon: false };
   return { ...known, key: keyOf('base', voice), mode: 'base', voice, name, kind: kind === 'designed' ? 'designed' : 'recorded' };

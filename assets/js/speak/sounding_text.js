@@ -3,7 +3,7 @@
  *
  * The models do not report the times of words. The functions are pure.
  *
- * @typedef {{from: number, to: number}} Stretch  range in characters of a text, or in seconds of audio
+ * @typedef {{from: number, to: number}} TextRange  range in characters of a text, or in seconds of audio
  */
 
 import { SAMPLE_RATE } from '../common/audio.js';
@@ -30,10 +30,10 @@ const FAR = 0.25;
  *
  * Text without letters belongs to the previous sentence.
  *
- * @param {string} text @returns {Stretch[]}
+ * @param {string} text @returns {TextRange[]}
  */
 export function sentencesOf(text) {
-  /** @type {Stretch[]} */
+  /** @type {TextRange[]} */
   const sentences = [];
   for (const sentence of sentencesIn(text)) {
     const last = sentences.at(-1);
@@ -49,11 +49,11 @@ export function clausesOf(sentence) {
   return sentence.split(CLAUSE).filter((clause) => SPOKEN.test(clause));
 }
 
-/** Return the ranges of the pauses in a take. @param {{low: number[], high: number[]}} peaks @returns {Stretch[]} */
+/** Return the ranges of the pauses in a take. @param {{low: number[], high: number[]}} peaks @returns {TextRange[]} */
 export function pausesOf({ low, high }) {
   let loudest = 0;
   for (let bin = 0; bin < low.length; bin++) loudest = Math.max(loudest, high[bin] - low[bin]);
-  /** @type {Stretch[]} */
+  /** @type {TextRange[]} */
   const pauses = [];
   let begun = -1;
   for (let bin = 0; bin <= low.length; bin++) {
@@ -72,7 +72,7 @@ export function pausesOf({ low, high }) {
  * The ends of clauses are assigned to the pauses that fit the expected durations best.
  *
  * @param {number[]} lengths  expected duration of each clause in seconds
- * @param {Stretch[]} pauses
+ * @param {TextRange[]} pauses
  * @param {number|null} total  duration of the take in seconds, or null during generation
  * @param {number} [usual]  known pace of the voice: actual seconds per expected second
  * @returns {number[]} start times in seconds
@@ -90,7 +90,7 @@ export function beginningsOf(lengths, pauses, total, usual = 1) {
 
 /** @typedef {{time: number, cost: number, before: End|null}} End */
 
-/** Return the start times for a pace. @param {number[]} lengths @param {Stretch[]} pauses @param {number} pace @returns {number[]} */
+/** Return the start times for a pace. @param {number[]} lengths @param {TextRange[]} pauses @param {number} pace @returns {number[]} */
 function path(lengths, pauses, pace) {
   /** @type {End[]} */
   let ends = [{ time: 0, cost: 0, before: null }];
@@ -141,7 +141,7 @@ export class VoicePaces {
   /** Paces by mode, voice and kind of script. @type {Map<string, number>} */
   known = new Map();
 
-  /** Learn the pace of a voice. @param {Spoken & {seconds: number}} take a complete take */
+  /** Learn the pace of a voice. @param {SpokenTake & {seconds: number}} take a complete take */
   learn(take) {
     const text = take.sent.trim();
     const expected = expectedSeconds(text);
@@ -151,25 +151,25 @@ export class VoicePaces {
     if (pace >= MIN_PACE && pace <= MAX_PACE) this.known.set(keyOf(take), pace);
   }
 
-  /** Return the pace of a voice for the script of the text, or undefined if unknown. @param {Spoken} take */
+  /** Return the pace of a voice for the script of the text, or undefined if unknown. @param {SpokenTake} take */
   of(take) {
     return this.known.get(keyOf(take));
   }
 
-  /** Return the number of samples that a take is expected to have. @param {Spoken} take */
+  /** Return the number of samples that a take is expected to have. @param {SpokenTake} take */
   samplesOf(take) {
     return Math.round(expectedSeconds(wordsOf(take)) * (this.of(take) ?? 1) * SAMPLE_RATE);
   }
 }
 
-/** @typedef {Pick<import('../player/take.js').Take, 'mode'|'config'|'sent'>} Spoken */
+/** @typedef {Pick<import('../player/take.js').Take, 'mode'|'config'|'sent'>} SpokenTake */
 
-/** Return the spoken text of a take, without tags. @param {Spoken} take */
+/** Return the spoken text of a take, without tags. @param {SpokenTake} take */
 function wordsOf({ config, sent }) {
   return (config.tags ? untagged(sent) : sent).trim();
 }
 
-/** Return the key of a take's pace. @param {Spoken} take */
+/** Return the key of a take's pace. @param {SpokenTake} take */
 function keyOf({ mode, config, sent }) {
   return `${mode} ${config.voice ?? ''} ${isSyllabic(sent) ? 'syllables' : 'letters'}`;
 }
@@ -180,13 +180,13 @@ const SAME = /** @type {const} */ (['font', 'letterSpacing', 'wordSpacing', 'tex
 const MIN_JUMP_S = 1; // A larger change of the position backwards or forwards is a seek.
 const SCROLL_MARGIN_PX = 40; // Distance between the edge of the field and the mark after scrolling.
 
-export class SoundingText {
+export class SentenceHighlight {
   /** Index of the last marked sentence of the take, or -1. */
   index = -1;
   /**
    * Parsed text of a take: its sentences, and for each clause its sentence and duration.
    *
-   * @type {{take: import('../player/take.js').Take, sentences: Stretch[], clauses: {index: number, length: number}[]}|null}
+   * @type {{take: import('../player/take.js').Take, sentences: TextRange[], clauses: {index: number, length: number}[]}|null}
    */
   read = null;
   at = 0; // Last known position in the take in seconds.
@@ -256,7 +256,7 @@ export class SoundingText {
     return this.read;
   }
 
-  /** Mark a range of the text field. @param {Stretch|null} range null to remove the mark */
+  /** Mark a range of the text field. @param {TextRange|null} range null to remove the mark */
   showRange(range) {
     const { value } = this.field;
     const is = range && `${range.from} ${range.to} ${value}`;

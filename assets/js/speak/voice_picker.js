@@ -7,7 +7,7 @@
  *
  * @typedef {import('./voices.js').Choice} Choice
  *
- * @typedef {Object} Acts
+ * @typedef {Object} PickerCallbacks
  * @property {() => string} chosen  returns the key of the chosen voice
  * @property {(choice: Choice) => void} choose
  * @property {() => void} [leave]   called when the user goes to another room
@@ -36,7 +36,7 @@ const MARKUP = `
 </div>`;
 
 export class VoicePicker {
-  /** @param {HTMLElement} root @param {import('../app/studio.js').Studio} studio @param {Acts} acts */
+  /** @param {HTMLElement} root @param {import('../app/studio.js').Studio} studio @param {PickerCallbacks} acts */
   constructor(root, studio, acts) {
     this.root = root;
     this.studio = studio;
@@ -275,7 +275,7 @@ export class VoicePopover {
   constructor(page, studio) {
     this.studio = studio;
     this.element = /** @type {HTMLElement} */ (page.querySelector('#vw-voice-sheet'));
-    /** @type {Acts} */
+    /** @type {PickerCallbacks} */
     this.acts = { chosen: () => '', choose: () => {} };
     /** @type {HTMLElement|null} */
     this.opener = null;
@@ -291,7 +291,7 @@ export class VoicePopover {
   /**
    * Let a button open the picker.
    *
-   * @param {HTMLButtonElement} button @param {Acts} acts  actions of the picker
+   * @param {HTMLButtonElement} button @param {PickerCallbacks} acts  actions of the picker
    */
   serve(button, acts) {
     button.popoverTargetElement = this.element;
@@ -302,7 +302,7 @@ export class VoicePopover {
     });
   }
 
-  /** Show the picker with the actions of the button that opened it. @param {Acts} acts */
+  /** Show the picker with the actions of the button that opened it. @param {PickerCallbacks} acts */
   show(acts) {
     this.acts = acts;
     const describe = acts.describe ?? null;
