@@ -1,4 +1,4 @@
-"""Fixture for tests of JavaScript modules without a DOM: one Node process."""
+"""Fixture for tests of JavaScript modules without a DOM: a Node process with style words."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from runtime.shared import style_words
 from tests.support import node as system
 
 EVALUATE = Path(__file__).with_name("evaluate.js")
@@ -46,6 +47,8 @@ def node() -> Iterator[Node]:
     with subprocess.Popen(
         command, cwd=system.ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
     ) as process:
-        yield Node(process)
+        node = Node(process)
+        node.call("common/text", "useStyleWords", style_words.for_page())
+        yield node
         assert process.stdin is not None
         process.stdin.close()

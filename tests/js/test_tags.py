@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from runtime.settings import Limits
-from runtime.shared import style_words
 from runtime.shared.inline_tags import last_style, untagged
 from tests.js.conftest import Node
 
@@ -20,6 +19,5 @@ TEXTS = [
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_page_and_runtime_find_the_same_tags(node: Node, text: str) -> None:
-    node.call("common/text", "useStyleWords", style_words.for_page())
     assert node.call("common/text", "untagged", text) == untagged(text)
     assert node.call("common/text", "lastStyle", text) == last_style(text, Limits())
