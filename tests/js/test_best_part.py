@@ -51,9 +51,9 @@ def heard(node: Node, path: str, cuts: list[dict[str, float]] | None = None) -> 
     """Return the selected part, its faults and the faults of the complete recording."""
     body = f"""async ({{ path, cuts }}) => {{
       {READ}
-      const {{ listen }} = await import('/js/clone/speech_detection.js');
+      const {{ analyseRecording }} = await import('/js/clone/speech_detection.js');
       const {{ bestPart, faultsOf }} = await import('/js/clone/selection.js');
-      const analysis = listen(pcm);
+      const analysis = analyseRecording(pcm);
       const best = bestPart(analysis);
       const all = faultsOf(analysis, {{ start: 0, end: analysis.seconds, cuts }});
       return {{ best, all, within: best && faultsOf(analysis, {{ ...best, cuts: [] }}) }};
@@ -123,17 +123,17 @@ def test_cut_removes_its_duration_and_leaves_no_click(node: Node, tmp_path: Path
       {READ}
       const {{ Reference }} = await import('/js/clone/reference.js');
       const reference = new Reference({{ pcm, name: '', source: 'upload', maxSeconds: 60 }});
-      const whole = [...reference.chosen];
-      const before = reference.choice;
-      reference.leaveOut({{ start: 0.301, end: 0.4 }});
-      reference.leaveOut({{ start: 0.35, end: 0.5 }});
-      reference.leaveOut({{ start: 0.8, end: 0.9 }});
+      const whole = [...reference.selectedPcm];
+      const before = reference.selection;
+      reference.cutOut({{ start: 0.301, end: 0.4 }});
+      reference.cutOut({{ start: 0.35, end: 0.5 }});
+      reference.cutOut({{ start: 0.8, end: 0.9 }});
       const {{ cuts, length }} = reference;
-      const cut = [...reference.chosen];
+      const cut = [...reference.selectedPcm];
       reference.move('start', 0.45);
-      const late = reference.chosen.length;
-      reference.choose(before);
-      return {{ whole, cut, cuts, length, late, again: [...reference.chosen].length }};
+      const late = reference.selectedPcm.length;
+      reference.select(before);
+      return {{ whole, cut, cuts, length, late, again: [...reference.selectedPcm].length }};
     }}"""
     found = node.evaluate(body, path)
     assert found["cuts"] == [{"start": 0.301, "end": 0.5}, {"start": 0.8, "end": 0.9}]
@@ -159,7 +159,7 @@ def test_cut_removes_its_duration_and_leaves_no_click(node: Node, tmp_path: Path
 def test_words_missing_from_the_recognised_text_are_listed(
     node: Node, written: str, understood: str, missing: list[str], extra: list[str]
 ) -> None:
-    found = node.call("clone/transcript", "wordsHeard", written, understood, "en")
+    found = node.call("clone/transcript", "compareWords", written, understood, "en")
     assert [word["word"] for word in found["words"] if not word["heard"]] == missing
     assert found["heard"] == len(found["words"]) - len(missing)
     assert found["extra"] == extra
@@ -181,8 +181,8 @@ def test_noise_of_a_recording_without_a_pause_is_unknown(node: Node, tmp_path: P
 def above_noise(node: Node, path: str) -> float | None:
     body = f"""async (path) => {{
       {READ}
-      const {{ listen, noiseOf }} = await import('/js/clone/speech_detection.js');
-      return noiseOf(listen(pcm));
+      const {{ analyseRecording, speechAboveNoise }} = await import('/js/clone/speech_detection.js');
+      return speechAboveNoise(analyseRecording(pcm));
     }}"""
     found: float | None = node.evaluate(body, path)
     return found

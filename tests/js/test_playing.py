@@ -19,7 +19,7 @@ def test_programme_plays_in_order_from_any_position(node: Node) -> None:
     handed = module(
         node,
         """
-        const { Programme } = await import('/js/player/programme.js');
+        const { Playlist } = await import('/js/player/programme.js');
         const { Take } = await import('/js/player/take.js');
         const take = (first) => Object.assign(new Take({ config: {}, text: '' }), { first });
         const ramp = (from, count) => Int16Array.from({ length: count }, (_, i) => from + i);
@@ -28,7 +28,7 @@ def test_programme_plays_in_order_from_any_position(node: Node) -> None:
         one.append(ramp(100, 50));
         one.enter('done', 'done');
         async function* items() { yield one; yield { silence: 0.01 }; yield two; }
-        const programme = new Programme(items());
+        const programme = new Playlist(items());
         const read = async (from) => {
           const all = [];
           for await (const pcm of programme.pieces(from)) all.push(...pcm);
@@ -41,7 +41,7 @@ def test_programme_plays_in_order_from_any_position(node: Node) -> None:
         two.append(ramp(1030, 30));
         two.notify('progress');
         two.enter('done', 'done');
-        const louder = new Programme([one], { gainDb: 20 * Math.log10(2) });
+        const louder = new Playlist([one], { gainDb: 20 * Math.log10(2) });
         const loud = [];
         for await (const pcm of louder.pieces()) loud.push(...pcm);
         return {

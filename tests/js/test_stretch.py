@@ -14,8 +14,8 @@ RATES = [0.75, 1.25, 1.5, 2]
 
 # Like the audio thread, process one block at a time, with as much input as the stretcher requests.
 STRETCH = """async ({ pcm, rate }) => {
-  const { Stretch } = await import('/js/player/worklet_stretch.js');
-  const stretch = new Stretch(24000);
+  const { TimeStretch } = await import('/js/player/worklet_stretch.js');
+  const stretch = new TimeStretch(24000);
   const all = Int16Array.from(pcm);
   const block = new Float32Array(128);
   const out = [];

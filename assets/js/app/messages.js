@@ -20,14 +20,14 @@ export class Toasts {
   constructor(holder) {
     this.holder = holder;
     /** Toasts that stay when the room changes. @type {WeakSet<Element>} */
-    this.ofPage = new WeakSet();
+    this.pageToasts = new WeakSet();
     // The toasts have a grid row of this height. Rooms keep their height and need no new layout (studio.css).
     new ResizeObserver(() => holder.parentElement?.style.setProperty('--vw-told', `${holder.offsetHeight}px`)).observe(holder);
   }
 
   /** Remove the messages of the previous room when another room is shown. */
   leaveRoom() {
-    for (const toast of [...this.holder.children]) if (!this.ofPage.has(toast)) toast.remove();
+    for (const toast of [...this.holder.children]) if (!this.pageToasts.has(toast)) toast.remove();
   }
 
   /**
@@ -54,7 +54,7 @@ export class Toasts {
     if (also) toast.append(make('button', { type: 'button', textContent: also.action, onclick: () => [leave(), also.onAction()] }));
     if (dismiss) toast.append(closeButton(dismiss, keys?.dismiss, leave));
     else closeLater(toast, leave, stayMs);
-    if (isOfPage) this.ofPage.add(toast);
+    if (isOfPage) this.pageToasts.add(toast);
     this.holder.append(toast);
     const notices = [...this.holder.children].filter((one) => !one.matches('.vw-stays'));
     const room = Math.max(1, MAX_TOASTS - (this.holder.children.length - notices.length));
@@ -103,7 +103,7 @@ export class ErrorMessages {
    *
    * @type {Map<HTMLElement, {sentence: string, then: string}>}
    */
-  awaiting = new Map();
+  shownWhileAway = new Map();
   /**
    * Messages that are shown since the runtime is available again, by element.
    *
@@ -111,7 +111,7 @@ export class ErrorMessages {
    *
    * @type {Map<HTMLElement, string>}
    */
-  since = new Map();
+  shownSinceReady = new Map();
 
   /** @param {HTMLElement} page @param {import('./studio.js').Studio} studio */
   constructor(page, studio) {
@@ -129,7 +129,7 @@ export class ErrorMessages {
    */
   say(place, error, room = this.studio.current?.id) {
     const sentence = typeof error === 'string' ? error : error.message;
-    const holder = place instanceof HTMLElement ? place : this.holder(place, room);
+    const holder = place instanceof HTMLElement ? place : this.errorElement(place, room);
     if (!holder) {
       if (sentence) this.studio.toast(sentence);
       return null;
@@ -146,29 +146,29 @@ export class ErrorMessages {
    *
    * @param {HTMLElement|string} place @param {Error|string} error @param {string} then @param {string} [room]
    */
-  sayUntilBack(place, error, then, room) {
+  showUntilReady(place, error, then, room) {
     const holder = this.say(place, error, room);
-    if (holder) this.awaiting.set(holder, { sentence: holder.textContent ?? '', then });
+    if (holder) this.shownWhileAway.set(holder, { sentence: holder.textContent ?? '', then });
   }
 
   /** Replace the messages when the runtime is available again. */
   back() {
-    for (const [holder, { sentence, then }] of this.awaiting) {
+    for (const [holder, { sentence, then }] of this.shownWhileAway) {
       if (holder.textContent !== sentence) continue;
       holder.textContent = then;
-      this.since.set(holder, then);
+      this.shownSinceReady.set(holder, then);
     }
-    this.awaiting.clear();
+    this.shownWhileAway.clear();
   }
 
   /** Clear the replaced messages if the runtime is unavailable again. */
-  away() {
-    for (const [holder, then] of this.since) if (holder.textContent === then) holder.textContent = '';
-    this.since.clear();
+  onUnavailable() {
+    for (const [holder, then] of this.shownSinceReady) if (holder.textContent === then) holder.textContent = '';
+    this.shownSinceReady.clear();
   }
 
   /** @param {string} place @param {string|undefined} room @returns {HTMLElement|null} */
-  holder(place, room) {
+  errorElement(place, room) {
     const { current, dock } = this.studio;
     if (!current || room !== current.id) return null;
     const find = (/** @type {string} */ field) => [current.root, dock.root].flatMap((root) => all(root, `[data-error-for="${CSS.escape(field)}"]`));
@@ -269,11 +269,11 @@ export class Notes {
   constructor(page, studio) {
     this.studio = studio;
     this.line = need(page, '#vw-note');
-    this.more = need(page, '#vw-note-more');
+    this.detailsButton = need(page, '#vw-note-more');
     this.sheet = need(page, '#vw-notes');
-    this.says = need(page, '#vw-notes-say');
-    this.see = need(page, '#vw-notes-see');
-    this.see.onclick = () => {
+    this.content = need(page, '#vw-notes-say');
+    this.checkpointsButton = need(page, '#vw-notes-see');
+    this.checkpointsButton.onclick = () => {
       this.sheet.hidePopover();
       studio.realVoices.open();
     };
@@ -282,7 +282,7 @@ export class Notes {
   /** Show a temporary message in the line. @param {string} sentence */
   say(sentence) {
     write(this.line, sentence);
-    this.more.hidden = true;
+    this.detailsButton.hidden = true;
   }
 
   /** Show the notes of a take. @param {import('../player/stage.js').ShownAudio} take */
@@ -291,9 +291,9 @@ export class Notes {
     const sentences = (take.start?.notes ?? []).map((note) => this.translated(note, take));
     const sentence = sentences.map(({ words }) => words).join(' ');
     write(this.line, sentence);
-    this.more.hidden = sentence === '';
-    if (this.says.textContent !== sentences.map(({ words }) => words).join('')) this.says.replaceChildren(...sentences.map(({ words }) => paragraph(words)));
-    this.see.hidden = !studio.realVoices.may || !sentences.some(({ isRead }) => isRead);
+    this.detailsButton.hidden = sentence === '';
+    if (this.content.textContent !== sentences.map(({ words }) => words).join('')) this.content.replaceChildren(...sentences.map(({ words }) => paragraph(words)));
+    this.checkpointsButton.hidden = !studio.realVoices.may || !sentences.some(({ isRead }) => isRead);
   }
 
   /**
@@ -306,7 +306,7 @@ export class Notes {
     const { studio } = this;
     const { t, words } = studio;
     const [, name = ''] = /^note\.(.+)$/.exec(nameOf(note) ?? '') ?? [];
-    if (name === 'strange_script') return this.unsupportedLetters(take) ?? { words: inPageWords(note) };
+    if (name === 'strange_script') return this.unsupportedScript(take) ?? { words: inPageWords(note) };
     if (!(OWN + name in words.english)) return { words: inPageWords(note) };
     const isStyled = name === 'dropped_styles' && 'mode' in take && take.mode === 'base' && studio.catalogue.takesStyle('base');
     return { words: t(OWN + name) + (isStyled ? ` ${t('shell.note.style_field')}` : '') };
@@ -316,7 +316,7 @@ export class Notes {
    * Return the first script in the text that the voice's languages do not use. @param
    * {import('../player/stage.js').ShownAudio} take
    */
-  unsupportedLetters(take) {
+  unsupportedScript(take) {
     const { studio } = this;
     const { t, words } = studio;
     const card = [...studio.cards.values()].find(({ id }) => id === take.start?.model);

@@ -44,14 +44,14 @@ class Shortcuts {
   constructor(sheet, go) {
     this.sheet = sheet;
     this.go = go;
-    this.begun = -Infinity; // Time stamp of the key press of g in milliseconds.
+    this.startedAt = -Infinity; // Time stamp of the key press of g in milliseconds.
     /** @type {HTMLButtonElement} */ (sheet.querySelector('button')).onclick = () => sheet.close();
   }
 
   /** @param {KeyboardEvent} event event that nothing else has handled @returns {boolean} true if a key was handled */
   onKey({ key, timeStamp }) {
-    const room = timeStamp - this.begun < SECOND_KEY_TIMEOUT_MS ? ROOMS[key.toLowerCase()] : undefined;
-    this.begun = key === 'g' ? timeStamp : -Infinity;
+    const room = timeStamp - this.startedAt < SECOND_KEY_TIMEOUT_MS ? ROOMS[key.toLowerCase()] : undefined;
+    this.startedAt = key === 'g' ? timeStamp : -Infinity;
     if (room) this.go(room);
     else if (key === '?') this.sheet.showModal();
     else return key === 'g';
@@ -90,7 +90,7 @@ export class Keys {
       studio.stop();
     } else if (!isTyping(event) && !isCommand && !event.altKey) {
       if (studio.current?.onKey?.(event) || this.shortcuts.onKey(event)) event.preventDefault();
-      else if (event.key === ' ' && !isPressing(event)) {
+      else if (event.key === ' ' && !usesSpaceKey(event)) {
         event.preventDefault();
         studio.stage.toggle();
       }
@@ -123,6 +123,6 @@ function isTyping({ target }) {
 }
 
 /** True if the focused element handles the Space key. @param {KeyboardEvent} event */
-function isPressing({ target }) {
+function usesSpaceKey({ target }) {
   return target instanceof Element && target.closest('button, a[href], summary, input, audio, [role=button]') !== null;
 }

@@ -95,7 +95,7 @@ export function offerSigningIn(page, { features: { oauth }, visitor }, t) {
 const STABLE_FRAMES = 60; // After this number of consecutive frames, any finite animation has ended.
 const TRIES = 1200;
 
-export function endOrphanedFrames() {
+export function cancelOrphanedFrames() {
   let seen = 0;
   let left = TRIES;
   const watch = () => {

@@ -24,26 +24,26 @@ export class Status extends Emitter {
     super();
     this.realVoices = realVoices;
     this.t = t;
-    this.line = need(page, '#vw-status');
+    this.statusLine = need(page, '#vw-status');
     this.models = need(page, '#vw-models');
     this.socket = socket;
     /** True if the studio itself does not respond. */
-    this.interrupted = false;
+    this.isStudioAway = false;
     socket.addEventListener('state', () => this.onState());
-    addEventListener('offline', () => this.doubt());
+    addEventListener('offline', () => this.checkConnection());
     addEventListener('online', () => (this.socket.state === 'closed' ? this.socket.open() : this.socket.check()));
-    this.ask();
+    this.pollStatus();
   }
 
   onState() {
     const { state } = this.socket;
     if (state === 'open') {
-      this.interrupted = false;
-      this.greet();
+      this.isStudioAway = false;
+      this.loadModels();
     } else if (!this.isAsking) {
-      if (state === 'stalled') this.interrupt();
+      if (state === 'stalled') this.onStudioAway();
       else this.show('waiting', this.t('shell.reconnecting'));
-      this.ask();
+      this.pollStatus();
     }
   }
 
@@ -52,30 +52,30 @@ export class Status extends Emitter {
    *
    * A studio on the same machine needs no network.
    */
-  doubt() {
+  checkConnection() {
     this.socket.check();
     setTimeout(() => this.socket.check(OFFLINE_TIMEOUT_MS), OFFLINE_TIMEOUT_MS);
   }
 
-  interrupt() {
-    this.interrupted = true;
+  onStudioAway() {
+    this.isStudioAway = true;
     this.show('waiting', this.t(navigator.onLine ? 'shell.silent_studio' : 'shell.offline'));
   }
 
   /** Show the runtime's state until the WebSocket is open again. */
-  async ask() {
+  async pollStatus() {
     clearTimeout(this.timer);
     this.isAsking = true;
     while (this.socket.state !== 'open') {
-      const status = await this.asked();
+      const status = await this.fetchStatus();
       if (/** @type {string} */ (this.socket.state) === 'open') break; // The WebSocket has opened in the meantime.
-      if (!status) this.interrupt();
+      if (!status) this.onStudioAway();
       else {
-        this.interrupted = false;
+        this.isStudioAway = false;
         // The current step of the start is a tooltip, because few users need it.
         const isStep = nameOf(status.sentence)?.startsWith('state.step');
         this.show('waiting', isStep ? this.t('shell.getting_ready') : inPageWords(status.sentence));
-        if (isStep) this.line.title = inPageWords(status.sentence);
+        if (isStep) this.statusLine.title = inPageWords(status.sentence);
         // Connect now instead of waiting for the next attempt of the WebSocket.
         if (status.state === 'ready' && this.socket.state === 'closed') this.socket.open();
       }
@@ -85,7 +85,7 @@ export class Status extends Emitter {
   }
 
   /** Return the studio's status of the runtime, or null if the studio does not respond. */
-  async asked() {
+  async fetchStatus() {
     try {
       const signal = AbortSignal.timeout(RESPONSE_TIMEOUT_MS);
       const response = await fetch(new URL('studio/status', document.baseURI), { cache: 'no-store', signal });
@@ -95,33 +95,33 @@ export class Status extends Emitter {
     }
   }
 
-  async greet() {
+  async loadModels() {
     clearTimeout(this.timer);
     try {
       const signal = AbortSignal.timeout(RESPONSE_TIMEOUT_MS);
       const response = await fetch(new URL('v1/models', document.baseURI), { cache: 'no-store', signal });
       if (!response.ok) throw new Error(String(response.status));
-      this.introduce((await response.json()).data);
+      this.setModels((await response.json()).data);
     } catch {
-      if (this.socket.state === 'open') this.timer = setTimeout(() => this.greet(), ASK_MS);
+      if (this.socket.state === 'open') this.timer = setTimeout(() => this.loadModels(), ASK_MS);
     }
   }
 
   /** @param {import('../common/fields.js').ModelCard[]} cards */
-  introduce(cards) {
+  setModels(cards) {
     this.cards = cards;
-    this.name();
+    this.showModels();
     this.emit('models', cards);
   }
 
   /** Show the names of the loaded checkpoints in the page's language. */
-  name() {
+  showModels() {
     const { cards } = this;
     if (this.socket.state !== 'open' || !cards) return;
     const mute = cards.some(({ speaks }) => !speaks);
     const isSmall = cards.every(({ id }) => id === this.realVoices.small);
     if (mute) this.show('mute', this.t('shell.mute'));
-    this.line.dataset.voice = isSmall ? 'small' : '';
+    this.statusLine.dataset.voice = isSmall ? 'small' : '';
     if (!mute) this.show('ready', this.t(isSmall ? 'real_voices.small' : 'shell.ready'));
     // The popover of the status word shows the device, so it is omitted here.
     this.models.textContent = cards.map(({ id }) => this.realVoices.nameOf(id)).join(' · ');
@@ -129,8 +129,8 @@ export class Status extends Emitter {
 
   /** @param {string} state @param {string} sentence */
   show(state, sentence) {
-    this.line.title = '';
-    this.line.dataset.state = state;
-    this.line.textContent = sentence;
+    this.statusLine.title = '';
+    this.statusLine.dataset.state = state;
+    this.statusLine.textContent = sentence;
   }
 }

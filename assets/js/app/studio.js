@@ -41,7 +41,7 @@ import { VoiceSamples } from '../speak/voice_samples.js';
 import { VoiceCatalogue, Voices } from '../speak/voices.js';
 import { ErrorMessages, Notes, Toasts, Undo } from './messages.js';
 import { RoomAddress, Keys } from './navigation.js';
-import { endOrphanedFrames, offerSigningIn, Preferences } from './preferences.js';
+import { cancelOrphanedFrames, offerSigningIn, Preferences } from './preferences.js';
 import { Status } from './status.js';
 
 /**
@@ -87,7 +87,7 @@ export class Studio {
     this.api = api;
     this.given = presets;
     /** Presets of the page in the page's language. */
-    this.presets = this.localised();
+    this.presets = this.localPresets();
     /** @type {(key: string, values?: Object<string, unknown>) => string} */
     this.t = (key, values) => words.t(key, values);
     sayWith(words);
@@ -105,7 +105,7 @@ export class Studio {
     this.limits = {};
     this.scroller = need(page, '.vw-rooms');
     /** Scroll positions by room id. @type {Map<string, number>} */
-    this.scrolled = new Map();
+    this.scrollPositions = new Map();
     this.toasts = new Toasts(need(page, '#vw-toasts'));
     this.undo = new Undo(this);
     this.notes = new Notes(page, this);
@@ -122,7 +122,7 @@ export class Studio {
       },
       onFailed: (take) => this.fail(take),
       onKept: ({ record }) => record && this.history.add(record),
-      onUnkept: (_, error) => this.onUnkept(error),
+      onUnkept: (_, error) => this.onNotStored(error),
     });
     this.voices = new Voices();
     this.paces = new VoicePaces();
@@ -134,23 +134,23 @@ export class Studio {
     this.keys = new Keys(page, this);
     this.pronunciationSheet = new PronunciationSheet(page, this);
     this.code = new CodeDialog(need(page, '#vw-code', HTMLDialogElement), this);
-    this.soundingText = new SentenceHighlight(page, this);
-    this.cutOff = new InterruptedRequests(this);
-    this.lastHeard = new LastTake(this);
-    this.importing = new Importer(page, this);
+    this.sentenceHighlight = new SentenceHighlight(page, this);
+    this.interruptedRequests = new InterruptedRequests(this);
+    this.lastTake = new LastTake(this);
+    this.importer = new Importer(page, this);
     /** @type {Room[]} */
     this.rooms = ROOMS.map((Room) => new Room(need(page, `#vw-room-${Room.id}`), this));
     /** @type {Drafts} */
     this.drafts = new Drafts([this, this.variation, this.catalogue, ...this.rooms]);
     this.drafts.recall();
-    this.addresses = new RoomAddress(this.rooms.map(({ id }) => id), () => this.enter(this.addressed));
+    this.roomAddress = new RoomAddress(this.rooms.map(({ id }) => id), () => this.enter(this.addressedRoom));
     this.realVoices = new RealVoices(page, this);
     this.status = new Status(page, this.socket, this.t, this.realVoices);
     this.facts = new TextFacts(page, this);
     this.clicked = 0;
     this.listen();
-    this.lastHeard.recall();
-    this.enter(this.addressed);
+    this.lastTake.recall();
+    this.enter(this.addressedRoom);
   }
 
   listen() {
@@ -173,7 +173,7 @@ export class Studio {
     this.stage.addEventListener('star', () => this.stage.take instanceof Take && this.star(this.stage.take));
     this.stage.addEventListener('share', () => this.stage.take instanceof Take && this.stage.take.id && shareTake(this, this.stage.take.id));
     this.status.on('models', (cards) => this.offer(cards));
-    this.socket.addEventListener('state', () => this.socket.state !== 'open' && this.errorMessages.away());
+    this.socket.addEventListener('state', () => this.socket.state !== 'open' && this.errorMessages.onUnavailable());
     addEventListener('focus', () => this.catchUp());
     this.socket.addEventListener('session', () => (this.limits = this.socket.session?.limits ?? {}));
     this.listenToPreferences();
@@ -200,27 +200,27 @@ export class Studio {
       theme.ariaLabel = theme.title = this.t(`shell.theme.${preferences.theme}`);
     };
     preferences.on('change', async ({ language }) => {
-      if (language) await this.speakPageIn(language);
+      if (language) await this.setLanguage(language);
       show();
     });
     show();
   }
 
   /** Return the presets in the page's language. @returns {import('../common/words.js').Presets} */
-  localised() {
+  localPresets() {
     const { instructs, scripts, starters, speakers } = localised({ ...this.given, languages: null }, this.words.language);
     return { ...this.given, instructs, scripts, starters, speakers };
   }
 
   /** Change the language of the page itself. @param {string} language */
-  async speakPageIn(language) {
+  async setLanguage(language) {
     await this.words.load(language);
-    this.presets = this.localised();
+    this.presets = this.localPresets();
     document.documentElement.lang = language;
     this.words.apply(this.page);
     this.clearErrors();
     this.offer([...new Set(this.cards.values())]);
-    this.status.name();
+    this.status.showModels();
     this.realVoices.refresh();
     this.stage.refresh();
     this.dock.sayRate();
@@ -238,14 +238,14 @@ export class Studio {
   }
 
   /** Id of the room in the address, or else of the first room with a loaded checkpoint. */
-  get addressed() {
+  get addressedRoom() {
     const first = this.rooms.find((room) => room.mode && this.serves(room)) ?? this.rooms[0];
-    return this.addresses.room ?? first.id;
+    return this.roomAddress.room ?? first.id;
   }
 
   /** Open another room, from which Back returns to this room. @param {string} id @param {RoomOptions} [given] */
   go(id, given = {}) {
-    this.addresses.go(id);
+    this.roomAddress.go(id);
     this.enter(id, given);
   }
 
@@ -259,7 +259,7 @@ export class Studio {
   enter(id, given = {}) {
     const room = this.room(id);
     if (room !== this.current) {
-      if (this.current) this.scrolled.set(this.current.id, this.scroller.scrollTop);
+      if (this.current) this.scrollPositions.set(this.current.id, this.scroller.scrollTop);
       this.current?.leave?.();
       this.undo.forget(); // Undo is not offered in another room, where its effect would be invisible.
       if (this.current) this.toasts.leaveRoom();
@@ -272,8 +272,8 @@ export class Studio {
       for (const tab of this.tabs) tab.tabIndex = tab.dataset.room === id || (id === 'host' && tab === this.tabs[0]) ? 0 : -1;
       for (const { id: other, root } of this.rooms) root.hidden = other !== id;
       this.moveSharedControls(room.root);
-      this.variation.offer(this.cardOf(room));
-      this.scroller.scrollTop = this.scrolled.get(id) ?? 0;
+      this.variation.offer(this.modelOfRoom(room));
+      this.scroller.scrollTop = this.scrollPositions.get(id) ?? 0;
     }
     this.clearErrors();
     this.realVoices.refresh();
@@ -313,20 +313,20 @@ export class Studio {
     }
     this.catalogue.renew();
     for (const room of this.rooms) {
-      this.mark(room);
+      this.markAvailability(room);
       room.offer?.(cards);
     }
-    if (first) this.enter(this.addressed);
+    if (first) this.enter(this.addressedRoom);
     this.realVoices.introduce(cards);
     this.realVoices.refresh();
-    if (this.current) this.variation.offer(this.cardOf(this.current));
+    if (this.current) this.variation.offer(this.modelOfRoom(this.current));
     this.catchUp();
-    this.cutOff.offer();
+    this.interruptedRequests.offer();
     this.refresh();
   }
 
   /** Return the checkpoint that serves a room, or undefined. @param {Room} room */
-  cardOf({ mode }) {
+  modelOfRoom({ mode }) {
     return mode && this.cards.get(mode);
   }
 
@@ -336,7 +336,7 @@ export class Studio {
   }
 
   /** Show in a room, and on its tab, that no loaded checkpoint serves it. @param {Room} room */
-  mark(room) {
+  markAvailability(room) {
     const [unserved] = all(room.root, '.vw-unserved');
     const tab = this.tabs.find(({ dataset }) => dataset.room === room.id);
     if (!room.mode || !unserved || !tab) return;
@@ -373,12 +373,12 @@ export class Studio {
   }
 
   /** Run an action that replaces text in a room's form, and offer undo. @param {Parameters<Undo['replacing']>} replaced */
-  replacing(...replaced) {
+  replaceWithUndo(...replaced) {
     this.undo.replacing(...replaced);
   }
 
   /** Offer to undo an action. @param {UndoFunction} back @param {string} [sentence] text of the toast */
-  undoable(back, sentence) {
+  offerUndo(back, sentence) {
     this.undo.offer(back, sentence);
   }
 
@@ -394,7 +394,7 @@ export class Studio {
   }
 
   /** True if the text is the user's text, and not a sample text of the page. */
-  get hasOwnText() {
+  get isOwnText() {
     const { texts, starters } = this.presets;
     const samples = [texts, ...starters.map(({ text }) => text)].flatMap((all) => Object.values(all));
     return this.text.trim() !== '' && !samples.includes(this.text);
@@ -405,7 +405,7 @@ export class Studio {
     const { current } = this;
     if (!current?.speak || !this.serves(current) || this.cards.size === 0) return;
     if (current.finishTyping?.()) return;
-    if (!this.reached()) return;
+    if (!this.isReachable()) return;
     this.clicked = performance.now();
     this.stop();
     this.clearErrors();
@@ -425,12 +425,12 @@ export class Studio {
    *
    * Audio that is already loaded continues to play.
    */
-  reached() {
+  isReachable() {
     this.clearErrors();
-    const { interrupted } = this.status;
+    const { isStudioAway } = this.status;
     // The message asks the user to repeat the request when the studio is available again.
-    if (interrupted) this.errorMessages.sayUntilBack('request', this.t('shell.not_sent'), '');
-    return !interrupted;
+    if (isStudioAway) this.errorMessages.showUntilReady('request', this.t('shell.not_sent'), '');
+    return !isStudioAway;
   }
 
   /**
@@ -443,11 +443,11 @@ export class Studio {
    * @throws {FieldError} There is no text, or no connection.
    */
   say(asked) {
-    if (this.status.interrupted) throw Object.assign(new FieldError('request', this.t('shell.not_sent')), { unreachable: true });
+    if (this.status.isStudioAway) throw Object.assign(new FieldError('request', this.t('shell.not_sent')), { unreachable: true });
     if (!asked.text.trim()) throw new FieldError('text', this.t('shell.text_first'));
     const config = configFor(asked.config, asked.text);
     const take = this.speech.say({ spoken: this.pronunciation.spoken(asked.text), ...asked, config });
-    if (!take.isSample) this.cutOff.forget();
+    if (!take.isSample) this.interruptedRequests.forget();
     if (!take.isTyped) take.planned = this.paces.samplesOf(take);
     for (const event of ['state', 'done', 'error']) take.addEventListener(event, () => this.refreshPlayback());
     setTimeout(() => take.isUnanswered && this.refresh(), UNANSWERED_DELAY_MS);
@@ -458,9 +458,9 @@ export class Studio {
   /** Show the error of a take, and show the previous take again. @param {Take} take */
   fail(take) {
     const { error, room } = take;
-    if (LOST.includes(error?.code ?? '')) this.cutOff.add(take);
-    if (error?.code === 'runtime_unavailable') this.errorMessages.sayUntilBack('request', error, this.t('shell.runtime_back'), room);
-    else if (error?.code === 'unknown_voice') this.missVoice(take, error);
+    if (LOST.includes(error?.code ?? '')) this.interruptedRequests.add(take);
+    if (error?.code === 'runtime_unavailable') this.errorMessages.showUntilReady('request', error, this.t('shell.runtime_back'), room);
+    else if (error?.code === 'unknown_voice') this.onUnknownVoice(take, error);
     else if (error) this.showError(error.param ?? 'request', error, room);
     if (this.current?.mode) this.stage.showPrevious(take);
   }
@@ -469,7 +469,7 @@ export class Studio {
    * Handle an error about an unknown voice, which another window may have deleted. @param {Take} take @param
    * {import('../common/api.js').AppError} error
    */
-  async missVoice({ config, label, room }, error) {
+  async onUnknownVoice({ config, label, room }, error) {
     const { clicked } = this;
     const name = this.catalogue.named(config.voice ?? '')?.name ?? label;
     await this.voices.refresh().catch(() => {}); // If this fails, the runtime's own error message is shown.
@@ -509,7 +509,7 @@ export class Studio {
     const room = own?.restore && (!own.mode || does(own)) ? own : this.rooms.find(does);
     if (!room?.restore) return;
     this.go(room.id);
-    this.replacing(
+    this.replaceWithUndo(
       room,
       true,
       () => {
@@ -559,7 +559,7 @@ export class Studio {
   }
 
   /** Show that a take could not be saved. @param {import('../common/api.js').AppError} error */
-  onUnkept(error) {
+  onNotStored(error) {
     const { t } = this;
     if (error.code === 'store_full') {
       const onAction = () => this.go('library', { half: 'takes', isFull: true });
@@ -657,6 +657,6 @@ export async function mount(element) {
   document.documentElement.lang = data.preferences.language;
   const studio = new Studio(page, data);
   offerSigningIn(page, data.me, studio.t);
-  addEventListener('vw-gradio', endOrphanedFrames, { once: true });
+  addEventListener('vw-gradio', cancelOrphanedFrames, { once: true });
   return { usable: new Promise((done) => studio.status.addEventListener('models', done, { once: true })) };
 }

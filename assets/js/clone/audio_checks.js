@@ -36,14 +36,14 @@ export class AudioChecks {
   constructor(root, studio, { onRefused, onSaid, faults, aboveNoise, remedies, isLong }) {
     this.studio = studio;
     this.onRefused = onRefused;
-    this.onSaid = onSaid;
+    this.onReport = onSaid;
     this.faults = faults;
     this.aboveNoise = aboveNoise;
     this.remedies = remedies;
     this.isLong = isLong;
     this.list = need(root, '#vw-clone-clinic');
     this.verdict = need(root, '#vw-clone-verdict');
-    this.fit = need(root, '#vw-clone-fit');
+    this.passedList = need(root, '#vw-clone-fit');
     this.asked = 0;
     /** @type {ReturnType<typeof setTimeout>|undefined} */
     this.timer = undefined;
@@ -57,7 +57,7 @@ export class AudioChecks {
     this.asked += 1;
     this.report = null;
     this.list.replaceChildren();
-    this.fit.replaceChildren();
+    this.passedList.replaceChildren();
     this.verdict.hidden = true;
     this.list.dataset.state = 'empty';
   }
@@ -100,22 +100,22 @@ export class AudioChecks {
   show(report) {
     this.report = report;
     this.paint();
-    this.onSaid();
+    this.onReport();
   }
 
   /** Advice of the runtime on the transcript. */
-  get ofTranscript() {
+  get transcriptAdvice() {
     return this.report?.advice.filter(({ code }) => code.startsWith('transcript')) ?? [];
   }
 
   /** Advice of the runtime on the audio. */
-  get ofAudio() {
+  get audioAdvice() {
     return this.report?.advice.filter(({ code }) => !code.startsWith('transcript')) ?? [];
   }
 
   /** True if the audio has at least one fault. */
   get hasFaults() {
-    return this.report !== null && (this.isNoisy || this.ofAudio.length > 0 || this.faults().length > 0);
+    return this.report !== null && (this.isNoisy || this.audioAdvice.length > 0 || this.faults().length > 0);
   }
 
   /**
@@ -138,11 +138,11 @@ export class AudioChecks {
     if (!report) return;
     const faults = this.faults().slice(0, MAX_FAULTS);
     const edges = report.trim.start_s >= MIN_EDGE_SILENCE_S || report.seconds - report.trim.end_s >= MIN_EDGE_SILENCE_S;
-    const codes = this.ofAudio.map(({ code }) => code);
+    const codes = this.audioAdvice.map(({ code }) => code);
     const items = [
       ...(this.isNoisy && !codes.includes('noise') ? [this.item(studio.t('clone.found.noise', { db: this.aboveNoise()?.toFixed(0) }), 'noise', 'another')] : []),
-      ...faults.map((fault) => this.found(fault)),
-      ...this.ofAudio.map(({ code, sentence }) => this.item(this.sentence(code, sentence), code, this.remedyOf(code, faults))),
+      ...faults.map((fault) => this.faultItem(fault)),
+      ...this.audioAdvice.map(({ code, sentence }) => this.item(this.sentence(code, sentence), code, this.remedyOf(code, faults))),
       ...(edges ? [this.item(studio.t('clone.found.edges'), 'edges', 'trim')] : []),
     ];
     this.verdict.hidden = items.length > 0;
@@ -150,12 +150,12 @@ export class AudioChecks {
     else delete this.verdict.dataset.icon;
     this.verdict.textContent = studio.t(this.isNoiseKnown ? 'clone.good' : 'clone.noise_unknown', { s: report.speech_s.toFixed(1) });
     this.list.replaceChildren(...this.passed(report, this.isNoisy ? [...codes, 'noise'] : codes), ...items);
-    this.fit.replaceChildren(...this.ofTranscript.map(({ code, sentence }) => this.item(this.sentence(code, sentence), code)));
+    this.passedList.replaceChildren(...this.transcriptAdvice.map(({ code, sentence }) => this.item(this.sentence(code, sentence), code)));
     this.list.dataset.state = report.usable ? 'said' : 'unusable';
   }
 
   /** Return a list item for a fault that the page has detected. @param {Fault} fault */
-  found(fault) {
+  faultItem(fault) {
     const places = { at: clock(fault.at), s: fault.seconds.toFixed(1) };
     const remedy = fault.code === 'pause' ? 'shorten' : 'leaveOut';
     return this.item(this.studio.t(`clone.found.${fault.code}`, places), fault.code, remedy, [fault]);
@@ -175,11 +175,11 @@ export class AudioChecks {
       { name: 'unclipped', faults: ['clipping'], db: peak_db },
       { name: 'calm', faults: ['noise'], db: pauses_db },
     ];
-    return figures.flatMap(({ name, faults, db }) => (db === null || faults.some((code) => codes.includes(code)) ? [] : [this.good(name, db)]));
+    return figures.flatMap(({ name, faults, db }) => (db === null || faults.some((code) => codes.includes(code)) ? [] : [this.passedItem(name, db)]));
   }
 
   /** @param {string} name @param {number} db */
-  good(name, db) {
+  passedItem(name, db) {
     const item = this.item(this.studio.t(`clone.ok.${name}`), `ok.${name}`);
     item.className = '';
     item.dataset.icon = 'check';

@@ -13,13 +13,13 @@ import { addressed } from './steps.js';
 
 // --- Draft of the Clone room with recording, transcript and choices, for reloads and undo.
 
-/** @typedef {{language: string, transcript: string, only: boolean, voice: string, name: string, step: number, recording?: number} & Partial<Reference['choice']>} Draft */
+/** @typedef {{language: string, transcript: string, only: boolean, voice: string, name: string, step: number, recording?: number} & Partial<Reference['selection']>} Draft */
 
 export class SavedState {
   /** Time at which the recording was stored for a reload. @type {number|undefined} */
   recordedAt = undefined;
   /** Stored draft until it is restored, or null. @type {Draft|null} */
-  reopening = null;
+  pendingDraft = null;
 
   /** @param {import('./room.js').CloneRoom} room */
   constructor(room) {
@@ -39,29 +39,29 @@ export class SavedState {
 
   /** Return the form's values without the consent, which the user must give again. @returns {Draft} */
   draft() {
-    if (this.reopening) return this.reopening;
-    const { language, transcript, xvector, reference, stored, keepForm, made, steps } = this.room;
+    if (this.pendingDraft) return this.pendingDraft;
+    const { language, transcript, xvector, reference, storedVoice, keepForm, currentVoice, steps } = this.room;
     const form = { language: language.value, transcript: transcript.value, only: xvector.checked };
-    return { ...form, ...reference?.choice, recording: this.recordedAt, voice: stored.value, name: keepForm.name.value, step: made ? 1 : steps.at };
+    return { ...form, ...reference?.selection, recording: this.recordedAt, voice: storedVoice.value, name: keepForm.name.value, step: currentVoice ? 1 : steps.at };
   }
 
   /** Restore the recording and its form. @param {Draft} draft */
   async reopen(draft) {
     const { room } = this;
-    this.reopening = draft;
+    this.pendingDraft = draft;
     preselect(room.language, draft.language);
-    room.stored.awaited = draft.voice;
+    room.storedVoice.awaitedId = draft.voice;
     const kept = await recordings.get(room.id);
-    this.reopening = null;
+    this.pendingDraft = null;
     // Another tab has replaced the stored recording in the meantime.
     if (!kept || room.reference || kept.at !== draft.recording) return;
     this.recordedAt = kept.at;
     const reference = new Reference({ ...kept, maxSeconds: room.microphone.maxSeconds });
     const { start = 0, end, cuts } = draft;
-    if (reference.pcm && end) reference.choose({ start, end, cuts });
-    room.intake.work(reference);
+    if (reference.pcm && end) reference.select({ start, end, cuts });
+    room.intake.showReference(reference);
     this.write(draft);
-    room.intake.changed();
+    room.intake.onChanged();
     const here = room.studio.current === room;
     room.steps.open((here && addressed()) || (draft.step ?? 1));
     if (here) room.studio.refresh();
@@ -76,20 +76,20 @@ export class SavedState {
   }
 
   /** Return a function that restores the current recording and its form. @returns {import('../app/studio.js').UndoFunction} */
-  wayBack() {
+  undoFunction() {
     const { room } = this;
     const { reference } = room;
     const draft = this.draft();
     return () => {
       room.language.value = draft.language;
-      room.intake.work(reference);
+      room.intake.showReference(reference);
       if (reference) this.store(reference);
       else this.forget();
       this.write(draft);
       room.steps.open(draft.step);
-      room.stored.value = draft.voice;
-      room.showing.paint();
-      room.intake.changed();
+      room.storedVoice.value = draft.voice;
+      room.view.paint();
+      room.intake.onChanged();
     };
   }
 }
@@ -128,9 +128,9 @@ export class RecordingIntake {
       }
       // If the browser cannot decode the file, the runtime decides, because it reads more formats.
       if (!pcm) await this.room.audioChecks.check({ sound: file, transcript: null });
-      this.take(new Reference({ pcm, file, name, source: 'upload', maxSeconds: this.room.microphone.maxSeconds }), isNew);
+      this.useReference(new Reference({ pcm, file, name, source: 'upload', maxSeconds: this.room.microphone.maxSeconds }), isNew);
     } catch (error) {
-      const why = error instanceof FileTooLarge ? this.tooMuch(error) : errorOf(error).message;
+      const why = error instanceof FileTooLarge ? this.sizeSentence(error) : errorOf(error).message;
       this.room.showError('ref_audio', studio.t('clone.not_taken', { name, why }));
     } finally {
       status.textContent = '';
@@ -138,7 +138,7 @@ export class RecordingIntake {
   }
 
   /** Return a sentence that says why a file is too large, and what to do. @param {FileTooLarge} error */
-  tooMuch({ what, is, limit }) {
+  sizeSentence({ what, is, limit }) {
     const { t } = this.studio;
     if (what === 'long') return t('clone.too_long_to_open', { is: span(is, t), limit: span(limit, t) });
     const inMegabytes = (/** @type {number} */ bytes) => Math.ceil(bytes / 2 ** 20);
@@ -146,14 +146,14 @@ export class RecordingIntake {
   }
 
   /** @param {Int16Array} pcm */
-  recorded(pcm) {
+  useRecording(pcm) {
     const { room, studio } = this;
     const written = room.transcript.value;
     const reference = new Reference({ pcm, name: studio.t('clone.recorded'), source: 'recording', maxSeconds: room.microphone.maxSeconds });
-    const isPart = this.take(reference, true);
+    const isPart = this.useReference(reference, true);
     if (room.use.checkVisibility?.() ?? true) room.use.focus({ preventScroll: true });
     if (written || !pcm.length || isPart) return;
-    room.words.fillIn(room.showing.readingText, studio.t('clone.as_read'));
+    room.words.fillIn(room.view.readingText, studio.t('clone.as_read'));
   }
 
   /**
@@ -162,10 +162,10 @@ export class RecordingIntake {
    * @param {Reference|null} reference @param {boolean} [isNew] true if no part is selected yet
    * @returns {boolean} true if the selection excludes speech
    */
-  take(reference, isNew = false) {
+  useReference(reference, isNew = false) {
     const { room } = this;
-    room.stored.awaited = '';
-    this.work(reference);
+    room.storedVoice.awaitedId = '';
+    this.showReference(reference);
     room.steps.open(1);
     if (this.studio.current === room && addressed()) room.steps.name();
     if (!reference) {
@@ -173,53 +173,53 @@ export class RecordingIntake {
       return false;
     }
     room.savedState.store(reference);
-    return isNew && room.choosing.begin();
+    return isNew && room.partSelector.selectBest();
   }
 
   /** @param {Reference|null} reference */
-  work(reference) {
+  showReference(reference) {
     const { room } = this;
     room.showError('ref_audio', '');
     room.showError('ref_text', '');
     room.reference = reference;
-    room.kept = room.made = null;
+    room.savedVoice = room.currentVoice = null;
     this.isRefused = false;
     room.trying.open = false;
-    room.stored.value = '';
+    room.storedVoice.value = '';
     room.words.clear();
     room.audioChecks.clear();
     room.keepForm.forget();
-    room.choosing.take(reference);
+    room.partSelector.analyse(reference);
     room.find('name').textContent = reference?.name ?? '';
     room.find('length').textContent = reference?.pcm ? clock(reference.seconds) : '';
     const cut = room.find('cut');
-    cut.hidden = !reference?.isCut;
-    if (reference?.isCut) cut.textContent = this.studio.t('clone.cut', { s: clock(reference.seconds), most: reference.maxSeconds });
+    cut.hidden = !reference?.isTooLong;
+    if (reference?.isTooLong) cut.textContent = this.studio.t('clone.cut', { s: clock(reference.seconds), most: reference.maxSeconds });
     room.trimmer.show(reference);
-    room.showing.paint();
-    this.changed();
+    room.view.paint();
+    this.onChanged();
   }
 
   /** Remove the recording, and offer undo. */
-  drop() {
+  removeRecording() {
     const { room, studio } = this;
     const { reference } = room;
     if (!reference) return;
-    const back = room.savedState.wayBack();
+    const back = room.savedState.undoFunction();
     room.xvector.checked = false; // The choice to clone without a transcript does not apply to the next recording.
-    this.take(null);
+    this.useReference(null);
     room.find('record').focus({ preventScroll: true });
-    studio.undoable(() => room.reference || back(), studio.t('clone.put_away'));
+    studio.offerUndo(() => room.reference || back(), studio.t('clone.put_away'));
   }
 
   /** Update the trimmer after the selection was changed without its handles. */
-  moved() {
+  onMoved() {
     this.room.trimmer.paint();
-    this.changed();
+    this.onChanged();
   }
 
   /** Check the reference audio again after a change. */
-  changed() {
+  onChanged() {
     const { room } = this;
     room.transcript.disabled = room.xvector.checked;
     const done = room.find('words-done');
@@ -232,7 +232,7 @@ export class RecordingIntake {
     const { start, end, length } = reference;
     const times = { from: start.toFixed(2), to: end.toFixed(2), s: length.toFixed(1) };
     this.span.textContent = reference.pcm ? this.studio.t('clone.span', times) : this.studio.t('clone.undecoded');
-    room.showing.paintUse();
+    room.view.paintUseButton();
     room.audioChecks.checkSoon(() => ({
       sound: reference.sent(),
       transcript: room.xvector.checked ? null : room.transcript.value.trim(),
@@ -240,19 +240,19 @@ export class RecordingIntake {
   }
 
   /** @param {Error & {param?: string}} error */
-  refused(error) {
+  onRefused(error) {
     this.isRefused = error.param !== 'ref_text';
     this.room.showError(this.isRefused ? 'ref_audio' : 'ref_text', error.message);
-    this.room.showing.paintUse();
+    this.room.view.paintUseButton();
   }
 
   /** Trim the selection to the speech that the checks have found. */
-  tidy() {
-    const { choosing, audioChecks, reference } = this.room;
+  trimToSpeech() {
+    const { partSelector, audioChecks, reference } = this.room;
     if (!audioChecks.report || !reference) return;
     const { start_s, end_s } = audioChecks.report.trim;
-    const { start, end, cuts } = reference.choice;
+    const { start, end, cuts } = reference.selection;
     const behind = reference.length - end_s;
-    choosing.undoable(this.studio.t('clone.tidied'), () => reference.choose({ start: start + start_s, end: end - behind, cuts }));
+    partSelector.undoable(this.studio.t('clone.tidied'), () => reference.select({ start: start + start_s, end: end - behind, cuts }));
   }
 }

@@ -14,7 +14,7 @@ export class CloneRequest {
   }
 
   /** Return the recording or upload. @throws {FieldError} There is no recording yet. */
-  get given() {
+  get reference() {
     const { microphone, reference, studio } = this.room;
     if (microphone.state !== 'idle') throw new FieldError('ref_audio', studio.t('clone.stop_first'));
     if (!reference) throw new FieldError('ref_audio', studio.t('clone.record_first'));
@@ -31,16 +31,16 @@ export class CloneRequest {
   }
 
   /** Return the data that is stored with a voice in addition to name and consent. @throws {FieldError} A field is missing. */
-  kept() {
-    const { given } = this;
+  storedFields() {
+    const { reference } = this;
     const { ref_text = '' } = this.config();
-    const { source, start, end, cuts, seconds } = given;
+    const { source, start, end, cuts, seconds } = reference;
     const without = cuts.map((cut) => `${cut.start.toFixed(2)} to ${cut.end.toFixed(2)}`).join(', ');
     const chosen = `${start.toFixed(2)} to ${end.toFixed(2)} of ${seconds.toFixed(2)} s${without && `, without ${without} s`}`;
     /** @type {Object<string, string>} */
-    const provenance = given.pcm && !given.whole ? { source, trim: chosen } : { source };
+    const provenance = reference.pcm && !reference.isWhole ? { source, trim: chosen } : { source };
     const fields = { language: this.room.language.value, ...(ref_text && { ref_text }) };
-    return { sound: given.sent(), fields, provenance };
+    return { sound: reference.sent(), fields, provenance };
   }
 }
 
@@ -64,11 +64,11 @@ export class Comparison {
   /** True if the last take is a clone of this recording and transcript. */
   get isCurrent() {
     const { last, room } = this;
-    return last?.reference === room.request.given.sent() && last.config.ref_text === room.request.config().ref_text;
+    return last?.reference === room.request.reference.sent() && last.config.ref_text === room.request.config().ref_text;
   }
 
   /** True if the clone of this recording and transcript was played, or cannot be played. */
-  get isHeard() {
+  get wasPlayed() {
     const { last } = this;
     return this.isCurrent && last !== null && (last.samples > 0 || last.state === 'failed');
   }
@@ -100,13 +100,13 @@ export class Comparison {
   playClone() {
     const { room, stage } = this;
     const { studio, request, mode } = room;
-    if (this.isHeard && this.last?.state === 'done') return stage.play(this.last);
-    const { given } = request;
+    if (this.wasPlayed && this.last?.state === 'done') return stage.play(this.last);
+    const { reference } = request;
     const config = request.config();
-    const text = config.ref_text ?? room.showing.readingText;
+    const text = config.ref_text ?? room.view.readingText;
     studio.stop();
-    const label = studio.t('clone.clone_of', { name: given.name });
-    const take = studio.say({ room: room.id, mode, config, text, seed: PREVIEW_SEED, label, reference: given.sent(), isSample: true });
+    const label = studio.t('clone.clone_of', { name: reference.name });
+    const take = studio.say({ room: room.id, mode, config, text, seed: PREVIEW_SEED, label, reference: reference.sent(), isSample: true });
     this.last = take;
     stage.play(take, { clicked: performance.now() });
   }
@@ -126,7 +126,7 @@ export class KeepForm extends Emitter {
     super();
     this.comparison = comparison;
     this.studio = studio;
-    this.given = given;
+    this.getReference = given;
     this.form = need(root, '#vw-clone-keep', HTMLFormElement);
     this.name = need(root, '#vw-clone-keep-name', HTMLInputElement);
     this.consent = need(root, '#vw-clone-consent', HTMLInputElement);
@@ -167,14 +167,14 @@ export class KeepForm extends Emitter {
 
   async keep() {
     const { studio, name, consent } = this;
-    const { sound, fields, provenance } = this.given();
+    const { sound, fields, provenance } = this.getReference();
     const unnamed = name.value.trim() ? null : new FieldError('name', studio.t('clone.name_first'));
     // Show both errors at the same time. The exception shows only one.
     if (unnamed && !consent.checked) studio.showError(unnamed.field, unnamed, 'clone');
     if (!consent.checked) throw new FieldError('consent', studio.t('clone.consent_first'));
     if (unnamed) throw unnamed;
     const { comparison } = this;
-    if (!comparison.isHeard) {
+    if (!comparison.wasPlayed) {
       // Do not start the clone again while it is being generated.
       if (!(comparison.isSounding && comparison.isCurrent)) comparison.playClone();
       throw new FieldError('keep', studio.t('clone.hear_first'));

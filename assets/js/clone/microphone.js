@@ -147,15 +147,15 @@ export class Microphone extends Emitter {
     super();
     this.studio = studio;
     this.button = need(root, '#vw-clone-record', HTMLButtonElement);
-    this.halt = need(root, '#vw-clone-stop');
-    this.live = need(root, '#vw-clone-live');
+    this.stopButton = need(root, '#vw-clone-stop');
+    this.recordingPanel = need(root, '#vw-clone-live');
     this.level = need(root, '#vw-clone-level', HTMLMeterElement);
     this.status = need(root, '#vw-clone-status');
     this.count = need(root, '#vw-clone-count');
     /** @type {State} */
     this.state = 'idle';
     this.button.onclick = () => this.start();
-    this.halt.onclick = () => this.end();
+    this.stopButton.onclick = () => this.end();
     this.paint();
   }
 
@@ -169,8 +169,8 @@ export class Microphone extends Emitter {
     const obstacle = microphoneObstacle();
     this.button.disabled = obstacle !== null;
     if (obstacle) this.status.textContent = studio.t(obstacle);
-    this.halt.textContent = studio.t(state === 'recording' ? 'clone.stop_recording' : 'clone.cancel');
-    this.live.hidden = state === 'idle';
+    this.stopButton.textContent = studio.t(state === 'recording' ? 'clone.stop_recording' : 'clone.cancel');
+    this.recordingPanel.hidden = state === 'idle';
     this.level.hidden = state !== 'recording';
     // Reserve the space of the countdown, so that nothing moves when it appears.
     this.count.hidden = state === 'idle' || state === 'recording';
@@ -199,7 +199,7 @@ export class Microphone extends Emitter {
     this.count.textContent = '…';
     // Ask for permission before the countdown, so that the browser's dialog does not interrupt it.
     this.enter('asking');
-    this.halt.focus();
+    this.stopButton.focus();
     try {
       await recorder.open();
       // The user has cancelled while the permission dialog was open.

@@ -14,7 +14,7 @@ const MIN_HANDLE_DISTANCE_S = 0.1;
 const MIN_MIX_ENERGY = 0.1;
 const CROSS_FADE_SAMPLES = Math.round(SAMPLE_RATE * 0.008);
 
-/** @typedef {import('./speech_detection.js').TimeSpan} Stretch in seconds of the whole recording */
+/** @typedef {import('./speech_detection.js').TimeSpan} TimeSpan in seconds of the whole recording */
 
 export class Reference {
   /**
@@ -33,7 +33,7 @@ export class Reference {
     this.maxSeconds = maxSeconds;
     this.start = 0;
     this.end = Math.min(this.seconds, maxSeconds);
-    /** Stretches between start and end that are cut out, in order. @type {Stretch[]} */
+    /** Stretches between start and end that are cut out, in order. @type {TimeSpan[]} */
     this.cuts = [];
     /** @type {Blob|null} */
     this.blob = null;
@@ -45,12 +45,12 @@ export class Reference {
   }
 
   /** True if the recording is longer than the limit. */
-  get isCut() {
+  get isTooLong() {
     return this.seconds > this.maxSeconds;
   }
 
   /** True if the whole recording is selected. */
-  get whole() {
+  get isWhole() {
     return this.start === 0 && this.end === this.seconds && this.cuts.length === 0;
   }
 
@@ -70,8 +70,8 @@ export class Reference {
     this.blob = null;
   }
 
-  /** Cut a stretch out, and merge it with overlapping or adjacent cuts. @param {Stretch} out */
-  leaveOut({ start, end }) {
+  /** Cut a stretch out, and merge it with overlapping or adjacent cuts. @param {TimeSpan} out */
+  cutOut({ start, end }) {
     const cut = { start: Math.max(0, start), end: Math.min(this.seconds, end) };
     const apart = this.cuts.filter((one) => one.end < cut.start || one.start > cut.end);
     for (const one of this.cuts) {
@@ -79,16 +79,16 @@ export class Reference {
       cut.start = Math.min(cut.start, one.start);
       cut.end = Math.max(cut.end, one.end);
     }
-    this.choose({ ...this.choice, cuts: [...apart, cut].sort((one, other) => one.start - other.start) });
+    this.select({ ...this.selection, cuts: [...apart, cut].sort((one, other) => one.start - other.start) });
   }
 
   /** Return the current selection, which can be restored later. */
-  get choice() {
+  get selection() {
     return { start: this.start, end: this.end, cuts: this.cuts };
   }
 
-  /** @param {{start: number, end: number, cuts?: Stretch[]}} choice */
-  choose({ start, end, cuts = [] }) {
+  /** @param {{start: number, end: number, cuts?: TimeSpan[]}} choice */
+  select({ start, end, cuts = [] }) {
     this.start = Math.max(0, Math.min(start, this.seconds));
     this.end = Math.max(this.start, Math.min(end, this.seconds, this.start + this.maxSeconds));
     this.cuts = cuts;
@@ -97,11 +97,11 @@ export class Reference {
 
   /** Duration of the selection without the cuts, in seconds. */
   get length() {
-    return this.kept().reduce((sum, { start, end }) => sum + end - start, 0);
+    return this.keptSpans().reduce((sum, { start, end }) => sum + end - start, 0);
   }
 
-  /** Return the stretches of the selection that are not cut out. @returns {Stretch[]} */
-  kept() {
+  /** Return the stretches of the selection that are not cut out. @returns {TimeSpan[]} */
+  keptSpans() {
     const found = [];
     let { start } = this;
     for (const cut of this.cuts) {
@@ -114,11 +114,11 @@ export class Reference {
   }
 
   /** Samples of the selection without the cuts. */
-  get chosen() {
+  get selectedPcm() {
     const { pcm } = this;
     if (!pcm) return new Int16Array();
     const at = (/** @type {number} */ seconds) => Math.round(seconds * SAMPLE_RATE);
-    return joined(this.kept().map(({ start, end }) => pcm.subarray(at(start), at(end))));
+    return joined(this.keptSpans().map(({ start, end }) => pcm.subarray(at(start), at(end))));
   }
 
   /**
@@ -129,7 +129,7 @@ export class Reference {
    * @returns {Blob}
    */
   sent() {
-    this.blob ??= this.pcm || !this.file ? wavBlob([this.chosen], SAMPLE_RATE) : this.file;
+    this.blob ??= this.pcm || !this.file ? wavBlob([this.selectedPcm], SAMPLE_RATE) : this.file;
     return this.blob;
   }
 }

@@ -32,39 +32,39 @@ export class CloneRoom {
     this.xvector = need(root, '#vw-clone-xvector', HTMLInputElement);
     this.language = need(root, '#vw-clone-language', HTMLSelectElement);
     this.file = need(root, '#vw-clone-file', HTMLInputElement);
-    this.same = need(root, '#vw-clone-same');
+    this.transcriptWarning = need(root, '#vw-clone-same');
     this.say = need(root, '#vw-clone-say');
     this.trying = need(root, '#vw-clone-try', HTMLDetailsElement);
     this.use = need(root, '#vw-clone-use', HTMLButtonElement);
     /** @type {import('./reference.js').Reference|null} */
     this.reference = null;
     /** Voice that was saved from the recording, even if it was deleted later. @type {StoredVoice|null} */
-    this.kept = null;
+    this.savedVoice = null;
     /** Voice that was saved from the recording, or null after its deletion. @type {StoredVoice|null} */
-    this.made = null;
+    this.currentVoice = null;
     this.intake = new RecordingIntake(this);
-    this.showing = new CloneView(this);
+    this.view = new CloneView(this);
     this.savedState = new SavedState(this);
     this.request = new CloneRequest(this);
     this.microphone = new Microphone(root, studio);
     this.trimmer = new Trimmer(need(root, '#vw-clone-trim'));
-    this.hearing = new ReferencePlayback(root, this);
-    this.stored = new StoredVoiceSelect(root, studio, () => this.showing.paint());
-    this.choosing = new PartSelector(studio, () => this.intake.moved());
-    this.words = new Transcript(root, studio, () => this.intake.changed());
+    this.playback = new ReferencePlayback(root, this);
+    this.storedVoice = new StoredVoiceSelect(root, studio, () => this.view.paint());
+    this.partSelector = new PartSelector(studio, () => this.intake.onMoved());
+    this.words = new Transcript(root, studio, () => this.intake.onChanged());
     this.transcript = this.words.field;
     this.audioChecks = new AudioChecks(root, studio, {
-      onRefused: (error) => this.intake.refused(error),
-      onSaid: () => this.showing.paintSteps(),
-      faults: () => this.choosing.faults(),
-      aboveNoise: () => this.choosing.aboveNoise,
+      onRefused: (error) => this.intake.onRefused(error),
+      onSaid: () => this.view.paintSteps(),
+      faults: () => this.partSelector.faults(),
+      aboveNoise: () => this.partSelector.aboveNoise,
       remedies: this.remedies(),
-      isLong: () => this.choosing.isLong,
+      isLong: () => this.partSelector.isLong,
     });
-    this.keepForm = new KeepForm(root, studio, new Comparison(this), () => this.request.kept());
-    this.steps = new Steps(root, { words: studio.words, furthest: () => this.furthest(), onOpen: () => this.showing.paint() });
+    this.keepForm = new KeepForm(root, studio, new Comparison(this), () => this.request.storedFields());
+    this.steps = new Steps(root, { words: studio.words, furthest: () => this.lastPossibleStep(), onOpen: () => this.view.paint() });
     this.listen();
-    this.showing.paint();
+    this.view.paint();
   }
 
   /** @param {string} name id of the element without the prefix vw-clone- */
@@ -84,28 +84,28 @@ export class CloneRoom {
       this.showError('ref_audio', '');
       studio.stage.pause();
     });
-    microphone.addEventListener('change', () => this.showing.paint());
+    microphone.addEventListener('change', () => this.view.paint());
     microphone.on('refused', (key) => this.showError('ref_audio', studio.t(key)));
-    microphone.on('recorded', (pcm) => this.intake.recorded(pcm));
-    this.trimmer.addEventListener('move', () => this.intake.changed());
+    microphone.on('recorded', (pcm) => this.intake.useRecording(pcm));
+    this.trimmer.addEventListener('move', () => this.intake.onChanged());
     this.xvector.onchange = () => {
       this.showError('ref_text', '');
-      this.intake.changed();
+      this.intake.onChanged();
     };
-    this.find('best').onclick = () => this.choosing.chooseBest();
-    this.find('drop').onclick = () => this.intake.drop();
+    this.find('best').onclick = () => this.partSelector.chooseBest();
+    this.find('drop').onclick = () => this.intake.removeRecording();
     this.use.onclick = () => steps.go(2);
     this.find('words-done').onclick = () => this.acceptWords();
-    this.find('done-speak').onclick = () => this.speakWith(this.made);
+    this.find('done-speak').onclick = () => this.speakWith(this.currentVoice);
     this.find('done-next').onclick = () => {
-      this.intake.take(null);
+      this.intake.useReference(null);
       steps.go(1);
     };
     this.trying.ontoggle = () => {
       studio.refresh();
       if (this.trying.open) this.say.scrollIntoView({ block: 'nearest' });
     };
-    this.language.onchange = () => this.showing.paint();
+    this.language.onchange = () => this.view.paint();
     studio.textField.addEventListener('input', () => this.compare());
     this.keepForm.on('kept', (voice) => this.onKept(voice));
     this.keepForm.on('refused', (field) => field.startsWith('ref_') && steps.go(field === 'ref_text' ? 2 : 1));
@@ -114,14 +114,14 @@ export class CloneRoom {
 
   /** Return the actions that correct failed audio checks. @returns {AudioChecks['remedies']} */
   remedies() {
-    const { studio, choosing } = this;
+    const { studio, partSelector } = this;
     return {
-      leaveOut: (faults) => choosing.leaveOut(faults, studio.t('clone.left_out')),
-      shorten: (faults) => choosing.leaveOut(faults, studio.t('clone.shortened')),
-      pauses: () => choosing.leaveOut(choosing.faults().filter(({ code }) => code === 'pause'), studio.t('clone.shortened')),
-      best: () => choosing.chooseBest(),
-      trim: () => this.intake.tidy(),
-      another: () => this.intake.drop(),
+      leaveOut: (faults) => partSelector.leaveOut(faults, studio.t('clone.left_out')),
+      shorten: (faults) => partSelector.leaveOut(faults, studio.t('clone.shortened')),
+      pauses: () => partSelector.leaveOut(partSelector.faults().filter(({ code }) => code === 'pause'), studio.t('clone.shortened')),
+      best: () => partSelector.chooseBest(),
+      trim: () => this.intake.trimToSpeech(),
+      another: () => this.intake.removeRecording(),
     };
   }
 
@@ -135,21 +135,21 @@ export class CloneRoom {
   offer() {
     const card = this.studio.cards.get(this.mode);
     if (card) fillLanguages(this.language, card, this.studio.t);
-    this.showing.paint();
+    this.view.paint();
   }
 
   /** @param {{voice?: string}} given id or name of a stored voice to speak with */
   enter({ voice }) {
     const known = voice && this.studio.voices.find(voice);
-    if (known) this.stored.choose(known);
+    if (known) this.storedVoice.choose(known);
     const step = addressed();
-    if (step && !this.made && !this.savedState.reopening) {
+    if (step && !this.currentVoice && !this.savedState.pendingDraft) {
       this.steps.open(step);
       this.steps.name();
     }
     this.compare();
     // Only the host may see the model download, and the key may have been entered after loading.
-    if (this.studio.realVoices.key) this.words.askModel();
+    if (this.studio.realVoices.key) this.words.requestModel();
   }
 
   leave() {
@@ -160,15 +160,15 @@ export class CloneRoom {
     this.microphone.paint();
     this.audioChecks.paint();
     this.words.paint();
-    this.showing.paint();
+    this.view.paint();
   }
 
   /** @param {import('../app/studio.js').RestoredTake} take @returns {import('../app/studio.js').UndoFunction} */
   restore({ config, reference }) {
-    const back = this.savedState.wayBack();
+    const back = this.savedState.undoFunction();
     this.language.value = config.language ?? 'auto';
     const stored = config.voice && this.studio.voices.find(config.voice);
-    if (stored) this.stored.choose(stored);
+    if (stored) this.storedVoice.choose(stored);
     else if (reference) this.useReference(reference, config);
     return back;
   }
@@ -178,7 +178,7 @@ export class CloneRoom {
     await this.intake.upload(reference, { name: this.studio.t('clone.of_take'), isNew: false });
     this.transcript.value = ref_text;
     this.xvector.checked = x_vector_only_mode;
-    this.intake.changed();
+    this.intake.onChanged();
     this.steps.open(3);
     this.trying.open = true;
   }
@@ -213,7 +213,7 @@ export class CloneRoom {
    * The action is undefined if no voice is selected and the last step is not open.
    */
   get speak() {
-    const isReady = this.chosen || (this.reference && this.steps.at === 3 && !this.made && this.trying.open);
+    const isReady = this.chosen || (this.reference && this.steps.at === 3 && !this.currentVoice && this.trying.open);
     return isReady ? this.speakNow : undefined;
   }
 
@@ -221,7 +221,7 @@ export class CloneRoom {
   presentRequest() {
     const { studio, mode } = this;
     const voice = this.chosen;
-    const given = voice ? null : this.request.given;
+    const given = voice ? null : this.request.reference;
     const own = given ? this.request.config() : { voice: voice?.id, language: this.language.value };
     const config = { ...own, ...studio.variation.sampling };
     const source = given ? { label: given.name, reference: given.sent() } : { label: voice?.name };
@@ -242,19 +242,19 @@ export class CloneRoom {
   /** Show a warning if the text field contains the transcript. */
   compare() {
     const words = this.reference && !this.chosen && !this.xvector.checked ? this.transcript.value : '';
-    this.same.hidden = !areSimilar(words, this.studio.text);
+    this.transcriptWarning.hidden = !areSimilar(words, this.studio.text);
   }
 
   // --- Steps.
 
   /** Return the number of the last step that can be opened. */
-  furthest() {
+  lastPossibleStep() {
     if (!this.reference || this.microphone.state !== 'idle') return 1;
     return this.transcript.value.trim() || this.xvector.checked ? 3 : 2;
   }
 
   acceptWords() {
-    if (this.furthest() === 3) {
+    if (this.lastPossibleStep() === 3) {
       if (!this.xvector.checked) this.words.check();
       return this.steps.go(3);
     }
@@ -265,7 +265,7 @@ export class CloneRoom {
   /** @param {StoredVoice} voice */
   onKept(voice) {
     const { studio } = this;
-    this.kept = voice;
+    this.savedVoice = voice;
     studio.stop(); // The original or the clone may still be played.
     this.show(voice);
     this.keepForm.forget();
@@ -278,7 +278,7 @@ export class CloneRoom {
       await api.delete(`v1/audio/voices/${voice.id}`).catch((error) => studio.toast(error.message));
       await studio.voices.refresh().catch(() => {});
     };
-    studio.undoable(back, studio.t('clone.kept', { name: voice.name }));
+    studio.offerUndo(back, studio.t('clone.kept', { name: voice.name }));
   }
 
   /**
@@ -287,18 +287,18 @@ export class CloneRoom {
    * The saved voice may have been deleted or restored.
    */
   onVoices() {
-    const { kept, studio } = this;
-    const there = kept && studio.voices.find(kept.id);
-    if (!kept || Boolean(there) === Boolean(this.made)) return;
+    const { savedVoice, studio } = this;
+    const there = savedVoice && studio.voices.find(savedVoice.id);
+    if (!savedVoice || Boolean(there) === Boolean(this.currentVoice)) return;
     this.show(there);
-    if (!there) this.keepForm.name.value = kept.name;
+    if (!there) this.keepForm.name.value = savedVoice.name;
     studio.drafts.touch();
   }
 
   /** Show the saved voice, or the form that saves it. @param {StoredVoice|null} made */
   show(made) {
     const { reference } = this;
-    this.made = made;
+    this.currentVoice = made;
     if (made || !reference) this.savedState.forget();
     else this.savedState.store(reference);
     if (made) this.find('done-name').textContent = this.studio.t('clone.done', { name: made.name });
@@ -312,6 +312,6 @@ export class CloneRoom {
 
   /** Selected stored voice, or null if the recording is used. */
   get chosen() {
-    return this.stored.chosen;
+    return this.storedVoice.chosen;
   }
 }

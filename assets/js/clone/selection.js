@@ -5,7 +5,7 @@
  * part is shorter. All functions are pure.
  */
 
-import { FRAME_S, listen, noiseOf, pauses, spoken } from './speech_detection.js';
+import { FRAME_S, analyseRecording, speechAboveNoise, pauses, speechSpan } from './speech_detection.js';
 
 export const MAX_SELECTION_S = 15; // Of a longer recording, only the best part is selected.
 const [MIN_PART_S, WANTED_S] = [6, 12];
@@ -23,7 +23,7 @@ const SEARCH_STEP_S = 0.5; // Distance between possible edges in speech without 
  * @returns {Stretch|null} the part, or null if there is no speech
  */
 export function bestPart(analysis, longest = MAX_SELECTION_S) {
-  const voiced = spoken(analysis);
+  const voiced = speechSpan(analysis);
   if (!voiced) return null;
   const { seconds } = analysis;
   const whole = { start: Math.max(0, voiced.start - PAUSE_MARGIN_S), end: Math.min(seconds, voiced.end + PAUSE_MARGIN_S) };
@@ -140,14 +140,14 @@ export class PartSelector {
   constructor(studio, onChanged) {
     this.studio = studio;
     this.onChanged = onChanged;
-    this.take(null);
+    this.analyse(null);
   }
 
   /** Analyse another recording. @param {Reference|null} reference */
-  take(reference) {
+  analyse(reference) {
     this.reference = reference;
-    this.analysis = reference?.pcm?.length ? listen(reference.pcm) : null;
-    this.aboveNoise = this.analysis && noiseOf(this.analysis);
+    this.analysis = reference?.pcm?.length ? analyseRecording(reference.pcm) : null;
+    this.aboveNoise = this.analysis && speechAboveNoise(this.analysis);
     this.best = this.analysis && bestPart(this.analysis, reference?.source === 'recording' ? MAX_RECORDING_S : MAX_SELECTION_S);
   }
 
@@ -161,14 +161,14 @@ export class PartSelector {
   }
 
   /** Select the suggested part. @returns {boolean} true if speech was excluded */
-  begin() {
+  selectBest() {
     const { best, reference, studio } = this;
     if (!best || !reference || reference.seconds - this.bestSeconds < MIN_REPORTED_SILENCE_S) return false;
     const isPart = this.isPart(best);
     const sentence = isPart
       ? studio.t('clone.chosen', { all: Math.round(reference.seconds), s: Math.round(this.bestSeconds) })
       : studio.t('clone.trimmed', { s: (reference.seconds - this.bestSeconds).toFixed(1) });
-    this.undoable(sentence, () => reference.choose(best));
+    this.undoable(sentence, () => reference.select(best));
     return isPart;
   }
 
@@ -181,43 +181,43 @@ export class PartSelector {
   chooseBest() {
     const { best, reference, studio } = this;
     if (!best || !reference) return;
-    this.undoable(studio.t('clone.best_chosen', { s: Math.round(this.bestSeconds) }), () => reference.choose(best));
+    this.undoable(studio.t('clone.best_chosen', { s: Math.round(this.bestSeconds) }), () => reference.select(best));
   }
 
   /** Return the faults of the current selection. @returns {Fault[]} */
   faults() {
-    return this.analysis && this.reference ? faultsOf(this.analysis, this.reference.choice) : [];
+    return this.analysis && this.reference ? faultsOf(this.analysis, this.reference.selection) : [];
   }
 
   /** Remove faults from the selection. @param {Fault[]} faults @param {string} sentence text of the toast */
   leaveOut(faults, sentence) {
     this.undoable(sentence, () => {
-      for (const { out } of faults) this.without(out);
+      for (const { out } of faults) this.cut(out);
     });
   }
 
   /** @param {import('./speech_detection.js').TimeSpan} out */
-  without(out) {
+  cut(out) {
     const { reference } = this;
     if (!reference) return;
-    const { start, end, cuts } = reference.choice;
-    if (out.start - start < AT_EDGE_S && end - out.end > 1) reference.choose({ start: out.end, end, cuts });
-    else if (end - out.end < AT_EDGE_S && out.start - start > 1) reference.choose({ start, end: out.start, cuts });
-    else reference.leaveOut(out);
+    const { start, end, cuts } = reference.selection;
+    if (out.start - start < AT_EDGE_S && end - out.end > 1) reference.select({ start: out.end, end, cuts });
+    else if (end - out.end < AT_EDGE_S && out.start - start > 1) reference.select({ start, end: out.start, cuts });
+    else reference.cutOut(out);
   }
 
   /** Change the selection, with undo by the toast and Ctrl+Z. @param {string} sentence @param {() => void} action */
   undoable(sentence, action) {
     const { reference, studio } = this;
     if (!reference) return;
-    const before = reference.choice;
+    const before = reference.selection;
     action();
     this.onChanged();
     const back = () => {
       if (this.reference !== reference) return;
-      reference.choose(before);
+      reference.select(before);
       this.onChanged();
     };
-    studio.undoable(back, sentence);
+    studio.offerUndo(back, sentence);
   }
 }

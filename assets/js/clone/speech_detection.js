@@ -44,7 +44,7 @@ export const MIN_ABOVE_NOISE_DB = 20;
  */
 
 /** Analyse a recording. @param {Int16Array} pcm mono samples at 24 kHz @returns {RecordingAnalysis} */
-export function listen(pcm) {
+export function analyseRecording(pcm) {
   const { levels, clipped, bright } = levelsOf(pcm);
   const count = levels.length;
   const floor = quantile(levels, 0.1);
@@ -82,7 +82,7 @@ export function pauses({ speech, seconds }, least) {
  *
  * @param {RecordingAnalysis} analysis @returns {TimeSpan|null}
  */
-export function spoken({ speech, seconds }) {
+export function speechSpan({ speech, seconds }) {
   const all = stretches(speech, seconds);
   return all.length > 0 ? { start: all[0].start, end: all[all.length - 1].end } : null;
 }
@@ -92,7 +92,7 @@ export function spoken({ speech, seconds }) {
  *
  * @param {RecordingAnalysis} analysis @returns {number|null} difference in dB, or null without speech or measurable noise
  */
-export function noiseOf({ levels, speech }) {
+export function speechAboveNoise({ levels, speech }) {
   const speechLevels = levels.filter((_, frame) => speech[frame] === 1);
   const rest = levels.filter((_, frame) => speech[frame] === 0);
   if (speechLevels.length === 0 || rest.length * FRAME_S < MIN_NOISE_S) return null;

@@ -30,7 +30,7 @@ export class Steps {
     this.at = 1;
     const head = need(root, '#vw-clone-step-head', HTMLTemplateElement).content;
     const items = all(root, '.vw-step');
-    items.forEach((item, index) => item.prepend(this.headed(head, item, index + 1)));
+    items.forEach((item, index) => item.prepend(this.addHeading(head, item, index + 1)));
     this.items = items.map((item) => ({
       item,
       heading: need(item, 'h3'),
@@ -45,7 +45,7 @@ export class Steps {
    * Build the heading of a step with its number, title and Change button. @param {DocumentFragment} head @param
    * {HTMLElement} item @param {number} step
    */
-  headed(head, { dataset }, step) {
+  addHeading(head, { dataset }, step) {
     const own = document.importNode(head, true);
     need(own, '.vw-step-no').textContent = String(step);
     need(own, 'h3').dataset.i18n = dataset.title;
@@ -118,8 +118,8 @@ export class CloneView {
 
   paint() {
     const { room } = this;
-    const { studio, reference, made } = room;
-    room.stored.paint();
+    const { studio, reference, currentVoice } = room;
+    room.storedVoice.paint();
     const { chosen } = room;
     room.find('new').hidden = Boolean(chosen);
     this.moveTextField(Boolean(chosen));
@@ -129,25 +129,25 @@ export class CloneView {
     room.find('read').textContent = this.readingText;
     const isDecoded = Boolean(reference?.pcm);
     room.trimmer.root.hidden = !isDecoded;
-    room.hearing.offer(isDecoded);
+    room.playback.offer(isDecoded);
     const best = room.find('best');
-    best.hidden = !room.choosing.isLong;
-    best.textContent = studio.t('clone.best', { s: Math.round(room.choosing.bestSeconds) });
-    room.find('done').hidden = !made;
+    best.hidden = !room.partSelector.isLong;
+    best.textContent = studio.t('clone.best', { s: Math.round(room.partSelector.bestSeconds) });
+    room.find('done').hidden = !currentVoice;
     this.paintSteps();
     room.words.paint(); // This updates the installation hint, which only the host sees.
-    this.paintUse();
+    this.paintUseButton();
     if (reference) room.trimmer.paint();
     room.compare();
     if (studio.current === room) studio.refresh();
   }
 
   paintSteps() {
-    const { steps, made } = this.room;
-    steps.paint(this.outcomes(), Boolean(made));
+    const { steps, currentVoice } = this.room;
+    steps.paint(this.outcomes(), Boolean(currentVoice));
   }
 
-  paintUse() {
+  paintUseButton() {
     const { room } = this;
     const { reference, studio } = room;
     const s = reference?.length.toFixed(1) ?? '';
@@ -158,7 +158,7 @@ export class CloneView {
   /** Move the text field to the stored voice or to the steps. @param {boolean} isStored */
   moveTextField(isStored) {
     const { room } = this;
-    const home = isStored ? room.stored.root : room.trying;
+    const home = isStored ? room.storedVoice.root : room.trying;
     if (room.say.parentElement !== home) home.append(room.say);
   }
 
@@ -166,10 +166,10 @@ export class CloneView {
   outcomes() {
     const { room } = this;
     const { reference, studio, audioChecks } = room;
-    const name = { summary: room.made?.name ?? '', verdict: /** @type {const} */ ('good') };
+    const name = { summary: room.currentVoice?.name ?? '', verdict: /** @type {const} */ ('good') };
     if (!reference) return [name, name, name];
     const lengths = { name: reference.name, s: reference.length.toFixed(1), all: clock(reference.seconds) };
-    const chosen = reference.pcm ? studio.t(reference.whole ? 'clone.sum.whole' : 'clone.sum.chosen', lengths) : reference.name;
+    const chosen = reference.pcm ? studio.t(reference.isWhole ? 'clone.sum.whole' : 'clone.sum.chosen', lengths) : reference.name;
     const verdict = audioChecks.hasFaults ? 'care' : audioChecks.isNoiseKnown ? 'good' : 'unchecked';
     return [{ summary: chosen, verdict }, this.transcriptOutcome(), name];
   }
@@ -178,9 +178,9 @@ export class CloneView {
   transcriptOutcome() {
     const { words, xvector, studio, audioChecks } = this.room;
     if (xvector.checked) return { summary: studio.t('clone.xvector'), verdict: 'good' };
-    const [advice] = audioChecks.ofTranscript;
+    const [advice] = audioChecks.transcriptAdvice;
     if (advice) return { summary: audioChecks.sentence(advice.code, advice.sentence), verdict: 'care' };
-    if (words.isHeard) return { summary: words.summary(), verdict: words.fits ? 'good' : 'care' };
+    if (words.isTranscribed) return { summary: words.summary(), verdict: words.matches ? 'good' : 'care' };
     return { summary: studio.t('clone.sum.unchecked', { transcript: words.summary() }), verdict: 'unchecked' };
   }
 }

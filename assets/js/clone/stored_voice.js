@@ -12,7 +12,7 @@ import { recordingOf, sampleOf } from '../speak/voice_samples.js';
 
 export class StoredVoiceSelect {
   /** Id of the voice that is selected when it is listed, or ''. */
-  awaited = '';
+  awaitedId = '';
 
   /**
    * @param {HTMLElement} room panel of the room @param {import('../app/studio.js').Studio} studio @param {() => void}
@@ -46,8 +46,8 @@ export class StoredVoiceSelect {
 
   /** Update the options when the stored voices have changed. */
   listed() {
-    const voice = this.awaited && this.studio.voices.find(this.awaited);
-    this.awaited = '';
+    const voice = this.awaitedId && this.studio.voices.find(this.awaitedId);
+    this.awaitedId = '';
     if (voice) this.choose(voice);
     else this.onChange();
   }
@@ -80,7 +80,7 @@ export class StoredVoiceSelect {
 
 export class ReferencePlayback {
   /** Take with the reference audio that was played last, or null. @type {import('../player/take.js').Take|null} */
-  sounding = null;
+  playingTake = null;
 
   /** @param {HTMLElement} root panel of the room @param {import('./room.js').CloneRoom} room */
   constructor(root, room) {
@@ -88,7 +88,7 @@ export class ReferencePlayback {
     this.studio = room.studio;
     this.plays = all(root, '#vw-clone-play, #vw-clone-play-words, #vw-clone-play-original');
     for (const play of this.plays) play.onclick = () => this.play();
-    need(root, '#vw-clone-stored-play').onclick = () => this.hearStored();
+    need(root, '#vw-clone-stored-play').onclick = () => this.playStored();
   }
 
   /** Show or hide the play buttons. @param {boolean} can */
@@ -101,13 +101,13 @@ export class ReferencePlayback {
     const { studio } = this;
     const { reference, trimmer } = this.room;
     if (!reference) return;
-    if (studio.stage.sounding && studio.stage.take === this.sounding) return studio.stage.pause();
-    this.sounding = sampleOf(reference.chosen, reference.name);
-    studio.stage.show(this.sounding);
-    studio.stage.play(this.sounding);
-    const kept = reference.kept();
+    if (studio.stage.sounding && studio.stage.take === this.playingTake) return studio.stage.pause();
+    this.playingTake = sampleOf(reference.selectedPcm, reference.name);
+    studio.stage.show(this.playingTake);
+    studio.stage.play(this.playingTake);
+    const kept = reference.keptSpans();
     const follow = () => {
-      const on = studio.stage.sounding && studio.stage.take === this.sounding && this.room.reference === reference;
+      const on = studio.stage.sounding && studio.stage.take === this.playingTake && this.room.reference === reference;
       for (const play of this.plays) play.dataset.icon = on ? 'pause' : 'play';
       trimmer.follow(on ? wholeTime(kept, studio.stage.at / SAMPLE_RATE) : null);
       if (on) requestAnimationFrame(follow);
@@ -115,7 +115,7 @@ export class ReferencePlayback {
     follow();
   }
 
-  async hearStored() {
+  async playStored() {
     const { studio } = this;
     const { chosen } = this.room;
     if (!chosen) return;

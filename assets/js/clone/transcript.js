@@ -40,7 +40,7 @@ function pairs(text) {
  * @param {string} written @param {string} heard @param {string} [language] language of the page, for word boundaries
  * @returns {{words: {word: string, heard: boolean}[], heard: number, extra: string[]}} extra: words that are only in the recognised text
  */
-export function wordsHeard(written, heard, language) {
+export function compareWords(written, heard, language) {
   const [ours, theirs] = [written, heard].map((text) => wordsOf(text, language));
   // Longest common subsequence: number of matching words in the rest of both texts, for each pair of positions.
   const fits = Array.from({ length: ours.length + 1 }, () => new Uint16Array(theirs.length + 1));
@@ -98,12 +98,12 @@ export class Transcript {
     /** @type {ReturnType<typeof setTimeout>|undefined} */
     this.timer = undefined;
     this.field.oninput = () => {
-      this.say('');
+      this.showNote('');
       this.paint();
       onChanged();
     };
-    this.button.onclick = () => this.writeDown();
-    /** @type {HTMLElement} */ (this.model.firstElementChild).onclick = () => this.askModel(this.feature.model?.state === 'fetching' ? 'DELETE' : 'POST');
+    this.button.onclick = () => this.transcribe();
+    /** @type {HTMLElement} */ (this.model.firstElementChild).onclick = () => this.requestModel(this.feature.model?.state === 'fetching' ? 'DELETE' : 'POST');
   }
 
   get room() {
@@ -116,23 +116,23 @@ export class Transcript {
   }
 
   /** Result of speech recognition for the selected part, or null. */
-  get heard() {
+  get recognised() {
     return this.result && this.result.selection === this.selection ? this.result.text : null;
   }
 
   get selection() {
-    return JSON.stringify(this.room.reference?.choice);
+    return JSON.stringify(this.room.reference?.selection);
   }
 
   clear() {
     this.field.value = '';
     this.result = null;
-    this.say('');
+    this.showNote('');
     this.paint();
   }
 
   /** @param {string} sentence */
-  say(sentence) {
+  showNote(sentence) {
     this.note.hidden = !sentence;
     this.note.textContent = sentence;
   }
@@ -140,7 +140,7 @@ export class Transcript {
   /** @param {string} text @param {string} note sentence about the source of the text */
   fillIn(text, note) {
     this.field.value = text;
-    this.say(note);
+    this.showNote(note);
     this.paint();
     this.onChanged();
   }
@@ -149,25 +149,25 @@ export class Transcript {
   summary() {
     const { heard, words } = this.compared();
     if (words.length === 0) return this.field.value.trim();
-    return this.fits ? this.studio.t('clone.heard', { n: heard, all: words.length }) : this.studio.t('clone.mismatch');
+    return this.matches ? this.studio.t('clone.heard', { n: heard, all: words.length }) : this.studio.t('clone.mismatch');
   }
 
   /** True if a recogniser has transcribed the recording. */
-  get isHeard() {
+  get isTranscribed() {
     return this.compared().words.length > 0;
   }
 
   /** True if the recogniser has heard most words of the transcript, and few other words. */
-  get fits() {
+  get matches() {
     const { heard, words, extra } = this.compared();
     return heard >= MIN_COMMON_SHARE * Math.max(words.length, heard + extra.length);
   }
 
   compared() {
     const written = this.field.value.trim();
-    const { heard } = this;
-    if (heard === null || !written) return { heard: 0, words: [], extra: [] };
-    return wordsHeard(written, heard, this.studio.words.language);
+    const { recognised } = this;
+    if (recognised === null || !written) return { heard: 0, words: [], extra: [] };
+    return compareWords(written, recognised, this.studio.words.language);
   }
 
   paint() {
@@ -186,14 +186,14 @@ export class Transcript {
     bar.ariaLabel = said;
     bar.replaceChildren(...words.map((one) => make('i', { className: one.heard ? '' : 'vw-not' })));
     const strong = document.createElement('b');
-    const { fits } = this;
-    strong.textContent = fits ? `${said}.` : studio.t('clone.mismatch');
-    sentence.classList.toggle('vw-clone-advice', !fits);
-    sentence.replaceChildren(strong, this.named('clone.only_heard', fits ? [] : extra), this.named('clone.not_heard', missing));
+    const { matches } = this;
+    strong.textContent = matches ? `${said}.` : studio.t('clone.mismatch');
+    sentence.classList.toggle('vw-clone-advice', !matches);
+    sentence.replaceChildren(strong, this.wordsSentence('clone.only_heard', matches ? [] : extra), this.wordsSentence('clone.not_heard', missing));
   }
 
   /** Return a sentence about some words, or '' if there are no words. @param {string} key @param {string[]} words */
-  named(key, words) {
+  wordsSentence(key, words) {
     if (words.length === 0) return '';
     const quoted = words.slice(0, MAX_LISTED_WORDS).map((word) => this.studio.t('clone.quoted', { word }));
     return ` ${this.studio.t(key, { words: quoted.join(', ') + (words.length > MAX_LISTED_WORDS ? ' …' : '') })}`;
@@ -210,7 +210,7 @@ export class Transcript {
     bar.hidden = !isFetching;
     bar.value = of ? got / of : 0; // Recognisers of plug-ins do not report the size of their model.
     note.textContent = this.studio.t(isFetching ? 'clone.model_got' : 'clone.model_hint', { mb, all });
-    if (isFetching) this.timer ??= setTimeout(() => this.askModel(), POLL_MS);
+    if (isFetching) this.timer ??= setTimeout(() => this.requestModel(), POLL_MS);
   }
 
   /**
@@ -220,7 +220,7 @@ export class Transcript {
    *
    * @param {'GET'|'POST'|'DELETE'} [method]
    */
-  async askModel(method = 'GET') {
+  async requestModel(method = 'GET') {
     const { room, studio } = this;
     const before = this.feature.model?.state;
     if (method === 'POST') room.showError('ref_text', '');
@@ -236,7 +236,7 @@ export class Transcript {
     const { state, problem } = this.feature.model ?? {};
     if (before !== 'fetching' || state === before) return;
     if (problem) room.showError('ref_text', sentenceOf(problem));
-    if (state === 'here') this.writeDown();
+    if (state === 'here') this.transcribe();
   }
 
   /**
@@ -245,7 +245,7 @@ export class Transcript {
    * Without a recogniser, the transcript is not checked.
    */
   check() {
-    if (this.feature.available && this.heard === null && !this.button.disabled) this.writeDown(true);
+    if (this.feature.available && this.recognised === null && !this.button.disabled) this.transcribe(true);
   }
 
   /**
@@ -255,22 +255,22 @@ export class Transcript {
    *
    * @param {boolean} [isQuiet] true to show no error
    */
-  async writeDown(isQuiet = false) {
+  async transcribe(isQuiet = false) {
     const { studio, button, room, selection } = this;
     const { reference } = room;
     if (!reference) return;
     room.showError('ref_text', '');
     button.disabled = true;
-    this.say(studio.t('clone.transcribing'));
+    this.showNote(studio.t('clone.transcribing'));
     try {
       const path = `${PATH}?language=${encodeURIComponent(room.language.value)}`;
       const answer = await api.blob(path, { method: 'POST', body: reference.sent() });
       const { text, by } = JSON.parse(await answer.text());
-      if (reference !== room.reference || selection !== this.selection) return this.say('');
-      this.take(text, by);
-      room.showing.paintSteps();
+      if (reference !== room.reference || selection !== this.selection) return this.showNote('');
+      this.useResult(text, by);
+      room.view.paintSteps();
     } catch (error) {
-      this.say('');
+      this.showNote('');
       if (!isQuiet) room.showError('ref_text', errorOf(error).message);
     } finally {
       button.disabled = false;
@@ -278,11 +278,11 @@ export class Transcript {
   }
 
   /** @param {string} text @param {string} by */
-  take(text, by) {
+  useResult(text, by) {
     const { studio, selection } = this;
     this.result = text ? { text, selection } : null;
-    if (!text) return this.say(studio.t('clone.nothing_heard', { by }));
-    if (this.field.value.trim()) this.say('');
+    if (!text) return this.showNote(studio.t('clone.nothing_heard', { by }));
+    if (this.field.value.trim()) this.showNote('');
     else return this.fillIn(text, studio.t('clone.transcribed', { by }));
     this.paint();
   }

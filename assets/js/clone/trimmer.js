@@ -44,12 +44,12 @@ export class Trimmer extends EventTarget {
     this.reference = reference;
     this.peaks = new Peaks();
     if (reference?.pcm) this.peaks.append(reference.pcm);
-    this.measure();
+    this.showTimes();
     this.paint();
   }
 
   /** Show the times below the waveform. */
-  measure() {
+  showTimes() {
     const { seconds } = this.reference ?? { seconds: 0 };
     const marks = Array.from({ length: RULER_MARKS }, (_, k) => {
       const mark = document.createElement('span');
@@ -62,7 +62,7 @@ export class Trimmer extends EventTarget {
   }
 
   /** Show the parts that are cut out of the selection. */
-  hatch() {
+  showCuts() {
     if (!this.reference) return;
     const { cuts, start, end, seconds } = this.reference;
     const length = end - start;
@@ -140,7 +140,7 @@ export class Trimmer extends EventTarget {
       handle.ariaValueNow = at.toFixed(2);
       handle.ariaValueText = `${at.toFixed(2)} s`;
     }
-    this.hatch();
+    this.showCuts();
     const bin = (/** @type {number} */ at) => (at * SAMPLE_RATE) / BIN;
     const played = bin(this.played ?? 0);
     const style = getComputedStyle(canvas);

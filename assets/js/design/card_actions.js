@@ -42,7 +42,7 @@ export class TakeMenu {
 
 /**
  * @typedef {import('./card.js').TakeCard} TakeCard
- * @typedef {import('./card.js').CardAction} Asks
+ * @typedef {import('./card.js').CardAction} CardAction
  * @typedef {import('./sets.js').TakeSet} TakeSet
  */
 
@@ -53,7 +53,7 @@ export class CardActions {
     this.studio = room.studio;
   }
 
-  /** Run an action that a card has requested. @param {TakeCard} card @param {Asks} asks */
+  /** Run an action that a card has requested. @param {TakeCard} card @param {CardAction} asks */
   act(card, { act, change, clicked }) {
     const { requests } = this.room;
     if (act === 'keep') return this.keep(card);

@@ -157,7 +157,7 @@ export class BlendForm {
     const { studio, chosen } = this;
     clearTimeout(this.later);
     this.error.textContent = '';
-    if (chosen.length < 2 || !studio.reached()) return;
+    if (chosen.length < 2 || !studio.isReachable()) return;
     const clicked = performance.now();
     const other = this.share.valueAsNumber / 100;
     const [first, second] = chosen.map(({ voice }) => voice);

@@ -22,7 +22,7 @@ import { TakeRequests } from './take_requests.js';
 
 /**
  * @typedef {import('./card.js').TakeCard} TakeCard
- * @typedef {import('../player/take.js').TakeRequest} Asked
+ * @typedef {import('../player/take.js').TakeRequest} TakeRequest
  * @typedef {import('../player/take.js').Config} Config
  * @typedef {{description: string, language: string, count?: number, sets?: import('./sets.js').StoredSet[]}} Draft
  */
@@ -107,7 +107,7 @@ export class DesignRoom {
     const card = studio.cards.get(this.mode);
     const spoken = !card || card.languages.includes(preset.language);
     const own = this.isOwnText;
-    studio.replacing(this, this.isOwn, () => {
+    studio.replaceWithUndo(this, this.isOwn, () => {
       this.describe(preset.text);
       this.language.value = spoken && card ? preset.language : 'auto';
       if (!own) studio.text = preset.sample;
@@ -166,7 +166,7 @@ export class DesignRoom {
     if (card) this.listening.play(card, { clicked });
   }
 
-  /** Return the reference audio of a take that was derived from another take, or null. @param {Asked} asked */
+  /** Return the reference audio of a take that was derived from another take, or null. @param {TakeRequest} asked */
   async referenceOf({ parent }) {
     return parent ? wavBlob([await this.studio.history.sound(parent)], SAMPLE_RATE) : null;
   }
@@ -207,7 +207,7 @@ export class DesignRoom {
   /** @param {{text: string, config: Config, seed: number|null}} request request that is repeated */
   fillFrom({ text, config, seed }) {
     const { studio } = this;
-    studio.replacing(this, this.isOwn || this.isOwnText, () => {
+    studio.replaceWithUndo(this, this.isOwn || this.isOwnText, () => {
       studio.text = text;
       if (config.instructions) this.fill(config.instructions, config.language ?? 'auto');
       studio.variation.restore({ seed, config });

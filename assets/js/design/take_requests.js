@@ -73,7 +73,7 @@ export function changed(description, change) {
  * @typedef {import('./card.js').TakeCard} TakeCard
  * @typedef {import('./sets.js').TakeSet} TakeSet
  * @typedef {import('./sets.js').Origin} Origin
- * @typedef {import('../player/take.js').TakeRequest} Asked
+ * @typedef {import('../player/take.js').TakeRequest} TakeRequest
  * @typedef {import('../player/take.js').Config} Config
  */
 
@@ -109,7 +109,7 @@ export class TakeRequests {
   /**
    * Request takes as a new set, and play the first take.
    *
-   * @param {{asked: Asked, letter?: string, note?: string|null}[]} wanted
+   * @param {{asked: TakeRequest, letter?: string, note?: string|null}[]} wanted
    * @param {Origin} origin
    * @param {{clicked: number, description?: string}} options  description: description of a cloned voice
    */
@@ -184,14 +184,14 @@ export class TakeRequests {
     }));
     this.make(wanted, { kind: 'changed', from: card.name, words }, { clicked });
     const sentence = this.room.t('design.changed', { words });
-    studio.replacing(this.room, true, () => this.room.describe(description), sentence);
+    studio.replaceWithUndo(this.room, true, () => this.room.describe(description), sentence);
   }
 
   /** Request a take again with a text that is long enough for a reference. @param {TakeCard} card */
   lengthen(card) {
     const { room, studio } = this;
     const { config, seed } = card.take;
-    studio.replacing(room, room.isOwnText || (room.isOwn && room.description.value !== card.description), () => {
+    studio.replaceWithUndo(room, room.isOwnText || (room.isOwn && room.description.value !== card.description), () => {
       const { language = 'auto' } = config;
       studio.text = room.picker.sample(language, card.description);
       room.fill(card.description, language);

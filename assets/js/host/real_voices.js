@@ -221,7 +221,7 @@ export class RealVoices {
   paint() {
     const { state, got, of } = this.download;
     const moves = this.may && UNDER_WAY.has(state);
-    const room = this.studio.current?.id ?? this.studio.addresses?.room ?? 'speakers';
+    const room = this.studio.current?.id ?? this.studio.roomAddress?.room ?? 'speakers';
     this.banner.hidden = !ROOMS.has(room) || !(moves || (this.speaks && this.isHeard && !this.away));
     this.banner.dataset.kind = moves ? state : 'small';
     const head = make('b', { textContent: this.t(`real_voices.head.${moves ? state : 'small'}`) });

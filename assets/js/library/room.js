@@ -103,7 +103,7 @@ export class TakesPanel {
       if (!this.isKnown && turn === this.asked) this.know();
     } catch (thrown) {
       const error = errorOf(thrown);
-      if (error.unreachable) return this.studio.status.doubt(); // The status line shows that the studio is unreachable.
+      if (error.unreachable) return this.studio.status.checkConnection(); // The status line shows that the studio is unreachable.
       this.fault = error;
       this.know();
     }

@@ -136,6 +136,6 @@ export class TakeSelection {
     await studio.history.removeSeveral(ids);
     this.turn(false);
     this.toggle.focus();
-    studio.undoable(() => studio.history.restoreSeveral(ids), studio.t('library.freed', { n: ids.length }));
+    studio.offerUndo(() => studio.history.restoreSeveral(ids), studio.t('library.freed', { n: ids.length }));
   }
 }

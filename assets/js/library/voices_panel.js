@@ -53,7 +53,7 @@ export class VoicesPanel {
       await this.studio.voices.refresh();
     } catch (thrown) {
       const error = errorOf(thrown);
-      if (error.unreachable) return this.studio.status.doubt(); // The status line shows that the studio is unreachable.
+      if (error.unreachable) return this.studio.status.checkConnection(); // The status line shows that the studio is unreachable.
       this.error.textContent = error.message;
       this.isUnlisted = true;
     }

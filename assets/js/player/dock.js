@@ -55,7 +55,7 @@ export class Dock {
     this.typed.disabled = this.studio.speakButton.disabled;
     this.first.hidden = !begins && !isBusy;
     this.halt.hidden = !isBusy || this.home.contains(this.first);
-    const isLoaded = Boolean(stage.take ?? this.studio.lastHeard.script);
+    const isLoaded = Boolean(stage.take ?? this.studio.lastTake.script);
     this.root.hidden = !isLoaded && !(begins && this.home.contains(this.first));
     this.root.classList.toggle('vw-loaded', isLoaded);
     this.offerRates(stage.player.canStretch);

@@ -101,10 +101,10 @@ export class LastTake {
 // the take there (`regain`). Reference audio is too large to be stored here, so the room returns it (`referenceOf`).
 
 /**
- * @typedef {import('./take.js').TakeRequest} Asked
+ * @typedef {import('./take.js').TakeRequest} TakeRequest
  * @typedef {{placeOf?(take: Take): Object|null, regain?(take: Take, place: any): Promise<void>, hear?(take: Take, options: {clicked: number}): void,
- *   referenceOf?(asked: Asked): Promise<Blob|null>}} ResumableRoom  methods of a room that return the place and the reference of a take
- * @typedef {{asked: Asked, digest: string|null, place: any}} InterruptedRequest digest: SHA-256 of the reference audio; place: value
+ *   referenceOf?(asked: TakeRequest): Promise<Blob|null>}} ResumableRoom  methods of a room that return the place and the reference of a take
+ * @typedef {{asked: TakeRequest, digest: string|null, place: any}} InterruptedRequest digest: SHA-256 of the reference audio; place: value
  * that the room defines
  */
 
@@ -182,7 +182,7 @@ export class InterruptedRequests {
   async show(record, place) {
     const { studio } = this;
     const room = studio.room(record.room);
-    if (!room.regain) return studio.isBusy ? undefined : studio.lastHeard.show(record);
+    if (!room.regain) return studio.isBusy ? undefined : studio.lastTake.show(record);
     const take = await studio.history.load(record);
     take.reference = await studio.history.reference(record);
     await room.regain(take, place);

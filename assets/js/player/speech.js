@@ -8,7 +8,7 @@ import { sentenceOf } from '../common/server_messages.js';
 import { sentLength } from '../common/text.js';
 import { Take } from './take.js';
 
-/** @typedef {import('./take.js').TakeRequest} Asked */
+/** @typedef {import('./take.js').TakeRequest} TakeRequest */
 
 // Interval in milliseconds between attempts to save a take while the studio does not respond.
 const KEEP_AGAIN_MS = 5000;
@@ -55,7 +55,7 @@ export class Speech {
     this.keeps = true; // False if the studio has reported that it does not store takes.
   }
 
-  /** Request a take and return it. @param {Asked} asked @returns {Take} */
+  /** Request a take and return it. @param {TakeRequest} asked @returns {Take} */
   say(asked) {
     const take = new Take(asked);
     this.live.add(take);

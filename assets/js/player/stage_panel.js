@@ -32,7 +32,7 @@ export function making({ state, planned, samples, arrivals }, now) {
 
 // --- Metrics of a take: times since the click that this page has measured, and the metrics of the runtime.
 
-/** @typedef {import('./stage.js').ShownAudio} Shown */
+/** @typedef {import('./stage.js').ShownAudio} ShownAudio */
 
 const FRAME_SAMPLES = 1920;
 const NONE = '–';
@@ -46,7 +46,7 @@ export class Meter {
     this.cells = FIGURES.map((name) => ({ name, cell: need(page, `#vw-${name}`) }));
   }
 
-  /** @param {Shown|null} take */
+  /** @param {ShownAudio|null} take */
   show(take) {
     /** @type {Object<string, string|undefined>} */
     const figures = take ? this.figures(take) : {};
@@ -56,7 +56,7 @@ export class Meter {
     if (ms != null) write(this.chip, this.t('shell.to_sound', { s: (ms / 1000).toFixed(ms < 100 ? 2 : 1) }));
   }
 
-  /** @param {Shown} take */
+  /** @param {ShownAudio} take */
   figures({ queue, metrics, samples, stopReason, timing }) {
     return {
       queue: queue ? `${queue.position + 1}.` : milliseconds(metrics?.queue_ms),
@@ -95,7 +95,7 @@ export class TakeActions {
     /** Take that the download link offers. @type {Take|null} */
     this.offered = null;
     this.isShared = false; // True if the host allows share links.
-    /** Take that is shown. @type {Shown|null} */
+    /** Take that is shown. @type {ShownAudio|null} */
     this.take = null;
     /** Record of the offered take when the link was set. @type {TakeRecord|null} */
     this.record = null;
@@ -110,7 +110,7 @@ export class TakeActions {
     this.code.onclick = () => stage.dispatchEvent(new Event('code'));
   }
 
-  /** @param {Shown|null} take */
+  /** @param {ShownAudio|null} take */
   show(take) {
     this.take = take;
     const record = take?.record ?? null;

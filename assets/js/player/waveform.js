@@ -49,7 +49,7 @@ export class Peaks {
 // --- Waveform of a take on a canvas, with the played part in the accent colour. The colours are the CSS variables
 // --vw-accent, --vw-wave and --vw-line of the canvas. Only changes are drawn, and not after every chunk.
 
-/** @typedef {import('./stage.js').ShownAudio} Shown */
+/** @typedef {import('./stage.js').ShownAudio} ShownAudio */
 
 // This exponent enlarges quiet passages, of which speech has many.
 const SHOWN = 0.6;
@@ -60,7 +60,7 @@ export class Waveform {
   /** @param {HTMLCanvasElement} canvas */
   constructor(canvas) {
     this.canvas = canvas;
-    /** @type {Shown|null} */
+    /** @type {ShownAudio|null} */
     this.take = null;
     this.played = 0;
     this.onProgress = throttle(() => this.draw());
@@ -70,7 +70,7 @@ export class Waveform {
     inColours(this, (waveform) => waveform.draw());
   }
 
-  /** @param {Shown|null} take */
+  /** @param {ShownAudio|null} take */
   show(take) {
     this.take?.removeEventListener('progress', this.onProgress);
     this.take = take;

@@ -9,7 +9,7 @@
  * System messages and placeholders for missing media are skipped and counted.
  */
 
-/** @typedef {import('./reading.js').ParsedLine} ReadLine */
+/** @typedef {import('./reading.js').ParsedLine} ParsedLine */
 
 const MIN_MESSAGES = 2;
 const MAX_NAME_CHARS = 64;
@@ -49,14 +49,14 @@ const UNSEEN = /[\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu;
  * Parse an exported chat.
  *
  * @param {string} text
- * @returns {{lines: ReadLine[], leftOut: number}|null}  null if the text is not a chat
+ * @returns {{lines: ParsedLine[], leftOut: number}|null}  null if the text is not a chat
  */
 export function readChat(text) {
   const rows = text.replace(/^\uFEFF/, '').split(/\r\n?|\n/);
   const dated = rows.filter((row) => senderOf(row, DATED, SENDER)).length;
   const [stamp, sender] = dated >= MIN_MESSAGES ? [DATED, SENDER] : [TIMED, NAME];
   if (dated < MIN_MESSAGES && rows.filter((row) => senderOf(row, TIMED, NAME)).length < MIN_MESSAGES) return null;
-  /** @type {ReadLine[]} */
+  /** @type {ParsedLine[]} */
   const lines = [];
   let leftOut = 0;
   let isLeftOut = false; // True within a skipped message, which may have several rows.

@@ -428,7 +428,7 @@ export class Importer {
     if (read.lines || readChat(read.text) || [...read.text.trim()].length > studio.facts.most) {
       return studio.go('script', { text: read.text, lines: read.lines, title: read.title, spokenBy: studio.current?.spokenBy?.() ?? null });
     }
-    studio.replacing(studio.current ?? studio, studio.hasOwnText, () => void (studio.text = read.text));
+    studio.replaceWithUndo(studio.current ?? studio, studio.isOwnText, () => void (studio.text = read.text));
     studio.drafts.touch();
   }
 

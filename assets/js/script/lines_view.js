@@ -230,13 +230,13 @@ export class LinesView {
     const undo = this.script.remove(id);
     if (this.script.lines.length === 0) this.add();
     this.focus(this.script.lines[Math.min(at, this.script.lines.length - 1)].id);
-    this.studio.undoable(undo, this.studio.t('script.removed', { n: at + 1 }));
+    this.studio.offerUndo(undo, this.studio.t('script.removed', { n: at + 1 }));
   }
 
   /** Move a line by a number of positions. @param {string} id @param {number} by @param {Element|null} [focus] element that keeps the focus */
   move(id, by, focus = document.activeElement) {
     const undo = this.script.move(id, this.script.at(id) + by);
-    if (undo) this.studio.undoable(undo);
+    if (undo) this.studio.offerUndo(undo);
     if (focus instanceof HTMLElement) focus.focus();
     this.room.announce(this.studio.t('script.moved', { n: this.script.at(id) + 1 }));
   }
@@ -317,7 +317,7 @@ export class LinesView {
       script.keep((line) => !lines.includes(line));
       script.insert(replaced, Math.max(0, at));
     };
-    this.studio.undoable(undo, this.room.summary('script.added', lines.length, leftOut));
+    this.studio.offerUndo(undo, this.room.summary('script.added', lines.length, leftOut));
     const last = lines.at(-1);
     if (last) this.focus(last.id, last.text.length);
   }

@@ -322,7 +322,7 @@ export class Regeneration {
   begin(id) {
     const { studio, script, maker, voiceAssignment } = this.room;
     const line = script.line(id);
-    if (!line || !studio.reached()) return;
+    if (!line || !studio.isReachable()) return;
     if (voiceAssignment.isGone(line.voice)) return studio.showError('request', this.room.deletedVoiceError(line));
     studio.stop();
     const { seed, locked } = line;

@@ -83,7 +83,7 @@ export class ScriptRoom {
       move: (id, before) => this.dragged(id, this.script.moveBefore(id, before)),
       gapOf: (id) => this.script.gapAfter(this.script.line(id) ?? {}),
       setGap: (id, seconds) => this.script.setGap(id, seconds),
-      onGap: (id, before) => studio.undoable(() => this.script.setGap(id, before)),
+      onGap: (id, before) => studio.offerUndo(() => this.script.setGap(id, before)),
     });
     this.listen();
   }
@@ -116,7 +116,7 @@ export class ScriptRoom {
       this.importFile(file);
     };
     acceptDrops(this.root, ([file]) => this.importFile(file));
-    need(this.root, '#vw-script-web').onclick = async () => this.use(await this.studio.importing.readAddress());
+    need(this.root, '#vw-script-web').onclick = async () => this.use(await this.studio.importer.readAddress());
     this.root.addEventListener('input', () => this.clearMessages());
   }
 
@@ -187,7 +187,7 @@ export class ScriptRoom {
       else this.showSoon();
     });
     const { stage } = this.studio;
-    const isShown = stage.take === this.fullAudio || this.studio.lastHeard.claims(script.id);
+    const isShown = stage.take === this.fullAudio || this.studio.lastTake.claims(script.id);
     if (stage.take === this.fullAudio) this.studio.stop();
     // Undo would change the previous script.
     if (this.studio.current === this) this.studio.undo.forget();
@@ -323,7 +323,7 @@ export class ScriptRoom {
   /** Play from a line. @param {string} id @param {{only?: boolean}} [options] only: stop after this line */
   playFrom(id, options) {
     const { studio } = this;
-    if (!studio.reached()) return;
+    if (!studio.isReachable()) return;
     studio.stop();
     studio.stage.player.arm().catch(() => studio.showError('request', studio.t('shell.no_output')));
     try {
@@ -445,7 +445,7 @@ export class ScriptRoom {
     const own = parts[at]?.text ?? '';
     from = text.indexOf(own, from);
     if (!own || from < 0 || clip.parts[at].text !== take.text) return null;
-    const sentence = studio.soundingText.sounding(take, (studio.stage.at - clip.parts[at].start) / SAMPLE_RATE);
+    const sentence = studio.sentenceHighlight.sounding(take, (studio.stage.at - clip.parts[at].start) / SAMPLE_RATE);
     // Length of the style tag that is repeated before this segment.
     const style = take.text.length - own.length;
     const range = { from: from + Math.max(0, sentence.from - style), to: from + sentence.to - style };
@@ -514,7 +514,7 @@ export class ScriptRoom {
    */
   dragged(id, undo) {
     const sentence = this.studio.t('script.moved', { n: this.script.at(id) + 1 });
-    if (undo) this.studio.undoable(undo, sentence);
+    if (undo) this.studio.offerUndo(undo, sentence);
     this.announce(sentence);
   }
 
@@ -539,7 +539,7 @@ export class ScriptRoom {
 
   /** Import a file as new lines of this script, or a document as a new script. @param {File} [file] */
   async importFile(file) {
-    this.use(await this.studio.importing.read(file, this.script.gap));
+    this.use(await this.studio.importer.read(file, this.script.gap));
   }
 
   /** Add an imported text to this script, or make a new script from it. @param {import('./importing.js').ImportedText|null} imported */

@@ -40,10 +40,10 @@ export function heightOf(level) {
  *
  * The player, the timeline and the export use the same times.
  *
- * @typedef {import('./making.js').Segment & {sound: Sound|null, start: number, length: number}} PlacedSegment
+ * @typedef {import('./making.js').Segment & {sound: SegmentTake|null, start: number, length: number}} PlacedSegment
  *   sound: take, or null if not generated; start: position in the full audio in samples
  *
- * @typedef {import('./making.js').SegmentTake} Sound
+ * @typedef {import('./making.js').SegmentTake} SegmentTake
  *
  * @typedef {Object} Clip     part of the full audio that belongs to a line
  * @property {import('./document.js').Line} line
@@ -90,7 +90,7 @@ export function layOut(script, maker) {
 /** Expected number of samples of segments without audio. @type {WeakMap<import('./making.js').Segment, number>} */
 const expected = new WeakMap();
 
-/** Return the length of a segment in samples. @param {import('./making.js').Segment} stretch @param {Sound|null} sound */
+/** Return the length of a segment in samples. @param {import('./making.js').Segment} stretch @param {SegmentTake|null} sound */
 function lengthOf(stretch, sound) {
   const { silence, text = '' } = stretch;
   if (silence) return samplesOf(silence);

@@ -181,7 +181,7 @@ export class PronunciationSheet {
   speak(words) {
     const { studio } = this;
     const speakers = /** @type {import('./room.js').SpeakersRoom} */ (studio.room('speakers'));
-    if (!words.trim() || !speakers.chosen || !studio.reached()) return;
+    if (!words.trim() || !speakers.chosen || !studio.isReachable()) return;
     const { mode } = speakers.chosen;
     const asked = { room: speakers.id, mode, config: speakers.config(speakers.chosen), text: words, spoken: words, seed: SAMPLE_SEED };
     const before = this.sample;
@@ -223,7 +223,7 @@ export class PronunciationSheet {
     const [file] = this.file.files ?? [];
     this.file.value = ''; // Without this, choosing the same file again would fire no change event.
     if (!file) return;
-    const text = await this.studio.importing.table(file);
+    const text = await this.studio.importer.table(file);
     if (text === null) return;
     const { entries: brought, leftOut } = readWordList(text);
     if (brought.length === 0) return this.showError(this.studio.t('pronunciation.nothing_in', { name: file.name }));

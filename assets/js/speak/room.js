@@ -150,7 +150,7 @@ export class SpeakersRoom {
     const { studio, instruct } = this;
     const isOwn = instruct.value.trim() !== '' && !studio.presets.instructs.some((one) => one.text === instruct.value);
     const manner = text === instruct.value ? '' : text; // A second press removes the style.
-    studio.replacing(this, isOwn, () => this.writeManner(manner));
+    studio.replaceWithUndo(this, isOwn, () => this.writeManner(manner));
   }
 
   /** Return the text that the dock shows before the first take. */

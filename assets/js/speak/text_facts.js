@@ -92,7 +92,7 @@ export class Starters {
   refresh() {
     const { studio, room, holder } = this;
     const { card } = room;
-    holder.hidden = studio.hasOwnText;
+    holder.hidden = studio.isOwnText;
     holder.toggleAttribute('data-awaited', !card);
     const is = `${card?.id} ${studio.words.language}`;
     if (is === this.offered) return;
@@ -135,13 +135,13 @@ export class Starters {
   /** Put a sample text into the text field. @param {string} text */
   write(text) {
     const { studio, room } = this;
-    studio.replacing(room, studio.hasOwnText, () => void (studio.text = text));
+    studio.replaceWithUndo(room, studio.isOwnText, () => void (studio.text = text));
     studio.drafts.touch();
   }
 
   /** Play a text with several lines as a script. @param {string} title @param {string} text @param {import('../app/studio.js').SpokenBy|null} [spokenBy] */
   perform(title, text, spokenBy = null) {
-    if (this.studio.reached()) this.studio.go('script', { title, text, spokenBy, isPlayed: true });
+    if (this.studio.isReachable()) this.studio.go('script', { title, text, spokenBy, isPlayed: true });
   }
 
   /** Choose a random text, voice and style. */
@@ -149,7 +149,7 @@ export class Starters {
     const { studio, room } = this;
     const { presets, catalogue, text } = studio;
     const written = presets.starters.filter(({ cast }) => !cast).map((starter) => this.inLanguage(starter.text));
-    studio.replacing(room, studio.hasOwnText, () => {
+    studio.replaceWithUndo(room, studio.isOwnText, () => {
       studio.text = oneOf([...written, ...this.texts].filter((one) => one !== text));
       const voices = catalogue.speakers.filter(({ key }) => key !== room.chosen?.key);
       if (voices.length) room.choose(voices[Math.floor(Math.random() * voices.length)]);
@@ -279,7 +279,7 @@ export class TextFacts {
   /** Return a hint about an unsupported language or script, or ''. @param {string} text */
   hint(text) {
     const { studio } = this;
-    const card = studio.current && studio.cardOf(studio.current);
+    const card = studio.current && studio.modelOfRoom(studio.current);
     const unknown = card && unknownLanguage(text, card.languages);
     if (!unknown) return '';
     const page = studio.words.language;

@@ -102,14 +102,14 @@ export class TypedSpeech {
   start() {
     const { studio } = this;
     const { textField } = studio;
-    if (!studio.reached()) return;
+    if (!studio.isReachable()) return;
     studio.stop();
     studio.stage.player.arm().catch(() => studio.showError('request', studio.t('shell.no_output')));
     this.isOn = true;
     this.take = null;
     this.accept();
     textField.focus();
-    if (studio.hasOwnText) textField.setSelectionRange(this.value.length, this.value.length);
+    if (studio.isOwnText) textField.setSelectionRange(this.value.length, this.value.length);
     else textField.select(); // Select the sample text, so that typing replaces it.
     this.paint('speakers.typed_on');
   }

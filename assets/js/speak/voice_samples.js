@@ -62,7 +62,7 @@ export class VoiceSamples extends EventTarget {
       this.studio.clearErrors();
       return this.play(choice, known);
     }
-    if (this.studio.reached()) this.speak(choice);
+    if (this.studio.isReachable()) this.speak(choice);
   }
 
   /** Request and play the sample of a speaker. @param {Choice} choice */
