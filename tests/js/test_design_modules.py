@@ -13,20 +13,20 @@ MAX_SEED = 2**32 - 1
 
 
 def test_seeds_of_a_set_are_derived_from_the_first_seed_and_are_not_adjacent(node: Node) -> None:
-    seeds = node.call("design/take_requests", "series", 7, 500)
+    seeds = node.call("design/take_requests", "seedsFrom", 7, 500)
     assert seeds[0] == 7
     assert len(set(seeds)) == 500
     assert all(isinstance(seed, int) and 0 <= seed <= MAX_SEED for seed in seeds)
     assert max(seeds) > MAX_SEED // 2  # The seeds use all 32 bits.
     assert min(abs(other - seed) for seed in seeds for other in seeds if other != seed) > 1
-    assert node.call("design/take_requests", "series", 7, 3) == seeds[:3]
-    assert not set(node.call("design/take_requests", "series", 8, 500)) & set(seeds)
+    assert node.call("design/take_requests", "seedsFrom", 7, 3) == seeds[:3]
+    assert not set(node.call("design/take_requests", "seedsFrom", 8, 500)) & set(seeds)
 
 
 def test_change_is_appended_in_the_description_language_and_strengthened_when_repeated(node: Node) -> None:
     def said(description: str, *wishes: str) -> str:
         for wish in wishes:
-            description = node.call("design/take_requests", "changed", description, wish)["description"]
+            description = node.call("design/take_requests", "changeDescription", description, wish)["description"]
         return description
 
     assert said("A low voice.", "warmer") == "A low voice. Warmer."
@@ -49,7 +49,7 @@ def test_change_is_appended_in_the_description_language_and_strengthened_when_re
 def test_takes_are_attenuated_to_the_loudness_of_the_quietest_take(
     node: Node, levels: list[float | None], level: float | None, gains: list[float]
 ) -> None:
-    assert node.call("design/listening", "matched", levels) == {"level": level, "gains": gains}
+    assert node.call("design/listening", "matchLoudness", levels) == {"level": level, "gains": gains}
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_takes_are_attenuated_to_the_loudness_of_the_quietest_take(
 def test_takes_of_a_described_voice_are_named_by_its_first_words(
     node: Node, preset: str, description: str, name: str
 ) -> None:
-    assert node.call("design/names", "called", preset, description) == name
+    assert node.call("design/names", "suggestedName", preset, description) == name
 
 
 LOW = "A man with a low voice, speaking slowly."
@@ -123,13 +123,13 @@ def test_takes_of_other_rooms_are_captioned_by_their_labels(node: Node) -> None:
 def test_proposed_name_is_short_and_unused(
     node: Node, preset: str, description: str, others: list[str], name: str
 ) -> None:
-    assert node.call("design/names", "proposed", preset, description, others) == name
+    assert node.call("design/names", "newVoiceName", preset, description, others) == name
     assert checked_name(name) == name
 
 
 def test_long_name_is_cut_to_the_library_limit(node: Node) -> None:
     long = "n" * MAX_NAME_CHARS
-    name = node.call("design/names", "free", long, [long])
+    name = node.call("design/names", "unusedName", long, [long])
     assert name.endswith(" 2")
     assert checked_name(name) == name
 

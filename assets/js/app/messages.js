@@ -293,7 +293,7 @@ export class Notes {
     write(this.line, sentence);
     this.detailsButton.hidden = sentence === '';
     if (this.content.textContent !== sentences.map(({ words }) => words).join('')) this.content.replaceChildren(...sentences.map(({ words }) => paragraph(words)));
-    this.checkpointsButton.hidden = !studio.realVoices.may || !sentences.some(({ isRead }) => isRead);
+    this.checkpointsButton.hidden = !studio.realVoices.isHost || !sentences.some(({ isRead }) => isRead);
   }
 
   /**
@@ -324,7 +324,7 @@ export class Notes {
     if (!card || !unsupported) return null;
     const letters = scriptName(unsupported.script, words.language);
     const sentence = t('shell.note.strange_script', { languages: studio.facts.languagesOf(card), letters });
-    const isRead = unsupported.isRead && studio.realVoices.may && card.id === studio.realVoices.small;
+    const isRead = unsupported.isRead && studio.realVoices.isHost && card.id === studio.realVoices.small;
     return { words: isRead ? `${sentence} ${t('shell.note.real_voices_read')}` : sentence, isRead };
   }
 }

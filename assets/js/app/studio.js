@@ -118,7 +118,7 @@ export class Studio {
       modelOf: (id) => this.modelOf(id),
       onWhole: (take) => {
         this.checkLength(take);
-        this.realVoices.onHeard();
+        this.realVoices.onPlayed();
       },
       onFailed: (take) => this.fail(take),
       onKept: ({ record }) => record && this.history.add(record),
@@ -317,7 +317,7 @@ export class Studio {
       room.offer?.(cards);
     }
     if (first) this.enter(this.addressedRoom);
-    this.realVoices.introduce(cards);
+    this.realVoices.showModels(cards);
     this.realVoices.refresh();
     if (this.current) this.variation.offer(this.modelOfRoom(this.current));
     this.catchUp();

@@ -17,10 +17,10 @@ const LENGTH_INTERVAL_MS = 120; // Interval between updates of the duration duri
 
 /** Waveform of a take on a time axis that all takes share. */
 class TakeWaveform extends Waveform {
-  longest = 0; // Number of samples of the longest take.
+  axisSamples = 0; // Number of samples of the longest take.
 
   get span() {
-    return Math.max(super.span, this.longest);
+    return Math.max(super.span, this.axisSamples);
   }
 }
 
@@ -43,7 +43,7 @@ export class TakeCard extends Emitter {
     this.description = description;
     this.note = note;
     /** Voice that was saved from the take, even if it was deleted later. */
-    this.keptAs = voice;
+    this.savedAs = voice;
     this.voices = voices;
     this.t = t;
     this.element = copyOf(template);
@@ -54,12 +54,12 @@ export class TakeCard extends Emitter {
     this.error = find('.vw-error');
     this.word = find('.vw-design-take-word');
     this.kept = find('.vw-design-take-kept');
-    this.naming = find('.vw-design-take-naming');
+    this.nameLabel = find('.vw-design-take-naming');
     this.acts = find('.vw-design-take-acts');
     this.buttons = all(this.element, '[data-act]', HTMLButtonElement);
     this.wave = new TakeWaveform(need(this.element, 'canvas', HTMLCanvasElement));
     this.favourite = false;
-    this.closer = true; // True if variations of this take can be requested.
+    this.canVary = true; // True if variations of this take can be requested.
     this.gainDb = 0;
     this.matched = false;
     this.playing = false;
@@ -97,8 +97,8 @@ export class TakeCard extends Emitter {
 
   /** Voice that was saved from the take and was not deleted, or null. @returns {SavedVoice|null} */
   get voice() {
-    const { keptAs, voices } = this;
-    return keptAs && voices.isListed ? voices.find(keptAs.id) : keptAs;
+    const { savedAs, voices } = this;
+    return savedAs && voices.isListed ? voices.find(savedAs.id) : savedAs;
   }
 
   /** True if the take has audio, or will have audio soon. */
@@ -108,12 +108,12 @@ export class TakeCard extends Emitter {
 
   /** @param {string} type */
   changed(type) {
-    if (type === 'progress' && this.state === this.shown) return this.count();
+    if (type === 'progress' && this.state === this.shown) return this.updateDuration();
     this.refresh();
   }
 
   /** True if the take failed for a temporary reason. */
-  get mayWork() {
+  get isRetryable() {
     return this.take.state === 'failed' && this.take.error?.retryable === true;
   }
 
@@ -124,7 +124,7 @@ export class TakeCard extends Emitter {
   }
 
   /** Update the duration during generation at a limited rate. */
-  count() {
+  updateDuration() {
     const now = performance.now();
     if (now - this.counted < LENGTH_INTERVAL_MS) return;
     this.counted = now;
@@ -141,7 +141,7 @@ export class TakeCard extends Emitter {
   }
 
   /** Text with the attenuation to the loudness of the quietest take, or '' if unknown. */
-  get turnedDown() {
+  get gainText() {
     return this.matched ? this.t('design.gain', { db: decibels(this.gainDb) }) : '';
   }
 
@@ -163,11 +163,11 @@ export class TakeCard extends Emitter {
     for (const button of this.buttons) {
       const { act = '', change } = button.dataset;
       const isAgain = act === 'again';
-      button.hidden = isAgain !== (take.state === 'stopped' || this.mayWork);
-      button.disabled = (!isDone && !isAgain) || (act === 'closer' && !this.closer);
+      button.hidden = isAgain !== (take.state === 'stopped' || this.isRetryable);
+      button.disabled = (!isDone && !isAgain) || (act === 'closer' && !this.canVary);
       if (act === 'keep') button.hidden ||= Boolean(this.voice);
       if (act === 'use') button.hidden = false;
-      if (act === 'closer') button.title = t(this.closer ? 'design.closer_title' : 'design.closer_without');
+      if (act === 'closer') button.title = t(this.canVary ? 'design.closer_title' : 'design.closer_without');
       const word = change ? t(`design.change.${change}`) : t(isAgain ? 'design.again_stopped' : `design.${act}`);
       const label = t('design.act_of', { act: word, letter: name });
       if (button.ariaLabel !== label) button.ariaLabel = label;
@@ -181,7 +181,7 @@ export class TakeCard extends Emitter {
    *
    * @param {boolean} on
    */
-  hold(on) {
+  fixHeight(on) {
     this.article.style.minHeight = on ? `${this.article.offsetHeight}px` : '';
   }
 
@@ -204,15 +204,15 @@ export class TakeCard extends Emitter {
   }
 
   /** Draw the waveform on axes that fit the longest and the loudest take. @param {number} longest number of samples @param {number} scale */
-  stretch(longest, scale) {
+  drawOn(longest, scale) {
     this.play.style.setProperty('--vw-design-scale', scale.toFixed(2));
-    if (longest === this.wave.longest) return;
-    this.wave.longest = longest;
+    if (longest === this.wave.axisSamples) return;
+    this.wave.axisSamples = longest;
     this.wave.draw();
   }
 
   /** @param {boolean} on true during playback @param {boolean} chosen true if the take was played last */
-  sound(on, chosen) {
+  showPlaying(on, chosen) {
     this.article.classList.toggle('vw-design-take-on', chosen);
     if (on === this.playing) return;
     this.playing = on;

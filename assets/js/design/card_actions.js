@@ -28,11 +28,11 @@ export class TakeMenu {
   }
 
   /** Prepare the menu for a card. @param {import('./card.js').TakeCard} card */
-  of(card) {
+  prepare(card) {
     this.card = card;
     const { record, seed } = card.take;
-    this.facts.textContent = [this.t('design.seed', { seed }), card.turnedDown].filter(Boolean).join(' · ');
-    this.facts.title = card.turnedDown ? this.t('design.gain_title') : '';
+    this.facts.textContent = [this.t('design.seed', { seed }), card.gainText].filter(Boolean).join(' · ');
+    this.facts.title = card.gainText ? this.t('design.gain_title') : '';
     this.link.hidden = !record;
     if (record) this.link.href = kept(record, 'wav');
   }
@@ -54,19 +54,19 @@ export class CardActions {
   }
 
   /** Run an action that a card has requested. @param {TakeCard} card @param {CardAction} asks */
-  act(card, { act, change, clicked }) {
+  runAction(card, { act, change, clicked }) {
     const { requests } = this.room;
     if (act === 'keep') return this.keep(card);
     if (act === 'use') return this.use(card);
-    if (act === 'again') return requests.makeAgain(card);
-    if (act === 'closer') return requests.closer(card, { clicked });
-    if (change) return requests.change(card, { change, clicked });
+    if (act === 'again') return requests.repeatTake(card);
+    if (act === 'closer') return requests.requestVariations(card, { clicked });
+    if (change) return requests.requestChanged(card, { change, clicked });
   }
 
   /** @param {TakeCard} card */
   async keep(card) {
     const { room } = this;
-    if (room.clones) {
+    if (room.canClone) {
       room.keepForm.open(card, room.presetOf(card.description));
       return;
     }
@@ -79,7 +79,7 @@ export class CardActions {
 
   /** @param {{card: TakeCard, voice: import('./card.js').SavedVoice, isAsked: boolean}} kept */
   onKept({ card, voice, isAsked }) {
-    card.keptAs = voice;
+    card.savedAs = voice;
     card.refresh();
     if (isAsked) this.focus(card); // Do not move the focus if the user is typing elsewhere.
     this.room.announce(card, 'design.kept', { name: voice.name });
@@ -110,15 +110,15 @@ export class CardActions {
   async drop(card) {
     const { take } = card;
     const { room } = this;
-    const { sets } = room.shown;
-    const set = room.shown.of(card);
+    const { sets } = room.shownSets;
+    const set = room.shownSets.setOf(card);
     if (!set) return;
     take.cancel({ isKept: false });
-    if (room.listening.current === card) this.studio.stage.stop();
+    if (room.playback.current === card) this.studio.stage.stop();
     room.keepForm.forget(card);
-    set.take(card);
+    set.removeCard(card);
     if (set.cards.length === 0) sets.splice(sets.indexOf(set), 1)[0].element.remove();
-    room.listening.match();
+    room.playback.match();
     room.refresh();
     room.announce(card, 'design.dropped');
     this.studio.toast(this.room.t('design.dropped', { letter: card.name }), {
@@ -132,9 +132,9 @@ export class CardActions {
   /** @param {TakeCard} card @param {TakeSet} set set of the card */
   async undoDrop(card, set) {
     const { room } = this;
-    if (!room.shown.sets.includes(set)) room.shown.lay(set);
-    set.put(card);
-    room.listening.match();
+    if (!room.shownSets.sets.includes(set)) room.shownSets.arrangeSet(set);
+    set.insertCard(card);
+    room.playback.match();
     room.refresh();
     if (card.take.id) await this.studio.history.restore(card.take.id);
   }

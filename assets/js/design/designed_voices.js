@@ -15,7 +15,7 @@ const INITIAL_VOICES = 12;
 
 export class DesignedVoices {
   /** True after the user has requested all voices. */
-  isWhole = false;
+  showsAll = false;
 
   /**
    * @param {HTMLElement} root panel of the room
@@ -35,11 +35,11 @@ export class DesignedVoices {
     designed.sort((one, other) => other.created_at - one.created_at);
     const open = new Set(all(this.list, 'li:has(details[open])').map(({ dataset }) => dataset.voice));
     this.section.hidden = designed.length === 0;
-    const shown = this.isWhole ? designed : designed.slice(0, INITIAL_VOICES);
+    const shown = this.showsAll ? designed : designed.slice(0, INITIAL_VOICES);
     this.list.replaceChildren(...shown.map((voice) => this.entry(voice, open.has(voice.id))));
     const { t } = this.studio;
     const onclick = () => {
-      this.isWhole = true;
+      this.showsAll = true;
       this.refresh();
       need(this.list, `li:nth-child(${INITIAL_VOICES + 1}) button`).focus();
     };
@@ -96,7 +96,7 @@ export class BlendForm {
   /** Take of the last blend that was played, or null. @type {import('../player/take.js').Take|null} */
   take = null;
   /** @type {ReturnType<typeof setTimeout>|undefined} */
-  later = undefined;
+  playTimer = undefined;
 
   /** @param {HTMLElement} root panel of the room @param {import('../app/studio.js').Studio} studio */
   constructor(root, studio) {
@@ -105,14 +105,14 @@ export class BlendForm {
     this.first = need(root, '#vw-blend-first', HTMLSelectElement);
     this.second = need(root, '#vw-blend-second', HTMLSelectElement);
     this.share = need(root, '#vw-blend-share', HTMLInputElement);
-    this.mix = need(root, '#vw-blend-mix');
+    this.slider = need(root, '#vw-blend-mix');
     this.name = need(root, '#vw-blend-name', HTMLInputElement);
     this.store = need(root, '#vw-blend-keep', HTMLButtonElement);
     this.error = need(root, '#vw-blend-error');
     studio.catalogue.addEventListener('change', () => this.offer());
     this.first.onchange = this.second.onchange = () => this.change();
     this.share.oninput = () => this.change();
-    need(root, '#vw-blend-hear').onclick = () => this.hear();
+    need(root, '#vw-blend-hear').onclick = () => this.playBlend();
     need(root, '#vw-blend form', HTMLFormElement).onsubmit = (event) => {
       event.preventDefault();
       this.keep();
@@ -141,7 +141,7 @@ export class BlendForm {
   show() {
     const [first, second] = this.chosen;
     const other = this.share.valueAsNumber;
-    this.mix.textContent = second ? this.studio.t('design.blend_mix', { first: first.name, second: second.name, one: 100 - other, other }) : '';
+    this.slider.textContent = second ? this.studio.t('design.blend_mix', { first: first.name, second: second.name, one: 100 - other, other }) : '';
     this.store.disabled = !this.take;
   }
 
@@ -149,13 +149,13 @@ export class BlendForm {
   change() {
     this.take = null;
     this.show();
-    clearTimeout(this.later);
-    this.later = setTimeout(() => this.hear(), BLEND_DELAY_MS);
+    clearTimeout(this.playTimer);
+    this.playTimer = setTimeout(() => this.playBlend(), BLEND_DELAY_MS);
   }
 
-  hear() {
+  playBlend() {
     const { studio, chosen } = this;
-    clearTimeout(this.later);
+    clearTimeout(this.playTimer);
     this.error.textContent = '';
     if (chosen.length < 2 || !studio.isReachable()) return;
     const clicked = performance.now();
@@ -163,7 +163,7 @@ export class BlendForm {
     const [first, second] = chosen.map(({ voice }) => voice);
     const mode = chosen.some((one) => one.mode === 'custom_voice') ? 'custom_voice' : 'base';
     const config = { voice: `${first}:${(1 - other).toFixed(2)}+${second}:${other.toFixed(2)}` };
-    const label = this.mix.textContent ?? '';
+    const label = this.slider.textContent ?? '';
     studio.stop();
     studio.stage.player.arm().catch(() => {});
     try {

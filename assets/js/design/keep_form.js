@@ -2,7 +2,7 @@
 
 import { errorOf } from '../common/api.js';
 import { Emitter, need } from '../common/elements.js';
-import { proposed } from './names.js';
+import { newVoiceName } from './names.js';
 
 /**
  * Minimum duration in seconds of a reference for a good clone.
@@ -47,7 +47,7 @@ export class KeepForm extends Emitter {
     /** @type {TakeCard|null} */
     this.card = null;
     /** Card whose form was closed last, and which still has a fixed height, or null. @type {TakeCard|null} */
-    this.answered = null;
+    this.closedCard = null;
     /** True while the name is checked and the voice is saved. */
     this.isKeeping = false;
     /**
@@ -55,7 +55,7 @@ export class KeepForm extends Emitter {
      *
      * The new content of the form is then saved next.
      */
-    this.isWanted = false;
+    this.isResubmitted = false;
     this.form.onsubmit = (event) => {
       event.preventDefault();
       this.keep();
@@ -83,9 +83,9 @@ export class KeepForm extends Emitter {
     this.releaseHeight();
     this.card = card;
     const existing = this.studio.voices.list.map(({ name }) => name);
-    this.name.value = proposed(preset, card.description, existing);
+    this.name.value = newVoiceName(preset, card.description, existing);
     this.showErrors('', '');
-    card.naming.append(this.form);
+    card.nameLabel.append(this.form);
     card.article.classList.add('vw-design-take-asks');
     this.form.hidden = false;
     this.refresh();
@@ -96,7 +96,7 @@ export class KeepForm extends Emitter {
 
   close() {
     const { card } = this;
-    this.isWanted = false;
+    this.isResubmitted = false;
     this.form.hidden = true;
     this.card = null;
     if (!card) return;
@@ -108,8 +108,8 @@ export class KeepForm extends Emitter {
    * Release the fixed height of the last card, when the user opens another room.
    */
   releaseHeight() {
-    this.answered?.hold(false);
-    this.answered = null;
+    this.closedCard?.fixHeight(false);
+    this.closedCard = null;
   }
 
   /** Close the form if its card was removed. @param {TakeCard} card */
@@ -137,10 +137,10 @@ export class KeepForm extends Emitter {
   async keep() {
     const { card, studio } = this;
     if (!card) return;
-    if (this.isKeeping) return void (this.isWanted = true);
+    if (this.isKeeping) return void (this.isResubmitted = true);
     const name = this.name.value.trim();
-    if (!name) return this.refuse('name', studio.t('design.name_first'));
-    if (studio.voices.find(name)) return this.refuse('name', studio.t('design.name_taken'));
+    if (!name) return this.showError('name', studio.t('design.name_first'));
+    if (studio.voices.find(name)) return this.showError('name', studio.t('design.name_taken'));
     this.showErrors('', '');
     this.isKeeping = true;
     try {
@@ -152,8 +152,8 @@ export class KeepForm extends Emitter {
       const isAsked = this.card === card;
       if (isAsked) {
         this.releaseHeight();
-        this.answered = card;
-        card.hold(true);
+        this.closedCard = card;
+        card.fixHeight(true);
         this.close();
       }
       this.emit('kept', { card, voice: studio.voices.find(voice.id) ?? voice, isAsked });
@@ -161,17 +161,17 @@ export class KeepForm extends Emitter {
       const error = errorOf(thrown);
       // The form belongs to another take now, so show the error in the card.
       if (this.card !== card) studio.showError(card.error, error);
-      else this.refuse(error.param === 'name' ? 'name' : 'rest', error.message);
+      else this.showError(error.param === 'name' ? 'name' : 'rest', error.message);
     } finally {
       this.isKeeping = false;
-      const isWanted = this.isWanted;
-      this.isWanted = false;
+      const isWanted = this.isResubmitted;
+      this.isResubmitted = false;
       if (isWanted) this.keep();
     }
   }
 
   /** @param {'name'|'rest'} place @param {string} sentence */
-  refuse(place, sentence) {
+  showError(place, sentence) {
     this.showErrors(place === 'name' ? sentence : '', place === 'name' ? '' : sentence);
     if (place === 'name') this.name.focus({ preventScroll: true });
     this.form.scrollIntoView({ block: 'nearest' }); // The error message has made the form taller.

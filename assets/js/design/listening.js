@@ -13,7 +13,7 @@ const FAILED_BELOW = 20;
  * @param {(number|null)[]} levels  integrated loudness in LUFS, or null if it was not measured
  * @returns {{level: number|null, gains: number[]}}  common level in LUFS, and the gain of each take in dB
  */
-export function matched(levels) {
+export function matchLoudness(levels) {
   /** @param {number|null} level @returns {level is number} */
   const isKnown = (level) => Number.isFinite(level);
   const known = levels.filter(isKnown);
@@ -71,7 +71,7 @@ export class TakePlayback {
   onStage() {
     const { stage, current } = this;
     const sounding = stage.sounding && stage.programme === this.programme ? current : null;
-    for (const card of this.cards()) card.sound(card === sounding, card === current);
+    for (const card of this.cards()) card.showPlaying(card === sounding, card === current);
     this.follow();
   }
 
@@ -85,7 +85,7 @@ export class TakePlayback {
   match() {
     const cards = this.cards();
     const levels = cards.map(({ take }) => take.lufs);
-    const { level, gains } = matched(levels);
+    const { level, gains } = matchLoudness(levels);
     cards.forEach((card, index) => card.level(gains[index], level !== null && levels[index] !== null));
     this.align();
   }
@@ -95,6 +95,6 @@ export class TakePlayback {
     const cards = this.cards();
     const longest = Math.max(0, ...cards.map(({ take }) => take.samples));
     const scale = 1 / Math.max(MIN_PEAK_HEIGHT, ...cards.map(({ height }) => height));
-    for (const card of cards) card.stretch(longest, scale);
+    for (const card of cards) card.drawOn(longest, scale);
   }
 }

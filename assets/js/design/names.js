@@ -18,8 +18,8 @@ const key = (name) => name.normalize('NFKC').toLowerCase().trim();
  * {Iterable<string>} others existing names
  * @returns {string}
  */
-export function proposed(preset, description, others) {
-  return free(preset || beginning(description), others);
+export function newVoiceName(preset, description, others) {
+  return unusedName(preset || beginning(description), others);
 }
 
 /**
@@ -27,7 +27,7 @@ export function proposed(preset, description, others) {
  *
  * @param {string} preset name of the preset, or '' @param {string} description
  */
-export function called(preset, description) {
+export function suggestedName(preset, description) {
   const text = preset || description.trim().replace(/\s+/gu, ' ');
   const letters = [...text];
   if (letters.length <= SHORT_ENOUGH) return text;
@@ -50,7 +50,7 @@ function beginning(description) {
 }
 
 /** Return the name, or the name with the first unused number. @param {string} name @param {Iterable<string>} others existing names */
-export function free(name, others) {
+export function unusedName(name, others) {
   const existing = new Set([...others].map(key));
   const stem = name || 'Voice';
   for (let number = 1; ; number++) {
@@ -72,8 +72,8 @@ const NUMBERED_CAPTION = /^\S+ \d*[ABC]$/u;
  * @param {string} description  description of the voice
  * @param {string} [whole]  description if the request does not contain it
  */
-export function labelOf(preset, numbered, description, whole = '') {
-  const name = called(preset, description);
+export function captionForRequest(preset, numbered, description, whole = '') {
+  const name = suggestedName(preset, description);
   return [name, numbered, whole === name ? '' : whole].filter(Boolean).join(BETWEEN);
 }
 
@@ -92,5 +92,5 @@ export function captionOf({ room, label, config }, presetOf) {
   if (!NUMBERED_CAPTION.test(first) || NUMBERED_CAPTION.test(second)) return label;
   const whole = label.slice(first.length + BETWEEN.length);
   const description = whole || String(config.instructions ?? '');
-  return labelOf(presetOf(description), first, description, whole);
+  return captionForRequest(presetOf(description), first, description, whole);
 }

@@ -41,8 +41,8 @@ export class DesignRoom {
     this.description = need(root, '#vw-design-description', HTMLTextAreaElement);
     this.language = need(root, '#vw-design-language', HTMLSelectElement);
     this.hint = need(root, '#vw-design-hint');
-    this.said = need(root, '#vw-design-said');
-    this.shown = new ShownSets(this);
+    this.liveRegion = need(root, '#vw-design-said');
+    this.shownSets = new ShownSets(this);
     this.requests = new TakeRequests(this);
     this.actions = new CardActions(this);
     this.picker = new PresetPicker(root, studio.presets.designs, this.t);
@@ -52,8 +52,8 @@ export class DesignRoom {
       drop: (card) => this.attempt(() => this.actions.drop(card)),
     });
     this.blend = new BlendForm(root, studio);
-    this.designed = new DesignedVoices(root, studio, { again: (voice) => this.again(voice) });
-    this.listening = new TakePlayback(studio.stage, () => this.shown.cards);
+    this.designedVoices = new DesignedVoices(root, studio, { again: (voice) => this.restoreVoice(voice) });
+    this.playback = new TakePlayback(studio.stage, () => this.shownSets.cards);
     this.savedSets = new SavedSets(this);
     this.describe(studio.presets.designs[0].text);
     this.listen();
@@ -67,7 +67,7 @@ export class DesignRoom {
     };
     this.picker.on('choose', (preset) => this.choose(preset));
     this.keepForm.on('kept', (kept) => this.actions.onKept(kept));
-    this.keepForm.on('longer', ({ card }) => this.requests.lengthen(card));
+    this.keepForm.on('longer', ({ card }) => this.requests.requestLonger(card));
     this.keepForm.on('closed', ({ card }) => this.actions.focus(card));
   }
 
@@ -78,7 +78,7 @@ export class DesignRoom {
     if (!card) return;
     fillLanguages(this.language, card, this.t);
     this.picker.offer(card);
-    for (const shown of this.shown.cards) shown.closer = this.clones;
+    for (const shown of this.shownSets.cards) shown.canVary = this.canClone;
     this.refresh();
   }
 
@@ -86,7 +86,7 @@ export class DesignRoom {
     this.picker.fill();
     this.refresh();
     this.keepForm.refresh();
-    this.designed.refresh();
+    this.designedVoices.refresh();
   }
 
   /** @param {string} description */
@@ -107,7 +107,7 @@ export class DesignRoom {
     const card = studio.cards.get(this.mode);
     const spoken = !card || card.languages.includes(preset.language);
     const own = this.isOwnText;
-    studio.replaceWithUndo(this, this.isOwn, () => {
+    studio.replaceWithUndo(this, this.isOwnDescription, () => {
       this.describe(preset.text);
       this.language.value = spoken && card ? preset.language : 'auto';
       if (!own) studio.text = preset.sample;
@@ -117,7 +117,7 @@ export class DesignRoom {
   }
 
   /** True if the user has written the description. */
-  get isOwn() {
+  get isOwnDescription() {
     const { value } = this.description;
     return value.trim() !== '' && !this.picker.find(value);
   }
@@ -133,8 +133,8 @@ export class DesignRoom {
   }
 
   draft() {
-    const { description, language, savedSets, shown } = this;
-    return { description: description.value, language: language.value, count: shown.count, sets: savedSets.draft() };
+    const { description, language, savedSets, shownSets } = this;
+    return { description: description.value, language: language.value, count: shownSets.count, sets: savedSets.draft() };
   }
 
   /** @param {Draft} draft */
@@ -142,7 +142,7 @@ export class DesignRoom {
     this.hint.textContent = '';
     this.describe(description);
     preselect(this.language, language);
-    this.shown.count = Math.max(this.shown.count, count);
+    this.shownSets.count = Math.max(this.shownSets.count, count);
   }
 
   /** Restore the takes of a draft. @param {Draft} draft */
@@ -162,13 +162,13 @@ export class DesignRoom {
 
   /** Play a take of this room. @param {import('../player/take.js').Take} take @param {{clicked: number}} now */
   hear(take, { clicked }) {
-    const card = this.shown.cards.find((one) => one.take === take);
-    if (card) this.listening.play(card, { clicked });
+    const card = this.shownSets.cards.find((one) => one.take === take);
+    if (card) this.playback.play(card, { clicked });
   }
 
   /** Return the reference audio of a take that was derived from another take, or null. @param {TakeRequest} asked */
   async referenceOf({ parent }) {
-    return parent ? wavBlob([await this.studio.history.sound(parent)], SAMPLE_RATE) : null;
+    return parent ? wavBlob([await this.studio.history.loadPcm(parent)], SAMPLE_RATE) : null;
   }
 
   /** Show that sets are being restored, so that the elements below do not move later. @param {boolean} coming */
@@ -207,7 +207,7 @@ export class DesignRoom {
   /** @param {{text: string, config: Config, seed: number|null}} request request that is repeated */
   fillFrom({ text, config, seed }) {
     const { studio } = this;
-    studio.replaceWithUndo(this, this.isOwn || this.isOwnText, () => {
+    studio.replaceWithUndo(this, this.isOwnDescription || this.isOwnText, () => {
       studio.text = text;
       if (config.instructions) this.fill(config.instructions, config.language ?? 'auto');
       studio.variation.restore({ seed, config });
@@ -218,7 +218,7 @@ export class DesignRoom {
   /**
    * Restore the description and the seed of a designed voice. @param {import('../speak/voices.js').StoredVoice} voice
    */
-  again({ provenance, transcript }) {
+  restoreVoice({ provenance, transcript }) {
     const { description = '', language = 'auto', seed } = provenance;
     const known = seed === undefined ? null : Number(seed);
     this.fillFrom({ text: transcript || this.studio.text, config: { instructions: description, language }, seed: known });
@@ -238,16 +238,16 @@ export class DesignRoom {
 
   /** Request three takes and play the first take. @param {{clicked: number}} now */
   speak(now) {
-    this.requests.described(now);
+    this.requests.requestTakes(now);
   }
 
   /** Return the request that the primary button sends. */
   presentRequest() {
-    return this.requests.asked(this.config());
+    return this.requests.requestFor(this.config());
   }
 
   /** True if a Base checkpoint is loaded. */
-  get clones() {
+  get canClone() {
     return this.studio.cards.has('base');
   }
 
@@ -258,7 +258,7 @@ export class DesignRoom {
    * [values]
    */
   announce(card, key, values = {}) {
-    this.said.textContent = this.t(key, { letter: card.name, ...values });
+    this.liveRegion.textContent = this.t(key, { letter: card.name, ...values });
   }
 
   /** Run an action and show its error. @param {() => void|Promise<void>} action */
@@ -280,20 +280,20 @@ export class DesignRoom {
   /** @param {KeyboardEvent} event */
   onKey({ code, shiftKey }) {
     const [, digit] = /^(?:Digit|Numpad)([1-9])$/.exec(code) ?? [];
-    const card = this.shown.sets[0]?.cards.find(({ key }) => key === Number(digit));
+    const card = this.shownSets.sets[0]?.cards.find(({ key }) => key === Number(digit));
     if (card) this.toggle(card, { shift: shiftKey });
     return Boolean(card);
   }
 
   /** @param {TakeCard} card @param {{shift: boolean}} how  shift: true to continue at the position of the last take */
   toggle(card, { shift }) {
-    const { listening, studio } = this;
+    const { playback, studio } = this;
     if (!card.playable) return;
     if (card.playing) return studio.stage.stop();
-    this.attempt(() => listening.play(card, { from: shift ? listening.position : 0 }));
+    this.attempt(() => playback.play(card, { from: shift ? playback.position : 0 }));
   }
 
   refresh() {
-    this.shown.refresh();
+    this.shownSets.refresh();
   }
 }

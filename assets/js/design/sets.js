@@ -35,7 +35,7 @@ export class TakeSet {
   }
 
   /** Insert a card in the order of the letters. @param {TakeCard} card */
-  put(card) {
+  insertCard(card) {
     const after = this.cards.findIndex(({ letter }) => letter > card.letter);
     const place = after < 0 ? this.cards.length : after;
     this.list.insertBefore(card.element, this.cards[place]?.element ?? null);
@@ -43,7 +43,7 @@ export class TakeSet {
   }
 
   /** @param {TakeCard} card */
-  take(card) {
+  removeCard(card) {
     this.cards = this.cards.filter((other) => other !== card);
     card.element.remove();
   }
@@ -88,36 +88,36 @@ export class SavedSets {
   constructor(room) {
     this.room = room;
     /** Sets that are still being loaded. @type {StoredSet[]} */
-    this.coming = [];
+    this.pendingSets = [];
     /** Promise that is settled when all sets are restored. */
-    this.reopened = Promise.resolve();
+    this.restored = Promise.resolve();
   }
 
   /** Return the sets, newest first, without takes that the studio has not stored. @returns {StoredSet[]} */
   draft() {
-    const shown = this.room.shown.sets.map(({ number, at, origin, cards }) => {
+    const shown = this.room.shownSets.sets.map(({ number, at, origin, cards }) => {
       const takes = cards.flatMap(({ take, letter, note, voice }) =>
         take.id ? [{ id: take.id, letter, note, voice: voice && { id: voice.id, name: voice.name } }] : [],
       );
       return { number, at, origin, description: cards[0]?.description ?? '', takes };
     });
-    return [...shown, ...this.coming].filter(({ takes }) => takes.length > 0);
+    return [...shown, ...this.pendingSets].filter(({ takes }) => takes.length > 0);
   }
 
   /** Restore the sets one after another, below sets that were created in the meantime. @param {StoredSet[]} [sets] */
   reopen(sets = []) {
-    return (this.reopened = this.restoreSets(sets));
+    return (this.restored = this.restoreSets(sets));
   }
 
   /** @param {StoredSet[]} sets */
   async restoreSets(sets) {
-    this.coming = sets;
+    this.pendingSets = sets;
     this.room.showRestoring(sets.length > 0);
     for (const { takes, ...set } of sets) {
       const found = await Promise.all(takes.map((kept) => this.fetch(kept)));
-      this.coming = this.coming.slice(1);
+      this.pendingSets = this.pendingSets.slice(1);
       const cards = found.flatMap((take, index) => (take ? [{ ...takes[index], take }] : []));
-      if (cards.length > 0) this.room.shown.insert(set, cards);
+      if (cards.length > 0) this.room.shownSets.insert(set, cards);
     }
     this.room.showRestoring(false);
   }
@@ -137,7 +137,7 @@ export class SavedSets {
 
   /** Return the position of a take for a restoration after a reload, or null. @param {Take} take @returns {SetPosition|null} */
   placeOf(take) {
-    for (const { number, at, origin, cards } of this.room.shown.sets) {
+    for (const { number, at, origin, cards } of this.room.shownSets.sets) {
       const card = cards.find((one) => one.take === take);
       if (card) return { number, at, origin, description: card.description, letter: card.letter, note: card.note };
     }
@@ -146,11 +146,11 @@ export class SavedSets {
 
   /** Restore a take at its position in its set. @param {Take} take @param {SetPosition} place */
   async regain(take, { letter, note, ...given }) {
-    await this.reopened;
-    const set = this.room.shown.sets.find(({ number }) => number === given.number);
+    await this.restored;
+    const set = this.room.shownSets.sets.find(({ number }) => number === given.number);
     const card = { take, letter, note, voice: null };
-    if (set) this.room.shown.join(set, card, given.description);
-    else this.room.shown.insert(given, [card]);
+    if (set) this.room.shownSets.addTake(set, card, given.description);
+    else this.room.shownSets.insert(given, [card]);
   }
 }
 
@@ -187,19 +187,19 @@ export class ShownSets {
     const { room } = this;
     const set = new TakeSet(this.templates.set, { number, at, origin }, room.t);
     room.studio.words.apply(set.element);
-    set.more.onclick = () => room.attempt(() => room.requests.more(set, { clicked: performance.now() }));
-    for (const given of cards) set.put(this.card({ ...given, set: number, description }));
-    this.lay(set);
+    set.more.onclick = () => room.attempt(() => room.requests.requestMore(set, { clicked: performance.now() }));
+    for (const given of cards) set.insertCard(this.card({ ...given, set: number, description }));
+    this.arrangeSet(set);
     for (const old of this.sets.splice(MAX_SETS)) this.clear(old);
-    this.room.listening.match();
+    this.room.playback.match();
     this.refresh();
     return set;
   }
 
   /** Add one more take to a set. @param {TakeSet} set @param {Parameters<ShownSets['insert']>[1][0]} given @param {string} description */
-  join(set, given, description) {
-    set.put(this.card({ ...given, set: set.number, description }));
-    this.room.listening.match();
+  addTake(set, given, description) {
+    set.insertCard(this.card({ ...given, set: set.number, description }));
+    this.room.playback.match();
     this.refresh();
   }
 
@@ -210,22 +210,22 @@ export class ShownSets {
     const card = new TakeCard(this.templates.take, given, room.t, studio.voices);
     const { take } = card;
     studio.words.apply(card.element);
-    card.closer = room.clones;
+    card.canVary = room.canClone;
     card.favourite = Boolean(take.record?.favourite);
     card.on('play', (how) => room.toggle(card, how));
-    card.addEventListener('menu', () => room.menu.of(card));
-    card.on('act', (asks) => room.attempt(() => room.actions.act(card, asks)));
+    card.addEventListener('menu', () => room.menu.prepare(card));
+    card.on('act', (asks) => room.attempt(() => room.actions.runAction(card, asks)));
     take.addEventListener('done', () => take.state === 'done' && room.announce(card, 'design.said_done', { s: take.seconds.toFixed(1) }));
     take.addEventListener('done', () => take.isShort && studio.showError(card.error, studio.shortness(take)));
     // The draft contains the ids of stored takes, so save it again.
     take.addEventListener('stored', () => studio.drafts.touch());
     take.addEventListener('error', () => room.announce(card, 'design.said_failed', { why: take.error?.message ?? '' }));
-    room.listening.watch(card);
+    room.playback.watch(card);
     return card;
   }
 
   /** @param {TakeSet} set */
-  lay(set) {
+  arrangeSet(set) {
     const below = this.sets.findIndex(({ number }) => number < set.number);
     const place = below < 0 ? this.sets.length : below;
     this.holder.insertBefore(set.element, this.sets[place]?.element ?? null);
@@ -233,7 +233,7 @@ export class ShownSets {
   }
 
   /** Return the set that contains a card, or undefined. @param {TakeCard} card */
-  of(card) {
+  setOf(card) {
     return this.sets.find(({ cards }) => cards.includes(card));
   }
 

@@ -1,12 +1,12 @@
 /** Requests of the Design room: seeds, changed descriptions, and sets of takes. */
 
-import { labelOf } from './names.js';
+import { captionForRequest } from './names.js';
 
 // --- Seeds of takes, which are 32-bit integers. The first seed of a set determines the other seeds, so one constant seed
 // reproduces the set.
 
 /** Return a random seed. @returns {number} */
-export function anySeed() {
+export function randomSeed() {
   return crypto.getRandomValues(new Uint32Array(1))[0];
 }
 
@@ -17,7 +17,7 @@ export function anySeed() {
  * @param {number} count
  * @returns {number[]}
  */
-export function series(first, count) {
+export function seedsFrom(first, count) {
   const seeds = new Set([first]);
   for (let step = 1; seeds.size < count; step++) seeds.add(mixed(first + step * 0x9e3779b9));
   return [...seeds].slice(0, count);
@@ -54,7 +54,7 @@ export const CHANGES = /** @type {Change[]} */ (Object.keys(WORDS));
  * @param {Change} change
  * @returns {{description: string, words: string}}  new description, and the added text
  */
-export function changed(description, change) {
+export function changeDescription(description, change) {
   const stem = description.trim();
   const isChinese = /\p{Script=Han}/u.test(stem) && !/[\p{Script=Hiragana}\p{Script=Katakana}]/u.test(stem);
   const { en, zh } = WORDS[change];
@@ -95,14 +95,14 @@ export class TakeRequests {
   }
 
   /** Request three takes of the description and play the first take. @param {{clicked: number}} now */
-  described({ clicked }) {
-    const asked = this.asked(this.room.config());
-    const seeds = series(this.studio.variation.nextSeed(), LETTERS.length);
-    this.make(seeds.map((seed) => ({ asked: { ...asked, seed } })), { kind: 'described', from: null }, { clicked });
+  requestTakes({ clicked }) {
+    const asked = this.requestFor(this.room.config());
+    const seeds = seedsFrom(this.studio.variation.nextSeed(), LETTERS.length);
+    this.requestSet(seeds.map((seed) => ({ asked: { ...asked, seed } })), { kind: 'described', from: null }, { clicked });
   }
 
   /** Return the request of a take without the seed. @param {Config} config */
-  asked(config) {
+  requestFor(config) {
     return { room: this.room.id, mode: this.room.mode, config, text: this.studio.text };
   }
 
@@ -113,22 +113,22 @@ export class TakeRequests {
    * @param {Origin} origin
    * @param {{clicked: number, description?: string}} options  description: description of a cloned voice
    */
-  make(wanted, origin, { clicked, description }) {
+  requestSet(wanted, origin, { clicked, description }) {
     const { room } = this;
-    const number = room.shown.count + 1;
+    const number = room.shownSets.count + 1;
     const followed = description ?? wanted[0].asked.config.instructions ?? '';
     const preset = room.presetOf(followed);
     const cards = wanted.map(({ asked, letter = '', note = null }, index) => {
       const own = letter || LETTERS[index];
       // The name distinguishes takes of different voices. A request without a preset is labelled with its description.
-      const label = labelOf(preset, this.room.t('design.take', { letter: `${number}${own}` }), followed, description);
+      const label = captionForRequest(preset, this.room.t('design.take', { letter: `${number}${own}` }), followed, description);
       const take = this.studio.say({ ...asked, label: [...label].slice(0, MAX_LABEL_CHARS).join('') });
       return { take, letter: own, note, voice: null };
     });
-    room.shown.count = number;
+    room.shownSets.count = number;
     room.keepForm.releaseHeight();
-    const set = room.shown.insert({ number, at: Date.now(), origin, description: followed }, cards);
-    room.listening.play(set.cards[0], { clicked });
+    const set = room.shownSets.insert({ number, at: Date.now(), origin, description: followed }, cards);
+    room.playback.play(set.cards[0], { clicked });
     set.element.scrollIntoView({ block: 'nearest' });
   }
 
@@ -139,19 +139,19 @@ export class TakeRequests {
    *
    * @param {TakeSet} set @param {{clicked: number}} now
    */
-  more(set, { clicked }) {
+  requestMore(set, { clicked }) {
     const [{ take, description }] = set.cards;
     const { mode, config, reference, parent, text } = take;
     const asked = { room: this.room.id, mode, config, reference, parent, text };
-    const wanted = series(anySeed(), ADDED_TAKES).map((seed) => ({ asked: { ...asked, seed } }));
-    this.make(wanted, { kind: mode === 'base' ? 'closer' : 'more', from: set.origin.from ?? set.cards[0].name }, { clicked, description });
+    const wanted = seedsFrom(randomSeed(), ADDED_TAKES).map((seed) => ({ asked: { ...asked, seed } }));
+    this.requestSet(wanted, { kind: mode === 'base' ? 'closer' : 'more', from: set.origin.from ?? set.cards[0].name }, { clicked, description });
   }
 
   /**
    * Request three clones of a take by Base: normal, steadier and livelier. @param {TakeCard} card @param {{clicked:
    * number}} now
    */
-  async closer(card, { clicked }) {
+  async requestVariations(card, { clicked }) {
     const { take, description, name } = card;
     await take.stored();
     const { languages = [], sampling } = this.studio.cards.get('base') ?? {};
@@ -160,45 +160,45 @@ export class TakeRequests {
     const config = { language, ref_text: take.words, x_vector_only_mode: false };
     const mode = /** @type {const} */ ('base');
     const asked = { room: this.room.id, mode, config, reference: take.wav(), parent: take.id, text: this.studio.text };
-    const seeds = series(anySeed(), VARIED.length);
+    const seeds = seedsFrom(randomSeed(), VARIED.length);
     const wanted = VARIED.map(({ note, by }, index) => {
       const temperature = { temperature: Number(((sampling?.temperature ?? 0.9) * by).toFixed(2)) };
       return { note, asked: { ...asked, seed: seeds[index], config: { ...config, ...(note && temperature) } } };
     });
-    this.make(wanted, { kind: 'closer', from: name }, { clicked, description });
+    this.requestSet(wanted, { kind: 'closer', from: name }, { clicked, description });
   }
 
   /**
    * Request takes of the description with one more attribute and the set's seeds. @param {TakeCard} card @param
    * {{change: Change, clicked: number}} asked
    */
-  change(card, { change, clicked }) {
+  requestChanged(card, { change, clicked }) {
     const { studio } = this;
-    const set = this.room.shown.of(card);
+    const set = this.room.shownSets.setOf(card);
     if (!set) return;
-    const { description, words } = changed(card.description, change);
+    const { description, words } = changeDescription(card.description, change);
     const { config, text } = card.take;
     const wanted = set.cards.map(({ take, letter }) => ({
       letter,
-      asked: { ...this.asked({ ...config, instructions: description }), text, seed: take.seed, parent: take.id },
+      asked: { ...this.requestFor({ ...config, instructions: description }), text, seed: take.seed, parent: take.id },
     }));
-    this.make(wanted, { kind: 'changed', from: card.name, words }, { clicked });
+    this.requestSet(wanted, { kind: 'changed', from: card.name, words }, { clicked });
     const sentence = this.room.t('design.changed', { words });
     studio.replaceWithUndo(this.room, true, () => this.room.describe(description), sentence);
   }
 
   /** Request a take again with a text that is long enough for a reference. @param {TakeCard} card */
-  lengthen(card) {
+  requestLonger(card) {
     const { room, studio } = this;
     const { config, seed } = card.take;
-    studio.replaceWithUndo(room, room.isOwnText || (room.isOwn && room.description.value !== card.description), () => {
+    studio.replaceWithUndo(room, room.isOwnText || (room.isOwnDescription && room.description.value !== card.description), () => {
       const { language = 'auto' } = config;
       studio.text = room.picker.sample(language, card.description);
       room.fill(card.description, language);
     });
-    const asked = { ...this.asked({ ...config, instructions: card.description }), seed };
+    const asked = { ...this.requestFor({ ...config, instructions: card.description }), seed };
     const origin = { kind: /** @type {const} */ ('longer'), from: card.name };
-    room.attempt(() => this.make([{ asked }], origin, { clicked: performance.now() })).then(() => room.announce(card, 'design.longer_done'));
+    room.attempt(() => this.requestSet([{ asked }], origin, { clicked: performance.now() })).then(() => room.announce(card, 'design.longer_done'));
   }
 
   /**
@@ -206,19 +206,19 @@ export class TakeRequests {
    *
    * @param {TakeCard} card
    */
-  makeAgain(card) {
+  repeatTake(card) {
     const { room } = this;
-    const set = room.shown.of(card);
+    const set = room.shownSets.setOf(card);
     if (!set) return;
     const { take, letter, note, description } = card;
     const { mode, config, reference, parent, text, seed, label } = take;
     const next = this.studio.say({ room: room.id, mode, config, reference, parent, text, seed, label });
-    const made = room.shown.card({ take: next, letter, note, voice: null, set: set.number, description });
+    const made = room.shownSets.card({ take: next, letter, note, voice: null, set: set.number, description });
     room.keepForm.forget(card);
-    set.take(card);
+    set.removeCard(card);
     card.end();
-    set.put(made);
+    set.insertCard(made);
     room.refresh();
-    room.listening.play(made, { clicked: performance.now() });
+    room.playback.play(made, { clicked: performance.now() });
   }
 }

@@ -104,7 +104,7 @@ export class Figures {
   constructor(place, t) {
     this.t = t;
     /** Last frame count and its time (performance.now()), or null. @type {{frames: number, at: number}|null} */
-    this.before = null;
+    this.lastCount = null;
     this.shown = FIGURES.map(({ name, count, lines, say, isHidden = () => false }) => {
       const chart = new Sparkline(count, CHART_POINTS);
       const caption = make('figcaption', { textContent: t(`host.figure.${name}`) });
@@ -141,9 +141,9 @@ export class Figures {
    */
   rate(frames) {
     const at = performance.now();
-    const { before } = this;
-    this.before = { frames, at };
-    return before && before.frames <= frames ? (frames - before.frames) / ((at - before.at) / 1000) : null;
+    const { lastCount } = this;
+    this.lastCount = { frames, at };
+    return lastCount && lastCount.frames <= frames ? (frames - lastCount.frames) / ((at - lastCount.at) / 1000) : null;
   }
 }
 

@@ -30,42 +30,42 @@ export class RealVoices {
     this.t = studio.t;
     const { small = '', speaks = false, may = false, download = null } = studio.me.features.real_voices ?? {};
     this.small = small;
-    this.may = may;
+    this.isHost = may;
     this.key = '';
     /**
      * True if the embedded voice speaks in the open room.
      *
      * Until the runtime is ready, this is the configured value.
      */
-    this.speaks = speaks;
+    this.usesSmallVoice = speaks;
     /** @type {Download} */
     this.download = download ?? { state: 'none', parts: [], got: 0, of: 0, rate: null, change: null, problem: null, can_go_back: false };
     this.banner = need(page, '#vw-banner');
-    this.says = need(page, '#vw-banner-says');
+    this.text = need(page, '#vw-banner-says');
     this.bar = need(page, '#vw-banner-bar', HTMLProgressElement);
-    this.see = need(page, '#vw-banner-see');
-    this.turn = need(page, '#vw-banner-turn');
-    this.leave = need(page, '#vw-banner-leave');
+    this.detailsButton = need(page, '#vw-banner-see');
+    this.pauseButton = need(page, '#vw-banner-turn');
+    this.dismissButton = need(page, '#vw-banner-leave');
     this.loaded = need(page, '#vw-loaded');
     this.loadedNames = need(page, '#vw-loaded-names');
-    this.loadedSee = need(page, '#vw-loaded-see');
-    this.offers = new CheckpointSheet(need(page, '#vw-real-voices', HTMLDialogElement), this);
-    this.see.onclick = () => this.open();
-    this.leave.onclick = () => this.dismiss();
-    this.turn.onclick = () => this.act(this.download.state === 'fetching' ? 'pause' : 'resume');
-    this.loadedSee.onclick = () => {
+    this.loadedButton = need(page, '#vw-loaded-see');
+    this.sheet = new CheckpointSheet(need(page, '#vw-real-voices', HTMLDialogElement), this);
+    this.detailsButton.onclick = () => this.open();
+    this.dismissButton.onclick = () => this.dismiss();
+    this.pauseButton.onclick = () => this.act(this.download.state === 'fetching' ? 'pause' : 'resume');
+    this.loadedButton.onclick = () => {
       this.loaded.hidePopover();
       this.open();
     };
     this.paint();
-    if (this.may) this.ask();
+    if (this.isHost) this.ask();
   }
 
   /** Use the host's key for downloads as well. @param {string} key @param {boolean} own true if the studio has started the runtime */
   allow(key, own) {
-    if (this.may === own && this.key === key) return;
+    if (this.isHost === own && this.key === key) return;
     this.key = key;
-    this.may = own;
+    this.isHost = own;
     this.paint();
     if (own) this.ask();
   }
@@ -74,7 +74,7 @@ export class RealVoices {
   refresh() {
     const { cards, current } = this.studio;
     const card = cards.get(current?.mode ?? '');
-    if (card) this.speaks = card.id === this.small;
+    if (card) this.usesSmallVoice = card.id === this.small;
     this.paint();
   }
 
@@ -91,16 +91,16 @@ export class RealVoices {
   /** Poll the state of the download while it changes. */
   async ask() {
     clearTimeout(this.timer);
-    let moves = UNDER_WAY.has(this.download.state) || this.offers.isOpen;
+    let moves = UNDER_WAY.has(this.download.state) || this.sheet.isOpen;
     try {
-      const status = await this.send(this.offers.isOpen ? '?plan=1' : '');
-      this.take(status.download);
-      if (status.plan) this.offers.show(status.plan);
+      const status = await this.send(this.sheet.isOpen ? '?plan=1' : '');
+      this.update(status.download);
+      if (status.plan) this.sheet.show(status.plan);
       moves = ['fetching', 'changing'].includes(status.download.state) || Boolean(status.plan?.asking);
     } catch (error) {
       if (!(error instanceof StudioError)) throw error;
       if (error.code === 'host_only') {
-        this.may = moves = false;
+        this.isHost = moves = false;
         this.paint();
       }
     }
@@ -110,58 +110,58 @@ export class RealVoices {
 
   /** @param {'pause'|'resume'|'stop'|'back'} what */
   async act(what) {
-    this.offers.showError('');
+    this.sheet.showError('');
     await this.request(() => this.send(what === 'stop' ? '' : `/${what}`, what === 'stop' ? 'DELETE' : 'POST'));
-    if (what === 'stop') this.say(this.t('real_voices.stopped'));
+    if (what === 'stop') this.showToast(this.t('real_voices.stopped'));
   }
 
   /** @param {string[]} models @param {string|null} quantize  number of bits of the weights, or null for the studio's setting */
   async begin(models, quantize) {
     await this.request(() => this.send('', 'POST', quantize ? { models, quantize } : { models }));
     if (this.download.state !== 'fetching') return;
-    this.offers.close();
-    this.say(this.t('real_voices.goes_on'));
+    this.sheet.close();
+    this.showToast(this.t('real_voices.goes_on'));
   }
 
   /** @param {() => Promise<{download: Download}>} action */
   async request(action) {
     try {
-      this.take((await action()).download);
+      this.update((await action()).download);
     } catch (error) {
       if (!(error instanceof StudioError)) throw error;
-      this.offers.showError(error.message);
-      if (!this.offers.isOpen) this.say(error.message);
+      this.sheet.showError(error.message);
+      if (!this.sheet.isOpen) this.showToast(error.message);
     }
     this.ask();
   }
 
   /** @param {Download} download */
-  take(download) {
+  update(download) {
     const before = this.download.state;
     this.download = download;
-    if (download.state === 'done' && ['fetching', 'changing'].includes(before)) this.arrive();
+    if (download.state === 'done' && ['fetching', 'changing'].includes(before)) this.onDone();
     this.paint();
   }
 
-  arrive() {
-    this.offers.close();
+  onDone() {
+    this.sheet.close();
     const undo = { action: this.t('shell.undo'), onAction: () => this.act('back') };
-    this.say(this.t('real_voices.here'), this.download.can_go_back ? undo : {});
+    this.showToast(this.t('real_voices.here'), this.download.can_go_back ? undo : {});
   }
 
   /**
    * Show a toast that stays when another room is opened. @param {string} sentence @param {import('../app/messages.js').ToastOptions}
    * [options]
    */
-  say(sentence, options = {}) {
+  showToast(sentence, options = {}) {
     this.studio.toast(sentence, { ...options, isOfPage: true });
   }
 
   // --- Rendering.
 
   open() {
-    if (!this.may) return;
-    this.offers.open();
+    if (!this.isHost) return;
+    this.sheet.open();
     this.ask();
   }
 
@@ -174,7 +174,7 @@ export class RealVoices {
       remember('localStorage', AWAY, 0);
       this.paint();
     };
-    this.say(this.t('real_voices.stays', { name: this.t('real_voices.small') }), { action: this.t('shell.undo'), onAction: back });
+    this.showToast(this.t('real_voices.stays', { name: this.t('real_voices.small') }), { action: this.t('shell.undo'), onAction: back });
   }
 
   /**
@@ -182,17 +182,17 @@ export class RealVoices {
    *
    * The published checkpoints can then be compared with this take.
    */
-  get isHeard() {
+  get hasPlayed() {
     return Boolean(recall('localStorage', HEARD));
   }
 
-  onHeard() {
-    if (this.isHeard) return;
+  onPlayed() {
+    if (this.hasPlayed) return;
     remember('localStorage', HEARD, 1);
     this.paint();
   }
 
-  get away() {
+  get isDismissed() {
     return Boolean(recall('localStorage', AWAY));
   }
 
@@ -202,11 +202,11 @@ export class RealVoices {
     if (state === 'failed' && problem) return problem.code === 'not_changed' ? inPageWords(problem.message) : sentenceOf(problem);
     if (state === 'changing') return change ? inPageWords(change) : this.t('real_voices.loading');
     if (!UNDER_WAY.has(state)) return this.t('real_voices.more');
-    return `${this.far}. ${this.t('real_voices.goes_on')}`;
+    return `${this.progressText}. ${this.t('real_voices.goes_on')}`;
   }
 
   /** Text with the progress of the download. */
-  get far() {
+  get progressText() {
     const { got, of, state, rate } = this.download;
     const left = state === 'fetching' && rate ? ` · ${this.t('real_voices.left', { time: this.time((of - got) / rate) })}` : '';
     return this.t('real_voices.far', { got: gigabytes(got), of: gigabytes(of) }) + left;
@@ -220,21 +220,21 @@ export class RealVoices {
 
   paint() {
     const { state, got, of } = this.download;
-    const moves = this.may && UNDER_WAY.has(state);
+    const moves = this.isHost && UNDER_WAY.has(state);
     const room = this.studio.current?.id ?? this.studio.roomAddress?.room ?? 'speakers';
-    this.banner.hidden = !ROOMS.has(room) || !(moves || (this.speaks && this.isHeard && !this.away));
+    this.banner.hidden = !ROOMS.has(room) || !(moves || (this.usesSmallVoice && this.hasPlayed && !this.isDismissed));
     this.banner.dataset.kind = moves ? state : 'small';
     const head = make('b', { textContent: this.t(`real_voices.head.${moves ? state : 'small'}`) });
-    this.says.replaceChildren(head, this.may || moves ? ` ${this.sentence}` : '');
+    this.text.replaceChildren(head, this.isHost || moves ? ` ${this.sentence}` : '');
     this.bar.hidden = !moves || state === 'failed';
     if (state === 'changing' || !of) this.bar.removeAttribute('value');
     else this.bar.value = got / of;
-    this.see.hidden = this.loadedSee.hidden = !this.may;
-    this.see.textContent = this.t(moves ? 'real_voices.details' : 'real_voices.see');
-    this.turn.hidden = !moves || state === 'changing';
-    this.turn.textContent = this.t(state === 'fetching' ? 'real_voices.pause' : state === 'failed' ? 'real_voices.again' : 'real_voices.resume');
-    this.leave.hidden = moves && state !== 'failed';
-    this.offers.paint();
+    this.detailsButton.hidden = this.loadedButton.hidden = !this.isHost;
+    this.detailsButton.textContent = this.t(moves ? 'real_voices.details' : 'real_voices.see');
+    this.pauseButton.hidden = !moves || state === 'changing';
+    this.pauseButton.textContent = this.t(state === 'fetching' ? 'real_voices.pause' : state === 'failed' ? 'real_voices.again' : 'real_voices.resume');
+    this.dismissButton.hidden = moves && state !== 'failed';
+    this.sheet.paint();
   }
 
   /** Return the display name of a checkpoint. @param {string} id */
@@ -247,19 +247,19 @@ export class RealVoices {
    *
    * @param {'runs'|'precise'} kind @param {string} name
    */
-  inWords(kind, name) {
+  plainTerm(kind, name) {
     const key = `real_voices.${kind}.${name}`;
     const text = this.t(key);
     return text === key ? null : text;
   }
 
   /** Fill the popover under the status word. @param {{id: string, device: string, dtype: string}[]} cards */
-  introduce(cards) {
+  showModels(cards) {
     this.loadedNames.replaceChildren(
       ...cards.map(({ id, device, dtype }) => {
         const hint = id === this.small ? this.t('real_voices.small_hint') : '';
-        const runs = this.inWords('runs', device.split(':')[0]) ?? device;
-        const textContent = [hint, runs, this.inWords('precise', dtype) ?? dtype].filter(Boolean).join(' · ');
+        const runs = this.plainTerm('runs', device.split(':')[0]) ?? device;
+        const textContent = [hint, runs, this.plainTerm('precise', dtype) ?? dtype].filter(Boolean).join(' · ');
         // The tooltip has the exact names, for operators.
         const about = make('p', { className: 'vw-hint', textContent, title: `${device}, ${dtype}` });
         return make('li', {}, [make('b', { textContent: this.nameOf(id) }), about]);

@@ -27,14 +27,14 @@ export class CheckpointSheet {
     /** @type {Plan|null} */
     this.plan = null;
     /** Ids of the checkpoints that the host has chosen, or null for the suggestion. @type {Set<string>|null} */
-    this.picked = null;
+    this.chosenIds = null;
     /** Weight bits that the host has chosen, or null for the studio's setting. @type {string|null} */
     this.weights = null;
     /** Key of the list's current content. */
-    this.built = '';
-    this.saysWhy = false; // True if the shown error message is about the download.
+    this.builtKey = '';
+    this.showsDownloadError = false; // True if the shown error message is about the download.
     this.list = need(dialog, '#vw-real-list');
-    this.sum = need(dialog, '#vw-real-sum');
+    this.totalLine = need(dialog, '#vw-real-sum');
     this.bits = need(dialog, '#vw-real-bits');
     this.select = need(this.bits, 'select', HTMLSelectElement);
     this.select.onchange = () => {
@@ -43,7 +43,7 @@ export class CheckpointSheet {
     };
     this.error = need(dialog, '#vw-real-error');
     this.begin = need(dialog, '#vw-real-begin', HTMLButtonElement);
-    this.turn = need(dialog, '#vw-real-turn');
+    this.pauseButton = need(dialog, '#vw-real-turn');
     this.stop = need(dialog, '#vw-real-stop');
     need(dialog, '#vw-real-close').onclick = () => this.close();
     dialog.onclick = ({ target }) => {
@@ -53,7 +53,7 @@ export class CheckpointSheet {
         this.chosen.map(({ id }) => id),
         this.weights,
       );
-    this.turn.onclick = () => voices.act(voices.download.state === 'fetching' ? 'pause' : 'resume');
+    this.pauseButton.onclick = () => voices.act(voices.download.state === 'fetching' ? 'pause' : 'resume');
     this.stop.onclick = () => voices.act('stop');
     this.list.onchange = ({ target }) => target instanceof HTMLInputElement && this.pick(target);
   }
@@ -90,15 +90,15 @@ export class CheckpointSheet {
     const { mode } = /** @type {Offer} */ (offers.find(({ id }) => id === box.value));
     for (const offer of offers) if (offer.mode === mode) chosen.delete(offer.id);
     if (box.checked) chosen.add(box.value);
-    this.picked = chosen;
+    this.chosenIds = chosen;
     this.showError('');
     this.paint();
   }
 
   /** @returns {Offer[]} */
   get chosen() {
-    const { picked } = this;
-    return (this.plan?.offers ?? []).filter((offer) => this.weightsOf(offer)?.fits !== false && (picked ? picked.has(offer.id) : offer.suggested));
+    const { chosenIds } = this;
+    return (this.plan?.offers ?? []).filter((offer) => this.weightsOf(offer)?.fits !== false && (chosenIds ? chosenIds.has(offer.id) : offer.suggested));
   }
 
   /** Show the choice or the progress of the download, and rebuild only changed parts. */
@@ -108,8 +108,8 @@ export class CheckpointSheet {
     const runs = UNDER_WAY.has(state);
     const texts = runs ? parts.map(({ id }) => id) : [this.plan?.offers, this.plan?.sizes, this.plan?.asking, this.weights];
     const key = JSON.stringify([texts, document.documentElement.lang]);
-    if (key !== this.built) {
-      this.built = key;
+    if (key !== this.builtKey) {
+      this.builtKey = key;
       const { value = null } = /** @type {HTMLInputElement} */ (document.activeElement) ?? {};
       this.list.replaceChildren(...(runs ? this.downloads() : this.groups()));
       if (value) [...this.list.querySelectorAll('input')].find((box) => box.value === value)?.focus({ preventScroll: true });
@@ -124,18 +124,18 @@ export class CheckpointSheet {
     this.bits.toggleAttribute('data-awaited', isAwaited);
     this.bits.title = this.t('real_voices.bits.why');
     this.select.value = this.weights ?? this.plan?.quantize ?? 'auto';
-    this.turn.hidden = !runs || state === 'changing';
+    this.pauseButton.hidden = !runs || state === 'changing';
     this.stop.hidden = !runs;
-    this.turn.textContent = this.voices.turn.textContent;
+    this.pauseButton.textContent = this.voices.pauseButton.textContent;
     this.stop.textContent = this.t(state === 'failed' ? 'real_voices.others' : 'real_voices.stop');
-    this.sum.textContent = runs ? (problem ? '' : this.t('real_voices.close_this')) : this.total();
+    this.totalLine.textContent = runs ? (problem ? '' : this.t('real_voices.close_this')) : this.total();
     // Clear the error of a download when the download has ended.
     const saysWhy = runs && Boolean(problem);
     if (saysWhy) this.showError(this.voices.sentence);
-    else if (this.saysWhy) this.showError('');
-    this.saysWhy = saysWhy;
+    else if (this.showsDownloadError) this.showError('');
+    this.showsDownloadError = saysWhy;
     const need = this.memory(this.chosen);
-    this.begin.disabled = this.chosen.length === 0 || (this.plan?.total != null && need > this.plan.total) || this.lacks;
+    this.begin.disabled = this.chosen.length === 0 || (this.plan?.total != null && need > this.plan.total) || this.isDiskTooSmall;
     this.begin.textContent = this.t('real_voices.begin_it');
   }
 
@@ -214,7 +214,7 @@ export class CheckpointSheet {
   }
 
   /** True if the disk has too little space for the selection. */
-  get lacks() {
+  get isDiskTooSmall() {
     const room = this.plan?.room ?? null;
     return room !== null && this.size(this.chosen) > room;
   }
@@ -229,7 +229,7 @@ export class CheckpointSheet {
     if (plan.total !== null) {
       texts.push(this.t('real_voices.memory_of', { need: gigabytes(this.memory(chosen)), have: gigabytes(plan.total) }));
     }
-    if (this.lacks) texts.push(this.t('real_voices.no_room', { room: gigabytes(plan.room ?? 0) }));
+    if (this.isDiskTooSmall) texts.push(this.t('real_voices.no_room', { room: gigabytes(plan.room ?? 0) }));
     return texts.join(' · ');
   }
 
@@ -262,7 +262,7 @@ export class CheckpointSheet {
     }
     if (!this.now) return;
     const speed = rate ? this.t('real_voices.speed', { rate: Math.max(1, Math.round((rate * 8) / 1e6)) }) : '';
-    const texts = { fetching: [speed, this.voices.far], paused: [this.t('real_voices.is_paused')], changing: [this.voices.sentence] };
+    const texts = { fetching: [speed, this.voices.progressText], paused: [this.t('real_voices.is_paused')], changing: [this.voices.sentence] };
     this.now.textContent = (texts[/** @type {keyof typeof texts} */ (state)] ?? []).filter(Boolean).join(' · ');
   }
 }

@@ -41,18 +41,18 @@ export class HostRoom {
     this.key = '';
     this.open = false;
     /** Displayed static part of a response as JSON, or null. @type {string|null} */
-    this.shown = null;
+    this.shownJson = null;
     /** @type {ReturnType<typeof setTimeout>|undefined} */
     this.timer = undefined;
     this.keyForm = need(root, '#vw-host-door');
-    this.inside = need(root, '#vw-host-inside');
+    this.content = need(root, '#vw-host-inside');
     this.state = need(root, '#vw-host-state');
     this.models = need(root, '#vw-host-models');
     this.wanted = need(root, '#vw-host-wanted', HTMLTextAreaElement);
     this.loadError = need(root, '#vw-host-load-error');
     this.keyError = need(root, '#vw-host-door-error');
     this.submit = need(root, '#vw-host-submit', HTMLButtonElement);
-    this.giveUp = need(root, '#vw-host-give-up');
+    this.cancelButton = need(root, '#vw-host-give-up');
     this.progress = need(root, '#vw-host-progress', HTMLProgressElement);
     this.settings = need(root, '#vw-host-settings');
     this.known = need(root, '#vw-host-known');
@@ -62,7 +62,7 @@ export class HostRoom {
     const key = need(root, '#vw-host-key', HTMLInputElement);
     this.keyForm.onsubmit = (event) => this.sendKey(event, key.value);
     need(root, '#vw-host-load').onsubmit = (event) => this.load(event);
-    this.giveUp.onclick = () => this.send('studio/host/models', 'DELETE');
+    this.cancelButton.onclick = () => this.send('studio/host/models', 'DELETE');
     this.figures = new Figures(need(root, '#vw-host-figures'), studio.t);
   }
 
@@ -77,7 +77,7 @@ export class HostRoom {
   }
 
   onLanguage() {
-    this.shown = null;
+    this.shownJson = null;
     if (this.open) this.refresh();
   }
 
@@ -97,7 +97,7 @@ export class HostRoom {
       this.show(await this.ask('studio/host'));
     } catch (error) {
       if (!(error instanceof StudioError)) throw error;
-      if (error.code === 'host_only') this.shut();
+      if (error.code === 'host_only') this.lock();
       else this.state.textContent = error.message;
     } finally {
       clearTimeout(this.timer); // Poll again, after success and after failure.
@@ -105,8 +105,8 @@ export class HostRoom {
     }
   }
 
-  shut() {
-    this.inside.hidden = true;
+  lock() {
+    this.content.hidden = true;
     this.keyForm.hidden = false;
     this.keyError.textContent = this.key ? this.studio.t('host.wrong_key') : '';
   }
@@ -143,7 +143,7 @@ export class HostRoom {
   /** @param {HostStatus} now */
   show(now) {
     this.keyForm.hidden = true;
-    this.inside.hidden = false;
+    this.content.hidden = false;
     this.studio.realVoices.allow(this.key, now.own);
     const { sentence, problem, change, loaded, of } = now.runtime;
     const isProblem = Boolean(problem) && !now.changing;
@@ -152,7 +152,7 @@ export class HostRoom {
     this.state.classList.toggle('vw-hint', !isProblem);
     this.submit.disabled = now.changing || !now.own;
     this.wanted.disabled = !now.own;
-    this.giveUp.hidden = this.progress.hidden = !now.changing;
+    this.cancelButton.hidden = this.progress.hidden = !now.changing;
     if (now.changing && of) this.progress.value = (loaded ?? 0) / of;
     else this.progress.removeAttribute('value');
     this.showModels(now.models);
@@ -195,8 +195,8 @@ export class HostRoom {
    */
   showOnce({ checkpoints, settings, own }) {
     const key = JSON.stringify([checkpoints, settings]);
-    if (key === this.shown) return;
-    this.shown = key;
+    if (key === this.shownJson) return;
+    this.shownJson = key;
     this.wanted.value = checkpoints.join('\n');
     const offers = { [this.studio.t('host.these')]: checkpoints, ...KNOWN };
     this.known.replaceChildren(

@@ -23,7 +23,7 @@ function joined(chunks, samples) {
  *
  * @param {import('../player/take.js').Take} one @param {import('../player/take.js').Take} other
  */
-function difference(one, other) {
+function differenceOf(one, other) {
   const [a, b] = [one, other].map(({ chunks, samples }) => joined(chunks, samples));
   let count = 0;
   let most = 0;
@@ -52,7 +52,7 @@ export function compare(before, after) {
   // If the first take was stopped early, compare only its samples.
   const wasStopped = before.state === 'stopped';
   const sameLength = wasStopped ? before.samples <= after.samples : before.samples === after.samples;
-  const { count, most } = sameLength ? difference(before, after) : { count: undefined, most: Infinity };
+  const { count, most } = sameLength ? differenceOf(before, after) : { count: undefined, most: Infinity };
   const bySamples = wasStopped || after.record === null;
   const same = bySamples ? count === 0 : before.record?.sha256 === after.record?.sha256;
   if (same) return { identical: true, key: `library.identical${wasStopped ? '_so_far' : ''}`, values: { n: before.samples } };
@@ -84,15 +84,15 @@ export class TakeHistory extends EventTarget {
    * `loose` excludes takes of scripts, and `cursor` is the start of the list.
    */
   /** @type {{search?: string, room?: string, favourite?: string, loose?: string, cursor?: string}} */
-  wanted = { loose: '1' };
+  filter = { loose: '1' };
   /** Number of list requests, with which responses to earlier requests are ignored. */
-  turn = 0;
+  requestNumber = 0;
   /**
    * Number of changes of takes.
    *
    * A page that was requested before a change may be outdated.
    */
-  edits = 0;
+  changeCount = 0;
   /**
    * Chain of changes, each of which is sent after the previous response.
    *
@@ -109,32 +109,32 @@ export class TakeHistory extends EventTarget {
     this.t = t;
   }
 
-  /** Reload the list of takes. @param {TakeHistory['wanted']} [wanted] */
-  async refresh(wanted = this.wanted) {
-    this.wanted = wanted;
-    const turn = (this.turn += 1);
+  /** Reload the list of takes. @param {TakeHistory['filter']} [wanted] */
+  async refresh(wanted = this.filter) {
+    this.filter = wanted;
+    const turn = (this.requestNumber += 1);
     let edits, first;
     do {
-      edits = this.edits;
+      edits = this.changeCount;
       first = await this.page(null);
-      if (turn !== this.turn) return; // Ignore the response, because a newer request was sent.
-    } while (edits !== this.edits);
+      if (turn !== this.requestNumber) return; // Ignore the response, because a newer request was sent.
+    } while (edits !== this.changeCount);
     this.show(first.takes, first.next);
   }
 
   async more() {
-    const { next, turn } = this;
+    const { next, requestNumber } = this;
     if (!next) return;
     const page = await this.page(next);
     // Ignore the page if the list was reloaded, or if the page is already shown.
-    if (turn !== this.turn || next !== this.next) return;
+    if (requestNumber !== this.requestNumber || next !== this.next) return;
     this.show([...this.list, ...page.takes], page.next);
   }
 
   /** @param {string|null} cursor */
   page(cursor) {
     const query = new URLSearchParams({ limit: String(PAGE) });
-    for (const [name, value] of Object.entries({ ...this.wanted, cursor: cursor ?? this.wanted.cursor })) if (value) query.set(name, value);
+    for (const [name, value] of Object.entries({ ...this.filter, cursor: cursor ?? this.filter.cursor })) if (value) query.set(name, value);
     return api.get(`studio/takes?${query}`);
   }
 
@@ -150,7 +150,7 @@ export class TakeHistory extends EventTarget {
     const change = this.changes.then(() => api.patch(`studio/takes/${id}`, fields));
     this.changes = change.catch(() => {});
     const record = await change;
-    this.edits += 1;
+    this.changeCount += 1;
     this.show(this.list.map((take) => (take.id === id ? record : take)));
     return record;
   }
@@ -163,7 +163,7 @@ export class TakeHistory extends EventTarget {
   /** @param {string} id */
   async remove(id) {
     await api.delete(`studio/takes/${id}`);
-    this.edits += 1;
+    this.changeCount += 1;
     this.speech.keepWaiting();
     this.dispatchEvent(new Event('moved'));
     this.show(this.list.filter((take) => take.id !== id));
@@ -184,7 +184,7 @@ export class TakeHistory extends EventTarget {
    * Move the oldest takes that are neither favourites nor in scripts to the bin. @param {number} count @returns
    * {Promise<string[]>} ids of the moved takes
    */
-  async free(count) {
+  async freeSpace(count) {
     const { takes } = await api.post('studio/takes/free', { takes: count });
     await this.onSeveralMoved();
     return takes;
@@ -211,7 +211,7 @@ export class TakeHistory extends EventTarget {
   }
 
   async onSeveralMoved() {
-    this.edits += 1;
+    this.changeCount += 1;
     this.speech.keepWaiting();
     this.dispatchEvent(new Event('moved'));
     await this.refresh();
@@ -219,11 +219,11 @@ export class TakeHistory extends EventTarget {
 
   /** Load a stored take with its audio. @param {TakeRecord} record */
   async load(record) {
-    return Take.kept(record, await this.sound(record.id));
+    return Take.kept(record, await this.loadPcm(record.id));
   }
 
   /** Return the samples of a stored take. @param {string} id @param {RequestInit} [options] */
-  async sound(id, options) {
+  async loadPcm(id, options) {
     const blob = await api.blob(`studio/takes/${id}/audio?format=pcm&inline=1`, options);
     return new Int16Array(await blob.arrayBuffer());
   }
@@ -253,19 +253,19 @@ export class TakeHistory extends EventTarget {
 
   /** Add a newly stored take at the top if it matches the filter. @param {TakeRecord} record */
   async add(record) {
-    const { search, room, favourite, loose, cursor } = this.wanted;
-    this.edits += 1;
+    const { search, room, favourite, loose, cursor } = this.filter;
+    this.changeCount += 1;
     if (cursor) return; // The list starts at an earlier day, so the new take does not belong to it.
     if (loose && record.room === 'script') return;
     if (favourite || (room && room !== record.room)) return;
-    if (search && !(await this.finds(record))) return;
+    if (search && !(await this.isFound(record))) return;
     this.show([record, ...this.list]);
   }
 
   /** True if the current search finds a take, according to the studio. @param {TakeRecord} record */
-  async finds({ id }) {
-    const { turn } = this;
+  async isFound({ id }) {
+    const { requestNumber } = this;
     const { takes } = await this.page(null).catch(() => ({ takes: [] }));
-    return turn === this.turn && takes.some((/** @type {TakeRecord} */ one) => one.id === id);
+    return requestNumber === this.requestNumber && takes.some((/** @type {TakeRecord} */ one) => one.id === id);
   }
 }

@@ -28,14 +28,14 @@ export class TakesPanel {
     this.begin = need(root, '#vw-takes-begin');
     this.more = need(root, '#vw-takes-more');
     /** True after the list was loaded. */
-    this.isKnown = false;
-    this.asked = 0; // Number of the last request for the list, to ignore older responses.
+    this.isLoaded = false;
+    this.requestNumber = 0; // Number of the last request for the list, to ignore older responses.
     /** Error that prevented loading the takes, or null. @type {import('../common/api.js').AppError|null} */
-    this.fault = null;
+    this.loadError = null;
     /** @type {Map<string, TakeRow>} rows by the id of the take */
     this.rows = new Map();
     /** Headings by day. @type {Map<number, HTMLElement>} */
-    this.heads = new Map();
+    this.headings = new Map();
     this.search.oninput = () => {
       clearTimeout(this.typing);
       this.typing = setTimeout(() => this.refresh(), TYPING_MS);
@@ -87,38 +87,38 @@ export class TakesPanel {
 
   refresh() {
     const { wanted } = this;
-    this.asked += 1;
+    this.requestNumber += 1;
     const scripts = this.scripts.refresh(wanted).catch(() => {}); // The same error is shown in the list of takes.
     const takes = this.studio.history.refresh(wanted);
     // Wait for takes and scripts the first time, so that nothing moves later.
-    return this.guard(this.isKnown ? takes : Promise.all([takes, scripts]));
+    return this.guard(this.isLoaded ? takes : Promise.all([takes, scripts]));
   }
 
   /** Show the error of a failed request instead of the list. @param {Promise<unknown>} asked */
   async guard(asked) {
-    const turn = this.asked;
+    const turn = this.requestNumber;
     try {
       await asked;
-      this.fault = null;
-      if (!this.isKnown && turn === this.asked) this.know();
+      this.loadError = null;
+      if (!this.isLoaded && turn === this.requestNumber) this.showList();
     } catch (thrown) {
       const error = errorOf(thrown);
       if (error.unreachable) return this.studio.status.checkConnection(); // The status line shows that the studio is unreachable.
-      this.fault = error;
-      this.know();
+      this.loadError = error;
+      this.showList();
     }
   }
 
   /** Show the list, or the reason why it is empty. */
-  know() {
-    this.isKnown = true;
+  showList() {
+    this.isLoaded = true;
     this.root.removeAttribute('data-awaited');
     this.paint();
   }
 
   paint() {
     // Before all data is loaded, render only while the room is hidden, so that nothing moves visibly.
-    if (!this.isKnown && !this.root.closest('[hidden]')) return;
+    if (!this.isLoaded && !this.root.closest('[hidden]')) return;
     const { list, next } = this.studio.history;
     const twins = Map.groupBy(list, (record) => `${headOf(record)}\n${speakerOf(record, this.studio)}`);
     const twinned = new Set([...twins.values()].filter(({ length }) => length > 1).flat());
@@ -131,14 +131,14 @@ export class TakesPanel {
     this.selection.show(rows);
     const entries = [...rows.map(({ record, element }) => ({ at: record.created_at, element })), ...this.scriptsSince(next ? list.at(-1) : null)];
     entries.sort((one, other) => other.at - one.at);
-    const elements = this.underDays(entries);
+    const elements = this.withHeadings(entries);
     arrangeChildren(this.list, elements);
     const { search, room, favourite, cursor } = this.wanted;
-    const { fault } = this;
-    this.empty.hidden = entries.length > 0 && !fault;
-    this.begin.hidden = entries.length > 0 || Boolean(fault || search || room || favourite || cursor);
+    const { loadError } = this;
+    this.empty.hidden = entries.length > 0 && !loadError;
+    this.begin.hidden = entries.length > 0 || Boolean(loadError || search || room || favourite || cursor);
     const why = search ? 'none_found' : room || favourite || cursor ? 'none_of_these' : 'none_yet';
-    this.empty.textContent = fault && !fault.missing ? fault.message : this.studio.t(`library.${fault ? 'no_store' : why}`);
+    this.empty.textContent = loadError && !loadError.missing ? loadError.message : this.studio.t(`library.${loadError ? 'no_store' : why}`);
     this.more.hidden = !next;
   }
 
@@ -146,12 +146,12 @@ export class TakesPanel {
    * Return the entries, newest first, with a heading before each day. @param {{at: number, element: HTMLElement}[]}
    * entries
    */
-  underDays(entries) {
+  withHeadings(entries) {
     const now = Date.now();
     const days = Map.groupBy(entries, ({ at }) => dayOf(at * 1000));
-    this.heads = new Map([...days.keys()].map((day) => [day, this.heads.get(day) ?? headOfDay()]));
+    this.headings = new Map([...days.keys()].map((day) => [day, this.headings.get(day) ?? headOfDay()]));
     return [...days].flatMap(([day, ofDay]) => {
-      const head = /** @type {HTMLElement} */ (this.heads.get(day));
+      const head = /** @type {HTMLElement} */ (this.headings.get(day));
       write(need(head, 'h3'), nameOfDay(day, now, this.studio.words.language));
       return [head, ...ofDay.map(({ element }) => element)];
     });
@@ -186,16 +186,16 @@ export class TakeSpace {
     this.root = root;
     this.studio = studio;
     this.line = need(root, '#vw-takes-space');
-    this.near = need(root, '#vw-takes-near');
+    this.limitWarning = need(root, '#vw-takes-near');
     this.button = need(root, '#vw-takes-free');
     this.dialog = need(root, '#vw-takes-freeing', HTMLDialogElement);
     this.choice = need(this.dialog, 'select', HTMLSelectElement);
-    this.bin = need(root, '#vw-takes-bin');
+    this.binLine = need(root, '#vw-takes-bin');
     this.button.onclick = () => this.ask();
     const say = (/** @type {unknown} */ error) => studio.toast(errorOf(error).message);
-    need(this.bin, '[data-do=restore]').onclick = () => studio.history.restoreBin().catch(say);
+    need(this.binLine, '[data-do=restore]').onclick = () => studio.history.restoreBin().catch(say);
     const emptying = need(root, '#vw-takes-emptying', HTMLDialogElement);
-    need(this.bin, '[data-do=empty]').onclick = () => {
+    need(this.binLine, '[data-do=empty]').onclick = () => {
       need(emptying, 'h2').textContent = studio.t('library.empty_ask', { n: this.space?.in_bin });
       emptying.returnValue = '';
       emptying.showModal();
@@ -220,17 +220,17 @@ export class TakeSpace {
     const { t } = studio;
     this.button.hidden = true;
     write(this.line, '');
-    write(this.near, '');
-    this.bin.hidden = !space?.in_bin;
+    write(this.limitWarning, '');
+    this.binLine.hidden = !space?.in_bin;
     if (!space) return;
-    write(need(this.bin, 'span'), t('library.in_bin', { n: space.in_bin, time: span(space.restorable_s, t) }));
+    write(need(this.binLine, 'span'), t('library.in_bin', { n: space.in_bin, time: span(space.restorable_s, t) }));
     const counted = (/** @type {number} */ count) => count.toLocaleString(studio.words.language);
     const [used, all] = [space.bytes, space.max_bytes].map((bytes) => counted(Math.round(bytes / MEGABYTE)));
     const isNear = space.bytes >= WARNING_SHARE * space.max_bytes;
     write(this.line, t(isNear ? 'library.space_bytes' : 'library.space', { takes: counted(space.takes), max: counted(space.max_takes), used, all }));
     if (!isNear && space.takes < WARNING_SHARE * space.max_takes) return;
     this.button.hidden = false;
-    write(this.near, t(space.takes >= space.max_takes ? 'library.space_full' : 'library.space_near'));
+    write(this.limitWarning, t(space.takes >= space.max_takes ? 'library.space_full' : 'library.space_near'));
   }
 
   /** Open the dialog that shows which takes would be deleted. */
@@ -263,7 +263,7 @@ export class TakeSpace {
     const { history, t } = studio;
     const say = (/** @type {unknown} */ error) => studio.toast(errorOf(error).message);
     try {
-      const ids = await history.free(count);
+      const ids = await history.freeSpace(count);
       const onAction = () => {
         leave();
         history.restoreSeveral(ids).catch(say);
@@ -287,14 +287,14 @@ export class LibraryRoom {
   constructor(root, studio) {
     this.root = root;
     this.studio = studio;
-    this.halves = need(root, '.vw-halves');
-    this.turns = all(root, '.vw-library-turn [data-half]');
+    this.panels = need(root, '.vw-halves');
+    this.panelTabs = all(root, '.vw-library-turn [data-half]');
     const takes = need(root, '#vw-library-takes');
     this.scripts = new SavedScripts(studio, () => this.takes.refresh());
     this.takes = new TakesPanel(takes, studio, this.scripts);
     this.space = new TakeSpace(root, studio);
     this.voices = new VoicesPanel(need(root, '#vw-library-voices'), studio);
-    for (const turn of this.turns) turn.onclick = () => this.show(turn.dataset.half ?? '');
+    for (const turn of this.panelTabs) turn.onclick = () => this.show(turn.dataset.half ?? '');
   }
 
   /**
@@ -316,17 +316,17 @@ export class LibraryRoom {
 
   /** Show this panel if the window is too narrow for both panels. @param {string} half */
   show(half) {
-    this.halves.dataset.shown = half;
-    for (const turn of this.turns) turn.setAttribute('aria-pressed', String(turn.dataset.half === half));
+    this.panels.dataset.shown = half;
+    for (const turn of this.panelTabs) turn.setAttribute('aria-pressed', String(turn.dataset.half === half));
   }
 
   draft() {
-    return { half: this.halves.dataset.shown };
+    return { half: this.panels.dataset.shown };
   }
 
   /** @param {{half?: string}} draft */
   recall({ half }) {
-    if (this.turns.some(({ dataset }) => dataset.half === half)) this.show(half ?? '');
+    if (this.panelTabs.some(({ dataset }) => dataset.half === half)) this.show(half ?? '');
   }
 
   onLanguage() {

@@ -88,7 +88,7 @@ export class SavedScripts extends EventTarget {
     entry.innerHTML = MARKUP;
     studio.words.apply(entry);
     const find = (/** @type {string} */ selector) => need(entry, selector);
-    find('.vw-script-entry-marks').append(...this.marks(script));
+    find('.vw-script-entry-marks').append(...this.voiceMarks(script));
     need(entry, 'a', HTMLAnchorElement).href = `#/script/${id}`;
     find('.vw-take-text').textContent = name;
     const length = seconds && clock(seconds * SAMPLE_RATE);
@@ -103,7 +103,7 @@ export class SavedScripts extends EventTarget {
   }
 
   /** Return the marks of the script's voices. @param {ScriptSummary} script */
-  marks({ voices = [] }) {
+  voiceMarks({ voices = [] }) {
     return voices.slice(0, MAX_MARKS).map((spoken) => this.studio.catalogue.mark({ ...spoken, called: spoken.name }));
   }
 

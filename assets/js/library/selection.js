@@ -23,7 +23,7 @@ export class TakeSelection {
     this.toggle = need(root, '#vw-takes-select');
     this.bar = need(root, '#vw-takes-bar');
     this.count = need(this.bar, 'b');
-    this.toggle.onclick = () => this.turn(!this.isOn);
+    this.toggle.onclick = () => this.setActive(!this.isOn);
     /** @type {Object<string, (ids: string[]) => unknown>} */
     const actions = {
       all: () => this.choose(this.rows),
@@ -37,12 +37,12 @@ export class TakeSelection {
   }
 
   /** Ids of the selected takes that are listed. */
-  get chosen() {
+  get selectedIds() {
     return this.rows.flatMap(({ record }) => (this.ids.has(record.id) ? [record.id] : []));
   }
 
   /** @param {boolean} isOn */
-  turn(isOn) {
+  setActive(isOn) {
     this.isOn = isOn;
     this.ids.clear();
     this.anchor = undefined;
@@ -57,11 +57,11 @@ export class TakeSelection {
 
   paint() {
     const { isOn, studio } = this;
-    const n = this.chosen.length;
+    const n = this.selectedIds.length;
     this.list.toggleAttribute('data-selecting', isOn);
     this.toggle.ariaPressed = String(isOn);
     this.bar.hidden = !isOn;
-    for (const { box, record } of this.rows) box.checked = this.ids.has(record.id);
+    for (const { checkbox, record } of this.rows) checkbox.checked = this.ids.has(record.id);
     write(this.count, studio.t('library.selected', { n }));
     for (const button of all(this.bar, '[data-do]:not([data-do=all])', HTMLButtonElement)) button.disabled = n === 0;
   }
@@ -78,10 +78,10 @@ export class TakeSelection {
     const row = target instanceof Element ? this.rows.find(({ element }) => element.contains(target)) : undefined;
     if (!row || !(target instanceof Element)) return;
     const isMarked = shiftKey || event.ctrlKey || event.metaKey;
-    if (target !== row.box && !(isMarked && target.closest('.vw-take-open'))) return;
+    if (target !== row.checkbox && !(isMarked && target.closest('.vw-take-open'))) return;
     event.stopPropagation();
-    if (target !== row.box) event.preventDefault();
-    if (!this.isOn) this.turn(true);
+    if (target !== row.checkbox) event.preventDefault();
+    if (!this.isOn) this.setActive(true);
     const [from, to] = [this.rows.indexOf(this.anchor ?? row), this.rows.indexOf(row)].sort((one, other) => one - other);
     if (shiftKey && from >= 0) this.choose(this.rows.slice(from, to + 1));
     else if (!this.ids.delete(row.record.id)) this.ids.add(row.record.id);
@@ -95,7 +95,7 @@ export class TakeSelection {
     const isTyping = target instanceof HTMLElement && target.matches('textarea, select, input:not([type=checkbox])');
     if (!this.isOn || isTyping) return;
     if (key === 'Escape') {
-      this.turn(false);
+      this.setActive(false);
       this.toggle.focus();
     } else if (key === 'Delete') this.guard((ids) => this.remove(ids));
     else if (key === 'a' && (event.ctrlKey || event.metaKey)) this.choose(this.rows);
@@ -106,7 +106,7 @@ export class TakeSelection {
 
   /** @param {(ids: string[]) => unknown} action */
   async guard(action) {
-    const ids = this.chosen;
+    const ids = this.selectedIds;
     try {
       await action(ids);
     } catch (error) {
@@ -134,7 +134,7 @@ export class TakeSelection {
     if (ids.length === 0) return;
     const { studio } = this;
     await studio.history.removeSeveral(ids);
-    this.turn(false);
+    this.setActive(false);
     this.toggle.focus();
     studio.offerUndo(() => studio.history.restoreSeveral(ids), studio.t('library.freed', { n: ids.length }));
   }

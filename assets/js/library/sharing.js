@@ -29,7 +29,7 @@ export class Sharing {
   }
 
   /** Show the existing link of the take. */
-  async look() {
+  async loadLink() {
     this.show(await api.get(this.route));
   }
 

@@ -5,7 +5,7 @@ import { clock, SAMPLE_RATE } from '../common/audio.js';
 import { timeOfDay } from '../common/dates.js';
 import { all, make, mark, need, write } from '../common/elements.js';
 import { languageName, title } from '../common/fields.js';
-import { called } from '../design/names.js';
+import { suggestedName } from '../design/names.js';
 import { kept, offerDownloads } from '../player/stage_panel.js';
 import { Take } from '../player/take.js';
 import { shown } from '../player/waveform.js';
@@ -35,7 +35,7 @@ export function outlineWhenSeen(place, id, api) {
       // The browser may cache this response, because the audio of a take never changes.
       const answer = await api.ask(`studio/takes/${id}/outline`, { cache: 'default' });
       const { outline } = await answer.json();
-      place.replaceChildren(drawn(outline));
+      place.replaceChildren(outlineImage(outline));
     } catch (error) {
       // A take without audio has no outline. Playback shows its error.
       if (!(error instanceof StudioError)) throw error;
@@ -45,7 +45,7 @@ export function outlineWhenSeen(place, id, api) {
 }
 
 /** Draw bars around a middle line. @param {number[]} outline levels from 0 to MAX_LEVEL */
-function drawn(outline) {
+function outlineImage(outline) {
   const svg = document.createElementNS(SVG, 'svg');
   svg.setAttribute('viewBox', `0 0 ${outline.length * BAR_STEP_PX} ${BAR_HEIGHT_PX}`);
   const path = document.createElementNS(SVG, 'path');
@@ -65,14 +65,14 @@ export class TakeFiles {
   constructor(root) {
     this.menu = need(root, '#vw-takes-files');
     this.links = all(this.menu, 'a', HTMLAnchorElement);
-    offerDownloads(this.menu, () => this.record && this.of(this.record));
+    offerDownloads(this.menu, () => this.record && this.prepare(this.record));
   }
 
   /** Take of the open menu. @type {TakeRecord|undefined} */
   record = undefined;
 
   /** Prepare the menu for a take. @param {TakeRecord} record */
-  of(record) {
+  prepare(record) {
     this.record = record;
     for (const link of this.links) link.href = kept(record, link.dataset.format ?? '');
   }
@@ -136,7 +136,7 @@ export class TakeRow {
     studio.words.apply(this.element);
     /** @type {Field[]} */
     this.fields = [...all(this.element, '[data-field]', HTMLInputElement), ...all(this.element, '[data-field]', HTMLTextAreaElement)];
-    this.box = need(this.element, '.vw-take-pick', HTMLInputElement);
+    this.checkbox = need(this.element, '.vw-take-pick', HTMLInputElement);
     this.sharing = new Sharing(this.find('.vw-take-share'), record.id, studio, (action) => this.guard(action));
     this.find('[data-do=share]').hidden = !studio.me.features.share;
     outlineWhenSeen(this.find('.vw-take-outline'), record.id, studio.api);
@@ -153,7 +153,7 @@ export class TakeRow {
     const { studio } = this;
     this.find('.vw-take-open').onclick = () => this.unfold(!this.open);
     this.find('.vw-take-play').onclick = () => this.guard(() => this.play());
-    this.find('.vw-take-save').onclick = () => studio.takeFiles.of(this.record);
+    this.find('.vw-take-save').onclick = () => studio.takeFiles.prepare(this.record);
     this.find('.vw-take-star').onclick = () => this.guard(() => studio.history.favourite(this.record.id, !this.record.favourite));
     /** @type {Object<string, () => unknown>} */
     const actions = {
@@ -208,7 +208,7 @@ export class TakeRow {
     this.find('.vw-take-text').textContent = headOf(record);
     const stopped = record.stop_reason === 'cancelled' && t('library.stopped');
     const variation = this.hasTwin && seed !== null && t('library.seed', { seed });
-    const details = [clock(seconds * SAMPLE_RATE), this.date, stopped, ...tags.map((tag) => `#${tag}`), variation, this.manner];
+    const details = [clock(seconds * SAMPLE_RATE), this.date, stopped, ...tags.map((tag) => `#${tag}`), variation, this.style];
     // A non-breaking space keeps the separator from starting a line.
     this.find('small span').textContent = (speakerOf(record, studio) && '\u00a0· ') + details.filter(Boolean).join('\u00a0· ');
     const star = this.find('.vw-take-star');
@@ -216,7 +216,7 @@ export class TakeRow {
     star.setAttribute('aria-pressed', String(favourite));
     star.ariaLabel = t('library.favourite', { name });
     this.follow();
-    this.box.ariaLabel = t('library.pick', { name });
+    this.checkbox.ariaLabel = t('library.pick', { name });
     this.find('.vw-take-save').ariaLabel = t('library.download', { name });
     if (this.open) this.fill();
   }
@@ -241,11 +241,11 @@ export class TakeRow {
   }
 
   /** Description of a designed voice or style of another voice, unless the label has it. */
-  get manner() {
+  get style() {
     const { instructions } = this.record.config;
     const style = typeof instructions === 'string' ? instructions : '';
     const caption = this.studio.captionOf(this.record);
-    return caption.includes(style) || caption.startsWith(called('', style)) ? '' : shortened(style);
+    return caption.includes(style) || caption.startsWith(suggestedName('', style)) ? '' : shortened(style);
   }
 
   get name() {
@@ -266,7 +266,7 @@ export class TakeRow {
     this.find('.vw-take-open').setAttribute('aria-expanded', String(open));
     this.find('.vw-take-more').hidden = !open;
     if (open) this.fill();
-    if (open && this.studio.me.features.share) this.guard(() => this.sharing.look());
+    if (open && this.studio.me.features.share) this.guard(() => this.sharing.loadLink());
   }
 
   fill() {

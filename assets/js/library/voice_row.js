@@ -54,7 +54,7 @@ export class VoiceRow {
     /** Recording of the voice after it was played here, or null. @type {import('../player/take.js').Take|null} */
     this.sample = null;
     /** Promise of the last change, for which the next change waits. @type {Promise<void>} */
-    this.changed = Promise.resolve();
+    this.lastChange = Promise.resolve();
     this.listen();
     this.paint();
   }
@@ -95,7 +95,7 @@ export class VoiceRow {
     const { dataset, value } = field;
     const tags = () => value.split(/[,，、]/).map((tag) => tag.trim()).filter(Boolean);
     const change = { [dataset.field ?? '']: dataset.field === 'tags' ? tags() : value.trim() };
-    this.changed = this.changed.then(() => withErrors(() => this.store(change), (sentence) => showFieldError(field, sentence)));
+    this.lastChange = this.lastChange.then(() => withErrors(() => this.store(change), (sentence) => showFieldError(field, sentence)));
   }
 
   /** @param {Object<string, string|string[]>} change */
@@ -114,7 +114,7 @@ export class VoiceRow {
   async remove() {
     const { studio, voice } = this;
     const { t } = studio;
-    const uses = await this.uses();
+    const uses = await this.scriptCount();
     const { takes, restorable_s: restorable } = await api.delete(`studio/voices/${voice.id}`);
     await studio.voices.refresh();
     const sentences = [
@@ -151,7 +151,7 @@ export class VoiceRow {
   }
 
   /** Return the number of scripts that use the voice (if it is known). */
-  async uses() {
+  async scriptCount() {
     const room = /** @type {import('../script/room.js').ScriptRoom} */ (this.studio.room('script'));
     try {
       return await room.usesOf(this.voice.id);

@@ -31,7 +31,7 @@ export class VoicesPanel {
     };
     acceptDrops(root, (files) => this.importFiles(files));
     /** True if the message above the list is an error from loading the list. */
-    this.isUnlisted = false;
+    this.showsLoadError = false;
     studio.voices.addEventListener('change', () => this.onListed());
   }
 
@@ -43,8 +43,8 @@ export class VoicesPanel {
 
   /** Clear the loading error when the list has been loaded. */
   onListed() {
-    if (this.isUnlisted) this.error.textContent = '';
-    this.isUnlisted = false;
+    if (this.showsLoadError) this.error.textContent = '';
+    this.showsLoadError = false;
     this.paint();
   }
 
@@ -55,7 +55,7 @@ export class VoicesPanel {
       const error = errorOf(thrown);
       if (error.unreachable) return this.studio.status.checkConnection(); // The status line shows that the studio is unreachable.
       this.error.textContent = error.message;
-      this.isUnlisted = true;
+      this.showsLoadError = true;
     }
     this.root.removeAttribute('data-awaited');
   }
@@ -73,7 +73,7 @@ export class VoicesPanel {
     for (const file of files) {
       try {
         if (!VOICE_FILE_SUFFIX.test(file.name)) throw new Error(studio.t('voices.no_voice_file'));
-        const { voice, isRenamed } = await this.imported(file);
+        const { voice, isRenamed } = await this.importFile(file);
         if (voice) brought.push(voice);
         if (voice && isRenamed) renamed.push(voice);
       } catch (error) {
@@ -81,7 +81,7 @@ export class VoicesPanel {
       }
     }
     this.error.textContent = refused.join(' ');
-    this.isUnlisted = false;
+    this.showsLoadError = false;
     const plain = brought.length - renamed.length;
     if (plain) studio.toast(studio.t('voices.imported', { n: plain }));
     await this.refresh();
@@ -99,7 +99,7 @@ export class VoicesPanel {
    * @returns {Promise<{voice: import('../speak/voices.js').StoredVoice|null, isRenamed: boolean}>} voice: null if the
    * file was skipped
    */
-  async imported(file) {
+  async importFile(file) {
     const form = new FormData();
     form.append('file', file);
     if (file.name.endsWith('.pt')) form.append('name', file.name.replace(VOICE_FILE_SUFFIX, ''));
@@ -110,7 +110,7 @@ export class VoicesPanel {
       } catch (error) {
         const { code } = errorOf(error);
         if (code === 'consent_required' && !form.has('consent')) {
-          if (!(await this.agreed(file.name))) return { voice: null, isRenamed };
+          if (!(await this.confirmConsent(file.name))) return { voice: null, isRenamed };
           form.append('consent', this.studio.t('clone.consent_words', { date: new Date().toISOString().slice(0, 10) }));
         } else if (code === 'voice_name_taken' && !isRenamed) {
           form.set('name', this.freeName(file.name.replace(VOICE_FILE_SUFFIX, '')));
@@ -143,7 +143,7 @@ export class VoicesPanel {
   }
 
   /** Ask for the speaker's consent. @param {string} name @returns {Promise<boolean>} */
-  agreed(name) {
+  confirmConsent(name) {
     const { consent, studio } = this;
     const tick = need(consent, 'input', HTMLInputElement);
     const yes = need(consent, '[value=yes]', HTMLButtonElement);

@@ -65,7 +65,7 @@ export class LastTake {
   /** Return the audio of a stored take, or null after showing an error. @param {string} id @returns {Promise<Int16Array|null>} */
   async pcm(id) {
     try {
-      return await this.studio.history.sound(id, { cache: 'default' });
+      return await this.studio.history.loadPcm(id, { cache: 'default' });
     } catch (error) {
       this.studio.toast(errorOf(error).message);
       return null;

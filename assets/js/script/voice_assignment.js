@@ -13,7 +13,7 @@
  */
 
 import { spokenBy, title } from '../common/fields.js';
-import { called } from '../design/names.js';
+import { suggestedName } from '../design/names.js';
 
 export class VoiceAssignment {
   /** @param {Pick<import('../app/studio.js').Studio, 'cards'|'voices'|'catalogue'|'t'>} studio */
@@ -80,7 +80,7 @@ export class VoiceAssignment {
 
   /** Return a name from the description of a designed voice, or the display name. @param {Voice|null} voice */
   uniqueNameOf(voice) {
-    return (voice?.mode === 'voice_design' && called('', voice.description ?? '')) || this.nameOf(voice);
+    return (voice?.mode === 'voice_design' && suggestedName('', voice.description ?? '')) || this.nameOf(voice);
   }
 
   /**
