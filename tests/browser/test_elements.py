@@ -10,16 +10,16 @@ pytestmark = [pytest.mark.quick, pytest.mark.browser]
 
 def test_element_error_contains_the_element_and_class(blank: Page) -> None:
     found = blank.evaluate("""async () => {
-      const { all, copyOf, need } = await import('/js/common/elements.js');
+      const { copyOf, getElement, getElements } = await import('/js/common/elements.js');
       document.body.innerHTML = `<input id="a"><button id="b"></button>
         <template id="c"></template><template id="d"><p>in it</p></template>`;
       const said = (deed) => { try { return deed(); } catch (error) { return error.message; } };
-      const [empty, full] = all(document, 'template', HTMLTemplateElement);
+      const [empty, full] = getElements(document, 'template', HTMLTemplateElement);
       return [
-        need(document, '#a', HTMLInputElement).id,
-        said(() => need(document, '#gone')),
-        said(() => need(document, '#b', HTMLInputElement)),
-        all(document, '#a, #b', HTMLButtonElement).map(({ id }) => id),
+        getElement(document, '#a', HTMLInputElement).id,
+        said(() => getElement(document, '#gone')),
+        said(() => getElement(document, '#b', HTMLInputElement)),
+        getElements(document, '#a, #b', HTMLButtonElement).map(({ id }) => id),
         copyOf(full).textContent,
         said(() => copyOf(empty)),
       ];

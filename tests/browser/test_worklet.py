@@ -313,7 +313,7 @@ async () => {
   Object.defineProperty(AudioContext.prototype, 'playbackStats', stats);
   const { Player } = await import('/js/player/player.js');
   const player = new Player();
-  await player.arm();
+  await player.start();
   const play = async () => {
     const { context } = player;
     const take = player.begin();
@@ -353,7 +353,7 @@ async () => {
   Object.defineProperty(AudioContext.prototype, 'playbackStats', stats);
   const { Player } = await import('/js/player/player.js');
   const player = new Player();
-  await player.arm();
+  await player.start();
   const { context } = player;
   const before = globalThis.AudioContext;
   let refused = 0;
@@ -368,7 +368,7 @@ async () => {
       await Promise.race([finished, new Promise((later) => setTimeout(later, 15000))]);
       played.push(player.counters?.played ?? null);
     }
-    await player.arm();
+    await player.start();
     return { refused, played, same: player.context === context, state: context.state };
   } finally {
     globalThis.AudioContext = before;
@@ -396,10 +396,10 @@ async () => {
     AudioWorklet.prototype.addModule = addModule;
     throw new Error('no network');
   };
-  const arming = player.arm();
+  const opening = player.start();
   player.push(player.begin(), new Int16Array(2400));
   player.stop();
-  const outcome = await arming.then(() => 'armed', () => 'failed');
+  const outcome = await opening.then(() => 'armed', () => 'failed');
   await new Promise((later) => setTimeout(later, 100));
   return outcome;
 }
@@ -408,7 +408,7 @@ TRIED_AGAIN = """
 async () => {
   const { player, unhandled } = globalThis.outcome;
   const finished = new Promise((done) => player.addEventListener('finished', done, { once: true }));
-  await player.arm();
+  await player.start();
   const take = player.begin();
   player.push(take, new Int16Array(2400).fill(1000));
   player.end(take);

@@ -142,7 +142,7 @@ def test_single_late_chunk_affects_the_buffer_less_than_slow_generation(
         const pace = new Pace();
         return given.takes.map((times) => {
           pace.learn(times.map((arrivedAt) => ({ arrivedAt, samples: 1920 })));
-          const { hold, target } = pace.plan();
+          const { hold, target } = pace.startCondition();
           return [hold / 24, target];
         });
         """,
@@ -172,7 +172,7 @@ def test_hold_time_scales_with_the_length_of_the_take(node: Node, learnt: list[i
         const { Pace } = await import('/js/player/start_buffer.js');
         const pace = new Pace();
         for (let i = 0; i < 2; i++) pace.learn(given.learnt.map((arrivedAt) => ({ arrivedAt, samples: 1920 })));
-        return pace.plan({ planned: given.planned }).hold / 24;
+        return pace.startCondition({ planned: given.planned }).hold / 24;
         """,
         learnt=learnt,
         planned=frames * FRAME_SAMPLES,
@@ -188,9 +188,10 @@ def test_single_take_does_not_wait_like_three_concurrent_ones(node: Node) -> Non
         const pace = new Pace();
         const came = (times) => times.map((arrivedAt) => ({ arrivedAt, samples: 1920 }));
         pace.learn(came(given.slow), 3);
-        const unknown = pace.plan({ parallel: 1 });
+        const unknown = pace.startCondition({ parallel: 1 });
         pace.learn(came(given.fast), 1);
-        return [unknown, ...[1, 2, 3].map((parallel) => pace.plan({ parallel }))].map(({ hold }) => hold / 24);
+        const known = [1, 2, 3].map((parallel) => pace.startCondition({ parallel }));
+        return [unknown, ...known].map(({ hold }) => hold / 24);
         """,
         slow=SLOW,
         fast=FAST,

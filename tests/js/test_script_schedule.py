@@ -54,8 +54,8 @@ def test_clips_follow_each_other_with_their_gaps(node: Node) -> None:
 def test_line_without_a_take_has_its_estimated_duration(node: Node) -> None:
     text = "A sentence of some length, which takes a few seconds."
     expected = round(node.call("common/text", "expectedSeconds", text) * RATE)
-    coming = {"samples": 5, "live": True}
-    long = {"samples": 10 * expected, "live": True}
+    coming = {"samples": 5, "isReceiving": True}
+    long = {"samples": 10 * expected, "isReceiving": True}
     ends = [laid_out(node, [{"text": text}], **sounds)[0][1] for sounds in ({}, {text: coming}, {text: long})]
     assert ends == [expected, expected, 10 * expected]
     assert laid_out(node, [{"text": text}], **{text: {"samples": 5}})[0][1] == 5

@@ -10,11 +10,11 @@ from studio.words import words
 from tests.js.conftest import Node
 
 SAID = """async ({ language, english, chosen, sentence }) => {
-  const { inPageWords, sayWith } = await import('/js/common/server_messages.js');
+  const { translateMessage, setTexts } = await import('/js/common/server_messages.js');
   const fill = (sentence, values) => sentence.replace(/\\{(\\w+)\\}/g, (place, name) => values[name] ?? place);
   const t = (key, values = {}) => fill(chosen[key] ?? english[key] ?? key, values);
-  sayWith({ language, english, chosen, t });
-  return inPageWords(sentence);
+  setTexts({ language, english, chosen, t });
+  return translateMessage(sentence);
 }"""
 NOT_LOADED = "The checkpoints could not be loaded: "
 
@@ -34,8 +34,8 @@ NOT_LOADED = "The checkpoints could not be loaded: "
 )
 def test_durations_are_formatted_in_both_languages(node: Node, seconds: float, en: str, zh: str) -> None:
     body = """async ({ seconds, known }) => {
-      const { span } = await import('/js/common/dates.js');
-      return span(seconds, (key, values) => known[key].replace(/\\{(\\w+)\\}/g, (_, name) => values[name]));
+      const { formatDuration } = await import('/js/common/dates.js');
+      return formatDuration(seconds, (key, values) => known[key].replace(/\\{(\\w+)\\}/g, (_, name) => values[name]));
     }"""
     for language, expected in (("en", en), ("zh", zh)):
         assert node.evaluate(body, {"seconds": seconds, "known": words(language)}) == expected
@@ -73,11 +73,11 @@ def test_checkpoint_load_errors_are_shown_in_the_page_language(node: Node, sente
 
 
 SENTENCE = """async ({ language, english, chosen, error }) => {
-  const { sayWith, sentenceOf } = await import('/js/common/server_messages.js');
+  const { setTexts, errorSentence } = await import('/js/common/server_messages.js');
   const fill = (sentence, values) => sentence.replace(/\\{(\\w+)\\}/g, (place, name) => values[name] ?? place);
   const t = (key, values = {}) => fill(chosen[key] ?? english[key] ?? key, values);
-  sayWith({ language, english, chosen, t });
-  return sentenceOf(error);
+  setTexts({ language, english, chosen, t });
+  return errorSentence(error);
 }"""
 
 

@@ -1,8 +1,8 @@
 /** Messages of the page: toasts, errors at their fields, and notes on a take. */
 
-import { all, make, need, write } from '../common/elements.js';
+import { getElements, createElement, getElement, writeText } from '../common/elements.js';
 import { scriptName, unsupportedScript } from '../common/language_detection.js';
-import { inPageWords, nameOf } from '../common/server_messages.js';
+import { translateMessage, nameOf } from '../common/server_messages.js';
 
 // --- Toasts at the edge of the page, with up to two actions. A toast that waits for an answer stays.
 
@@ -38,12 +38,12 @@ export class Toasts {
   show(sentence, { action, onAction, also, stayMs = STAY_MS, isOfPage = false, dismiss, keys } = {}) {
     const toast = document.createElement('p');
     toast.className = dismiss ? 'vw-toast vw-stays' : 'vw-toast';
-    const words = make('span', { textContent: sentence });
+    const words = createElement('span', { textContent: sentence });
     if (keys) words.dataset.i18n = keys.sentence;
     toast.append(words);
     const leave = () => toast.remove();
     if (action) {
-      const button = make('button', { type: 'button', textContent: action });
+      const button = createElement('button', { type: 'button', textContent: action });
       if (keys) button.dataset.i18n = keys.action;
       button.onclick = () => {
         if (!dismiss) leave();
@@ -51,7 +51,7 @@ export class Toasts {
       };
       toast.append(button);
     }
-    if (also) toast.append(make('button', { type: 'button', textContent: also.action, onclick: () => [leave(), also.onAction()] }));
+    if (also) toast.append(createElement('button', { type: 'button', textContent: also.action, onclick: () => [leave(), also.onAction()] }));
     if (dismiss) toast.append(closeButton(dismiss, keys?.dismiss, leave));
     else closeLater(toast, leave, stayMs);
     if (isOfPage) this.pageToasts.add(toast);
@@ -68,7 +68,7 @@ export class Toasts {
  * void} leave
  */
 function closeButton(name, key, leave) {
-  const button = make('button', { type: 'button', className: 'vw-quiet', ariaLabel: name, title: name });
+  const button = createElement('button', { type: 'button', className: 'vw-quiet', ariaLabel: name, title: name });
   button.dataset.icon = 'close';
   if (key) button.dataset.i18nAriaLabel = button.dataset.i18nTitle = key;
   button.onclick = leave;
@@ -171,7 +171,7 @@ export class ErrorMessages {
   errorElement(place, room) {
     const { current, dock } = this.studio;
     if (!current || room !== current.id) return null;
-    const find = (/** @type {string} */ field) => [current.root, dock.root].flatMap((root) => all(root, `[data-error-for="${CSS.escape(field)}"]`));
+    const find = (/** @type {string} */ field) => [current.root, dock.root].flatMap((root) => getElements(root, `[data-error-for="${CSS.escape(field)}"]`));
     // The runtime also names the part of a field, such as `inputs.0.text`.
     const [field] = place.split('.');
     return [...find(PLACE[field] ?? field), ...find('request')][0] ?? null;
@@ -268,11 +268,11 @@ export class Notes {
   /** @param {HTMLElement} page @param {import('./studio.js').Studio} studio */
   constructor(page, studio) {
     this.studio = studio;
-    this.line = need(page, '#vw-note');
-    this.detailsButton = need(page, '#vw-note-more');
-    this.sheet = need(page, '#vw-notes');
-    this.content = need(page, '#vw-notes-say');
-    this.checkpointsButton = need(page, '#vw-notes-see');
+    this.line = getElement(page, '#vw-note');
+    this.detailsButton = getElement(page, '#vw-note-more');
+    this.sheet = getElement(page, '#vw-notes');
+    this.content = getElement(page, '#vw-notes-say');
+    this.checkpointsButton = getElement(page, '#vw-notes-see');
     this.checkpointsButton.onclick = () => {
       this.sheet.hidePopover();
       studio.realVoices.open();
@@ -281,7 +281,7 @@ export class Notes {
 
   /** Show a temporary message in the line. @param {string} sentence */
   say(sentence) {
-    write(this.line, sentence);
+    writeText(this.line, sentence);
     this.detailsButton.hidden = true;
   }
 
@@ -290,7 +290,7 @@ export class Notes {
     const { studio } = this;
     const sentences = (take.start?.notes ?? []).map((note) => this.translated(note, take));
     const sentence = sentences.map(({ words }) => words).join(' ');
-    write(this.line, sentence);
+    writeText(this.line, sentence);
     this.detailsButton.hidden = sentence === '';
     if (this.content.textContent !== sentences.map(({ words }) => words).join('')) this.content.replaceChildren(...sentences.map(({ words }) => paragraph(words)));
     this.checkpointsButton.hidden = !studio.realVoices.isHost || !sentences.some(({ isRead }) => isRead);
@@ -306,8 +306,8 @@ export class Notes {
     const { studio } = this;
     const { t, words } = studio;
     const [, name = ''] = /^note\.(.+)$/.exec(nameOf(note) ?? '') ?? [];
-    if (name === 'strange_script') return this.unsupportedScript(take) ?? { words: inPageWords(note) };
-    if (!(OWN + name in words.english)) return { words: inPageWords(note) };
+    if (name === 'strange_script') return this.unsupportedScript(take) ?? { words: translateMessage(note) };
+    if (!(OWN + name in words.english)) return { words: translateMessage(note) };
     const isStyled = name === 'dropped_styles' && 'mode' in take && take.mode === 'base' && studio.catalogue.takesStyle('base');
     return { words: t(OWN + name) + (isStyled ? ` ${t('shell.note.style_field')}` : '') };
   }
@@ -330,4 +330,4 @@ export class Notes {
 }
 
 /** @param {string} words */
-const paragraph = (words) => make('p', { textContent: words });
+const paragraph = (words) => createElement('p', { textContent: words });

@@ -1,6 +1,6 @@
 /** Navigation between rooms by address and keys. */
 
-import { need } from '../common/elements.js';
+import { getElement } from '../common/elements.js';
 
 // --- The current room in the page's address, such as `#/design`, for bookmarks, Back, Forward and reloads.
 
@@ -69,10 +69,10 @@ export class Keys {
   constructor(page, studio) {
     this.page = page;
     this.studio = studio;
-    this.shortcuts = new Shortcuts(need(page, '#vw-shortcuts', HTMLDialogElement), (id) => studio.go(id));
+    this.shortcuts = new Shortcuts(getElement(page, '#vw-shortcuts', HTMLDialogElement), (id) => studio.go(id));
     document.addEventListener('keydown', (event) => this.onKey(event));
     page.addEventListener('click', leaveFocus);
-    need(page, '[role=tablist]').onkeydown = (event) => this.onTabKey(event);
+    getElement(page, '[role=tablist]').onkeydown = (event) => this.onTabKey(event);
   }
 
   /** @param {KeyboardEvent} event */

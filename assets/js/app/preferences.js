@@ -22,8 +22,8 @@
  */
 
 import { api } from '../common/api.js';
-import { Emitter, need } from '../common/elements.js';
-import { preferred } from '../common/words.js';
+import { Emitter, getElement } from '../common/elements.js';
+import { preferredLanguage } from '../common/words.js';
 
 const THEMES = ['system', 'light', 'dark'];
 const DARK = matchMedia('(prefers-color-scheme: dark)');
@@ -35,7 +35,7 @@ export class Preferences extends Emitter {
     super();
     const { language, theme } = me.preferences;
     this.languages = languages;
-    this.language = language && language in languages ? language : preferred(Object.keys(languages));
+    this.language = language && language in languages ? language : preferredLanguage(Object.keys(languages));
     // Gradio's query parameter sets the theme of links and frames. It is not stored.
     const asked = new URLSearchParams(location.search).get('__theme');
     this.theme = THEMES.find((one) => one === asked) ?? THEMES.find((one) => one === theme) ?? 'system';
@@ -74,8 +74,8 @@ export class Preferences extends Emitter {
  */
 export function offerSigningIn(page, { features: { oauth }, visitor }, t) {
   if (!oauth || !visitor) return;
-  const into = need(page, '#vw-sign-in', HTMLAnchorElement);
-  const out = need(page, '#vw-sign-out');
+  const into = getElement(page, '#vw-sign-in', HTMLAnchorElement);
+  const out = getElement(page, '#vw-sign-out');
   const signedIn = visitor.kind === 'member';
   into.hidden = signedIn;
   out.hidden = !signedIn;

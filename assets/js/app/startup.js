@@ -4,9 +4,9 @@
  * It shows the state of studio and runtime, and reloads the page when the studio is ready.
  */
 
-import { need } from '../common/elements.js';
-import { inPageWords, sayWith } from '../common/server_messages.js';
-import { preferred, Words } from '../common/words.js';
+import { getElement } from '../common/elements.js';
+import { translateMessage, setTexts } from '../common/server_messages.js';
+import { preferredLanguage, Words } from '../common/words.js';
 
 const ASK_MS = 500;
 
@@ -14,12 +14,12 @@ const asked = new URLSearchParams(location.search).get('__theme') ?? '';
 const isDark = ['light', 'dark'].includes(asked) ? asked === 'dark' : matchMedia('(prefers-color-scheme: dark)').matches;
 document.documentElement.classList.toggle('dark', isDark);
 
-const line = need(document, '#vw-opening-what');
+const line = getElement(document, '#vw-opening-what');
 
 async function translate() {
   const words = new Words();
-  await words.load(preferred(['en', 'zh']));
-  sayWith(words);
+  await words.load(preferredLanguage(['en', 'zh']));
+  setTexts(words);
   words.apply(document);
   document.documentElement.lang = words.language;
 }
@@ -33,7 +33,7 @@ async function ask() {
       return;
     }
     // Screen readers announce every change, so an equal text is not written again.
-    const sentence = inPageWords(status.sentence);
+    const sentence = translateMessage(status.sentence);
     if (line.textContent !== sentence) line.textContent = sentence;
   } catch {
     // The server is stopping or starting. The next request may succeed.

@@ -5,8 +5,8 @@
  * Event: 'models' with the checkpoints, whenever a runtime is ready.
  */
 
-import { Emitter, need } from '../common/elements.js';
-import { inPageWords, nameOf } from '../common/server_messages.js';
+import { Emitter, getElement } from '../common/elements.js';
+import { translateMessage, nameOf } from '../common/server_messages.js';
 
 const ASK_MS = 1000;
 const RESPONSE_TIMEOUT_MS = 5000;
@@ -24,8 +24,8 @@ export class Status extends Emitter {
     super();
     this.realVoices = realVoices;
     this.t = t;
-    this.statusLine = need(page, '#vw-status');
-    this.models = need(page, '#vw-models');
+    this.statusLine = getElement(page, '#vw-status');
+    this.models = getElement(page, '#vw-models');
     this.socket = socket;
     /** True if the studio itself does not respond. */
     this.isStudioAway = false;
@@ -74,8 +74,8 @@ export class Status extends Emitter {
         this.isStudioAway = false;
         // The current step of the start is a tooltip, because few users need it.
         const isStep = nameOf(status.sentence)?.startsWith('state.step');
-        this.show('waiting', isStep ? this.t('shell.getting_ready') : inPageWords(status.sentence));
-        if (isStep) this.statusLine.title = inPageWords(status.sentence);
+        this.show('waiting', isStep ? this.t('shell.getting_ready') : translateMessage(status.sentence));
+        if (isStep) this.statusLine.title = translateMessage(status.sentence);
         // Connect now instead of waiting for the next attempt of the WebSocket.
         if (status.state === 'ready' && this.socket.state === 'closed') this.socket.open();
       }

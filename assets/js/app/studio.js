@@ -7,13 +7,13 @@
 import { SpeechError, SpeechSocket } from '../../../clients/js/voicewright.js';
 import { CloneRoom } from '../clone/room.js';
 import { api, errorOf, StudioError } from '../common/api.js';
-import { span } from '../common/dates.js';
-import { all, need } from '../common/elements.js';
+import { formatDuration } from '../common/dates.js';
+import { getElements, getElement } from '../common/elements.js';
 import { FieldError } from '../common/fields.js';
-import { sayWith } from '../common/server_messages.js';
+import { setTexts } from '../common/server_messages.js';
 import { Drafts } from '../common/storage.js';
 import { configFor, expectedSeconds, useStyleWords } from '../common/text.js';
-import { localised, Words } from '../common/words.js';
+import { inLanguage, Words } from '../common/words.js';
 import { captionOf } from '../design/names.js';
 import { DesignRoom } from '../design/room.js';
 import { RealVoices } from '../host/real_voices.js';
@@ -90,27 +90,27 @@ export class Studio {
     this.presets = this.localPresets();
     /** @type {(key: string, values?: Object<string, unknown>) => string} */
     this.t = (key, values) => words.t(key, values);
-    sayWith(words);
-    this.textField = need(page, '#vw-text', HTMLTextAreaElement);
+    setTexts(words);
+    this.textField = getElement(page, '#vw-text', HTMLTextAreaElement);
     this.textField.value = presets.texts.auto;
-    this.speakButton = need(page, '#vw-speak', HTMLButtonElement);
-    this.speakWord = need(this.speakButton, '[data-i18n]');
-    this.stopButton = need(page, '#vw-stop', HTMLButtonElement);
-    this.variation = new Variation(need(page, '#vw-shared-variation', HTMLDetailsElement), this.t);
-    this.roomLinks = all(page, '[data-room]');
+    this.speakButton = getElement(page, '#vw-speak', HTMLButtonElement);
+    this.speakWord = getElement(this.speakButton, '[data-i18n]');
+    this.stopButton = getElement(page, '#vw-stop', HTMLButtonElement);
+    this.variation = new Variation(getElement(page, '#vw-shared-variation', HTMLDetailsElement), this.t);
+    this.roomLinks = getElements(page, '[data-room]');
     this.tabs = this.roomLinks.filter(({ role }) => role === 'tab');
     /** @type {Map<string, ModelCard>} */
     this.cards = new Map();
     /** Limits of the server, from session.created. @type {Object<string, number>} */
     this.limits = {};
-    this.scroller = need(page, '.vw-rooms');
+    this.scroller = getElement(page, '.vw-rooms');
     /** Scroll positions by room id. @type {Map<string, number>} */
     this.scrollPositions = new Map();
-    this.toasts = new Toasts(need(page, '#vw-toasts'));
+    this.toasts = new Toasts(getElement(page, '#vw-toasts'));
     this.undo = new Undo(this);
     this.notes = new Notes(page, this);
     this.stage = new Stage(page, this.t, (take) => this.captionOf(take));
-    this.stage.keep.isShared = Boolean(me.features?.share);
+    this.stage.takeActions.isShared = Boolean(me.features?.share);
     this.dock = new Dock(page, this);
     this.errorMessages = new ErrorMessages(page, this);
     this.socket = new SpeechSocket(socketUrl());
@@ -133,13 +133,13 @@ export class Studio {
     this.takeFiles = new TakeFiles(page);
     this.keys = new Keys(page, this);
     this.pronunciationSheet = new PronunciationSheet(page, this);
-    this.code = new CodeDialog(need(page, '#vw-code', HTMLDialogElement), this);
+    this.code = new CodeDialog(getElement(page, '#vw-code', HTMLDialogElement), this);
     this.sentenceHighlight = new SentenceHighlight(page, this);
     this.interruptedRequests = new InterruptedRequests(this);
     this.lastTake = new LastTake(this);
     this.importer = new Importer(page, this);
     /** @type {Room[]} */
-    this.rooms = ROOMS.map((Room) => new Room(need(page, `#vw-room-${Room.id}`), this));
+    this.rooms = ROOMS.map((Room) => new Room(getElement(page, `#vw-room-${Room.id}`), this));
     /** @type {Drafts} */
     this.drafts = new Drafts([this, this.variation, this.catalogue, ...this.rooms]);
     this.drafts.recall();
@@ -154,19 +154,19 @@ export class Studio {
   }
 
   listen() {
-    const arm = () => this.stage.player.arm().catch(() => {});
-    document.addEventListener('pointerdown', arm, { capture: true });
-    document.addEventListener('keydown', arm, { capture: true });
-    addEventListener('beforeunload', (event) => this.speech.waiting.size > 0 && event.preventDefault());
+    const start = () => this.stage.player.start().catch(() => {});
+    document.addEventListener('pointerdown', start, { capture: true });
+    document.addEventListener('keydown', start, { capture: true });
+    addEventListener('beforeunload', (event) => this.speech.refusedTakes.size > 0 && event.preventDefault());
     this.speakButton.onclick = () => this.speak();
-    this.stopButton.onclick = this.dock.halt.onclick = () => this.stop();
+    this.stopButton.onclick = this.dock.stopPanel.onclick = () => this.stop();
     // After new input, Undo reverts this input and not an earlier replacement.
     this.page.addEventListener('input', ({ target }) => {
       this.undo.forget();
       if (target instanceof HTMLElement) this.errorMessages.clearField(target);
     });
     // A changed choice may change the labels and actions of the buttons.
-    for (const event of ['change', 'click']) this.page.addEventListener(event, () => requestAnimationFrame(() => this.dock.sayLine()));
+    for (const event of ['change', 'click']) this.page.addEventListener(event, () => requestAnimationFrame(() => this.dock.showText()));
     for (const link of this.roomLinks) link.onclick = () => this.go(link.dataset.room ?? '');
     this.stage.addEventListener('change', () => this.refresh());
     this.stage.addEventListener('code', () => this.stage.take instanceof Take && this.showCode(this.stage.take));
@@ -189,8 +189,8 @@ export class Studio {
 
   listenToPreferences() {
     const { preferences } = this;
-    const choice = need(this.page, '#vw-language', HTMLSelectElement);
-    const theme = need(this.page, '#vw-theme');
+    const choice = getElement(this.page, '#vw-language', HTMLSelectElement);
+    const theme = getElement(this.page, '#vw-theme');
     choice.replaceChildren(...Object.entries(preferences.languages).map(([code, name]) => new Option(name, code)));
     choice.onchange = () => preferences.choose({ language: choice.value });
     theme.onclick = () => preferences.nextTheme();
@@ -208,7 +208,7 @@ export class Studio {
 
   /** Return the presets in the page's language. @returns {import('../common/words.js').Presets} */
   localPresets() {
-    const { instructs, scripts, starters, speakers } = localised({ ...this.given, languages: null }, this.words.language);
+    const { instructs, scripts, starters, speakers } = inLanguage({ ...this.given, languages: null }, this.words.language);
     return { ...this.given, instructs, scripts, starters, speakers };
   }
 
@@ -223,7 +223,7 @@ export class Studio {
     this.status.showModels();
     this.realVoices.refresh();
     this.stage.refresh();
-    this.dock.sayRate();
+    this.dock.showRate();
     this.variation.paint();
     for (const room of this.rooms) room.onLanguage?.();
   }
@@ -292,11 +292,11 @@ export class Studio {
   moveSharedControls(root) {
     const homes = { text: '#vw-shared', variation: '#vw-shared', actions: '#vw-dock-actions' };
     for (const [name, home] of Object.entries(homes)) {
-      const slot = root.querySelector(`[data-vw-slot=${name}]`) ?? need(this.page, home);
-      slot.append(need(this.page, `#vw-shared-${name}`));
+      const slot = root.querySelector(`[data-vw-slot=${name}]`) ?? getElement(this.page, home);
+      slot.append(getElement(this.page, `#vw-shared-${name}`));
     }
     // A room may have a label of its own for the primary button.
-    const word = all(root, '[data-vw-speak]')[0]?.dataset.vwSpeak ?? 'shell.speak';
+    const word = getElements(root, '[data-vw-speak]')[0]?.dataset.vwSpeak ?? 'shell.speak';
     this.speakWord.dataset.i18n = word;
     this.speakWord.textContent = this.t(word);
   }
@@ -337,7 +337,7 @@ export class Studio {
 
   /** Show in a room, and on its tab, that no loaded checkpoint serves it. @param {Room} room */
   markAvailability(room) {
-    const [unserved] = all(room.root, '.vw-unserved');
+    const [unserved] = getElements(room.root, '.vw-unserved');
     const tab = this.tabs.find(({ dataset }) => dataset.room === room.id);
     if (!room.mode || !unserved || !tab) return;
     const served = this.serves(room);
@@ -409,7 +409,7 @@ export class Studio {
     this.clicked = performance.now();
     this.stop();
     this.clearErrors();
-    this.stage.player.arm().catch(() => this.showError('request', this.t('shell.no_output')));
+    this.stage.player.start().catch(() => this.showError('request', this.t('shell.no_output')));
     try {
       await current.speak({ clicked: this.clicked });
     } catch (error) {
@@ -539,7 +539,7 @@ export class Studio {
 
   /** True during playback, generation, or speech of typed text. */
   get isBusy() {
-    return this.stage.sounding || this.speech.live.size > 0 || Boolean(this.current?.isTyping);
+    return this.stage.isPlaying || this.speech.liveTakes.size > 0 || Boolean(this.current?.isTyping);
   }
 
   /** Update the buttons and the status of the application shell. */
@@ -588,7 +588,7 @@ export class Studio {
     if (!take.queue) return notes.showNotes(take);
     const { position: n, etaMs } = take.queue;
     const key = `shell.queue_${n ? 'at' : 'next'}${etaMs === null ? '' : '_eta'}`;
-    notes.say(this.t(key, { n, time: span((etaMs ?? 0) / 1000, this.t) }));
+    notes.say(this.t(key, { n, time: formatDuration((etaMs ?? 0) / 1000, this.t) }));
   }
 
   // --- Messages.
@@ -651,7 +651,7 @@ loaded.catch(() => {});
  * promise that is settled when a runtime can speak
  */
 export async function mount(element) {
-  const page = need(element, '#vw');
+  const page = getElement(element, '#vw');
   const data = await loaded;
   data.words.apply(page);
   document.documentElement.lang = data.preferences.language;

@@ -1,7 +1,7 @@
 /** The runtime's checks of the selected audio, requested shortly after the last change. */
 
 import { api, errorOf } from '../common/api.js';
-import { make, need } from '../common/elements.js';
+import { createElement, getElement } from '../common/elements.js';
 import { MIN_ABOVE_NOISE_DB } from './speech_detection.js';
 
 const SETTLED_MS = 500;
@@ -41,9 +41,9 @@ export class AudioChecks {
     this.aboveNoise = aboveNoise;
     this.remedies = remedies;
     this.isLong = isLong;
-    this.list = need(root, '#vw-clone-clinic');
-    this.verdict = need(root, '#vw-clone-verdict');
-    this.passedList = need(root, '#vw-clone-fit');
+    this.list = getElement(root, '#vw-clone-clinic');
+    this.verdict = getElement(root, '#vw-clone-verdict');
+    this.passedList = getElement(root, '#vw-clone-fit');
     this.asked = 0;
     /** @type {ReturnType<typeof setTimeout>|undefined} */
     this.timer = undefined;
@@ -183,7 +183,7 @@ export class AudioChecks {
     const item = this.item(this.studio.t(`clone.ok.${name}`), `ok.${name}`);
     item.className = '';
     item.dataset.icon = 'check';
-    item.append(make('span', { textContent: this.studio.t(`clone.ok.${name}_figure`, { db: db.toFixed(0).replace('-', '−') }) }));
+    item.append(createElement('span', { textContent: this.studio.t(`clone.ok.${name}_figure`, { db: db.toFixed(0).replace('-', '−') }) }));
     return item;
   }
 
@@ -196,7 +196,7 @@ export class AudioChecks {
 
   /** @param {string} text @param {string} code @param {AudioRemedy} [remedy] @param {Fault[]} [faults] */
   item(text, code, remedy, faults) {
-    const item = make('li', { className: 'vw-care' }, [make('b', { textContent: text })]);
+    const item = createElement('li', { className: 'vw-care' }, [createElement('b', { textContent: text })]);
     Object.assign(item.dataset, { code, icon: 'care' });
     if (remedy) item.append(this.button(remedy, faults));
     return item;
@@ -205,7 +205,7 @@ export class AudioChecks {
   /** @param {AudioRemedy} remedy @param {Fault[]} [faults] */
   button(remedy, faults = []) {
     const textContent = this.studio.t(`clone.remedy.${remedy}`);
-    return make('button', { type: 'button', className: 'vw-link', textContent, onclick: () => this.remedies[remedy](faults) });
+    return createElement('button', { type: 'button', className: 'vw-link', textContent, onclick: () => this.remedies[remedy](faults) });
   }
 }
 

@@ -3,9 +3,9 @@
  */
 
 import { errorOf } from '../common/api.js';
-import { span } from '../common/dates.js';
-import { need, write } from '../common/elements.js';
-import { preselect } from '../common/fields.js';
+import { formatDuration } from '../common/dates.js';
+import { getElement, writeText } from '../common/elements.js';
+import { selectValue } from '../common/fields.js';
 import { recordings } from '../common/storage.js';
 import { clock } from './audio_checks.js';
 import { decoded, Reference, FileTooLarge } from './reference.js';
@@ -49,7 +49,7 @@ export class SavedState {
   async reopen(draft) {
     const { room } = this;
     this.pendingDraft = draft;
-    preselect(room.language, draft.language);
+    selectValue(room.language, draft.language);
     room.storedVoice.awaitedId = draft.voice;
     const kept = await recordings.get(room.id);
     this.pendingDraft = null;
@@ -104,8 +104,8 @@ export class RecordingIntake {
   constructor(room) {
     this.room = room;
     this.studio = room.studio;
-    this.status = need(room.root, '#vw-clone-status');
-    this.span = need(room.root, '#vw-clone-span');
+    this.status = getElement(room.root, '#vw-clone-status');
+    this.span = getElement(room.root, '#vw-clone-span');
   }
 
   /**
@@ -140,7 +140,7 @@ export class RecordingIntake {
   /** Return a sentence that says why a file is too large, and what to do. @param {FileTooLarge} error */
   sizeSentence({ what, is, limit }) {
     const { t } = this.studio;
-    if (what === 'long') return t('clone.too_long_to_open', { is: span(is, t), limit: span(limit, t) });
+    if (what === 'long') return t('clone.too_long_to_open', { is: formatDuration(is, t), limit: formatDuration(limit, t) });
     const inMegabytes = (/** @type {number} */ bytes) => Math.ceil(bytes / 2 ** 20);
     return t('clone.too_large_to_open', { is: inMegabytes(is), limit: inMegabytes(limit) });
   }
@@ -224,7 +224,7 @@ export class RecordingIntake {
     room.transcript.disabled = room.xvector.checked;
     const done = room.find('words-done');
     done.dataset.i18n = room.xvector.checked ? 'clone.sound_done' : 'clone.words_done';
-    write(done, this.studio.t(done.dataset.i18n));
+    writeText(done, this.studio.t(done.dataset.i18n));
     room.compare();
     const { reference } = room;
     if (!reference) return;

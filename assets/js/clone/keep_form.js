@@ -1,7 +1,7 @@
 /** Form that creates a voice from a recording, and the request of the form. */
 
 import { api, errorOf } from '../common/api.js';
-import { Emitter, need } from '../common/elements.js';
+import { Emitter, getElement } from '../common/elements.js';
 import { FieldError } from '../common/fields.js';
 import { Take } from '../player/take.js';
 
@@ -56,7 +56,7 @@ export class Comparison {
   constructor(room) {
     this.room = room;
     this.stage = room.studio.stage;
-    this.button = need(room.root, '#vw-clone-play-clone');
+    this.button = getElement(room.root, '#vw-clone-play-clone');
     this.button.onclick = () => this.onPress();
     this.stage.addEventListener('change', () => this.follow());
   }
@@ -74,13 +74,13 @@ export class Comparison {
   }
 
   get isSounding() {
-    return this.stage.sounding && this.stage.take === this.last;
+    return this.stage.isPlaying && this.stage.take === this.last;
   }
 
   /** Remember a clone that is played, even if it speaks the room's text. */
   follow() {
     const { take } = this.stage;
-    if (this.stage.sounding && take instanceof Take && take.reference) this.last = take;
+    if (this.stage.isPlaying && take instanceof Take && take.reference) this.last = take;
     this.button.dataset.icon = this.isSounding ? 'pause' : 'play';
   }
 
@@ -127,11 +127,11 @@ export class KeepForm extends Emitter {
     this.comparison = comparison;
     this.studio = studio;
     this.getReference = given;
-    this.form = need(root, '#vw-clone-keep', HTMLFormElement);
-    this.name = need(root, '#vw-clone-keep-name', HTMLInputElement);
-    this.consent = need(root, '#vw-clone-consent', HTMLInputElement);
-    this.blend = need(root, '#vw-clone-blend', HTMLInputElement);
-    this.button = need(root, '#vw-clone-keep-button', HTMLButtonElement);
+    this.form = getElement(root, '#vw-clone-keep', HTMLFormElement);
+    this.name = getElement(root, '#vw-clone-keep-name', HTMLInputElement);
+    this.consent = getElement(root, '#vw-clone-consent', HTMLInputElement);
+    this.blend = getElement(root, '#vw-clone-blend', HTMLInputElement);
+    this.button = getElement(root, '#vw-clone-keep-button', HTMLButtonElement);
     this.form.onsubmit = (event) => {
       event.preventDefault();
       this.submit();

@@ -2,7 +2,7 @@
 
 import { errorOf } from '../common/api.js';
 import { SAMPLE_RATE, toInt16 } from '../common/audio.js';
-import { Emitter, need } from '../common/elements.js';
+import { Emitter, getElement } from '../common/elements.js';
 
 // --- The microphone. It records at the device's sample rate and resamples at the end because Firefox does not connect a
 // microphone to a context with another rate.
@@ -146,12 +146,12 @@ export class Microphone extends Emitter {
   constructor(root, studio) {
     super();
     this.studio = studio;
-    this.button = need(root, '#vw-clone-record', HTMLButtonElement);
-    this.stopButton = need(root, '#vw-clone-stop');
-    this.recordingPanel = need(root, '#vw-clone-live');
-    this.level = need(root, '#vw-clone-level', HTMLMeterElement);
-    this.status = need(root, '#vw-clone-status');
-    this.count = need(root, '#vw-clone-count');
+    this.button = getElement(root, '#vw-clone-record', HTMLButtonElement);
+    this.stopButton = getElement(root, '#vw-clone-stop');
+    this.recordingPanel = getElement(root, '#vw-clone-live');
+    this.level = getElement(root, '#vw-clone-level', HTMLMeterElement);
+    this.status = getElement(root, '#vw-clone-status');
+    this.count = getElement(root, '#vw-clone-count');
     /** @type {State} */
     this.state = 'idle';
     this.button.onclick = () => this.start();

@@ -3,10 +3,10 @@
  */
 
 import { api } from '../common/api.js';
-import { need } from '../common/elements.js';
+import { getElement } from '../common/elements.js';
 import { fillLanguages } from '../common/fields.js';
 import { acceptDrops } from '../common/files.js';
-import { inPageWords } from '../common/server_messages.js';
+import { translateMessage } from '../common/server_messages.js';
 import { AudioChecks } from './audio_checks.js';
 import { RecordingIntake, SavedState } from './intake.js';
 import { CloneRequest, Comparison, KeepForm } from './keep_form.js';
@@ -29,13 +29,13 @@ export class CloneRoom {
   constructor(root, studio) {
     this.root = root;
     this.studio = studio;
-    this.xvector = need(root, '#vw-clone-xvector', HTMLInputElement);
-    this.language = need(root, '#vw-clone-language', HTMLSelectElement);
-    this.file = need(root, '#vw-clone-file', HTMLInputElement);
-    this.transcriptWarning = need(root, '#vw-clone-same');
-    this.say = need(root, '#vw-clone-say');
-    this.trying = need(root, '#vw-clone-try', HTMLDetailsElement);
-    this.use = need(root, '#vw-clone-use', HTMLButtonElement);
+    this.xvector = getElement(root, '#vw-clone-xvector', HTMLInputElement);
+    this.language = getElement(root, '#vw-clone-language', HTMLSelectElement);
+    this.file = getElement(root, '#vw-clone-file', HTMLInputElement);
+    this.transcriptWarning = getElement(root, '#vw-clone-same');
+    this.say = getElement(root, '#vw-clone-say');
+    this.trying = getElement(root, '#vw-clone-try', HTMLDetailsElement);
+    this.use = getElement(root, '#vw-clone-use', HTMLButtonElement);
     /** @type {import('./reference.js').Reference|null} */
     this.reference = null;
     /** Voice that was saved from the recording, even if it was deleted later. @type {StoredVoice|null} */
@@ -47,7 +47,7 @@ export class CloneRoom {
     this.savedState = new SavedState(this);
     this.request = new CloneRequest(this);
     this.microphone = new Microphone(root, studio);
-    this.trimmer = new Trimmer(need(root, '#vw-clone-trim'));
+    this.trimmer = new Trimmer(getElement(root, '#vw-clone-trim'));
     this.playback = new ReferencePlayback(root, this);
     this.storedVoice = new StoredVoiceSelect(root, studio, () => this.view.paint());
     this.partSelector = new PartSelector(studio, () => this.intake.onMoved());
@@ -69,7 +69,7 @@ export class CloneRoom {
 
   /** @param {string} name id of the element without the prefix vw-clone- */
   find(name) {
-    return need(this.root, `#vw-clone-${name}`);
+    return getElement(this.root, `#vw-clone-${name}`);
   }
 
   listen() {
@@ -271,7 +271,7 @@ export class CloneRoom {
     this.keepForm.forget();
     const advice = this.find('done-advice');
     advice.hidden = voice.advice.length === 0;
-    advice.textContent = studio.t('clone.advice_kept', { advice: voice.advice.map(inPageWords).join(' ') });
+    advice.textContent = studio.t('clone.advice_kept', { advice: voice.advice.map(translateMessage).join(' ') });
     studio.refresh();
     this.find('done-speak').focus();
     const back = async () => {

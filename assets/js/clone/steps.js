@@ -1,6 +1,6 @@
 /** The three steps of the Clone room, and the content of each step. */
 
-import { all, need } from '../common/elements.js';
+import { getElements, getElement } from '../common/elements.js';
 import { clock } from './audio_checks.js';
 
 // --- The three steps of the Clone room. One step is open, and the address has its number.
@@ -28,15 +28,15 @@ export class Steps {
     this.furthest = furthest;
     this.onOpen = onOpen;
     this.at = 1;
-    const head = need(root, '#vw-clone-step-head', HTMLTemplateElement).content;
-    const items = all(root, '.vw-step');
+    const head = getElement(root, '#vw-clone-step-head', HTMLTemplateElement).content;
+    const items = getElements(root, '.vw-step');
     items.forEach((item, index) => item.prepend(this.addHeading(head, item, index + 1)));
     this.items = items.map((item) => ({
       item,
-      heading: need(item, 'h3'),
-      body: need(item, '.vw-step-body'),
-      sum: need(item, '.vw-step-sum'),
-      change: need(item, '.vw-step-change'),
+      heading: getElement(item, 'h3'),
+      body: getElement(item, '.vw-step-body'),
+      sum: getElement(item, '.vw-step-sum'),
+      change: getElement(item, '.vw-step-change'),
     }));
     this.items.forEach(({ change }, index) => (change.onclick = () => this.go(index + 1)));
   }
@@ -47,8 +47,8 @@ export class Steps {
    */
   addHeading(head, { dataset }, step) {
     const own = document.importNode(head, true);
-    need(own, '.vw-step-no').textContent = String(step);
-    need(own, 'h3').dataset.i18n = dataset.title;
+    getElement(own, '.vw-step-no').textContent = String(step);
+    getElement(own, 'h3').dataset.i18n = dataset.title;
     this.words.apply(own);
     return own;
   }
@@ -105,7 +105,7 @@ export class CloneView {
   /** @param {import('./room.js').CloneRoom} room */
   constructor(room) {
     this.room = room;
-    this.recording = need(room.root, '#vw-clone-recording');
+    this.recording = getElement(room.root, '#vw-clone-recording');
   }
 
   /** Return the suggested text to read aloud. */

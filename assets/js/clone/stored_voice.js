@@ -2,7 +2,7 @@
 
 import { errorOf } from '../common/api.js';
 import { SAMPLE_RATE } from '../common/audio.js';
-import { all, need } from '../common/elements.js';
+import { getElements, getElement } from '../common/elements.js';
 import { fillSelect } from '../common/fields.js';
 import { recordingOf, sampleOf } from '../speak/voice_samples.js';
 
@@ -21,11 +21,11 @@ export class StoredVoiceSelect {
   constructor(room, studio, onChange) {
     this.studio = studio;
     this.onChange = onChange;
-    this.select = need(room, '#vw-clone-voice', HTMLSelectElement);
-    this.label = need(room, 'label[for=vw-clone-voice]');
-    this.root = need(room, '#vw-clone-stored');
-    this.about = need(room, '#vw-clone-stored-about');
-    this.words = need(room, '#vw-clone-stored-words');
+    this.select = getElement(room, '#vw-clone-voice', HTMLSelectElement);
+    this.label = getElement(room, 'label[for=vw-clone-voice]');
+    this.root = getElement(room, '#vw-clone-stored');
+    this.about = getElement(room, '#vw-clone-stored-about');
+    this.words = getElement(room, '#vw-clone-stored-words');
     this.select.onchange = () => onChange();
     studio.voices.addEventListener('change', () => this.listed());
   }
@@ -86,9 +86,9 @@ export class ReferencePlayback {
   constructor(root, room) {
     this.room = room;
     this.studio = room.studio;
-    this.plays = all(root, '#vw-clone-play, #vw-clone-play-words, #vw-clone-play-original');
+    this.plays = getElements(root, '#vw-clone-play, #vw-clone-play-words, #vw-clone-play-original');
     for (const play of this.plays) play.onclick = () => this.play();
-    need(root, '#vw-clone-stored-play').onclick = () => this.playStored();
+    getElement(root, '#vw-clone-stored-play').onclick = () => this.playStored();
   }
 
   /** Show or hide the play buttons. @param {boolean} can */
@@ -101,13 +101,13 @@ export class ReferencePlayback {
     const { studio } = this;
     const { reference, trimmer } = this.room;
     if (!reference) return;
-    if (studio.stage.sounding && studio.stage.take === this.playingTake) return studio.stage.pause();
+    if (studio.stage.isPlaying && studio.stage.take === this.playingTake) return studio.stage.pause();
     this.playingTake = sampleOf(reference.selectedPcm, reference.name);
     studio.stage.show(this.playingTake);
     studio.stage.play(this.playingTake);
     const kept = reference.keptSpans();
     const follow = () => {
-      const on = studio.stage.sounding && studio.stage.take === this.playingTake && this.room.reference === reference;
+      const on = studio.stage.isPlaying && studio.stage.take === this.playingTake && this.room.reference === reference;
       for (const play of this.plays) play.dataset.icon = on ? 'pause' : 'play';
       trimmer.follow(on ? wholeTime(kept, studio.stage.at / SAMPLE_RATE) : null);
       if (on) requestAnimationFrame(follow);

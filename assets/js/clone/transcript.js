@@ -1,8 +1,8 @@
 /** Transcript of a recording: typed or recognised, and the comparison of both texts. */
 
-import { make } from '../common/elements.js';
+import { createElement } from '../common/elements.js';
 import { api, errorOf } from '../common/api.js';
-import { sentenceOf } from '../common/server_messages.js';
+import { errorSentence } from '../common/server_messages.js';
 
 // --- Similarity of two texts, which detects a transcript in the wrong field. All functions are pure.
 
@@ -184,7 +184,7 @@ export class Transcript {
     const said = studio.t('clone.heard', { n: heard, all: words.length });
     const [bar, sentence] = /** @type {HTMLElement[]} */ ([...match.children]);
     bar.ariaLabel = said;
-    bar.replaceChildren(...words.map((one) => make('i', { className: one.heard ? '' : 'vw-not' })));
+    bar.replaceChildren(...words.map((one) => createElement('i', { className: one.heard ? '' : 'vw-not' })));
     const strong = document.createElement('b');
     const { matches } = this;
     strong.textContent = matches ? `${said}.` : studio.t('clone.mismatch');
@@ -235,7 +235,7 @@ export class Transcript {
     this.paint();
     const { state, problem } = this.feature.model ?? {};
     if (before !== 'fetching' || state === before) return;
-    if (problem) room.showError('ref_text', sentenceOf(problem));
+    if (problem) room.showError('ref_text', errorSentence(problem));
     if (state === 'here') this.transcribe();
   }
 

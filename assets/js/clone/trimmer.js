@@ -7,8 +7,8 @@
  */
 
 import { clock, SAMPLE_RATE } from '../common/audio.js';
-import { all, need } from '../common/elements.js';
-import { Bars, BIN, inColours, Peaks } from '../player/waveform.js';
+import { getElements, getElement } from '../common/elements.js';
+import { Bars, BIN, redrawOnTheme, Peaks } from '../player/waveform.js';
 
 const STEP_S = 0.05;
 const RULER_MARKS = 5;
@@ -24,17 +24,17 @@ export class Trimmer extends EventTarget {
   constructor(root) {
     super();
     this.root = root;
-    this.canvas = need(root, 'canvas', HTMLCanvasElement);
-    this.window = need(root, '.vw-trim-window');
-    this.ruler = need(root, '.vw-trim-ruler');
-    this.handles = all(root, '[data-edge]');
+    this.canvas = getElement(root, 'canvas', HTMLCanvasElement);
+    this.window = getElement(root, '.vw-trim-window');
+    this.ruler = getElement(root, '.vw-trim-ruler');
+    this.handles = getElements(root, '[data-edge]');
     /** @type {import('./reference.js').Reference|null} */
     this.reference = null;
     this.peaks = new Peaks();
     /** Playback position in seconds, or null if nothing plays. @type {number|null} */
     this.played = null;
     new ResizeObserver(() => this.paint()).observe(this.canvas);
-    inColours(this, (trimmer) => trimmer.paint());
+    redrawOnTheme(this, (trimmer) => trimmer.paint());
     root.onpointerdown = (event) => this.grab(event);
     for (const handle of this.handles) handle.onkeydown = (event) => this.onKey(event, handle);
   }

@@ -1,6 +1,6 @@
 /** JSON requests to the studio and the runtime, and the errors of these requests. */
 
-import { sentenceOf } from './server_messages.js';
+import { errorSentence } from './server_messages.js';
 
 // --- Errors with the fields that the studio, the runtime or a form adds.
 
@@ -53,7 +53,7 @@ async function refusal(response) {
   }
   return new StudioError({
     code: fields.code ?? `http_${response.status}`,
-    message: sentenceOf({ code: 'http', facts: { status: response.status }, message: '', ...fields }),
+    message: errorSentence({ code: 'http', facts: { status: response.status }, message: '', ...fields }),
     param: fields.param,
     status: response.status,
   });
@@ -66,7 +66,7 @@ async function ask(path, options = {}) {
     response = await fetch(address(path), { cache: 'no-store', ...options });
   } catch {
     const code = 'studio_unreachable';
-    throw new StudioError({ code, message: sentenceOf({ code, message: 'The studio does not answer.' }) });
+    throw new StudioError({ code, message: errorSentence({ code, message: 'The studio does not answer.' }) });
   }
   if (!response.ok) throw await refusal(response);
   return response;

@@ -18,11 +18,11 @@ export function dayOf(at) {
  */
 export function nameOfDay(day, now, language) {
   const ago = Math.round((dayOf(now) - day) / DAY_MS); // Round, because a day may have 23 or 25 hours.
-  if (ago === 0 || ago === 1) return capital(new Intl.RelativeTimeFormat(language, { numeric: 'auto' }).format(-ago, 'day'), language);
+  if (ago === 0 || ago === 1) return capitalised(new Intl.RelativeTimeFormat(language, { numeric: 'auto' }).format(-ago, 'day'), language);
   const isThisYear = new Date(day).getFullYear() === new Date(now).getFullYear();
   /** @type {Intl.DateTimeFormatOptions} */
   const style = isThisYear ? { weekday: 'long', day: 'numeric', month: 'long' } : { dateStyle: 'long' };
-  return capital(new Intl.DateTimeFormat(language, style).format(day), language);
+  return capitalised(new Intl.DateTimeFormat(language, style).format(day), language);
 }
 
 /** Return the time of day. @param {number} at ms since 1970 @param {string} language */
@@ -32,7 +32,7 @@ export function timeOfDay(at, language) {
 }
 
 /** @param {string} words @param {string} language */
-function capital(words, language) {
+function capitalised(words, language) {
   return words.slice(0, 1).toLocaleUpperCase(language) + words.slice(1);
 }
 
@@ -49,7 +49,7 @@ const MAX_SECONDS_SHOWN_S = 600; // Longer durations are shown without seconds.
  *
  * @param {number} seconds duration, which is rounded up @param {Translate} t
  */
-export function span(seconds, t) {
+export function formatDuration(seconds, t) {
   const total = Math.max(1, Math.ceil(seconds));
   if (total < MINUTE_S) return t('shell.seconds', { s: total });
   if (total < MAX_SECONDS_SHOWN_S) return t('shell.minutes', { m: Math.floor(total / MINUTE_S), s: total % MINUTE_S });

@@ -11,7 +11,7 @@
  * @returns {Element}
  * @throws {Error} No element of this class matches the selector.
  */
-export function need(root, selector, kind = HTMLElement) {
+export function getElement(root, selector, kind = HTMLElement) {
   const found = root.querySelector(selector);
   if (found instanceof kind) return found;
   throw new Error(`The page has no ${kind.name} that is ${selector}`);
@@ -25,7 +25,7 @@ export function need(root, selector, kind = HTMLElement) {
  * @param {ParentNode} root @param {string} selector @param {new () => Element} [kind]
  * @returns {Element[]}
  */
-export function all(root, selector, kind = HTMLElement) {
+export function getElements(root, selector, kind = HTMLElement) {
   return [...root.querySelectorAll(selector)].filter((one) => one instanceof kind);
 }
 
@@ -36,7 +36,7 @@ export function all(root, selector, kind = HTMLElement) {
  * @param {Tag} tag @param {Object<string, unknown>} [properties] @param {(Node|string)[]} [children]
  * @returns {HTMLElementTagNameMap[Tag]}
  */
-export function make(tag, properties = {}, children = []) {
+export function createElement(tag, properties = {}, children = []) {
   const element = Object.assign(document.createElement(tag), properties);
   element.append(...children);
   return element;
@@ -68,7 +68,7 @@ export function arrangeChildren(parent, wanted) {
  *
  * @param {Element} element @param {string} text
  */
-export function write(element, text) {
+export function writeText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
@@ -76,7 +76,7 @@ export function write(element, text) {
  * Set attributes only if they have changed. @param {Element} element @param {Object<string, string>} values values by
  * attribute name
  */
-export function mark(element, values) {
+export function setAttributes(element, values) {
   for (const [name, value] of Object.entries(values)) {
     if (element.getAttribute(name) !== value) element.setAttribute(name, value);
   }

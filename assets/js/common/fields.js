@@ -16,7 +16,7 @@
  * @property {Object<string, number|null>} sampling  default sampling settings of a request
  */
 
-import { make } from './elements.js';
+import { createElement } from './elements.js';
 
 /** Error of a form field. */
 export class FieldError extends Error {
@@ -33,7 +33,7 @@ export class FieldError extends Error {
  * @template {string} M
  * @param {M} mode @param {string} [style] @returns {M|'custom_voice'}
  */
-export function spokenBy(mode, style) {
+export function modeFor(mode, style) {
   return mode === 'base' && style ? 'custom_voice' : mode;
 }
 
@@ -68,7 +68,7 @@ export const tagOf = (name) => TAGS[name.toLowerCase()];
 /** Return the name of a checkpoint's language in the page's language. @param {string} name @param {string} [page] */
 export function languageName(name, page = document.documentElement.lang || 'en') {
   const tag = tagOf(name);
-  return (tag && new Intl.DisplayNames([page], { type: 'language' }).of(tag)) || title(name);
+  return (tag && new Intl.DisplayNames([page], { type: 'language' }).of(tag)) || speakerTitle(name);
 }
 
 /** @param {HTMLSelectElement} select @param {ModelCard} card @param {(key: string) => string} t */
@@ -77,7 +77,7 @@ export function fillLanguages(select, card, t) {
 }
 
 /** Select a value, which is added as an option if necessary. @param {HTMLSelectElement} select @param {string} value */
-export function preselect(select, value) {
+export function selectValue(select, value) {
   if (![...select.options].some((option) => option.value === value)) select.add(new Option(value, value));
   select.value = value;
 }
@@ -87,7 +87,7 @@ export function preselect(select, value) {
  * {(text: string) => void} choose
  */
 export function fillChips(holder, suggestions, choose) {
-  const chips = suggestions.map(({ name, text }) => make('button', { type: 'button', textContent: name, title: text, onclick: () => choose(text) }));
+  const chips = suggestions.map(({ name, text }) => createElement('button', { type: 'button', textContent: name, title: text, onclick: () => choose(text) }));
   holder.replaceChildren(...chips);
 }
 
@@ -97,6 +97,6 @@ export function pressChip(holder, text) {
 }
 
 /** Return the display name of a speaker, for example Uncle Fu for uncle_fu. @param {string} name */
-export function title(name) {
+export function speakerTitle(name) {
   return name.replaceAll('_', ' ').replace(/(^|\s)\p{L}/gu, (letter) => letter.toUpperCase());
 }

@@ -7,7 +7,7 @@
  * The texts are in assets/i18n/<language>/server.json. The English `server.phrase.*` are patterns of the server's messages.
  */
 
-import { span } from './dates.js';
+import { formatDuration } from './dates.js';
 
 const ERROR = 'server.error.';
 const PHRASE = 'server.phrase.';
@@ -25,7 +25,7 @@ let words = null;
 let phrases = { whole: new Map(), patterns: [] };
 
 /** Use these texts for translations. @param {import('./words.js').Words} chosen */
-export function sayWith(chosen) {
+export function setTexts(chosen) {
   words = chosen;
   const { english } = chosen;
   const keys = Object.keys(english).filter((key) => key.startsWith(PHRASE));
@@ -43,7 +43,7 @@ export function sayWith(chosen) {
  */
 export function phrase(message) {
   const found = find(message);
-  return words && found && words.t(found.key, placesOf(found.groups));
+  return words && found && words.t(found.key, placeholderValues(found.groups));
 }
 
 /**
@@ -73,7 +73,7 @@ function find(message) {
  *
  * @param {Object<string, string>} groups
  */
-function placesOf(groups) {
+function placeholderValues(groups) {
   const places = Object.fromEntries(Object.entries(groups).map(([name, value]) => [name, phrase(value) ?? value]));
   const { said, code } = groups;
   if (said && code && words?.language !== 'en' && phrase(said) === null) places.said = messageOfCode(code) ?? said;
@@ -87,7 +87,7 @@ function messageOfCode(code) {
 }
 
 /** Return a sentence of the server, translated if possible. @param {string} message */
-export function inPageWords(message) {
+export function translateMessage(message) {
   return phrase(message) ?? message;
 }
 
@@ -97,7 +97,7 @@ export function inPageWords(message) {
  * @param {{code?: string, message: string, facts?: Object<string, string|number>}} error error of the server
  * @returns {string}
  */
-export function sentenceOf({ code, message, facts = {} }) {
+export function errorSentence({ code, message, facts = {} }) {
   const template = words && (words.chosen[ERROR + code] ?? words.english[ERROR + code]);
   if (!words || !template) return message;
   const values = valuesOf(facts);
@@ -114,7 +114,7 @@ function valuesOf(facts) {
   /** @type {Object<string, any>} */
   const values = {};
   for (const [name, fact] of Object.entries(facts)) {
-    if (typeof fact === 'string') values[name] = inPageWords(fact);
+    if (typeof fact === 'string') values[name] = translateMessage(fact);
     else if (name === 'seconds') values[name] = fact.toFixed(fact < 10 ? 2 : 1);
     else if (name === 'retry_after_s') values.retry_after = time(fact);
     else values[name] = typeof fact === 'number' && words ? fact.toLocaleString(words.language) : fact;
@@ -128,7 +128,7 @@ function valuesOf(facts) {
 
 /** Format a duration. @param {number} seconds */
 function time(seconds) {
-  return span(seconds, (key, values) => words?.t(key, values) ?? key);
+  return formatDuration(seconds, (key, values) => words?.t(key, values) ?? key);
 }
 
 /** Convert a phrase with placeholders to a regular expression. @param {string} template */

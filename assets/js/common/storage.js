@@ -46,7 +46,7 @@ function opened() {
 }
 
 /** @param {IDBTransactionMode} mode @param {(store: IDBObjectStore) => IDBRequest} ask */
-async function within(mode, ask) {
+async function runTransaction(mode, ask) {
   try {
     const database = await opened();
     return await new Promise((resolve, reject) => {
@@ -70,11 +70,11 @@ async function within(mode, ask) {
 
 export const recordings = {
   /** @param {string} name @returns {Promise<Recording|undefined>} the recording, or undefined if it is not stored */
-  get: (name) => within('readonly', (store) => store.get(name)),
+  get: (name) => runTransaction('readonly', (store) => store.get(name)),
   /** @param {string} name @param {Recording} value recording, whose samples and file are stored unchanged */
-  put: (name, value) => within('readwrite', (store) => store.put(value, name)),
+  put: (name, value) => runTransaction('readwrite', (store) => store.put(value, name)),
   /** @param {string} name */
-  delete: (name) => within('readwrite', (store) => store.delete(name)),
+  delete: (name) => runTransaction('readwrite', (store) => store.delete(name)),
 };
 
 // --- Drafts of the rooms, which are saved in this browser during typing. A reload restores the tab's own draft, and a new
@@ -96,7 +96,7 @@ export class Drafts {
      *
      * They keep an idle page from overwriting another page's changes.
      */
-    this.known = new Map();
+    this.lastDrafts = new Map();
     /** @type {ReturnType<typeof setTimeout>|undefined} */
     this.timer = undefined;
     /** Duration of the last write in milliseconds. */
@@ -114,7 +114,7 @@ export class Drafts {
         source.recall?.(draft);
         source.reopen?.(draft);
       }
-      this.known.set(source.id, JSON.stringify(source.draft?.()));
+      this.lastDrafts.set(source.id, JSON.stringify(source.draft?.()));
     }
   }
 
@@ -134,8 +134,8 @@ export class Drafts {
     const begun = performance.now();
     for (const source of this.sources) {
       const text = JSON.stringify(source.draft?.());
-      if (text === this.known.get(source.id)) continue;
-      this.known.set(source.id, text);
+      if (text === this.lastDrafts.get(source.id)) continue;
+      this.lastDrafts.set(source.id, text);
       rememberText('sessionStorage', PREFIX + source.id, text);
       rememberText('localStorage', PREFIX + source.id, text);
     }

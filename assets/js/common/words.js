@@ -17,7 +17,7 @@
  */
 
 import { api } from './api.js';
-import { all } from './elements.js';
+import { getElements } from './elements.js';
 
 /** Element property for each dataset name. */
 const PLACES = /** @type {const} */ ({ i18n: 'textContent', i18nTitle: 'title', i18nPlaceholder: 'placeholder', i18nAriaLabel: 'ariaLabel' });
@@ -32,7 +32,7 @@ export class Words {
 
   /** Load the texts of a language, and English texts as a replacement for missing texts. @param {string} language folder in assets/i18n */
   async load(language) {
-    const [english, chosen] = await Promise.all([this.language ? this.english : wordsIn('en'), language === 'en' ? null : wordsIn(language)]);
+    const [english, chosen] = await Promise.all([this.language ? this.english : loadTexts('en'), language === 'en' ? null : loadTexts(language)]);
     this.english = english;
     this.chosen = chosen ?? english;
     this.language = language;
@@ -56,7 +56,7 @@ export class Words {
 
   /** Set the texts of all elements with i18n attributes. @param {ParentNode} root */
   apply(root) {
-    for (const element of all(root, SELECTOR)) {
+    for (const element of getElements(root, SELECTOR)) {
       for (const [name, property] of Object.entries(PLACES)) {
         const key = element.dataset[name];
         if (key !== undefined) Object.assign(element, { [property]: this.t(key) });
@@ -66,7 +66,7 @@ export class Words {
 }
 
 /** @param {string} language @returns {Promise<Object<string, string>>} */
-async function wordsIn(language) {
+async function loadTexts(language) {
   return (await api.ask(`studio/bundle/${language}.json`, { cache: 'default' })).json();
 }
 
@@ -77,15 +77,15 @@ async function wordsIn(language) {
  *
  * @param {any} value @param {string} language @returns {any}
  */
-export function localised(value, language) {
-  if (Array.isArray(value)) return value.map((one) => localised(one, language));
+export function inLanguage(value, language) {
+  if (Array.isArray(value)) return value.map((one) => inLanguage(one, language));
   if (value === null || typeof value !== 'object') return value;
   if ('en' in value) return value[language] ?? value.en;
-  return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, localised(one, language)]));
+  return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, inLanguage(one, language)]));
 }
 
 /** Return the browser's first language that the page supports. @param {string[]} offered language codes */
-export function preferred(offered) {
+export function preferredLanguage(offered) {
   const wanted = navigator.languages.map((tag) => tag.toLowerCase().split('-')[0]);
   return wanted.find((code) => offered.includes(code)) ?? 'en';
 }

@@ -9,8 +9,8 @@
  * @typedef {(key: string, values?: Object<string, any>) => string} Translate
  */
 
-import { all, copyOf, Emitter, need } from '../common/elements.js';
-import { Peaks, shown, Waveform } from '../player/waveform.js';
+import { getElements, copyOf, Emitter, getElement } from '../common/elements.js';
+import { Peaks, drawnHeight, Waveform } from '../player/waveform.js';
 
 const CHANGES = ['state', 'progress', 'done', 'error', 'stored'];
 const LENGTH_INTERVAL_MS = 120; // Interval between updates of the duration during generation.
@@ -47,17 +47,17 @@ export class TakeCard extends Emitter {
     this.voices = voices;
     this.t = t;
     this.element = copyOf(template);
-    const find = (/** @type {string} */ selector) => need(this.element, selector);
+    const find = (/** @type {string} */ selector) => getElement(this.element, selector);
     this.article = find('article');
-    this.play = need(this.element, '.vw-design-take-wave', HTMLButtonElement);
+    this.play = getElement(this.element, '.vw-design-take-wave', HTMLButtonElement);
     this.menu = find('.vw-design-take-menu');
     this.error = find('.vw-error');
     this.word = find('.vw-design-take-word');
     this.kept = find('.vw-design-take-kept');
     this.nameLabel = find('.vw-design-take-naming');
     this.acts = find('.vw-design-take-acts');
-    this.buttons = all(this.element, '[data-act]', HTMLButtonElement);
-    this.wave = new TakeWaveform(need(this.element, 'canvas', HTMLCanvasElement));
+    this.buttons = getElements(this.element, '[data-act]', HTMLButtonElement);
+    this.wave = new TakeWaveform(getElement(this.element, 'canvas', HTMLCanvasElement));
     this.favourite = false;
     this.canVary = true; // True if variations of this take can be requested.
     this.gainDb = 0;
@@ -103,7 +103,7 @@ export class TakeCard extends Emitter {
 
   /** True if the take has audio, or will have audio soon. */
   get playable() {
-    return this.take.samples > 0 || this.take.live;
+    return this.take.samples > 0 || this.take.isReceiving;
   }
 
   /** @param {string} type */
@@ -159,7 +159,7 @@ export class TakeCard extends Emitter {
     this.describe(this.menu, 'design.menu');
     const isDone = take.state === 'done';
     this.kept.hidden = !this.voice;
-    need(this.kept, 'b').textContent = this.voice?.name ?? '';
+    getElement(this.kept, 'b').textContent = this.voice?.name ?? '';
     for (const button of this.buttons) {
       const { act = '', change } = button.dataset;
       const isAgain = act === 'again';
@@ -200,7 +200,7 @@ export class TakeCard extends Emitter {
   /** Height of the waveform relative to half the height of the canvas. */
   get height() {
     const { low, high } = Peaks.of(this.take);
-    return shown(high.reduce((peak, value, bin) => Math.max(peak, value, -low[bin]), 0));
+    return drawnHeight(high.reduce((peak, value, bin) => Math.max(peak, value, -low[bin]), 0));
   }
 
   /** Draw the waveform on axes that fit the longest and the loudest take. @param {number} longest number of samples @param {number} scale */

@@ -1,6 +1,6 @@
 /** Actions on a take in the Design room: menu, saving as a voice, speech, deletion. */
 
-import { kept } from '../player/stage_panel.js';
+import { audioUrl } from '../player/stage_panel.js';
 
 // --- Menu of a take: use its seed, download or delete the take. All cards share one menu.
 
@@ -34,7 +34,7 @@ export class TakeMenu {
     this.facts.textContent = [this.t('design.seed', { seed }), card.gainText].filter(Boolean).join(' · ');
     this.facts.title = card.gainText ? this.t('design.gain_title') : '';
     this.link.hidden = !record;
-    if (record) this.link.href = kept(record, 'wav');
+    if (record) this.link.href = audioUrl(record, 'wav');
   }
 }
 

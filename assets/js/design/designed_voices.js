@@ -3,8 +3,8 @@
  */
 
 import { errorOf } from '../common/api.js';
-import { all, make, need } from '../common/elements.js';
-import { FieldError, fillSelect, title } from '../common/fields.js';
+import { getElements, createElement, getElement } from '../common/elements.js';
+import { FieldError, fillSelect, speakerTitle } from '../common/fields.js';
 
 /** @typedef {import('../speak/voices.js').StoredVoice} StoredVoice */
 
@@ -25,15 +25,15 @@ export class DesignedVoices {
   constructor(root, studio, { again }) {
     this.studio = studio;
     this.again = again;
-    this.section = need(root, '#vw-design-voices');
-    this.list = need(root, '#vw-design-voices-list');
+    this.section = getElement(root, '#vw-design-voices');
+    this.list = getElement(root, '#vw-design-voices-list');
     studio.voices.addEventListener('change', () => this.refresh());
   }
 
   refresh() {
     const designed = this.studio.voices.list.filter(({ provenance }) => ['design', 'blend'].includes(provenance.source));
     designed.sort((one, other) => other.created_at - one.created_at);
-    const open = new Set(all(this.list, 'li:has(details[open])').map(({ dataset }) => dataset.voice));
+    const open = new Set(getElements(this.list, 'li:has(details[open])').map(({ dataset }) => dataset.voice));
     this.section.hidden = designed.length === 0;
     const shown = this.showsAll ? designed : designed.slice(0, INITIAL_VOICES);
     this.list.replaceChildren(...shown.map((voice) => this.entry(voice, open.has(voice.id))));
@@ -41,27 +41,27 @@ export class DesignedVoices {
     const onclick = () => {
       this.showsAll = true;
       this.refresh();
-      need(this.list, `li:nth-child(${INITIAL_VOICES + 1}) button`).focus();
+      getElement(this.list, `li:nth-child(${INITIAL_VOICES + 1}) button`).focus();
     };
     if (shown.length < designed.length) {
-      this.list.append(make('li', {}, [make('button', { type: 'button', textContent: t('design.all_voices', { n: designed.length }), onclick })]));
+      this.list.append(createElement('li', {}, [createElement('button', { type: 'button', textContent: t('design.all_voices', { n: designed.length }), onclick })]));
     }
   }
 
   /** @param {StoredVoice} voice @param {boolean} open */
   entry(voice, open) {
     const { t } = this.studio;
-    const summary = make('summary', { textContent: t('design.from') });
+    const summary = createElement('summary', { textContent: t('design.from') });
     summary.dataset.icon = 'right';
-    const entry = make('li', {}, [
-      make('h3', { textContent: voice.name }),
-      make('p', { className: 'vw-design-words', textContent: voice.provenance.description ?? voice.description ?? '' }),
-      make('div', { className: 'vw-design-acts' }, [
+    const entry = createElement('li', {}, [
+      createElement('h3', { textContent: voice.name }),
+      createElement('p', { className: 'vw-design-words', textContent: voice.provenance.description ?? voice.description ?? '' }),
+      createElement('div', { className: 'vw-design-acts' }, [
         this.button('design.use', voice, () => this.studio.go('speakers', { voice: voice.id })),
         this.button('design.in_script', voice, () => this.studio.go('script', { voice: voice.id })),
         ...(voice.provenance.description ? [this.button('design.again', voice, () => this.again(voice))] : []),
       ]),
-      make('details', { open, className: 'vw-unfolds' }, [summary, this.origin(voice.provenance)]),
+      createElement('details', { open, className: 'vw-unfolds' }, [summary, this.origin(voice.provenance)]),
     ]);
     entry.dataset.voice = voice.id;
     return entry;
@@ -70,18 +70,18 @@ export class DesignedVoices {
   /** @param {string} key @param {StoredVoice} voice @param {() => void} onclick */
   button(key, voice, onclick) {
     const textContent = this.studio.t(key);
-    return make('button', { type: 'button', textContent, onclick, ariaLabel: `${textContent}: ${voice.name}` });
+    return createElement('button', { type: 'button', textContent, onclick, ariaLabel: `${textContent}: ${voice.name}` });
   }
 
   /** @param {Object<string, string>} provenance */
   origin(provenance) {
     const rows = TOLD.filter((name) => provenance[name]).map((name) =>
-      make('div', {}, [
-        make('dt', { textContent: this.studio.t(`design.from.${name}`) }),
-        make('dd', { textContent: name === 'language' ? title(provenance[name]) : provenance[name] }),
+      createElement('div', {}, [
+        createElement('dt', { textContent: this.studio.t(`design.from.${name}`) }),
+        createElement('dd', { textContent: name === 'language' ? speakerTitle(provenance[name]) : provenance[name] }),
       ]),
     );
-    return make('dl', {}, rows);
+    return createElement('dl', {}, rows);
   }
 }
 
@@ -101,19 +101,19 @@ export class BlendForm {
   /** @param {HTMLElement} root panel of the room @param {import('../app/studio.js').Studio} studio */
   constructor(root, studio) {
     this.studio = studio;
-    this.root = need(root, '#vw-blend');
-    this.first = need(root, '#vw-blend-first', HTMLSelectElement);
-    this.second = need(root, '#vw-blend-second', HTMLSelectElement);
-    this.share = need(root, '#vw-blend-share', HTMLInputElement);
-    this.slider = need(root, '#vw-blend-mix');
-    this.name = need(root, '#vw-blend-name', HTMLInputElement);
-    this.store = need(root, '#vw-blend-keep', HTMLButtonElement);
-    this.error = need(root, '#vw-blend-error');
+    this.root = getElement(root, '#vw-blend');
+    this.first = getElement(root, '#vw-blend-first', HTMLSelectElement);
+    this.second = getElement(root, '#vw-blend-second', HTMLSelectElement);
+    this.share = getElement(root, '#vw-blend-share', HTMLInputElement);
+    this.slider = getElement(root, '#vw-blend-mix');
+    this.name = getElement(root, '#vw-blend-name', HTMLInputElement);
+    this.store = getElement(root, '#vw-blend-keep', HTMLButtonElement);
+    this.error = getElement(root, '#vw-blend-error');
     studio.catalogue.addEventListener('change', () => this.offer());
     this.first.onchange = this.second.onchange = () => this.change();
     this.share.oninput = () => this.change();
-    need(root, '#vw-blend-hear').onclick = () => this.playBlend();
-    need(root, '#vw-blend form', HTMLFormElement).onsubmit = (event) => {
+    getElement(root, '#vw-blend-hear').onclick = () => this.playBlend();
+    getElement(root, '#vw-blend form', HTMLFormElement).onsubmit = (event) => {
       event.preventDefault();
       this.keep();
     };
@@ -165,7 +165,7 @@ export class BlendForm {
     const config = { voice: `${first}:${(1 - other).toFixed(2)}+${second}:${other.toFixed(2)}` };
     const label = this.slider.textContent ?? '';
     studio.stop();
-    studio.stage.player.arm().catch(() => {});
+    studio.stage.player.start().catch(() => {});
     try {
       const take = studio.say({ room: 'design', mode, config, text: studio.text, seed: BLEND_SEED, label, isQuiet: true, keepsStopped: false });
       take.addEventListener('error', () => take === this.take && (this.error.textContent = take.error?.message ?? ''));

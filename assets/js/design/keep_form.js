@@ -1,7 +1,7 @@
 /** Form that saves a take as a voice, and warns if the take is too short to clone. */
 
 import { errorOf } from '../common/api.js';
-import { Emitter, need } from '../common/elements.js';
+import { Emitter, getElement } from '../common/elements.js';
 import { newVoiceName } from './names.js';
 
 /**
@@ -37,13 +37,13 @@ export class KeepForm extends Emitter {
   constructor(root, studio) {
     super();
     this.studio = studio;
-    this.form = need(root, '#vw-design-keep-form', HTMLFormElement);
-    this.short = need(root, '#vw-design-short');
-    this.why = need(root, '#vw-design-short-why');
-    this.name = need(root, '#vw-design-name', HTMLInputElement);
-    this.button = need(root, '#vw-design-keep', HTMLButtonElement);
-    this.nameError = need(root, '#vw-design-name-error');
-    this.keepError = need(root, '[data-error-for=keep]');
+    this.form = getElement(root, '#vw-design-keep-form', HTMLFormElement);
+    this.short = getElement(root, '#vw-design-short');
+    this.why = getElement(root, '#vw-design-short-why');
+    this.name = getElement(root, '#vw-design-name', HTMLInputElement);
+    this.button = getElement(root, '#vw-design-keep', HTMLButtonElement);
+    this.nameError = getElement(root, '#vw-design-name-error');
+    this.keepError = getElement(root, '[data-error-for=keep]');
     /** @type {TakeCard|null} */
     this.card = null;
     /** Card whose form was closed last, and which still has a fixed height, or null. @type {TakeCard|null} */
@@ -65,8 +65,8 @@ export class KeepForm extends Emitter {
       event.stopPropagation(); // Escape closes only the form and does not also stop playback.
       this.close();
     };
-    need(root, '#vw-design-keep-not').onclick = () => this.close();
-    need(root, '#vw-design-longer').onclick = () => {
+    getElement(root, '#vw-design-keep-not').onclick = () => this.close();
+    getElement(root, '#vw-design-longer').onclick = () => {
       const { card } = this;
       this.close();
       if (card) this.emit('longer', { card });

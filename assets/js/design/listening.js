@@ -61,16 +61,16 @@ export class TakePlayback {
   play(card, { from = 0, clicked } = {}) {
     const { stage } = this;
     const { take, gainDb } = card;
-    const over = !take.live && from >= take.seconds;
+    const over = !take.isReceiving && from >= take.seconds;
     this.current = card;
     stage.play(take, { from: over ? 0 : from, gainDb, clicked });
-    this.programme = stage.programme;
+    this.programme = stage.playlist;
     this.onStage();
   }
 
   onStage() {
     const { stage, current } = this;
-    const sounding = stage.sounding && stage.programme === this.programme ? current : null;
+    const sounding = stage.isPlaying && stage.playlist === this.programme ? current : null;
     for (const card of this.cards()) card.showPlaying(card === sounding, card === current);
     this.follow();
   }

@@ -7,7 +7,7 @@
  * @typedef {import('../common/fields.js').ModelCard} ModelCard
  */
 
-import { all, Emitter, make, need } from '../common/elements.js';
+import { getElements, Emitter, createElement, getElement } from '../common/elements.js';
 import { languageName, tagOf } from '../common/fields.js';
 
 /** @extends {Emitter<{choose: Design}>} */
@@ -21,8 +21,8 @@ export class PresetPicker extends Emitter {
     super();
     this.designs = designs;
     this.t = t;
-    this.languages = need(root, '#vw-design-tongue', HTMLSelectElement);
-    this.chips = need(root, '#vw-design-chips');
+    this.languages = getElement(root, '#vw-design-tongue', HTMLSelectElement);
+    this.chips = getElement(root, '#vw-design-chips');
     /** @type {string[]} languages that the checkpoint supports */
     this.spoken = [];
     this.described = '';
@@ -51,7 +51,7 @@ export class PresetPicker extends Emitter {
   /** @param {string[]} languages */
   group(languages) {
     if (languages.length === 0) return [];
-    const group = make('optgroup', { label: this.t('design.not_spoken') });
+    const group = createElement('optgroup', { label: this.t('design.not_spoken') });
     group.append(...options(languages));
     return [group];
   }
@@ -71,12 +71,12 @@ export class PresetPicker extends Emitter {
   mark(description) {
     this.described = description;
     const chosen = this.find(description);
-    for (const chip of all(this.chips, 'button')) chip.setAttribute('aria-pressed', String(chip.title === chosen?.text));
+    for (const chip of getElements(this.chips, 'button')) chip.setAttribute('aria-pressed', String(chip.title === chosen?.text));
   }
 
   /** @param {Design} design */
   chip(design) {
-    const chip = make('button', { type: 'button', textContent: design.name, title: design.text });
+    const chip = createElement('button', { type: 'button', textContent: design.name, title: design.text });
     chip.onclick = () => this.emit('choose', design);
     return chip;
   }

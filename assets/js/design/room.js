@@ -10,8 +10,8 @@
 
 import { errorOf } from '../common/api.js';
 import { SAMPLE_RATE, wavBlob } from '../common/audio.js';
-import { need } from '../common/elements.js';
-import { FieldError, fillLanguages, preselect, title } from '../common/fields.js';
+import { getElement } from '../common/elements.js';
+import { FieldError, fillLanguages, selectValue, speakerTitle } from '../common/fields.js';
 import { CardActions, TakeMenu } from './card_actions.js';
 import { BlendForm, DesignedVoices } from './designed_voices.js';
 import { KeepForm } from './keep_form.js';
@@ -38,16 +38,16 @@ export class DesignRoom {
     this.root = root;
     this.studio = studio;
     this.t = studio.t;
-    this.description = need(root, '#vw-design-description', HTMLTextAreaElement);
-    this.language = need(root, '#vw-design-language', HTMLSelectElement);
-    this.hint = need(root, '#vw-design-hint');
-    this.liveRegion = need(root, '#vw-design-said');
+    this.description = getElement(root, '#vw-design-description', HTMLTextAreaElement);
+    this.language = getElement(root, '#vw-design-language', HTMLSelectElement);
+    this.hint = getElement(root, '#vw-design-hint');
+    this.liveRegion = getElement(root, '#vw-design-said');
     this.shownSets = new ShownSets(this);
     this.requests = new TakeRequests(this);
     this.actions = new CardActions(this);
     this.picker = new PresetPicker(root, studio.presets.designs, this.t);
     this.keepForm = new KeepForm(root, studio);
-    this.menu = new TakeMenu(need(root, '#vw-design-menu'), this.t, {
+    this.menu = new TakeMenu(getElement(root, '#vw-design-menu'), this.t, {
       again: (card) => this.fromTake(card),
       drop: (card) => this.attempt(() => this.actions.drop(card)),
     });
@@ -112,7 +112,7 @@ export class DesignRoom {
       this.language.value = spoken && card ? preset.language : 'auto';
       if (!own) studio.text = preset.sample;
     });
-    const unspoken = spoken ? '' : t('design.hint_not_spoken', { model: studio.modelName(card), language: title(preset.language) });
+    const unspoken = spoken ? '' : t('design.hint_not_spoken', { model: studio.modelName(card), language: speakerTitle(preset.language) });
     this.hint.textContent = [unspoken, own ? t('design.hint_text_kept') : ''].filter(Boolean).join(' ');
   }
 
@@ -141,7 +141,7 @@ export class DesignRoom {
   recall({ description, language, count = 0 }) {
     this.hint.textContent = '';
     this.describe(description);
-    preselect(this.language, language);
+    selectValue(this.language, language);
     this.shownSets.count = Math.max(this.shownSets.count, count);
   }
 
@@ -265,7 +265,7 @@ export class DesignRoom {
   async attempt(action) {
     const { studio } = this;
     studio.clearErrors();
-    studio.stage.player.arm().catch(() => studio.showError('request', this.t('shell.no_output')));
+    studio.stage.player.start().catch(() => studio.showError('request', this.t('shell.no_output')));
     try {
       await action();
     } catch (thrown) {

@@ -7,7 +7,7 @@
  *   from: name of the source take, such as 1B; words: text that was added to the description
  */
 
-import { copyOf, need } from '../common/elements.js';
+import { copyOf, getElement } from '../common/elements.js';
 import { TakeCard } from './card.js';
 
 export class TakeSet {
@@ -22,7 +22,7 @@ export class TakeSet {
     this.origin = origin;
     this.t = t;
     this.element = copyOf(template);
-    const find = (/** @type {string} */ selector) => need(this.element, selector);
+    const find = (/** @type {string} */ selector) => getElement(this.element, selector);
     this.title = find('h2');
     this.title.id = `vw-design-set-${number}`;
     this.element.setAttribute('aria-labelledby', this.title.id);
@@ -163,9 +163,9 @@ export class ShownSets {
   constructor(room) {
     const { root } = room;
     this.room = room;
-    this.empty = need(root, '#vw-design-empty');
-    this.holder = need(root, '#vw-design-sets');
-    this.templates = { set: need(root, '#vw-design-set', HTMLTemplateElement), take: need(root, '#vw-design-take', HTMLTemplateElement) };
+    this.empty = getElement(root, '#vw-design-empty');
+    this.holder = getElement(root, '#vw-design-sets');
+    this.templates = { set: getElement(root, '#vw-design-set', HTMLTemplateElement), take: getElement(root, '#vw-design-take', HTMLTemplateElement) };
     /** Shown sets, newest first. @type {TakeSet[]} */
     this.sets = [];
     this.count = 0; // Number of sets that were created in this session.

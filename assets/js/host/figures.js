@@ -1,6 +1,6 @@
 /** Metrics of the host: numbers with charts of the last minutes. */
 
-import { make } from '../common/elements.js';
+import { createElement } from '../common/elements.js';
 
 // --- SVG chart with one or two lines.
 
@@ -107,13 +107,13 @@ export class Figures {
     this.lastCount = null;
     this.shown = FIGURES.map(({ name, count, lines, say, isHidden = () => false }) => {
       const chart = new Sparkline(count, CHART_POINTS);
-      const caption = make('figcaption', { textContent: t(`host.figure.${name}`) });
+      const caption = createElement('figcaption', { textContent: t(`host.figure.${name}`) });
       caption.dataset.i18n = `host.figure.${name}`;
       const large = new Text('–');
-      const small = make('small');
-      const value = make('div', { className: 'vw-host-value' }, [large, small]);
+      const small = createElement('small');
+      const value = createElement('div', { className: 'vw-host-value' }, [large, small]);
       const title = t(`host.figure.${name}_title`);
-      const figure = make('figure', { id: `vw-host-figure-${name}`, title }, [caption, value, chart.element]);
+      const figure = createElement('figure', { id: `vw-host-figure-${name}`, title }, [caption, value, chart.element]);
       figure.dataset.i18nTitle = `host.figure.${name}_title`;
       place.append(figure);
       return { figure, chart, large, small, lines, say, isHidden };

@@ -6,9 +6,9 @@
  */
 
 import { StudioError } from '../common/api.js';
-import { make, need } from '../common/elements.js';
+import { createElement, getElement } from '../common/elements.js';
 import { recall, remember } from '../common/storage.js';
-import { inPageWords, sentenceOf } from '../common/server_messages.js';
+import { translateMessage, errorSentence } from '../common/server_messages.js';
 import { gigabytes, CheckpointSheet, UNDER_WAY } from './real_voices_sheet.js';
 
 const PATH = 'studio/host/downloads';
@@ -40,16 +40,16 @@ export class RealVoices {
     this.usesSmallVoice = speaks;
     /** @type {Download} */
     this.download = download ?? { state: 'none', parts: [], got: 0, of: 0, rate: null, change: null, problem: null, can_go_back: false };
-    this.banner = need(page, '#vw-banner');
-    this.text = need(page, '#vw-banner-says');
-    this.bar = need(page, '#vw-banner-bar', HTMLProgressElement);
-    this.detailsButton = need(page, '#vw-banner-see');
-    this.pauseButton = need(page, '#vw-banner-turn');
-    this.dismissButton = need(page, '#vw-banner-leave');
-    this.loaded = need(page, '#vw-loaded');
-    this.loadedNames = need(page, '#vw-loaded-names');
-    this.loadedButton = need(page, '#vw-loaded-see');
-    this.sheet = new CheckpointSheet(need(page, '#vw-real-voices', HTMLDialogElement), this);
+    this.banner = getElement(page, '#vw-banner');
+    this.text = getElement(page, '#vw-banner-says');
+    this.bar = getElement(page, '#vw-banner-bar', HTMLProgressElement);
+    this.detailsButton = getElement(page, '#vw-banner-see');
+    this.pauseButton = getElement(page, '#vw-banner-turn');
+    this.dismissButton = getElement(page, '#vw-banner-leave');
+    this.loaded = getElement(page, '#vw-loaded');
+    this.loadedNames = getElement(page, '#vw-loaded-names');
+    this.loadedButton = getElement(page, '#vw-loaded-see');
+    this.sheet = new CheckpointSheet(getElement(page, '#vw-real-voices', HTMLDialogElement), this);
     this.detailsButton.onclick = () => this.open();
     this.dismissButton.onclick = () => this.dismiss();
     this.pauseButton.onclick = () => this.act(this.download.state === 'fetching' ? 'pause' : 'resume');
@@ -199,8 +199,8 @@ export class RealVoices {
   /** Text about the download, or about the current voice. */
   get sentence() {
     const { state, change, problem } = this.download;
-    if (state === 'failed' && problem) return problem.code === 'not_changed' ? inPageWords(problem.message) : sentenceOf(problem);
-    if (state === 'changing') return change ? inPageWords(change) : this.t('real_voices.loading');
+    if (state === 'failed' && problem) return problem.code === 'not_changed' ? translateMessage(problem.message) : errorSentence(problem);
+    if (state === 'changing') return change ? translateMessage(change) : this.t('real_voices.loading');
     if (!UNDER_WAY.has(state)) return this.t('real_voices.more');
     return `${this.progressText}. ${this.t('real_voices.goes_on')}`;
   }
@@ -224,7 +224,7 @@ export class RealVoices {
     const room = this.studio.current?.id ?? this.studio.roomAddress?.room ?? 'speakers';
     this.banner.hidden = !ROOMS.has(room) || !(moves || (this.usesSmallVoice && this.hasPlayed && !this.isDismissed));
     this.banner.dataset.kind = moves ? state : 'small';
-    const head = make('b', { textContent: this.t(`real_voices.head.${moves ? state : 'small'}`) });
+    const head = createElement('b', { textContent: this.t(`real_voices.head.${moves ? state : 'small'}`) });
     this.text.replaceChildren(head, this.isHost || moves ? ` ${this.sentence}` : '');
     this.bar.hidden = !moves || state === 'failed';
     if (state === 'changing' || !of) this.bar.removeAttribute('value');
@@ -261,8 +261,8 @@ export class RealVoices {
         const runs = this.plainTerm('runs', device.split(':')[0]) ?? device;
         const textContent = [hint, runs, this.plainTerm('precise', dtype) ?? dtype].filter(Boolean).join(' · ');
         // The tooltip has the exact names, for operators.
-        const about = make('p', { className: 'vw-hint', textContent, title: `${device}, ${dtype}` });
-        return make('li', {}, [make('b', { textContent: this.nameOf(id) }), about]);
+        const about = createElement('p', { className: 'vw-hint', textContent, title: `${device}, ${dtype}` });
+        return createElement('li', {}, [createElement('b', { textContent: this.nameOf(id) }), about]);
       }),
     );
   }

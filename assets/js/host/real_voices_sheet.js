@@ -1,6 +1,6 @@
 /** Sheet with the published checkpoints that fit this machine, and a running download. */
 
-import { make, need } from '../common/elements.js';
+import { createElement, getElement } from '../common/elements.js';
 
 /** States of an unfinished download. */
 export const UNDER_WAY = new Set(['fetching', 'paused', 'changing', 'failed']);
@@ -33,19 +33,19 @@ export class CheckpointSheet {
     /** Key of the list's current content. */
     this.builtKey = '';
     this.showsDownloadError = false; // True if the shown error message is about the download.
-    this.list = need(dialog, '#vw-real-list');
-    this.totalLine = need(dialog, '#vw-real-sum');
-    this.bits = need(dialog, '#vw-real-bits');
-    this.select = need(this.bits, 'select', HTMLSelectElement);
+    this.list = getElement(dialog, '#vw-real-list');
+    this.totalLine = getElement(dialog, '#vw-real-sum');
+    this.bits = getElement(dialog, '#vw-real-bits');
+    this.select = getElement(this.bits, 'select', HTMLSelectElement);
     this.select.onchange = () => {
       this.weights = this.select.value;
       this.paint();
     };
-    this.error = need(dialog, '#vw-real-error');
-    this.begin = need(dialog, '#vw-real-begin', HTMLButtonElement);
-    this.pauseButton = need(dialog, '#vw-real-turn');
-    this.stop = need(dialog, '#vw-real-stop');
-    need(dialog, '#vw-real-close').onclick = () => this.close();
+    this.error = getElement(dialog, '#vw-real-error');
+    this.begin = getElement(dialog, '#vw-real-begin', HTMLButtonElement);
+    this.pauseButton = getElement(dialog, '#vw-real-turn');
+    this.stop = getElement(dialog, '#vw-real-stop');
+    getElement(dialog, '#vw-real-close').onclick = () => this.close();
     dialog.onclick = ({ target }) => {
       if (target === dialog) this.close(); // A click on the backdrop has the dialog as its target.
     };
@@ -170,7 +170,7 @@ export class CheckpointSheet {
     const { id, size, kind, mode, download } = offer;
     const { memory = null, fits = null } = this.weightsOf(offer) ?? {};
     const card = element('label', 'vw-offer');
-    const box = make('input', { type: 'checkbox', value: id, disabled: fits === false });
+    const box = createElement('input', { type: 'checkbox', value: id, disabled: fits === false });
     const values = { get: gigabytes(download), memory: memory === null ? '' : gigabytes(memory) };
     const sizes = download === 0 ? this.t('real_voices.is_here') : this.t('real_voices.to_download', values);
     const facts = [sizes, memory === null ? '' : this.t('real_voices.of_memory', values)].filter(Boolean).join(' · ');
@@ -277,4 +277,4 @@ function times(rtf) {
 export const gigabytes = (bytes) => (bytes / 1e9).toFixed(1);
 
 /** @param {keyof HTMLElementTagNameMap} tag @param {string} className @param {string} [textContent] */
-const element = (tag, className, textContent = '') => make(tag, { className, textContent });
+const element = (tag, className, textContent = '') => createElement(tag, { className, textContent });

@@ -1,8 +1,8 @@
 /** Host room: state, performance, settings and checkpoints of the studio. */
 
 import { StudioError } from '../common/api.js';
-import { make, need } from '../common/elements.js';
-import { inPageWords } from '../common/server_messages.js';
+import { createElement, getElement } from '../common/elements.js';
+import { translateMessage } from '../common/server_messages.js';
 import { Figures } from './figures.js';
 
 /**
@@ -44,26 +44,26 @@ export class HostRoom {
     this.shownJson = null;
     /** @type {ReturnType<typeof setTimeout>|undefined} */
     this.timer = undefined;
-    this.keyForm = need(root, '#vw-host-door');
-    this.content = need(root, '#vw-host-inside');
-    this.state = need(root, '#vw-host-state');
-    this.models = need(root, '#vw-host-models');
-    this.wanted = need(root, '#vw-host-wanted', HTMLTextAreaElement);
-    this.loadError = need(root, '#vw-host-load-error');
-    this.keyError = need(root, '#vw-host-door-error');
-    this.submit = need(root, '#vw-host-submit', HTMLButtonElement);
-    this.cancelButton = need(root, '#vw-host-give-up');
-    this.progress = need(root, '#vw-host-progress', HTMLProgressElement);
-    this.settings = need(root, '#vw-host-settings');
-    this.known = need(root, '#vw-host-known');
-    this.voices = need(root, '#vw-host-voices');
-    this.voiceProblems = need(root, '#vw-host-voice-problems');
-    this.wyoming = need(root, '#vw-host-wyoming');
-    const key = need(root, '#vw-host-key', HTMLInputElement);
+    this.keyForm = getElement(root, '#vw-host-door');
+    this.content = getElement(root, '#vw-host-inside');
+    this.state = getElement(root, '#vw-host-state');
+    this.models = getElement(root, '#vw-host-models');
+    this.wanted = getElement(root, '#vw-host-wanted', HTMLTextAreaElement);
+    this.loadError = getElement(root, '#vw-host-load-error');
+    this.keyError = getElement(root, '#vw-host-door-error');
+    this.submit = getElement(root, '#vw-host-submit', HTMLButtonElement);
+    this.cancelButton = getElement(root, '#vw-host-give-up');
+    this.progress = getElement(root, '#vw-host-progress', HTMLProgressElement);
+    this.settings = getElement(root, '#vw-host-settings');
+    this.known = getElement(root, '#vw-host-known');
+    this.voices = getElement(root, '#vw-host-voices');
+    this.voiceProblems = getElement(root, '#vw-host-voice-problems');
+    this.wyoming = getElement(root, '#vw-host-wyoming');
+    const key = getElement(root, '#vw-host-key', HTMLInputElement);
     this.keyForm.onsubmit = (event) => this.sendKey(event, key.value);
-    need(root, '#vw-host-load').onsubmit = (event) => this.load(event);
+    getElement(root, '#vw-host-load').onsubmit = (event) => this.load(event);
     this.cancelButton.onclick = () => this.send('studio/host/models', 'DELETE');
-    this.figures = new Figures(need(root, '#vw-host-figures'), studio.t);
+    this.figures = new Figures(getElement(root, '#vw-host-figures'), studio.t);
   }
 
   enter() {
@@ -147,7 +147,7 @@ export class HostRoom {
     this.studio.realVoices.allow(this.key, now.own);
     const { sentence, problem, change, loaded, of } = now.runtime;
     const isProblem = Boolean(problem) && !now.changing;
-    this.state.textContent = inPageWords(now.changing ? (change ?? sentence) : (problem ?? sentence));
+    this.state.textContent = translateMessage(now.changing ? (change ?? sentence) : (problem ?? sentence));
     this.state.classList.toggle('vw-error', isProblem);
     this.state.classList.toggle('vw-hint', !isProblem);
     this.submit.disabled = now.changing || !now.own;
@@ -168,7 +168,7 @@ export class HostRoom {
       ...models.map(({ id, modes, device, dtype, loaded, fingerprint }) => {
         const names = modes.map((mode) => this.studio.t(`shell.mode.${mode}`)).join(', ');
         const about = [names, device, dtype, loaded ? null : this.studio.t('host.at_first_use'), fingerprint.slice(0, 12)];
-        return make('li', {}, [id, make('small', { textContent: about.filter(Boolean).join(' · ') })]);
+        return createElement('li', {}, [id, createElement('small', { textContent: about.filter(Boolean).join(' · ') })]);
       }),
     );
   }
@@ -176,7 +176,7 @@ export class HostRoom {
   /** Show unusable files in the voice folder with the reasons. @param {HostStatus['voice_problems']} problems */
   showProblems(problems) {
     this.voices.hidden = !problems.length;
-    this.voiceProblems.replaceChildren(...problems.map(({ file, why }) => make('li', {}, [file, make('small', { textContent: inPageWords(why) })])));
+    this.voiceProblems.replaceChildren(...problems.map(({ file, why }) => createElement('li', {}, [file, createElement('small', { textContent: translateMessage(why) })])));
   }
 
   /** Show if Home Assistant is served, and the address. @param {HostStatus} now */
@@ -201,7 +201,7 @@ export class HostRoom {
     const offers = { [this.studio.t('host.these')]: checkpoints, ...KNOWN };
     this.known.replaceChildren(
       ...Object.entries(offers).map(([name, models]) =>
-        make('button', { type: 'button', textContent: name, disabled: !own, onclick: () => (this.wanted.value = models.join('\n')) }),
+        createElement('button', { type: 'button', textContent: name, disabled: !own, onclick: () => (this.wanted.value = models.join('\n')) }),
       ),
     );
     const groups = Map.groupBy(settings, ({ group }) => group);
@@ -212,16 +212,16 @@ export class HostRoom {
   group(name, members) {
     const changed = members.filter((setting) => setting.changed).length;
     const title = this.studio.t(`host.group.${name}`) + (changed ? ` (${this.studio.t('host.changed', { n: changed })})` : '');
-    const summary = make('summary', { textContent: title });
+    const summary = createElement('summary', { textContent: title });
     summary.dataset.icon = 'right';
-    return make('details', { className: 'vw-unfolds' }, [summary, make('dl', {}, members.map((setting) => this.row(setting)))]);
+    return createElement('details', { className: 'vw-unfolds' }, [summary, createElement('dl', {}, members.map((setting) => this.row(setting)))]);
   }
 
   /** @param {Setting} setting */
   row(setting) {
-    const value = make('span', { textContent: setting.value === '' ? '–' : String(setting.value) });
-    const entry = [make('dt', { textContent: setting.env }), make('dd', {}, [value, this.about(setting)])];
-    return make('div', { className: setting.changed ? 'vw-host-changed' : '' }, entry);
+    const value = createElement('span', { textContent: setting.value === '' ? '–' : String(setting.value) });
+    const entry = [createElement('dt', { textContent: setting.env }), createElement('dd', {}, [value, this.about(setting)])];
+    return createElement('div', { className: setting.changed ? 'vw-host-changed' : '' }, entry);
   }
 
   /**
@@ -234,7 +234,7 @@ export class HostRoom {
   about({ env, about }) {
     const key = `settings.${env}`;
     const label = this.studio.t(key);
-    const small = make('small', { textContent: label === key ? about : label });
+    const small = createElement('small', { textContent: label === key ? about : label });
     if (label === key) small.lang = 'en';
     return small;
   }

@@ -12,7 +12,7 @@
  */
 
 import { api } from '../common/api.js';
-import { all, make, need } from '../common/elements.js';
+import { getElements, createElement, getElement } from '../common/elements.js';
 import { tagOf } from '../common/fields.js';
 import { configFor } from '../common/text.js';
 import { Take } from '../player/take.js';
@@ -238,23 +238,23 @@ export class CodeDialog {
   constructor(dialog, studio) {
     this.dialog = dialog;
     this.studio = studio;
-    this.panel = need(dialog, '#vw-code-panel');
-    this.text = need(dialog, '#vw-code-text');
+    this.panel = getElement(dialog, '#vw-code-panel');
+    this.text = getElement(dialog, '#vw-code-text');
     /** @type {Language} */
     this.language = 'curl';
     /** @type {Request|null} */
     this.request = null;
-    const list = need(dialog, '[role=tablist]');
+    const list = getElement(dialog, '[role=tablist]');
     list.replaceChildren(...NAMES.map((language) => this.tab(language)));
     list.onkeydown = (event) => this.onKey(event);
-    this.tabs = all(list, '[role=tab]');
-    need(dialog, '#vw-code-copy').onclick = () => this.copy();
-    need(dialog, '#vw-code-close').onclick = () => dialog.close();
+    this.tabs = getElements(list, '[role=tab]');
+    getElement(dialog, '#vw-code-copy').onclick = () => this.copy();
+    getElement(dialog, '#vw-code-close').onclick = () => dialog.close();
   }
 
   /** @param {Language} language */
   tab(language) {
-    const tab = make('button', { type: 'button', role: 'tab', textContent: language });
+    const tab = createElement('button', { type: 'button', role: 'tab', textContent: language });
     tab.id = `vw-code-${language.toLowerCase().replaceAll(/[^a-z]+/g, '-')}`;
     tab.setAttribute('aria-controls', 'vw-code-panel');
     tab.onclick = () => this.choose(language);

@@ -164,7 +164,7 @@ export class TakeHistory extends EventTarget {
   async remove(id) {
     await api.delete(`studio/takes/${id}`);
     this.changeCount += 1;
-    this.speech.keepWaiting();
+    this.speech.storeWaiting();
     this.dispatchEvent(new Event('moved'));
     this.show(this.list.filter((take) => take.id !== id));
   }
@@ -212,14 +212,14 @@ export class TakeHistory extends EventTarget {
 
   async onSeveralMoved() {
     this.changeCount += 1;
-    this.speech.keepWaiting();
+    this.speech.storeWaiting();
     this.dispatchEvent(new Event('moved'));
     await this.refresh();
   }
 
   /** Load a stored take with its audio. @param {TakeRecord} record */
   async load(record) {
-    return Take.kept(record, await this.loadPcm(record.id));
+    return Take.fromRecord(record, await this.loadPcm(record.id));
   }
 
   /** Return the samples of a stored take. @param {string} id @param {RequestInit} [options] */

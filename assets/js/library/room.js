@@ -1,8 +1,8 @@
 /** Library room: takes and scripts by day, and stored voices. */
 
 import { errorOf } from '../common/api.js';
-import { dayOf, nameOfDay, span } from '../common/dates.js';
-import { all, arrangeChildren, make, need, throttle, write } from '../common/elements.js';
+import { dayOf, nameOfDay, formatDuration } from '../common/dates.js';
+import { getElements, arrangeChildren, createElement, getElement, throttle, writeText } from '../common/elements.js';
 import { PAGE } from './history.js';
 import { SavedScripts } from './saved_scripts.js';
 import { TakeSelection } from './selection.js';
@@ -19,14 +19,14 @@ export class TakesPanel {
     this.root = root;
     this.studio = studio;
     this.scripts = scripts;
-    this.search = need(root, '#vw-takes-search', HTMLInputElement);
-    this.room = need(root, '#vw-takes-room', HTMLSelectElement);
-    this.day = need(root, '#vw-takes-day', HTMLInputElement);
-    this.starred = need(root, '#vw-takes-starred');
-    this.list = need(root, '#vw-takes-list');
-    this.empty = need(root, '#vw-takes-empty');
-    this.begin = need(root, '#vw-takes-begin');
-    this.more = need(root, '#vw-takes-more');
+    this.search = getElement(root, '#vw-takes-search', HTMLInputElement);
+    this.room = getElement(root, '#vw-takes-room', HTMLSelectElement);
+    this.day = getElement(root, '#vw-takes-day', HTMLInputElement);
+    this.starred = getElement(root, '#vw-takes-starred');
+    this.list = getElement(root, '#vw-takes-list');
+    this.empty = getElement(root, '#vw-takes-empty');
+    this.begin = getElement(root, '#vw-takes-begin');
+    this.more = getElement(root, '#vw-takes-more');
     /** True after the list was loaded. */
     this.isLoaded = false;
     this.requestNumber = 0; // Number of the last request for the list, to ignore older responses.
@@ -152,7 +152,7 @@ export class TakesPanel {
     this.headings = new Map([...days.keys()].map((day) => [day, this.headings.get(day) ?? headOfDay()]));
     return [...days].flatMap(([day, ofDay]) => {
       const head = /** @type {HTMLElement} */ (this.headings.get(day));
-      write(need(head, 'h3'), nameOfDay(day, now, this.studio.words.language));
+      writeText(getElement(head, 'h3'), nameOfDay(day, now, this.studio.words.language));
       return [head, ...ofDay.map(({ element }) => element)];
     });
   }
@@ -185,18 +185,18 @@ export class TakeSpace {
   constructor(root, studio) {
     this.root = root;
     this.studio = studio;
-    this.line = need(root, '#vw-takes-space');
-    this.limitWarning = need(root, '#vw-takes-near');
-    this.button = need(root, '#vw-takes-free');
-    this.dialog = need(root, '#vw-takes-freeing', HTMLDialogElement);
-    this.choice = need(this.dialog, 'select', HTMLSelectElement);
-    this.binLine = need(root, '#vw-takes-bin');
+    this.line = getElement(root, '#vw-takes-space');
+    this.limitWarning = getElement(root, '#vw-takes-near');
+    this.button = getElement(root, '#vw-takes-free');
+    this.dialog = getElement(root, '#vw-takes-freeing', HTMLDialogElement);
+    this.choice = getElement(this.dialog, 'select', HTMLSelectElement);
+    this.binLine = getElement(root, '#vw-takes-bin');
     this.button.onclick = () => this.ask();
     const say = (/** @type {unknown} */ error) => studio.toast(errorOf(error).message);
-    need(this.binLine, '[data-do=restore]').onclick = () => studio.history.restoreBin().catch(say);
-    const emptying = need(root, '#vw-takes-emptying', HTMLDialogElement);
-    need(this.binLine, '[data-do=empty]').onclick = () => {
-      need(emptying, 'h2').textContent = studio.t('library.empty_ask', { n: this.space?.in_bin });
+    getElement(this.binLine, '[data-do=restore]').onclick = () => studio.history.restoreBin().catch(say);
+    const emptying = getElement(root, '#vw-takes-emptying', HTMLDialogElement);
+    getElement(this.binLine, '[data-do=empty]').onclick = () => {
+      getElement(emptying, 'h2').textContent = studio.t('library.empty_ask', { n: this.space?.in_bin });
       emptying.returnValue = '';
       emptying.showModal();
     };
@@ -219,18 +219,18 @@ export class TakeSpace {
     const { space, studio } = this;
     const { t } = studio;
     this.button.hidden = true;
-    write(this.line, '');
-    write(this.limitWarning, '');
+    writeText(this.line, '');
+    writeText(this.limitWarning, '');
     this.binLine.hidden = !space?.in_bin;
     if (!space) return;
-    write(need(this.binLine, 'span'), t('library.in_bin', { n: space.in_bin, time: span(space.restorable_s, t) }));
+    writeText(getElement(this.binLine, 'span'), t('library.in_bin', { n: space.in_bin, time: formatDuration(space.restorable_s, t) }));
     const counted = (/** @type {number} */ count) => count.toLocaleString(studio.words.language);
     const [used, all] = [space.bytes, space.max_bytes].map((bytes) => counted(Math.round(bytes / MEGABYTE)));
     const isNear = space.bytes >= WARNING_SHARE * space.max_bytes;
-    write(this.line, t(isNear ? 'library.space_bytes' : 'library.space', { takes: counted(space.takes), max: counted(space.max_takes), used, all }));
+    writeText(this.line, t(isNear ? 'library.space_bytes' : 'library.space', { takes: counted(space.takes), max: counted(space.max_takes), used, all }));
     if (!isNear && space.takes < WARNING_SHARE * space.max_takes) return;
     this.button.hidden = false;
-    write(this.limitWarning, t(space.takes >= space.max_takes ? 'library.space_full' : 'library.space_near'));
+    writeText(this.limitWarning, t(space.takes >= space.max_takes ? 'library.space_full' : 'library.space_near'));
   }
 
   /** Open the dialog that shows which takes would be deleted. */
@@ -242,7 +242,7 @@ export class TakeSpace {
     const counts = [...DELETE_CHOICES.filter((count) => count < removable), ...(removable ? [removable] : [])];
     this.choice.replaceChildren(...counts.map((count) => new Option(t('library.free_oldest', { n: count }), String(count))));
     this.choice.value = String(counts.find((count) => count >= removable / 4) ?? '');
-    this.choice.disabled = need(this.dialog, '[value=yes]', HTMLButtonElement).disabled = removable === 0;
+    this.choice.disabled = getElement(this.dialog, '[value=yes]', HTMLButtonElement).disabled = removable === 0;
     this.describe();
     this.dialog.returnValue = '';
     this.dialog.showModal();
@@ -254,7 +254,7 @@ export class TakeSpace {
     const { takes: all, from } = space.removable;
     const since = new Intl.DateTimeFormat(studio.words.language, { dateStyle: 'long' }).format((from ?? 0) * 1000);
     const values = { n: this.choice.value, all, from: since };
-    need(this.dialog, 'p').textContent = studio.t(all ? 'library.free_what' : 'library.free_none', values);
+    getElement(this.dialog, 'p').textContent = studio.t(all ? 'library.free_what' : 'library.free_none', values);
   }
 
   /** @param {number} count */
@@ -275,7 +275,7 @@ export class TakeSpace {
   }
 }
 
-const headOfDay = () => make('li', { className: 'vw-takes-day' }, [make('h3')]);
+const headOfDay = () => createElement('li', { className: 'vw-takes-day' }, [createElement('h3')]);
 
 // --- The Library with takes and voices. A narrow window shows only one of the two panels.
 
@@ -287,13 +287,13 @@ export class LibraryRoom {
   constructor(root, studio) {
     this.root = root;
     this.studio = studio;
-    this.panels = need(root, '.vw-halves');
-    this.panelTabs = all(root, '.vw-library-turn [data-half]');
-    const takes = need(root, '#vw-library-takes');
+    this.panels = getElement(root, '.vw-halves');
+    this.panelTabs = getElements(root, '.vw-library-turn [data-half]');
+    const takes = getElement(root, '#vw-library-takes');
     this.scripts = new SavedScripts(studio, () => this.takes.refresh());
     this.takes = new TakesPanel(takes, studio, this.scripts);
     this.space = new TakeSpace(root, studio);
-    this.voices = new VoicesPanel(need(root, '#vw-library-voices'), studio);
+    this.voices = new VoicesPanel(getElement(root, '#vw-library-voices'), studio);
     for (const turn of this.panelTabs) turn.onclick = () => this.show(turn.dataset.half ?? '');
   }
 

@@ -6,7 +6,7 @@
 
 import { clock, SAMPLE_RATE } from '../common/audio.js';
 import { timeOfDay } from '../common/dates.js';
-import { all, make, need } from '../common/elements.js';
+import { getElements, createElement, getElement } from '../common/elements.js';
 import { calledBy } from '../script/line_text.js';
 import { TakeRow } from './take_row.js';
 
@@ -87,13 +87,13 @@ export class SavedScripts extends EventTarget {
     entry.dataset.script = id;
     entry.innerHTML = MARKUP;
     studio.words.apply(entry);
-    const find = (/** @type {string} */ selector) => need(entry, selector);
+    const find = (/** @type {string} */ selector) => getElement(entry, selector);
     find('.vw-script-entry-marks').append(...this.voiceMarks(script));
-    need(entry, 'a', HTMLAnchorElement).href = `#/script/${id}`;
+    getElement(entry, 'a', HTMLAnchorElement).href = `#/script/${id}`;
     find('.vw-take-text').textContent = name;
     const length = seconds && clock(seconds * SAMPLE_RATE);
     find('small').textContent = [t('library.script', { n: lines }), length, timeOfDay(at * 1000, studio.words.language)].filter(Boolean).join(' · ');
-    const [takes, remove] = all(entry, '[data-do]');
+    const [takes, remove] = getElements(entry, '[data-do]');
     takes.ariaLabel = takes.title = t('library.takes_of', { name });
     takes.onclick = () => this.guard(this.unfold(entry, script, !this.open.has(id)));
     remove.ariaLabel = t('library.delete_script', { name });
@@ -109,8 +109,8 @@ export class SavedScripts extends EventTarget {
 
   /** @param {HTMLElement} entry @param {ScriptSummary} script @param {boolean} isOpen */
   async unfold(entry, { id }, isOpen) {
-    const list = need(entry, 'ul');
-    need(entry, '[data-do=takes]').setAttribute('aria-expanded', String(isOpen));
+    const list = getElement(entry, 'ul');
+    getElement(entry, '[data-do=takes]').setAttribute('aria-expanded', String(isOpen));
     list.hidden = !isOpen;
     this.rows.delete(id);
     if (!isOpen) return void this.open.delete(id);
@@ -119,7 +119,7 @@ export class SavedScripts extends EventTarget {
     const unfolded = takes.map((/** @type {import('../player/take.js').TakeRecord} */ record) => new TakeRow(record, this.studio));
     this.rows.set(id, unfolded);
     const rows = unfolded.map((/** @type {TakeRow} */ { element }) => element);
-    const none = make('li', { className: 'vw-hint', textContent: this.studio.t('library.no_takes') });
+    const none = createElement('li', { className: 'vw-hint', textContent: this.studio.t('library.no_takes') });
     list.replaceChildren(...(rows.length ? rows : [none]));
   }
 

@@ -1,7 +1,7 @@
 /** Selection of several takes in the Library, with actions on all of them. */
 
 import { errorOf } from '../common/api.js';
-import { all, need, write } from '../common/elements.js';
+import { getElements, getElement, writeText } from '../common/elements.js';
 import { saveFile } from '../common/files.js';
 
 /** @typedef {import('./take_row.js').TakeRow} TakeRow */
@@ -19,10 +19,10 @@ export class TakeSelection {
   constructor(root, studio) {
     this.root = root;
     this.studio = studio;
-    this.list = need(root, '#vw-takes-list');
-    this.toggle = need(root, '#vw-takes-select');
-    this.bar = need(root, '#vw-takes-bar');
-    this.count = need(this.bar, 'b');
+    this.list = getElement(root, '#vw-takes-list');
+    this.toggle = getElement(root, '#vw-takes-select');
+    this.bar = getElement(root, '#vw-takes-bar');
+    this.count = getElement(this.bar, 'b');
     this.toggle.onclick = () => this.setActive(!this.isOn);
     /** @type {Object<string, (ids: string[]) => unknown>} */
     const actions = {
@@ -31,7 +31,7 @@ export class TakeSelection {
       zip: (ids) => this.download(ids),
       remove: (ids) => this.remove(ids),
     };
-    for (const button of all(this.bar, '[data-do]')) button.onclick = () => this.guard(actions[button.dataset.do ?? '']);
+    for (const button of getElements(this.bar, '[data-do]')) button.onclick = () => this.guard(actions[button.dataset.do ?? '']);
     this.list.addEventListener('click', (event) => this.onClick(event), true);
     root.addEventListener('keydown', (event) => this.onKey(event));
   }
@@ -62,8 +62,8 @@ export class TakeSelection {
     this.toggle.ariaPressed = String(isOn);
     this.bar.hidden = !isOn;
     for (const { checkbox, record } of this.rows) checkbox.checked = this.ids.has(record.id);
-    write(this.count, studio.t('library.selected', { n }));
-    for (const button of all(this.bar, '[data-do]:not([data-do=all])', HTMLButtonElement)) button.disabled = n === 0;
+    writeText(this.count, studio.t('library.selected', { n }));
+    for (const button of getElements(this.bar, '[data-do]:not([data-do=all])', HTMLButtonElement)) button.disabled = n === 0;
   }
 
   /** Add rows to the selection. @param {TakeRow[]} rows */

@@ -3,12 +3,12 @@
 import { errorOf, StudioError } from '../common/api.js';
 import { clock, SAMPLE_RATE } from '../common/audio.js';
 import { timeOfDay } from '../common/dates.js';
-import { all, make, mark, need, write } from '../common/elements.js';
-import { languageName, title } from '../common/fields.js';
+import { getElements, createElement, setAttributes, getElement, writeText } from '../common/elements.js';
+import { languageName, speakerTitle } from '../common/fields.js';
 import { suggestedName } from '../design/names.js';
-import { kept, offerDownloads } from '../player/stage_panel.js';
+import { audioUrl, offerDownloads } from '../player/stage_panel.js';
 import { Take } from '../player/take.js';
-import { shown } from '../player/waveform.js';
+import { drawnHeight } from '../player/waveform.js';
 import { Sharing } from './sharing.js';
 
 // --- Waveform outline of a stored take, which is loaded and drawn when it becomes visible.
@@ -50,7 +50,7 @@ function outlineImage(outline) {
   svg.setAttribute('viewBox', `0 0 ${outline.length * BAR_STEP_PX} ${BAR_HEIGHT_PX}`);
   const path = document.createElementNS(SVG, 'path');
   const bars = outline.map((value, index) => {
-    const half = Math.max(0.5, (shown(value / MAX_LEVEL) * BAR_HEIGHT_PX) / 2);
+    const half = Math.max(0.5, (drawnHeight(value / MAX_LEVEL) * BAR_HEIGHT_PX) / 2);
     return `M${index * BAR_STEP_PX + 1} ${BAR_HEIGHT_PX / 2 - half}v${2 * half}`;
   });
   path.setAttribute('d', bars.join(''));
@@ -63,8 +63,8 @@ function outlineImage(outline) {
 export class TakeFiles {
   /** @param {ParentNode} root */
   constructor(root) {
-    this.menu = need(root, '#vw-takes-files');
-    this.links = all(this.menu, 'a', HTMLAnchorElement);
+    this.menu = getElement(root, '#vw-takes-files');
+    this.links = getElements(this.menu, 'a', HTMLAnchorElement);
     offerDownloads(this.menu, () => this.record && this.prepare(this.record));
   }
 
@@ -74,7 +74,7 @@ export class TakeFiles {
   /** Prepare the menu for a take. @param {TakeRecord} record */
   prepare(record) {
     this.record = record;
-    for (const link of this.links) link.href = kept(record, link.dataset.format ?? '');
+    for (const link of this.links) link.href = audioUrl(record, link.dataset.format ?? '');
   }
 }
 
@@ -135,8 +135,8 @@ export class TakeRow {
     this.element.innerHTML = MARKUP;
     studio.words.apply(this.element);
     /** @type {Field[]} */
-    this.fields = [...all(this.element, '[data-field]', HTMLInputElement), ...all(this.element, '[data-field]', HTMLTextAreaElement)];
-    this.checkbox = need(this.element, '.vw-take-pick', HTMLInputElement);
+    this.fields = [...getElements(this.element, '[data-field]', HTMLInputElement), ...getElements(this.element, '[data-field]', HTMLTextAreaElement)];
+    this.checkbox = getElement(this.element, '.vw-take-pick', HTMLInputElement);
     this.sharing = new Sharing(this.find('.vw-take-share'), record.id, studio, (action) => this.guard(action));
     this.find('[data-do=share]').hidden = !studio.me.features.share;
     outlineWhenSeen(this.find('.vw-take-outline'), record.id, studio.api);
@@ -146,7 +146,7 @@ export class TakeRow {
 
   /** @param {string} selector */
   find(selector) {
-    return need(this.element, selector);
+    return getElement(this.element, selector);
   }
 
   listen() {
@@ -230,13 +230,13 @@ export class TakeRow {
   /** Update the play button, which pauses during playback. */
   follow() {
     const play = this.find('.vw-take-play');
-    const sounds = this.studio.stage.sounding && this.shown !== null;
-    mark(play, { 'data-icon': sounds ? 'pause' : 'play', 'aria-label': this.studio.t(sounds ? 'library.pause' : 'library.play', { name: this.name }) });
+    const sounds = this.studio.stage.isPlaying && this.shown !== null;
+    setAttributes(play, { 'data-icon': sounds ? 'pause' : 'play', 'aria-label': this.studio.t(sounds ? 'library.pause' : 'library.play', { name: this.name }) });
   }
 
   /** Show the speaker with its mark (if the voices have been loaded). */
   paintSpeaker() {
-    write(this.find('.vw-take-who'), shortened(speakerOf(this.record, this.studio)));
+    writeText(this.find('.vw-take-who'), shortened(speakerOf(this.record, this.studio)));
     this.find('.vw-take-mark').replaceChildren(this.studio.catalogue.mark(this.record));
   }
 
@@ -276,7 +276,7 @@ export class TakeRow {
     for (const field of this.fields) {
       if (field !== document.activeElement) field.value = written[field.dataset.field ?? ''] ?? '';
     }
-    this.find('.vw-take-settings').replaceChildren(...this.settings().flatMap(([term, value]) => [make('dt', { textContent: term }), make('dd', { textContent: value, dir: 'auto' })]));
+    this.find('.vw-take-settings').replaceChildren(...this.settings().flatMap(([term, value]) => [createElement('dt', { textContent: term }), createElement('dd', { textContent: value, dir: 'auto' })]));
   }
 
   /** Return all settings and results of the take as pairs of label and value. @returns {string[][]} */
@@ -291,7 +291,7 @@ export class TakeRow {
       [t('pronunciation.said'), this.record.spoken],
       [t('library.mode'), t(`shell.mode.${mode}`)],
       [t('library.model'), [model?.id, model?.device, model?.dtype].filter(Boolean).join(', ')],
-      [t('library.voice'), voice && (this.studio.voices.find(voice)?.name ?? title(voice))],
+      [t('library.voice'), voice && (this.studio.voices.find(voice)?.name ?? speakerTitle(voice))],
       [t('library.language'), language && (language === 'auto' ? t('shell.auto') : languageName(language))],
       ...Object.entries(others).map(([name, value]) => /** @type {[string, string]} */ ([this.settingName(name), typeof value === 'string' ? value : JSON.stringify(value)])),
       [t('library.reference'), reference && `sha256 ${reference.slice(0, 16)}…`],
@@ -359,7 +359,7 @@ export function headOf({ name, text }) {
 /** Return the speaker's name of a row. @param {TakeRecord} record @param {import('../app/studio.js').Studio} studio */
 export function speakerOf(record, studio) {
   const voice = record.voice ?? ''; // The request may contain the name or the id of a stored voice.
-  return studio.captionOf(record) || (studio.voices.find(voice)?.name ?? title(voice));
+  return studio.captionOf(record) || (studio.voices.find(voice)?.name ?? speakerTitle(voice));
 }
 
 /** Shorten a label to the width of a row. @param {string} label */

@@ -1,8 +1,8 @@
 /** Row of a stored voice in the Library, with its recording, its properties and actions. */
 
 import { api, errorOf } from '../common/api.js';
-import { span } from '../common/dates.js';
-import { all, make, need } from '../common/elements.js';
+import { formatDuration } from '../common/dates.js';
+import { getElements, createElement, getElement } from '../common/elements.js';
 import { languageName } from '../common/fields.js';
 import { recordingOf } from '../speak/voice_samples.js';
 import { kindOf, markOf } from '../speak/voices.js';
@@ -47,10 +47,10 @@ export class VoiceRow {
     this.element.innerHTML = MARKUP;
     studio.words.apply(this.element);
     this.find('.vw-voice-mark').append(markOf(voice.id, kindOf(voice)));
-    this.link = need(this.element, 'a', HTMLAnchorElement);
-    this.player = need(this.element, '.vw-voice-play', HTMLButtonElement);
+    this.link = getElement(this.element, 'a', HTMLAnchorElement);
+    this.player = getElement(this.element, '.vw-voice-play', HTMLButtonElement);
     /** @type {Field[]} */
-    this.fields = [...all(this.element, '[data-field]', HTMLInputElement), ...all(this.element, '[data-field]', HTMLTextAreaElement)];
+    this.fields = [...getElements(this.element, '[data-field]', HTMLInputElement), ...getElements(this.element, '[data-field]', HTMLTextAreaElement)];
     /** Recording of the voice after it was played here, or null. @type {import('../player/take.js').Take|null} */
     this.sample = null;
     /** Promise of the last change, for which the next change waits. @type {Promise<void>} */
@@ -61,7 +61,7 @@ export class VoiceRow {
 
   /** @param {string} selector */
   find(selector) {
-    return need(this.element, selector);
+    return getElement(this.element, selector);
   }
 
   listen() {
@@ -106,7 +106,7 @@ export class VoiceRow {
 
   async play() {
     const { studio, voice } = this;
-    if (studio.stage.sounding && studio.stage.take === this.sample) return studio.stage.pause();
+    if (studio.stage.isPlaying && studio.stage.take === this.sample) return studio.stage.pause();
     this.sample ??= await recordingOf(voice, studio.t);
     studio.stage.play(this.sample);
   }
@@ -120,7 +120,7 @@ export class VoiceRow {
     const sentences = [
       t('voices.deleted', { name: voice.name }),
       uses ? t('voices.used', { n: uses }) : '',
-      t(takes ? 'voices.in_bin_takes' : 'voices.in_bin', { time: span(restorable, t), n: takes }),
+      t(takes ? 'voices.in_bin_takes' : 'voices.in_bin', { time: formatDuration(restorable, t), n: takes }),
     ];
     const now = t(takes ? 'voices.delete_now_takes' : 'voices.delete_now', { n: takes });
     studio.toast(sentences.filter(Boolean).join(' '), {
@@ -193,7 +193,7 @@ export class VoiceRow {
       const isOthers = field !== document.activeElement && field.ariaInvalid !== 'true';
       if (isOthers) field.value = written[field.dataset.field ?? ''] ?? '';
     }
-    this.find('.vw-voice-facts').replaceChildren(...this.facts().flatMap(([term, value]) => [make('dt', { textContent: term }), make('dd', { textContent: value })]));
+    this.find('.vw-voice-facts').replaceChildren(...this.facts().flatMap(([term, value]) => [createElement('dt', { textContent: term }), createElement('dd', { textContent: value })]));
   }
 
   /** Return the properties of the voice as pairs of label and value. @returns {string[][]} */

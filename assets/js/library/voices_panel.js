@@ -1,7 +1,7 @@
 /** Panel of stored voices, with search, import and export. */
 
 import { api, errorOf } from '../common/api.js';
-import { arrangeChildren, need } from '../common/elements.js';
+import { arrangeChildren, getElement } from '../common/elements.js';
 import { acceptDrops } from '../common/files.js';
 import { VoiceRow } from './voice_row.js';
 
@@ -14,13 +14,13 @@ export class VoicesPanel {
   constructor(root, studio) {
     this.root = root;
     this.studio = studio;
-    this.search = need(root, '#vw-voices-search', HTMLInputElement);
-    this.file = need(root, '#vw-voices-file', HTMLInputElement);
-    this.list = need(root, '#vw-voices-list');
-    this.empty = need(root, '#vw-voices-empty');
-    this.begin = need(root, '#vw-voices-begin');
-    this.error = need(root, '#vw-voices-error');
-    this.consent = need(root, '#vw-voices-consent', HTMLDialogElement);
+    this.search = getElement(root, '#vw-voices-search', HTMLInputElement);
+    this.file = getElement(root, '#vw-voices-file', HTMLInputElement);
+    this.list = getElement(root, '#vw-voices-list');
+    this.empty = getElement(root, '#vw-voices-empty');
+    this.begin = getElement(root, '#vw-voices-begin');
+    this.error = getElement(root, '#vw-voices-error');
+    this.consent = getElement(root, '#vw-voices-consent', HTMLDialogElement);
     /** @type {Map<string, VoiceRow>} rows by the id of the voice */
     this.rows = new Map();
     this.search.oninput = () => this.paint();
@@ -137,7 +137,7 @@ export class VoicesPanel {
     this.studio.go('library', { half: 'voices' });
     const row = this.rows.get(id);
     row?.unfold(true);
-    const field = row && need(row.element, '[data-field=name]', HTMLInputElement);
+    const field = row && getElement(row.element, '[data-field=name]', HTMLInputElement);
     field?.focus();
     field?.select();
   }
@@ -145,9 +145,9 @@ export class VoicesPanel {
   /** Ask for the speaker's consent. @param {string} name @returns {Promise<boolean>} */
   confirmConsent(name) {
     const { consent, studio } = this;
-    const tick = need(consent, 'input', HTMLInputElement);
-    const yes = need(consent, '[value=yes]', HTMLButtonElement);
-    need(consent, 'p').textContent = studio.t('voices.consent_missing', { name });
+    const tick = getElement(consent, 'input', HTMLInputElement);
+    const yes = getElement(consent, '[value=yes]', HTMLButtonElement);
+    getElement(consent, 'p').textContent = studio.t('voices.consent_missing', { name });
     tick.checked = false;
     yes.disabled = true;
     tick.onchange = () => (yes.disabled = !tick.checked);

@@ -4,7 +4,7 @@
  * The dock shows the room's primary button, and the player once there is audio.
  */
 
-import { write } from '../common/elements.js';
+import { writeText } from '../common/elements.js';
 import { FieldError } from '../common/fields.js';
 import { recall, remember } from '../common/storage.js';
 
@@ -20,7 +20,7 @@ export class Dock {
     this.first = /** @type {HTMLElement} */ (page.querySelector('.vw-first'));
     this.speak = /** @type {HTMLButtonElement} */ (page.querySelector('#vw-speak'));
     this.stop = /** @type {HTMLButtonElement} */ (page.querySelector('#vw-stop'));
-    this.halt = /** @type {HTMLButtonElement} */ (page.querySelector('#vw-halt'));
+    this.stopPanel = /** @type {HTMLButtonElement} */ (page.querySelector('#vw-halt'));
     this.typed = /** @type {HTMLButtonElement} */ (page.querySelector('#vw-typed'));
     this.volume = /** @type {HTMLInputElement} */ (page.querySelector('#vw-volume'));
     this.volumeButton = /** @type {HTMLElement} */ (page.querySelector('#vw-volume-button'));
@@ -29,7 +29,7 @@ export class Dock {
     this.rate = /** @type {HTMLButtonElement} */ (page.querySelector('#vw-rate-button'));
     this.rates = [.../** @type {NodeListOf<HTMLInputElement>} */ (page.querySelectorAll('#vw-rates input'))];
     this.code.onclick = () => this.showCode();
-    this.recallSound();
+    this.restoreSettings();
   }
 
   /** Show the request of the room's primary button as code. */
@@ -48,13 +48,13 @@ export class Dock {
   refresh(isBusy) {
     const { current, stage } = this.studio;
     if (isBusy) this.stop.disabled = false; // Enable the button before it gets the focus.
-    this.turn(isBusy);
+    this.showStop(isBusy);
     this.stop.disabled = !isBusy; // Disable the button only after the focus has moved.
     const begins = Boolean(current?.speak);
     this.typed.hidden = !current?.finishTyping;
     this.typed.disabled = this.studio.speakButton.disabled;
     this.first.hidden = !begins && !isBusy;
-    this.halt.hidden = !isBusy || this.home.contains(this.first);
+    this.stopPanel.hidden = !isBusy || this.home.contains(this.first);
     const isLoaded = Boolean(stage.take ?? this.studio.lastTake.script);
     this.root.hidden = !isLoaded && !(begins && this.home.contains(this.first));
     this.root.classList.toggle('vw-loaded', isLoaded);
@@ -62,13 +62,13 @@ export class Dock {
   }
 
   /** Show what the primary button will speak, until the first playback. */
-  sayLine() {
+  showText() {
     this.code.hidden = !this.studio.current?.presentRequest || !this.studio.current.speak;
-    write(this.line, this.studio.current?.line?.() ?? '');
+    writeText(this.line, this.studio.current?.line?.() ?? '');
   }
 
   /** Show either the stop button or the primary button. @param {boolean} isBusy true for the stop button */
-  turn(isBusy) {
+  showStop(isBusy) {
     const [shown, hidden] = isBusy ? [this.stop, this.speak] : [this.speak, this.stop];
     if (hidden.hidden && !shown.hidden) return;
     const hadFocus = document.activeElement === hidden;
@@ -79,7 +79,7 @@ export class Dock {
   }
 
   /** Restore the volume and the speed that this browser has stored. */
-  recallSound() {
+  restoreSettings() {
     const { player } = this.studio.stage;
     const volume = recall('localStorage', VOLUME) ?? 1;
     if (volume >= 0 && volume <= 1) this.volume.value = String(volume);
@@ -98,11 +98,11 @@ export class Dock {
       choice.onchange = () => {
         player.rate = Number(choice.value);
         remember('localStorage', RATE, Number(choice.value));
-        this.sayRate();
+        this.showRate();
       };
     }
     if (this.rates.some(({ checked }) => checked)) player.rate = rate;
-    this.sayRate();
+    this.showRate();
   }
 
   /** Enable the choice of speed, or show why it is unavailable. @param {boolean} can true if the output can change the speed */
@@ -114,7 +114,7 @@ export class Dock {
     this.rate.onclick = can ? null : () => this.studio.toast(this.studio.t('shell.no_speed'));
   }
 
-  sayRate() {
+  showRate() {
     const { stage, t } = this.studio;
     const { rate } = stage.player;
     this.rate.textContent = `${rate}×`;

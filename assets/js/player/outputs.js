@@ -50,7 +50,7 @@ export class WorkletOutput {
   }
 
   /** Count the next time without audio as a pause and not as an underrun. */
-  rest() {
+  expectPause() {
     this.node.port.postMessage({ type: 'rest' });
   }
 
@@ -77,7 +77,7 @@ export class ScheduledOutput {
   firstTime = null;
   underruns = 0;
   underrunSamples = 0;
-  isDry = false;
+  isEmpty = false;
   ended = false;
   finished = false;
 
@@ -101,7 +101,7 @@ export class ScheduledOutput {
     this.scheduled = this.nextTime = 0;
     this.firstTime = null;
     this.underruns = this.underrunSamples = 0;
-    this.isDry = this.ended = this.finished = false;
+    this.isEmpty = this.ended = this.finished = false;
   }
 
   /** @param {number} take @param {number} target number of buffered samples at which playback starts */
@@ -128,8 +128,8 @@ export class ScheduledOutput {
   }
 
   /** Count the next time without audio as a pause and not as an underrun. */
-  rest() {
-    this.isDry = true;
+  expectPause() {
+    this.isEmpty = true;
   }
 
   /** Do nothing, because this output cannot change the speed without changing the pitch. */
@@ -145,8 +145,8 @@ export class ScheduledOutput {
   schedule() {
     const soonest = this.context.currentTime + START_DELAY_S;
     const isEmpty = this.nextTime < soonest;
-    if (isEmpty && this.firstTime !== null && this.waiting.length > 0 && !this.isDry) {
-      this.isDry = true;
+    if (isEmpty && this.firstTime !== null && this.waiting.length > 0 && !this.isEmpty) {
+      this.isEmpty = true;
       this.underruns += 1;
       this.target = Math.min(this.target * 2, MAX_TARGET);
     }
@@ -170,7 +170,7 @@ export class ScheduledOutput {
     source.onended = () => this.sources.delete(source);
     source.start(at);
     this.sources.add(source);
-    this.isDry = false;
+    this.isEmpty = false;
     this.firstTime ??= at;
     this.nextTime = at + pcm.length / SAMPLE_RATE;
     this.scheduled += pcm.length;

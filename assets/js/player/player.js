@@ -1,7 +1,7 @@
 /**
  * The page's player: AudioContext, output, and counters of the take that is played.
  *
- * The receiver of a take calls `begin`, `push` and `end`. The page calls `arm` at the user's first gesture, because creating
+ * The receiver of a take calls `begin`, `push` and `end`. The page calls `start` at the user's first gesture, because creating
  * the AudioContext and the worklet takes up to 0.4 s.
  *
  * @typedef {import('./worklet.js').Counters} Counters
@@ -31,7 +31,7 @@ export class Player extends EventTarget {
      */
     this.latency = 'playbackStats' in AudioContext.prototype ? MIN_LATENCY : USUAL;
     /** @type {Promise<void>|null} */
-    this.arming = null;
+    this.opening = null;
     /** @type {Output|null} */
     this.output = null;
     this.take = 0;
@@ -39,8 +39,8 @@ export class Player extends EventTarget {
     /** @type {Counters|null} */
     this.counters = null;
     this.countedAt = 0; // Time of the last counters by the clock of the AudioContext.
-    this.sounding = false; // True if a take was started and has not ended.
-    this.exact = false;
+    this.isPlaying = false; // True if a take was started and has not ended.
+    this.isExact = false;
     /** @type {GainNode|null} */
     this.gain = null;
     this.loudness = 1;
@@ -59,7 +59,7 @@ export class Player extends EventTarget {
 
   /** True if the output can change the speed, or if the output is not open yet. */
   get canStretch() {
-    return !this.output || this.exact;
+    return !this.output || this.isExact;
   }
 
   get rate() {
@@ -69,7 +69,7 @@ export class Player extends EventTarget {
   /** Speed from 0.75 to 2 at constant pitch, where 1 does not change samples. */
   set rate(rate) {
     this.speed = rate;
-    this.whenArmed((output) => output.speed(rate));
+    this.whenOpen((output) => output.speed(rate));
   }
 
   /**
@@ -77,13 +77,13 @@ export class Player extends EventTarget {
    *
    * A later call resumes the context, or retries if the last call failed.
    */
-  async arm() {
-    const arming = (this.arming ??= this.open());
+  async start() {
+    const opening = (this.opening ??= this.openOutput());
     try {
-      await arming;
+      await opening;
     } catch (error) {
-      if (this.arming === arming) {
-        this.arming = null;
+      if (this.opening === opening) {
+        this.opening = null;
         this.context?.close().catch(() => {});
         this.context = null;
       }
@@ -92,15 +92,15 @@ export class Player extends EventTarget {
     if (this.context && this.context.state !== 'running') await this.context.resume();
   }
 
-  async open() {
+  async openOutput() {
     const context = makeContext(this.latency);
     this.context = context;
-    this.exact = Boolean(context.audioWorklet) && context.sampleRate === SAMPLE_RATE;
+    this.isExact = Boolean(context.audioWorklet) && context.sampleRate === SAMPLE_RATE;
     const gain = context.createGain();
     this.gain = gain;
     gain.gain.value = this.loudness;
     const onCounters = (/** @type {Counters} */ counters) => this.count(counters);
-    this.output = this.exact ? await WorkletOutput.open(gain, onCounters) : new ScheduledOutput(gain, onCounters);
+    this.output = this.isExact ? await WorkletOutput.open(gain, onCounters) : new ScheduledOutput(gain, onCounters);
     this.output.speed(this.speed);
     gain.connect(context.destination);
   }
@@ -110,61 +110,61 @@ export class Player extends EventTarget {
    *
    * This is called after underruns that the shortest buffer caused.
    */
-  async relax() {
+  async useDefaultBuffer() {
     const torn = this.context;
-    if (this.sounding || this.latency !== MIN_LATENCY || !torn?.playbackStats?.underrunEvents) return;
-    const { gain, output, exact } = this;
+    if (this.isPlaying || this.latency !== MIN_LATENCY || !torn?.playbackStats?.underrunEvents) return;
+    const { gain, output, isExact } = this;
     this.latency = USUAL;
     this.output = null; // Later actions now wait until the new output is open.
-    this.arming = this.open().catch(() => {
+    this.opening = this.openOutput().catch(() => {
       // Restore the old output, because no new one could be opened.
-      Object.assign(this, { context: torn, gain, output, exact });
+      Object.assign(this, { context: torn, gain, output, isExact });
     });
-    await this.arming;
+    await this.opening;
     if (this.context !== torn) await torn.close();
   }
 
   /** Run an action now, or once the output is open. @param {(output: Output) => void} action */
-  whenArmed(action) {
+  whenOpen(action) {
     if (this.output) action(this.output);
-    // The caller of `arm` handles the error.
-    else this.arming?.then(() => this.output && action(this.output)).catch(() => {});
+    // The caller of `start` handles the error.
+    else this.opening?.then(() => this.output && action(this.output)).catch(() => {});
   }
 
   /**
    * Stop the previous take, start a new take, and return the number of the new take.
    *
-   * @param {Parameters<Pace['plan']>[0]} [coming] properties of the take that are known in advance
+   * @param {Parameters<Pace['startCondition']>[0]} [coming] properties of the take that are known in advance
    */
   begin(coming) {
     this.take += 1;
     this.counters = null;
-    this.sounding = true;
+    this.isPlaying = true;
     const { take } = this;
-    const { target, hold } = this.pace.plan(coming);
-    this.whenArmed((output) => output.begin(take, target, hold));
+    const { target, hold } = this.pace.startCondition(coming);
+    this.whenOpen((output) => output.begin(take, target, hold));
     return take;
   }
 
   /** @param {number} take @param {Int16Array} pcm */
   push(take, pcm) {
-    if (take === this.take) this.whenArmed((output) => output.push(take, pcm));
+    if (take === this.take) this.whenOpen((output) => output.push(take, pcm));
   }
 
   /** @param {number} take */
   end(take) {
-    if (take === this.take) this.whenArmed((output) => output.end(take));
+    if (take === this.take) this.whenOpen((output) => output.end(take));
   }
 
   /** Count the next time without audio as a pause and not as an underrun. */
-  rest() {
-    this.whenArmed((output) => output.rest());
+  expectPause() {
+    this.whenOpen((output) => output.expectPause());
   }
 
   /** Stop playback immediately. */
   stop() {
-    this.sounding = false;
-    this.whenArmed((output) => output.stop());
+    this.isPlaying = false;
+    this.whenOpen((output) => output.stop());
   }
 
   /** Store new counters of the current take. @param {Counters} counters */
@@ -173,11 +173,11 @@ export class Player extends EventTarget {
     const finished = counters.finished && !this.counters?.finished;
     this.counters = counters;
     this.countedAt = this.now;
-    if (finished) this.sounding = false;
+    if (finished) this.isPlaying = false;
     this.dispatchEvent(new CustomEvent('counters', { detail: counters }));
     if (!finished) return;
     this.dispatchEvent(new CustomEvent('finished', { detail: counters }));
-    this.relax().catch(() => {}); // A failure to close the old context has no consequence.
+    this.useDefaultBuffer().catch(() => {}); // A failure to close the old context has no consequence.
   }
 
   /** Context time in seconds, or 0 before the context exists. */

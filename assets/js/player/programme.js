@@ -21,7 +21,7 @@ export class Playlist {
     /** @type {Iterator<Item>|AsyncIterator<Item>} */
     this.source = Symbol.asyncIterator in items ? items[Symbol.asyncIterator]() : items[Symbol.iterator]();
     /** @type {Promise<IteratorResult<Item>>[]} */
-    this.asked = [];
+    this.requested = [];
     this.gain = 10 ** (gainDb / 20);
     /** @type {Span[]} */
     this.spans = [];
@@ -29,8 +29,8 @@ export class Playlist {
 
   /** Return the item at an index, which is requested from the source only once. @param {number} index */
   async item(index) {
-    while (this.asked.length <= index) this.asked.push(Promise.resolve(this.source.next()));
-    return this.asked[index];
+    while (this.requested.length <= index) this.requested.push(Promise.resolve(this.source.next()));
+    return this.requested[index];
   }
 
   /**
@@ -50,9 +50,9 @@ export class Playlist {
       const { done, value: item } = await this.item(index);
       if (done) return;
       spans.push({ item, index, start, from: skip });
-      for await (const pcm of 'silence' in item ? silent(item.silence) : samplesFrom(item, skip)) {
+      for await (const pcm of 'silence' in item ? silenceChunks(item.silence) : samplesFrom(item, skip)) {
         start += pcm.length;
-        yield this.gain === 1 ? pcm : louder(pcm, this.gain);
+        yield this.gain === 1 ? pcm : withGain(pcm, this.gain);
       }
     }
   }
@@ -65,7 +65,7 @@ export class Playlist {
 }
 
 /** Yield silence in chunks. @param {number} seconds */
-function* silent(seconds) {
+function* silenceChunks(seconds) {
   for (let left = Math.round(seconds * SAMPLE_RATE); left > 0; left -= SILENCE.length) {
     yield left < SILENCE.length ? SILENCE.slice(0, left) : SILENCE.slice();
   }
@@ -74,19 +74,19 @@ function* silent(seconds) {
 /** Yield the chunks of a take from a sample, and wait for future chunks. @param {Take} take @param {number} from index of the sample */
 async function* samplesFrom(take, from) {
   let skip = from;
-  await take.here();
+  await take.loadAudio();
   for (let index = 0; ; ) {
     for (; index < take.chunks.length; index++) {
       const pcm = take.chunks[index];
       if (skip < pcm.length) yield skip ? pcm.subarray(skip) : pcm;
       skip = Math.max(0, skip - pcm.length);
     }
-    if (!take.live) return;
-    await take.change();
+    if (!take.isReceiving) return;
+    await take.waitForEvent();
   }
 }
 
 /** Return the samples with a gain, clipped to 16 bits. @param {Int16Array} pcm @param {number} gain */
-function louder(pcm, gain) {
+function withGain(pcm, gain) {
   return pcm.map((sample) => Math.max(-32768, Math.min(32767, Math.round(sample * gain))));
 }

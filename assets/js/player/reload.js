@@ -19,12 +19,12 @@ export class LastTake {
   /** Id of the script whose full audio is shown once the script is open, or null. @type {string|null} */
   script = null;
   /** Last stored state of the dock. @type {DockState} */
-  kept = {};
+  recentTakes = {};
 
   /** @param {import('../app/studio.js').Studio} studio */
   constructor(studio) {
     this.studio = studio;
-    studio.stage.addEventListener('change', () => this.note());
+    studio.stage.addEventListener('change', () => this.saveState());
     studio.history.addEventListener('moved', () => this.check());
   }
 
@@ -37,7 +37,7 @@ export class LastTake {
 
   /** Show a stored take in the dock without playing it. @param {TakeRecord} record */
   show(record) {
-    const take = Take.recalled(record, () => this.pcm(record.id));
+    const take = Take.withLoader(record, () => this.pcm(record.id));
     this.studio.stage.show(take);
     this.load(take);
   }
@@ -58,7 +58,7 @@ export class LastTake {
       if (errorOf(error).status === 404 && stage.take === take) stage.show(null);
       return;
     }
-    if (take.seconds <= MAX_PRELOADED_S) await take.here();
+    if (take.seconds <= MAX_PRELOADED_S) await take.loadAudio();
     if (stage.take === take) stage.refresh();
   }
 
@@ -73,7 +73,7 @@ export class LastTake {
   }
 
   /** Return true if the dock showed the full audio of the opened script before the reload. @param {string} id */
-  claims(id) {
+  wasShown(id) {
     const is = id === this.script;
     this.script = null;
     return is;
@@ -84,14 +84,14 @@ export class LastTake {
    *
    * Samples and takes that were not saved are not restored.
    */
-  note() {
+  saveState() {
     const { take } = this.studio.stage;
     if (take) this.script = null;
     /** @type {DockState|null} */
     const source = take instanceof Take ? take.record && { take: take.record } : take && { script: take.maker.script?.id };
     if (!source) return;
-    if (source.take !== this.kept.take || source.script !== this.kept.script) remember('sessionStorage', HEARD_KEY, source);
-    this.kept = source;
+    if (source.take !== this.recentTakes.take || source.script !== this.recentTakes.script) remember('sessionStorage', HEARD_KEY, source);
+    this.recentTakes = source;
   }
 }
 
@@ -114,29 +114,29 @@ const SEARCHED_TAKES = 12; // Number of recent takes to search, of which some ma
 
 export class InterruptedRequests {
   /** Interrupted requests, which all belong to one room. @type {InterruptedRequest[]} */
-  left = [];
+  requests = [];
   /** Remove the offer from the page. */
-  withdraw = () => {};
+  removeOffer = () => {};
   isAsking = false;
 
   /** @param {import('../app/studio.js').Studio} studio */
   constructor(studio) {
     this.studio = studio;
-    this.left = takeStored();
-    addEventListener('pagehide', () => this.keep());
+    this.requests = takeStored();
+    addEventListener('pagehide', () => this.saveRequests());
     // The browser may restore the page with its state from its cache. Then nothing was interrupted.
     addEventListener('pageshow', () => takeStored());
   }
 
   /** Store the unfinished requests of the room that has the newest request. */
-  keep() {
-    const { keeping, live } = this.studio.speech;
-    const cut = [...keeping, ...live].filter(isRepeatable);
+  saveRequests() {
+    const { storing, liveTakes } = this.studio.speech;
+    const cut = [...storing, ...liveTakes].filter(isRepeatable);
     const last = cut.at(-1);
     if (!last) return;
     const room = this.studio.room(last.room);
     const ofRoom = room.placeOf ? cut.filter((take) => take.room === room.id) : [last];
-    const left = ofRoom.map((take) => interruptedOf(take, room.placeOf?.(take) ?? null)).filter(({ place }) => place || !room.placeOf);
+    const left = ofRoom.map((take) => requestOf(take, room.placeOf?.(take) ?? null)).filter(({ place }) => place || !room.placeOf);
     remember('sessionStorage', CUT_OFF_KEY, left);
   }
 
@@ -148,28 +148,28 @@ export class InterruptedRequests {
    * @param {Take} take
    */
   add(take) {
-    if (isRepeatable(take) && !this.studio.room(take.room).placeOf) this.left = [interruptedOf(take, null)];
+    if (isRepeatable(take) && !this.studio.room(take.room).placeOf) this.requests = [requestOf(take, null)];
   }
 
   /** Discard the requests, because another request has started. */
   forget() {
-    this.left = [];
-    this.withdraw();
+    this.requests = [];
+    this.removeOffer();
   }
 
   /** Offer to repeat the requests, after the runtime has become ready. */
   async offer() {
-    const { left, studio } = this;
-    this.left = [];
-    if (left.length === 0) return;
-    const records = await this.kept(left);
-    const found = left.map((one) => ({ ...one, record: records.find((record) => sameRequest(record, one)) }));
+    const { requests, studio } = this;
+    this.requests = [];
+    if (requests.length === 0) return;
+    const records = await this.kept(requests);
+    const found = requests.map((one) => ({ ...one, record: records.find((record) => isSameRequest(record, one)) }));
     for (const { place, record } of found) if (record) await this.show(record, place).catch((error) => studio.toast(errorOf(error).message));
     const lost = found.filter(({ record }) => !record);
     if (lost.length === 0) return;
     const keys = { sentence: 'shell.cut_off', action: 'shell.speak_again', dismiss: 'shell.cut_off_leave' };
-    const onAction = () => this.again(lost);
-    this.withdraw = studio.toast(studio.t(keys.sentence), { action: studio.t(keys.action), onAction, dismiss: studio.t(keys.dismiss), keys });
+    const onAction = () => this.repeatRequests(lost);
+    this.removeOffer = studio.toast(studio.t(keys.sentence), { action: studio.t(keys.action), onAction, dismiss: studio.t(keys.dismiss), keys });
   }
 
   /** Return the recent complete takes of the room from the studio. @param {InterruptedRequest[]} left @returns {Promise<TakeRecord[]>} */
@@ -195,7 +195,7 @@ export class InterruptedRequests {
    *
    * @param {InterruptedRequest[]} left
    */
-  async again(left) {
+  async repeatRequests(left) {
     const { studio } = this;
     if (this.isAsking) return;
     this.isAsking = true;
@@ -243,7 +243,7 @@ function isRepeatable({ room, isSample, isQuiet, state, reference, digest }) {
 }
 
 /** @param {Take} take @param {any} place @returns {InterruptedRequest} */
-function interruptedOf({ room, mode, config, text, spoken, seed, label, parent, digest }, place) {
+function requestOf({ room, mode, config, text, spoken, seed, label, parent, digest }, place) {
   return { asked: { room, mode, config, text, spoken, seed, label, parent }, digest, place };
 }
 
@@ -254,7 +254,7 @@ function interruptedOf({ room, mode, config, text, spoken, seed, label, parent, 
  *
  * @param {TakeRecord} record @param {InterruptedRequest} left
  */
-function sameRequest(record, { asked, digest }) {
+function isSameRequest(record, { asked, digest }) {
   const { mode, text, spoken = null, seed, config, parent = null } = asked;
   const names = new Set([...Object.keys(record.config), ...Object.keys(config)]);
   const isSame = [...names].every((name) => (record.config[name] ?? null) === (config[name] ?? null));

@@ -4,7 +4,7 @@ import { SpeechError } from '../../../clients/js/voicewright.js';
 import { api, errorOf } from '../common/api.js';
 import { dataUrl } from '../common/audio.js';
 import { digestOf } from '../common/files.js';
-import { sentenceOf } from '../common/server_messages.js';
+import { errorSentence } from '../common/server_messages.js';
 import { sentLength } from '../common/text.js';
 import { Take } from './take.js';
 
@@ -26,14 +26,14 @@ export class Speech {
   constructor(socket, { modelOf, onWhole, onFailed, onKept, onUnkept }) {
     this.socket = socket;
     this.modelOf = modelOf;
-    this.onWhole = onWhole;
+    this.onComplete = onWhole;
     this.onFailed = onFailed;
-    this.onKept = onKept;
-    this.onUnkept = onUnkept;
+    this.onStored = onKept;
+    this.onNotStored = onUnkept;
     /** Takes that may still receive audio. @type {Set<Take>} */
-    this.live = new Set();
+    this.liveTakes = new Set();
     /** Complete takes that are being stored. @type {Set<Take>} */
-    this.keeping = new Set();
+    this.storing = new Set();
     /**
      * Reference recordings as data: URLs.
      *
@@ -51,23 +51,23 @@ export class Speech {
      *
      * @type {Set<Take>}
      */
-    this.waiting = new Set();
-    this.keeps = true; // False if the studio has reported that it does not store takes.
+    this.refusedTakes = new Set();
+    this.canStore = true; // False if the studio has reported that it does not store takes.
   }
 
   /** Request a take and return it. @param {TakeRequest} asked @returns {Take} */
   say(asked) {
     const take = new Take(asked);
-    this.live.add(take);
-    for (const one of this.live) one.parallel = Math.max(one.parallel, this.live.size);
-    const refusal = this.refusal(take.sent);
+    this.liveTakes.add(take);
+    for (const one of this.liveTakes) one.parallel = Math.max(one.parallel, this.liveTakes.size);
+    const refusal = this.lengthError(take.sent);
     // Report the error after the caller has attached its listeners to the take.
     if (refusal) queueMicrotask(() => this.fail(take, refusal));
-    else if (!asked.reference) this.ask(take, null);
-    else this.askAfter(take, asked.reference);
+    else if (!asked.reference) this.sendRequest(take, null);
+    else this.requestWithReference(take, asked.reference);
     take.addEventListener('done', () => {
-      this.live.delete(take);
-      if (take.lasts) this.keep(take);
+      this.liveTakes.delete(take);
+      if (take.isStorable) this.store(take);
     });
     return take;
   }
@@ -79,27 +79,27 @@ export class Speech {
    *
    * @param {string} text text as it is sent
    */
-  refusal(text) {
+  lengthError(text) {
     const limit = this.socket.session?.limits?.max_text_chars ?? Infinity;
     const count = sentLength(text);
     if (count <= limit) return null;
     const error = new SpeechError({ code: 'text_too_long', message: '', param: 'input', facts: { count, limit, unit: 'characters' } });
-    return Object.assign(error, { message: sentenceOf(error) });
+    return Object.assign(error, { message: errorSentence(error) });
   }
 
   /** Request a take that clones a recording, after reading and hashing the recording. @param {Take} take @param {Blob} reference */
-  async askAfter(take, reference) {
+  async requestWithReference(take, reference) {
     try {
-      const url = await once(this.urls, reference, dataUrl);
-      if (take.live) this.ask(take, url);
-      take.digest = await once(this.digests, reference, digestOf);
+      const url = await cached(this.urls, reference, dataUrl);
+      if (take.isReceiving) this.sendRequest(take, url);
+      take.digest = await cached(this.digests, reference, digestOf);
     } catch (error) {
       this.fail(take, errorOf(error)); // The browser cannot read the recording.
     }
   }
 
   /** @param {Take} take @param {string|null} referenceUrl */
-  ask(take, referenceUrl) {
+  sendRequest(take, referenceUrl) {
     // Enable tags, because text that is sent later may contain them.
     const growing = take.isTyped && { text_filter: 'none', tags: true };
     const config = { task_type: take.mode, ...take.config, seed: take.seed, ...(referenceUrl && { ref_audio: referenceUrl }), ...growing };
@@ -126,64 +126,64 @@ export class Speech {
       onDone: (done) => {
         Object.assign(take, { metrics: done.metrics, stopReason: done.stop_reason, queue: null });
         take.enter('done', 'done');
-        this.onWhole(take);
+        this.onComplete(take);
       },
-      onError: (error) => this.fail(take, Object.assign(error, { message: sentenceOf(error) })),
+      onError: (error) => this.fail(take, Object.assign(error, { message: errorSentence(error) })),
     });
     if (take.isTyped) take.write(take.spoken ?? take.text);
   }
 
   /** @param {import('./take.js').Take} take @param {Error} error */
   fail(take, error) {
-    this.live.delete(take);
+    this.liveTakes.delete(take);
     Object.assign(take, { error, stopReason: 'error', queue: null });
     take.enter('failed', 'error');
     if (!take.isQuiet) this.onFailed(take);
   }
 
   /** Store a finished take in the studio. @param {Take} take */
-  async keep(take) {
-    this.keeping.add(take);
+  async store(take) {
+    this.storing.add(take);
     /** @param {import('../common/api.js').AppError|null} error */
     const unkept = (error) => {
-      const isNew = !take.unkept;
+      const isNew = !take.isRefused;
       const isFull = error?.code === 'store_full';
-      if (isFull) this.waiting.add(take);
-      else if (!error?.unreachable) this.keeping.delete(take);
-      take.unkept = true;
+      if (isFull) this.refusedTakes.add(take);
+      else if (!error?.unreachable) this.storing.delete(take);
+      take.isRefused = true;
       take.notify('stored');
-      if (error && isNew && (!isFull || this.waiting.size === 1)) this.onUnkept(take, error);
+      if (error && isNew && (!isFull || this.refusedTakes.size === 1)) this.onNotStored(take, error);
     };
-    if (!this.keeps || take.isSample) return unkept(null);
+    if (!this.canStore || take.isSample) return unkept(null);
     const form = new FormData();
-    form.append('take', JSON.stringify(describe(take)));
+    form.append('take', JSON.stringify(metadataOf(take)));
     form.append('pcm', new Blob(/** @type {BlobPart[]} */ (take.chunks), { type: 'application/octet-stream' }), 'take.pcm');
     if (take.reference) form.append('reference', take.reference, take.reference instanceof File ? take.reference.name : 'reference.wav');
     try {
       const record = await api.form('studio/takes', form);
-      this.keeping.delete(take);
+      this.storing.delete(take);
       take.record = record;
       take.id = record.id;
       take.notify('stored');
-      this.onKept(take);
+      this.onStored(take);
     } catch (thrown) {
       const error = errorOf(thrown);
-      if (error.missing) this.keeps = false;
-      if (error.unreachable) setTimeout(() => this.keep(take), KEEP_AGAIN_MS);
+      if (error.missing) this.canStore = false;
+      if (error.unreachable) setTimeout(() => this.store(take), KEEP_AGAIN_MS);
       unkept(error.missing ? null : error);
     }
   }
 
   /** Store the takes that were refused because the store was full. */
-  keepWaiting() {
-    const takes = [...this.waiting];
-    this.waiting.clear();
-    for (const take of takes) this.keep(take);
+  storeWaiting() {
+    const takes = [...this.refusedTakes];
+    this.refusedTakes.clear();
+    for (const take of takes) this.store(take);
   }
 
   /** Cancel all takes that may still receive audio. */
   cancel() {
-    for (const take of [...this.live]) take.cancel();
+    for (const take of [...this.liveTakes]) take.cancel();
   }
 }
 
@@ -193,14 +193,14 @@ export class Speech {
  * @template T
  * @param {WeakMap<Blob, Promise<T>>} known @param {Blob} reference @param {(reference: Blob) => Promise<T>} read
  */
-function once(known, reference, read) {
+function cached(known, reference, read) {
   const found = known.get(reference) ?? read(reference);
   known.set(reference, found);
   return found;
 }
 
 /** Return the metadata that the studio stores with a take. @param {Take} take */
-function describe(take) {
+function metadataOf(take) {
   const { room, mode, text, spoken, label, config, seed, parent, metrics, stopReason, samples, start, model, timing } = take;
   return {
     room,

@@ -11,11 +11,11 @@
  */
 
 import { clock, SAMPLE_RATE } from '../common/audio.js';
-import { span } from '../common/dates.js';
-import { mark, need, throttle, write } from '../common/elements.js';
+import { formatDuration } from '../common/dates.js';
+import { setAttributes, getElement, throttle, writeText } from '../common/elements.js';
 import { Player } from './player.js';
 import { Playlist } from './programme.js';
-import { TakeActions, making, Meter } from './stage_panel.js';
+import { TakeActions, progressOf, Meter } from './stage_panel.js';
 import { Waveform } from './waveform.js';
 
 /** Seek distances in seconds by key. @type {Object<string, number>} */
@@ -30,24 +30,24 @@ export class Stage extends EventTarget {
     this.t = t;
     this.captionOf = captionOf;
     this.player = new Player();
-    this.waveform = new Waveform(need(page, '#vw-wave', HTMLCanvasElement));
+    this.waveform = new Waveform(getElement(page, '#vw-wave', HTMLCanvasElement));
     this.meter = new Meter(page, t);
-    this.slider = need(page, '#vw-seek');
-    this.button = need(page, '#vw-play', HTMLButtonElement);
-    this.time = need(page, '#vw-time');
-    this.length = need(page, '#vw-length');
-    this.hover = need(page, '#vw-hover');
-    this.caption = need(page, '#vw-caption');
-    this.making = need(page, '#vw-making');
-    this.keep = new TakeActions(page, this);
+    this.slider = getElement(page, '#vw-seek');
+    this.button = getElement(page, '#vw-play', HTMLButtonElement);
+    this.time = getElement(page, '#vw-time');
+    this.length = getElement(page, '#vw-length');
+    this.hover = getElement(page, '#vw-hover');
+    this.caption = getElement(page, '#vw-caption');
+    this.progressBar = getElement(page, '#vw-making');
+    this.takeActions = new TakeActions(page, this);
     /** @type {ShownAudio|null} */
     this.take = null;
     /** @type {Playlist|null} */
-    this.programme = null;
+    this.playlist = null;
     /** Last shown take that has audio. @type {ShownAudio|null} */
-    this.before = null;
+    this.lastWithAudio = null;
     /** Progress callback of an item that consists of several takes. @type {ProgressCallbacks|null} */
-    this.within = null;
+    this.callbacks = null;
     this.index = 0; // Index of the current item in the programme.
     this.at = 0; // Position in the shown take in samples.
     this.playing = 0;
@@ -56,7 +56,7 @@ export class Stage extends EventTarget {
     /** Show the position and the length after a short delay, and repeat during playback. */
     this.followSoon = throttle(() => {
       this.follow();
-      if (this.sounding) this.followSoon();
+      if (this.isPlaying) this.followSoon();
     });
     this.listen();
   }
@@ -67,14 +67,14 @@ export class Stage extends EventTarget {
     this.slider.onpointerdown = (event) => this.onPointer(event);
     this.slider.onpointermove = (event) => this.onHover(event);
     this.slider.onpointerleave = () => (this.hover.hidden = true);
-    this.player.addEventListener('counters', () => this.read());
+    this.player.addEventListener('counters', () => this.readPosition());
     this.player.addEventListener('finished', () => this.onFinished());
     this.refresh();
   }
 
   /** True during playback, or while playback waits for audio. */
-  get sounding() {
-    return this.player.sounding;
+  get isPlaying() {
+    return this.player.isPlaying;
   }
 
   /**
@@ -85,7 +85,7 @@ export class Stage extends EventTarget {
    */
   play(take, { from = 0, gainDb = 0, clicked } = {}) {
     if (clicked !== undefined) this.watch(take, clicked);
-    if (take !== this.take) this.put(take); // Show the take immediately, because its audio may have to be loaded.
+    if (take !== this.take) this.setTake(take); // Show the take immediately, because its audio may have to be loaded.
     return this.begin(new Playlist([take], { gainDb }), { at: Math.round(from * SAMPLE_RATE) });
   }
 
@@ -103,8 +103,8 @@ export class Stage extends EventTarget {
    *
    * @param {FullAudio} fullAudio @param {number} [at] position in samples @param {{only?: boolean}} [options] only: play one line
    */
-  perform(fullAudio, at = 0, options = {}) {
-    if (fullAudio !== this.take) this.put(fullAudio);
+  playScript(fullAudio, at = 0, options = {}) {
+    if (fullAudio !== this.take) this.setTake(fullAudio);
     const { items, skip, ...sounding } = fullAudio.from(at, options);
     const pumped = this.begin(new Playlist(items), { at: skip }, sounding, at);
     pumped.catch((error) => fullAudio.onError(error));
@@ -112,12 +112,12 @@ export class Stage extends EventTarget {
 
   /** Show a take without playing it. @param {ShownAudio|null} take null to show nothing */
   show(take) {
-    if (this.sounding) this.stop();
-    this.programme = take && new Playlist(isFullAudio(take) ? [] : [take]);
-    this.within = null;
+    if (this.isPlaying) this.stop();
+    this.playlist = take && new Playlist(isFullAudio(take) ? [] : [take]);
+    this.callbacks = null;
     this.index = 0;
     this.at = 0;
-    this.put(take);
+    this.setTake(take);
   }
 
   /**
@@ -125,21 +125,21 @@ export class Stage extends EventTarget {
    * @param {ProgressCallbacks|null} [within]  set for full audio @param {number} [shown] position in the shown take in samples
    */
   begin(programme, { index = 0, at = 0 } = {}, within = null, shown = at) {
-    this.programme = programme;
-    this.within = within;
+    this.playlist = programme;
+    this.callbacks = within;
     this.index = index;
     this.at = shown;
     this.reportedIndex = -1;
     const playing = this.player.begin(within || isFullAudio(this.take) ? {} : (this.take ?? {}));
     this.playing = playing;
-    const pumped = this.pump(programme, playing, { index, at });
+    const pumped = this.feedPlayer(programme, playing, { index, at });
     this.refresh();
     this.followSoon();
     return pumped;
   }
 
   /** Pass the audio of a programme to the player. @param {Playlist} programme @param {number} playing @param {{index: number, at: number}} from */
-  async pump(programme, playing, from) {
+  async feedPlayer(programme, playing, from) {
     for await (const pcm of programme.pieces(from)) {
       if (playing !== this.playing) return;
       this.player.push(playing, pcm);
@@ -148,29 +148,29 @@ export class Stage extends EventTarget {
   }
 
   pause() {
-    if (!this.sounding) return;
+    if (!this.isPlaying) return;
     this.follow();
     this.silence();
   }
 
   resume() {
-    if (this.sounding || !this.programme) return;
-    if (this.take && !this.take.live && this.at >= this.take.samples) {
+    if (this.isPlaying || !this.playlist) return;
+    if (this.take && !this.take.isReceiving && this.at >= this.take.samples) {
       this.index = 0;
       this.at = 0;
     }
-    this.player.arm().catch(() => {});
+    this.player.start().catch(() => {});
     this.playFromHere();
   }
 
   /** Play from the current position. */
   playFromHere() {
-    if (isFullAudio(this.take)) this.perform(this.take, this.at);
-    else if (this.programme) this.begin(this.programme, { index: this.index, at: this.at });
+    if (isFullAudio(this.take)) this.playScript(this.take, this.at);
+    else if (this.playlist) this.begin(this.playlist, { index: this.index, at: this.at });
   }
 
   toggle() {
-    if (this.sounding) this.pause();
+    if (this.isPlaying) this.pause();
     else this.resume();
   }
 
@@ -196,7 +196,7 @@ export class Stage extends EventTarget {
   seek(at) {
     if (!this.take) return;
     this.at = Math.max(0, Math.min(this.take.samples, Math.round(at)));
-    if (this.sounding) this.playFromHere();
+    if (this.isPlaying) this.playFromHere();
     this.paint();
   }
 
@@ -214,53 +214,53 @@ export class Stage extends EventTarget {
   /** @param {PointerEvent} event */
   onPointer(event) {
     if (!this.take?.samples || event.button !== 0) return;
-    this.seek(this.pointed(event) * this.waveform.span);
+    this.seek(this.pointerShare(event) * this.waveform.span);
     this.resume();
   }
 
   /** Return the position of the pointer in the waveform as a number from 0 to 1. @param {PointerEvent} event */
-  pointed({ clientX }) {
+  pointerShare({ clientX }) {
     const { left, width } = this.waveform.canvas.getBoundingClientRect();
     return Math.max(0, Math.min(1, (clientX - left) / width));
   }
 
   /** Show the time at the position of the pointer. @param {PointerEvent} event */
   onHover(event) {
-    const at = this.pointed(event) * this.waveform.span;
+    const at = this.pointerShare(event) * this.waveform.span;
     this.hover.hidden = !this.take?.samples || at > this.take.samples;
     this.hover.textContent = clock(at);
-    this.hover.style.left = `${100 * this.pointed(event)}%`;
+    this.hover.style.left = `${100 * this.pointerShare(event)}%`;
   }
 
   /** Read the position from the player and show it. */
   follow() {
-    this.read();
+    this.readPosition();
     this.paint();
   }
 
   /** Read the position from the player. */
-  read() {
+  readPosition() {
     const { player } = this;
-    if (this.playing !== player.take || !player.counters || !this.programme) return;
-    const place = this.programme.locate(player.position());
-    if (place) this.enter(place.span, place.at);
+    if (this.playing !== player.take || !player.counters || !this.playlist) return;
+    const place = this.playlist.locate(player.position());
+    if (place) this.showItem(place.span, place.at);
   }
 
   /** Show the position of playback in an item. @param {import('./programme.js').Span} span @param {number} at */
-  enter({ item, index, start }, at) {
+  showItem({ item, index, start }, at) {
     if (this.reportedIndex !== index) {
       this.reportedIndex = index;
       this.index = index;
-      this.within?.onItem(index);
+      this.callbacks?.onItem(index);
     }
     const underruns = this.player.counters?.underruns ?? null;
-    if (this.within) {
-      this.at = this.within.place(index, at) ?? this.at;
+    if (this.callbacks) {
+      this.at = this.callbacks.place(index, at) ?? this.at;
       if (this.take) this.take.timing.underruns = underruns;
       return;
     }
     if ('silence' in item) return;
-    if (item !== this.take) this.put(item);
+    if (item !== this.take) this.setTake(item);
     this.at = Math.min(at, item.samples);
     const { timing } = item;
     timing.underruns = underruns;
@@ -272,12 +272,12 @@ export class Stage extends EventTarget {
 
   /** If a take failed without audio, show the take that was shown before. @param {Take} take */
   showPrevious(take) {
-    if (take === this.take && !take.samples && this.before) this.show(this.before);
+    if (take === this.take && !take.samples && this.lastWithAudio) this.show(this.lastWithAudio);
   }
 
   /** Replace the shown take. @param {ShownAudio|null} take */
-  put(take) {
-    if (this.take?.samples) this.before = this.take;
+  setTake(take) {
+    if (this.take?.samples) this.lastWithAudio = this.take;
     this.at = 0;
     for (const event of ['state', 'done', 'error', 'stored']) {
       this.take?.removeEventListener(event, this.onChange);
@@ -302,9 +302,9 @@ export class Stage extends EventTarget {
     if (first && timing?.ttfa === null && timing.clicked !== null && first.arrivedAt >= timing.clicked) timing.ttfa = first.arrivedAt - timing.clicked;
     this.waveform.seek(this.at);
     this.meter.show(take);
-    write(this.time, clock(this.at));
+    writeText(this.time, clock(this.at));
     this.paintLength(take);
-    mark(slider, {
+    setAttributes(slider, {
       'aria-valuenow': (this.at / SAMPLE_RATE).toFixed(1),
       'aria-valuemax': (take?.seconds ?? 0).toFixed(1),
       'aria-valuetext': `${clock(this.at)} / ${clock(take?.samples ?? 0)}`,
@@ -314,24 +314,24 @@ export class Stage extends EventTarget {
 
   /** Show the length of the take, or during generation the estimated length and the progress. @param {ShownAudio|null} take */
   paintLength(take) {
-    const made = take && !isFullAudio(take) ? making(take, performance.now()) : null;
+    const made = take && !isFullAudio(take) ? progressOf(take, performance.now()) : null;
     const length = made ? this.t('shell.about_length', { time: clock(made.samples).replace(/\.\d$/, '') }) : clock(take?.samples ?? 0);
-    write(this.length, take?.samples ? `/ ${length}` : '');
+    writeText(this.length, take?.samples ? `/ ${length}` : '');
     const percent = Math.floor(100 * (made?.share ?? 0));
     const left = made?.left ?? null;
-    const estimate = made ? this.t(left === null ? 'shell.made' : 'shell.made_left', { n: percent, time: span(left ?? 0, this.t) }) : '';
-    write(this.making, estimate);
+    const estimate = made ? this.t(left === null ? 'shell.made' : 'shell.made_left', { n: percent, time: formatDuration(left ?? 0, this.t) }) : '';
+    writeText(this.progressBar, estimate);
   }
 
   refresh() {
     const { take } = this;
-    if (take && !this.sounding) this.at = Math.min(this.at, take.samples);
-    const label = this.t(this.sounding ? 'shell.pause' : 'shell.play');
-    mark(this.button, { 'data-icon': this.sounding ? 'pause' : 'play' });
+    if (take && !this.isPlaying) this.at = Math.min(this.at, take.samples);
+    const label = this.t(this.isPlaying ? 'shell.pause' : 'shell.play');
+    setAttributes(this.button, { 'data-icon': this.isPlaying ? 'pause' : 'play' });
     if (this.button.ariaLabel !== label) this.button.ariaLabel = label;
-    this.button.disabled = !this.sounding && !take?.samples;
-    write(this.caption, isFullAudio(take) ? take.label : take ? this.captionOf(take) : '');
-    this.keep.show(take);
+    this.button.disabled = !this.isPlaying && !take?.samples;
+    writeText(this.caption, isFullAudio(take) ? take.label : take ? this.captionOf(take) : '');
+    this.takeActions.show(take);
     this.paint();
     this.dispatchEvent(new Event('change'));
   }

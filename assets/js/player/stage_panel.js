@@ -2,7 +2,7 @@
 
 import { api } from '../common/api.js';
 import { SAMPLE_RATE } from '../common/audio.js';
-import { all, need, write } from '../common/elements.js';
+import { getElements, getElement, writeText } from '../common/elements.js';
 import { recall, remember } from '../common/storage.js';
 import { Take } from './take.js';
 
@@ -22,7 +22,7 @@ const MAX_PROGRESS = 0.99; // Below 1, because the length of the take is an esti
  * Return the progress of a long take, or null if there is no progress to show. @param {import('./take.js').Take} take
  * @param {number} now performance.now() @returns {GenerationProgress|null}
  */
-export function making({ state, planned, samples, arrivals }, now) {
+export function progressOf({ state, planned, samples, arrivals }, now) {
   if (state !== 'streaming' || planned < MIN_PROGRESS_S * SAMPLE_RATE) return null;
   const share = Math.min(MAX_PROGRESS, samples / planned);
   const spent = now - arrivals[0].arrivedAt;
@@ -42,18 +42,18 @@ export class Meter {
   /** @param {ParentNode} page @param {(key: string, values?: Object<string, any>) => string} t */
   constructor(page, t) {
     this.t = t;
-    this.chip = need(page, '#vw-to-sound');
-    this.cells = FIGURES.map((name) => ({ name, cell: need(page, `#vw-${name}`) }));
+    this.chip = getElement(page, '#vw-to-sound');
+    this.cells = FIGURES.map((name) => ({ name, cell: getElement(page, `#vw-${name}`) }));
   }
 
   /** @param {ShownAudio|null} take */
   show(take) {
     /** @type {Object<string, string|undefined>} */
     const figures = take ? this.figures(take) : {};
-    for (const { name, cell } of this.cells) write(cell, figures[name] ?? NONE);
+    for (const { name, cell } of this.cells) writeText(cell, figures[name] ?? NONE);
     const ms = take && (take.timing.audible ?? take.timing.ttfa ?? take.metrics?.heard?.audible_ms ?? take.metrics?.heard?.ttfa_ms);
     this.chip.hidden = ms == null;
-    if (ms != null) write(this.chip, this.t('shell.to_sound', { s: (ms / 1000).toFixed(ms < 100 ? 2 : 1) }));
+    if (ms != null) writeText(this.chip, this.t('shell.to_sound', { s: (ms / 1000).toFixed(ms < 100 ? 2 : 1) }));
   }
 
   /** @param {ShownAudio} take */
@@ -84,16 +84,16 @@ function milliseconds(value) {
 export class TakeActions {
   /** @param {ParentNode} page @param {EventTarget} stage target of the events 'star', 'share' and 'code' */
   constructor(page, stage) {
-    const menu = need(page, '#vw-keep');
-    this.star = need(page, '#vw-star', HTMLButtonElement);
-    this.button = need(page, '#vw-save', HTMLButtonElement);
-    this.wav = need(menu, '#vw-download', HTMLAnchorElement);
-    this.others = all(menu, '[data-format]', HTMLAnchorElement);
-    this.share = need(menu, '#vw-share', HTMLButtonElement);
-    this.code = need(menu, '#vw-copy-code', HTMLButtonElement);
+    const menu = getElement(page, '#vw-keep');
+    this.star = getElement(page, '#vw-star', HTMLButtonElement);
+    this.button = getElement(page, '#vw-save', HTMLButtonElement);
+    this.wav = getElement(menu, '#vw-download', HTMLAnchorElement);
+    this.others = getElements(menu, '[data-format]', HTMLAnchorElement);
+    this.share = getElement(menu, '#vw-share', HTMLButtonElement);
+    this.code = getElement(menu, '#vw-copy-code', HTMLButtonElement);
     offerDownloads(menu, () => this.show(this.take));
     /** Take that the download link offers. @type {Take|null} */
-    this.offered = null;
+    this.offeredTake = null;
     this.isShared = false; // True if the host allows share links.
     /** Take that is shown. @type {ShownAudio|null} */
     this.take = null;
@@ -122,9 +122,9 @@ export class TakeActions {
     this.share.hidden = !record || !this.isShared;
     for (const link of this.others) {
       link.hidden = !record;
-      if (record) link.href = kept(record, link.dataset.format ?? '');
+      if (record) link.href = audioUrl(record, link.dataset.format ?? '');
     }
-    this.offer(take instanceof Take && !take.live && take.samples ? take : null);
+    this.offer(take instanceof Take && !take.isReceiving && take.samples ? take : null);
   }
 
   /**
@@ -138,18 +138,18 @@ export class TakeActions {
     const { wav } = this;
     wav.setAttribute('aria-disabled', String(!take));
     const record = take?.record ?? null;
-    if (this.offered === take && this.record === record) return;
-    this.offered = take;
+    if (this.offeredTake === take && this.record === record) return;
+    this.offeredTake = take;
     this.record = record;
     if (wav.href.startsWith('blob:')) URL.revokeObjectURL(wav.href);
     if (!take) return wav.removeAttribute('href');
-    wav.href = record ? kept(record, 'wav') : URL.createObjectURL(take.wav());
+    wav.href = record ? audioUrl(record, 'wav') : URL.createObjectURL(take.wav());
     wav.download = record ? '' : take.filename;
   }
 }
 
 /** Return the URL of the audio file of a stored take. @param {TakeRecord} record @param {string} format */
-export function kept(record, format) {
+export function audioUrl(record, format) {
   const rate = format === 'mp3' ? `&bit_rate=${bitRate()}` : '';
   return String(api.address(`studio/takes/${record.id}/audio?format=${format}${rate}`));
 }
@@ -177,6 +177,6 @@ export function offerBitRate(sheet, select, onChange = () => {}) {
 
 /** Set up the choice of the bit rate in a download menu, which other choices close. @param {HTMLElement} menu @param {() => void} onChange */
 export function offerDownloads(menu, onChange) {
-  offerBitRate(menu, need(menu, 'select', HTMLSelectElement), onChange);
+  offerBitRate(menu, getElement(menu, 'select', HTMLSelectElement), onChange);
   menu.addEventListener('click', ({ target }) => target instanceof Element && !target.closest('label') && menu.hidePopover());
 }

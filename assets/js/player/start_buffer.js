@@ -130,7 +130,7 @@ export class Pace {
    *
    * @param {{planned?: number, parallel?: number}} [take]  planned: expected number of samples, or 0 if unknown
    */
-  plan({ planned = 0, parallel = 1 } = {}) {
+  startCondition({ planned = 0, parallel = 1 } = {}) {
     const takes = this.known.get(this.nearest(parallel)) ?? [];
     const expected = planned * MAX_LENGTH_RATIO;
     const whole = takes.map((take) => needOf(take.whole, expected));

@@ -114,10 +114,10 @@ export class Take extends EventTarget {
      */
     this.utterance = null;
     /** Promise that resolves at the next event of the take. @type {Promise<unknown>|null} */
-    this.changing = null;
-    this.unkept = false; // True if the studio could not store the take because the store is full.
+    this.nextEvent = null;
+    this.isRefused = false; // True if the studio could not store the take because the store is full.
     /** Function that loads the audio of a stored take. @type {(() => Promise<Int16Array|null>)|null} */
-    this.ask = null;
+    this.audioLoader = null;
     /** @type {Promise<Int16Array|null>|null} */
     this.loading = null;
     this.askedAt = performance.now();
@@ -132,7 +132,7 @@ export class Take extends EventTarget {
   }
 
   /** Return a take made from a stored record and its audio. @param {TakeRecord} record @param {Int16Array} pcm */
-  static kept(record, pcm) {
+  static fromRecord(record, pcm) {
     const take = new Take(/** @type {TakeRequest} */ ({ ...record, reference: null }));
     take.append(pcm);
     const state = record.stop_reason === 'cancelled' ? 'stopped' : 'done';
@@ -145,11 +145,11 @@ export class Take extends EventTarget {
    * Return a stored take whose audio is loaded on demand. @param {TakeRecord} record @param {() =>
    * Promise<Int16Array|null>} ask returns null after showing an error if the audio is unavailable
    */
-  static recalled(record, ask) {
-    const take = Take.kept(record, new Int16Array());
+  static withLoader(record, ask) {
+    const take = Take.fromRecord(record, new Int16Array());
     take.samples = record.samples;
     take.chunks = [];
-    take.ask = ask;
+    take.audioLoader = ask;
     return take;
   }
 
@@ -158,12 +158,12 @@ export class Take extends EventTarget {
    *
    * After a failure, the next call requests the audio again.
    */
-  async here() {
-    if (!this.ask) return;
-    this.loading ??= this.ask().finally(() => (this.loading = null));
+  async loadAudio() {
+    if (!this.audioLoader) return;
+    this.loading ??= this.audioLoader().finally(() => (this.loading = null));
     const pcm = await this.loading;
-    if (!pcm || !this.ask) return;
-    this.ask = null;
+    if (!pcm || !this.audioLoader) return;
+    this.audioLoader = null;
     this.chunks = [pcm];
     this.samples = pcm.length;
     this.notify('progress');
@@ -180,7 +180,7 @@ export class Take extends EventTarget {
   }
 
   /** True if audio may still arrive. */
-  get live() {
+  get isReceiving() {
     return this.state === 'queued' || this.state === 'streaming';
   }
 
@@ -232,7 +232,7 @@ export class Take extends EventTarget {
    * @param {{isKept?: boolean}} [options]
    */
   cancel({ isKept = true } = {}) {
-    if (!this.live) return;
+    if (!this.isReceiving) return;
     this.keepsStopped &&= isKept;
     this.utterance?.cancel();
     this.stopReason = 'cancelled';
@@ -247,33 +247,33 @@ export class Take extends EventTarget {
 
   /** @param {string} event */
   notify(event) {
-    this.wake?.(undefined);
-    this.changing = null;
+    this.resolveEvent?.(undefined);
+    this.nextEvent = null;
     this.dispatchEvent(new Event(event));
   }
 
   /** Return a promise that resolves at the next event of the take. */
-  change() {
-    this.changing ??= new Promise((resolve) => (this.wake = resolve));
-    return this.changing;
+  waitForEvent() {
+    this.nextEvent ??= new Promise((resolve) => (this.resolveEvent = resolve));
+    return this.nextEvent;
   }
 
   /** Resolve with the take when its audio has ended, or reject if the take failed. */
   async finished() {
-    while (this.live) await this.change();
+    while (this.isReceiving) await this.waitForEvent();
     if (this.state === 'failed') throw this.error;
     return this;
   }
 
   /** True if the take has to be stored: a complete take, or a cancelled take with audio. */
-  get lasts() {
+  get isStorable() {
     return this.state === 'done' || (this.state === 'stopped' && this.keepsStopped && this.samples > 0);
   }
 
   /** Resolve with the take when it is stored or refused, or reject if it failed. */
   async stored() {
     await this.finished();
-    while (this.lasts && !this.record && !this.unkept) await this.change();
+    while (this.isStorable && !this.record && !this.isRefused) await this.waitForEvent();
     return this;
   }
 

@@ -67,7 +67,7 @@ export class Waveform {
     /** State of the canvas: style, last drawn bin, and last bin in the accent colour. */
     this.drawn = { how: '', low: /** @type {number[]|null} */ (null), length: 0, edge: 0 };
     new ResizeObserver(() => this.draw()).observe(canvas);
-    inColours(this, (waveform) => waveform.draw());
+    redrawOnTheme(this, (waveform) => waveform.draw());
   }
 
   /** @param {ShownAudio|null} take */
@@ -118,7 +118,7 @@ const coloured = new Set();
 let themes;
 
 /** Redraw a canvas whenever the theme changes. @template {object} T @param {T} drawn @param {(drawn: T) => void} draw */
-export function inColours(drawn, draw) {
+export function redrawOnTheme(drawn, draw) {
   const what = new WeakRef(drawn);
   const one = { what, draw: () => draw(/** @type {T} */ (what.deref())) };
   coloured.add(one);
@@ -173,8 +173,8 @@ export class Bars {
       if (from >= low.length) return;
       const lowest = Math.min(...low.slice(from, to));
       const highest = Math.max(...high.slice(from, to));
-      const top = (1 - shown(highest)) * (height / 2);
-      const tall = Math.max(ratio, (shown(highest) - shown(lowest)) * (height / 2));
+      const top = (1 - drawnHeight(highest)) * (height / 2);
+      const tall = Math.max(ratio, (drawnHeight(highest) - drawnHeight(lowest)) * (height / 2));
       pen.fillStyle = this.colour(from);
       pen.fillRect(column * step, top, 2 * ratio, tall);
     }
@@ -182,6 +182,6 @@ export class Bars {
 }
 
 /** Return the distance from the middle line at which a sample is drawn. @param {number} value sample in [-1, 1] */
-export function shown(value) {
+export function drawnHeight(value) {
   return Math.sign(value) * Math.abs(value) ** SHOWN;
 }

@@ -52,7 +52,7 @@ class PcmPlayer extends AudioWorkletProcessor {
   target = 0;
   startTarget = 0; // Number of buffered samples that are needed to start this take.
   hold = 0;
-  held = 0; // Time since the first chunk arrived, in samples.
+  waited = 0; // Time since the first chunk arrived, in samples.
   /** @type {string} */
   state = 'idle';
   ended = false;
@@ -62,7 +62,7 @@ class PcmPlayer extends AudioWorkletProcessor {
   last = 0;
   fadeIn = 0;
   starved = 0; // Number of silent samples since the queue became empty. They become an underrun if more audio arrives.
-  isDry = false;
+  isEmpty = false;
   isResting = false; // True if the queue is empty because of a pause in the text.
   underruns = 0;
   underrunSamples = 0;
@@ -93,7 +93,7 @@ class PcmPlayer extends AudioWorkletProcessor {
     this.take = take;
     this.target = this.startTarget = target;
     this.hold = hold;
-    this.held = 0;
+    this.waited = 0;
     this.state = 'idle';
     this.ended = false;
     this.finished = false;
@@ -101,7 +101,7 @@ class PcmPlayer extends AudioWorkletProcessor {
     this.last = 0;
     this.fadeIn = 0;
     this.starved = 0;
-    this.isDry = this.isResting = false;
+    this.isEmpty = this.isResting = false;
     this.underruns = 0;
     this.underrunSamples = 0;
     this.firstTime = null;
@@ -112,7 +112,7 @@ class PcmPlayer extends AudioWorkletProcessor {
   receive(message) {
     switch (message.type) {
       case 'begin':
-        this.cut();
+        this.rampToSilence();
         this.clear(message.take, message.target, message.hold);
         this.state = 'buffering';
         break;
@@ -126,7 +126,7 @@ class PcmPlayer extends AudioWorkletProcessor {
         this.rate = message.rate;
         break;
       case 'rest':
-        this.rest();
+        this.expectPause();
         break;
       case 'stop':
         this.stop();
@@ -159,8 +159,8 @@ class PcmPlayer extends AudioWorkletProcessor {
     if (pcm.length === 0) return;
     this.chunks.push(pcm);
     this.received += pcm.length;
-    if (this.isDry) {
-      this.isDry = false;
+    if (this.isEmpty) {
+      this.isEmpty = false;
       this.fadeIn = this.ramp;
       if (this.isResting) return;
       this.underruns += 1;
@@ -173,10 +173,10 @@ class PcmPlayer extends AudioWorkletProcessor {
    *
    * After the pause, playback starts like at the beginning of a take.
    */
-  rest() {
+  expectPause() {
     this.isResting = true;
-    if (this.isDry) this.starved = 0;
-    this.held = 0;
+    if (this.isEmpty) this.starved = 0;
+    this.waited = 0;
     this.target = this.startTarget;
   }
 
@@ -188,7 +188,7 @@ class PcmPlayer extends AudioWorkletProcessor {
 
   stop() {
     if (this.state === 'idle') return;
-    this.cut();
+    this.rampToSilence();
     this.chunks = [];
     this.stretch.clear();
     this.received = Math.round(this.played);
@@ -196,7 +196,7 @@ class PcmPlayer extends AudioWorkletProcessor {
   }
 
   /** Ramp from the last value to silence, which avoids a click. */
-  cut() {
+  rampToSilence() {
     if (this.last === 0) return;
     this.tail = this.last;
     this.tailLeft = this.ramp;
@@ -228,8 +228,8 @@ class PcmPlayer extends AudioWorkletProcessor {
 
   startIfReady() {
     if (!this.hasSound) return;
-    const waited = (this.firstTime === null || this.isResting) && this.held >= this.hold;
-    this.held += QUANTUM_SAMPLES;
+    const waited = (this.firstTime === null || this.isResting) && this.waited >= this.hold;
+    this.waited += QUANTUM_SAMPLES;
     if (this.buffered < this.target && !waited && !this.ended) return;
     if (this.starved > 0) {
       this.underrunSamples += this.starved;
@@ -243,7 +243,7 @@ class PcmPlayer extends AudioWorkletProcessor {
   /** Write queued samples to the output and return the number of written samples. @param {Float32Array} out */
   render(out) {
     const { pace } = this;
-    const done = pace === 1 && this.stretch.ahead === 0 ? this.asItCame(out) : this.stretched(out, pace);
+    const done = pace === 1 && this.stretch.ahead === 0 ? this.copySamples(out) : this.writeStretched(out, pace);
     this.played = this.hasSound ? Math.min(this.played + done * pace, this.received) : this.received;
     for (let i = 0; i < done && this.fadeIn > 0; i++, this.fadeIn--) {
       out[i] *= 1 - this.fadeIn / this.ramp;
@@ -253,7 +253,7 @@ class PcmPlayer extends AudioWorkletProcessor {
   }
 
   /** Write samples without changing their speed. @param {Float32Array} out */
-  asItCame(out) {
+  copySamples(out) {
     let done = 0;
     while (done < out.length && this.chunks.length > 0) {
       const count = Math.min(out.length - done, this.chunks[0].length - this.offset);
@@ -266,7 +266,7 @@ class PcmPlayer extends AudioWorkletProcessor {
   }
 
   /** Write samples with a changed speed. @param {Float32Array} out @param {number} pace */
-  stretched(out, pace) {
+  writeStretched(out, pace) {
     const { stretch } = this;
     let done = 0;
     let count;
@@ -296,8 +296,8 @@ class PcmPlayer extends AudioWorkletProcessor {
       this.last = 0;
       this.finish();
     } else if (this.state === 'playing') {
-      this.cut();
-      this.isDry = true;
+      this.rampToSilence();
+      this.isEmpty = true;
       this.enter('buffering');
     }
     if (this.state === 'buffering' && this.played > 0 && !this.isResting) this.starved += out.length - from;

@@ -14,7 +14,7 @@
 
 import { errorOf } from '../common/api.js';
 import { SAMPLE_RATE } from '../common/audio.js';
-import { need } from '../common/elements.js';
+import { getElement } from '../common/elements.js';
 import { fileName, saveFile } from '../common/files.js';
 import { expectedSeconds } from '../common/text.js';
 import { bitRate, offerBitRate } from '../player/stage_panel.js';
@@ -144,18 +144,18 @@ export class ExportForm {
   constructor(root, room) {
     this.room = room;
     this.studio = room.studio;
-    this.sheet = need(root, '#vw-script-export');
-    this.shape = need(root, '#vw-script-shape', HTMLSelectElement);
-    this.format = need(root, '#vw-script-format', HTMLSelectElement);
-    this.rate = need(root, '#vw-script-rate', HTMLSelectElement);
-    this.loudness = need(root, '#vw-script-loudness', HTMLSelectElement);
-    this.part = need(root, '#vw-script-part', HTMLSelectElement);
-    this.timed = need(root, '#vw-script-timed', HTMLInputElement);
-    this.film = need(root, '#vw-script-film', HTMLInputElement);
-    this.go = need(root, '#vw-script-go', HTMLButtonElement);
-    this.progress = need(root, '#vw-script-progress', HTMLProgressElement);
-    this.message = need(root, '#vw-script-told');
-    this.error = need(root, '#vw-script-export-error');
+    this.sheet = getElement(root, '#vw-script-export');
+    this.shape = getElement(root, '#vw-script-shape', HTMLSelectElement);
+    this.format = getElement(root, '#vw-script-format', HTMLSelectElement);
+    this.rate = getElement(root, '#vw-script-rate', HTMLSelectElement);
+    this.loudness = getElement(root, '#vw-script-loudness', HTMLSelectElement);
+    this.part = getElement(root, '#vw-script-part', HTMLSelectElement);
+    this.timed = getElement(root, '#vw-script-timed', HTMLInputElement);
+    this.film = getElement(root, '#vw-script-film', HTMLInputElement);
+    this.go = getElement(root, '#vw-script-go', HTMLButtonElement);
+    this.progress = getElement(root, '#vw-script-progress', HTMLProgressElement);
+    this.message = getElement(root, '#vw-script-told');
+    this.error = getElement(root, '#vw-script-export-error');
     this.sheet.onsubmit = (event) => {
       event.preventDefault();
       this.make();

@@ -166,7 +166,7 @@ export class FullAudio extends EventTarget {
   }
 
   /** True if some lines are not generated yet. */
-  get live() {
+  get isReceiving() {
     return this.clips.some(({ state }) => state !== 'made');
   }
 

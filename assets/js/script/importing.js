@@ -1,7 +1,7 @@
 /** Import of files as text, with dialogs for chapters, encodings and web addresses. */
 
 import { api, errorOf } from '../common/api.js';
-import { make, need } from '../common/elements.js';
+import { createElement, getElement } from '../common/elements.js';
 import { acceptDrops } from '../common/files.js';
 import { expectedSeconds } from '../common/text.js';
 import { readChat } from './chat.js';
@@ -18,7 +18,7 @@ class KindSwitches {
   constructor(place, studio, onChange) {
     this.place = place;
     this.studio = studio;
-    this.legend = need(place, 'legend');
+    this.legend = getElement(place, 'legend');
     place.onchange = onChange;
   }
 
@@ -27,8 +27,8 @@ class KindSwitches {
     const kinds = kindsOf(document);
     const { found = {} } = document;
     const rows = kinds.map((kind) => {
-      const box = make('input', { type: 'checkbox', name: kind, checked: KINDS[kind] });
-      return make('label', { className: 'vw-check' }, [box, this.studio.t(`importing.kind.${kind}`, { n: found[kind] })]);
+      const box = createElement('input', { type: 'checkbox', name: kind, checked: KINDS[kind] });
+      return createElement('label', { className: 'vw-check' }, [box, this.studio.t(`importing.kind.${kind}`, { n: found[kind] })]);
     });
     this.place.replaceChildren(this.legend, ...rows);
     this.place.hidden = kinds.length === 0;
@@ -54,14 +54,14 @@ export class ChapterSheet {
   /** @param {HTMLElement} page @param {import('../app/studio.js').Studio} studio */
   constructor(page, studio) {
     this.studio = studio;
-    this.dialog = need(page, '#vw-chapters', HTMLDialogElement);
-    this.title = need(page, '#vw-chapters-title');
-    this.all = need(page, '#vw-chapters-all', HTMLInputElement);
-    this.list = need(page, '#vw-chapters-list');
-    this.sum = need(page, '#vw-chapters-sum');
-    this.go = need(page, '#vw-chapters-go', HTMLButtonElement);
-    this.error = need(page, '#vw-chapters-error');
-    this.kinds = new KindSwitches(need(page, '#vw-chapters-kinds'), studio, () => this.change());
+    this.dialog = getElement(page, '#vw-chapters', HTMLDialogElement);
+    this.title = getElement(page, '#vw-chapters-title');
+    this.all = getElement(page, '#vw-chapters-all', HTMLInputElement);
+    this.list = getElement(page, '#vw-chapters-list');
+    this.sum = getElement(page, '#vw-chapters-sum');
+    this.go = getElement(page, '#vw-chapters-go', HTMLButtonElement);
+    this.error = getElement(page, '#vw-chapters-error');
+    this.kinds = new KindSwitches(getElement(page, '#vw-chapters-kinds'), studio, () => this.change());
     /** @type {ParsedDocument|null} */
     this.found = null;
     /** @type {Chapter[]} */
@@ -69,7 +69,7 @@ export class ChapterSheet {
     this.turn = 0;
     /** @type {(chosen: Chapter[]|null) => void} */
     this.answer = () => {};
-    need(page, '#vw-chapters-close').onclick = () => this.dialog.close();
+    getElement(page, '#vw-chapters-close').onclick = () => this.dialog.close();
     this.all.onchange = () => this.pick(() => this.all.checked);
     this.list.onchange = () => this.paint();
     this.go.onclick = () => {
@@ -136,10 +136,10 @@ export class ChapterSheet {
   /** @param {Chapter} chapter @param {number} index */
   row({ title, paragraphs, is_notes: isNotes }, index) {
     const row = document.createElement('li');
-    const label = make('label', { className: 'vw-check' });
-    const box = make('input', { type: 'checkbox', name: String(index) });
+    const label = createElement('label', { className: 'vw-check' });
+    const box = createElement('input', { type: 'checkbox', name: String(index) });
     const named = isNotes ? this.studio.t('importing.notes') : title || beginning(paragraphs[0]);
-    const name = make('span', { textContent: named, dir: 'auto' });
+    const name = createElement('span', { textContent: named, dir: 'auto' });
     const time = document.createElement('small');
     time.textContent = this.studio.facts.time(secondsOf(paragraphs));
     label.append(box, name, time);
@@ -207,25 +207,25 @@ export class ImportSheet {
   /** @param {HTMLElement} page @param {import('../app/studio.js').Studio} studio */
   constructor(page, studio) {
     this.studio = studio;
-    this.dialog = need(page, '#vw-import', HTMLDialogElement);
-    this.title = need(page, '#vw-import-title');
-    this.encoding = need(page, '#vw-import-encoding');
-    this.encodings = need(page, '#vw-import-encoding select', HTMLSelectElement);
-    this.sounds = need(page, '#vw-import-sounds');
-    this.keepSounds = need(page, '#vw-import-sounds input', HTMLInputElement);
-    this.notes = need(page, '#vw-import-notes');
-    this.preview = need(page, '#vw-import-preview');
-    this.message = need(page, '#vw-import-told');
-    this.go = need(page, '#vw-import-go', HTMLButtonElement);
+    this.dialog = getElement(page, '#vw-import', HTMLDialogElement);
+    this.title = getElement(page, '#vw-import-title');
+    this.encoding = getElement(page, '#vw-import-encoding');
+    this.encodings = getElement(page, '#vw-import-encoding select', HTMLSelectElement);
+    this.sounds = getElement(page, '#vw-import-sounds');
+    this.keepSounds = getElement(page, '#vw-import-sounds input', HTMLInputElement);
+    this.notes = getElement(page, '#vw-import-notes');
+    this.preview = getElement(page, '#vw-import-preview');
+    this.message = getElement(page, '#vw-import-told');
+    this.go = getElement(page, '#vw-import-go', HTMLButtonElement);
     /** @type {ParsedDocument|null} */
     this.found = null;
-    this.kinds = new KindSwitches(need(page, '#vw-import-kinds'), studio, () => this.change());
+    this.kinds = new KindSwitches(getElement(page, '#vw-import-kinds'), studio, () => this.change());
     /** @type {(choice: ParserOptions) => Promise<ParsedDocument>} */
     this.reread = () => Promise.reject(new Error('no file is open'));
     /** @type {(chosen: ParsedDocument|null) => void} */
     this.answer = () => {};
     this.turn = 0;
-    need(page, '#vw-import-close').onclick = () => this.dialog.close();
+    getElement(page, '#vw-import-close').onclick = () => this.dialog.close();
     this.encodings.onchange = () => this.change();
     this.keepSounds.onchange = () => this.change();
     this.go.onclick = () => {
@@ -312,7 +312,7 @@ function shortened(example) {
 
 /** Return a list element with a text. @param {string} text */
 function row(text) {
-  return make('li', { textContent: text, dir: 'auto' });
+  return createElement('li', { textContent: text, dir: 'auto' });
 }
 
 // --- Dialog for the address of a web page.
@@ -320,11 +320,11 @@ function row(text) {
 export class AddressSheet {
   /** @param {HTMLElement} page */
   constructor(page) {
-    this.dialog = need(page, '#vw-web', HTMLDialogElement);
-    this.field = need(page, '#vw-web-address', HTMLInputElement);
-    this.error = need(page, '#vw-web-error');
-    this.go = need(page, '#vw-web-go', HTMLButtonElement);
-    need(page, '#vw-web-close').onclick = () => this.dialog.close();
+    this.dialog = getElement(page, '#vw-web', HTMLDialogElement);
+    this.field = getElement(page, '#vw-web-address', HTMLInputElement);
+    this.error = getElement(page, '#vw-web-error');
+    this.go = getElement(page, '#vw-web-go', HTMLButtonElement);
+    getElement(page, '#vw-web-close').onclick = () => this.dialog.close();
     this.field.oninput = () => (this.error.textContent = '');
   }
 
@@ -339,7 +339,7 @@ export class AddressSheet {
     this.field.select();
     return new Promise((resolve) => {
       this.dialog.onclose = () => resolve(null);
-      need(this.dialog, 'form', HTMLFormElement).onsubmit = async (event) => {
+      getElement(this.dialog, 'form', HTMLFormElement).onsubmit = async (event) => {
         event.preventDefault();
         this.error.textContent = '';
         this.go.disabled = true;
@@ -402,7 +402,7 @@ export class Importer {
       this.open(file);
     };
     acceptDrops(place, ([file]) => this.open(file));
-    need(page, '#vw-text-web').onclick = () => this.openAddress();
+    getElement(page, '#vw-text-web').onclick = () => this.openAddress();
   }
 
   /** Import a file into the text field, or as a script. @param {File|undefined} file */

@@ -7,7 +7,7 @@
  * @typedef {import('./document.js').Voice} Voice
  */
 
-import { all, copyOf, make, need, write } from '../common/elements.js';
+import { getElements, copyOf, createElement, getElement, writeText } from '../common/elements.js';
 import { fillLanguages } from '../common/fields.js';
 import { tagsOf } from '../common/text.js';
 import { reveal } from '../speak/sounding_text.js';
@@ -147,7 +147,7 @@ export class LineView {
     this.write(parts.description, voice?.description ?? '');
     this.write(parts.seed, line.seed === null ? '' : String(line.seed));
     if ((voice ? valueOf(voice) : '') !== this.offered) this.offer();
-    write(parts.length, state.state === 'made' || state.state === 'coming' ? seconds(state.seconds) : '');
+    writeText(parts.length, state.state === 'made' || state.state === 'coming' ? seconds(state.seconds) : '');
     const values = { ...line, takes: 0, ...state, seconds: 0, error: state.error?.message, short: Boolean(state.short) };
     const shown = JSON.stringify([index, count, sounding, acts.script.gap, values]);
     if (shown === this.shown) return; // Each write costs style and layout, so skip a line that has not changed.
@@ -196,7 +196,7 @@ export class LineView {
   paint() {
     const { text } = this.line;
     const { from, to } = this.range ?? { from: 0, to: 0 };
-    const spoken = make('mark', { className: 'vw-sounding' });
+    const spoken = createElement('mark', { className: 'vw-sounding' });
     spoken.append(...marked(text.slice(from, to)));
     this.parts.paper.replaceChildren(...marked(text.slice(0, from)), ...(this.range ? [spoken] : []), ...marked(`${text.slice(to)}\n`));
   }
@@ -239,17 +239,17 @@ export class LineView {
 
 /** Return the named parts of a line's element. @param {HTMLElement} element */
 function partsOf(element) {
-  const part = (/** @type {string} */ name) => need(element, `.vw-line-${name}`);
+  const part = (/** @type {string} */ name) => getElement(element, `.vw-line-${name}`);
   /** @template {HTMLElement} E @param {string} name @param {new () => E} kind */
-  const control = (name, kind) => need(element, `.vw-line-${name}`, kind);
+  const control = (name, kind) => getElement(element, `.vw-line-${name}`, kind);
   return {
     grip: part('grip'),
     number: part('grip > span'),
     role: part('role'),
     voice: control('voice', HTMLButtonElement),
-    describing: need(element, '.vw-grow:has(> .vw-line-description)'),
+    describing: getElement(element, '.vw-grow:has(> .vw-line-description)'),
     description: control('description', HTMLTextAreaElement),
-    instructing: need(element, '.vw-grow:has(> .vw-line-instruct)'),
+    instructing: getElement(element, '.vw-grow:has(> .vw-line-instruct)'),
     instruct: control('instruct', HTMLTextAreaElement),
     text: control('text', HTMLTextAreaElement),
     paper: part('paper'),
@@ -261,7 +261,7 @@ function partsOf(element) {
     lock: control('lock', HTMLInputElement),
     gap: control('gap', HTMLInputElement),
     pace: part('pace'),
-    paces: all(part('pace'), 'button', HTMLButtonElement),
+    paces: getElements(part('pace'), 'button', HTMLButtonElement),
     state: part('state'),
     length: part('length'),
     said: part('said'),
@@ -286,7 +286,7 @@ function marked(text) {
   const nodes = [];
   let end = 0;
   for (const tag of tagsOf(text)) {
-    nodes.push(text.slice(end, tag.index), make('mark', { textContent: tag[0] }));
+    nodes.push(text.slice(end, tag.index), createElement('mark', { textContent: tag[0] }));
     end = tag.index + tag[0].length;
   }
   return [...nodes, text.slice(end)];

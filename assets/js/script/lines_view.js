@@ -4,7 +4,7 @@
  * @typedef {import('./document.js').Line} Line
  */
 
-import { all, arrangeChildren, make } from '../common/elements.js';
+import { getElements, arrangeChildren, createElement } from '../common/elements.js';
 import { newLine, Script } from './document.js';
 import { LineView } from './line_view.js';
 
@@ -364,13 +364,13 @@ export class LinesView {
   }
 
   clearDrop() {
-    for (const element of all(this.list, '[data-drop]')) delete element.dataset.drop;
+    for (const element of getElements(this.list, '[data-drop]')) delete element.dataset.drop;
   }
 }
 
 /** Return a placeholder for a line. @param {string} id @param {number} [height] height in pixels */
 function emptyLine(id, height) {
-  const element = make('li', { className: 'vw-line-empty' });
+  const element = createElement('li', { className: 'vw-line-empty' });
   element.dataset.line = id;
   if (height) element.style.minHeight = `${height}px`;
   return element;

@@ -120,7 +120,7 @@ export class Maker extends EventTarget {
     if (error) return { state: 'failed', seconds, error };
     if (plan.length === 0) return { state: 'empty', seconds, error };
     const here = known.filter((sound) => sound instanceof Take);
-    if (here.some(({ live }) => live)) return { state: 'coming', seconds, error };
+    if (here.some(({ isReceiving }) => isReceiving)) return { state: 'coming', seconds, error };
     const short = here.find(({ isShort }) => isShort);
     return { state: known.every(Boolean) ? 'made' : 'unmade', seconds, error, short };
   }
@@ -167,7 +167,7 @@ export class Maker extends EventTarget {
         api.get(`studio/takes/${id}`),
         api.blob(`studio/takes/${id}/audio?format=pcm`),
       ]);
-      const take = Take.kept(record, new Int16Array(await file.arrayBuffer()));
+      const take = Take.fromRecord(record, new Int16Array(await file.arrayBuffer()));
       this.takes.set(key, take);
       this.keep(key, take);
     } catch (error) {
@@ -242,9 +242,9 @@ export class Maker extends EventTarget {
     const take = (key && this.takes.get(key)) || this.ask(stretch, line);
     await take.stored();
     if (take.id) return take.id;
-    const { keeping, waiting } = this.studio.speech;
+    const { storing, refusedTakes } = this.studio.speech;
     // A take that waits only for a response of the studio is sent again later.
-    const retryable = keeping.has(take) && !waiting.has(take);
+    const retryable = storing.has(take) && !refusedTakes.has(take);
     throw Object.assign(new Error(this.studio.t('script.not_stored')), { retryable });
   }
 

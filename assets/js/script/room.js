@@ -7,7 +7,7 @@
 
 import { errorOf } from '../common/api.js';
 import { clock, SAMPLE_RATE } from '../common/audio.js';
-import { need, throttle } from '../common/elements.js';
+import { getElement, throttle } from '../common/elements.js';
 import { FieldError } from '../common/fields.js';
 import { acceptDrops } from '../common/files.js';
 import { MAX_LINES, markChapters, newLine, Script } from './document.js';
@@ -40,12 +40,12 @@ export class ScriptRoom {
     this.root = root;
     this.studio = studio;
     this.parts = {
-      add: need(root, '#vw-script-add'),
-      file: need(root, '#vw-script-file', HTMLInputElement),
-      gap: need(root, '#vw-script-gap', HTMLInputElement),
-      total: need(root, '#vw-script-total'),
-      words: need(root, '#vw-script-words'),
-      live: need(root, '#vw-script-live'),
+      add: getElement(root, '#vw-script-add'),
+      file: getElement(root, '#vw-script-file', HTMLInputElement),
+      gap: getElement(root, '#vw-script-gap', HTMLInputElement),
+      total: getElement(root, '#vw-script-total'),
+      words: getElement(root, '#vw-script-words'),
+      live: getElement(root, '#vw-script-live'),
     };
     /** @type {Promise<void>|null} */
     this.begun = null;
@@ -62,7 +62,7 @@ export class ScriptRoom {
     this.voiceAssignment = new VoiceAssignment(studio);
     this.maker = new Maker(studio, this.voiceAssignment);
     this.remaking = new Regeneration(this);
-    this.lines = new LinesView(need(root, '#vw-script-lines'), need(root, '#vw-script-line', HTMLTemplateElement), this);
+    this.lines = new LinesView(getElement(root, '#vw-script-lines'), getElement(root, '#vw-script-line', HTMLTemplateElement), this);
     this.exporting = new ExportForm(root, this);
     this.scriptList = new ScriptList(studio.api);
     this.scriptListView = new ScriptListView(root, this);
@@ -72,7 +72,7 @@ export class ScriptRoom {
       label: (fullAudio) => this.labelOf(fullAudio),
       download: (button) => this.offerFiles(button),
     });
-    this.timeline = new Timeline(need(root, '#vw-script-timeline'), {
+    this.timeline = new Timeline(getElement(root, '#vw-script-timeline'), {
       nameOf: (line) => line.name || this.voiceAssignment.uniqueNameOf(line.voice),
       levels: (stretch) => this.maker.levels(stretch),
       onKey: (event) => this.onTimelineKey(event),
@@ -116,7 +116,7 @@ export class ScriptRoom {
       this.importFile(file);
     };
     acceptDrops(this.root, ([file]) => this.importFile(file));
-    need(this.root, '#vw-script-web').onclick = async () => this.use(await this.studio.importer.readAddress());
+    getElement(this.root, '#vw-script-web').onclick = async () => this.use(await this.studio.importer.readAddress());
     this.root.addEventListener('input', () => this.clearMessages());
   }
 
@@ -187,7 +187,7 @@ export class ScriptRoom {
       else this.showSoon();
     });
     const { stage } = this.studio;
-    const isShown = stage.take === this.fullAudio || this.studio.lastTake.claims(script.id);
+    const isShown = stage.take === this.fullAudio || this.studio.lastTake.wasShown(script.id);
     if (stage.take === this.fullAudio) this.studio.stop();
     // Undo would change the previous script.
     if (this.studio.current === this) this.studio.undo.forget();
@@ -325,7 +325,7 @@ export class ScriptRoom {
     const { studio } = this;
     if (!studio.isReachable()) return;
     studio.stop();
-    studio.stage.player.arm().catch(() => studio.showError('request', studio.t('shell.no_output')));
+    studio.stage.player.start().catch(() => studio.showError('request', studio.t('shell.no_output')));
     try {
       this.perform(id, options);
     } catch (error) {
@@ -340,7 +340,7 @@ export class ScriptRoom {
     const at = script.at(id);
     this.check(script.lines.slice(at, only ? at + 1 : undefined).map((line) => line.id));
     fullAudio.renew();
-    studio.stage.perform(fullAudio, fullAudio.clipFrom(id)?.start, { only });
+    studio.stage.playScript(fullAudio, fullAudio.clipFrom(id)?.start, { only });
   }
 
   /** Show an error of playback. @param {Error} error */
@@ -413,7 +413,7 @@ export class ScriptRoom {
 
   followStage() {
     const { stage } = this.studio;
-    if (!stage.sounding || stage.take !== this.fullAudio) {
+    if (!stage.isPlaying || stage.take !== this.fullAudio) {
       this.fullAudio.sound(null);
       this.lines.markRange(null);
     }
@@ -424,7 +424,7 @@ export class ScriptRoom {
     const { stage } = this.studio;
     const isShown = stage.take === this.fullAudio;
     this.timeline.follow(isShown ? stage.at : null);
-    if (isShown && stage.sounding) this.timeline.reveal(stage.at);
+    if (isShown && stage.isPlaying) this.timeline.reveal(stage.at);
   }
 
   /**
@@ -436,7 +436,7 @@ export class ScriptRoom {
     const { fullAudio, studio } = this;
     const { clips, sounding, take } = fullAudio;
     const clip = clips.find(({ line }) => line.id === sounding);
-    if (!clip || !take || !studio.stage.sounding) return null;
+    if (!clip || !take || !studio.stage.isPlaying) return null;
     const { text } = clip.line;
     const { parts } = readParts(text);
     const at = clip.parts.findLastIndex(({ start }) => start <= studio.stage.at);
@@ -488,7 +488,7 @@ export class ScriptRoom {
     this.parts.total.textContent = this.line();
     const count = this.script.lines.reduce((sum, line) => sum + this.maker.read(line).replaced, 0);
     this.parts.words.textContent = studio.facts.otherwise(count);
-    studio.dock.sayLine();
+    studio.dock.showText();
   }
 
   /** Describe the length of the script and the part that is not generated. */

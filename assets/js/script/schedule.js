@@ -94,7 +94,7 @@ const expected = new WeakMap();
 function lengthOf(stretch, sound) {
   const { silence, text = '' } = stretch;
   if (silence) return samplesOf(silence);
-  if (sound && !('live' in sound && sound.live)) return sound.samples;
+  if (sound && !('isReceiving' in sound && sound.isReceiving)) return sound.samples;
   const samples = expected.get(stretch) ?? samplesOf(expectedSeconds(text));
   expected.set(stretch, samples);
   return Math.max(samples, sound?.samples ?? 0);

@@ -1,7 +1,7 @@
 /** Stored scripts: their addresses, automatic saving, and the list on the page. */
 
 import { errorOf } from '../common/api.js';
-import { make, need } from '../common/elements.js';
+import { createElement, getElement } from '../common/elements.js';
 import { Script } from './document.js';
 import { calledBy } from './line_text.js';
 
@@ -217,15 +217,15 @@ export class ScriptListView {
     this.studio = room.studio;
     this.scriptList = room.scriptList;
     this.parts = {
-      name: need(root, '#vw-script-name', HTMLInputElement),
-      saved: need(root, '#vw-script-saved'),
-      menu: need(root, '#vw-script-shelf', HTMLDetailsElement),
-      summary: need(root, '#vw-script-shelf > summary'),
-      list: need(root, '#vw-script-list'),
-      new: need(root, '#vw-script-new'),
-      delete: need(root, '#vw-script-delete'),
-      samples: need(root, '#vw-script-samples'),
-      conflict: need(root, '#vw-script-conflict'),
+      name: getElement(root, '#vw-script-name', HTMLInputElement),
+      saved: getElement(root, '#vw-script-saved'),
+      menu: getElement(root, '#vw-script-shelf', HTMLDetailsElement),
+      summary: getElement(root, '#vw-script-shelf > summary'),
+      list: getElement(root, '#vw-script-list'),
+      new: getElement(root, '#vw-script-new'),
+      delete: getElement(root, '#vw-script-delete'),
+      samples: getElement(root, '#vw-script-samples'),
+      conflict: getElement(root, '#vw-script-conflict'),
     };
     this.listen();
   }
@@ -329,7 +329,7 @@ export class ScriptListView {
 
 /** @param {string} label @param {() => void} action */
 function button(label, action) {
-  const element = make('button', { type: 'button', textContent: label });
+  const element = createElement('button', { type: 'button', textContent: label });
   element.onclick = action;
   return element;
 }

@@ -7,7 +7,7 @@
  */
 
 import { clock, SAMPLE_RATE } from '../common/audio.js';
-import { all, arrangeChildren, mark, write } from '../common/elements.js';
+import { getElements, arrangeChildren, setAttributes, writeText } from '../common/elements.js';
 import { hueOf } from '../speak/voices.js';
 import { heightOf, LEVEL_SAMPLES } from './schedule.js';
 
@@ -112,12 +112,12 @@ export class Timeline {
   /** Draw a clip. @param {Clip} clip @param {HTMLElement} element */
   drawClip({ line, state, start, end, parts }, element) {
     const [name, sound] = element.children;
-    mark(element, { class: `vw-clip vw-hue-${hueOf(line.voice?.voice ?? line.voice?.mode ?? '')}`, 'data-state': state });
+    setAttributes(element, { class: `vw-clip vw-hue-${hueOf(line.voice?.voice ?? line.voice?.mode ?? '')}`, 'data-state': state });
     this.place(element, start, end - start);
-    write(name, this.acts.nameOf(line));
+    writeText(name, this.acts.nameOf(line));
     const outline = parts.map((one) => outlineOf(this.acts.levels(one), (one.start - start) / LEVEL_SAMPLES, 0.96 / this.loudest)).join('');
-    mark(sound, { viewBox: `0 0 ${((end - start) / LEVEL_SAMPLES).toFixed(2)} 2` });
-    mark(/** @type {Element} */ (sound.firstElementChild), { d: outline });
+    setAttributes(sound, { viewBox: `0 0 ${((end - start) / LEVEL_SAMPLES).toFixed(2)} 2` });
+    setAttributes(/** @type {Element} */ (sound.firstElementChild), { d: outline });
     return element;
   }
 
@@ -126,7 +126,7 @@ export class Timeline {
     sized(this.gaps, 'i', clips.length - 1).forEach((handle, at) => {
       const { line, end } = clips[at];
       const { start } = clips[at + 1];
-      mark(handle, { 'data-gap': line.id });
+      setAttributes(handle, { 'data-gap': line.id });
       this.place(handle, (end + start) / 2, start - end);
     });
   }
@@ -172,7 +172,7 @@ export class Timeline {
   /** Show a text at the pointer. @param {PointerEvent} event @param {string} words text to show */
   say(event, words) {
     this.hover.hidden = false;
-    write(this.hover, words);
+    writeText(this.hover, words);
     this.place(this.hover, this.placeOf(event));
   }
 
@@ -201,7 +201,7 @@ export class Timeline {
     this.position = at;
     head.hidden = at === null || this.samples === 0;
     this.place(head, at ?? 0);
-    mark(root, {
+    setAttributes(root, {
       'aria-valuemax': (this.samples / SAMPLE_RATE).toFixed(1),
       'aria-valuenow': ((at ?? 0) / SAMPLE_RATE).toFixed(1),
       'aria-valuetext': `${clock(at ?? 0)} / ${clock(this.samples)}`,
@@ -221,7 +221,7 @@ export class Timeline {
     const first = Math.max(0, Math.floor(from / step));
     sized(this.marks, 'span', this.samples > 0 ? 1 + Math.max(0, Math.floor(to / step)) - first : 0).forEach((mark, at) => {
       const time = (first + at) * step;
-      write(mark, `${Math.floor(time / 60)}:${String(time % 60).padStart(2, '0')}`);
+      writeText(mark, `${Math.floor(time / 60)}:${String(time % 60).padStart(2, '0')}`);
       this.place(mark, time * SAMPLE_RATE);
     });
   }
@@ -248,7 +248,7 @@ function part(root, name) {
 function sized(parent, tag, count) {
   while (parent.children.length > Math.max(0, count)) parent.lastElementChild?.remove();
   while (parent.children.length < count) parent.append(document.createElement(tag));
-  return all(parent, ':scope > *');
+  return getElements(parent, ':scope > *');
 }
 
 /** Return a new element for a clip. @param {string} id id of the line */

@@ -12,7 +12,7 @@
  * @property {Voice} voice
  */
 
-import { spokenBy, title } from '../common/fields.js';
+import { modeFor, speakerTitle } from '../common/fields.js';
 import { suggestedName } from '../design/names.js';
 
 export class VoiceAssignment {
@@ -24,7 +24,7 @@ export class VoiceAssignment {
   /** Return the speakers of the checkpoint. @returns {Choice[]} */
   speakers() {
     const names = this.studio.cards.get('custom_voice')?.speakers ?? [];
-    return names.map((name) => choice({ mode: 'custom_voice', voice: name }, title(name)));
+    return names.map((name) => choice({ mode: 'custom_voice', voice: name }, speakerTitle(name)));
   }
 
   /** Return the stored voices, or none without a checkpoint that clones. @returns {Choice[]} */
@@ -55,7 +55,7 @@ export class VoiceAssignment {
   /** Return the name of a voice that is not in the catalogue. @param {Voice} voice */
   nameOfUnknown({ mode, voice = '', name }) {
     const { t, voices } = this.studio;
-    if (mode !== 'base') return t('script.gone', { name: title(voice) });
+    if (mode !== 'base') return t('script.gone', { name: speakerTitle(voice) });
     if (!voices.isListed) return name ?? '…';
     return name ? t('script.deleted_voice', { name }) : t('script.deleted_unnamed');
   }
@@ -139,7 +139,7 @@ export class VoiceAssignment {
     const how = this.takesInstruct(voice) ? instruct.trim() : '';
     const instructions = [mode === 'voice_design' && voice.description?.trim(), how].filter(Boolean).join(' ');
     const who = mode === 'voice_design' ? {} : { voice: voice.voice };
-    return { mode: spokenBy(mode, instructions), config: { ...who, language, ...(instructions && { instructions }) } };
+    return { mode: modeFor(mode, instructions), config: { ...who, language, ...(instructions && { instructions }) } };
   }
 }
 

@@ -6,7 +6,7 @@
 
 import { errorOf } from '../common/api.js';
 import { SAMPLE_RATE, wavBlob } from '../common/audio.js';
-import { all, copyOf, need } from '../common/elements.js';
+import { getElements, copyOf, getElement } from '../common/elements.js';
 import { saveFile } from '../common/files.js';
 import { readWordList, writeWordList } from './pronunciation.js';
 
@@ -29,21 +29,21 @@ export class PronunciationSheet {
     /** Text field that was edited last. @type {HTMLTextAreaElement} */
     this.field = studio.textField;
     this.dictionary = studio.pronunciation;
-    this.dialog = need(page, '#vw-pronunciation', HTMLDialogElement);
-    this.list = need(page, '#vw-pronunciation-list');
-    this.pattern = need(page, '#vw-pronunciation-row', HTMLTemplateElement);
-    this.error = need(page, '#vw-pronunciation-error');
-    this.message = need(page, '#vw-pronunciation-told');
-    this.undo = need(page, '#vw-pronunciation-undo');
-    this.file = need(page, '#vw-pronunciation-file', HTMLInputElement);
-    this.adding = need(page, '#vw-pronunciation-add');
-    for (const opener of all(page, '[data-vw-pronunciation]')) opener.onclick = () => this.open();
+    this.dialog = getElement(page, '#vw-pronunciation', HTMLDialogElement);
+    this.list = getElement(page, '#vw-pronunciation-list');
+    this.pattern = getElement(page, '#vw-pronunciation-row', HTMLTemplateElement);
+    this.error = getElement(page, '#vw-pronunciation-error');
+    this.message = getElement(page, '#vw-pronunciation-told');
+    this.undo = getElement(page, '#vw-pronunciation-undo');
+    this.file = getElement(page, '#vw-pronunciation-file', HTMLInputElement);
+    this.adding = getElement(page, '#vw-pronunciation-add');
+    for (const opener of getElements(page, '[data-vw-pronunciation]')) opener.onclick = () => this.open();
     this.adding.onclick = () => this.begin();
     page.addEventListener('focusin', ({ target }) => {
       if (target instanceof HTMLTextAreaElement && target.matches('#vw-text, .vw-line-text')) this.field = target;
     });
-    need(page, '#vw-pronunciation-save').onclick = () => saveFile(new Blob([writeWordList(this.entries())], { type: 'text/csv' }), 'pronunciation.csv');
-    need(page, '#vw-pronunciation-close').onclick = () => this.dialog.close();
+    getElement(page, '#vw-pronunciation-save').onclick = () => saveFile(new Blob([writeWordList(this.entries())], { type: 'text/csv' }), 'pronunciation.csv');
+    getElement(page, '#vw-pronunciation-close').onclick = () => this.dialog.close();
     this.file.onchange = () => this.importFiles();
     this.list.onchange = () => this.keep();
     this.list.onkeydown = (event) => this.onKey(event);
@@ -91,8 +91,8 @@ export class PronunciationSheet {
     const [first, second] = row.querySelectorAll('input');
     first.value = word;
     second.value = said;
-    need(row, '.vw-word-hear').onclick = () => this.speak(second.value || first.value);
-    need(row, '.vw-word-remove').onclick = () => this.remove(row);
+    getElement(row, '.vw-word-hear').onclick = () => this.speak(second.value || first.value);
+    getElement(row, '.vw-word-remove').onclick = () => this.remove(row);
     return row;
   }
 
@@ -162,7 +162,7 @@ export class PronunciationSheet {
   /** Save the entries of the complete rows. @param {string} [sentence] message that is shown after saving */
   async keep(sentence = this.studio.t('pronunciation.kept')) {
     const entries = this.entries();
-    const [twice] = all(this.list, '[aria-invalid=true]', HTMLInputElement);
+    const [twice] = getElements(this.list, '[aria-invalid=true]', HTMLInputElement);
     this.showError(twice ? this.studio.t('pronunciation.twice', { word: twice.value.trim() }) : '');
     this.showMessage('');
     if (JSON.stringify(entries) === JSON.stringify(this.dictionary.words.map(({ word, said }) => ({ word, said })))) return;
@@ -197,7 +197,7 @@ export class PronunciationSheet {
   /** Play a word during a reading, which pauses and then continues. @param {import('../player/take.js').Take} sample */
   interject({ chunks }) {
     const { stage } = this.studio;
-    this.isPaused ||= stage.sounding;
+    this.isPaused ||= stage.isPlaying;
     stage.pause();
     const url = URL.createObjectURL(wavBlob(chunks, SAMPLE_RATE));
     this.audio = Object.assign(document.createElement('audio'), { src: url });

@@ -4,8 +4,8 @@
  * Speakers use CustomVoice. Stored voices use Base, or with a style a CustomVoice checkpoint that supports stored voices.
  */
 
-import { need } from '../common/elements.js';
-import { FieldError, fillChips, fillLanguages, preselect, pressChip, spokenBy } from '../common/fields.js';
+import { getElement } from '../common/elements.js';
+import { FieldError, fillChips, fillLanguages, selectValue, pressChip, modeFor } from '../common/fields.js';
 import { TypedSpeech } from './typed_speech.js';
 import { dress, VoicePicker } from './voice_picker.js';
 import { keyOf } from './voices.js';
@@ -25,20 +25,20 @@ export class SpeakersRoom {
   constructor(root, studio) {
     this.root = root;
     this.studio = studio;
-    this.chip = need(root, '#vw-speakers-voice', HTMLButtonElement);
-    this.language = need(root, '#vw-speakers-language', HTMLSelectElement);
-    this.instruct = need(root, '#vw-speakers-instruct', HTMLTextAreaElement);
-    this.hint = need(root, '#vw-speakers-hint');
-    this.graftBox = need(root, '#vw-speakers-graft');
-    this.graft = need(root, '#vw-speakers-graft input', HTMLInputElement);
-    this.chips = need(root, '#vw-speakers-chips');
+    this.chip = getElement(root, '#vw-speakers-voice', HTMLButtonElement);
+    this.language = getElement(root, '#vw-speakers-language', HTMLSelectElement);
+    this.instruct = getElement(root, '#vw-speakers-instruct', HTMLTextAreaElement);
+    this.hint = getElement(root, '#vw-speakers-hint');
+    this.graftBox = getElement(root, '#vw-speakers-graft');
+    this.graft = getElement(root, '#vw-speakers-graft input', HTMLInputElement);
+    this.chips = getElement(root, '#vw-speakers-chips');
     /** Voice that the user has chosen, even if it is unavailable. @type {ChosenVoice|null} */
     this.wanted = null;
     /** Voice that was chosen before, which is used if the chosen voice is deleted. @type {ChosenVoice|null} */
     this.earlier = null;
     this.offered = '';
     const acts = { chosen: () => this.chosen?.key ?? '', choose: (/** @type {Choice} */ choice) => this.choose(choice) };
-    this.picker = new VoicePicker(need(root, '#vw-speakers-picker'), studio, acts);
+    this.picker = new VoicePicker(getElement(root, '#vw-speakers-picker'), studio, acts);
     studio.voicePopover.serve(this.chip, acts);
     this.typed = new TypedSpeech(this, studio.page);
     studio.catalogue.addEventListener('change', () => this.settle());
@@ -166,7 +166,7 @@ export class SpeakersRoom {
   recall({ voice, language, instruct, graft = false }) {
     this.wanted = voice ?? this.wanted;
     this.settle();
-    preselect(this.language, language);
+    selectValue(this.language, language);
     this.writeManner(instruct);
     this.graft.checked = graft;
   }
@@ -193,7 +193,7 @@ export class SpeakersRoom {
     const { studio, chosen, mode } = this;
     if (!chosen) return null;
     const config = { ...this.config(chosen), ...studio.variation.sampling };
-    return { mode: spokenBy(mode, config.instructions), config, text: studio.text };
+    return { mode: modeFor(mode, config.instructions), config, text: studio.text };
   }
 
   /** Speak the text. @param {{clicked: number}} options */

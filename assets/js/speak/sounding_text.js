@@ -209,7 +209,7 @@ export class SentenceHighlight {
   follow() {
     const { stage } = this.studio;
     const { take } = stage;
-    const isShown = take instanceof Take && stage.sounding && take.room !== 'script';
+    const isShown = take instanceof Take && stage.isPlaying && take.room !== 'script';
     if (isShown && take === this.typed.take && this.typed.value === this.field.value) this.showRange(this.typedRange(take, stage.at / SAMPLE_RATE));
     else if (isShown && take.text === this.field.value) this.showRange(this.sounding(take, stage.at / SAMPLE_RATE));
     else this.showRange(null);

@@ -1,7 +1,7 @@
 /** Information below the text field: tag chips, length, duration, and language hints. */
 
-import { span } from '../common/dates.js';
-import { make, need } from '../common/elements.js';
+import { formatDuration } from '../common/dates.js';
+import { createElement, getElement } from '../common/elements.js';
 import { languageName } from '../common/fields.js';
 import { scriptName, unknownLanguage } from '../common/language_detection.js';
 import { expectedSeconds, sentLength, untagged } from '../common/text.js';
@@ -17,7 +17,7 @@ export class TagChips {
   /** @param {HTMLElement} page @param {import('../app/studio.js').Studio} studio */
   constructor(page, studio) {
     this.studio = studio;
-    this.holder = need(page, '#vw-text-tags');
+    this.holder = getElement(page, '#vw-text-tags');
     this.language = '';
     this.refresh();
     this.holder.addEventListener('scroll', () => this.fade());
@@ -53,7 +53,7 @@ export class TagChips {
 
   /** @param {string} label @param {string} tag */
   chip(label, tag) {
-    const chip = make('button', { type: 'button', textContent: label, title: tag });
+    const chip = createElement('button', { type: 'button', textContent: label, title: tag });
     chip.onclick = () => this.insert(tag);
     return chip;
   }
@@ -80,7 +80,7 @@ export class Starters {
   constructor(room) {
     this.room = room;
     this.studio = room.studio;
-    this.holder = need(room.root, '#vw-starters');
+    this.holder = getElement(room.root, '#vw-starters');
     this.offered = '';
   }
 
@@ -128,8 +128,8 @@ export class Starters {
   button(name, about, onclick) {
     // The sample text may be in another language than the page.
     const lang = /\p{Script=Han}/u.test(about) ? 'zh' : 'en';
-    const children = [make('span', { textContent: name }), make('small', { textContent: about, title: about, dir: 'auto', lang })];
-    return make('button', { type: 'button', onclick }, children);
+    const children = [createElement('span', { textContent: name }), createElement('small', { textContent: about, title: about, dir: 'auto', lang })];
+    return createElement('button', { type: 'button', onclick }, children);
   }
 
   /** Put a sample text into the text field. @param {string} text */
@@ -172,10 +172,10 @@ export class TextFacts {
   /** @param {HTMLElement} page @param {import('../app/studio.js').Studio} studio */
   constructor(page, studio) {
     this.studio = studio;
-    this.count = need(page, '#vw-text-count');
-    this.script = need(page, '#vw-text-script');
-    this.respelled = need(page, '#vw-text-said');
-    this.languageHint = need(page, '#vw-text-tongue');
+    this.count = getElement(page, '#vw-text-count');
+    this.script = getElement(page, '#vw-text-script');
+    this.respelled = getElement(page, '#vw-text-said');
+    this.languageHint = getElement(page, '#vw-text-tongue');
     this.tags = new TagChips(page, studio);
     this.starters = new Starters(/** @type {import('./room.js').SpeakersRoom} */ (studio.room('speakers')));
     this.script.onclick = () => studio.go('script', { text: studio.text, spokenBy: studio.current?.spokenBy?.() ?? null });
@@ -211,7 +211,7 @@ export class TextFacts {
     const { studio } = this;
     const text = studio.text.trim();
     this.fade();
-    studio.dock.sayLine();
+    studio.dock.showText();
     this.tags.refresh();
     this.starters.refresh();
     const becomesScript = Boolean(studio.current?.takesAnyLength) && this.isTooLong;
@@ -273,7 +273,7 @@ export class TextFacts {
 
   /** Format a duration. @param {number} seconds */
   time(seconds) {
-    return span(Math.round(seconds), this.studio.t);
+    return formatDuration(Math.round(seconds), this.studio.t);
   }
 
   /** Return a hint about an unsupported language or script, or ''. @param {string} text */

@@ -6,7 +6,7 @@
  * changes, it is spoken again as a correction. Earlier changes are not spoken.
  */
 
-import { need } from '../common/elements.js';
+import { getElement } from '../common/elements.js';
 import { FieldError } from '../common/fields.js';
 import { endsShort, expectedSeconds, isSyllabic, sentLength, untagged } from '../common/text.js';
 
@@ -83,8 +83,8 @@ export class TypedSpeech {
   constructor(room, page) {
     this.room = room;
     this.studio = room.studio;
-    this.button = need(page, '#vw-typed', HTMLButtonElement);
-    this.hint = need(page, '#vw-typed-hint');
+    this.button = getElement(page, '#vw-typed', HTMLButtonElement);
+    this.hint = getElement(page, '#vw-typed-hint');
     const field = room.studio.textField;
     this.button.onclick = () => (this.isOn ? this.finish() : this.start());
     // If the page itself has set the text of the field, the text is not spoken.
@@ -104,7 +104,7 @@ export class TypedSpeech {
     const { textField } = studio;
     if (!studio.isReachable()) return;
     studio.stop();
-    studio.stage.player.arm().catch(() => studio.showError('request', studio.t('shell.no_output')));
+    studio.stage.player.start().catch(() => studio.showError('request', studio.t('shell.no_output')));
     this.isOn = true;
     this.take = null;
     this.accept();
@@ -142,12 +142,12 @@ export class TypedSpeech {
   close() {
     clearTimeout(this.timer);
     clearTimeout(this.idle);
-    if (this.take?.live && !this.take.utterance?.finished) this.take.utterance?.finish();
+    if (this.take?.isReceiving && !this.take.utterance?.finished) this.take.utterance?.finish();
   }
 
   /** True if the last take accepts more text. */
   get isOpen() {
-    return Boolean(this.take?.live && !this.take.utterance?.finished);
+    return Boolean(this.take?.isReceiving && !this.take.utterance?.finished);
   }
 
   /** Show the state and a hint. @param {string} hint message key, or '' for no hint */
@@ -161,8 +161,8 @@ export class TypedSpeech {
   /** End if something else is played. */
   onStage() {
     const { stage } = this.studio;
-    if (this.isOpen && stage.sounding && stage.take !== this.take) this.end();
-    else if (this.isOn && this.take && !stage.sounding) this.advance();
+    if (this.isOpen && stage.isPlaying && stage.take !== this.take) this.end();
+    else if (this.isOn && this.take && !stage.isPlaying) this.advance();
   }
 
   onInput() {
@@ -212,7 +212,7 @@ export class TypedSpeech {
     const most = studio.facts.most;
     if (this.isOpen && sentLength(`${this.take?.sent}${text}`) > most) this.close();
     // Start the next take only when the current one has been played.
-    if (this.take && !this.isOpen && studio.stage.sounding) return;
+    if (this.take && !this.isOpen && studio.stage.isPlaying) return;
     try {
       this.speak(text);
     } catch (error) {
@@ -253,7 +253,7 @@ export class TypedSpeech {
     } else if (this.take) {
       const last = this.take.arrivals.at(-1)?.arrivedAt ?? Infinity;
       if (last > this.sentAt && now - last > CLAUSE_TIMEOUT_MS) begun = this.take.seconds;
-      studio.stage.player.rest();
+      studio.stage.player.expectPause();
       this.take.extend(gap + text, spoken);
     }
     this.sentAt = now;

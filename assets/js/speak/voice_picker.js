@@ -14,7 +14,7 @@
  * @property {(() => void)|null} [describe]  chooses a voice with a description, or null if no checkpoint supports it
  */
 
-import { make } from '../common/elements.js';
+import { createElement } from '../common/elements.js';
 import { fits, markOf } from './voices.js';
 
 const MAX_TAGS = 2;
@@ -137,9 +137,9 @@ export class VoicePicker {
 
   /** Show the recently used voices as chips. @param {Choice[]} choices */
   strip(choices) {
-    const strip = make('div', { className: 'vw-recents', role: 'group', ariaLabel: this.studio.t('picker.recent') });
+    const strip = createElement('div', { className: 'vw-recents', role: 'group', ariaLabel: this.studio.t('picker.recent') });
     for (const choice of choices) {
-      const chip = make('button', { type: 'button', className: 'vw-voice-chip' });
+      const chip = createElement('button', { type: 'button', className: 'vw-voice-chip' });
       chip.dataset.voice = choice.key;
       dress(chip, choice);
       this.offer(chip, choice);
@@ -150,7 +150,7 @@ export class VoicePicker {
 
   /** @param {string} title @param {Choice[]} choices */
   group(title, choices) {
-    return make('ul', { ariaLabel: title }, choices.map((choice) => this.row(choice)));
+    return createElement('ul', { ariaLabel: title }, choices.map((choice) => this.row(choice)));
   }
 
   /** @param {Choice} choice */
@@ -165,7 +165,7 @@ export class VoicePicker {
     const [name, about] = choose.children;
     choose.prepend(markOf(choice.voice, choice.kind));
     name.children[0].textContent = choice.name;
-    name.append(...choice.tags.slice(0, MAX_TAGS).map((tag) => make('span', { className: 'vw-tag', textContent: tag })));
+    name.append(...choice.tags.slice(0, MAX_TAGS).map((tag) => createElement('span', { className: 'vw-tag', textContent: tag })));
     about.textContent = choice.why || choice.about;
     choose.title = choice.why || choice.about;
     this.offer(choose, choice);
@@ -188,7 +188,7 @@ export class VoicePicker {
     const { catalogue, t } = this.studio;
     const query = this.search.value.trim();
     const lines = query ? [t('picker.none_found', { query }), t('picker.describe')] : [t(catalogue.kind === 'recent' ? 'picker.none_recent' : 'picker.none_kept')];
-    return make('div', { className: 'vw-picker-none', role: 'status' }, lines.map((textContent) => make('p', { textContent })));
+    return createElement('div', { className: 'vw-picker-none', role: 'status' }, lines.map((textContent) => createElement('p', { textContent })));
   }
 
   // --- Selection and playback
@@ -247,7 +247,7 @@ export class VoicePicker {
  * {Pick<Choice, 'voice'|'kind'|'name'>|null} choice
  */
 export function dress(chip, choice) {
-  const name = make('span', { textContent: choice?.name ?? '' });
+  const name = createElement('span', { textContent: choice?.name ?? '' });
   name.dir = 'auto';
   chip.replaceChildren(...(choice ? [markOf(choice.voice, choice.kind)] : []), name);
 }
@@ -265,7 +265,7 @@ function keyAt(element) {
 
 /** @param {string} title */
 function heading(title) {
-  return make('h3', { textContent: title });
+  return createElement('h3', { textContent: title });
 }
 
 // --- The voice picker in a popover next to its button, or at the bottom of the window on a phone.

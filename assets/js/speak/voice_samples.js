@@ -100,7 +100,7 @@ export class VoiceSamples extends EventTarget {
 
   follow() {
     const { stage } = this.studio;
-    const sounding = stage.sounding && this.playing && stage.take === this.playing.take ? this.playing.key : '';
+    const sounding = stage.isPlaying && this.playing && stage.take === this.playing.take ? this.playing.key : '';
     if (sounding === this.sounding) return;
     this.sounding = sounding;
     this.dispatchEvent(new Event('change'));

@@ -1,7 +1,7 @@
 /** Voices of every room: marks, stored voices, and the catalogue of all voices. */
 
 import { api } from '../common/api.js';
-import { languageName, title } from '../common/fields.js';
+import { languageName, speakerTitle } from '../common/fields.js';
 
 // --- Mark of a voice: five bars in one of eight hues, derived from the id of the voice.
 
@@ -172,7 +172,7 @@ export class VoiceCatalogue extends EventTarget {
     const tags = [language && languageName(language), accent].flatMap((tag) => tag || []);
     const text = sample ?? this.studio.presets.texts.auto;
     const mode = 'custom_voice';
-    return { key: keyOf(mode, voice), mode, voice, name: title(voice), kind: 'preset', isCommon: false, tags, about: character, why: '', language, sample: text };
+    return { key: keyOf(mode, voice), mode, voice, name: speakerTitle(voice), kind: 'preset', isCommon: false, tags, about: character, why: '', language, sample: text };
   }
 
   /** Return the choice for a stored voice. @param {StoredVoice} voice @returns {Choice} */
@@ -224,7 +224,7 @@ export class VoiceCatalogue extends EventTarget {
     const id = voice || mode;
     // A stored voice with a style is spoken in the mode `custom_voice`, but listed as `base`.
     const choice = this.find(keyOf(mode, id)) ?? this.find(keyOf('base', id));
-    return Object.assign(markOf(id, choice?.kind ?? UNKNOWN[mode] ?? 'recorded'), { title: choice?.name ?? called ?? (voice ? title(voice) : '') });
+    return Object.assign(markOf(id, choice?.kind ?? UNKNOWN[mode] ?? 'recorded'), { title: choice?.name ?? called ?? (voice ? speakerTitle(voice) : '') });
   }
 
   /** Return true if the voices of a mode support styles. @param {string|undefined} mode */
