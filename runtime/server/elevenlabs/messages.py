@@ -50,14 +50,5 @@ def close_code(problem: SpeechError) -> int:
     return _CLIENT_ERROR_CODE if isinstance(problem, InvalidMessage) else problem.close_code
 
 
-def timed_audio(data: bytes, alignment: dict[str, Any] | None) -> Reply:
-    """Return the JSON object with audio and character times in an HTTP response."""
-    return {
-        "audio_base64": base64.b64encode(data).decode("ascii"),
-        "alignment": alignment,
-        "normalized_alignment": alignment,
-    }
-
-
 def _about(context: str | None) -> dict[str, str]:
     return {} if context is None else {"contextId": context}

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any, TypeVar
 
 from runtime.request import AudioChunk, SpeechRequest
-from runtime.server.elevenlabs import alignment, messages
+from runtime.server.elevenlabs import alignment
 from runtime.server.elevenlabs.output_formats import OutputFormat
 from runtime.server.elevenlabs.schema import FileBody, resolve_voice, synthesis_options
-from runtime.server.http.speech import HttpSpeech
+from runtime.server.http.speech import HttpSpeech, base64_json
 from runtime.server.wire import SAMPLE_BYTES, Reply
 from runtime.shared.word_times import TimedWords
 
@@ -79,7 +78,9 @@ class SpokenText(HttpSpeech[Body]):
         async for data, times in self._timed(whole=self.format.has_head):
             audio += data
             _join(timed, times)
-        yield self._line(bytes(audio), timed)
+        for piece in base64_json("audio_base64", audio, self._times(timed)):
+            yield piece
+        yield b"\n"
 
     async def _timed(self, *, whole: bool = False) -> AsyncGenerator[tuple[bytes, Timed], None]:
         """Yield pieces of encoded audio (possibly empty) with the words that end in each piece."""
@@ -94,14 +95,19 @@ class SpokenText(HttpSpeech[Body]):
         yield await self._encoding(writer.finish), word_times.finish()
 
     def _line(self, data: bytes, timed: Mapping[int, TimedWords]) -> bytes:
-        fields: Reply = {**messages.timed_audio(data, self._alignment(timed)), **self._more(timed)}
-        return json.dumps(fields, separators=(",", ":")).encode() + b"\n"
+        return b"".join(base64_json("audio_base64", data, self._times(timed))) + b"\n"
 
-    def _alignment(self, timed: Mapping[int, TimedWords]) -> dict[str, Any] | None:
+    def _times(self, timed: Mapping[int, TimedWords]) -> Reply:
+        """Return the times of the characters, and the additional fields of a response."""
         word_times = TimedWords()
         for times in timed.values():
             word_times.join(times)
-        return alignment.of_file(word_times, self._body.speed)
+        times_of_characters = alignment.of_file(word_times, self._body.speed)
+        return {
+            "alignment": times_of_characters,
+            "normalized_alignment": times_of_characters,
+            **self._more(timed),
+        }
 
     def _more(self, timed: Mapping[int, TimedWords]) -> Reply:
         """Return additional fields for a response with character times."""

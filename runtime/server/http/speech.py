@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
@@ -24,11 +25,12 @@ from runtime.server.text.pronunciations import NamesDictionaries, all_words, dic
 from runtime.server.voices.blending import voice_reference
 from runtime.server.voices.voice_library import VoiceLibrary
 from runtime.server.voices.voice_resolver import ResolvedVoice, VoiceResolver
-from runtime.server.wire import check_text, decode
+from runtime.server.wire import Reply, check_text, decode
 from runtime.shared.port.limits import whole_body
 from runtime.shared.strict_json import MAX_BODY_VALUES
 
 _SMALL_BODY_BYTES = 16 * 2**10  # Maximum size of a body that is parsed on the event loop (at most 3 ms).
+_BASE64_BYTES = 48 * 2**10  # Size of a piece of audio that is encoded at once; a multiple of 3.
 _MAX_MARKUP_RATIO = 4  # Maximum length of text with markup, as a multiple of `limits.max_text_chars`.
 
 Body = TypeVar("Body", bound=NamesDictionaries)
@@ -160,6 +162,17 @@ class HttpSpeech(ABC, Generic[Body]):
 
     async def _encoding(self, work: Callable[..., bytes], *given: bytes) -> bytes:
         return await asyncio.get_running_loop().run_in_executor(self._host.encoders, work, *given)
+
+
+def base64_json(field: str, data: bytes | bytearray, rest: Reply) -> Iterator[bytes]:
+    """Yield a JSON object in pieces: `data` as base64, and then the other fields.
+
+    Encoding minutes of audio at once would block the event loop.
+    """
+    yield f'{{"{field}":"'.encode()
+    for start in range(0, len(data), _BASE64_BYTES):
+        yield base64.b64encode(memoryview(data)[start : start + _BASE64_BYTES])
+    yield b'",' + json.dumps(rest, separators=(",", ":")).encode()[1:]
 
 
 def event(**fields: object) -> bytes:

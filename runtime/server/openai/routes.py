@@ -6,10 +6,10 @@ docs/api.md has examples.
 from __future__ import annotations
 
 import asyncio
-import base64
+import json
 import logging
 import secrets
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any, cast
 
 from fastapi import FastAPI, Request, Response
@@ -24,8 +24,8 @@ from runtime.request import ModelCard
 from runtime.server.descriptions import Model, model_entry
 from runtime.server.engine_host import Host
 from runtime.server.http.request_ids import id_of
-from runtime.server.http.speech import read_fields
-from runtime.server.http.speech_stream import while_connected
+from runtime.server.http.speech import base64_json, read_fields
+from runtime.server.http.speech_stream import StreamingReply, while_connected
 from runtime.server.openai.responses import BatchReply, ModelAlias, SpeechBatch, SpeechModels
 from runtime.server.openai.schema import SpeechBody, read_batch, read_speech
 from runtime.server.openai.speech_responder import SpeechResponder, Whole, usage
@@ -63,22 +63,19 @@ def add_routes(app: FastAPI, host: Host) -> None:
 
     @app.post("/v1/audio/speech/batch", response_model=None)
     @documented(body=SpeechBatch, example={"items": [EXAMPLE, EXAMPLE]}, answer=BatchReply, refusals=SPEECH)
-    async def batch(request: Request) -> Reply | Response:
+    async def batch(request: Request) -> Response:
         """Speak several texts, where an error in one text does not affect the other texts."""
         items = read_batch(await read_fields(request, host), host.settings.limits.max_batch_items)
         host.engine  # noqa: B018  This raises an error if the engine is not ready.
-        work = _batch(host, items, host.owner_library(request.headers), id_of(request))
-        results = await while_connected(request.receive, work, host.replies)
-        if results is None:
-            return _gone()
-        succeeded = sum(result["status"] == "success" for result in results)
-        return {
-            "id": f"speech-batch-{secrets.token_hex(8)}",
-            "results": results,
-            "total": len(results),
-            "succeeded": succeeded,
-            "failed": len(results) - succeeded,
-        }
+        pieces = _batch(host, items, host.owner_library(request.headers), id_of(request))
+        return StreamingReply(
+            pieces,
+            media_type="application/json",
+            headers={},
+            late_headers=dict,
+            send_s=host.settings.server.send_s,
+            replies=host.replies,
+        )
 
     @app.api_route(OPEN_WEBUI_PATH + "/audio/models", methods=GET)
     @app.api_route("/v1/audio/models", methods=GET)
@@ -106,12 +103,13 @@ def add_routes(app: FastAPI, host: Host) -> None:
 
 
 def _whole_reply(responder: SpeechResponder, whole: Whole) -> Response:
-    headers = {
-        **responder.headers(),
-        **responder.late_headers(),
-        "X-Stop-Reason": whole.end.stop_reason.value,
-    }
-    return Response(whole.audio, media_type=whole.media_type, headers=headers)
+    async def pieces() -> AsyncGenerator[bytes, None]:
+        yield whole.audio
+
+    response = responder.reply(pieces(), whole.media_type)
+    response.headers["X-Stop-Reason"] = whole.end.stop_reason.value
+    response.headers["Content-Length"] = str(len(whole.audio))
+    return response
 
 
 def _reads_as_it_comes(request: Request) -> bool:
@@ -119,31 +117,47 @@ def _reads_as_it_comes(request: Request) -> bool:
     return request.headers.get("x-stainless-raw-response") == "stream"
 
 
-async def _batch(host: Host, items: list[dict[str, Any]], library: VoiceLibrary, request_id: str) -> list[Reply]:
-    """Speak all items of a batch, with at most one open request per slot."""
+async def _batch(
+    host: Host, items: list[dict[str, Any]], library: VoiceLibrary, request_id: str
+) -> AsyncGenerator[bytes, None]:
+    """Speak all items of a batch and yield the body of the response.
+
+    Each slot has at most one open request.
+    """
     room = asyncio.Semaphore(host.engine.load().slots)
 
-    async def served(index: int, fields: dict[str, Any]) -> Reply:
+    async def served(index: int, fields: dict[str, Any]) -> tuple[bytes | None, Reply]:
         async with room:
-            return {"index": index, **await _item(host, fields, library, f"{request_id}/{index}")}
+            audio, result = await _item(host, fields, library, f"{request_id}/{index}")
+        return audio, {"index": index, **result}
 
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(served(index, fields), name="speech-batch") for index, fields in enumerate(items)]
-    return [task.result() for task in tasks]
+    results = [task.result() for task in tasks]
+    succeeded = sum(audio is not None for audio, _ in results)
+    counts = {"total": len(results), "succeeded": succeeded, "failed": len(results) - succeeded}
+    yield json.dumps({"id": f"speech-batch-{secrets.token_hex(8)}", **counts}).encode()[:-1] + b',"results":['
+    for index, (audio, result) in enumerate(results):
+        yield b"," * bool(index)
+        for piece in [json.dumps(result).encode()] if audio is None else base64_json("audio_data", audio, result):
+            yield piece
+    yield b"]}"
 
 
-async def _item(host: Host, fields: dict[str, Any], library: VoiceLibrary, request_id: str) -> Reply:
+async def _item(
+    host: Host, fields: dict[str, Any], library: VoiceLibrary, request_id: str
+) -> tuple[bytes | None, Reply]:
+    """Return the audio of a batch item (None if it failed) and its other fields."""
     try:
         response = await _await_capacity(host, read_speech(fields, is_in_batch=True), library, request_id)
     except SpeechError as error:
         host.refused(error)
-        return _failure(error)
+        return None, _failure(error)
     except Exception:
         log.exception("an item of a batch failed")
-        return _failure(GenerationFailed())
-    return {
+        return None, _failure(GenerationFailed())
+    return response.audio, {
         "status": "success",
-        "audio_data": base64.b64encode(response.audio).decode("ascii"),
         "media_type": response.media_type,
         "error": None,
         "seed": response.seed,

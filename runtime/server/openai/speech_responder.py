@@ -113,23 +113,28 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
         """
         requests = await self._requests()
         for left in range(self._body.retries, -1, -1):
-            pcm, end, speech, word_times = await self._collected(requests)
+            chunks, end, speech, word_times = await self._collected(requests)
             if end.stop_reason not in {StopReason.RUNAWAY, StopReason.SHORT} or not left:
                 break
             seed = ((speech.seed or 0) + 1) % SEEDS
             requests = [replace(request, seed=seed) for request in requests]
-        target_lufs = self._body.loudness_lufs
-        if target_lufs is not None:
-            pcm = await self._encoding(lambda: levelled(np.frombuffer(pcm, "<i2"), target_lufs).tobytes())
-        encoder = self._encoder(whole=True)
-        audio = await self._encoded(encoder, lambda: encoder.add(pcm) + encoder.finish())
+        encoder, target_lufs = self._encoder(whole=True), self._body.loudness_lufs
+
+        def encode() -> bytes:
+            # The chunks are not joined before, because copying minutes of audio keeps the GIL for milliseconds.
+            pieces = chunks
+            if target_lufs is not None:
+                pieces = [levelled(np.frombuffer(b"".join(chunks), "<i2"), target_lufs).tobytes()]
+            return b"".join([*map(encoder.add, pieces), encoder.finish()])
+
+        audio = await self._encoding(encode)
         return Whole(
             audio=audio, media_type=encoder.media_type, seed=speech.seed, end=end, notes=speech.notes, words=word_times
         )
 
     async def _collected(
         self, requests: Sequence[SpeechRequest]
-    ) -> tuple[bytes, Finished, DialogueStream, list[Reply]]:
+    ) -> tuple[list[bytes], Finished, DialogueStream, list[Reply]]:
         chunks: list[bytes] = []
         word_times = await self._word_times(requests)
         spoken_words: list[Reply] = []
@@ -142,7 +147,7 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
                     end = heard
         if word_times is not None:
             spoken_words += self._word_times_of(word_times.finish())
-        return b"".join(chunks), end, speech, spoken_words
+        return chunks, end, speech, spoken_words
 
     async def _word_times(self, requests: Sequence[SpeechRequest]) -> DialogueWords | None:
         """Return the estimator of word times, or None if the body does not request them."""

@@ -108,6 +108,7 @@ def allowance_of(headers: Mapping[str, str]) -> Allowance | None:
 
 
 MIN_BYTES_PER_S = 1024
+MAX_SEND_BYTES = 2**16  # Maximum size of a piece that is sent at once.
 GRACE_S = 30.0  # Total waiting time in seconds after which the minimum data rate is enforced.
 _MAX_DIGITS = 19  # Maximum number of digits of a Content-Length header.
 
@@ -200,6 +201,8 @@ async def send_stream(
 ) -> None:
     """Send a streaming response: first the bytes in `first`, then each piece as it arrives.
 
+    Other tasks can run between the parts of a large piece.
+
     Raises:
         SlowReader: The client did not accept a piece within `limit_s`.
     """
@@ -208,9 +211,15 @@ async def send_stream(
         async with within(limit_s):
             await send(message)
 
+    async def pass_on_piece(piece: bytes) -> None:
+        for start in range(0, len(piece), MAX_SEND_BYTES):
+            body = piece[start : start + MAX_SEND_BYTES]
+            await pass_on({"type": "http.response.body", "body": body, "more_body": True})
+            if len(piece) >= MAX_SEND_BYTES:
+                await asyncio.sleep(0)  # A client that reads fast would keep the other tasks waiting.
+
     await pass_on({"type": "http.response.start", "status": status, "headers": headers})
-    if first:
-        await pass_on({"type": "http.response.body", "body": first, "more_body": True})
+    await pass_on_piece(first)
     async for piece in pieces:
-        await pass_on({"type": "http.response.body", "body": piece, "more_body": True})
+        await pass_on_piece(piece)
     await pass_on({"type": "http.response.body", "body": b"", "more_body": False})

@@ -258,3 +258,24 @@ async def test_shutdown_ends_work_after_its_timeout(heard: int) -> None:
         assert wire.sent == []
     assert engine.cancelled == [1]
     host.close()
+
+
+async def test_long_piece_is_sent_in_parts_and_other_tasks_run_in_between() -> None:
+    turns = 0
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def pieces() -> AsyncGenerator[bytes, None]:
+        yield bytes(2**22)
+
+    wire, other = Wire(), asyncio.create_task(count_turns())
+    await reply_of(pieces())({}, wire.receive, wire.send)
+    other.cancel()
+    assert wire.is_complete
+    assert wire.body == bytes(2**22)
+    assert max(len(message.get("body", b"")) for message in wire.sent) <= 2**16
+    assert turns >= 2**22 // 2**16

@@ -14,7 +14,8 @@ import pytest
 from runtime.errors import GenerationFailed, UnknownVoice
 from runtime.request import AudioChunk, Broken, Layout, Mode, Reference, RequestStats, SpeechRequest, Split, StopReason
 from runtime.server.engine_host import Host
-from runtime.server.openai.schema import read_speech
+from runtime.server.openai.routes import _batch
+from runtime.server.openai.schema import read_batch, read_speech
 from runtime.server.openai.speech_responder import SpeechResponder
 from runtime.server.voices.voice_library import VoiceCard
 from runtime.settings import Settings
@@ -158,3 +159,17 @@ async def test_complete_reply_has_the_requested_loudness() -> None:
     assert after is not None
     assert before < -25
     assert abs(after + 20) < 0.3
+
+
+async def test_response_to_a_batch_is_serialized_in_pieces() -> None:
+    """A batch may have hours of audio, which would block the event loop."""
+    engine = ScriptedEngine({1: [started(), chunk(frames=1000), finished()], 2: [started(), chunk(), finished()]})
+    async with hosting(engine) as host:
+        items = read_batch({"items": [{"input": "Hello."}, {}, {"input": "Bye."}]}, 3)
+        pieces = [piece async for piece in _batch(host, items, host.library, "r")]
+    reply = json.loads(b"".join(pieces))
+    assert max(map(len, pieces)) <= 2**16
+    assert (reply["total"], reply["succeeded"], reply["failed"]) == (3, 2, 1)
+    assert [result["index"] for result in reply["results"]] == [0, 1, 2]
+    sizes = [len(base64.b64decode(result.get("audio_data") or "")) for result in reply["results"]]
+    assert sizes == [44 + 1000 * 3840, 0, 44 + 3840]
