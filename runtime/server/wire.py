@@ -46,6 +46,7 @@ LANGUAGES = {
 }
 _CODES = {name: code for code, name in LANGUAGES.items()}
 _FIELD_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}")
+MAX_FIELDS = 256  # Maximum number of fields in an object.
 _MAX_SHOWN_NAMES = 5  # Maximum number of unknown fields in a note to the client.
 
 Checked = TypeVar("Checked", bound=BaseModel)
@@ -177,6 +178,7 @@ def checked(kind: type[Checked], fields: dict[str, Any]) -> Checked:
     Raises:
         InvalidConfig: A field has the wrong type or is out of range. The error names the first invalid field.
     """
+    check_field_count(fields)
     try:
         message = kind.model_validate(fields)
     except ValidationError as error:
@@ -187,6 +189,16 @@ def checked(kind: type[Checked], fields: dict[str, Any]) -> Checked:
         names = ", ".join([*shown, "…"] if len(shown) < len(unknown) else shown)
         message._notes = (UNKNOWN_FIELDS.format(names=names),)
     return message
+
+
+def check_field_count(fields: Mapping[str, Any]) -> None:
+    """Check that an object has at most `MAX_FIELDS` fields.
+
+    Raises:
+        InvalidConfig: The object has more fields.
+    """
+    if len(fields) > MAX_FIELDS:
+        raise InvalidConfig(where="body", why=f"it has more than {MAX_FIELDS} fields", param="body")
 
 
 @cache

@@ -17,7 +17,7 @@ from runtime.request import Reference
 from runtime.server.session.dialogue import MAX_TURN_PAUSE_MS, MAX_TURNS, TURN_PAUSE_MS
 from runtime.server.session.speech_fields import NO_RECORDING, SpeechFields
 from runtime.server.text.filter import FilterName
-from runtime.server.wire import Name, Text, VoiceFields, checked, given
+from runtime.server.wire import Name, Text, VoiceFields, check_field_count, checked, given
 from runtime.shared.encoding import BIT_RATE_RANGE, FORMATS, SPEEDS, VOLUME_RANGE
 from runtime.shared.loudness import LOUDNESS_RANGE_LUFS
 
@@ -211,12 +211,15 @@ def read_batch(fields: dict[str, Any], max_items: int) -> list[dict[str, Any]]:
     The fields of an item override the fields of the batch.
 
     Raises:
-        InvalidConfig: ``items`` is not a list of objects, or is empty or too long.
+        InvalidConfig: ``items`` is not a list of objects, or is empty or too long, or an object has too many fields.
     """
+    check_field_count(fields)
     items = fields.get("items")
     if not isinstance(items, list) or not 1 <= len(items) <= max_items:
         raise InvalidConfig(where="items", why=f"it must be a list of 1 to {max_items} objects", param="items")
     if not all(isinstance(item, dict) for item in items):
         raise InvalidConfig(where="items", why="each of them must be an object with an input", param="items")
+    for item in items:
+        check_field_count(item)
     shared = {name: value for name, value in fields.items() if value is not None and name not in {"items", "input"}}
     return [{"response_format": DEFAULT_BATCH_FORMAT, **shared, **given(item), **_WHOLE} for item in items]

@@ -104,6 +104,20 @@ def test_batch_requires_a_list_of_objects_within_the_limit(items: Any) -> None:
     assert caught.value.param == "items"
 
 
+@pytest.mark.parametrize("place", ["body", "item"])
+def test_batch_with_too_many_fields_is_refused_before_items_are_merged(place: str) -> None:
+    """60,000 fields and 32 items would take 280 ms, because each item gets a copy."""
+    many = dict.fromkeys(map(str, range(300)), 1)
+    body = {**many, "items": [{}]} if place == "body" else {"items": [many]}
+    with pytest.raises(InvalidConfig, match="it has more than 256 fields"):
+        read_batch(body, 32)
+
+
+def test_body_with_too_many_fields_is_refused() -> None:
+    with pytest.raises(InvalidConfig, match="it has more than 256 fields"):
+        read_speech({"input": "Hi.", **dict.fromkeys(map(str, range(300)), 1)})
+
+
 @pytest.mark.parametrize(
     ("fields", "why"),
     [
