@@ -99,7 +99,7 @@ def test_page_and_studio_replace_any_text_identically_and_make_no_tag(
     text = "".join(pieces)
     entries = [{"word": word, "said": said} for word, said in words.items()]
     spoken, places = pronounced(text, words.items(), TAG_PATTERN)
-    assert node.call("speak/pronunciation", "pronounced", text, entries) == {"text": spoken, "count": places}
+    assert node.call("speak/pronunciation", "replaceWords", text, entries) == {"text": spoken, "count": places}
     assert tags_of(spoken) == tags_of(text)
 
 
@@ -114,7 +114,7 @@ def test_page_and_studio_apply_pronunciations_identically(
 ) -> None:
     entries = [{"word": word, "said": said} for word, said in words.items()]
     assert pronounced(text, words.items(), TAG_PATTERN) == (spoken, places)
-    assert node.call("speak/pronunciation", "pronounced", text, entries) == {"text": spoken, "count": places}
+    assert node.call("speak/pronunciation", "replaceWords", text, entries) == {"text": spoken, "count": places}
 
 
 def test_pronunciation_list_round_trips_through_a_file(node: Node) -> None:

@@ -12,14 +12,14 @@ RATE = 24000
 
 LAY_OUT = """async ([script, sounds]) => {
   const { Script } = await import('/js/script/document.js');
-  const { layOut } = await import('/js/script/schedule.js');
+  const { clipsOf } = await import('/js/script/schedule.js');
   const { readParts } = await import('/js/script/line_text.js');
   const maker = {
-    plan: ({ text }) => readParts(text).parts.map((part) => ({ ...part, key: part.text })),
-    sound: ({ key }) => sounds[key] ?? null,
+    segmentsOf: ({ text }) => readParts(text).parts.map((part) => ({ ...part, key: part.text })),
+    takeOf: ({ key }) => sounds[key] ?? null,
     state: () => ({ state: '' }),
   };
-  const clips = layOut(new Script(script), maker);
+  const clips = clipsOf(new Script(script), maker);
   return clips.map(({ start, end, parts }) => [start, end, parts.map((part) => part.start)]);
 }"""
 
@@ -73,8 +73,8 @@ def test_export_error_contains_the_line_number(node: Node) -> None:
       const studio = { t: (key, values) => `${key} ${JSON.stringify(values)}`, api: {} };
       const maker = new Maker(studio, { uniqueNameOf: () => '' });
       const lines = ['One.', '', 'Three.'].map((text, at) => ({ id: String(at), text }));
-      maker.script = { lines, at: (id) => Number(id), gapAfter: () => 0 };
-      maker.plan = ({ text }) => (text ? [{ text }] : []);
+      maker.script = { lines, indexOf: (id) => Number(id), gapAfter: () => 0 };
+      maker.segmentsOf = ({ text }) => (text ? [{ text }] : []);
       maker.make = async ({ text }) => {
         if (text === 'Three.') throw new Error('Nothing can be said of it.');
         return [{ take: 'a' }];
@@ -94,15 +94,15 @@ def test_export_waits_while_the_studio_is_restored_and_shows_the_time_left(node:
       globalThis.setTimeout = (then, ms) => wait(then, 0, (now += ms));
       const maker = new Maker({ t: (key) => key, api: {}, speech: {} }, { uniqueNameOf: () => '' });
       const lines = ['One.', 'Two.', 'Six.'].map((text, at) => ({ id: String(at), text }));
-      maker.script = { lines, at: (id) => Number(id), gapAfter: () => 0 };
-      maker.plan = ({ text }) => [{ text, key: text }];
+      maker.script = { lines, indexOf: (id) => Number(id), gapAfter: () => 0 };
+      maker.segmentsOf = ({ text }) => [{ text, key: text }];
       const failures = [{ retryable: true }, { unreachable: true }, 'lost'];
       maker.make = async ({ text }) => {
         now += 2000;
         const failure = text === 'Two.' && failures.shift();
         if (failure === 'lost') throw new TypeError('network error');
         if (failure) throw Object.assign(new Error('away'), failure);
-        maker.kept.set(text, { take: text, samples: 1 });
+        maker.storedTakes.set(text, { take: text, samples: 1 });
         maker.takes.set(text, { isShort: text === 'Six.' });
         return [{ take: text }];
       };
@@ -127,8 +127,8 @@ def test_export_makes_four_lines_at_a_time_and_keeps_their_order(node: Node) -> 
       const { Maker } = await import('/js/script/making.js');
       const maker = new Maker({ t: (key) => key, api: {}, speech: {} }, { uniqueNameOf: () => '' });
       const lines = [...'abcdefgh'].map((text) => ({ id: text, text }));
-      maker.script = { lines, at: (id) => lines.findIndex((line) => line.id === id), gapAfter: () => 0 };
-      maker.plan = ({ text }) => [{ text, key: text }];
+      maker.script = { lines, indexOf: (id) => lines.findIndex((line) => line.id === id), gapAfter: () => 0 };
+      maker.segmentsOf = ({ text }) => [{ text, key: text }];
       const inFlight = new Map();
       maker.make = ({ text }) => new Promise((resolve) => inFlight.set(text, () => resolve([{ take: text }])));
       const collected = collectClips(maker, () => {});
@@ -189,7 +189,7 @@ def test_export_has_the_chapters_that_an_import_marked(node: Node) -> None:
       ]);
       const maker = new Maker({ t: (key) => key, api: {} }, { uniqueNameOf: () => '' });
       maker.script = script;
-      maker.plan = ({ text }) => (text ? [{ text }] : []);
+      maker.segmentsOf = ({ text }) => (text ? [{ text }] : []);
       maker.make = async ({ text }) => [{ take: text }];
       const { author, cover, lines: stored } = JSON.parse(JSON.stringify(script));
       const { chapters, clips } = await collectClips(maker, () => {});

@@ -21,7 +21,7 @@ SENTENCES = [
 ]
 # Audio with peaks of 10 ms. Each clause has its own pace and is followed by a pause, which is longer after a sentence.
 FOUND = """async ({ text, paces }) => {
-  const { sentencesOf, clausesOf, pausesOf, beginningsOf } = await import('/js/speak/sounding_text.js');
+  const { sentencesOf, clausesOf, pausesOf, startTimesOf } = await import('/js/speak/sounding_text.js');
   const { expectedSeconds } = await import('/js/common/text.js');
   const sentences = sentencesOf(text).map(({ from, to }) => text.slice(from, to));
   const high = [];
@@ -40,11 +40,11 @@ FOUND = """async ({ text, paces }) => {
     if (i < sentences.length - 1) sound(0.3, 0.004);
   }
   const low = high.map((value) => -value);
-  const all = beginningsOf(lengths, pausesOf({ low, high }), high.length / 100);
+  const all = startTimesOf(lengths, pausesOf({ low, high }), high.length / 100);
   // As it grows: what is said of a sentence at the moment when it begins.
   const live = begun.map((at, i) => {
     const so_far = { low: low.slice(0, 100 * at + 5), high: high.slice(0, 100 * at + 5) };
-    return beginningsOf(lengths, pausesOf(so_far), null)[first[i]];
+    return startTimesOf(lengths, pausesOf(so_far), null)[first[i]];
   });
   return { sentences, begun, all: first.map((i) => all[i]), live };
 }"""

@@ -59,4 +59,4 @@ def test_edit_between_two_texts_is_detected(
 
 def test_positions_in_the_text_are_updated_after_an_edit(node: Node) -> None:
     edit = {"start": 2, "removed": 3, "added": 1}
-    assert [node.call(MODULE, "moved", position, edit) for position in (0, 2, 3, 5, 8)] == [0, 2, 2, 3, 6]
+    assert [node.call(MODULE, "positionAfterEdit", position, edit) for position in (0, 2, 3, 5, 8)] == [0, 2, 2, 3, 6]

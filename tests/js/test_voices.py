@@ -78,11 +78,11 @@ CATALOGUE = """async ({ modes, recalled, remembered }) => {
   const presets = { texts: { auto: 'Hello.' }, speakers: [angus] };
   const catalogue = new VoiceCatalogue({ cards, voices, presets, t: (key) => key });
   catalogue.recall(recalled);
-  catalogue.renew();
+  catalogue.update();
   for (const key of remembered) catalogue.remember({ key });
-  const lately = catalogue.lately.map(({ key }) => key);
+  const lately = catalogue.recentVoices.map(({ key }) => key);
   return { all: catalogue.all, first: catalogue.first?.key ?? null, lately, draft: catalogue.draft(),
-    named: ['v1', 'ANGUS', 'marta', 'nobody'].map((said) => catalogue.named(said)?.key ?? null) };
+    named: ['v1', 'ANGUS', 'marta', 'nobody'].map((said) => catalogue.findByName(said)?.key ?? null) };
 }"""
 
 

@@ -308,7 +308,7 @@ export class Notes {
     const [, name = ''] = /^note\.(.+)$/.exec(nameOf(note) ?? '') ?? [];
     if (name === 'strange_script') return this.unsupportedScript(take) ?? { words: translateMessage(note) };
     if (!(OWN + name in words.english)) return { words: translateMessage(note) };
-    const isStyled = name === 'dropped_styles' && 'mode' in take && take.mode === 'base' && studio.catalogue.takesStyle('base');
+    const isStyled = name === 'dropped_styles' && 'mode' in take && take.mode === 'base' && studio.catalogue.supportsStyle('base');
     return { words: t(OWN + name) + (isStyled ? ` ${t('shell.note.style_field')}` : '') };
   }
 

@@ -311,7 +311,7 @@ export class Studio {
       const card = cards.find(({ modes }) => modes.includes(mode));
       if (card) this.cards.set(mode, card);
     }
-    this.catalogue.renew();
+    this.catalogue.update();
     for (const room of this.rooms) {
       this.markAvailability(room);
       room.offer?.(cards);
@@ -471,9 +471,9 @@ export class Studio {
    */
   async onUnknownVoice({ config, label, room }, error) {
     const { clicked } = this;
-    const name = this.catalogue.named(config.voice ?? '')?.name ?? label;
+    const name = this.catalogue.findByName(config.voice ?? '')?.name ?? label;
     await this.voices.refresh().catch(() => {}); // If this fails, the runtime's own error message is shown.
-    const isGone = name && this.voices.isListed && !this.catalogue.named(config.voice ?? '');
+    const isGone = name && this.voices.isListed && !this.catalogue.findByName(config.voice ?? '');
     if (clicked === this.clicked) this.showError(error.param ?? 'request', isGone ? this.t('shell.voice_deleted', { name }) : error, room);
   }
 

@@ -7,7 +7,7 @@
 import { clock, SAMPLE_RATE } from '../common/audio.js';
 import { timeOfDay } from '../common/dates.js';
 import { getElements, createElement, getElement } from '../common/elements.js';
-import { calledBy } from '../script/line_text.js';
+import { nameOfScript } from '../script/line_text.js';
 import { TakeRow } from './take_row.js';
 
 const MAX_MARKS = 3;
@@ -140,7 +140,7 @@ export class SavedScripts extends EventTarget {
 
   /** @param {ScriptSummary} script */
   nameOf(script) {
-    return calledBy(script) || this.studio.t('script.untitled');
+    return nameOfScript(script) || this.studio.t('script.untitled');
   }
 
   /** Update the play buttons when the player has changed. */

@@ -154,7 +154,7 @@ export class VoiceRow {
   async scriptCount() {
     const room = /** @type {import('../script/room.js').ScriptRoom} */ (this.studio.room('script'));
     try {
-      return await room.usesOf(this.voice.id);
+      return await room.scriptCountOf(this.voice.id);
     } catch {
       return 0;
     }

@@ -128,7 +128,7 @@ export class Script extends Emitter {
   }
 
   /** Return the index of a line, or -1 if there is no such line. @param {string} id */
-  at(id) {
+  indexOf(id) {
     return this.lines.findIndex((line) => line.id === id);
   }
 
@@ -146,7 +146,7 @@ export class Script extends Emitter {
   }
 
   /** Assign a voice to a line and to all lines with the same role. @param {string} id @param {Voice} voice */
-  cast(id, voice) {
+  assignVoice(id, voice) {
     const chosen = this.line(id);
     for (const line of this.lines) {
       if (line === chosen || (chosen?.name && line.name === chosen.name)) line.voice = { ...voice };
@@ -165,13 +165,13 @@ export class Script extends Emitter {
   /** Insert a copy of a line after the line. @param {string} id @returns {Line} the copy */
   duplicate(id) {
     const copy = newLine({ ...this.line(id), id: newId() });
-    this.insert([copy], this.at(id) + 1);
+    this.insert([copy], this.indexOf(id) + 1);
     return copy;
   }
 
   /** Remove a line. @param {string} id @returns {() => void} function that undoes the change */
   remove(id) {
-    const at = this.at(id);
+    const at = this.indexOf(id);
     const [line] = this.lines.splice(at, 1);
     this.notify(true);
     return () => void this.insert([line], Math.min(at, this.lines.length));
@@ -179,7 +179,7 @@ export class Script extends Emitter {
 
   /** Move a line. @param {string} id @param {number} to new index @returns {(() => void)|null} function that undoes the change, or null without a change */
   move(id, to) {
-    const from = this.at(id);
+    const from = this.indexOf(id);
     const place = Math.max(0, Math.min(to, this.lines.length - 1));
     if (from < 0 || from === place) return null;
     this.lines.splice(place, 0, ...this.lines.splice(from, 1));
@@ -192,8 +192,8 @@ export class Script extends Emitter {
    * end @returns {(() => void)|null} function that undoes the change, or null without a change
    */
   moveBefore(id, before) {
-    const from = this.at(id);
-    const to = before === null ? this.lines.length : this.at(before);
+    const from = this.indexOf(id);
+    const to = before === null ? this.lines.length : this.indexOf(before);
     return this.move(id, to > from ? to - 1 : to);
   }
 

@@ -18,7 +18,7 @@ import { getElement } from '../common/elements.js';
 import { fileName, saveFile } from '../common/files.js';
 import { expectedSeconds } from '../common/text.js';
 import { bitRate, offerBitRate } from '../player/stage_panel.js';
-import { calledBy } from './line_text.js';
+import { nameOfScript } from './line_text.js';
 
 const MAX_NOTE_CHARS = 300;
 const RETRY_MS = 2000;
@@ -35,7 +35,7 @@ const MIN_MEASURED_MS = 5000; // The remaining time is estimated after this much
  * @returns {Promise<T>}
  * @throws {Error} any other error, or the last error after `RESTART_TIMEOUT_MS`
  */
-async function persist(action, onAway) {
+async function retry(action, onAway) {
   const begun = performance.now();
   for (;;) {
     try {
@@ -89,7 +89,7 @@ export class TimeLeft {
 export async function collectClips(maker, onProgress, isTimed = false, onAway = () => {}, wanted = maker.script?.lines ?? []) {
   const { script } = maker;
   if (!script) return { clips: [], chapters: [] };
-  const lines = wanted.filter((line) => maker.plan(line).length > 0);
+  const lines = wanted.filter((line) => maker.segmentsOf(line).length > 0);
   const unmade = new Set(lines.filter((line) => maker.state(line).state !== 'made'));
   const timeLeft = new TimeLeft([...unmade]);
   const clips = [];
@@ -99,7 +99,7 @@ export async function collectClips(maker, onProgress, isTimed = false, onAway = 
   for (const [made, line] of lines.entries()) {
     onProgress(made, lines.length, timeLeft.seconds);
     for (const next of lines.slice(begun.length, made + MAX_LINES_IN_FLIGHT)) {
-      const making = persist(() => maker.make(next), onAway);
+      const making = retry(() => maker.make(next), onAway);
       making.catch(() => {}); // The loop below reports errors in the order of the lines.
       begun.push(making);
     }
@@ -109,7 +109,7 @@ export async function collectClips(maker, onProgress, isTimed = false, onAway = 
     const gap = made > 0 ? script.gapAfter(lines[made - 1]) : 0;
     if (gap > 0) clips.push({ silence_s: gap });
     if (line.chapter) chapters.push({ title: line.chapter.slice(0, 120), first_clip: clips.length });
-    const at = script.at(line.id) + 1;
+    const at = script.indexOf(line.id) + 1;
     const speaker = line.name || maker.voiceAssignment.uniqueNameOf(line.voice);
     const time = isTimed && { starts_s: line.starts };
     clips.push(...parts.map((part, number) => ({ ...part, line: at, speaker, ...(number === 0 && time) })));
@@ -126,7 +126,7 @@ export async function collectClips(maker, onProgress, isTimed = false, onAway = 
  * @returns {Promise<{file: Blob, name: string, notes: string}>}
  */
 export async function exportClips(api, script, { clips, chapters }, { shape, format, rate, loudness, isTimed = false, filmS = null }) {
-  const name = calledBy(script).replace(/ …$/u, '') || 'script';
+  const name = nameOfScript(script).replace(/ …$/u, '') || 'script';
   const { author, cover } = script.book;
   const asked = { clips, chapters: isTimed ? [] : chapters, shape, format, bit_rate: format === 'mp3' ? rate : null, loudness_lufs: loudness, name, author, cover: cover || null, length_s: isTimed ? filmS : null };
   const headers = { 'content-type': 'application/json' };
@@ -162,7 +162,7 @@ export class ExportForm {
     };
     this.sheet.addEventListener('beforetoggle', () => {
       this.offerTimes();
-      this.offerParts();
+      this.offerChapters();
     });
     this.part.onchange = () => this.checkLength();
     offerBitRate(this.sheet, this.rate);
@@ -189,7 +189,7 @@ export class ExportForm {
   }
 
   /** Offer the export of a single chapter. */
-  offerParts() {
+  offerChapters() {
     const { part, room, studio } = this;
     const chosen = part.value;
     const chapters = room.script.lines.filter(({ chapter }) => chapter);
@@ -252,7 +252,7 @@ export class ExportForm {
       };
       const onAway = () => this.showProgress(this.progress.value, t('script.away'));
       const collected = await collectClips(maker, onProgress, wanted.isTimed, onAway, lines);
-      const { file, name, notes } = await persist(() => exportClips(studio.api, script, collected, wanted), onAway);
+      const { file, name, notes } = await retry(() => exportClips(studio.api, script, collected, wanted), onAway);
       saveFile(file, name);
       this.showProgress(0, '');
       this.sheet.hidePopover();

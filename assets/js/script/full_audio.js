@@ -20,7 +20,7 @@
 
 import { errorOf } from '../common/api.js';
 import { SAMPLE_RATE } from '../common/audio.js';
-import { heightOf, layOut, LEVEL_SAMPLES, samplesOf } from './schedule.js';
+import { heightOf, clipsOf, LEVEL_SAMPLES, samplesOf } from './schedule.js';
 
 const MAX_LINES_AHEAD = 2;
 const MAX_BINS = 4000; // Maximum number of peaks, several for each pixel column of the waveform.
@@ -39,13 +39,13 @@ export class ScriptPerformance {
     // Index in `ids` of the line that is played.
     this.sounding = 0;
     /** @type {GivenItem[]} */
-    this.given = [];
+    this.givenItems = [];
     this.wake = () => {};
   }
 
   /** Record that playback has reached an item. @param {number} index @returns {string} id of the item's line */
-  reach(index) {
-    this.sounding = this.given[index].place;
+  onItem(index) {
+    this.sounding = this.givenItems[index].place;
     this.wake();
     return this.ids[this.sounding];
   }
@@ -56,39 +56,39 @@ export class ScriptPerformance {
     /** @type {import('./document.js').Line|null} */
     let before = null;
     for (let place = 0; place < ids.length; place++) {
-      await this.near(place);
+      await this.waitUntilNear(place);
       const line = maker.script?.line(ids[place]);
       if (!line) continue;
-      maker.prepare(line);
-      const plan = maker.plan(line);
+      maker.assignSeed(line);
+      const plan = maker.segmentsOf(line);
       if (plan.length === 0) continue;
       const { gap, part: first, skip } = place === 0 ? this.begin : WHOLE;
       const silence = before ? (maker.script?.gapAfter(before) ?? 0) : gap;
-      if (silence > 0) yield this.give({ silence }, place, -1);
+      if (silence > 0) yield this.recordItem({ silence }, place, -1);
       before = line;
       for (let part = first; part < plan.length; part++) {
         const stretch = plan[part];
         const skipped = part === first ? skip : 0;
         if (stretch.silence) {
           const left = Math.max(0, stretch.silence - skipped / SAMPLE_RATE);
-          yield this.give({ silence: left }, place, part, skipped);
+          yield this.recordItem({ silence: left }, place, part, skipped);
           continue;
         }
         const take = await maker.take(stretch, line);
-        yield this.give(take, place, part);
+        yield this.recordItem(take, place, part);
         if (!(await isFinished(take))) return;
       }
     }
   }
 
   /** Record an item for the player and return the item. @param {Item} item @param {number} place @param {number} part @param {number} [skipped] */
-  give(item, place, part, skipped = 0) {
-    this.given.push({ item, place, part, skipped });
+  recordItem(item, place, part, skipped = 0) {
+    this.givenItems.push({ item, place, part, skipped });
     return item;
   }
 
   /** Resolve when playback is close enough to a line to generate the line. @param {number} place */
-  async near(place) {
+  async waitUntilNear(place) {
     while (place - this.sounding > MAX_LINES_AHEAD) await new Promise((wake) => (this.wake = () => wake(undefined)));
   }
 }
@@ -130,7 +130,7 @@ export class FullAudio extends EventTarget {
   /** @type {Clip[]} */
   clips = [];
   /** Id of the line that is playing. @type {string|null} */
-  sounding = null;
+  playingId = null;
   /** Item that is playing: a take or a silence. @type {Item|null} */
   item = null;
   /** @type {{low: number[], high: number[], bin: number}|null} */
@@ -184,8 +184,8 @@ export class FullAudio extends EventTarget {
   }
 
   /** Update the clips after a change of the lines or of their audio. */
-  renew() {
-    this.clips = this.maker.script ? layOut(this.maker.script, this.maker) : [];
+  updateClips() {
+    this.clips = this.maker.script ? clipsOf(this.maker.script, this.maker) : [];
     this.drawn = null;
     this.notify();
   }
@@ -209,19 +209,19 @@ export class FullAudio extends EventTarget {
     const lines = this.maker.script?.lines ?? [];
     const from = clip ? lines.indexOf(clip.line) : 0;
     const ids = lines.slice(from, only ? from + 1 : undefined).map(({ id }) => id);
-    const begin = clip && at < clip.end ? beginning(clip, at) : undefined;
-    const performance = new ScriptPerformance(this.maker, this.ready(ids) ? ids : [], begin);
+    const begin = clip && at < clip.end ? startPosition(clip, at) : undefined;
+    const performance = new ScriptPerformance(this.maker, this.canSpeak(ids) ? ids : [], begin);
     const isTake = begin?.gap === 0 && !clip.parts[begin.part].silence;
     return {
       items: performance.items(),
       skip: isTake ? begin.skip : 0,
-      onItem: (index) => this.reach(performance, index),
+      onItem: (index) => this.onItem(performance, index),
       place: (index, into) => this.placeOf(performance, index, into),
     };
   }
 
   /** Return true if the lines can be spoken, otherwise show the error. @param {string[]} ids */
-  ready(ids) {
+  canSpeak(ids) {
     try {
       this.check(ids);
       return true;
@@ -232,16 +232,16 @@ export class FullAudio extends EventTarget {
   }
 
   /** Record that playback has reached an item. @param {ScriptPerformance} performance @param {number} index */
-  reach(performance, index) {
-    this.item = performance.given[index].item;
-    this.sound(performance.reach(index));
+  onItem(performance, index) {
+    this.item = performance.givenItems[index].item;
+    this.setPlaying(performance.onItem(index));
   }
 
   /** Set the line that is playing. @param {string|null} id */
-  sound(id) {
+  setPlaying(id) {
     if (id === null) this.item = null;
-    if (id === this.sounding) return;
-    this.sounding = id;
+    if (id === this.playingId) return;
+    this.playingId = id;
     this.notify();
   }
 
@@ -250,7 +250,7 @@ export class FullAudio extends EventTarget {
    * @param {number} index @param {number} at @returns {number|null}
    */
   placeOf(performance, index, at) {
-    const { item, place, part, skipped } = performance.given[index];
+    const { item, place, part, skipped } = performance.givenItems[index];
     const clip = this.clips.find(({ line }) => line.id === performance.ids[place]);
     if (!clip) return null;
     if (part < 0) return clip.start - samplesOf('silence' in item ? item.silence : 0) + at;
@@ -285,7 +285,7 @@ export class FullAudio extends EventTarget {
 }
 
 /** Return where to start in a line for a position in the script. @param {Clip} clip @param {number} at */
-function beginning(clip, at) {
+function startPosition(clip, at) {
   if (at < clip.start) return { gap: (clip.start - at) / SAMPLE_RATE, part: 0, skip: 0 };
   const part = Math.max(0, clip.parts.findLastIndex(({ start }) => start <= at));
   const { start, silence, sound, length } = clip.parts[part];

@@ -109,7 +109,7 @@ export class ChapterSheet {
     const turn = ++this.turn;
     this.go.disabled = true;
     try {
-      const found = await this.found?.reread(this.kinds.choice);
+      const found = await this.found?.parseAgain(this.kinds.choice);
       if (turn === this.turn && found) this.replace(found.chapters);
     } catch (error) {
       if (turn === this.turn) this.error.textContent = errorOf(error).message;
@@ -212,7 +212,7 @@ export class ImportSheet {
     this.encoding = getElement(page, '#vw-import-encoding');
     this.encodings = getElement(page, '#vw-import-encoding select', HTMLSelectElement);
     this.sounds = getElement(page, '#vw-import-sounds');
-    this.keepSounds = getElement(page, '#vw-import-sounds input', HTMLInputElement);
+    this.keepsSounds = getElement(page, '#vw-import-sounds input', HTMLInputElement);
     this.notes = getElement(page, '#vw-import-notes');
     this.preview = getElement(page, '#vw-import-preview');
     this.message = getElement(page, '#vw-import-told');
@@ -227,7 +227,7 @@ export class ImportSheet {
     this.turn = 0;
     getElement(page, '#vw-import-close').onclick = () => this.dialog.close();
     this.encodings.onchange = () => this.change();
-    this.keepSounds.onchange = () => this.change();
+    this.keepsSounds.onchange = () => this.change();
     this.go.onclick = () => {
       this.answer(this.found);
       this.dialog.close();
@@ -243,13 +243,13 @@ export class ImportSheet {
    * @param {string} title @param {ParsedDocument} found @returns {Promise<ParsedDocument|null>} parsed file, or null if cancelled
    */
   choose(title, found) {
-    this.reread = found.reread;
+    this.reread = found.parseAgain;
     this.title.textContent = title;
     const { encodings = [], notes } = found;
     this.encoding.hidden = encodings.length < 2;
     this.encodings.replaceChildren(...encodings.map((name) => new Option(name, name)));
     this.sounds.hidden = !notes.some(({ code }) => code === 'sounds');
-    this.keepSounds.checked = false;
+    this.keepsSounds.checked = false;
     this.kinds.offer(found.chapters.length > 1 ? { ...found, found: {} } : found);
     this.show(found);
     this.dialog.showModal();
@@ -261,7 +261,7 @@ export class ImportSheet {
     const turn = ++this.turn;
     const choice = {
       ...(this.encoding.hidden ? {} : { encoding: this.encodings.value }),
-      ...(this.keepSounds.checked ? { sounds: '1' } : {}),
+      ...(this.keepsSounds.checked ? { sounds: '1' } : {}),
       ...this.kinds.choice,
     };
     this.go.disabled = true;
@@ -368,7 +368,7 @@ export function webAddress(text) {
  * @typedef {{title: string, paragraphs: string[], is_notes: boolean}} Chapter
  * @typedef {{title: string, author: string, cover: string, chapters: Chapter[], notes: Note[], encodings?: string[],
  *   cues?: import('./line_text.js').Cue[], found?: Object<string, number>,
- *   reread: (choice: ParserOptions) => Promise<ParsedDocument>}} ParsedDocument  response of POST studio/documents. found: number of items of each
+ *   parseAgain: (choice: ParserOptions) => Promise<ParsedDocument>}} ParsedDocument  response of POST studio/documents. found: number of items of each
  *   kind of content; reread: parses the document again with other options
  * @typedef {{name: string, file?: File}} Source  a file, or the address of a web page
  * @typedef {{title: string, text: string, lines?: import('./reading.js').ParsedLine[], isDocument?: boolean,
@@ -407,12 +407,12 @@ export class Importer {
 
   /** Import a file into the text field, or as a script. @param {File|undefined} file */
   async open(file) {
-    this.use(await this.read(file, DEFAULT_GAP_S)); // Subtitles become a new script, whose lines have the default gap.
+    this.useText(await this.readFile(file, DEFAULT_GAP_S)); // Subtitles become a new script, whose lines have the default gap.
   }
 
   /** Ask for the address of a web page, and import the article of the page. */
   async openAddress() {
-    this.use(await this.readAddress());
+    this.useText(await this.readAddress());
   }
 
   /**
@@ -422,10 +422,10 @@ export class Importer {
    *
    * @param {ImportedText|null} read
    */
-  use(read) {
+  useText(read) {
     const { studio } = this;
     if (!read) return;
-    if (read.lines || readChat(read.text) || [...read.text.trim()].length > studio.facts.most) {
+    if (read.lines || readChat(read.text) || [...read.text.trim()].length > studio.facts.maxChars) {
       return studio.go('script', { text: read.text, lines: read.lines, title: read.title, spokenBy: studio.current?.spokenBy?.() ?? null });
     }
     studio.replaceWithUndo(studio.current ?? studio, studio.isOwnText, () => void (studio.text = read.text));
@@ -438,15 +438,15 @@ export class Importer {
    * @param {File|undefined} file @param {number} [between] the script's gap between lines in seconds @returns
    * {Promise<ImportedText|null>} null without a file, after an error, or if the user cancels
    */
-  async read(file, between = 0) {
-    const found = file && (await this.find(file, IS_MARKDOWN.test(file.name) ? { markdown: '1' } : {}));
+  async readFile(file, between = 0) {
+    const found = file && (await this.parseFile(file, IS_MARKDOWN.test(file.name) ? { markdown: '1' } : {}));
     return found ? this.choose(found, titleOf(file.name), IS_DOCUMENT.test(file.name), between) : null;
   }
 
   /** Ask for an address and return the article of the web page. @returns {Promise<ImportedText|null>} null if cancelled */
   async readAddress() {
-    const page = await this.addresses.choose((url) => this.ask({ name: url }, { url }));
-    const found = page && (await this.settle(page, page.title));
+    const page = await this.addresses.choose((url) => this.requestText({ name: url }, { url }));
+    const found = page && (await this.chooseOptions(page, page.title));
     return found ? this.choose(found, this.addresses.field.value, true) : null;
   }
 
@@ -468,7 +468,7 @@ export class Importer {
 
   /** Return all rows of a table or a list as text. @param {File} file @returns {Promise<string|null>} null after an error or if cancelled */
   async table(file) {
-    const found = await this.find(file, { as_is: '1' });
+    const found = await this.parseFile(file, { as_is: '1' });
     return found && found.chapters.flatMap(({ paragraphs }) => paragraphs).join('\n');
   }
 
@@ -479,10 +479,10 @@ export class Importer {
    *
    * @param {File} file @param {ParserOptions} [query] @returns {Promise<ParsedDocument|null>}
    */
-  async find(file, query = {}) {
+  async parseFile(file, query = {}) {
     try {
-      const found = await this.ask({ name: file.name, file }, query);
-      return await this.settle(query.as_is ? { ...found, found: {} } : found, file.name);
+      const found = await this.requestText({ name: file.name, file }, query);
+      return await this.chooseOptions(query.as_is ? { ...found, found: {} } : found, file.name);
     } catch (error) {
       this.studio.toast(`${file.name}: ${errorOf(error).message}`, { isOfPage: true });
       return null;
@@ -496,7 +496,7 @@ export class Importer {
    *
    * @param {ParsedDocument} found @param {string} name @returns {Promise<ParsedDocument|null>} parsed document, or null if cancelled
    */
-  async settle(found, name) {
+  async chooseOptions(found, name) {
     const { studio } = this;
     const hasKinds = found.chapters.length <= 1 && kindsOf(found).length > 0;
     if (hasKinds || (found.encodings ?? []).length > 1 || found.notes.some(({ code }) => code === 'sounds')) return this.sheet.choose(name, found);
@@ -506,12 +506,12 @@ export class Importer {
   }
 
   /** Request the parsed text of a file or a web page from the studio. @param {Source} source @param {ParserOptions} query @returns {Promise<ParsedDocument>} */
-  async ask({ name, file }, query) {
+  async requestText({ name, file }, query) {
     const { studio } = this;
     const leave = !file || IS_DOCUMENT.test(name) ? studio.toast(studio.t('importing.reading', { name }), { isOfPage: true }) : null;
     try {
       const response = await api.ask(`studio/documents?${new URLSearchParams(query)}`, { method: 'POST', body: file });
-      return { ...(await response.json()), reread: (/** @type {ParserOptions} */ choice) => this.ask({ name, file }, { ...query, ...choice }) };
+      return { ...(await response.json()), parseAgain: (/** @type {ParserOptions} */ choice) => this.requestText({ name, file }, { ...query, ...choice }) };
     } finally {
       leave?.();
     }

@@ -77,7 +77,7 @@ function addText(parts, stretch) {
 const MAX_NAME_CHARS = 40;
 
 /** Return a name for a script from the start of its text. @param {string} text */
-export function titleOf(text) {
+export function titleFromText(text) {
   const [first] = text.trim().split('\n');
   return first.length <= MAX_NAME_CHARS ? first : `${first.slice(0, MAX_NAME_CHARS).replace(/\s+\S*$/u, '')} …`;
 }
@@ -87,9 +87,9 @@ export function titleOf(text) {
  *
  * @param {{name: string, begins?: string}} script begins: text of the first line that has text
  */
-export function calledBy({ name, begins = '' }) {
+export function nameOfScript({ name, begins = '' }) {
   const words = readParts(begins).parts.map(({ text = '' }) => text).join(' ');
-  return name.trim() || titleOf(words);
+  return name.trim() || titleFromText(words);
 }
 
 /**

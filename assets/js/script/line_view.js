@@ -11,7 +11,7 @@ import { getElements, copyOf, createElement, getElement, writeText } from '../co
 import { fillLanguages } from '../common/fields.js';
 import { tagsOf } from '../common/text.js';
 import { reveal } from '../speak/sounding_text.js';
-import { dress } from '../speak/voice_picker.js';
+import { showVoice } from '../speak/voice_picker.js';
 import { MAX_PAUSE_S, paceOf, readParts, withPace } from './line_text.js';
 import { valueOf } from './voice_assignment.js';
 
@@ -27,7 +27,7 @@ export class LineView {
     acts.studio.words.apply(this.element);
     this.element.dataset.line = line.id;
     this.parts = partsOf(this.element);
-    this.offered = ''; // Key of the voice that the button shows.
+    this.offeredKey = ''; // Key of the voice that the button shows.
     this.shown = ''; // Values that the element shows, except those in its fields.
     /** Range of the text that is spoken now, or null. @type {import('../speak/sounding_text.js').TextRange|null} */
     this.range = null;
@@ -42,13 +42,13 @@ export class LineView {
     parts.text.onkeydown = (event) => acts.onTextKey(event, this);
     parts.text.onpaste = (event) => acts.onPaste(event, this);
     parts.instruct.oninput = () => change({ instruct: parts.instruct.value });
-    parts.description.oninput = () => this.recast({ description: parts.description.value });
-    acts.studio.voicePopover.serve(parts.voice, {
+    parts.description.oninput = () => this.changeVoice({ description: parts.description.value });
+    acts.studio.voicePopover.attach(parts.voice, {
       chosen: () => (line.voice ? valueOf(line.voice) : ''),
       choose: (choice) => this.choose(choice),
       describe: () => this.describe(),
     });
-    acts.studio.voicePopover.serve(parts.recast, {
+    acts.studio.voicePopover.attach(parts.recast, {
       chosen: () => '',
       choose: (choice) => this.choose(choice),
       describe: () => this.describe(),
@@ -57,7 +57,7 @@ export class LineView {
       const pace = parts.paces.find((button) => target instanceof Node && button.contains(target))?.dataset.pace;
       if (pace) change({ instruct: withPace(line.instruct, pace, this.paces()) });
     };
-    parts.language.onchange = () => this.recast({ language: parts.language.value });
+    parts.language.onchange = () => this.changeVoice({ language: parts.language.value });
     parts.seed.onchange = () => change(this.readSeed());
     parts.gap.onchange = () => parts.gap.reportValidity() && acts.script.setGap(line.id, parts.gap.value === '' ? null : parts.gap.valueAsNumber);
     parts.lock.onchange = () => change({ locked: parts.lock.checked });
@@ -74,14 +74,14 @@ export class LineView {
   /** Use a voice for this line. @param {import('../speak/voices.js').Choice} choice */
   choose(choice) {
     const { mode, voice } = choice;
-    this.cast({ mode, voice, name: mode === 'base' ? choice.name : undefined, language: this.line.voice?.language });
+    this.setVoice({ mode, voice, name: mode === 'base' ? choice.name : undefined, language: this.line.voice?.language });
     this.acts.studio.catalogue.remember(choice);
     this.acts.show();
   }
 
   /** Use a voice with a description for this line. */
   describe() {
-    this.cast({ mode: 'voice_design', description: '', language: this.line.voice?.language });
+    this.setVoice({ mode: 'voice_design', description: '', language: this.line.voice?.language });
     this.acts.show();
     this.parts.description.focus();
   }
@@ -93,13 +93,13 @@ export class LineView {
   }
 
   /** Assign a voice to the line. @param {Voice} voice */
-  cast(voice) {
-    this.acts.script.cast(this.line.id, voice);
+  setVoice(voice) {
+    this.acts.script.assignVoice(this.line.id, voice);
   }
 
   /** Change properties of the line's voice. @param {Partial<Voice>} values */
-  recast(values) {
-    if (this.line.voice) this.cast({ ...this.line.voice, ...values });
+  changeVoice(values) {
+    if (this.line.voice) this.setVoice({ ...this.line.voice, ...values });
   }
 
   /**
@@ -126,10 +126,10 @@ export class LineView {
   offer() {
     const { parts, line, acts } = this;
     const { t } = acts.studio;
-    this.offered = line.voice ? valueOf(line.voice) : '';
+    this.offeredKey = line.voice ? valueOf(line.voice) : '';
     this.shown = '';
-    dress(parts.voice, acts.voiceAssignment.shownAs(line.voice));
-    parts.voice.dataset.voice = this.offered;
+    showVoice(parts.voice, acts.voiceAssignment.displayOf(line.voice));
+    parts.voice.dataset.voice = this.offeredKey;
     const card = line.voice && acts.studio.cards.get(line.voice.mode);
     if (card) fillLanguages(parts.language, card, t);
   }
@@ -146,7 +146,7 @@ export class LineView {
     if (parts.gap !== document.activeElement) this.write(parts.gap, line.gap === undefined ? '' : String(line.gap));
     this.write(parts.description, voice?.description ?? '');
     this.write(parts.seed, line.seed === null ? '' : String(line.seed));
-    if ((voice ? valueOf(voice) : '') !== this.offered) this.offer();
+    if ((voice ? valueOf(voice) : '') !== this.offeredKey) this.offer();
     writeText(parts.length, state.state === 'made' || state.state === 'coming' ? seconds(state.seconds) : '');
     const values = { ...line, takes: 0, ...state, seconds: 0, error: state.error?.message, short: Boolean(state.short) };
     const shown = JSON.stringify([index, count, sounding, acts.script.gap, values]);
@@ -170,7 +170,7 @@ export class LineView {
     parts.instruct.placeholder = t(parts.instruct.disabled ? none : 'script.instruct_hint', { name });
     parts.instructing.dataset.grow = line.instruct || (parts.instruct.disabled ? parts.instruct.placeholder : '');
     parts.error.textContent = fault ? t('script.fault', { fault, most: MAX_PAUSE_S }) : (state.error?.message ?? this.note(state));
-    parts.recast.hidden = !acts.voiceAssignment.isGone(voice);
+    parts.recast.hidden = !acts.voiceAssignment.isDeleted(voice);
     this.paint();
     parts.play.disabled = parts.remake.disabled = state.state === 'empty';
     parts.up.disabled = index === 0;
@@ -221,7 +221,7 @@ export class LineView {
   note({ short }) {
     const { acts, line } = this;
     if (short) return acts.studio.shortness(short);
-    if (acts.voiceAssignment.isGone(line.voice)) return acts.studio.t('script.voice_deleted_here');
+    if (acts.voiceAssignment.isDeleted(line.voice)) return acts.studio.t('script.voice_deleted_here');
     const isLeftOut = line.voice && line.instruct.trim() && !acts.voiceAssignment.takesInstruct(line.voice);
     return isLeftOut ? acts.studio.t('script.left_out', { instruct: line.instruct.trim() }) : '';
   }

@@ -33,7 +33,7 @@ export class LinesView {
     /** The list is empty until a script is opened. */
     this.script = new Script();
     /** Id of the line that is playing. @type {string|null} */
-    this.sounding = null;
+    this.playingId = null;
     /** Id of the line that had the focus last. @type {string|null} */
     this.chosen = null;
     /** @type {string|null} */
@@ -58,7 +58,7 @@ export class LinesView {
   }
 
   /** Update the lines after a change of the voices or of the language. */
-  offer() {
+  refreshVoices() {
     for (const view of this.views.values()) view.offer();
     this.show();
   }
@@ -69,7 +69,7 @@ export class LinesView {
     const focused = activeElement instanceof HTMLElement && this.list.contains(activeElement) ? activeElement : null;
     const { lines } = this.script;
     const before = this.elements;
-    this.elements = new Map(lines.map((line) => [line.id, before.get(line.id) ?? this.begin(line)]));
+    this.elements = new Map(lines.map((line) => [line.id, before.get(line.id) ?? this.addElement(line)]));
     for (const [id, element] of before) {
       if (this.elements.has(id)) continue;
       this.views.delete(id);
@@ -81,7 +81,7 @@ export class LinesView {
   }
 
   /** Return an element for a line, which is a placeholder in a long script. @param {Line} line */
-  begin(line) {
+  addElement(line) {
     return this.isLazy ? emptyLine(line.id) : this.build(line).element;
   }
 
@@ -114,9 +114,9 @@ export class LinesView {
     const placeholders = distant.map(([id, { element }]) => emptyLine(id, element.offsetHeight));
     for (const [at, [id]] of distant.entries()) {
       this.views.delete(id);
-      this.put(placeholders[at]);
+      this.replaceElement(placeholders[at]);
     }
-    for (const id of near) this.reach(id);
+    for (const id of near) this.viewOf(id);
   }
 
   /**
@@ -124,14 +124,14 @@ export class LinesView {
    *
    * @param {string} id @returns {LineView|undefined} undefined if there is no such line
    */
-  reach(id) {
+  viewOf(id) {
     const line = this.views.has(id) ? undefined : this.script.line(id);
-    if (line) this.put(this.build(line).element);
+    if (line) this.replaceElement(this.build(line).element);
     return this.views.get(id);
   }
 
   /** Replace the list element of a line. @param {HTMLElement} element */
-  put(element) {
+  replaceElement(element) {
     const { line: id = '' } = element.dataset;
     this.elements.get(id)?.replaceWith(element);
     this.elements.set(id, element);
@@ -142,7 +142,7 @@ export class LinesView {
     const view = new LineView(line, this, this.template);
     this.views.set(line.id, view);
     view.offer();
-    const place = { index: this.script.at(line.id), count: this.script.lines.length, sounding: line.id === this.sounding };
+    const place = { index: this.script.indexOf(line.id), count: this.script.lines.length, sounding: line.id === this.playingId };
     if (this.isLazy) view.show(place); // Fill in the content now, because the height is needed.
     return view;
   }
@@ -158,22 +158,22 @@ export class LinesView {
     const count = this.script.lines.length;
     this.script.lines.forEach((line, index) => {
       const view = this.views.get(line.id);
-      if (view) view.show({ index, count, sounding: line.id === this.sounding });
+      if (view) view.show({ index, count, sounding: line.id === this.playingId });
     });
   }
 
   /** Mark the line that is playing. @param {string|null} id */
   mark(id) {
-    if (this.sounding === id) return;
-    this.sounding = id;
+    if (this.playingId === id) return;
+    this.playingId = id;
     this.show();
     const typing = this.list.contains(document.activeElement);
-    if (id && !typing) this.reach(id)?.element.scrollIntoView({ block: 'nearest' });
+    if (id && !typing) this.viewOf(id)?.element.scrollIntoView({ block: 'nearest' });
   }
 
   /** Mark the range of the line that is spoken now. @param {LineView['range']} range */
   markRange(range) {
-    for (const [id, view] of this.views) view.mark(id === this.sounding ? range : null);
+    for (const [id, view] of this.views) view.mark(id === this.playingId ? range : null);
   }
 
   /**
@@ -184,7 +184,7 @@ export class LinesView {
    * @param {string} id
    */
   choose(id) {
-    const view = this.reach(id);
+    const view = this.viewOf(id);
     view?.parts.grip.focus({ preventScroll: true });
     view?.element.scrollIntoView({ block: 'nearest' });
   }
@@ -202,7 +202,7 @@ export class LinesView {
 
   /** Focus the text field of a line. @param {string} id @param {number} [caret] position of the caret in the text */
   focus(id, caret = 0) {
-    const field = this.reach(id)?.parts.text;
+    const field = this.viewOf(id)?.parts.text;
     field?.focus();
     field?.setSelectionRange(caret, caret);
   }
@@ -216,7 +216,7 @@ export class LinesView {
 
   /** @param {string} id */
   remake(id) {
-    this.room.remaking.begin(id);
+    this.room.regeneration.begin(id);
   }
 
   /** @param {string} id */
@@ -226,7 +226,7 @@ export class LinesView {
 
   /** @param {string} id */
   remove(id) {
-    const at = this.script.at(id);
+    const at = this.script.indexOf(id);
     const undo = this.script.remove(id);
     if (this.script.lines.length === 0) this.add();
     this.focus(this.script.lines[Math.min(at, this.script.lines.length - 1)].id);
@@ -235,16 +235,16 @@ export class LinesView {
 
   /** Move a line by a number of positions. @param {string} id @param {number} by @param {Element|null} [focus] element that keeps the focus */
   move(id, by, focus = document.activeElement) {
-    const undo = this.script.move(id, this.script.at(id) + by);
+    const undo = this.script.move(id, this.script.indexOf(id) + by);
     if (undo) this.studio.offerUndo(undo);
     if (focus instanceof HTMLElement) focus.focus();
-    this.room.announce(this.studio.t('script.moved', { n: this.script.at(id) + 1 }));
+    this.room.announce(this.studio.t('script.moved', { n: this.script.indexOf(id) + 1 }));
   }
 
   /** Add a line after another line, or at the end. @param {string} [after] id of the other line @param {string} [text] */
   add(after, text = '') {
     const { lines } = this.script;
-    const at = after ? this.script.at(after) + 1 : lines.length;
+    const at = after ? this.script.indexOf(after) + 1 : lines.length;
     const above = lines[at - 1];
     const voice = above?.voice ?? this.voiceAssignment.unused([]);
     const line = newLine({ text, voice, name: above?.name ?? null, instruct: '' });
@@ -266,7 +266,7 @@ export class LinesView {
     if (event.isComposing || altKey || ctrlKey || metaKey || shiftKey) return;
     const { selectionStart: start, selectionEnd: end, value } = text;
     const { lines } = this.script;
-    const at = this.script.at(line.id);
+    const at = this.script.indexOf(line.id);
     if (key === 'Enter') {
       this.script.change(line.id, { text: value.slice(0, start).trimEnd() });
       this.add(line.id, value.slice(end).trimStart());
@@ -290,7 +290,7 @@ export class LinesView {
     const read = this.room.read(pasted);
     if (read.lines.length < 2 && !read.lines[0]?.name) return;
     event.preventDefault();
-    this.take(read, line);
+    this.insertParsed(read, line);
   }
 
   /**
@@ -300,13 +300,13 @@ export class LinesView {
    * @param {Line} [after] line that was pasted into, or undefined to add the lines at the end. The voice of this line speaks
    * lines without a name.
    */
-  take({ lines: read, leftOut, title = '' }, after) {
+  insertParsed({ lines: read, leftOut, title = '' }, after) {
     const { script } = this;
     if (!this.room.hasRoom(script.lines.length + read.length)) return;
     const before = script.lines.slice();
     const lines = read.map((values) => newLine(values));
     this.voiceAssignment.assign(lines, before, after?.voice ?? undefined);
-    const at = after ? script.at(after.id) : script.lines.length - 1;
+    const at = after ? script.indexOf(after.id) : script.lines.length - 1;
     const replaced = at >= 0 && !script.lines[at].text.trim() ? [script.lines[at]] : [];
     const isNamed = title !== '' && !script.name.trim();
     if (isNamed) script.name = title;
@@ -352,9 +352,9 @@ export class LinesView {
     const over = lineAt(event.target);
     if (!this.dragged || !over) return;
     event.preventDefault();
-    const from = this.script.at(this.dragged);
-    const to = this.script.at(over.dataset.line ?? '') + (over.dataset.drop === 'below' ? 1 : 0);
-    this.room.dragged(this.dragged, this.script.move(this.dragged, to > from ? to - 1 : to));
+    const from = this.script.indexOf(this.dragged);
+    const to = this.script.indexOf(over.dataset.line ?? '') + (over.dataset.drop === 'below' ? 1 : 0);
+    this.room.onDragged(this.dragged, this.script.move(this.dragged, to > from ? to - 1 : to));
     this.endDrag();
   }
 

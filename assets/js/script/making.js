@@ -30,7 +30,7 @@ import { SAMPLE_RATE } from '../common/audio.js';
 import { throttle } from '../common/elements.js';
 import { configFor, hasTags, lastStyle } from '../common/text.js';
 import { Take } from '../player/take.js';
-import { calledBy, readParts } from './line_text.js';
+import { nameOfScript, readParts } from './line_text.js';
 import { levelsOf } from './schedule.js';
 
 const UPDATE_INTERVAL_MS = 250; // Interval between updates of a line during its generation.
@@ -44,7 +44,7 @@ export class Maker extends EventTarget {
     /** Takes of this page by key. @type {Map<string, Take>} */
     this.takes = new Map();
     /** Takes that the studio stores by key. @type {Map<string, import('./document.js').StoredPart>} */
-    this.kept = new Map();
+    this.storedTakes = new Map();
     /** @type {Map<string, Error>} */
     this.errors = new Map();
     /**
@@ -60,13 +60,13 @@ export class Maker extends EventTarget {
   open(script) {
     this.cancel();
     this.script = script;
-    for (const known of [this.takes, this.kept, this.errors]) known.clear();
-    for (const part of script.lines.flatMap(({ takes }) => takes)) this.kept.set(part.key, part);
+    for (const known of [this.takes, this.storedTakes, this.errors]) known.clear();
+    for (const part of script.lines.flatMap(({ takes }) => takes)) this.storedTakes.set(part.key, part);
     this.changed();
   }
 
   /** Return the segments to speak and the silences of a line. @param {Line} line @returns {Segment[]} */
-  plan(line) {
+  segmentsOf(line) {
     return this.read(line).stretches;
   }
 
@@ -111,8 +111,8 @@ export class Maker extends EventTarget {
 
   /** Return the state of a line's audio. @param {Line} line @returns {LineState} */
   state(line) {
-    const plan = this.plan(line);
-    const known = plan.filter(({ silence }) => !silence).map((part) => this.sound(part));
+    const plan = this.segmentsOf(line);
+    const known = plan.filter(({ silence }) => !silence).map((part) => this.takeOf(part));
     const samples = known.reduce((sum, sound) => sum + (sound?.samples ?? 0), 0);
     const pauses = plan.reduce((sum, { silence }) => sum + (silence ?? 0), 0);
     const seconds = samples / SAMPLE_RATE + pauses;
@@ -126,23 +126,23 @@ export class Maker extends EventTarget {
   }
 
   /** Return the take of a segment, or null if there is none yet. @param {Segment} stretch @returns {SegmentTake|null} */
-  sound({ key }) {
-    return (key && (this.takes.get(key) ?? this.kept.get(key))) || null;
+  takeOf({ key }) {
+    return (key && (this.takes.get(key) ?? this.storedTakes.get(key))) || null;
   }
 
   /** Return the levels of a segment's audio that are known so far. @param {Segment} stretch */
   levels({ key }) {
     const take = key && this.takes.get(key);
-    return (key && this.kept.get(key)?.levels) || (take ? levelsOf(take) : '');
+    return (key && this.storedTakes.get(key)?.levels) || (take ? levelsOf(take) : '');
   }
 
   /** Return the stored takes of a line in order. @param {Line} line */
   partsOf(line) {
-    return this.plan(line).flatMap(({ key }) => (key && this.kept.get(key)) || []);
+    return this.segmentsOf(line).flatMap(({ key }) => (key && this.storedTakes.get(key)) || []);
   }
 
   /** Set a random seed for a line that has no seed. @param {Line} line */
-  prepare(line) {
+  assignSeed(line) {
     line.seed ??= crypto.getRandomValues(new Uint32Array(1))[0];
   }
 
@@ -154,13 +154,13 @@ export class Maker extends EventTarget {
    */
   async take(stretch, line) {
     const { key } = stretch;
-    if (key && !this.takes.has(key) && this.kept.has(key)) await this.fetch(key);
-    return (key && this.takes.get(key)) || this.ask(stretch, line);
+    if (key && !this.takes.has(key) && this.storedTakes.has(key)) await this.loadStored(key);
+    return (key && this.takes.get(key)) || this.requestTake(stretch, line);
   }
 
   /** Load the audio of a stored take, or forget the take if it was deleted. @param {string} key */
-  async fetch(key) {
-    const id = this.kept.get(key)?.take;
+  async loadStored(key) {
+    const id = this.storedTakes.get(key)?.take;
     const { api } = this.studio;
     try {
       const [record, file] = await Promise.all([
@@ -169,20 +169,20 @@ export class Maker extends EventTarget {
       ]);
       const take = Take.fromRecord(record, new Int16Array(await file.arrayBuffer()));
       this.takes.set(key, take);
-      this.keep(key, take);
+      this.recordTake(key, take);
     } catch (error) {
       if (errorOf(error).status !== 404) throw error;
-      this.kept.delete(key);
+      this.storedTakes.delete(key);
     }
   }
 
   /** Request the take of a segment. @param {Segment} stretch segment with a key @param {Line} line @returns {Take} */
-  ask({ key, mode, config, text }, line) {
+  requestTake({ key, mode, config, text }, line) {
     const { script } = this;
     const { seed } = line;
     if (!key || !mode || !config || !text || seed === null) throw new Error('a pause, or a line without a voice, is not spoken');
     this.errors.delete(key);
-    const label = script && `${calledBy(script) || this.studio.t('script.untitled')}, ${script.at(line.id) + 1}`;
+    const label = script && `${nameOfScript(script) || this.studio.t('script.untitled')}, ${script.indexOf(line.id) + 1}`;
     const take = this.studio.say({ room: 'script', mode, config, text, seed, label, isQuiet: true, keepsStopped: false });
     const forget = () => this.takes.get(key) === take && this.takes.delete(key);
     /** @param {string} event @param {() => void} then */
@@ -202,17 +202,17 @@ export class Maker extends EventTarget {
       // Another window may have deleted the voice.
       if (errorOf(take.error).code === 'unknown_voice') this.studio.voices.refresh().catch(() => {});
     });
-    on('stored', () => this.keep(key, take));
+    on('stored', () => this.recordTake(key, take));
     this.changed();
     return take;
   }
 
   /** Record a stored take as part of the script. @param {string} key @param {Take} take */
-  keep(key, take) {
+  recordTake(key, take) {
     const { id, samples } = take;
     const levels = levelsOf(take);
-    if (!id || this.kept.get(key)?.levels === levels) return;
-    this.kept.set(key, { key, take: id, samples, levels });
+    if (!id || this.storedTakes.get(key)?.levels === levels) return;
+    this.storedTakes.set(key, { key, take: id, samples, levels });
     this.dispatchEvent(new Event('kept'));
   }
 
@@ -224,10 +224,10 @@ export class Maker extends EventTarget {
    * @throws {Error} if the generation failed or was stopped, or a take could not be stored
    */
   async make(line) {
-    this.prepare(line);
+    this.assignSeed(line);
     /** @type {({take: string}|{silence_s: number})[]} */
     const clips = [];
-    for (const part of this.plan(line)) {
+    for (const part of this.segmentsOf(line)) {
       if (part.silence) clips.push({ silence_s: part.silence });
       else clips.push({ take: await this.store(part, line) });
     }
@@ -237,9 +237,9 @@ export class Maker extends EventTarget {
   /** Generate and store the take of a segment. @param {Segment} stretch @param {Line} line @returns {Promise<string>} id of the stored take */
   async store(stretch, line) {
     const { key } = stretch;
-    const kept = key && this.kept.get(key);
+    const kept = key && this.storedTakes.get(key);
     if (kept) return kept.take;
-    const take = (key && this.takes.get(key)) || this.ask(stretch, line);
+    const take = (key && this.takes.get(key)) || this.requestTake(stretch, line);
     await take.stored();
     if (take.id) return take.id;
     const { storing, refusedTakes } = this.studio.speech;
@@ -256,15 +256,15 @@ export class Maker extends EventTarget {
    * @param {Line} line
    */
   release(line) {
-    for (const { key } of this.plan(line)) {
-      const take = key && this.kept.has(key) && this.takes.get(key);
+    for (const { key } of this.segmentsOf(line)) {
+      const take = key && this.storedTakes.has(key) && this.takes.get(key);
       if (take && !take.isShort) this.takes.delete(/** @type {string} */ (key));
     }
   }
 
   /** Return an error that contains the number of a line. @param {Line} line @param {unknown} thrown */
   lineError(line, thrown) {
-    const n = (this.script?.at(line.id) ?? 0) + 1;
+    const n = (this.script?.indexOf(line.id) ?? 0) + 1;
     return new Error(this.studio.t('script.line_failed', { n, why: errorOf(thrown).message }), { cause: thrown });
   }
 
@@ -275,14 +275,14 @@ export class Maker extends EventTarget {
    *
    * @param {Line} line @returns {() => void} function that restores the seed and the audio
    */
-  forget(line) {
+  discard(line) {
     const { seed } = line;
     if (!line.locked) line.seed = null;
-    this.prepare(line);
-    const keys = this.plan(line).map((part) => part.key ?? '');
-    const had = keys.map((key) => ({ key, take: this.takes.get(key), part: this.kept.get(key) }));
+    this.assignSeed(line);
+    const keys = this.segmentsOf(line).map((part) => part.key ?? '');
+    const had = keys.map((key) => ({ key, take: this.takes.get(key), part: this.storedTakes.get(key) }));
     const drop = () => {
-      for (const known of [this.takes, this.kept, this.errors]) for (const key of keys) known.delete(key);
+      for (const known of [this.takes, this.storedTakes, this.errors]) for (const key of keys) known.delete(key);
     };
     drop();
     this.changed();
@@ -290,7 +290,7 @@ export class Maker extends EventTarget {
       drop();
       for (const { key, take, part } of had) {
         if (take) this.takes.set(key, take);
-        if (part) this.kept.set(key, part);
+        if (part) this.storedTakes.set(key, part);
       }
       line.seed = seed;
       this.changed();
@@ -323,18 +323,18 @@ export class Regeneration {
     const { studio, script, maker, voiceAssignment } = this.room;
     const line = script.line(id);
     if (!line || !studio.isReachable()) return;
-    if (voiceAssignment.isGone(line.voice)) return studio.showError('request', this.room.deletedVoiceError(line));
+    if (voiceAssignment.isDeleted(line.voice)) return studio.showError('request', this.room.deletedVoiceError(line));
     studio.stop();
     const { seed, locked } = line;
     const isMade = maker.state(line).state === 'made';
-    const back = maker.forget(line);
+    const back = maker.discard(line);
     script.notify(false);
     this.room.playFrom(id, { only: true });
     const undo = () => {
       studio.stop();
       script.change(id, { seed });
     };
-    const notice = studio.t('script.remade', { n: script.at(id) + 1 });
+    const notice = studio.t('script.remade', { n: script.indexOf(id) + 1 });
     const dismiss = locked ? () => {} : studio.toast(notice, { action: studio.t('shell.undo'), onAction: undo });
     if (isMade) this.line = { id, back, dismiss };
   }
@@ -348,18 +348,18 @@ export class Regeneration {
     if (state === 'made') this.line = null;
     if (state !== 'failed') return;
     this.line?.dismiss();
-    this.takeBack();
+    this.restoreAudio();
     // The line itself shows the reason.
-    studio.toast(studio.t('script.not_remade', { n: script.at(line.id) + 1 }));
+    studio.toast(studio.t('script.not_remade', { n: script.indexOf(line.id) + 1 }));
   }
 
   /** Restore the previous audio of the line. */
-  takeBack() {
+  restoreAudio() {
     const { line } = this;
     this.line = null;
     if (!line) return;
     line.back();
-    this.room.file();
+    this.room.recordTakes();
   }
 
   /** Discard the state after another script was opened. */

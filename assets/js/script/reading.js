@@ -40,7 +40,7 @@ const PAUSES_ONLY = /^(?:\s*\[\s*pause\b[^\]]*\])+\s*$/iu;
  */
 export function readText(text, known = () => false) {
   const chat = readChat(text);
-  if (chat) return { lines: chat.lines.flatMap((line) => divide(line.text).map((part) => ({ ...line, text: part }))), leftOut: chat.leftOut };
+  if (chat) return { lines: chat.lines.flatMap((line) => splitText(line.text).map((part) => ({ ...line, text: part }))), leftOut: chat.leftOut };
   const { paragraphs, names } = toParagraphs(joinBroken(text.replace(/^\uFEFF/, '').replace(/\r\n?|[\u0085\u2028]/g, '\n').replace(/[\f\u2029]/g, '\n\n')));
   const isName = nameRule(paragraphs, (name) => known(name) || names.has(name));
   /** @type {ParsedLine[]} */
@@ -57,7 +57,7 @@ export function readText(text, known = () => false) {
     const rest = manner ? spoken.slice(manner[0].length) : spoken;
     const instruct = (named && (prefix[2] ?? manner?.[1])) || '';
     const name = PAUSES_ONLY.test(rest) ? null : speaker;
-    for (const part of divide(rest)) lines.push({ name, instruct, text: part });
+    for (const part of splitText(rest)) lines.push({ name, instruct, text: part });
   }
   return { lines, leftOut: 0 };
 }
@@ -148,7 +148,7 @@ function nameRule(paragraphs, known) {
  *
  * @param {string} text
  */
-function divide(text) {
+function splitText(text) {
   if (text.length <= MAX_LINE_CHARS) return text ? [text] : [];
   const pieces = [''];
   for (const segment of sentencesIn(text).flatMap(shortened)) {

@@ -14,7 +14,7 @@ import { MAX_LINES, markChapters, newLine, Script } from './document.js';
 import { ExportForm } from './export.js';
 import { FullAudio } from './full_audio.js';
 import { ACCEPTED } from './importing.js';
-import { readParts, titleOf } from './line_text.js';
+import { readParts, titleFromText } from './line_text.js';
 import { LinesView } from './lines_view.js';
 import { Maker, Regeneration } from './making.js';
 import { readText } from './reading.js';
@@ -48,7 +48,7 @@ export class ScriptRoom {
       live: getElement(root, '#vw-script-live'),
     };
     /** @type {Promise<void>|null} */
-    this.begun = null;
+    this.beginning = null;
     /** Open script, or null. @type {Script|null} */
     this.opened = null;
     /** @type {(() => void)|null} */
@@ -56,12 +56,12 @@ export class ScriptRoom {
     /** @type {number|undefined} */
     this.frame = undefined;
     /** @type {ReturnType<typeof setTimeout>|undefined} */
-    this.later = undefined;
+    this.layoutTimer = undefined;
     /** Ids of the stored voices when they were last listed. @type {Set<string>} */
-    this.present = new Set();
+    this.knownVoices = new Set();
     this.voiceAssignment = new VoiceAssignment(studio);
     this.maker = new Maker(studio, this.voiceAssignment);
-    this.remaking = new Regeneration(this);
+    this.regeneration = new Regeneration(this);
     this.lines = new LinesView(getElement(root, '#vw-script-lines'), getElement(root, '#vw-script-line', HTMLTemplateElement), this);
     this.exporting = new ExportForm(root, this);
     this.scriptList = new ScriptList(studio.api);
@@ -70,17 +70,17 @@ export class ScriptRoom {
       check: (ids) => this.check(ids),
       onError: (error) => this.onError(error),
       label: (fullAudio) => this.labelOf(fullAudio),
-      download: (button) => this.offerFiles(button),
+      download: (button) => this.openExport(button),
     });
     this.timeline = new Timeline(getElement(root, '#vw-script-timeline'), {
       nameOf: (line) => line.name || this.voiceAssignment.uniqueNameOf(line.voice),
       levels: (stretch) => this.maker.levels(stretch),
       onKey: (event) => this.onTimelineKey(event),
     });
-    this.hand = new TimelineGestures(this.timeline, {
+    this.gestures = new TimelineGestures(this.timeline, {
       seek: (at) => this.seek(at),
       choose: (id) => this.lines.choose(id),
-      move: (id, before) => this.dragged(id, this.script.moveBefore(id, before)),
+      move: (id, before) => this.onDragged(id, this.script.moveBefore(id, before)),
       gapOf: (id) => this.script.gapAfter(this.script.line(id) ?? {}),
       setGap: (id, seconds) => this.script.setGap(id, seconds),
       onGap: (id, before) => studio.offerUndo(() => this.script.setGap(id, before)),
@@ -93,19 +93,19 @@ export class ScriptRoom {
     scriptList.addEventListener('open', () => scriptList.script && this.open(scriptList.script));
     const soundSoon = throttle(() => this.showSoon());
     maker.addEventListener('change', () => {
-      this.remaking.follow();
+      this.regeneration.follow();
       soundSoon();
     });
-    const fileSoon = throttle(() => this.file(), REST_MS);
-    maker.addEventListener('kept', () => (this.isLong ? fileSoon() : this.file()));
+    const fileSoon = throttle(() => this.recordTakes(), REST_MS);
+    maker.addEventListener('kept', () => (this.isLong ? fileSoon() : this.recordTakes()));
     studio.pronunciation.addEventListener('change', () => this.showSoon());
     studio.voices.addEventListener('change', () => this.opened && this.followVoices());
     studio.stage.addEventListener('change', () => this.followStage());
     studio.stage.addEventListener('place', () => this.followPlace());
-    studio.stage.player.addEventListener('counters', () => this.opened && this.lines.markRange(this.soundingRange()));
+    studio.stage.player.addEventListener('counters', () => this.opened && this.lines.markRange(this.playingRange()));
     this.fullAudio.addEventListener('state', () => {
-      this.lines.mark(this.fullAudio.sounding);
-      this.timeline.mark(this.fullAudio.sounding);
+      this.lines.mark(this.fullAudio.playingId);
+      this.timeline.mark(this.fullAudio.playingId);
     });
     parts.add.onclick = () => this.lines.add();
     parts.gap.onchange = () => parts.gap.reportValidity() && this.script.set({ gap: parts.gap.valueAsNumber || 0 });
@@ -122,10 +122,10 @@ export class ScriptRoom {
 
   /** Update the room after a change of the available voices. */
   offer() {
-    this.begun ??= this.begin();
+    this.beginning ??= this.begin();
     if (!this.opened) return;
     for (const line of this.script.lines) line.voice ??= this.voiceAssignment.unused([]);
-    this.lines.offer();
+    this.lines.refreshVoices();
     this.maker.back();
   }
 
@@ -179,10 +179,10 @@ export class ScriptRoom {
     const isNext = this.scriptList.list.some(({ id }) => id === this.opened?.id);
     this.leaveScript?.();
     this.opened = script;
-    this.remaking.forget();
-    this.voiceAssignment.note(script.lines);
+    this.regeneration.forget();
+    this.voiceAssignment.recordNames(script.lines);
     this.leaveScript = script.on('change', ({ lines }) => {
-      this.voiceAssignment.note(script.lines);
+      this.voiceAssignment.recordNames(script.lines);
       if (lines) this.arrange();
       else this.showSoon();
     });
@@ -205,19 +205,19 @@ export class ScriptRoom {
    * text: text of a new script with `title`; isPlayed: true to play the script
    */
   async enter({ voice, text, lines, title, spokenBy = null, isPlayed = false, script = addressedScript() ?? undefined } = {}) {
-    await this.begun;
+    await this.beginning;
     if (text) {
-      const isWritten = await this.write(lines ? { lines, leftOut: 0 } : this.read(text), spokenBy, title ?? titleOf(text));
+      const isWritten = await this.createScript(lines ? { lines, leftOut: 0 } : this.read(text), spokenBy, title ?? titleFromText(text));
       if (isWritten && isPlayed) this.playFrom(this.script.lines[0].id);
       return;
     }
     if (!this.opened) return;
-    if (script && script !== this.script.id) await this.reach(script);
+    if (script && script !== this.script.id) await this.openIfExists(script);
     nameScript(this.script.id, false);
     if (!voice) return;
     this.lines.add();
     const last = this.script.lines.at(-1);
-    if (last) this.script.cast(last.id, { mode: 'base', voice });
+    if (last) this.script.assignVoice(last.id, { mode: 'base', voice });
   }
 
   /**
@@ -230,7 +230,7 @@ export class ScriptRoom {
   }
 
   /** Return the number of scripts that use a stored voice. @param {string} voice id of the voice */
-  async usesOf(voice) {
+  async scriptCountOf(voice) {
     const speaks = (/** @type {Pick<import('../library/saved_scripts.js').ScriptSummary, 'voices'>} */ { voices = [] }) =>
       voices.some((one) => one.mode === 'base' && one.voice === voice);
     const { scripts } = await this.studio.api.get('studio/scripts');
@@ -241,16 +241,16 @@ export class ScriptRoom {
   /** Update the room after a change of the stored voices. */
   followVoices() {
     const { voiceAssignment, script, studio } = this;
-    voiceAssignment.note(script.lines);
-    const went = script.lines.some(({ voice }) => voice?.voice && voiceAssignment.isGone(voice) && this.present.has(voice.voice));
-    this.present = new Set(studio.voices.list.map(({ id }) => id));
+    voiceAssignment.recordNames(script.lines);
+    const went = script.lines.some(({ voice }) => voice?.voice && voiceAssignment.isDeleted(voice) && this.knownVoices.has(voice.voice));
+    this.knownVoices = new Set(studio.voices.list.map(({ id }) => id));
     if (went) script.notify(false); // Save the script, because it contains the names of its voices.
-    this.lines.offer();
+    this.lines.refreshVoices();
     this.showSoon();
   }
 
   /** Open another script if it still exists. @param {string} id */
-  async reach(id) {
+  async openIfExists(id) {
     try {
       await this.scriptList.load(id);
     } catch (thrown) {
@@ -268,7 +268,7 @@ export class ScriptRoom {
 
   /** Parse a text as lines. @param {string} text */
   read(text) {
-    return readText(text, (word) => this.voiceAssignment.named(word) !== null);
+    return readText(text, (word) => this.voiceAssignment.findVoice(word) !== null);
   }
 
   /**
@@ -279,7 +279,7 @@ export class ScriptRoom {
    * @param {Pick<import('./importing.js').ImportedText, 'chapters'|'book'>} [document] the imported document
    * @returns {Promise<boolean>} false if there are too many lines
    */
-  async write({ lines: read, leftOut }, spokenBy, title, { chapters = [], book } = {}) {
+  async createScript({ lines: read, leftOut }, spokenBy, title, { chapters = [], book } = {}) {
     if (!this.hasRoom(read.length)) return false;
     const lines = read.map((line) => newLine(line));
     if (chapters.length > 1) markChapters(lines, chapters);
@@ -306,7 +306,7 @@ export class ScriptRoom {
   /** Update the texts after a change of the page's language. */
   onLanguage() {
     if (!this.opened) return;
-    this.lines.offer();
+    this.lines.refreshVoices();
     this.show();
     this.scriptListView.offerSamples();
     this.scriptListView.show();
@@ -337,9 +337,9 @@ export class ScriptRoom {
   /** Play from a line. @param {string} id @param {{only?: boolean}} [options] @throws {FieldError} if a line cannot be spoken */
   perform(id, { only = false } = {}) {
     const { studio, script, fullAudio } = this;
-    const at = script.at(id);
+    const at = script.indexOf(id);
     this.check(script.lines.slice(at, only ? at + 1 : undefined).map((line) => line.id));
-    fullAudio.renew();
+    fullAudio.updateClips();
     studio.stage.playScript(fullAudio, fullAudio.clipFrom(id)?.start, { only });
   }
 
@@ -350,29 +350,29 @@ export class ScriptRoom {
   }
 
   /** Return the label next to the waveform: the current line or the script. @param {FullAudio} audio */
-  labelOf({ sounding }) {
+  labelOf({ playingId }) {
     const { script, studio, voiceAssignment } = this;
-    const line = sounding && script.line(sounding);
+    const line = playingId && script.line(playingId);
     if (!line) return this.scriptListView.nameOf(script);
     const name = line.name || voiceAssignment.uniqueNameOf(line.voice);
     const text = readParts(line.text).parts.map((part) => part.text ?? '').join(' ').trim();
-    return studio.t('script.sounding', { n: script.at(line.id) + 1, of: script.lines.length, name, text });
+    return studio.t('script.sounding', { n: script.indexOf(line.id) + 1, of: script.lines.length, name, text });
   }
 
   /** Move to a position in the full audio, from which playback continues. @param {number} at position in samples */
   seek(at) {
-    this.hold();
+    this.showInPlayer();
     this.studio.stage.seek(at);
   }
 
   /** @param {KeyboardEvent} event */
   onTimelineKey(event) {
-    this.hold();
+    this.showInPlayer();
     this.studio.stage.onKey(event);
   }
 
   /** Show the full audio in the player. */
-  hold() {
+  showInPlayer() {
     const { stage } = this.studio;
     if (stage.take !== this.fullAudio) stage.show(this.fullAudio);
   }
@@ -384,13 +384,13 @@ export class ScriptRoom {
     const wrong = lines.find(({ text }) => readParts(text).fault);
     if (wrong) {
       this.lines.focus(wrong.id);
-      throw new FieldError('request', this.studio.t('script.check_line', { n: this.script.at(wrong.id) + 1 }));
+      throw new FieldError('request', this.studio.t('script.check_line', { n: this.script.indexOf(wrong.id) + 1 }));
     }
-    const mute = lines.find((line) => !line.voice && this.maker.plan(line).length);
-    if (mute) throw new FieldError('request', this.studio.t('script.no_voice', { n: this.script.at(mute.id) + 1 }));
-    const deleted = lines.find((line) => this.voiceAssignment.isGone(line.voice) && this.maker.plan(line).some((part) => !part.silence && !this.maker.sound(part)));
+    const mute = lines.find((line) => !line.voice && this.maker.segmentsOf(line).length);
+    if (mute) throw new FieldError('request', this.studio.t('script.no_voice', { n: this.script.indexOf(mute.id) + 1 }));
+    const deleted = lines.find((line) => this.voiceAssignment.isDeleted(line.voice) && this.maker.segmentsOf(line).some((part) => !part.silence && !this.maker.takeOf(part)));
     if (deleted) throw this.deletedVoiceError(deleted);
-    if (!lines.some((line) => this.maker.plan(line).length)) {
+    if (!lines.some((line) => this.maker.segmentsOf(line).length)) {
       throw new FieldError('request', this.studio.t('shell.text_first'));
     }
   }
@@ -398,7 +398,7 @@ export class ScriptRoom {
   /** Return the error for a line whose voice was deleted. @param {import('./document.js').Line} line */
   deletedVoiceError({ id, voice }) {
     const { t } = this.studio;
-    return new FieldError('request', t('script.voice_deleted', { n: this.script.at(id) + 1, name: voice?.name ?? t('script.deleted_unnamed') }));
+    return new FieldError('request', t('script.voice_deleted', { n: this.script.indexOf(id) + 1, name: voice?.name ?? t('script.deleted_unnamed') }));
   }
 
   /**
@@ -407,14 +407,14 @@ export class ScriptRoom {
    * The player can play the audio again.
    */
   stop() {
-    this.fullAudio.sound(null);
-    this.remaking.takeBack();
+    this.fullAudio.setPlaying(null);
+    this.regeneration.restoreAudio();
   }
 
   followStage() {
     const { stage } = this.studio;
     if (!stage.isPlaying || stage.take !== this.fullAudio) {
-      this.fullAudio.sound(null);
+      this.fullAudio.setPlaying(null);
       this.lines.markRange(null);
     }
     this.followPlace();
@@ -424,7 +424,7 @@ export class ScriptRoom {
     const { stage } = this.studio;
     const isShown = stage.take === this.fullAudio;
     this.timeline.follow(isShown ? stage.at : null);
-    if (isShown && stage.isPlaying) this.timeline.reveal(stage.at);
+    if (isShown && stage.isPlaying) this.timeline.scrollToTime(stage.at);
   }
 
   /**
@@ -432,10 +432,10 @@ export class ScriptRoom {
    *
    * The range is null in a pause, or if the line has changed.
    */
-  soundingRange() {
+  playingRange() {
     const { fullAudio, studio } = this;
-    const { clips, sounding, take } = fullAudio;
-    const clip = clips.find(({ line }) => line.id === sounding);
+    const { clips, playingId, take } = fullAudio;
+    const clip = clips.find(({ line }) => line.id === playingId);
     if (!clip || !take || !studio.stage.isPlaying) return null;
     const { text } = clip.line;
     const { parts } = readParts(text);
@@ -445,7 +445,7 @@ export class ScriptRoom {
     const own = parts[at]?.text ?? '';
     from = text.indexOf(own, from);
     if (!own || from < 0 || clip.parts[at].text !== take.text) return null;
-    const sentence = studio.sentenceHighlight.sounding(take, (studio.stage.at - clip.parts[at].start) / SAMPLE_RATE);
+    const sentence = studio.sentenceHighlight.rangeAt(take, (studio.stage.at - clip.parts[at].start) / SAMPLE_RATE);
     // Length of the style tag that is repeated before this segment.
     const style = take.text.length - own.length;
     const range = { from: from + Math.max(0, sentence.from - style), to: from + sentence.to - style };
@@ -473,21 +473,21 @@ export class ScriptRoom {
 
   /** Show the full audio immediately, or in a long script after a pause in editing. */
   showAll() {
-    clearTimeout(this.later);
+    clearTimeout(this.layoutTimer);
     if (!this.isLong) this.show();
-    else this.later = setTimeout(() => this.show(), REST_MS);
+    else this.layoutTimer = setTimeout(() => this.show(), REST_MS);
   }
 
   show() {
     const { fullAudio, studio } = this;
-    fullAudio.renew();
+    fullAudio.updateClips();
     this.script.seconds = fullAudio.seconds;
     this.timeline.show(fullAudio.clips);
     this.timeline.choose(this.lines.chosen);
     this.followPlace();
     this.parts.total.textContent = this.line();
     const count = this.script.lines.reduce((sum, line) => sum + this.maker.read(line).replaced, 0);
-    this.parts.words.textContent = studio.facts.otherwise(count);
+    this.parts.words.textContent = studio.facts.pronunciationLabel(count);
     studio.dock.showText();
   }
 
@@ -502,7 +502,7 @@ export class ScriptRoom {
   }
 
   /** Record the stored takes in the script. */
-  file() {
+  recordTakes() {
     for (const line of this.script.lines) line.takes = this.maker.partsOf(line);
     this.script.notify(false);
   }
@@ -512,8 +512,8 @@ export class ScriptRoom {
    *
    * @param {string} id @param {(() => void)|null} undo function that undoes the move, or null if the line has not moved
    */
-  dragged(id, undo) {
-    const sentence = this.studio.t('script.moved', { n: this.script.at(id) + 1 });
+  onDragged(id, undo) {
+    const sentence = this.studio.t('script.moved', { n: this.script.indexOf(id) + 1 });
     if (undo) this.studio.offerUndo(undo, sentence);
     this.announce(sentence);
   }
@@ -532,22 +532,22 @@ export class ScriptRoom {
   // --- Files
 
   /** Open the export form. @param {HTMLElement} button button that was pressed */
-  offerFiles(button) {
+  openExport(button) {
     this.studio.go(this.id);
     this.exporting.show(button);
   }
 
   /** Import a file as new lines of this script, or a document as a new script. @param {File} [file] */
   async importFile(file) {
-    this.use(await this.studio.importer.read(file, this.script.gap));
+    this.use(await this.studio.importer.readFile(file, this.script.gap));
   }
 
   /** Add an imported text to this script, or make a new script from it. @param {import('./importing.js').ImportedText|null} imported */
   async use(imported) {
     if (!imported) return;
     const read = imported.lines ? { lines: imported.lines, leftOut: 0 } : this.read(imported.text);
-    if (imported.isDocument) await this.write(read, null, imported.title, imported);
-    else this.lines.take({ ...read, title: imported.title });
+    if (imported.isDocument) await this.createScript(read, null, imported.title, imported);
+    else this.lines.insertParsed({ ...read, title: imported.title });
   }
 
   /**
@@ -558,7 +558,7 @@ export class ScriptRoom {
     const { voice, language, instructions = '' } = config;
     const designed = mode === 'voice_design';
     // Search by name, because a stored voice with a style has the mode `custom_voice` instead of `base`.
-    const known = designed || !voice ? null : this.studio.catalogue.named(voice);
+    const known = designed || !voice ? null : this.studio.catalogue.findByName(voice);
     const who = designed ? { mode, description: instructions, language } : { mode: known?.mode ?? mode, voice, language };
     const line = newLine({ text, voice: who, instruct: designed ? '' : instructions, seed, locked: true });
     const back = this.script.insert([line]);

@@ -66,18 +66,18 @@ export function samplesOf(seconds) {
  * @param {import('./document.js').Script} script @param {import('./making.js').Maker} maker
  * @returns {Clip[]}
  */
-export function layOut(script, maker) {
+export function clipsOf(script, maker) {
   /** @type {Clip[]} */
   const clips = [];
   let end = 0;
   for (const line of script.lines) {
-    const plan = maker.plan(line);
+    const plan = maker.segmentsOf(line);
     if (plan.length === 0) continue;
     const before = clips.at(-1);
     const start = before ? end + samplesOf(script.gapAfter(before.line)) : 0;
     end = start;
     const parts = plan.map((part) => {
-      const sound = maker.sound(part);
+      const sound = maker.takeOf(part);
       const placed = { ...part, sound, start: end, length: lengthOf(part, sound) };
       end += placed.length;
       return placed;

@@ -3,7 +3,7 @@
 import { errorOf } from '../common/api.js';
 import { createElement, getElement } from '../common/elements.js';
 import { Script } from './document.js';
-import { calledBy } from './line_text.js';
+import { nameOfScript } from './line_text.js';
 
 // --- Address of a script, `#/script/<id>`, for bookmarks, the Library, the Back button and reloads.
 
@@ -47,7 +47,7 @@ export class ScriptList extends EventTarget {
     this.state = 'new';
     /** Promise that resolves when all saves have finished. */
     this.saving = Promise.resolve();
-    this.puts = 0;
+    this.runningPuts = 0;
     /** Duration of the last save in milliseconds. */
     this.tookMs = 0;
     /** Time of the first change after the last save, or 0 if all changes are saved. */
@@ -123,7 +123,7 @@ export class ScriptList extends EventTarget {
   /** Store a script. @param {Script} script */
   async put(script) {
     if (script === this.script) this.enter('saving');
-    this.puts += 1;
+    this.runningPuts += 1;
     const begun = performance.now();
     try {
       const { updated_at } = await this.api.put(`studio/scripts/${script.id}`, script);
@@ -137,7 +137,7 @@ export class ScriptList extends EventTarget {
       this.error = error;
       this.enter(error.status === 409 ? 'conflict' : 'unkept');
     } finally {
-      this.puts -= 1;
+      this.runningPuts -= 1;
       this.tookMs = performance.now() - begun;
     }
   }
@@ -149,12 +149,12 @@ export class ScriptList extends EventTarget {
   }
 
   /** Resolve a conflict between two tabs by loading the version of the other tab. */
-  async takeTheirs() {
+  async loadOther() {
     if (this.script) this.open(new Script(await this.api.get(`studio/scripts/${this.script.id}`)), 'saved');
   }
 
   /** Resolve a conflict between two tabs by saving the version of this tab. */
-  async keepMine() {
+  async saveOwn() {
     const { script } = this;
     if (!script) return;
     script.updatedAt = (await this.api.get(`studio/scripts/${script.id}`)).updated_at;
@@ -194,7 +194,7 @@ export class ScriptList extends EventTarget {
     if (this.state !== 'unsaved' || !script) return;
     const headers = { 'content-type': 'application/json' };
     // While another save runs, the stored version is unknown, so null replaces any version.
-    const body = JSON.stringify({ ...script.toJSON(), ...(this.puts && { updated_at: null }) });
+    const body = JSON.stringify({ ...script.toJSON(), ...(this.runningPuts && { updated_at: null }) });
     fetch(this.api.address(`studio/scripts/${script.id}`), { method: 'PUT', headers, body, keepalive: true }).catch(() => {});
   }
 
@@ -282,7 +282,7 @@ export class ScriptListView {
 
   /** Return the displayed name of a script. @param {{name: string, begins?: string}} script */
   nameOf(script) {
-    return calledBy(script) || this.studio.t('script.untitled');
+    return nameOfScript(script) || this.studio.t('script.untitled');
   }
 
   show() {
@@ -315,8 +315,8 @@ export class ScriptListView {
     const { parts, scriptList, studio } = this;
     const { t } = studio;
     if (state === 'conflict') {
-      const theirs = button(t('script.take_theirs'), () => this.choose(() => scriptList.takeTheirs()));
-      const mine = button(t('script.keep_mine'), () => this.choose(() => scriptList.keepMine()));
+      const theirs = button(t('script.take_theirs'), () => this.choose(() => scriptList.loadOther()));
+      const mine = button(t('script.keep_mine'), () => this.choose(() => scriptList.saveOwn()));
       parts.conflict.replaceChildren(t('script.conflict'), ' ', theirs, ' ', mine);
     } else if (state === 'unkept' && scriptList.error && !scriptList.error.missing) {
       const again = button(t('script.save_again'), () => this.choose(() => scriptList.save()));

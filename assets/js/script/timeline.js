@@ -55,7 +55,7 @@ export class Timeline {
     /** Id of the selected line, or null. @type {string|null} */
     this.chosen = null;
     /** Id of the line that is playing, or null. @type {string|null} */
-    this.sounding = null;
+    this.playingId = null;
     /** @type {number|undefined} */
     this.frame = undefined;
     root.addEventListener('scroll', () => this.onScroll(), { passive: true });
@@ -97,7 +97,7 @@ export class Timeline {
     this.showGaps(clips.slice(first, last + 2));
     this.showTimes(from, Math.min(to, (length - MARK_WIDTH_PX) / this.scale)); // The last mark must fit completely.
     this.choose(this.chosen);
-    this.mark(this.sounding);
+    this.mark(this.playingId);
     this.follow(this.position);
   }
 
@@ -123,7 +123,7 @@ export class Timeline {
 
   /** Show a handle between every two clips. @param {Clip[]} clips */
   showGaps(clips) {
-    sized(this.gaps, 'i', clips.length - 1).forEach((handle, at) => {
+    resizeChildren(this.gaps, 'i', clips.length - 1).forEach((handle, at) => {
       const { line, end } = clips[at];
       const { start } = clips[at + 1];
       setAttributes(handle, { 'data-gap': line.id });
@@ -134,27 +134,27 @@ export class Timeline {
   // --- Dragging
 
   /** Keep the scale during a drag. @returns {number} samples per pixel */
-  hold() {
+  fixScale() {
     this.isHeld = true;
     return SAMPLE_RATE / this.scale;
   }
 
   /** End a drag and fit the timeline into the window again. */
-  release() {
+  fitScale() {
     this.isHeld = false;
     this.hover.hidden = true;
     this.draw();
   }
 
   /** Show that a clip is dragged. @param {string} id */
-  lift(id) {
+  startDrag(id) {
     this.elements.get(id)?.setAttribute('data-lifted', '');
     this.drop.hidden = false;
     this.hover.hidden = true; // The time at the pointer is not shown during a drag.
   }
 
   /** Move a dragged clip with the pointer, and mark where a drop would insert it. @param {string} id @param {number} by distance in pixels @param {string|null} before */
-  carry(id, by, before) {
+  dragTo(id, by, before) {
     this.elements.get(id)?.style.setProperty('--by', `${by}px`);
     const at = this.clips.findIndex(({ line }) => line.id === before);
     const left = this.clips[(at < 0 ? this.clips.length : at) - 1]?.end ?? 0;
@@ -162,7 +162,7 @@ export class Timeline {
   }
 
   /** Show a clip at its place again after a drag. @param {string} id */
-  put(id) {
+  endDrag(id) {
     const element = this.elements.get(id);
     element?.removeAttribute('data-lifted');
     element?.style.removeProperty('--by');
@@ -170,7 +170,7 @@ export class Timeline {
   }
 
   /** Show a text at the pointer. @param {PointerEvent} event @param {string} words text to show */
-  say(event, words) {
+  showAtPointer(event, words) {
     this.hover.hidden = false;
     writeText(this.hover, words);
     this.place(this.hover, this.placeOf(event));
@@ -191,7 +191,7 @@ export class Timeline {
 
   /** Mark the line that is playing. @param {string|null} id */
   mark(id) {
-    this.sounding = id;
+    this.playingId = id;
     for (const [line, element] of this.elements) element.toggleAttribute('data-sounding', line === id);
   }
 
@@ -209,7 +209,7 @@ export class Timeline {
   }
 
   /** Scroll to a position. @param {number} at position in samples */
-  reveal(at) {
+  scrollToTime(at) {
     const { root, left, width } = this;
     const x = (at / SAMPLE_RATE) * this.scale;
     if (x < left || x > left + width) root.scrollLeft = x - width / 8;
@@ -219,7 +219,7 @@ export class Timeline {
   showTimes(from, to) {
     const step = MARK_STEPS_S.find((one) => one * this.scale >= MIN_MARK_DISTANCE_PX) ?? MARK_STEPS_S[MARK_STEPS_S.length - 1];
     const first = Math.max(0, Math.floor(from / step));
-    sized(this.marks, 'span', this.samples > 0 ? 1 + Math.max(0, Math.floor(to / step)) - first : 0).forEach((mark, at) => {
+    resizeChildren(this.marks, 'span', this.samples > 0 ? 1 + Math.max(0, Math.floor(to / step)) - first : 0).forEach((mark, at) => {
       const time = (first + at) * step;
       writeText(mark, `${Math.floor(time / 60)}:${String(time % 60).padStart(2, '0')}`);
       this.place(mark, time * SAMPLE_RATE);
@@ -234,7 +234,7 @@ export class Timeline {
 
   /** Show the time at the pointer. @param {PointerEvent} event */
   onHover(event) {
-    this.say(event, clock(this.placeOf(event)));
+    this.showAtPointer(event, clock(this.placeOf(event)));
     this.hover.hidden = this.samples === 0 || event.pointerType === 'touch';
   }
 }
@@ -245,7 +245,7 @@ function part(root, name) {
 }
 
 /** Add or remove children of an element, and return them. @param {HTMLElement} parent @param {string} tag @param {number} count @returns {HTMLElement[]} */
-function sized(parent, tag, count) {
+function resizeChildren(parent, tag, count) {
   while (parent.children.length > Math.max(0, count)) parent.lastElementChild?.remove();
   while (parent.children.length < count) parent.append(document.createElement(tag));
   return getElements(parent, ':scope > *');

@@ -46,16 +46,16 @@ export class TimelineGestures {
   grab(event) {
     if (event.button !== 0 || this.isHeld) return;
     const gap = idAt(event.target, 'gap');
-    if (gap) this.pull(gap, event);
-    else this.press(idAt(event.target, 'clip'), event);
+    if (gap) this.dragGap(gap, event);
+    else this.onPress(idAt(event.target, 'clip'), event);
   }
 
   /** Handle a press, which is a click or the start of a drag. @param {string|null} id id of the clip's line @param {PointerEvent} event */
-  press(id, event) {
+  onPress(id, event) {
     const { clientX } = event;
     const start = () => {
       this.isDragging = true;
-      if (id) this.timeline.lift(id);
+      if (id) this.timeline.startDrag(id);
     };
     const timer = id && event.pointerType === 'touch' ? setTimeout(start, TOUCH_DRAG_DELAY_MS) : undefined;
     let isScroll = false; // True if a touch has moved before the delay and therefore scrolls.
@@ -66,13 +66,13 @@ export class TimelineGestures {
           else isScroll = true;
           clearTimeout(timer);
         }
-        if (this.isDragging && id) this.timeline.carry(id, moved.clientX - clientX, this.neighbour(id, moved));
+        if (this.isDragging && id) this.timeline.dragTo(id, moved.clientX - clientX, this.dropTarget(id, moved));
       },
       end: (last) => {
         clearTimeout(timer);
         if (id && this.isDragging) {
-          this.timeline.put(id);
-          if (last) this.actions.move(id, this.neighbour(id, last));
+          this.timeline.endDrag(id);
+          if (last) this.actions.move(id, this.dropTarget(id, last));
         } else if (last && !isScroll) {
           this.actions.seek(this.timeline.placeOf(last));
           if (id) this.actions.choose(id);
@@ -82,7 +82,7 @@ export class TimelineGestures {
   }
 
   /** Return the id of the line in front of which a drop would insert a line. @param {string} id @param {PointerEvent} event */
-  neighbour(id, event) {
+  dropTarget(id, event) {
     const at = this.timeline.placeOf(event);
     const next = this.timeline.clips.find(({ line, start, end }) => line.id !== id && at < (start + end) / 2);
     return next?.line.id ?? null;
@@ -93,11 +93,11 @@ export class TimelineGestures {
    *
    * @param {string} id @param {PointerEvent} event
    */
-  pull(id, event) {
+  dragGap(id, event) {
     const { timeline, actions } = this;
     const before = actions.gapOf(id);
     const { clientX } = event;
-    const scale = timeline.hold();
+    const scale = timeline.fixScale();
     this.isDragging = true;
     let isPulled = false;
     this.follow(event, {
@@ -107,11 +107,11 @@ export class TimelineGestures {
         const wanted = before + ((moved.clientX - clientX) * scale) / SAMPLE_RATE;
         const seconds = Math.max(0, Math.min(MAX_PAUSE_S, Math.round(wanted / GRID_S) * GRID_S));
         actions.setGap(id, Number(seconds.toFixed(2)));
-        timeline.say(moved, `${seconds.toFixed(2)} s`);
+        timeline.showAtPointer(moved, `${seconds.toFixed(2)} s`);
       },
       end: (last) => {
         const place = last && !isPulled ? timeline.placeOf(last) : null;
-        timeline.release();
+        timeline.fitScale();
         if (isPulled) actions.onGap(id, before);
         if (place !== null) actions.seek(place);
       },

@@ -28,7 +28,7 @@ export class VoiceAssignment {
   }
 
   /** Return the stored voices, or none without a checkpoint that clones. @returns {Choice[]} */
-  kept() {
+  storedChoices() {
     if (!this.studio.cards.has('base')) return [];
     return this.studio.voices.list.map(({ id, name }) => choice({ mode: 'base', voice: id }, name));
   }
@@ -38,13 +38,13 @@ export class VoiceAssignment {
   }
 
   /** Return the speaker or the stored voice with a name, or null. @param {string} name @returns {Voice|null} */
-  named(name) {
-    const wanted = plain(name);
-    return [...this.kept(), ...this.speakers()].find(({ label }) => plain(label) === wanted)?.voice ?? null;
+  findVoice(name) {
+    const wanted = normalised(name);
+    return [...this.storedChoices(), ...this.speakers()].find(({ label }) => normalised(label) === wanted)?.voice ?? null;
   }
 
   /** Return the mark and the name of any voice, also of a deleted one. @param {Voice|null} voice @returns {Pick<VoiceChoice, 'voice'|'kind'|'name'>|null} */
-  shownAs(voice) {
+  displayOf(voice) {
     if (!voice) return null;
     const { studio } = this;
     if (voice.mode === 'voice_design') return { voice: voice.mode, kind: 'designed', name: studio.t('script.described') };
@@ -61,12 +61,12 @@ export class VoiceAssignment {
   }
 
   /** Return true for a stored voice that was deleted. @param {Voice|null} voice */
-  isGone(voice) {
+  isDeleted(voice) {
     return voice?.mode === 'base' && this.studio.voices.isListed && !this.studio.catalogue.find(valueOf(voice));
   }
 
   /** Record the names of stored voices in the lines, in case the voices are deleted. @param {Line[]} lines */
-  note(lines) {
+  recordNames(lines) {
     const names = new Map(this.studio.voices.list.map(({ id, name }) => [id, name]));
     for (const { voice } of lines) {
       if (voice?.mode === 'base') voice.name = names.get(voice.voice ?? '') ?? voice.name;
@@ -75,7 +75,7 @@ export class VoiceAssignment {
 
   /** Return the display name of a voice. @param {Voice|null} voice */
   nameOf(voice) {
-    return this.shownAs(voice)?.name ?? '';
+    return this.displayOf(voice)?.name ?? '';
   }
 
   /** Return a name from the description of a designed voice, or the display name. @param {Voice|null} voice */
@@ -89,7 +89,7 @@ export class VoiceAssignment {
    */
   unused(lines) {
     const used = new Set(lines.map(({ voice }) => voice && valueOf(voice)));
-    const choices = [...this.speakers(), ...this.kept()];
+    const choices = [...this.speakers(), ...this.storedChoices()];
     const free = choices.find(({ value }) => !used.has(value)) ?? choices[0];
     return free ? { ...free.voice } : this.canDesign() ? { mode: 'voice_design', description: '' } : null;
   }
@@ -114,7 +114,7 @@ export class VoiceAssignment {
     for (const line of nameless) line.voice = narrator && { ...narrator };
     for (const line of lines) {
       if (!line.name) continue;
-      const own = this.named(line.name);
+      const own = this.findVoice(line.name);
       const voice = own ?? roles.get(line.name) ?? this.unused([...before, ...lines]);
       line.voice = voice && { ...voice };
       if (own) line.name = null; // The role has the name of its voice, which the line shows anyway.
@@ -124,7 +124,7 @@ export class VoiceAssignment {
 
   /** Return true if the mode of a voice supports a style. @param {Voice|null} voice */
   takesInstruct(voice) {
-    return voice?.mode === 'voice_design' || this.studio.catalogue.takesStyle(voice?.mode);
+    return voice?.mode === 'voice_design' || this.studio.catalogue.supportsStyle(voice?.mode);
   }
 
   /**
@@ -160,6 +160,6 @@ function choice(voice, label) {
 }
 
 /** Normalise a name for comparison. @param {string} name */
-function plain(name) {
+function normalised(name) {
   return name.trim().toLowerCase().replaceAll(/[\s_]+/g, ' ');
 }

@@ -33,7 +33,7 @@ const MARKUP = new RegExp(`\\[[^\\[\\]\\n]{0,500}\\]|${SSML}|${MAY_BECOME_TAG}`,
  * @param {Entry[]} entries
  * @returns {{text: string, count: number}}  count: number of replacements
  */
-export function pronounced(text, entries) {
+export function replaceWords(text, entries) {
   if (entries.length === 0) return { text, count: 0 };
   const { finder, written, folded } = read.get(entries) ?? prepare(entries);
   let markup = nextMarkup(text, 0, entries);
@@ -51,7 +51,7 @@ export function pronounced(text, entries) {
     }
     if (!found) return { text: spoken + text.slice(at), count };
     const [word] = found;
-    const said = written.get(spaced(word)) || folded.get(fold(word)) || word;
+    const said = written.get(spaced(word)) || folded.get(foldCase(word)) || word;
     spoken += text.slice(at, found.index) + said;
     count += Number(said !== word);
     at = found.index + word.length;
@@ -71,7 +71,7 @@ function nextMarkup(text, from, entries) {
     const [bracket] = found;
     const { index } = found;
     const next = index + 1;
-    const replaced = `${bracket[0]}${pronounced(bracket.slice(1, -1), entries).text}${bracket.at(-1)}`;
+    const replaced = `${bracket[0]}${replaceWords(bracket.slice(1, -1), entries).text}${bracket.at(-1)}`;
     const isApart = isMarkup(bracket) || isMarkup(replaced);
     if (isApart) return { start: index, end: index + bracket.length };
     // Restore `lastIndex`, which the recursive call has changed.
@@ -98,28 +98,28 @@ function prepare(entries) {
   // In reverse order, so that the first of several entries for a word remains.
   const backwards = [...entries].reverse();
   const prepared = {
-    finder: new RegExp(longest.map(whole).join('|'), 'giu'),
-    written: new Map(backwards.map(({ word, said }) => [spaced(word), unbracketed(said)])),
-    folded: new Map(backwards.map(({ word, said }) => [fold(word), unbracketed(said)])),
+    finder: new RegExp(longest.map(wholeWordPattern).join('|'), 'giu'),
+    written: new Map(backwards.map(({ word, said }) => [spaced(word), withoutBrackets(said)])),
+    folded: new Map(backwards.map(({ word, said }) => [foldCase(word), withoutBrackets(said)])),
   };
   read.set(entries, prepared);
   return prepared;
 }
 
 /** Remove brackets from a replacement, so that the replacement is not a tag. @param {string} said */
-function unbracketed(said) {
+function withoutBrackets(said) {
   return said.replace(/[[\]<>]/g, '');
 }
 
 /** Return the pattern that matches a word as a whole word. @param {string} word */
-function whole(word) {
+function wholeWordPattern(word) {
   const characters = [...word];
   const middle = word.replace(/[\\^$.*+?()[\]{}|/]/g, '\\$&').replace(/\s+/gu, '\\s+');
-  return `${edge(characters[0], '<')}${middle}${edge(characters.at(-1) ?? '', '')}`;
+  return `${boundaryPattern(characters[0], '<')}${middle}${boundaryPattern(characters.at(-1) ?? '', '')}`;
 }
 
 /** Return the lookaround before or after a word. @param {string} character first or last character of the word @param {'<'|''} before */
-function edge(character, before) {
+function boundaryPattern(character, before) {
   if (!WORD_LIKE.test(character)) return '';
   // An entry for 3 must not match in 3.5.
   const number = /\p{N}/u.test(character) ? `(?${before}!${before ? '\\p{N}[.,]' : '[.,]\\p{N}'})` : '';
@@ -132,7 +132,7 @@ function spaced(word) {
 }
 
 /** Return a word without case. @param {string} word */
-function fold(word) {
+function foldCase(word) {
   return spaced(word).toUpperCase().toLowerCase();
 }
 
@@ -211,28 +211,28 @@ export class Pronunciation extends EventTarget {
   /** Version of the dictionary that this page has loaded, or 0 if there is none. */
   version = 0;
   /** Promise that resolves when all saves have finished. @type {Promise<unknown>} */
-  keeping = Promise.resolve();
+  saving = Promise.resolve();
 
   /** @param {StoredDictionary|null} kept stored dictionary, or null if it is not available */
   constructor(kept) {
     super();
-    if (kept) this.take(kept);
+    if (kept) this.setDictionary(kept);
   }
 
   /** Return the text with replacements, or null if nothing was replaced. @param {string} text @returns {string|null} */
   spoken(text) {
-    const { text: spoken, count } = pronounced(text, this.words);
+    const { text: spoken, count } = replaceWords(text, this.words);
     return count > 0 ? spoken : null;
   }
 
   /** Return the number of replacements in a text. @param {string} text */
   count(text) {
-    return pronounced(text, this.words).count;
+    return replaceWords(text, this.words).count;
   }
 
   /** Load the stored dictionary, which another window may have changed. */
   async refresh() {
-    this.take(await api.get(ROUTE));
+    this.setDictionary(await api.get(ROUTE));
   }
 
   /**
@@ -243,28 +243,28 @@ export class Pronunciation extends EventTarget {
    * @param {Entry[]} words @returns {Promise<boolean>} true if changes were merged @throws
    * {import('../common/api.js').StudioError} if the dictionary cannot be saved
    */
-  keep(words) {
-    const kept = this.keeping.then(() => this.put(words));
-    this.keeping = kept.catch(() => {});
+  save(words) {
+    const kept = this.saving.then(() => this.store(words));
+    this.saving = kept.catch(() => {});
     return kept;
   }
 
   /** Store the dictionary, and return true if changes were merged. @param {Entry[]} words */
-  async put(words) {
+  async store(words) {
     try {
-      this.take(await api.put(ROUTE, { words, updated_at: this.version }));
+      this.setDictionary(await api.put(ROUTE, { words, updated_at: this.version }));
       return false;
     } catch (error) {
       if (errorOf(error).status !== 409) throw error;
     }
     const theirs = await api.get(ROUTE);
     const merged = mergedWords(this.words, words, theirs.words);
-    this.take(await api.put(ROUTE, { words: merged, updated_at: theirs.updated_at }));
+    this.setDictionary(await api.put(ROUTE, { words: merged, updated_at: theirs.updated_at }));
     return true;
   }
 
   /** Use a stored dictionary. @param {StoredDictionary} kept */
-  take({ words, updated_at }) {
+  setDictionary({ words, updated_at }) {
     this.words = words;
     this.version = updated_at ?? 0;
     this.dispatchEvent(new Event('change'));

@@ -36,9 +36,9 @@ export class PronunciationSheet {
     this.message = getElement(page, '#vw-pronunciation-told');
     this.undo = getElement(page, '#vw-pronunciation-undo');
     this.file = getElement(page, '#vw-pronunciation-file', HTMLInputElement);
-    this.adding = getElement(page, '#vw-pronunciation-add');
+    this.addButton = getElement(page, '#vw-pronunciation-add');
     for (const opener of getElements(page, '[data-vw-pronunciation]')) opener.onclick = () => this.open();
-    this.adding.onclick = () => this.begin();
+    this.addButton.onclick = () => this.focusEmptyRow();
     page.addEventListener('focusin', ({ target }) => {
       if (target instanceof HTMLTextAreaElement && target.matches('#vw-text, .vw-line-text')) this.field = target;
     });
@@ -73,7 +73,7 @@ export class PronunciationSheet {
   leave() {
     const { stage } = this.studio;
     if (stage.take === this.sample) stage.stop();
-    this.silence();
+    this.stopWord();
     this.list.replaceChildren();
   }
 
@@ -97,7 +97,7 @@ export class PronunciationSheet {
   }
 
   /** Focus an empty row, which is added if there is none. */
-  begin() {
+  focusEmptyRow() {
     const fields = [...this.list.querySelectorAll('input')];
     const empty = fields.find((field, at) => at % 2 === 0 && !field.value && !fields[at + 1].value);
     if (empty) empty.focus();
@@ -130,7 +130,7 @@ export class PronunciationSheet {
     const next = row.nextElementSibling ?? row.previousElementSibling;
     const [word] = row.querySelectorAll('input');
     row.remove();
-    (next?.querySelector('input') ?? this.adding).focus();
+    (next?.querySelector('input') ?? this.addButton).focus();
     if (this.entries().length === before.length) return; // The removed row was incomplete, so nothing has to be saved.
     this.keep();
     this.showMessage(this.studio.t('pronunciation.removed', { word: word.value }), () => {
@@ -167,7 +167,7 @@ export class PronunciationSheet {
     this.showMessage('');
     if (JSON.stringify(entries) === JSON.stringify(this.dictionary.words.map(({ word, said }) => ({ word, said })))) return;
     try {
-      const isMerged = await this.dictionary.keep(entries);
+      const isMerged = await this.dictionary.save(entries);
       if (isMerged) this.show(this.dictionary.words);
       if (!this.message.textContent) this.showMessage(isMerged ? this.studio.t('pronunciation.merged') : sentence);
     } catch (error) {
@@ -185,29 +185,29 @@ export class PronunciationSheet {
     const { mode } = speakers.chosen;
     const asked = { room: speakers.id, mode, config: speakers.config(speakers.chosen), text: words, spoken: words, seed: SAMPLE_SEED };
     const before = this.sample;
-    this.silence();
+    this.stopWord();
     const isReading = studio.isBusy && studio.stage.take !== before;
     if (!isReading) studio.stop();
     const sample = studio.say({ ...asked, label: words, isSample: true });
     this.sample = sample;
     if (!isReading) studio.stage.play(sample);
-    else sample.addEventListener('done', () => sample === this.sample && this.interject(sample));
+    else sample.addEventListener('done', () => sample === this.sample && this.playWord(sample));
   }
 
   /** Play a word during a reading, which pauses and then continues. @param {import('../player/take.js').Take} sample */
-  interject({ chunks }) {
+  playWord({ chunks }) {
     const { stage } = this.studio;
     this.isPaused ||= stage.isPlaying;
     stage.pause();
     const url = URL.createObjectURL(wavBlob(chunks, SAMPLE_RATE));
     this.audio = Object.assign(document.createElement('audio'), { src: url });
     this.audio.volume = stage.player.volume;
-    this.audio.onended = () => this.silence();
-    this.audio.play().catch(() => this.silence());
+    this.audio.onended = () => this.stopWord();
+    this.audio.play().catch(() => this.stopWord());
   }
 
   /** Stop the word that is played during a reading, and continue the reading. */
-  silence() {
+  stopWord() {
     const { audio, isPaused } = this;
     this.sample = this.audio = null;
     this.isPaused = false;

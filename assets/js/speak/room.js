@@ -7,7 +7,7 @@
 import { getElement } from '../common/elements.js';
 import { FieldError, fillChips, fillLanguages, selectValue, pressChip, modeFor } from '../common/fields.js';
 import { TypedSpeech } from './typed_speech.js';
-import { dress, VoicePicker } from './voice_picker.js';
+import { showVoice, VoicePicker } from './voice_picker.js';
 import { keyOf } from './voices.js';
 
 /** @typedef {import('./voices.js').Choice} Choice */
@@ -33,38 +33,38 @@ export class SpeakersRoom {
     this.graft = getElement(root, '#vw-speakers-graft input', HTMLInputElement);
     this.chips = getElement(root, '#vw-speakers-chips');
     /** Voice that the user has chosen, even if it is unavailable. @type {ChosenVoice|null} */
-    this.wanted = null;
+    this.chosenVoice = null;
     /** Voice that was chosen before, which is used if the chosen voice is deleted. @type {ChosenVoice|null} */
-    this.earlier = null;
+    this.previousVoice = null;
     this.offered = '';
     const acts = { chosen: () => this.chosen?.key ?? '', choose: (/** @type {Choice} */ choice) => this.choose(choice) };
     this.picker = new VoicePicker(getElement(root, '#vw-speakers-picker'), studio, acts);
-    studio.voicePopover.serve(this.chip, acts);
+    studio.voicePopover.attach(this.chip, acts);
     this.typed = new TypedSpeech(this, studio.page);
-    studio.catalogue.addEventListener('change', () => this.settle());
-    this.suggestManners();
+    studio.catalogue.addEventListener('change', () => this.updateForm());
+    this.suggestStyles();
     this.language.onchange = () => this.suggestText();
-    this.instruct.addEventListener('input', () => this.pressManner());
+    this.instruct.addEventListener('input', () => this.markStyle());
   }
 
-  suggestManners() {
+  suggestStyles() {
     fillChips(this.chips, this.studio.presets.instructs, (text) => this.suggest(text));
-    this.pressManner();
+    this.markStyle();
   }
 
   /** Set the style. @param {string} text */
-  writeManner(text) {
+  setStyle(text) {
     this.instruct.value = text;
-    this.pressManner();
+    this.markStyle();
   }
 
   /** Mark the suggestion that equals the text of the style field. */
-  pressManner() {
+  markStyle() {
     pressChip(this.chips, this.instruct.value);
   }
 
   onLanguage() {
-    this.suggestManners();
+    this.suggestStyles();
   }
 
   // --- Voice
@@ -81,11 +81,11 @@ export class SpeakersRoom {
   /** Voice that is used: the chosen voice, the previous voice, or the first available voice. @returns {Choice|null} */
   get chosen() {
     const { catalogue, voices } = this.studio;
-    for (const wanted of [this.wanted, this.earlier]) {
+    for (const wanted of [this.chosenVoice, this.previousVoice]) {
       const found = wanted && catalogue.find(keyOf(wanted.mode, wanted.voice));
       if (found && !found.why) return found;
       // Stored voices are listed shortly after the speakers. Until then, no other voice replaces the chosen voice.
-      if (wanted?.mode === 'base' && !voices.isListed) return awaited(wanted);
+      if (wanted?.mode === 'base' && !voices.isListed) return unlistedChoice(wanted);
     }
     return catalogue.first;
   }
@@ -93,28 +93,28 @@ export class SpeakersRoom {
   /** Choose a voice. @param {Choice} choice */
   choose({ mode, voice, name, kind }) {
     const { chosen } = this;
-    if (chosen && chosen.key !== keyOf(mode, voice)) this.earlier = chosen;
-    this.wanted = { mode, voice, name, kind };
-    this.settle();
+    if (chosen && chosen.key !== keyOf(mode, voice)) this.previousVoice = chosen;
+    this.chosenVoice = { mode, voice, name, kind };
+    this.updateForm();
     this.picker.mark();
     this.studio.refresh();
   }
 
   offer() {
     this.offered = '';
-    this.settle();
+    this.updateForm();
   }
 
   /** Update the form for the chosen voice. */
-  settle() {
+  updateForm() {
     const { chosen, card, studio } = this;
     const is = `${chosen?.key} ${chosen?.name} ${card?.id} ${studio.words.language}`;
     if (is === this.offered) return;
     this.offered = is;
-    dress(this.chip, chosen);
+    showVoice(this.chip, chosen);
     this.chip.ariaLabel = studio.t('picker.choose', { name: chosen?.name ?? '' });
     if (card) fillLanguages(this.language, card, studio.t);
-    const why = this.unstyled();
+    const why = this.noStyleReason();
     this.instruct.disabled = this.instruct.hidden = this.chips.hidden = why !== '';
     const isOwn = chosen?.mode === 'base';
     this.hint.hidden = why === '' && !isOwn;
@@ -124,16 +124,16 @@ export class SpeakersRoom {
   }
 
   /** Return the reason why the chosen voice supports no style, or '' if it supports styles. */
-  unstyled() {
+  noStyleReason() {
     const { chosen, card, studio } = this;
-    if (studio.catalogue.takesStyle(chosen?.mode)) return '';
+    if (studio.catalogue.supportsStyle(chosen?.mode)) return '';
     if (chosen?.mode === 'base') return studio.t('speakers.own_manner', { name: chosen.name });
     return !card || card.takes_instruct ? '' : studio.t('speakers.no_instruct', { model: studio.modelName(card) });
   }
 
   /** True if tags in the text can change the speech of the chosen voice. */
   get followsTags() {
-    return this.chosen?.mode === 'custom_voice' && this.unstyled() === '';
+    return this.chosen?.mode === 'custom_voice' && this.noStyleReason() === '';
   }
 
   // --- Text
@@ -150,7 +150,7 @@ export class SpeakersRoom {
     const { studio, instruct } = this;
     const isOwn = instruct.value.trim() !== '' && !studio.presets.instructs.some((one) => one.text === instruct.value);
     const manner = text === instruct.value ? '' : text; // A second press removes the style.
-    studio.replaceWithUndo(this, isOwn, () => this.writeManner(manner));
+    studio.replaceWithUndo(this, isOwn, () => this.setStyle(manner));
   }
 
   /** Return the text that the dock shows before the first take. */
@@ -159,15 +159,15 @@ export class SpeakersRoom {
   }
 
   draft() {
-    return { voice: this.wanted, language: this.language.value, instruct: this.instruct.value, graft: this.graft.checked };
+    return { voice: this.chosenVoice, language: this.language.value, instruct: this.instruct.value, graft: this.graft.checked };
   }
 
   /** Restore a draft. @param {{voice: ChosenVoice|null, language: string, instruct: string, graft?: boolean}} draft */
   recall({ voice, language, instruct, graft = false }) {
-    this.wanted = voice ?? this.wanted;
-    this.settle();
+    this.chosenVoice = voice ?? this.chosenVoice;
+    this.updateForm();
     selectValue(this.language, language);
-    this.writeManner(instruct);
+    this.setStyle(instruct);
     this.graft.checked = graft;
   }
 
@@ -230,12 +230,12 @@ export class SpeakersRoom {
     if (!voice) return;
     const { catalogue, voices } = this.studio;
     // The voice may be new, so load the list again.
-    if (!catalogue.named(voice)) await voices.refresh().catch(() => {});
-    this.take(catalogue.named(voice));
+    if (!catalogue.findByName(voice)) await voices.refresh().catch(() => {});
+    this.chooseIfAvailable(catalogue.findByName(voice));
   }
 
   /** Choose a voice, or show the reason why the voice cannot be used. @param {Choice|null} choice */
-  take(choice) {
+  chooseIfAvailable(choice) {
     const { studio } = this;
     const why = choice ? choice.why : studio.t('picker.gone');
     if (why) studio.toast(why);
@@ -248,14 +248,14 @@ export class SpeakersRoom {
   /** @param {import('../app/studio.js').RestoredTake} take @returns {import('../app/studio.js').UndoFunction} */
   restore({ mode, config }) {
     const { catalogue } = this.studio;
-    const { wanted, earlier } = this; // A draft would not contain an unchosen voice.
-    this.take(catalogue.find(keyOf(mode, config.voice ?? '')) ?? catalogue.named(config.voice ?? ''));
+    const { chosenVoice, previousVoice } = this; // A draft would not contain an unchosen voice.
+    this.chooseIfAvailable(catalogue.find(keyOf(mode, config.voice ?? '')) ?? catalogue.findByName(config.voice ?? ''));
     this.language.value = config.language ?? 'auto';
-    this.writeManner(config.instructions ?? '');
+    this.setStyle(config.instructions ?? '');
     this.graft.checked = Boolean(config.graft);
     return () => {
-      Object.assign(this, { wanted, earlier });
-      this.settle();
+      Object.assign(this, { chosenVoice, previousVoice });
+      this.updateForm();
       this.picker.mark();
       this.studio.refresh();
     };
@@ -263,7 +263,7 @@ export class SpeakersRoom {
 }
 
 /** Return a choice for a stored voice that is not listed yet. @param {ChosenVoice} wanted @returns {Choice} */
-function awaited({ voice, name = '', kind }) {
+function unlistedChoice({ voice, name = '', kind }) {
   const known = { tags: [], about: '', why: '', language: null, sample: null, isCommon: false };
   return { ...known, key: keyOf('base', voice), mode: 'base', voice, name, kind: kind === 'designed' ? 'designed' : 'recorded' };
 }

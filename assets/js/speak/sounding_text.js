@@ -77,21 +77,21 @@ export function pausesOf({ low, high }) {
  * @param {number} [usual]  known pace of the voice: actual seconds per expected second
  * @returns {number[]} start times in seconds
  */
-export function beginningsOf(lengths, pauses, total, usual = 1) {
+export function startTimesOf(lengths, pauses, total, usual = 1) {
   const sum = lengths.reduce((all, length) => all + length, 0);
-  if (total !== null) return path(lengths, pauses, total / sum);
+  if (total !== null) return startTimesForPace(lengths, pauses, total / sum);
   // During generation the pace is unknown. A first assignment gives the pace for the second.
-  const first = path(lengths, pauses, usual);
+  const first = startTimesForPace(lengths, pauses, usual);
   const last = first.findLastIndex((at) => at > 0 && pauses.some(({ to }) => to === at));
   if (last < 0) return first;
   const spoken = lengths.slice(0, last).reduce((all, length) => all + length, 0);
-  return path(lengths, pauses, (first[last] + PACE_WEIGHT_S * usual) / (spoken + PACE_WEIGHT_S));
+  return startTimesForPace(lengths, pauses, (first[last] + PACE_WEIGHT_S * usual) / (spoken + PACE_WEIGHT_S));
 }
 
 /** @typedef {{time: number, cost: number, before: End|null}} End */
 
 /** Return the start times for a pace. @param {number[]} lengths @param {TextRange[]} pauses @param {number} pace @returns {number[]} */
-function path(lengths, pauses, pace) {
+function startTimesForPace(lengths, pauses, pace) {
   /** @type {End[]} */
   let ends = [{ time: 0, cost: 0, before: null }];
   let guess = 0;
@@ -152,13 +152,13 @@ export class VoicePaces {
   }
 
   /** Return the pace of a voice for the script of the text, or undefined if unknown. @param {SpokenTake} take */
-  of(take) {
+  paceOf(take) {
     return this.known.get(keyOf(take));
   }
 
   /** Return the number of samples that a take is expected to have. @param {SpokenTake} take */
   samplesOf(take) {
-    return Math.round(expectedSeconds(wordsOf(take)) * (this.of(take) ?? 1) * SAMPLE_RATE);
+    return Math.round(expectedSeconds(wordsOf(take)) * (this.paceOf(take) ?? 1) * SAMPLE_RATE);
   }
 }
 
@@ -188,10 +188,10 @@ export class SentenceHighlight {
    *
    * @type {{take: import('../player/take.js').Take, sentences: TextRange[], clauses: {index: number, length: number}[]}|null}
    */
-  read = null;
+  parsedText = null;
   at = 0; // Last known position in the take in seconds.
   /** Range that is shown, with the text of the field. @type {string|null} */
-  shown = null;
+  shownKey = null;
 
   /** @param {HTMLElement} page @param {import('../app/studio.js').Studio} studio */
   constructor(page, studio) {
@@ -210,17 +210,17 @@ export class SentenceHighlight {
     const { stage } = this.studio;
     const { take } = stage;
     const isShown = take instanceof Take && stage.isPlaying && take.room !== 'script';
-    if (isShown && take === this.typed.take && this.typed.value === this.field.value) this.showRange(this.typedRange(take, stage.at / SAMPLE_RATE));
-    else if (isShown && take.text === this.field.value) this.showRange(this.sounding(take, stage.at / SAMPLE_RATE));
+    if (isShown && take === this.typed.take && this.typed.lastText === this.field.value) this.showRange(this.typedRange(take, stage.at / SAMPLE_RATE));
+    else if (isShown && take.text === this.field.value) this.showRange(this.rangeAt(take, stage.at / SAMPLE_RATE));
     else this.showRange(null);
   }
 
   /** Return the range of the sentence that is spoken at a time. @param {import('../player/take.js').Take} take @param {number} at time in seconds */
-  sounding(take, at) {
+  rangeAt(take, at) {
     const { sentences, clauses } = this.textOf(take);
     const lengths = clauses.map(({ length }) => length);
     const total = take.state === 'done' ? take.seconds : null;
-    const beginnings = beginningsOf(lengths, pausesOf(Peaks.of(take)), total, this.studio.paces.of(take));
+    const beginnings = startTimesOf(lengths, pausesOf(Peaks.of(take)), total, this.studio.paces.paceOf(take));
     const found = clauses[beginnings.findLastIndex((begun) => begun <= at)]?.index ?? sentences.length - 1;
     // Later audio may improve the estimate, but the highlight must not move backwards during playback.
     const index = at >= this.at && at - this.at < MIN_JUMP_S ? Math.max(found, this.index) : found;
@@ -239,29 +239,29 @@ export class SentenceHighlight {
     /** @param {number[]} lengths @param {number} begun */
     const beginnings = (lengths, begun) => {
       const later = pauses.filter(({ from }) => from > begun).map(({ from, to }) => ({ from: from - begun, to: to - begun }));
-      return beginningsOf(lengths, later, null, this.studio.paces.of(take));
+      return startTimesOf(lengths, later, null, this.studio.paces.paceOf(take));
     };
-    return this.typed.sounding(beginnings, at);
+    return this.typed.rangeAt(beginnings, at);
   }
 
   /** @param {import('../player/take.js').Take} take */
   textOf(take) {
-    if (this.read?.take === take) return this.read;
+    if (this.parsedText?.take === take) return this.parsedText;
     const sentences = sentencesOf(take.text);
     const clauses = sentences.flatMap(({ from, to }, index) =>
       clausesOf(take.text.slice(from, to)).map((text) => ({ index, length: expectedSeconds(untagged(this.studio.pronunciation.spoken(text) ?? text)) })),
     );
     this.index = -1;
-    this.read = { take, sentences, clauses };
-    return this.read;
+    this.parsedText = { take, sentences, clauses };
+    return this.parsedText;
   }
 
   /** Mark a range of the text field. @param {TextRange|null} range null to remove the mark */
   showRange(range) {
     const { value } = this.field;
     const is = range && `${range.from} ${range.to} ${value}`;
-    if (is === this.shown) return;
-    this.shown = is;
+    if (is === this.shownKey) return;
+    this.shownKey = is;
     if (!range) return this.mirror.replaceChildren();
     const { from, to } = range;
     const words = value.slice(from, to);
@@ -274,7 +274,7 @@ export class SentenceHighlight {
 
   /** Give the copy the same text and layout as the field. */
   place() {
-    if (!this.shown) return;
+    if (!this.shownKey) return;
     const { field, mirror } = this;
     const style = getComputedStyle(field);
     for (const name of SAME) mirror.style[name] = style[name];

@@ -100,12 +100,12 @@ export class Starters {
     const { t } = studio;
     const buttons = studio.presets.starters.map(({ name, text, cast }) => {
       const sample = this.inLanguage(text);
-      return this.button(name, untagged(sample).trim(), () => (cast ? this.perform(name, sample) : this.write(sample)));
+      return this.button(name, untagged(sample).trim(), () => (cast ? this.playAsScript(name, sample) : this.useSample(sample)));
     });
     const texts = this.texts;
     if (texts.length > 1) {
       const name = t('speakers.languages', { n: texts.length });
-      buttons.push(this.button(name, t('speakers.languages_about'), () => this.perform(name, texts.join('\n\n'), room.spokenBy())));
+      buttons.push(this.button(name, t('speakers.languages_about'), () => this.playAsScript(name, texts.join('\n\n'), room.spokenBy())));
     }
     buttons.push(this.button(t('speakers.shuffle'), t('speakers.shuffle_about'), () => this.shuffle()));
     holder.replaceChildren(...buttons);
@@ -133,14 +133,14 @@ export class Starters {
   }
 
   /** Put a sample text into the text field. @param {string} text */
-  write(text) {
+  useSample(text) {
     const { studio, room } = this;
     studio.replaceWithUndo(room, studio.isOwnText, () => void (studio.text = text));
     studio.drafts.touch();
   }
 
   /** Play a text with several lines as a script. @param {string} title @param {string} text @param {import('../app/studio.js').SpokenBy|null} [spokenBy] */
-  perform(title, text, spokenBy = null) {
+  playAsScript(title, text, spokenBy = null) {
     if (this.studio.isReachable()) this.studio.go('script', { title, text, spokenBy, isPlayed: true });
   }
 
@@ -153,7 +153,7 @@ export class Starters {
       studio.text = oneOf([...written, ...this.texts].filter((one) => one !== text));
       const voices = catalogue.speakers.filter(({ key }) => key !== room.chosen?.key);
       if (voices.length) room.choose(voices[Math.floor(Math.random() * voices.length)]);
-      if (!room.unstyled()) room.instruct.value = oneOf(presets.instructs.map((one) => one.text).filter((one) => one !== room.instruct.value));
+      if (!room.noStyleReason()) room.instruct.value = oneOf(presets.instructs.map((one) => one.text).filter((one) => one !== room.instruct.value));
     });
     studio.drafts.touch();
   }
@@ -174,7 +174,7 @@ export class TextFacts {
     this.studio = studio;
     this.count = getElement(page, '#vw-text-count');
     this.script = getElement(page, '#vw-text-script');
-    this.respelled = getElement(page, '#vw-text-said');
+    this.pronunciationButton = getElement(page, '#vw-text-said');
     this.languageHint = getElement(page, '#vw-text-tongue');
     this.tags = new TagChips(page, studio);
     this.starters = new Starters(/** @type {import('./room.js').SpeakersRoom} */ (studio.room('speakers')));
@@ -218,7 +218,7 @@ export class TextFacts {
     this.count.textContent = text && studio.t(becomesScript ? 'shell.text_facts_script' : 'shell.text_facts', this.facts(text));
     this.count.classList.toggle('vw-over', this.isTooLong && !becomesScript);
     this.script.hidden = text.length <= MIN_SCRIPT_CHARS;
-    this.respelled.textContent = this.otherwise(studio.pronunciation.count(text));
+    this.pronunciationButton.textContent = this.pronunciationLabel(studio.pronunciation.count(text));
     const hint = text && this.hint(text);
     this.languageHint.hidden = !hint;
     if (this.languageHint.textContent !== hint) this.languageHint.textContent = hint;
@@ -229,18 +229,18 @@ export class TextFacts {
    *
    * @param {number} n number of replacements in the text
    */
-  otherwise(n) {
+  pronunciationLabel(n) {
     return this.studio.t(n === 0 ? 'pronunciation.title' : 'pronunciation.places', { n });
   }
 
   /** Maximum number of characters of one take. */
-  get most() {
+  get maxChars() {
     return this.studio.limits.max_text_chars ?? Infinity;
   }
 
   /** True if the text is too long for one take. */
   get isTooLong() {
-    return this.sentLength(this.studio.text.trim()) > this.most;
+    return this.sentLength(this.studio.text.trim()) > this.maxChars;
   }
 
   /** Return the length of a text as it is sent, with tags and pronunciations. @param {string} text */
@@ -264,9 +264,9 @@ export class TextFacts {
     for (const { isWordLike } of segments) words += isWordLike ? 1 : 0;
     const number = new Intl.NumberFormat(language);
     const sent = this.sentLength(tagged);
-    const isNear = sent > LIMIT_SHARE * this.most && !this.studio.current?.takesAnyLength;
+    const isNear = sent > LIMIT_SHARE * this.maxChars && !this.studio.current?.takesAnyLength;
     const characters = isNear
-      ? this.studio.t('shell.of_at_most', { n: number.format(sent), limit: number.format(this.most) })
+      ? this.studio.t('shell.of_at_most', { n: number.format(sent), limit: number.format(this.maxChars) })
       : number.format(sentLength(text));
     return { words: number.format(words), characters, time: this.time(expectedSeconds(text)) };
   }

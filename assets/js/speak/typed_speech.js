@@ -49,7 +49,7 @@ export function editOf(before, after, caret = Infinity) {
 }
 
 /** Return a position in the text as it is after an edit. @param {number} position @param {Edit} edit */
-export function moved(position, { start, removed, added }) {
+export function positionAfterEdit(position, { start, removed, added }) {
   if (position <= start) return position;
   return position >= start + removed ? position + added - removed : start;
 }
@@ -65,11 +65,11 @@ export class TypedSpeech {
   /** Last take, or null. @type {import('../player/take.js').Take|null} */
   take = null;
   /** Text of the field after the last edit. */
-  value = '';
+  lastText = '';
   /** Number of characters of `value` that were sent, or that the field had at the start. */
-  done = 0;
+  sentLength = 0;
   /** True after sent text was deleted. */
-  isCut = false;
+  wasSentTextDeleted = false;
   caret = Infinity; // Start of the selection before the last edit.
   /** Clauses of the last take. @type {Clause[]} */
   clauses = [];
@@ -77,7 +77,7 @@ export class TypedSpeech {
   /** @type {ReturnType<typeof setTimeout>|undefined} */
   timer = undefined;
   /** @type {ReturnType<typeof setTimeout>|undefined} */
-  idle = undefined;
+  idleTimer = undefined;
 
   /** @param {import('./room.js').SpeakersRoom} room @param {HTMLElement} page */
   constructor(room, page) {
@@ -89,7 +89,7 @@ export class TypedSpeech {
     this.button.onclick = () => (this.isOn ? this.finish() : this.start());
     // If the page itself has set the text of the field, the text is not spoken.
     field.addEventListener('beforeinput', ({ isComposing }) => {
-      if (this.isOn && !isComposing && field.value !== this.value) this.accept();
+      if (this.isOn && !isComposing && field.value !== this.lastText) this.accept();
       this.caret = field.selectionStart;
     });
     field.addEventListener('input', (event) => /** @type {InputEvent} */ (event).isComposing || this.onInput());
@@ -109,23 +109,23 @@ export class TypedSpeech {
     this.take = null;
     this.accept();
     textField.focus();
-    if (studio.isOwnText) textField.setSelectionRange(this.value.length, this.value.length);
+    if (studio.isOwnText) textField.setSelectionRange(this.lastText.length, this.lastText.length);
     else textField.select(); // Select the sample text, so that typing replaces it.
     this.paint('speakers.typed_on');
   }
 
   /** Accept the current text of the field without speaking it. */
   accept() {
-    this.value = this.studio.text;
-    this.done = this.value.length;
+    this.lastText = this.studio.text;
+    this.sentLength = this.lastText.length;
     this.clauses = [];
-    this.isCut = false;
+    this.wasSentTextDeleted = false;
   }
 
   /** Speak the rest of the text and end the take, or return false if nothing was typed. */
   finish() {
     this.onInput(); // Accept the text of an input method whose composition has not ended.
-    this.advance(this.value.length);
+    this.advance(this.lastText.length);
     this.end();
     return this.take !== null;
   }
@@ -141,7 +141,7 @@ export class TypedSpeech {
   /** End the request, after which a clause starts another take. */
   close() {
     clearTimeout(this.timer);
-    clearTimeout(this.idle);
+    clearTimeout(this.idleTimer);
     if (this.take?.isReceiving && !this.take.utterance?.finished) this.take.utterance?.finish();
   }
 
@@ -168,48 +168,48 @@ export class TypedSpeech {
   onInput() {
     const { value } = this.studio.textField;
     if (!this.isOn) return;
-    const edit = editOf(this.value, value, this.caret);
+    const edit = editOf(this.lastText, value, this.caret);
     this.caret = Infinity;
     this.follow(edit, value);
     clearTimeout(this.timer);
     this.advance();
-    const rest = value.slice(this.done);
-    if (this.isCut || !WORD.test(untagged(rest))) return;
+    const rest = value.slice(this.sentLength);
+    if (this.wasSentTextDeleted || !WORD.test(untagged(rest))) return;
     const last = rest.slice(-1);
     const mayGrow = edit.added === 0 || (WORD.test(last) && !isSyllabic(last));
-    this.timer = setTimeout(() => this.advance(this.value.length), mayGrow ? IN_WORD_PAUSE_MS : WORD_END_PAUSE_MS);
+    this.timer = setTimeout(() => this.advance(this.lastText.length), mayGrow ? IN_WORD_PAUSE_MS : WORD_END_PAUSE_MS);
   }
 
   /** Update the positions after an edit, and move back if the end of the sent text changed. @param {Edit} edit @param {string} value */
   follow(edit, value) {
-    const { value: before, done, clauses } = this;
-    const last = clauses.findLast(({ from, to }) => from < Math.min(done, edit.start) && edit.start < to);
-    const isAtEnd = edit.start + edit.removed >= done;
-    const isSaid = edit.start < done && !isAtEnd;
-    this.value = value;
-    this.done = moved(done, edit);
-    if (edit.added > 0) this.isCut = false;
-    for (const clause of clauses) Object.assign(clause, { from: moved(clause.from, edit), to: moved(clause.to, edit) });
-    if (edit.start < done && isAtEnd) {
-      this.done = edit.start;
-      this.isCut = edit.added === 0;
-      if (last && WORD.test(before.slice(edit.start, done))) this.done = last.from;
+    const { lastText: before, sentLength, clauses } = this;
+    const last = clauses.findLast(({ from, to }) => from < Math.min(sentLength, edit.start) && edit.start < to);
+    const isAtEnd = edit.start + edit.removed >= sentLength;
+    const isSaid = edit.start < sentLength && !isAtEnd;
+    this.lastText = value;
+    this.sentLength = positionAfterEdit(sentLength, edit);
+    if (edit.added > 0) this.wasSentTextDeleted = false;
+    for (const clause of clauses) Object.assign(clause, { from: positionAfterEdit(clause.from, edit), to: positionAfterEdit(clause.to, edit) });
+    if (edit.start < sentLength && isAtEnd) {
+      this.sentLength = edit.start;
+      this.wasSentTextDeleted = edit.added === 0;
+      if (last && WORD.test(before.slice(edit.start, sentLength))) this.sentLength = last.from;
     }
     // If more letters are added to a sent word, the word and its clause are spoken again.
-    if (isInWord(value, this.done)) this.done = clauses.findLast(({ from, to }) => from < to && to === this.done)?.from ?? value.slice(0, this.done).search(/\S*$/u);
-    for (const clause of clauses) if (clause.to > this.done) clause.to = clause.from;
+    if (isInWord(value, this.sentLength)) this.sentLength = clauses.findLast(({ from, to }) => from < to && to === this.sentLength)?.from ?? value.slice(0, this.sentLength).search(/\S*$/u);
+    for (const clause of clauses) if (clause.to > this.sentLength) clause.to = clause.from;
     if (isSaid) this.paint('speakers.typed_said');
   }
 
   /** Speak the complete clauses, or all text up to a position. @param {number} [until] */
   advance(until) {
-    const { studio, value } = this;
+    const { studio, lastText } = this;
     if (!this.isOn) return;
-    const rest = value.slice(this.done);
-    const length = until === undefined ? finishedLength(rest) : until - this.done;
+    const rest = lastText.slice(this.sentLength);
+    const length = until === undefined ? finishedLength(rest) : until - this.sentLength;
     const text = rest.slice(0, Math.min(length, this.cutOf(rest, length)));
     if (!WORD.test(untagged(text))) return;
-    const most = studio.facts.most;
+    const most = studio.facts.maxChars;
     if (this.isOpen && sentLength(`${this.take?.sent}${text}`) > most) this.close();
     // Start the next take only when the current one has been played.
     if (this.take && !this.isOpen && studio.stage.isPlaying) return;
@@ -226,7 +226,7 @@ export class TypedSpeech {
 
   /** Return the position at which a long text is cut. @param {string} rest @param {number} length */
   cutOf(rest, length) {
-    const most = Math.min(MAX_SENT_CHARS, this.studio.facts.most);
+    const most = Math.min(MAX_SENT_CHARS, this.studio.facts.maxChars);
     if (length <= most) return length;
     const space = rest.lastIndexOf(' ', most) + 1;
     return space > 0 ? space : most;
@@ -238,7 +238,7 @@ export class TypedSpeech {
     // Separate a correction from the previous word with a space.
     const gap = this.isOpen && WORD.test(text[0]) && !isSyllabic(text[0]) && !/\s$/u.test(this.take?.text ?? '') ? ' ' : '';
     const spoken = studio.pronunciation.spoken(gap + text);
-    const [from, now] = [this.done, performance.now()];
+    const [from, now] = [this.sentLength, performance.now()];
     const isNew = !this.isOpen;
     let begun = null;
     if (isNew) {
@@ -257,11 +257,11 @@ export class TypedSpeech {
       this.take.extend(gap + text, spoken);
     }
     this.sentAt = now;
-    this.done = from + text.length;
-    this.clauses.push({ text, from, to: this.done, begun });
+    this.sentLength = from + text.length;
+    this.clauses.push({ text, from, to: this.sentLength, begun });
     if (isNew && this.take) studio.stage.play(this.take, { clicked: now });
-    clearTimeout(this.idle);
-    this.idle = setTimeout(() => this.close(), IDLE_TIMEOUT_MS);
+    clearTimeout(this.idleTimer);
+    this.idleTimer = setTimeout(() => this.close(), IDLE_TIMEOUT_MS);
     if (!this.hint.hidden) this.hint.hidden = true;
   }
 
@@ -271,7 +271,7 @@ export class TypedSpeech {
    * @param {(lengths: number[], from: number) => number[]} beginnings estimates the start times of clauses after a known time
    * @param {number} at position in the take in seconds
    */
-  sounding(beginnings, at) {
+  rangeAt(beginnings, at) {
     const { clauses } = this;
     const first = Math.max(0, clauses.findLastIndex(({ begun }) => begun !== null && begun <= at));
     const next = clauses.findIndex(({ begun }, index) => index > first && begun !== null);

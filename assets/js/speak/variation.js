@@ -23,33 +23,33 @@ export class Variation {
     /** Settings that differ from the defaults. @type {Object<string, number>} */
     this.sampling = {};
     /** Defaults of the checkpoint. @type {Object<string, number|null>} */
-    this.own = {};
+    this.defaults = {};
     this.seed.oninput = () => (this.lock.checked = this.seed.value !== '');
     root.oninput = () => this.paint();
     for (const slider of this.sliders) slider.addEventListener('input', () => this.move(slider));
-    this.reset.onclick = () => this.take({});
+    this.reset.onclick = () => this.useRequest({});
     this.paint();
   }
 
   /** Use the value of a slider. @param {HTMLInputElement} slider */
   move({ dataset, valueAsNumber }) {
     const name = dataset.sampling ?? '';
-    if (valueAsNumber === this.own[name]) delete this.sampling[name];
+    if (valueAsNumber === this.defaults[name]) delete this.sampling[name];
     else this.sampling[name] = valueAsNumber;
   }
 
   /** Use the defaults of a checkpoint. @param {{sampling?: Object<string, number|null>}|undefined} card */
   offer(card) {
-    this.own = card?.sampling ?? {};
+    this.defaults = card?.sampling ?? {};
     this.paint();
   }
 
   /** Use the sampling settings of a request, and the defaults for all other settings. @param {Object<string, any>} config */
-  take(config) {
+  useRequest(config) {
     this.sampling = {};
     for (const { dataset } of this.sliders) {
       const name = dataset.sampling ?? '';
-      if (typeof config[name] === 'number' && config[name] !== this.own[name]) this.sampling[name] = config[name];
+      if (typeof config[name] === 'number' && config[name] !== this.defaults[name]) this.sampling[name] = config[name];
     }
     this.paint();
   }
@@ -58,7 +58,7 @@ export class Variation {
   restore({ seed, config = {} }) {
     this.seed.value = seed == null ? '' : String(seed);
     this.lock.checked = this.seed.value !== '';
-    this.take(config);
+    this.useRequest(config);
   }
 
   /** Return the seed of the next take: the fixed seed, or a new random seed. @throws {FieldError} if the seed is out of range */
@@ -78,13 +78,13 @@ export class Variation {
   recall({ seed, lock, sampling }) {
     this.seed.value = seed;
     this.lock.checked = lock;
-    this.take(sampling);
+    this.useRequest(sampling);
   }
 
   paint() {
     for (const slider of this.sliders) {
       const name = slider.dataset.sampling ?? '';
-      const value = this.sampling[name] ?? this.own[name];
+      const value = this.sampling[name] ?? this.defaults[name];
       if (value != null) slider.value = String(value);
       slider.disabled = value == null;
       const output = slider.parentElement?.querySelector('output');

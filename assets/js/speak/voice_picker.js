@@ -64,11 +64,11 @@ export class VoicePicker {
     };
     for (const button of this.kinds) button.onclick = () => catalogue.show(button.dataset.kind ?? 'all');
     this.list.onkeydown = (event) => this.onKey(event);
-    this.list.addEventListener('focusin', ({ target }) => this.rove(rowOf(target)));
+    this.list.addEventListener('focusin', ({ target }) => this.setTabStop(rowOf(target)));
     for (const link of this.root.querySelectorAll('a')) link.onclick = () => this.acts.leave?.();
     this.describe.onclick = () => this.acts.describe?.();
     catalogue.addEventListener('change', () => this.fill());
-    samples.addEventListener('change', () => this.follow());
+    samples.addEventListener('change', () => this.updatePlaying());
   }
 
   /** Main buttons of the rows. @returns {HTMLButtonElement[]} */
@@ -93,14 +93,14 @@ export class VoicePicker {
   /** Return the listed voices in groups. @returns {{title: string, choices: Choice[]}[]} */
   groups() {
     const { catalogue } = this.studio;
-    const { kind, speakers, kept, lately } = catalogue;
-    const own = kept.filter(({ isCommon }) => !isCommon);
-    const common = kept.filter(({ isCommon }) => isCommon);
+    const { kind, speakers, storedChoices, recentVoices } = catalogue;
+    const own = storedChoices.filter(({ isCommon }) => !isCommon);
+    const common = storedChoices.filter(({ isCommon }) => isCommon);
     const groups = {
       all: [['own', own], ['speakers', speakers], ['common', common]],
       speakers: [['speakers', speakers], ['common', common]],
       mine: [['own', own]],
-      recent: [['recent', lately]],
+      recent: [['recent', recentVoices]],
     }[kind];
     const query = this.search.value.trim();
     return /** @type {[string, Choice[]][]} */ (groups ?? [])
@@ -117,31 +117,31 @@ export class VoicePicker {
     const { catalogue } = this.studio;
     const held = this.list.contains(document.activeElement) ? keyAt(document.activeElement) : '';
     const top = this.list.scrollTop;
-    const wasSeen = Math.abs(this.hidden()) < 1; // Positions may differ by fractions of a pixel.
+    const wasSeen = Math.abs(this.scrollDistance()) < 1; // Positions may differ by fractions of a pixel.
     for (const button of this.kinds) button.setAttribute('aria-pressed', String(button.dataset.kind === catalogue.kind));
     this.describe.hidden = !this.acts.describe || !this.studio.cards.has('voice_design');
     const groups = this.groups();
-    const lately = catalogue.kind === 'all' && !this.search.value.trim() ? catalogue.lately : [];
+    const lately = catalogue.kind === 'all' && !this.search.value.trim() ? catalogue.recentVoices : [];
     this.list.replaceChildren(
-      ...(lately.length > 1 ? [heading(this.studio.t('picker.recent')), this.strip(lately)] : []),
+      ...(lately.length > 1 ? [heading(this.studio.t('picker.recent')), this.showRecent(lately)] : []),
       ...groups.flatMap(({ title, choices }) => [heading(title), this.group(title, choices)]),
-      ...(groups.length ? [] : [this.nobody()]),
+      ...(groups.length ? [] : [this.showEmpty()]),
     );
-    this.follow();
+    this.updatePlaying();
     this.mark();
     this.list.scrollTop = top;
-    if (wasSeen) this.list.scrollTop += this.hidden(); // Chips of recent voices may have moved the list.
+    if (wasSeen) this.list.scrollTop += this.scrollDistance(); // Chips of recent voices may have moved the list.
     const row = held && this.rows.find((one) => keyAt(one) === held);
     if (row) row.focus({ preventScroll: true });
   }
 
   /** Show the recently used voices as chips. @param {Choice[]} choices */
-  strip(choices) {
+  showRecent(choices) {
     const strip = createElement('div', { className: 'vw-recents', role: 'group', ariaLabel: this.studio.t('picker.recent') });
     for (const choice of choices) {
       const chip = createElement('button', { type: 'button', className: 'vw-voice-chip' });
       chip.dataset.voice = choice.key;
-      dress(chip, choice);
+      showVoice(chip, choice);
       this.offer(chip, choice);
       strip.append(chip);
     }
@@ -170,7 +170,7 @@ export class VoicePicker {
     choose.title = choice.why || choice.about;
     this.offer(choose, choice);
     hear.ariaLabel = hear.title = this.studio.t('picker.hear', { name: choice.name });
-    hear.onclick = () => this.studio.samples.hear(choice);
+    hear.onclick = () => this.studio.samples.togglePlayback(choice);
     return row;
   }
 
@@ -184,7 +184,7 @@ export class VoicePicker {
   }
 
   /** Show why the list is empty, and possible next steps. */
-  nobody() {
+  showEmpty() {
     const { catalogue, t } = this.studio;
     const query = this.search.value.trim();
     const lines = query ? [t('picker.none_found', { query }), t('picker.describe')] : [t(catalogue.kind === 'recent' ? 'picker.none_recent' : 'picker.none_kept')];
@@ -202,11 +202,11 @@ export class VoicePicker {
       row.setAttribute('aria-pressed', String(isChosen));
       row.parentElement?.classList.toggle('vw-picked', isChosen);
     }
-    if (!this.list.contains(document.activeElement)) this.rove((this.list.querySelector('.vw-picked') ?? this.list.querySelector('.vw-pick')));
+    if (!this.list.contains(document.activeElement)) this.setTabStop((this.list.querySelector('.vw-picked') ?? this.list.querySelector('.vw-pick')));
   }
 
   /** Let Tab reach only this row. @param {Element|null} row */
-  rove(row) {
+  setTabStop(row) {
     if (!row) return;
     for (const one of this.list.querySelectorAll('.vw-pick')) {
       for (const button of /** @type {Iterable<HTMLButtonElement>} */ (one.children)) button.tabIndex = one === row ? 0 : -1;
@@ -221,7 +221,7 @@ export class VoicePicker {
   }
 
   /** Return the distance to scroll until the chosen voice is visible, or 0. */
-  hidden() {
+  scrollDistance() {
     const row = this.list.querySelector('.vw-picked')?.getBoundingClientRect();
     if (!row?.height) return 0;
     const { top, bottom } = this.list.getBoundingClientRect();
@@ -234,10 +234,10 @@ export class VoicePicker {
   }
 
   /** Show which sample is playing. */
-  follow() {
-    const { sounding } = this.studio.samples;
+  updatePlaying() {
+    const { playingKey } = this.studio.samples;
     for (const hear of /** @type {Iterable<HTMLElement>} */ (this.list.querySelectorAll('.vw-pick-hear'))) {
-      hear.dataset.icon = keyAt(hear) === sounding ? 'pause' : 'play';
+      hear.dataset.icon = keyAt(hear) === playingKey ? 'pause' : 'play';
     }
   }
 }
@@ -246,7 +246,7 @@ export class VoicePicker {
  * Show the mark and the name of a voice in a button. @param {HTMLElement} chip @param
  * {Pick<Choice, 'voice'|'kind'|'name'>|null} choice
  */
-export function dress(chip, choice) {
+export function showVoice(chip, choice) {
   const name = createElement('span', { textContent: choice?.name ?? '' });
   name.dir = 'auto';
   chip.replaceChildren(...(choice ? [markOf(choice.voice, choice.kind)] : []), name);
@@ -293,7 +293,7 @@ export class VoicePopover {
    *
    * @param {HTMLButtonElement} button @param {PickerCallbacks} acts  actions of the picker
    */
-  serve(button, acts) {
+  attach(button, acts) {
     button.popoverTargetElement = this.element;
     button.ariaHasPopup = 'dialog';
     button.addEventListener('click', () => {

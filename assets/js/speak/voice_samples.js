@@ -37,7 +37,7 @@ export class VoiceSamples extends EventTarget {
   /** Samples that were played, by checkpoint and voice. @type {Map<string, Take>} */
   takes = new Map();
   /** Key of the voice whose sample is playing, or '' if no sample is playing. */
-  sounding = '';
+  playingKey = '';
 
   /** @param {import('../app/studio.js').Studio} studio */
   constructor(studio) {
@@ -47,16 +47,16 @@ export class VoiceSamples extends EventTarget {
   }
 
   /** Return the key of a voice's sample in `takes`. @param {Choice} choice */
-  place({ key, mode }) {
+  sampleKey({ key, mode }) {
     return mode === 'base' ? key : `${this.studio.cards.get(mode)?.id} ${key}`;
   }
 
   /** Play the sample of a voice, or stop the sample if it is playing. @param {Choice} choice */
-  async hear(choice) {
+  async togglePlayback(choice) {
     const { stage } = this.studio;
-    if (this.sounding === choice.key) return stage.pause();
+    if (this.playingKey === choice.key) return stage.pause();
     if (choice.mode === 'base') return this.play(choice, await this.recording(choice));
-    const known = this.takes.get(this.place(choice));
+    const known = this.takes.get(this.sampleKey(choice));
     if (known?.state === 'done') {
       this.studio.stop();
       this.studio.clearErrors();
@@ -93,7 +93,7 @@ export class VoiceSamples extends EventTarget {
   /** Play a sample. @param {Choice} choice @param {Take|null} take @param {{clicked?: number}} [options] */
   play(choice, take, options) {
     if (!take) return;
-    this.takes.set(this.place(choice), take);
+    this.takes.set(this.sampleKey(choice), take);
     this.playing = { key: choice.key, take };
     this.studio.stage.play(take, options);
   }
@@ -101,8 +101,8 @@ export class VoiceSamples extends EventTarget {
   follow() {
     const { stage } = this.studio;
     const sounding = stage.isPlaying && this.playing && stage.take === this.playing.take ? this.playing.key : '';
-    if (sounding === this.sounding) return;
-    this.sounding = sounding;
+    if (sounding === this.playingKey) return;
+    this.playingKey = sounding;
     this.dispatchEvent(new Event('change'));
   }
 }

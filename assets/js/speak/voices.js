@@ -139,19 +139,19 @@ export class VoiceCatalogue extends EventTarget {
   /** @type {Choice[]} */
   speakers = [];
   /** @type {Choice[]} */
-  kept = [];
+  storedChoices = [];
 
   /** @param {import('../app/studio.js').Studio} studio */
   constructor(studio) {
     super();
     this.studio = studio;
-    studio.voices.addEventListener('change', () => this.renew());
+    studio.voices.addEventListener('change', () => this.update());
   }
 
   /** Update the catalogue after a change of the runtime, the voices, or the page's language. */
-  renew() {
+  update() {
     this.speakers = this.listSpeakers();
-    this.kept = this.studio.voices.list.map((voice) => this.keptChoice(voice));
+    this.storedChoices = this.studio.voices.list.map((voice) => this.keptChoice(voice));
     this.dispatchEvent(new Event('change'));
   }
 
@@ -197,7 +197,7 @@ export class VoiceCatalogue extends EventTarget {
   }
 
   get all() {
-    return [...this.speakers, ...this.kept];
+    return [...this.speakers, ...this.storedChoices];
   }
 
   /** Return the voice with a key, or null. @param {string} key @returns {Choice|null} */
@@ -206,7 +206,7 @@ export class VoiceCatalogue extends EventTarget {
   }
 
   /** Return the voice with an id or name, or null. @param {string} nameOrId @returns {Choice|null} */
-  named(nameOrId) {
+  findByName(nameOrId) {
     const wanted = nameOrId.toLowerCase();
     const own = (/** @type {Choice} */ { voice, name }) => [voice.toLowerCase(), name.toLowerCase()].includes(wanted);
     return this.find(keyOf('base', nameOrId)) ?? this.all.find(own) ?? null;
@@ -228,7 +228,7 @@ export class VoiceCatalogue extends EventTarget {
   }
 
   /** Return true if the voices of a mode support styles. @param {string|undefined} mode */
-  takesStyle(mode) {
+  supportsStyle(mode) {
     const card = this.studio.cards.get('custom_voice');
     return mode === 'base' ? (card?.styles_voices ?? false) : mode === 'custom_voice' && (card?.takes_instruct ?? true);
   }
@@ -239,7 +239,7 @@ export class VoiceCatalogue extends EventTarget {
   }
 
   /** Recently used voices that still exist. @returns {Choice[]} */
-  get lately() {
+  get recentVoices() {
     const all = this.all;
     return this.recent.flatMap((key) => all.find((choice) => choice.key === key) ?? []);
   }
