@@ -64,8 +64,11 @@ export class Toasts {
 }
 
 /**
- * Return the close button of a toast. @param {string} name @param {string|undefined} key message key of the name @param {() =>
- * void} leave
+ * Return the close button of a toast.
+ *
+ * @param {string} name
+ * @param {string|undefined} key message key of the name
+ * @param {() => void} leave
  */
 function closeButton(name, key, leave) {
   const button = createElement('button', { type: 'button', className: 'vw-quiet', ariaLabel: name, title: name });
@@ -76,8 +79,11 @@ function closeButton(name, key, leave) {
 }
 
 /**
- * Close a toast after a delay, but not while the pointer or the focus is on it. @param {HTMLElement} toast @param {()
- * => void} leave function that closes the toast @param {number} stayMs delay in ms
+ * Close a toast after a delay, but not while the pointer or the focus is on it.
+ *
+ * @param {HTMLElement} toast
+ * @param {() => void} leave function that closes the toast
+ * @param {number} stayMs delay in ms
  */
 function closeLater(toast, leave, stayMs) {
   let timer = setTimeout(leave, stayMs);
@@ -313,8 +319,9 @@ export class Notes {
   }
 
   /**
-   * Return the first script in the text that the voice's languages do not use. @param
-   * {import('../player/stage.js').ShownAudio} take
+   * Return the first script in the text that the voice's languages do not use.
+   *
+   * @param {import('../player/stage.js').ShownAudio} take
    */
   unsupportedScript(take) {
     const { studio } = this;

@@ -8,7 +8,10 @@ import { getElement } from '../common/elements.js';
 const NAMES = { speakers: 'speak' };
 
 export class RoomAddress {
-  /** @param {string[]} rooms ids of the rooms @param {() => void} onMoved called after Back, Forward, or a typed address */
+  /**
+   * @param {string[]} rooms ids of the rooms
+   * @param {() => void} onMoved called after Back, Forward, or a typed address
+   */
   constructor(rooms, onMoved) {
     this.rooms = rooms;
     addEventListener('popstate', onMoved);

@@ -77,7 +77,10 @@ export class Studio {
   /** The shown room, or null before the page is built. @type {Room|null} */
   current = null;
 
-  /** @param {HTMLElement} page @param {{presets: import('../common/words.js').Presets, me: import('./preferences.js').StudioInfo, pronunciation: Pronunciation, words: Words, preferences: Preferences}} given */
+  /**
+   * @param {HTMLElement} page
+   * @param {{presets: import('../common/words.js').Presets, me: import('./preferences.js').StudioInfo, pronunciation: Pronunciation, words: Words, preferences: Preferences}} given
+   */
   constructor(page, { presets, me, pronunciation, words, preferences }) {
     this.page = page;
     this.me = me;
@@ -352,7 +355,12 @@ export class Studio {
     return this.realVoices?.nameOf(id) ?? id;
   }
 
-  /** Return the id, fingerprint, device and dtype of a model. @param {string} id @returns {import('../player/take.js').Model} */
+  /**
+   * Return the id, fingerprint, device and dtype of a model.
+   *
+   * @param {string} id
+   * @returns {import('../player/take.js').Model}
+   */
   modelOf(id) {
     const card = [...this.cards.values()].find((one) => one.id === id);
     return card ? { id, fingerprint: card.fingerprint, device: card.device, dtype: card.dtype } : { id };
@@ -372,7 +380,11 @@ export class Studio {
     this.text = text;
   }
 
-  /** Run an action that replaces text in a room's form, and offer undo. @param {Parameters<Undo['replacing']>} replaced */
+  /**
+   * Run an action that replaces text in a room's form, and offer undo.
+   *
+   * @param {Parameters<Undo['replacing']>} replaced
+   */
   replaceWithUndo(...replaced) {
     this.undo.replacing(...replaced);
   }
@@ -466,8 +478,10 @@ export class Studio {
   }
 
   /**
-   * Handle an error about an unknown voice, which another window may have deleted. @param {Take} take @param
-   * {import('../common/api.js').AppError} error
+   * Handle an error about an unknown voice, which another window may have deleted.
+   *
+   * @param {Take} take
+   * @param {import('../common/api.js').AppError} error
    */
   async onUnknownVoice({ config, label, room }, error) {
     const { clicked } = this;
@@ -599,8 +613,11 @@ export class Studio {
   }
 
   /**
-   * Show an error at its field (messages.js). @param {HTMLElement|string} place @param {Error|string} error @param
-   * {string} [room] id of a room, by default the current one
+   * Show an error at its field (messages.js).
+   *
+   * @param {HTMLElement|string} place
+   * @param {Error|string} error
+   * @param {string} [room] id of a room, by default the current one
    */
   showError(place, error, room) {
     this.errorMessages.say(place, error, room);
@@ -610,7 +627,11 @@ export class Studio {
     this.errorMessages.clear();
   }
 
-  /** @param {string} sentence @param {import('./messages.js').ToastOptions} [options] @returns {() => void} function that closes the toast */
+  /**
+   * @param {string} sentence
+   * @param {import('./messages.js').ToastOptions} [options]
+   * @returns {() => void} function that closes the toast
+   */
   toast(sentence, options) {
     return this.toasts.show(sentence, options);
   }
@@ -647,8 +668,10 @@ const loaded = load(); // Do not wait for Gradio, which takes seconds to load on
 loaded.catch(() => {});
 
 /**
- * Start the page in `element`. @param {HTMLElement} element @returns {Promise<{usable: Promise<unknown>}>} usable:
- * promise that is settled when a runtime can speak
+ * Start the page in `element`.
+ *
+ * @param {HTMLElement} element
+ * @returns {Promise<{usable: Promise<unknown>}>} usable: promise that is settled when a runtime can speak
  */
 export async function mount(element) {
   const page = getElement(element, '#vw');

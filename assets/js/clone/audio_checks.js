@@ -25,13 +25,13 @@ export class AudioChecks {
   /**
    * @param {HTMLElement} root  panel of the Clone room
    * @param {import('../app/studio.js').Studio} studio
-   * @param {Object} tell
-   * @param {(error: Error) => void} tell.onRefused
-   * @param {() => void} tell.onSaid
-   * @param {() => Fault[]} tell.faults  returns the faults that the page has detected
-   * @param {() => number|null} tell.aboveNoise  returns the level of the speech above the recording's noise in dB, or null if unknown
-   * @param {Record<AudioRemedy, (faults: Fault[]) => void>} tell.remedies  actions that correct a fault
-   * @param {() => boolean} tell.isLong  returns true if another part can be selected
+   * @param {Object} callbacks
+   * @param {(error: Error) => void} callbacks.onRefused
+   * @param {() => void} callbacks.onReport  called when the result of the checks has changed
+   * @param {() => Fault[]} callbacks.faults  returns the faults that the page has detected
+   * @param {() => number|null} callbacks.aboveNoise  returns the level of the speech above the recording's noise in dB, or null if unknown
+   * @param {Record<AudioRemedy, (faults: Fault[]) => void>} callbacks.remedies  actions that correct a fault
+   * @param {() => boolean} callbacks.isLong  returns true if another part can be selected
    */
   constructor(root, studio, { onRefused, onSaid, faults, aboveNoise, remedies, isLong }) {
     this.studio = studio;
@@ -63,8 +63,9 @@ export class AudioChecks {
   }
 
   /**
-   * Request the checks when the selection has not changed for a moment. @param {() => {sound: Blob, transcript: string|null}}
-   * given
+   * Request the checks when the selection has not changed for a moment.
+   *
+   * @param {() => {sound: Blob, transcript: string|null}} given
    */
   checkSoon(given) {
     clearTimeout(this.timer);
@@ -74,8 +75,11 @@ export class AudioChecks {
   }
 
   /**
-   * Request the runtime's checks of a recording. @param {{sound: Blob, transcript: string|null}} given @returns
-   * {Promise<CheckResult>} @throws {Error} The runtime refuses the recording.
+   * Request the runtime's checks of a recording.
+   *
+   * @param {{sound: Blob, transcript: string|null}} given
+   * @returns {Promise<CheckResult>}
+   * @throws {Error} The runtime refuses the recording.
    */
   check({ sound, transcript }) {
     const form = new FormData();
@@ -168,7 +172,12 @@ export class AudioChecks {
     return code === 'long' && this.isLong() ? 'best' : 'another';
   }
 
-  /** Return list items for the passed checks with their levels. @param {CheckResult} report @param {string[]} codes codes of the faults */
+  /**
+   * Return list items for the passed checks with their levels.
+   *
+   * @param {CheckResult} report
+   * @param {string[]} codes codes of the faults
+   */
   passed({ levels: { peak_db, speech_db, pauses_db } }, codes) {
     const figures = [
       { name: 'loud', faults: ['quiet', 'no_speech'], db: speech_db },
@@ -187,7 +196,12 @@ export class AudioChecks {
     return item;
   }
 
-  /** Return the page's text for a code, or the runtime's sentence if the page is in English. @param {string} code @param {string} sentence */
+  /**
+   * Return the page's text for a code, or the runtime's sentence if the page is in English.
+   *
+   * @param {string} code
+   * @param {string} sentence
+   */
   sentence(code, sentence) {
     const key = `clone.advice.${code}`;
     const own = this.studio.t(key);

@@ -75,7 +75,11 @@ export class SavedState {
     room.keepForm.name.value = name;
   }
 
-  /** Return a function that restores the current recording and its form. @returns {import('../app/studio.js').UndoFunction} */
+  /**
+   * Return a function that restores the current recording and its form.
+   *
+   * @returns {import('../app/studio.js').UndoFunction}
+   */
   undoFunction() {
     const { room } = this;
     const { reference } = room;

@@ -30,7 +30,11 @@ export class CloneRequest {
     return { language: language.value, x_vector_only_mode: only, ...(!only && { ref_text }) };
   }
 
-  /** Return the data that is stored with a voice in addition to name and consent. @throws {FieldError} A field is missing. */
+  /**
+   * Return the data that is stored with a voice in addition to name and consent.
+   *
+   * @throws {FieldError} A field is missing.
+   */
   storedFields() {
     const { reference } = this;
     const { ref_text = '' } = this.config();

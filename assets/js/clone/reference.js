@@ -179,7 +179,10 @@ export async function decoded(file) {
   return buffer && toInt16(mixed(buffer));
 }
 
-/** @param {Blob} file @returns {Promise<AudioBuffer|null>} decoded audio, or null if this browser cannot decode the file */
+/**
+ * @param {Blob} file
+ * @returns {Promise<AudioBuffer|null>} decoded audio, or null if this browser cannot decode the file
+ */
 async function decodedBuffer(file) {
   try {
     // `decodeAudioData` resamples to the rate of its context.

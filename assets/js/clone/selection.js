@@ -38,8 +38,11 @@ export function bestPart(analysis, longest = MAX_SELECTION_S) {
 }
 
 /**
- * Yield possible edges in pauses, and every half second in speech without pauses. @param {RecordingAnalysis} analysis @param
- * {Stretch} whole @returns {Generator<[number, number]>}
+ * Yield possible edges in pauses, and every half second in speech without pauses.
+ *
+ * @param {RecordingAnalysis} analysis
+ * @param {Stretch} whole
+ * @returns {Generator<[number, number]>}
  */
 function* candidates(analysis, whole) {
   const rests = pauses(analysis, MIN_EDGE_PAUSE_S);
@@ -52,7 +55,12 @@ function* candidates(analysis, whole) {
   for (let start = whole.start; start + WANTED_S <= whole.end; start += SEARCH_STEP_S) yield [start, start + WANTED_S];
 }
 
-/** Return a function that rates a part of a recording. @param {RecordingAnalysis} analysis @returns {(start: number, end: number) => number} */
+/**
+ * Return a function that rates a part of a recording.
+ *
+ * @param {RecordingAnalysis} analysis
+ * @returns {(start: number, end: number) => number}
+ */
 function rating(analysis) {
   const { speech, levels, clipped, bursts, hums, loud } = analysis;
   const voiced = sums(speech);
@@ -85,7 +93,13 @@ function sums(flags) {
   return before;
 }
 
-/** Return the number of seconds of the stretches that are within a part. @param {Stretch[]} stretches @param {number} start @param {number} end */
+/**
+ * Return the number of seconds of the stretches that are within a part.
+ *
+ * @param {Stretch[]} stretches
+ * @param {number} start
+ * @param {number} end
+ */
 function shared(stretches, start, end) {
   return stretches.reduce((sum, one) => sum + Math.max(0, Math.min(end, one.end) - Math.max(start, one.start)), 0);
 }

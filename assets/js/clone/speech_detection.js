@@ -72,7 +72,13 @@ export function analyseRecording(pcm) {
   return { seconds, levels, speech, clipped, loud, bursts: stretches(burst, seconds), hums: stretches(hum, seconds) };
 }
 
-/** Return the pauses within the speech that have at least this duration. @param {RecordingAnalysis} analysis @param {number} least seconds @returns {TimeSpan[]} */
+/**
+ * Return the pauses within the speech that have at least this duration.
+ *
+ * @param {RecordingAnalysis} analysis
+ * @param {number} least seconds
+ * @returns {TimeSpan[]}
+ */
 export function pauses({ speech, seconds }, least) {
   return stretches(speech, seconds, 0).filter(({ start, end }) => end - start >= least && start > 0 && end < seconds - FRAME_S);
 }
@@ -174,7 +180,15 @@ function repetition(pcm, count, matters) {
   return { repeats, lags, throat };
 }
 
-/** Return a flag for each frame of a continuous tone. @param {Float32Array} levels @param {Float32Array} repeats @param {Uint8Array} lags @param {number} floor @param {number} loud */
+/**
+ * Return a flag for each frame of a continuous tone.
+ *
+ * @param {Float32Array} levels
+ * @param {Float32Array} repeats
+ * @param {Uint8Array} lags
+ * @param {number} floor
+ * @param {number} loud
+ */
 function humming(levels, repeats, lags, floor, loud) {
   const steady = Uint8Array.from(levels, (level, frame) => {
     const before = Math.max(0, frame - 5);
@@ -192,7 +206,7 @@ function humming(levels, repeats, lags, floor, loud) {
  * Consonants such as s and sh are excluded because they are brighter or have no low frequencies. An isolated burst between two
  * pauses may be quieter.
  *
- * @param {{levels: Float32Array, repeats: Float32Array, bright: Float32Array, throat: Float64Array, least: number, loud: number, hum: Uint8Array}} told
+ * @param {{levels: Float32Array, repeats: Float32Array, bright: Float32Array, throat: Float64Array, least: number, loud: number, hum: Uint8Array}} features
  */
 function bursting({ levels, repeats, bright, throat, least, loud, hum }) {
   const isThroat = (/** @type {number} */ frame) => {
@@ -213,8 +227,11 @@ function bursting({ levels, repeats, bright, throat, least, loud, hum }) {
 }
 
 /**
- * True if `holds` returns true for at least one frame. @param {number} from @param {number} to @param {(frame: number) =>
- * boolean} holds
+ * True if `holds` returns true for at least one frame.
+ *
+ * @param {number} from
+ * @param {number} to
+ * @param {(frame: number) => boolean} holds
  */
 function some(from, to, holds) {
   for (let frame = Math.max(0, from); frame < to; frame++) if (holds(frame)) return true;
@@ -222,8 +239,11 @@ function some(from, to, holds) {
 }
 
 /**
- * Return the first frame and the end of each run of a value. @param {Uint8Array} flags @param {number} value @returns
- * {[number, number][]}
+ * Return the first frame and the end of each run of a value.
+ *
+ * @param {Uint8Array} flags
+ * @param {number} value
+ * @returns {[number, number][]}
  */
 function runs(flags, value) {
   /** @type {[number, number][]} */
@@ -238,7 +258,14 @@ function runs(flags, value) {
   return found;
 }
 
-/** Fill gaps between runs of a value if they are shorter than `gap` seconds. @param {Uint8Array} flags @param {number} value @param {number} gap @param {(frame: number) => boolean} [may] */
+/**
+ * Fill gaps between runs of a value if they are shorter than `gap` seconds.
+ *
+ * @param {Uint8Array} flags
+ * @param {number} value
+ * @param {number} gap
+ * @param {(frame: number) => boolean} [may]
+ */
 function fill(flags, value, gap, may = () => true) {
   for (const [from, to] of runs(flags, 1 - value)) {
     const isInside = from > 0 && to < flags.length;

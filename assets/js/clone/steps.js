@@ -18,10 +18,10 @@ export function addressed() {
 export class Steps {
   /**
    * @param {HTMLElement} root  panel of the room
-   * @param {Object} told
-   * @param {import('../common/words.js').Words} told.words
-   * @param {() => number} told.furthest  returns the last step that can be opened
-   * @param {() => void} told.onOpen
+   * @param {Object} callbacks
+   * @param {import('../common/words.js').Words} callbacks.words
+   * @param {() => number} callbacks.furthest  returns the last step that can be opened
+   * @param {() => void} callbacks.onOpen
    */
   constructor(root, { words, furthest, onOpen }) {
     this.words = words;
@@ -42,8 +42,11 @@ export class Steps {
   }
 
   /**
-   * Build the heading of a step with its number, title and Change button. @param {DocumentFragment} head @param
-   * {HTMLElement} item @param {number} step
+   * Build the heading of a step with its number, title and Change button.
+   *
+   * @param {DocumentFragment} head
+   * @param {HTMLElement} item
+   * @param {number} step
    */
   addHeading(head, { dataset }, step) {
     const own = document.importNode(head, true);

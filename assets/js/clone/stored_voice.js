@@ -127,7 +127,12 @@ export class ReferencePlayback {
   }
 }
 
-/** Convert a time in the selection without cuts to a time in the whole recording. @param {{start: number, end: number}[]} kept @param {number} at */
+/**
+ * Convert a time in the selection without cuts to a time in the whole recording.
+ *
+ * @param {{start: number, end: number}[]} kept
+ * @param {number} at
+ */
 function wholeTime(kept, at) {
   for (const { start, end } of kept) {
     if (at <= end - start) return start + at;

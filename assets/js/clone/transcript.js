@@ -82,7 +82,11 @@ const MAX_LISTED_WORDS = 3; // Maximum number of differing words in a message.
 const MIN_COMMON_SHARE = 0.75;
 
 export class Transcript {
-  /** @param {HTMLElement} root panel of the room @param {import('../app/studio.js').Studio} studio @param {() => void} onChanged */
+  /**
+   * @param {HTMLElement} root panel of the room
+   * @param {import('../app/studio.js').Studio} studio
+   * @param {() => void} onChanged
+   */
   constructor(root, studio, onChanged) {
     const find = (/** @type {string} */ name) => /** @type {HTMLElement} */ (root.querySelector(`#vw-clone-${name}`));
     this.studio = studio;
@@ -93,7 +97,11 @@ export class Transcript {
     this.how = find('asr-how');
     this.match = find('heard');
     this.model = find('model');
-    /** Last result of speech recognition, and the selection to which it belongs. @type {{text: string, selection: string}|null} */
+    /**
+     * Last result of speech recognition, and the selection to which it belongs.
+     *
+     * @type {{text: string, selection: string}|null}
+     */
     this.result = null;
     /** @type {ReturnType<typeof setTimeout>|undefined} */
     this.timer = undefined;

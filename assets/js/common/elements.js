@@ -3,7 +3,13 @@
 // --- Search, creation and update of elements.
 
 /** @overload @param {ParentNode} root @param {string} selector @returns {HTMLElement} */
-/** @template {Element} E @overload @param {ParentNode} root @param {string} selector @param {new () => E} kind @returns {E} */
+/**
+ * @template {Element} E @overload
+ * @param {ParentNode} root
+ * @param {string} selector
+ * @param {new () => E} kind
+ * @returns {E}
+ */
 /**
  * Return the first element that matches a selector.
  *
@@ -18,7 +24,13 @@ export function getElement(root, selector, kind = HTMLElement) {
 }
 
 /** @overload @param {ParentNode} root @param {string} selector @returns {HTMLElement[]} */
-/** @template {Element} E @overload @param {ParentNode} root @param {string} selector @param {new () => E} kind @returns {E[]} */
+/**
+ * @template {Element} E @overload
+ * @param {ParentNode} root
+ * @param {string} selector
+ * @param {new () => E} kind
+ * @returns {E[]}
+ */
 /**
  * Return all elements of a class that match a selector.
  *
@@ -73,8 +85,10 @@ export function writeText(element, text) {
 }
 
 /**
- * Set attributes only if they have changed. @param {Element} element @param {Object<string, string>} values values by
- * attribute name
+ * Set attributes only if they have changed.
+ *
+ * @param {Element} element
+ * @param {Object<string, string>} values values by attribute name
  */
 export function setAttributes(element, values) {
   for (const [name, value] of Object.entries(values)) {

@@ -37,7 +37,12 @@ export function modeFor(mode, style) {
   return mode === 'base' && style ? 'custom_voice' : mode;
 }
 
-/** Replace the options of a select, and keep the selected option if it still exists. @param {HTMLSelectElement} select @param {string[][]} choices */
+/**
+ * Replace the options of a select, and keep the selected option if it still exists.
+ *
+ * @param {HTMLSelectElement} select
+ * @param {string[][]} choices
+ */
 export function fillSelect(select, choices) {
   const before = select.value;
   select.replaceChildren(...choices.map(([value, label]) => new Option(label, value)));
@@ -83,8 +88,11 @@ export function selectValue(select, value) {
 }
 
 /**
- * Show suggestions as buttons. @param {HTMLElement} holder @param {{name: string, text: string}[]} suggestions @param
- * {(text: string) => void} choose
+ * Show suggestions as buttons.
+ *
+ * @param {HTMLElement} holder
+ * @param {{name: string, text: string}[]} suggestions
+ * @param {(text: string) => void} choose
  */
 export function fillChips(holder, suggestions, choose) {
   const chips = suggestions.map(({ name, text }) => createElement('button', { type: 'button', textContent: name, title: text, onclick: () => choose(text) }));

@@ -10,7 +10,11 @@ let qualifierWords = new Set();
 let wide = /$^/u; // Pattern of a style in Chinese or Japanese, which have no spaces.
 const IS_WIDE = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}]/u;
 
-/** Use the lists of the studio, which are separated by spaces. @param {{styles: string, qualifiers: string, wide: string}} lists */
+/**
+ * Use the lists of the studio, which are separated by spaces.
+ *
+ * @param {{styles: string, qualifiers: string, wide: string}} lists
+ */
 export function useStyleWords(lists) {
   [styleWords, qualifierWords] = [lists.styles, lists.qualifiers].map((words) => new Set(words.split(/\s+/u)));
   wide = new RegExp(`^(?:${lists.wide})$`, 'u');
@@ -100,7 +104,12 @@ export function sentencesIn(text) {
   return text ? [...sentences, text.slice(from)] : [];
 }
 
-/** True if a text ends with the full stop of an abbreviation, an initial or an ordinal. @param {string} text @param {string} following */
+/**
+ * True if a text ends with the full stop of an abbreviation, an initial or an ordinal.
+ *
+ * @param {string} text
+ * @param {string} following
+ */
 export function endsShort(text, following) {
   const word = LAST_WORD.exec(text)?.[1];
   if (!word) return false;

@@ -30,7 +30,11 @@ export class Words {
   chosen = {};
   language = ''; // Code of the chosen language, or empty until a language is loaded.
 
-  /** Load the texts of a language, and English texts as a replacement for missing texts. @param {string} language folder in assets/i18n */
+  /**
+   * Load the texts of a language, and English texts as a replacement for missing texts.
+   *
+   * @param {string} language folder in assets/i18n
+   */
   async load(language) {
     const [english, chosen] = await Promise.all([this.language ? this.english : loadTexts('en'), language === 'en' ? null : loadTexts(language)]);
     this.english = english;

@@ -203,7 +203,12 @@ export class TakeCard extends Emitter {
     return drawnHeight(high.reduce((peak, value, bin) => Math.max(peak, value, -low[bin]), 0));
   }
 
-  /** Draw the waveform on axes that fit the longest and the loudest take. @param {number} longest number of samples @param {number} scale */
+  /**
+   * Draw the waveform on axes that fit the longest and the loudest take.
+   *
+   * @param {number} longest number of samples
+   * @param {number} scale
+   */
   drawOn(longest, scale) {
     this.play.style.setProperty('--vw-design-scale', scale.toFixed(2));
     if (longest === this.wave.axisSamples) return;

@@ -75,8 +75,10 @@ export class KeepForm extends Emitter {
   }
 
   /**
-   * Open the form in the card of a take. @param {TakeCard} card @param {string} preset name of the preset of the description, or
-   * ''
+   * Open the form in the card of a take.
+   *
+   * @param {TakeCard} card
+   * @param {string} preset name of the preset of the description, or ''
    */
   open(card, preset) {
     this.close();

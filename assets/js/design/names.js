@@ -49,7 +49,12 @@ function beginning(description) {
   return letters.join('');
 }
 
-/** Return the name, or the name with the first unused number. @param {string} name @param {Iterable<string>} others existing names */
+/**
+ * Return the name, or the name with the first unused number.
+ *
+ * @param {string} name
+ * @param {Iterable<string>} others existing names
+ */
 export function unusedName(name, others) {
   const existing = new Set([...others].map(key));
   const stem = name || 'Voice';

@@ -216,7 +216,9 @@ export class DesignRoom {
   }
 
   /**
-   * Restore the description and the seed of a designed voice. @param {import('../speak/voices.js').StoredVoice} voice
+   * Restore the description and the seed of a designed voice.
+   *
+   * @param {import('../speak/voices.js').StoredVoice} voice
    */
   restoreVoice({ provenance, transcript }) {
     const { description = '', language = 'auto', seed } = provenance;
@@ -254,8 +256,11 @@ export class DesignRoom {
   // --- Messages.
 
   /**
-   * Announce an event to screen readers. @param {TakeCard} card @param {string} key @param {Object<string, unknown>}
-   * [values]
+   * Announce an event to screen readers.
+   *
+   * @param {TakeCard} card
+   * @param {string} key
+   * @param {Object<string, unknown>} [values]
    */
   announce(card, key, values = {}) {
     this.liveRegion.textContent = this.t(key, { letter: card.name, ...values });

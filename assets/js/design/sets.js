@@ -135,7 +135,12 @@ export class SavedSets {
     }
   }
 
-  /** Return the position of a take for a restoration after a reload, or null. @param {Take} take @returns {SetPosition|null} */
+  /**
+   * Return the position of a take for a restoration after a reload, or null.
+   *
+   * @param {Take} take
+   * @returns {SetPosition|null}
+   */
   placeOf(take) {
     for (const { number, at, origin, cards } of this.room.shownSets.sets) {
       const card = cards.find((one) => one.take === take);
@@ -196,7 +201,13 @@ export class ShownSets {
     return set;
   }
 
-  /** Add one more take to a set. @param {TakeSet} set @param {Parameters<ShownSets['insert']>[1][0]} given @param {string} description */
+  /**
+   * Add one more take to a set.
+   *
+   * @param {TakeSet} set
+   * @param {Parameters<ShownSets['insert']>[1][0]} given
+   * @param {string} description
+   */
   addTake(set, given, description) {
     set.insertCard(this.card({ ...given, set: set.number, description }));
     this.room.playback.match();

@@ -148,8 +148,10 @@ export class TakeRequests {
   }
 
   /**
-   * Request three clones of a take by Base: normal, steadier and livelier. @param {TakeCard} card @param {{clicked:
-   * number}} now
+   * Request three clones of a take by Base: normal, steadier and livelier.
+   *
+   * @param {TakeCard} card
+   * @param {{clicked: number}} now
    */
   async requestVariations(card, { clicked }) {
     const { take, description, name } = card;
@@ -169,8 +171,10 @@ export class TakeRequests {
   }
 
   /**
-   * Request takes of the description with one more attribute and the set's seeds. @param {TakeCard} card @param
-   * {{change: Change, clicked: number}} asked
+   * Request takes of the description with one more attribute and the set's seeds.
+   *
+   * @param {TakeCard} card
+   * @param {{change: Change, clicked: number}} asked
    */
   requestChanged(card, { change, clicked }) {
     const { studio } = this;

@@ -61,7 +61,12 @@ export class RealVoices {
     if (this.isHost) this.ask();
   }
 
-  /** Use the host's key for downloads as well. @param {string} key @param {boolean} own true if the studio has started the runtime */
+  /**
+   * Use the host's key for downloads as well.
+   *
+   * @param {string} key
+   * @param {boolean} own true if the studio has started the runtime
+   */
   allow(key, own) {
     if (this.isHost === own && this.key === key) return;
     this.key = key;
@@ -115,7 +120,10 @@ export class RealVoices {
     if (what === 'stop') this.showToast(this.t('real_voices.stopped'));
   }
 
-  /** @param {string[]} models @param {string|null} quantize  number of bits of the weights, or null for the studio's setting */
+  /**
+   * @param {string[]} models
+   * @param {string|null} quantize  number of bits of the weights, or null for the studio's setting
+   */
   async begin(models, quantize) {
     await this.request(() => this.send('', 'POST', quantize ? { models, quantize } : { models }));
     if (this.download.state !== 'fetching') return;
@@ -150,8 +158,10 @@ export class RealVoices {
   }
 
   /**
-   * Show a toast that stays when another room is opened. @param {string} sentence @param {import('../app/messages.js').ToastOptions}
-   * [options]
+   * Show a toast that stays when another room is opened.
+   *
+   * @param {string} sentence
+   * @param {import('../app/messages.js').ToastOptions} [options]
    */
   showToast(sentence, options = {}) {
     this.studio.toast(sentence, { ...options, isOfPage: true });

@@ -47,7 +47,12 @@ function python(value, indent = '') {
   return `{\n${items.map(([key, item]) => `${inner}${JSON.stringify(key)}: ${python(item, inner)},\n`).join('')}${indent}}`;
 }
 
-/** Return the keyword arguments of a Python call, one per line. @param {Object<string, any>} values @param {string} indent */
+/**
+ * Return the keyword arguments of a Python call, one per line.
+ *
+ * @param {Object<string, any>} values
+ * @param {string} indent
+ */
 function keywords(values, indent) {
   return Object.entries(values)
     .filter(([, value]) => value !== undefined)
@@ -266,7 +271,11 @@ export class CodeDialog {
     this.open(requestOf(take));
   }
 
-  /** Show the request that a room would send now, with a sample text if it has no text. @param {PendingRequest} present */
+  /**
+   * Show the request that a room would send now, with a sample text if it has no text.
+   *
+   * @param {PendingRequest} present
+   */
   showPresent({ mode, config, text, reference }) {
     const { studio } = this;
     const content = text.trim() ? text : studio.presets.texts.auto;

@@ -102,7 +102,10 @@ export class TakeHistory extends EventTarget {
    */
   changes = Promise.resolve();
 
-  /** @param {import('../player/speech.js').Speech} speech @param {(key: string, values?: Object<string, any>) => string} t */
+  /**
+   * @param {import('../player/speech.js').Speech} speech
+   * @param {(key: string, values?: Object<string, any>) => string} t
+   */
   constructor(speech, t) {
     super();
     this.speech = speech;
@@ -181,8 +184,10 @@ export class TakeHistory extends EventTarget {
   }
 
   /**
-   * Move the oldest takes that are neither favourites nor in scripts to the bin. @param {number} count @returns
-   * {Promise<string[]>} ids of the moved takes
+   * Move the oldest takes that are neither favourites nor in scripts to the bin.
+   *
+   * @param {number} count
+   * @returns {Promise<string[]>} ids of the moved takes
    */
   async freeSpace(count) {
     const { takes } = await api.post('studio/takes/free', { takes: count });

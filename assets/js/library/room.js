@@ -14,7 +14,11 @@ import { VoicesPanel } from './voices_panel.js';
 const TYPING_MS = 200;
 
 export class TakesPanel {
-  /** @param {HTMLElement} root @param {import('../app/studio.js').Studio} studio @param {import('./saved_scripts.js').SavedScripts} scripts */
+  /**
+   * @param {HTMLElement} root
+   * @param {import('../app/studio.js').Studio} studio
+   * @param {import('./saved_scripts.js').SavedScripts} scripts
+   */
   constructor(root, studio, scripts) {
     this.root = root;
     this.studio = studio;
@@ -143,8 +147,9 @@ export class TakesPanel {
   }
 
   /**
-   * Return the entries, newest first, with a heading before each day. @param {{at: number, element: HTMLElement}[]}
-   * entries
+   * Return the entries, newest first, with a heading before each day.
+   *
+   * @param {{at: number, element: HTMLElement}[]} entries
    */
   withHeadings(entries) {
     const now = Date.now();

@@ -62,7 +62,12 @@ export class Sharing {
   }
 }
 
-/** Share a take immediately, with a button that revokes the link. @param {Studio} studio @param {string} take id of the take */
+/**
+ * Share a take immediately, with a button that revokes the link.
+ *
+ * @param {Studio} studio
+ * @param {string} take id of the take
+ */
 export async function shareTake(studio, take) {
   const { t } = studio;
   const route = `studio/takes/${take}/share`;

@@ -28,7 +28,11 @@ const watcher = new IntersectionObserver((entries) => {
   }
 });
 
-/** @param {HTMLElement} place @param {string} id id of the take @param {import('../app/studio.js').Studio['api']} api */
+/**
+ * @param {HTMLElement} place
+ * @param {string} id id of the take
+ * @param {import('../app/studio.js').Studio['api']} api
+ */
 export function outlineWhenSeen(place, id, api) {
   waiting.set(place, async () => {
     try {

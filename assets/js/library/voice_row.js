@@ -221,8 +221,10 @@ export class VoiceRow {
 }
 
 /**
- * Run an action, and report its error (an empty text if it succeeds). @param {() => unknown} action @param
- * {(sentence: string) => void} showError
+ * Run an action, and report its error (an empty text if it succeeds).
+ *
+ * @param {() => unknown} action
+ * @param {(sentence: string) => void} showError
  */
 async function withErrors(action, showError) {
   showError('');
@@ -233,7 +235,12 @@ async function withErrors(action, showError) {
   }
 }
 
-/** Show an error below a field, or clear the error if the text is empty. @param {Field} field @param {string} sentence */
+/**
+ * Show an error below a field, or clear the error if the text is empty.
+ *
+ * @param {Field} field
+ * @param {string} sentence
+ */
 function showFieldError(field, sentence) {
   errorPlace(field).textContent = sentence;
   field.ariaInvalid = String(sentence !== '');

@@ -105,7 +105,11 @@ export class Dock {
     this.showRate();
   }
 
-  /** Enable the choice of speed, or show why it is unavailable. @param {boolean} can true if the output can change the speed */
+  /**
+   * Enable the choice of speed, or show why it is unavailable.
+   *
+   * @param {boolean} can true if the output can change the speed
+   */
   offerRates(can) {
     if (String(!can) === this.rate.ariaDisabled) return;
     this.rate.ariaDisabled = String(!can);

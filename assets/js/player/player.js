@@ -27,7 +27,9 @@ export class Player extends EventTarget {
     /** @type {Context|null} */
     this.context = null;
     /**
-     * Requested device buffer, which is the shortest only if the browser reports underruns. @type {AudioContextOptions['latencyHint']}
+     * Requested device buffer, which is the shortest only if the browser reports underruns.
+     *
+     * @type {AudioContextOptions['latencyHint']}
      */
     this.latency = 'playbackStats' in AudioContext.prototype ? MIN_LATENCY : USUAL;
     /** @type {Promise<void>|null} */

@@ -57,7 +57,12 @@ export class Playlist {
     }
   }
 
-  /** Return the span at a position and the offset in the item. @param {number} position in samples @returns {{span: Span, at: number}|null} */
+  /**
+   * Return the span at a position and the offset in the item.
+   *
+   * @param {number} position in samples
+   * @returns {{span: Span, at: number}|null}
+   */
   locate(position) {
     const span = this.spans.findLast(({ start }) => start <= position);
     return span ? { span, at: position - span.start + span.from } : null;
@@ -71,7 +76,12 @@ function* silenceChunks(seconds) {
   }
 }
 
-/** Yield the chunks of a take from a sample, and wait for future chunks. @param {Take} take @param {number} from index of the sample */
+/**
+ * Yield the chunks of a take from a sample, and wait for future chunks.
+ *
+ * @param {Take} take
+ * @param {number} from index of the sample
+ */
 async function* samplesFrom(take, from) {
   let skip = from;
   await take.loadAudio();

@@ -62,7 +62,12 @@ export class LastTake {
     if (stage.take === take) stage.refresh();
   }
 
-  /** Return the audio of a stored take, or null after showing an error. @param {string} id @returns {Promise<Int16Array|null>} */
+  /**
+   * Return the audio of a stored take, or null after showing an error.
+   *
+   * @param {string} id
+   * @returns {Promise<Int16Array|null>}
+   */
   async pcm(id) {
     try {
       return await this.studio.history.loadPcm(id, { cache: 'default' });
@@ -172,7 +177,12 @@ export class InterruptedRequests {
     this.removeOffer = studio.toast(studio.t(keys.sentence), { action: studio.t(keys.action), onAction, dismiss: studio.t(keys.dismiss), keys });
   }
 
-  /** Return the recent complete takes of the room from the studio. @param {InterruptedRequest[]} left @returns {Promise<TakeRecord[]>} */
+  /**
+   * Return the recent complete takes of the room from the studio.
+   *
+   * @param {InterruptedRequest[]} left
+   * @returns {Promise<TakeRecord[]>}
+   */
   async kept([{ asked }]) {
     const { takes } = await this.studio.api.get(`studio/takes?room=${asked.room}&limit=${SEARCHED_TAKES}`).catch(() => ({ takes: [] }));
     return takes.filter((/** @type {TakeRecord} */ record) => record.stop_reason !== 'cancelled');
@@ -222,7 +232,11 @@ export class InterruptedRequests {
     }
   }
 
-  /** Return the reference of a request, or null if the room has a different reference now. @param {InterruptedRequest} left */
+  /**
+   * Return the reference of a request, or null if the room has a different reference now.
+   *
+   * @param {InterruptedRequest} left
+   */
   async reference({ asked, digest }) {
     if (!digest) return null;
     const blob = await this.studio.room(asked.room).referenceOf?.(asked);

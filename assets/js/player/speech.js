@@ -87,7 +87,12 @@ export class Speech {
     return Object.assign(error, { message: errorSentence(error) });
   }
 
-  /** Request a take that clones a recording, after reading and hashing the recording. @param {Take} take @param {Blob} reference */
+  /**
+   * Request a take that clones a recording, after reading and hashing the recording.
+   *
+   * @param {Take} take
+   * @param {Blob} reference
+   */
   async requestWithReference(take, reference) {
     try {
       const url = await cached(this.urls, reference, dataUrl);

@@ -24,7 +24,11 @@ const STEPS = { ArrowRight: 1, ArrowLeft: -1, ArrowUp: 1, ArrowDown: -1, PageUp:
 /** @typedef {Pick<import('../script/full_audio.js').ScriptPlayback, 'onItem'|'place'>} ProgressCallbacks */
 
 export class Stage extends EventTarget {
-  /** @param {ParentNode} page @param {(key: string, values?: Object<string, unknown>) => string} t @param {(take: Take) => string} captionOf */
+  /**
+   * @param {ParentNode} page
+   * @param {(key: string, values?: Object<string, unknown>) => string} t
+   * @param {(take: Take) => string} captionOf
+   */
   constructor(page, t, captionOf) {
     super();
     this.t = t;
@@ -90,7 +94,10 @@ export class Stage extends EventTarget {
   }
 
   /**
-   * Measure the times of a new take, and use its arrival times to adapt the start buffer. @param {Take} take @param {number} clicked
+   * Measure the times of a new take, and use its arrival times to adapt the start buffer.
+   *
+   * @param {Take} take
+   * @param {number} clicked
    */
   watch(take, clicked) {
     take.timing = { clicked, ttfa: null, audible: null, underruns: null };
@@ -138,7 +145,13 @@ export class Stage extends EventTarget {
     return pumped;
   }
 
-  /** Pass the audio of a programme to the player. @param {Playlist} programme @param {number} playing @param {{index: number, at: number}} from */
+  /**
+   * Pass the audio of a programme to the player.
+   *
+   * @param {Playlist} programme
+   * @param {number} playing
+   * @param {{index: number, at: number}} from
+   */
   async feedPlayer(programme, playing, from) {
     for await (const pcm of programme.pieces(from)) {
       if (playing !== this.playing) return;
@@ -312,7 +325,11 @@ export class Stage extends EventTarget {
     this.dispatchEvent(new Event('place'));
   }
 
-  /** Show the length of the take, or during generation the estimated length and the progress. @param {ShownAudio|null} take */
+  /**
+   * Show the length of the take, or during generation the estimated length and the progress.
+   *
+   * @param {ShownAudio|null} take
+   */
   paintLength(take) {
     const made = take && !isFullAudio(take) ? progressOf(take, performance.now()) : null;
     const length = made ? this.t('shell.about_length', { time: clock(made.samples).replace(/\.\d$/, '') }) : clock(take?.samples ?? 0);
@@ -337,7 +354,12 @@ export class Stage extends EventTarget {
   }
 }
 
-/** Return true if the shown audio is the full audio of a script. @param {ShownAudio|null} take @returns {take is FullAudio} */
+/**
+ * Return true if the shown audio is the full audio of a script.
+ *
+ * @param {ShownAudio|null} take
+ * @returns {take is FullAudio}
+ */
 function isFullAudio(take) {
   return take !== null && 'from' in take;
 }

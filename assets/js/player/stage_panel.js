@@ -19,8 +19,11 @@ const MAX_PROGRESS = 0.99; // Below 1, because the length of the take is an esti
  */
 
 /**
- * Return the progress of a long take, or null if there is no progress to show. @param {import('./take.js').Take} take
- * @param {number} now performance.now() @returns {GenerationProgress|null}
+ * Return the progress of a long take, or null if there is no progress to show.
+ *
+ * @param {import('./take.js').Take} take
+ * @param {number} now performance.now()
+ * @returns {GenerationProgress|null}
  */
 export function progressOf({ state, planned, samples, arrivals }, now) {
   if (state !== 'streaming' || planned < MIN_PROGRESS_S * SAMPLE_RATE) return null;
@@ -162,7 +165,13 @@ export function bitRate() {
   return Number(recall('localStorage', RATE) ?? 64000);
 }
 
-/** Offer the choice of the bit rate in a sheet when it is opened. @param {HTMLElement} sheet @param {HTMLSelectElement} select @param {() => void} onChange */
+/**
+ * Offer the choice of the bit rate in a sheet when it is opened.
+ *
+ * @param {HTMLElement} sheet
+ * @param {HTMLSelectElement} select
+ * @param {() => void} onChange
+ */
 export function offerBitRate(sheet, select, onChange = () => {}) {
   sheet.addEventListener('beforetoggle', () => {
     select.replaceChildren(...RATES.map((rate) => new Option(`${rate} kbit/s`, String(1000 * rate))));
@@ -175,7 +184,12 @@ export function offerBitRate(sheet, select, onChange = () => {}) {
   };
 }
 
-/** Set up the choice of the bit rate in a download menu, which other choices close. @param {HTMLElement} menu @param {() => void} onChange */
+/**
+ * Set up the choice of the bit rate in a download menu, which other choices close.
+ *
+ * @param {HTMLElement} menu
+ * @param {() => void} onChange
+ */
 export function offerDownloads(menu, onChange) {
   offerBitRate(menu, getElement(menu, 'select', HTMLSelectElement), onChange);
   menu.addEventListener('click', ({ target }) => target instanceof Element && !target.closest('label') && menu.hidePopover());

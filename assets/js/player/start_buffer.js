@@ -109,10 +109,19 @@ export function needOf(arrivals, expected = 0) {
 /** Minimum buffer and minimum delay before playback, in samples. @typedef {{start: number, hold: number}} BufferNeed */
 
 export class Pace {
-  /** Arrivals of the last takes (newest first) by number of parallel takes. @type {Map<number, {whole: Arrivals, steady: Arrivals}[]>} */
+  /**
+   * Arrivals of the last takes (newest first) by number of parallel takes.
+   *
+   * @type {Map<number, {whole: Arrivals, steady: Arrivals}[]>}
+   */
   known = new Map();
 
-  /** Add the arrivals of a take. @param {Arrivals} arrivals @param {number} [parallel]  number of parallel takes, including this take */
+  /**
+   * Add the arrivals of a take.
+   *
+   * @param {Arrivals} arrivals
+   * @param {number} [parallel]  number of parallel takes, including this take
+   */
   learn(arrivals, parallel = 1) {
     const takes = [{ whole: arrivals, steady: withoutWorst(arrivals) }, ...(this.known.get(parallel) ?? [])];
     this.known.set(parallel, takes.slice(0, MAX_TAKES));

@@ -109,8 +109,9 @@ export class Take extends EventTarget {
     /** @type {import('../common/api.js').AppError|null} */
     this.error = null;
     /**
-     * Utterance of the speech client. @type
-     * {ReturnType<import('../../../clients/js/voicewright.js').SpeechSocket['speak']>|null}
+     * Utterance of the speech client.
+     *
+     * @type {ReturnType<import('../../../clients/js/voicewright.js').SpeechSocket['speak']>|null}
      */
     this.utterance = null;
     /** Promise that resolves at the next event of the take. @type {Promise<unknown>|null} */
@@ -142,8 +143,10 @@ export class Take extends EventTarget {
   }
 
   /**
-   * Return a stored take whose audio is loaded on demand. @param {TakeRecord} record @param {() =>
-   * Promise<Int16Array|null>} ask returns null after showing an error if the audio is unavailable
+   * Return a stored take whose audio is loaded on demand.
+   *
+   * @param {TakeRecord} record
+   * @param {() => Promise<Int16Array|null>} ask returns null after showing an error if the audio is unavailable
    */
   static withLoader(record, ask) {
     const take = Take.fromRecord(record, new Int16Array());
@@ -204,7 +207,12 @@ export class Take extends EventTarget {
     return this.record?.lufs ?? null;
   }
 
-  /** Add text to a take with streamed text. @param {string} text @param {string|null} spoken text after pronunciations, or null if equal */
+  /**
+   * Add text to a take with streamed text.
+   *
+   * @param {string} text
+   * @param {string|null} spoken text after pronunciations, or null if equal
+   */
   extend(text, spoken) {
     if (spoken ?? this.spoken) this.spoken = `${this.spoken ?? this.text}${spoken ?? text}`;
     this.text += text;

@@ -112,12 +112,22 @@ export class Waveform {
   }
 }
 
-/** Weak references to objects with canvases, and the functions that redraw them. @type {Set<{what: WeakRef<object>, draw: () => void}>} */
+/**
+ * Weak references to objects with canvases, and the functions that redraw them.
+ *
+ * @type {Set<{what: WeakRef<object>, draw: () => void}>}
+ */
 const coloured = new Set();
 /** @type {MutationObserver|undefined} */
 let themes;
 
-/** Redraw a canvas whenever the theme changes. @template {object} T @param {T} drawn @param {(drawn: T) => void} draw */
+/**
+ * Redraw a canvas whenever the theme changes.
+ *
+ * @template {object} T
+ * @param {T} drawn
+ * @param {(drawn: T) => void} draw
+ */
 export function redrawOnTheme(drawn, draw) {
   const what = new WeakRef(drawn);
   const one = { what, draw: () => draw(/** @type {T} */ (what.deref())) };

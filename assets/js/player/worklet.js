@@ -83,7 +83,11 @@ class PcmPlayer extends AudioWorkletProcessor {
   }
 
   /**
-   * Discard the previous take and wait for the next take. @param {number} take @param {number} target @param {number} hold
+   * Discard the previous take and wait for the next take.
+   *
+   * @param {number} take
+   * @param {number} target
+   * @param {number} hold
    */
   clear(take, target, hold = Infinity) {
     this.chunks = [];
@@ -290,7 +294,12 @@ class PcmPlayer extends AudioWorkletProcessor {
     this.offset = 0;
   }
 
-  /** Fill the rest of a block with silence. @param {Float32Array} out @param {number} from index of the first silent sample */
+  /**
+   * Fill the rest of a block with silence.
+   *
+   * @param {Float32Array} out
+   * @param {number} from index of the first silent sample
+   */
   silence(out, from) {
     if (this.state === 'draining') {
       this.last = 0;

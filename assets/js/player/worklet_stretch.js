@@ -46,14 +46,24 @@ export class TimeStretch {
     return Math.max(0, this.lookahead - (this.end - this.at));
   }
 
-  /** Add input samples. @param {Int16Array} pcm @param {number} from @param {number} count number of samples, at most `wanted` */
+  /**
+   * Add input samples.
+   *
+   * @param {Int16Array} pcm
+   * @param {number} from
+   * @param {number} count number of samples, at most `wanted`
+   */
   put(pcm, from, count) {
     this.makeRoom(count);
     for (let i = 0; i < count; i++) this.buffer[this.end + i] = pcm[from + i] / 32768;
     this.end += count;
   }
 
-  /** Move the data to the start of the buffer if more samples do not fit. @param {number} count number of samples to add */
+  /**
+   * Move the data to the start of the buffer if more samples do not fit.
+   *
+   * @param {number} count number of samples to add
+   */
   makeRoom(count) {
     if (this.end + count <= this.buffer.length) return;
     const first = Math.max(0, this.at - 2 * this.hop - this.reach); // First sample that is still needed.
@@ -91,7 +101,11 @@ export class TimeStretch {
     this.lag += this.outCount * (rate - 1) - step;
   }
 
-  /** Return the offset of the samples that are most similar to the next samples, or 0. @param {number} middle expected offset */
+  /**
+   * Return the offset of the samples that are most similar to the next samples, or 0.
+   *
+   * @param {number} middle expected offset
+   */
   best(middle) {
     const { buffer, at, hop } = this;
     const first = Math.max(middle - this.reach, -at);

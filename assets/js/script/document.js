@@ -140,7 +140,12 @@ export class Script extends Emitter {
     this.notify(false);
   }
 
-  /** Set the silence after a line, where null means the script's default. @param {string} id @param {number|null} seconds */
+  /**
+   * Set the silence after a line, where null means the script's default.
+   *
+   * @param {string} id
+   * @param {number|null} seconds
+   */
   setGap(id, seconds) {
     this.change(id, { gap: seconds === null || seconds === this.gap ? undefined : seconds });
   }
@@ -154,7 +159,13 @@ export class Script extends Emitter {
     this.notify(false);
   }
 
-  /** Insert lines. @param {Line[]} lines @param {number} [at] index of the first line @returns {() => void} function that undoes the change */
+  /**
+   * Insert lines.
+   *
+   * @param {Line[]} lines
+   * @param {number} [at] index of the first line
+   * @returns {() => void} function that undoes the change
+   */
   insert(lines, at = this.lines.length) {
     this.lines.splice(at, 0, ...lines);
     this.notify(true);
@@ -177,7 +188,13 @@ export class Script extends Emitter {
     return () => void this.insert([line], Math.min(at, this.lines.length));
   }
 
-  /** Move a line. @param {string} id @param {number} to new index @returns {(() => void)|null} function that undoes the change, or null without a change */
+  /**
+   * Move a line.
+   *
+   * @param {string} id
+   * @param {number} to new index
+   * @returns {(() => void)|null} function that undoes the change, or null without a change
+   */
   move(id, to) {
     const from = this.indexOf(id);
     const place = Math.max(0, Math.min(to, this.lines.length - 1));
@@ -188,8 +205,11 @@ export class Script extends Emitter {
   }
 
   /**
-   * Move a line in front of another line. @param {string} id @param {string|null} before id of the other line, or null for the
-   * end @returns {(() => void)|null} function that undoes the change, or null without a change
+   * Move a line in front of another line.
+   *
+   * @param {string} id
+   * @param {string|null} before id of the other line, or null for the end
+   * @returns {(() => void)|null} function that undoes the change, or null without a change
    */
   moveBefore(id, before) {
     const from = this.indexOf(id);

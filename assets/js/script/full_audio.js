@@ -81,7 +81,14 @@ export class ScriptPerformance {
     }
   }
 
-  /** Record an item for the player and return the item. @param {Item} item @param {number} place @param {number} part @param {number} [skipped] */
+  /**
+   * Record an item for the player and return the item.
+   *
+   * @param {Item} item
+   * @param {number} place
+   * @param {number} part
+   * @param {number} [skipped]
+   */
   recordItem(item, place, part, skipped = 0) {
     this.givenItems.push({ item, place, part, skipped });
     return item;
@@ -246,8 +253,12 @@ export class FullAudio extends EventTarget {
   }
 
   /**
-   * Return the position of an item's sample in the script, or null if the line was deleted. @param {ScriptPerformance} performance
-   * @param {number} index @param {number} at @returns {number|null}
+   * Return the position of an item's sample in the script, or null if the line was deleted.
+   *
+   * @param {ScriptPerformance} performance
+   * @param {number} index
+   * @param {number} at
+   * @returns {number|null}
    */
   placeOf(performance, index, at) {
     const { item, place, part, skipped } = performance.givenItems[index];

@@ -14,7 +14,11 @@ import { cuesToLines } from './line_text.js';
 const KINDS = { note_marks: false, page_numbers: false, code: false, tables: true, captions: true, list_numbers: true };
 
 class KindSwitches {
-  /** @param {HTMLElement} place fieldset for the switches @param {import('../app/studio.js').Studio} studio @param {() => void} onChange */
+  /**
+   * @param {HTMLElement} place fieldset for the switches
+   * @param {import('../app/studio.js').Studio} studio
+   * @param {() => void} onChange
+   */
   constructor(place, studio, onChange) {
     this.place = place;
     this.studio = studio;
@@ -443,7 +447,11 @@ export class Importer {
     return found ? this.choose(found, titleOf(file.name), IS_DOCUMENT.test(file.name), between) : null;
   }
 
-  /** Ask for an address and return the article of the web page. @returns {Promise<ImportedText|null>} null if cancelled */
+  /**
+   * Ask for an address and return the article of the web page.
+   *
+   * @returns {Promise<ImportedText|null>} null if cancelled
+   */
   async readAddress() {
     const page = await this.addresses.choose((url) => this.requestText({ name: url }, { url }));
     const found = page && (await this.chooseOptions(page, page.title));
@@ -466,7 +474,12 @@ export class Importer {
     return { title, text: paragraphs.join('\n\n'), lines, isDocument, chapters: chosen, book: { author, cover } };
   }
 
-  /** Return all rows of a table or a list as text. @param {File} file @returns {Promise<string|null>} null after an error or if cancelled */
+  /**
+   * Return all rows of a table or a list as text.
+   *
+   * @param {File} file
+   * @returns {Promise<string|null>} null after an error or if cancelled
+   */
   async table(file) {
     const found = await this.parseFile(file, { as_is: '1' });
     return found && found.chapters.flatMap(({ paragraphs }) => paragraphs).join('\n');
@@ -505,7 +518,13 @@ export class Importer {
     return found;
   }
 
-  /** Request the parsed text of a file or a web page from the studio. @param {Source} source @param {ParserOptions} query @returns {Promise<ParsedDocument>} */
+  /**
+   * Request the parsed text of a file or a web page from the studio.
+   *
+   * @param {Source} source
+   * @param {ParserOptions} query
+   * @returns {Promise<ParsedDocument>}
+   */
   async requestText({ name, file }, query) {
     const { studio } = this;
     const leave = !file || IS_DOCUMENT.test(name) ? studio.toast(studio.t('importing.reading', { name }), { isOfPage: true }) : null;

@@ -50,7 +50,12 @@ export function speaks(parts) {
   return parts.some(({ text }) => text);
 }
 
-/** Parse the length of a pause. @param {string} words text after "pause" @returns {number|null} length in seconds, or null if invalid */
+/**
+ * Parse the length of a pause.
+ *
+ * @param {string} words text after "pause"
+ * @returns {number|null} length in seconds, or null if invalid
+ */
 function readLength(words) {
   if (!words.trim()) return DEFAULT_PAUSE_S;
   const length = LENGTH.exec(words);

@@ -227,8 +227,10 @@ export class LineView {
   }
 
   /**
-   * Set the value of a field if it differs, because setting a value moves the caret. @param
-   * {HTMLInputElement|HTMLTextAreaElement} field @param {string} value
+   * Set the value of a field if it differs, because setting a value moves the caret.
+   *
+   * @param {HTMLInputElement|HTMLTextAreaElement} field
+   * @param {string} value
    */
   write(field, value) {
     if (field.value !== value) field.value = value;
@@ -280,7 +282,12 @@ export function seconds(value) {
   return `${value.toFixed(1)} s`;
 }
 
-/** Return a text with highlighted tags for the layer behind the field. @param {string} text @returns {(string|HTMLElement)[]} */
+/**
+ * Return a text with highlighted tags for the layer behind the field.
+ *
+ * @param {string} text
+ * @returns {(string|HTMLElement)[]}
+ */
 function marked(text) {
   /** @type {(string|HTMLElement)[]} */
   const nodes = [];

@@ -233,7 +233,13 @@ export class LinesView {
     this.studio.offerUndo(undo, this.studio.t('script.removed', { n: at + 1 }));
   }
 
-  /** Move a line by a number of positions. @param {string} id @param {number} by @param {Element|null} [focus] element that keeps the focus */
+  /**
+   * Move a line by a number of positions.
+   *
+   * @param {string} id
+   * @param {number} by
+   * @param {Element|null} [focus] element that keeps the focus
+   */
   move(id, by, focus = document.activeElement) {
     const undo = this.script.move(id, this.script.indexOf(id) + by);
     if (undo) this.studio.offerUndo(undo);
@@ -241,7 +247,12 @@ export class LinesView {
     this.room.announce(this.studio.t('script.moved', { n: this.script.indexOf(id) + 1 }));
   }
 
-  /** Add a line after another line, or at the end. @param {string} [after] id of the other line @param {string} [text] */
+  /**
+   * Add a line after another line, or at the end.
+   *
+   * @param {string} [after] id of the other line
+   * @param {string} [text]
+   */
   add(after, text = '') {
     const { lines } = this.script;
     const at = after ? this.script.indexOf(after) + 1 : lines.length;

@@ -36,7 +36,10 @@ import { levelsOf } from './schedule.js';
 const UPDATE_INTERVAL_MS = 250; // Interval between updates of a line during its generation.
 
 export class Maker extends EventTarget {
-  /** @param {Pick<import('../app/studio.js').Studio, 'api'|'say'|'speech'|'voices'|'pronunciation'|'t'>} studio @param {import('./voice_assignment.js').VoiceAssignment} voiceAssignment */
+  /**
+   * @param {Pick<import('../app/studio.js').Studio, 'api'|'say'|'speech'|'voices'|'pronunciation'|'t'>} studio
+   * @param {import('./voice_assignment.js').VoiceAssignment} voiceAssignment
+   */
   constructor(studio, voiceAssignment) {
     super();
     this.studio = studio;
@@ -125,7 +128,12 @@ export class Maker extends EventTarget {
     return { state: known.every(Boolean) ? 'made' : 'unmade', seconds, error, short };
   }
 
-  /** Return the take of a segment, or null if there is none yet. @param {Segment} stretch @returns {SegmentTake|null} */
+  /**
+   * Return the take of a segment, or null if there is none yet.
+   *
+   * @param {Segment} stretch
+   * @returns {SegmentTake|null}
+   */
   takeOf({ key }) {
     return (key && (this.takes.get(key) ?? this.storedTakes.get(key))) || null;
   }
@@ -234,7 +242,13 @@ export class Maker extends EventTarget {
     return clips;
   }
 
-  /** Generate and store the take of a segment. @param {Segment} stretch @param {Line} line @returns {Promise<string>} id of the stored take */
+  /**
+   * Generate and store the take of a segment.
+   *
+   * @param {Segment} stretch
+   * @param {Line} line
+   * @returns {Promise<string>} id of the stored take
+   */
   async store(stretch, line) {
     const { key } = stretch;
     const kept = key && this.storedTakes.get(key);
@@ -310,7 +324,11 @@ export class Maker extends EventTarget {
 // --- Repeated generation of a line. The old audio is kept until the new audio is complete, and if the generation fails.
 
 export class Regeneration {
-  /** Line that is generated again, if it had audio before. @type {{id: string, back: () => void, dismiss: () => void}|null} */
+  /**
+   * Line that is generated again, if it had audio before.
+   *
+   * @type {{id: string, back: () => void, dismiss: () => void}|null}
+   */
   line = null;
 
   /** @param {import('./room.js').ScriptRoom} room */

@@ -86,7 +86,12 @@ function toParagraphs(text) {
   return { paragraphs: screenplayParagraphs(blocks, names).flatMap(unwrap).filter(Boolean), names };
 }
 
-/** Return the blocks of a screenplay with each name before a colon. @param {string[]} blocks @param {Set<string> & {isScreenplay?: boolean}} names */
+/**
+ * Return the blocks of a screenplay with each name before a colon.
+ *
+ * @param {string[]} blocks
+ * @param {Set<string> & {isScreenplay?: boolean}} names
+ */
 function screenplayParagraphs(blocks, names) {
   const cues = blocks.map((block) => (/\S.*\n/.test(block) ? CUE.exec(block.trim().split('\n', 1)[0].trim()) : null));
   const found = cues.filter((cue) => cue !== null);
@@ -117,13 +122,24 @@ function unwrap(block) {
   return paragraphs;
 }
 
-/** Join two rows with a space, or without a space in Chinese and Japanese. @param {string} before @param {string} after */
+/**
+ * Join two rows with a space, or without a space in Chinese and Japanese.
+ *
+ * @param {string} before
+ * @param {string} after
+ */
 function join(before, after) {
   const wide = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}。，、！？：；”」』]$/u;
   return wide.test(before) ? before + after : `${before} ${after}`.trim();
 }
 
-/** Return a test for names of speakers. @param {string[]} paragraphs @param {(name: string) => boolean} known @returns {(name: string) => boolean} */
+/**
+ * Return a test for names of speakers.
+ *
+ * @param {string[]} paragraphs
+ * @param {(name: string) => boolean} known
+ * @returns {(name: string) => boolean}
+ */
 function nameRule(paragraphs, known) {
   const counts = new Map();
   for (const paragraph of paragraphs) {

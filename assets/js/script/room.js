@@ -295,7 +295,10 @@ export class ScriptRoom {
   }
 
   /**
-   * Return a message about the result of an import. @param {string} key @param {number} n number of lines
+   * Return a message about the result of an import.
+   *
+   * @param {string} key
+   * @param {number} n number of lines
    * @param {number} leftOut number of skipped chat messages
    */
   summary(key, n, leftOut) {
@@ -334,7 +337,13 @@ export class ScriptRoom {
     }
   }
 
-  /** Play from a line. @param {string} id @param {{only?: boolean}} [options] @throws {FieldError} if a line cannot be spoken */
+  /**
+   * Play from a line.
+   *
+   * @param {string} id
+   * @param {{only?: boolean}} [options]
+   * @throws {FieldError} if a line cannot be spoken
+   */
   perform(id, { only = false } = {}) {
     const { studio, script, fullAudio } = this;
     const at = script.indexOf(id);
@@ -542,7 +551,11 @@ export class ScriptRoom {
     this.use(await this.studio.importer.readFile(file, this.script.gap));
   }
 
-  /** Add an imported text to this script, or make a new script from it. @param {import('./importing.js').ImportedText|null} imported */
+  /**
+   * Add an imported text to this script, or make a new script from it.
+   *
+   * @param {import('./importing.js').ImportedText|null} imported
+   */
   async use(imported) {
     if (!imported) return;
     const read = imported.lines ? { lines: imported.lines, leftOut: 0 } : this.read(imported.text);
@@ -551,8 +564,10 @@ export class ScriptRoom {
   }
 
   /**
-   * Add a line for a stored take at the end. @param {import('../app/studio.js').RestoredTake} take @returns
-   * {import('../app/studio.js').UndoFunction}
+   * Add a line for a stored take at the end.
+   *
+   * @param {import('../app/studio.js').RestoredTake} take
+   * @returns {import('../app/studio.js').UndoFunction}
    */
   restore({ mode, text, config, seed }) {
     const { voice, language, instructions = '' } = config;

@@ -90,7 +90,12 @@ export function clipsOf(script, maker) {
 /** Expected number of samples of segments without audio. @type {WeakMap<import('./making.js').Segment, number>} */
 const expected = new WeakMap();
 
-/** Return the length of a segment in samples. @param {import('./making.js').Segment} stretch @param {SegmentTake|null} sound */
+/**
+ * Return the length of a segment in samples.
+ *
+ * @param {import('./making.js').Segment} stretch
+ * @param {SegmentTake|null} sound
+ */
 function lengthOf(stretch, sound) {
   const { silence, text = '' } = stretch;
   if (silence) return samplesOf(silence);

@@ -161,7 +161,12 @@ export class ScriptList extends EventTarget {
     await this.save();
   }
 
-  /** Delete the open script and open another. @param {() => Script} first @returns {Promise<() => Promise<void>>} function that undoes the deletion */
+  /**
+   * Delete the open script and open another.
+   *
+   * @param {() => Script} first
+   * @returns {Promise<() => Promise<void>>} function that undoes the deletion
+   */
   async remove(first) {
     await this.flush();
     const { script } = this;
@@ -178,7 +183,12 @@ export class ScriptList extends EventTarget {
     };
   }
 
-  /** Delete a script that is not open. @param {string} id @returns {Promise<() => Promise<void>>} function that undoes the deletion */
+  /**
+   * Delete a script that is not open.
+   *
+   * @param {string} id
+   * @returns {Promise<() => Promise<void>>} function that undoes the deletion
+   */
   async discard(id) {
     await this.api.delete(`studio/scripts/${id}`);
     await this.refresh();
@@ -305,7 +315,12 @@ export class ScriptListView {
     this.showProblem(state);
   }
 
-  /** Return the list element of a script. @param {{id: string, name: string, begins?: string}} one @param {boolean} isOpen */
+  /**
+   * Return the list element of a script.
+   *
+   * @param {{id: string, name: string, begins?: string}} one
+   * @param {boolean} isOpen
+   */
   entry(one, isOpen) {
     return entry(this.nameOf(one), () => this.choose(() => this.scriptList.load(one.id)), isOpen);
   }

@@ -153,7 +153,13 @@ export class Timeline {
     this.hover.hidden = true; // The time at the pointer is not shown during a drag.
   }
 
-  /** Move a dragged clip with the pointer, and mark where a drop would insert it. @param {string} id @param {number} by distance in pixels @param {string|null} before */
+  /**
+   * Move a dragged clip with the pointer, and mark where a drop would insert it.
+   *
+   * @param {string} id
+   * @param {number} by distance in pixels
+   * @param {string|null} before
+   */
   dragTo(id, by, before) {
     this.elements.get(id)?.style.setProperty('--by', `${by}px`);
     const at = this.clips.findIndex(({ line }) => line.id === before);
@@ -182,7 +188,13 @@ export class Timeline {
     for (const [line, element] of this.elements) element.toggleAttribute('data-chosen', line === id);
   }
 
-  /** Put an element at a position. @param {HTMLElement} element @param {number} start samples @param {number} [length] samples */
+  /**
+   * Put an element at a position.
+   *
+   * @param {HTMLElement} element
+   * @param {number} start samples
+   * @param {number} [length] samples
+   */
   place({ style }, start, length) {
     const pixels = (/** @type {number} */ samples) => `${((samples / SAMPLE_RATE) * this.scale).toFixed(2)}px`;
     style.translate = pixels(start);
@@ -195,7 +207,11 @@ export class Timeline {
     for (const [line, element] of this.elements) element.toggleAttribute('data-sounding', line === id);
   }
 
-  /** Show the position of playback. @param {number|null} at position in samples, or null if the script is not playing */
+  /**
+   * Show the position of playback.
+   *
+   * @param {number|null} at position in samples, or null if the script is not playing
+   */
   follow(at) {
     const { root, head } = this;
     this.position = at;
@@ -244,7 +260,14 @@ function part(root, name) {
   return /** @type {HTMLElement} */ (root.querySelector(`.vw-timeline-${name}`));
 }
 
-/** Add or remove children of an element, and return them. @param {HTMLElement} parent @param {string} tag @param {number} count @returns {HTMLElement[]} */
+/**
+ * Add or remove children of an element, and return them.
+ *
+ * @param {HTMLElement} parent
+ * @param {string} tag
+ * @param {number} count
+ * @returns {HTMLElement[]}
+ */
 function resizeChildren(parent, tag, count) {
   while (parent.children.length > Math.max(0, count)) parent.lastElementChild?.remove();
   while (parent.children.length < count) parent.append(document.createElement(tag));
@@ -264,7 +287,13 @@ function highest(levels) {
   return [...levels].reduce((most, level) => (level > most ? level : most), '0');
 }
 
-/** Return the outline of a clip's waveform as an SVG path. @param {string} levels @param {number} from first x coordinate @param {number} scale */
+/**
+ * Return the outline of a clip's waveform as an SVG path.
+ *
+ * @param {string} levels
+ * @param {number} from first x coordinate
+ * @param {number} scale
+ */
 function outlineOf(levels, from, scale) {
   if (!levels) return '';
   const heights = [...levels].map((level) => Math.max(0.03, scale * heightOf(level)));

@@ -50,7 +50,12 @@ export class TimelineGestures {
     else this.onPress(idAt(event.target, 'clip'), event);
   }
 
-  /** Handle a press, which is a click or the start of a drag. @param {string|null} id id of the clip's line @param {PointerEvent} event */
+  /**
+   * Handle a press, which is a click or the start of a drag.
+   *
+   * @param {string|null} id id of the clip's line
+   * @param {PointerEvent} event
+   */
   onPress(id, event) {
     const { clientX } = event;
     const start = () => {
@@ -81,7 +86,12 @@ export class TimelineGestures {
     });
   }
 
-  /** Return the id of the line in front of which a drop would insert a line. @param {string} id @param {PointerEvent} event */
+  /**
+   * Return the id of the line in front of which a drop would insert a line.
+   *
+   * @param {string} id
+   * @param {PointerEvent} event
+   */
   dropTarget(id, event) {
     const at = this.timeline.placeOf(event);
     const next = this.timeline.clips.find(({ line, start, end }) => line.id !== id && at < (start + end) / 2);
@@ -143,7 +153,12 @@ export class TimelineGestures {
   }
 }
 
-/** Return the id of the line whose clip or handle contains a node. @param {EventTarget|null} target @param {'clip'|'gap'} kind */
+/**
+ * Return the id of the line whose clip or handle contains a node.
+ *
+ * @param {EventTarget|null} target
+ * @param {'clip'|'gap'} kind
+ */
 function idAt(target, kind) {
   const element = target instanceof Element ? /** @type {HTMLElement|null} */ (target.closest(`[data-${kind}]`)) : null;
   return element?.dataset[kind] ?? null;

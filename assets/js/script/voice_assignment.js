@@ -43,7 +43,12 @@ export class VoiceAssignment {
     return [...this.storedChoices(), ...this.speakers()].find(({ label }) => normalised(label) === wanted)?.voice ?? null;
   }
 
-  /** Return the mark and the name of any voice, also of a deleted one. @param {Voice|null} voice @returns {Pick<VoiceChoice, 'voice'|'kind'|'name'>|null} */
+  /**
+   * Return the mark and the name of any voice, also of a deleted one.
+   *
+   * @param {Voice|null} voice
+   * @returns {Pick<VoiceChoice, 'voice'|'kind'|'name'>|null}
+   */
   displayOf(voice) {
     if (!voice) return null;
     const { studio } = this;
@@ -84,8 +89,10 @@ export class VoiceAssignment {
   }
 
   /**
-   * Return a voice for a new role: the first voice that is not used, or the first voice. @param {Line[]} lines @returns
-   * {Voice|null}
+   * Return a voice for a new role: the first voice that is not used, or the first voice.
+   *
+   * @param {Line[]} lines
+   * @returns {Voice|null}
    */
   unused(lines) {
     const used = new Set(lines.map(({ voice }) => voice && valueOf(voice)));
@@ -94,7 +101,12 @@ export class VoiceAssignment {
     return free ? { ...free.voice } : this.canDesign() ? { mode: 'voice_design', description: '' } : null;
   }
 
-  /** Return the voice of the first line without a role, or the first voice. @param {Line[]} lines @returns {Voice|null} */
+  /**
+   * Return the voice of the first line without a role, or the first voice.
+   *
+   * @param {Line[]} lines
+   * @returns {Voice|null}
+   */
   narrator(lines) {
     return lines.find(({ name, voice }) => !name && voice)?.voice ?? this.unused([]);
   }

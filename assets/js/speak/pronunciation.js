@@ -88,7 +88,11 @@ function isMarkup(bracket) {
 
 /** @typedef {{finder: RegExp, written: Map<string, string>, folded: Map<string, string>}} CompiledDictionary */
 
-/** Cache of compiled dictionaries, because the text is searched at every key press. @type {WeakMap<Entry[], CompiledDictionary>} */
+/**
+ * Cache of compiled dictionaries, because the text is searched at every key press.
+ *
+ * @type {WeakMap<Entry[], CompiledDictionary>}
+ */
 const read = new WeakMap();
 
 /** Compile a dictionary. @param {Entry[]} entries @returns {CompiledDictionary} */
@@ -118,7 +122,12 @@ function wholeWordPattern(word) {
   return `${boundaryPattern(characters[0], '<')}${middle}${boundaryPattern(characters.at(-1) ?? '', '')}`;
 }
 
-/** Return the lookaround before or after a word. @param {string} character first or last character of the word @param {'<'|''} before */
+/**
+ * Return the lookaround before or after a word.
+ *
+ * @param {string} character first or last character of the word
+ * @param {'<'|''} before
+ */
 function boundaryPattern(character, before) {
   if (!WORD_LIKE.test(character)) return '';
   // An entry for 3 must not match in 3.5.

@@ -112,7 +112,11 @@ export class PronunciationSheet {
     (entry.word ? said : word).focus();
   }
 
-  /** Handle Enter, which moves from a word to its replacement and then to the next word. @param {KeyboardEvent} event */
+  /**
+   * Handle Enter, which moves from a word to its replacement and then to the next word.
+   *
+   * @param {KeyboardEvent} event
+   */
   onKey(event) {
     if (event.key !== 'Enter' || event.isComposing) return;
     const fields = [...this.list.querySelectorAll('input')];

@@ -90,7 +90,14 @@ export function startTimesOf(lengths, pauses, total, usual = 1) {
 
 /** @typedef {{time: number, cost: number, before: End|null}} End */
 
-/** Return the start times for a pace. @param {number[]} lengths @param {TextRange[]} pauses @param {number} pace @returns {number[]} */
+/**
+ * Return the start times for a pace.
+ *
+ * @param {number[]} lengths
+ * @param {TextRange[]} pauses
+ * @param {number} pace
+ * @returns {number[]}
+ */
 function startTimesForPace(lengths, pauses, pace) {
   /** @type {End[]} */
   let ends = [{ time: 0, cost: 0, before: null }];
@@ -215,7 +222,12 @@ export class SentenceHighlight {
     else this.showRange(null);
   }
 
-  /** Return the range of the sentence that is spoken at a time. @param {import('../player/take.js').Take} take @param {number} at time in seconds */
+  /**
+   * Return the range of the sentence that is spoken at a time.
+   *
+   * @param {import('../player/take.js').Take} take
+   * @param {number} at time in seconds
+   */
   rangeAt(take, at) {
     const { sentences, clauses } = this.textOf(take);
     const lengths = clauses.map(({ length }) => length);
@@ -233,7 +245,12 @@ export class SentenceHighlight {
     return /** @type {import('./room.js').SpeakersRoom} */ (this.studio.room('speakers')).typed;
   }
 
-  /** Return the clause of a typed text that is spoken at a time. @param {import('../player/take.js').Take} take @param {number} at time in seconds */
+  /**
+   * Return the clause of a typed text that is spoken at a time.
+   *
+   * @param {import('../player/take.js').Take} take
+   * @param {number} at time in seconds
+   */
   typedRange(take, at) {
     const pauses = pausesOf(Peaks.of(take));
     /** @param {number[]} lengths @param {number} begun */

@@ -117,7 +117,11 @@ export class Starters {
     return (this.room.card?.languages ?? []).flatMap((language) => texts[language.toLowerCase()] ?? []);
   }
 
-  /** Return a sample text in the page's language, if the checkpoint supports it. @param {Object<string, string>} text */
+  /**
+   * Return a sample text in the page's language, if the checkpoint supports it.
+   *
+   * @param {Object<string, string>} text
+   */
   inLanguage(text) {
     const spoken = (this.room.card?.languages ?? []).map((language) => language.toLowerCase());
     const wanted = this.studio.words.language === 'zh' ? ['chinese', 'english'] : ['english', 'chinese'];
@@ -139,7 +143,13 @@ export class Starters {
     studio.drafts.touch();
   }
 
-  /** Play a text with several lines as a script. @param {string} title @param {string} text @param {import('../app/studio.js').SpokenBy|null} [spokenBy] */
+  /**
+   * Play a text with several lines as a script.
+   *
+   * @param {string} title
+   * @param {string} text
+   * @param {import('../app/studio.js').SpokenBy|null} [spokenBy]
+   */
   playAsScript(title, text, spokenBy = null) {
     if (this.studio.isReachable()) this.studio.go('script', { title, text, spokenBy, isPlayed: true });
   }
@@ -288,7 +298,11 @@ export class TextFacts {
     return studio.t(unknown.script ? 'shell.unknown_script' : 'shell.unknown_language', values);
   }
 
-  /** Return the names of a checkpoint's languages, or their number. @param {import('../common/fields.js').ModelCard} card */
+  /**
+   * Return the names of a checkpoint's languages, or their number.
+   *
+   * @param {import('../common/fields.js').ModelCard} card
+   */
   languagesOf({ languages }) {
     const { t, words } = this.studio;
     const { length } = languages;

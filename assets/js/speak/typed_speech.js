@@ -180,7 +180,12 @@ export class TypedSpeech {
     this.timer = setTimeout(() => this.advance(this.lastText.length), mayGrow ? IN_WORD_PAUSE_MS : WORD_END_PAUSE_MS);
   }
 
-  /** Update the positions after an edit, and move back if the end of the sent text changed. @param {Edit} edit @param {string} value */
+  /**
+   * Update the positions after an edit, and move back if the end of the sent text changed.
+   *
+   * @param {Edit} edit
+   * @param {string} value
+   */
   follow(edit, value) {
     const { lastText: before, sentLength, clauses } = this;
     const last = clauses.findLast(({ from, to }) => from < Math.min(sentLength, edit.start) && edit.start < to);

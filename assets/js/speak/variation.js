@@ -44,7 +44,11 @@ export class Variation {
     this.paint();
   }
 
-  /** Use the sampling settings of a request, and the defaults for all other settings. @param {Object<string, any>} config */
+  /**
+   * Use the sampling settings of a request, and the defaults for all other settings.
+   *
+   * @param {Object<string, any>} config
+   */
   useRequest(config) {
     this.sampling = {};
     for (const { dataset } of this.sliders) {
@@ -61,7 +65,11 @@ export class Variation {
     this.useRequest(config);
   }
 
-  /** Return the seed of the next take: the fixed seed, or a new random seed. @throws {FieldError} if the seed is out of range */
+  /**
+   * Return the seed of the next take: the fixed seed, or a new random seed.
+   *
+   * @throws {FieldError} if the seed is out of range
+   */
   nextSeed() {
     if (!this.lock.checked) this.seed.value = String(crypto.getRandomValues(new Uint32Array(1))[0]);
     const seed = this.seed.valueAsNumber;

@@ -243,8 +243,10 @@ export class VoicePicker {
 }
 
 /**
- * Show the mark and the name of a voice in a button. @param {HTMLElement} chip @param
- * {Pick<Choice, 'voice'|'kind'|'name'>|null} choice
+ * Show the mark and the name of a voice in a button.
+ *
+ * @param {HTMLElement} chip
+ * @param {Pick<Choice, 'voice'|'kind'|'name'>|null} choice
  */
 export function showVoice(chip, choice) {
   const name = createElement('span', { textContent: choice?.name ?? '' });

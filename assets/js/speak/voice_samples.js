@@ -78,7 +78,12 @@ export class VoiceSamples extends EventTarget {
     this.play(choice, take, { clicked: performance.now() });
   }
 
-  /** Return the recording of a stored voice, or null after showing an error. @param {Choice} choice @returns {Promise<Take|null>} */
+  /**
+   * Return the recording of a stored voice, or null after showing an error.
+   *
+   * @param {Choice} choice
+   * @returns {Promise<Take|null>}
+   */
   async recording({ key, voice, name }) {
     const known = this.takes.get(key);
     if (known) return known;

@@ -35,7 +35,12 @@ export function barsOf(id) {
   });
 }
 
-/** Return a voice's mark as an element that is hidden from screen readers. @param {string} id @param {VoiceKind} kind */
+/**
+ * Return a voice's mark as an element that is hidden from screen readers.
+ *
+ * @param {string} id
+ * @param {VoiceKind} kind
+ */
 export function markOf(id, kind) {
   const mark = document.createElement('span');
   mark.className = `vw-mark vw-hue-${hueOf(id)}`;
@@ -101,7 +106,12 @@ export class Voices extends EventTarget {
 
 const NATURAL = new Intl.Collator(undefined, { numeric: true, sensitivity: 'base' });
 
-/** Compare two voices: the visitor's own voices first, then by name. @param {StoredVoice} one @param {StoredVoice} other */
+/**
+ * Compare two voices: the visitor's own voices first, then by name.
+ *
+ * @param {StoredVoice} one
+ * @param {StoredVoice} other
+ */
 function inOrder(one, other) {
   return Number(other.yours !== false) - Number(one.yours !== false) || NATURAL.compare(one.name, other.name);
 }
@@ -167,7 +177,13 @@ export class VoiceCatalogue extends EventTarget {
       .map(({ name, place }) => this.speakerChoice(name, known[place] ?? unknown));
   }
 
-  /** Return the choice for a speaker. @param {string} voice @param {import('../common/words.js').KnownSpeaker} known @returns {Choice} */
+  /**
+   * Return the choice for a speaker.
+   *
+   * @param {string} voice
+   * @param {import('../common/words.js').KnownSpeaker} known
+   * @returns {Choice}
+   */
   speakerChoice(voice, { language, accent, character, sample }) {
     const tags = [language && languageName(language), accent].flatMap((tag) => tag || []);
     const text = sample ?? this.studio.presets.texts.auto;
@@ -278,7 +294,12 @@ export function kindOf({ provenance }) {
   return ['design', 'blend'].includes(provenance.source) ? 'designed' : 'recorded';
 }
 
-/** Return true if the name, tags or description contain every search word. @param {Choice} choice @param {string} query */
+/**
+ * Return true if the name, tags or description contain every search word.
+ *
+ * @param {Choice} choice
+ * @param {string} query
+ */
 export function fits({ name, tags, about }, query) {
   const searched = [name, about, ...tags].join(' ').toLowerCase();
   return query.toLowerCase().split(/\s+/).every((word) => searched.includes(word));
