@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import gc
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 SWITCH_INTERVAL_S = 0.0005  # Time in seconds after which the interpreter switches threads.
+YIELDING_INTERVAL_S = 50e-6  # The same during long work on a background thread.
+
+_lock = threading.Lock()
+_usual_intervals_s: list[float] = []  # Usual interval, once for each thread inside `yielding`.
 
 
 def switch_often() -> None:
@@ -15,6 +22,25 @@ def switch_often() -> None:
     event loop would also wait 5 ms several times per request while another thread computes.
     """
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+
+
+@contextmanager
+def yielding() -> Iterator[None]:
+    """Make threads release the GIL after `YIELDING_INTERVAL_S` inside the `with` block.
+
+    A longer time would delay the engine, which needs the GIL hundreds of times per frame. Several threads may be in
+    such a block at the same time.
+    """
+    with _lock:
+        _usual_intervals_s.append(_usual_intervals_s[0] if _usual_intervals_s else sys.getswitchinterval())
+        sys.setswitchinterval(YIELDING_INTERVAL_S)
+    try:
+        yield
+    finally:
+        with _lock:
+            usual_s = _usual_intervals_s.pop()
+            if not _usual_intervals_s:
+                sys.setswitchinterval(usual_s)
 
 
 def settle() -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import ParamSpec, TypeVar
+
+from runtime.shared.interpreter import yielding
 
 Parameters = ParamSpec("Parameters")
 Value = TypeVar("Value")
@@ -17,7 +18,6 @@ _MAX_CORE_SHARE = 0.25
 _BURST_S = 0.02
 # Maximum pause after a long job, such as a large dictionary, so that the next job starts soon.
 _MAX_REST_S = 0.1
-_SWITCH_S = 50e-6
 
 _thread = threading.local()
 
@@ -25,8 +25,7 @@ _thread = threading.local()
 class TextThread(ThreadPoolExecutor):
     """Executor with one thread that releases the GIL early and pauses after long work.
 
-    While a job runs, other threads wait up to `_SWITCH_S` for the GIL. A longer time would delay the engine, which
-    needs the GIL hundreds of times per frame.
+    While a job runs, other threads wait at most `YIELDING_INTERVAL_S` for the GIL.
     """
 
     def __init__(self) -> None:
@@ -69,9 +68,5 @@ def _begin() -> None:
 
 def _yielding(work: Callable[[], Value]) -> Value:
     rest()
-    usual_s = sys.getswitchinterval()
-    sys.setswitchinterval(_SWITCH_S)
-    try:
+    with yielding():
         return work()
-    finally:
-        sys.setswitchinterval(usual_s)
