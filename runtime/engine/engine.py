@@ -29,7 +29,7 @@ from runtime.engine.scheduling.input_processor import Admission, admit
 from runtime.engine.scheduling.sequence import Sequence
 from runtime.engine.scheduling.waiting_queue import Command, WaitingQueue
 from runtime.engine.text.text_stream import TextStream
-from runtime.errors import EngineDead, ModeNotServed, SpeechError
+from runtime.errors import EngineDead, ModeNotServed, Overloaded, SpeechError
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import (
     Broken,
@@ -151,11 +151,11 @@ class Engine:
         entries = self.registry.needed(request)
         entry = entries[0]
         core = entry.core if all(needed.core for needed in entries) else None
+        with self._lock:
+            self._find_place(entry, request)  # Refuse before the validation, which takes up to 0.1 s.
         admitted = None if core is None else self._admit(core, request)
         with self._lock:
-            if not self.alive:
-                raise EngineDead
-            if (preempted := self._open.make_room(entry, request)) is not None:
+            if (preempted := self._find_place(entry, request)) is not None:
                 self._preempt(*preempted)
             for other in self._open.background:
                 self._command(other, partial(EngineCore.cancel, ticket=other))
@@ -417,9 +417,19 @@ class Engine:
     def _seed(request: SpeechRequest) -> int:
         return secrets.randbits(SEED_BITS) if request.seed is None else request.seed
 
+    def _find_place(self, entry: RegistryEntry, request: SpeechRequest) -> tuple[int, Overloaded] | None:
+        """Return the request to preempt, if any, or raise if a request cannot be accepted.
+
+        The caller holds the lock.
+        """
+        if not self.alive:
+            raise EngineDead
+        return self._open.make_room(entry, request)
+
     def _preempt(self, ticket: int, error: SpeechError) -> None:
         """Queue a command that ends a request, unless it has a slot by then."""
         opened = self._open[ticket]
+        opened.is_preempted = True
 
         def preempt(core: EngineCore) -> None:
             opened.is_preempted = core.preempt(ticket, error)

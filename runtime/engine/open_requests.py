@@ -101,7 +101,6 @@ class OpenRequests:
         ticket = max(ready, key=lambda ticket: count[foreground[ticket]], default=None)
         if ticket is None or count[foreground[ticket]] <= count[request.caller] + 1:
             raise self._overloaded(entry, waiting)
-        self._by_ticket[ticket].is_preempted = True
         return ticket, self._overloaded(entry, waiting)
 
     def slots(self, entry: RegistryEntry) -> int:

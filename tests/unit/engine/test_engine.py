@@ -197,6 +197,17 @@ def test_full_queue_drops_the_newest_request_of_the_largest_caller(quick: Checkp
     assert engine.load() == EngineLoad(slots=1, active=0, waiting=0)
 
 
+def test_full_queue_refuses_before_the_validation(quick: Checkpoint) -> None:
+    engine = engine_of(quick, slots=1, max_waiting=3)
+    greedy = submit(engine, *[{"max_frames": 2, "caller": "a"}] * 4)
+    with pytest.raises(Overloaded):
+        engine.submit(custom_voice(caller="a", voice="nobody"), EventRecorder())
+    with pytest.raises(UnknownVoice):  # This caller has a place, but an invalid request takes no other's place.
+        engine.submit(custom_voice(caller="b", voice="nobody"), EventRecorder())
+    drain(engine)
+    assert [heard.end.stats.frames for _, heard in greedy] == [2] * 4
+
+
 def test_single_caller_may_use_the_whole_queue(quick: Checkpoint) -> None:
     engine = engine_of(quick, slots=1, max_waiting=3)
     submit(engine, *[{"max_frames": 2, "caller": "a"}] * 4)

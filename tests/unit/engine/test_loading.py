@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -125,17 +126,17 @@ def test_request_arriving_as_loading_ends_is_served_or_notified(
     engine = waiting_engine(folder_of("quick", "custom_voice"))
     entry = engine.registry.entries[0]
     entry.is_loading = True
-    check = engine._open.make_room
+    add = engine._open.add
 
-    def loaded_meanwhile(*words: object) -> None:
-        check(*words)  # type: ignore[arg-type]
+    def loaded_meanwhile(*words: Any) -> int:
         if usable:
             engine.loader.add(entry, loaded("quick", "custom_voice"))
         else:
             entry.has_failed = True
         engine.commands.clear()
+        return add(*words)
 
-    monkeypatch.setattr(engine._open, "make_room", loaded_meanwhile)
+    monkeypatch.setattr(engine._open, "add", loaded_meanwhile)
     heard = EventRecorder()
     engine.submit(custom_voice(max_frames=3), heard)
     drain(engine)
