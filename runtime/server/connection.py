@@ -293,7 +293,8 @@ class Connection:
     def _on_speech(self, utterance: int, event: SpeechEvent) -> None:
         if isinstance(event, Refused):
             self._running.pop(utterance, None)
-            self._dispatch(partial(self._refuse, utterance, event.error))
+            # A request of a draining session continues a running response.
+            self._dispatch(partial(self._refuse, utterance, event.error), is_continuation=True)
             return
         if isinstance(event, Finished | Broken) and (running := self._running.pop(utterance, None)) is not None:
             self._host.ended(running.log, event)

@@ -14,7 +14,7 @@ import pytest
 from starlette.websockets import WebSocket
 
 from runtime.errors import Draining, Overloaded, UnreadableText, VoiceNotFound
-from runtime.request import AudioChunk, Finished, RequestStats, Started, StopReason
+from runtime.request import AudioChunk, Finished, Refused, RequestStats, Started, StopReason
 from runtime.server.engine_host import Host
 from runtime.server.native.session import Session
 from runtime.server.session.dialect import Dialect
@@ -229,6 +229,18 @@ async def test_drain_finishes_running_replies_and_starts_none() -> None:
         engine.say(101, END)
         _, last, close = await client.hears("audio.done", "error", "websocket.close")
         assert (last["code"], last["context_id"], close["code"]) == ("draining", None, 1001)
+
+
+async def test_drain_continues_a_reply_after_a_refused_sentence() -> None:
+    async with session(omni().dialect) as (client, engine, host):
+        client.say("session.config", split_granularity="sentence")
+        client.say("input.text", text="One. Two.")
+        client.say("input.done")
+        await becomes(lambda: bool(engine.sinks))
+        for socket in host.sockets:
+            socket.drain()
+        engine.say(101, Refused(UnreadableText()))
+        await becomes(lambda: len(engine.sinks) == 2)
 
 
 @pytest.mark.logs_errors
