@@ -332,7 +332,7 @@ class Broken:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Only event of a request that an engine in another process has refused.
+    """Only event of a request that was refused after `SpeechEngine.submit` had returned.
 
     No work was started.
     """

@@ -20,6 +20,7 @@ from runtime.server.app import create_app
 from runtime.server.engine_host import Host, OpenEngine
 from runtime.server.engine_process.client import EngineClient
 from runtime.server.speech_engine import Progress, SpeechEngine
+from runtime.server.threaded_engine import ThreadedEngine
 from runtime.server.wyoming.port import WyomingPort
 from runtime.settings import ServerSettings, Settings
 from runtime.shared import system
@@ -65,7 +66,7 @@ def _open_engine(settings: Settings, progress: Progress) -> SpeechEngine:
         return EngineClient.open(settings, progress)
     from runtime.engine.engine import Engine  # Importing torch takes seconds, so the port is opened first.
 
-    return Engine.open(settings, progress)
+    return ThreadedEngine(Engine.open(settings, progress))
 
 
 def has_own_process(settings: Settings) -> bool:

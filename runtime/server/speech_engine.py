@@ -42,9 +42,12 @@ class SpeechEngine(Protocol):
 
         `sink` receives the events of the request. The last event is Finished, Broken or Refused.
 
+        The engines of the server validate the request on another thread. If they refuse the request, the sink receives
+        Refused. A background request is refused while another request is open.
+
         Raises:
-            BadRequest, Busy: The request was refused. A background request is refused while another request is open.
-                An engine in another process raises only EngineDead and sends Refused to the sink for other errors.
+            EngineDead: The engine has stopped.
+            BadRequest, Busy: An engine that validates on this thread has refused the request.
         """
         ...
 
@@ -80,10 +83,11 @@ class SpeechEngine(Protocol):
         """Compute the voice prompt of a reference recording.
 
         Args:
-            done: Callback for the result, called once on another thread. The callback must not block.
+            done: Callback for the result or an error, called once on another thread. The callback must not block.
 
         Raises:
-            BadRequest: The reference cannot be used, or no checkpoint serves the mode.
+            EngineDead: The engine has stopped.
+            BadRequest: An engine that validates on this thread has refused the reference.
         """
         ...
 

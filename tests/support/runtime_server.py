@@ -18,6 +18,7 @@ from runtime.engine.engine import Engine
 from runtime.server.engine_process.client import EngineClient
 from runtime.server.serve import listen, run
 from runtime.server.speech_engine import Progress, SpeechEngine
+from runtime.server.threaded_engine import ThreadedEngine
 from runtime.settings import EngineSettings, Limits, ServerSettings, Settings
 from tests.support.timeouts import TEST_TIMEOUT_S, until
 
@@ -141,7 +142,7 @@ def running_server(
             running.engine_pid = client.pid
             return client
         running.engine = Engine.open(settings, progress)
-        return running.engine
+        return ThreadedEngine(running.engine)
 
     async def serve() -> None:
         running.loop = asyncio.get_running_loop()

@@ -5,14 +5,22 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import httpx
 import pytest
 
+from runtime.engine.core import EngineCore
+from runtime.engine.engine import Engine
+from runtime.request import SpeechRequest
 from runtime.shared.port import limits
 from tests.support.bare_port import exchange
 from tests.support.runtime_server import RunningServer
 from tests.support.speech_client import spoken
+from tests.support.timeouts import TEST_TIMEOUT_S
 from tests.wire.test_peers import HANDSHAKE
 from tests.wire.test_raw_websocket import CONTINUATION, PING, TEXT, frame
 
@@ -100,6 +108,37 @@ async def test_slow_body_times_out(either: RunningServer, path: str, monkeypatch
     writer.transport.abort()
     head_, _, body = answer.result().partition(b"\r\n\r\n")
     assert (int(head_.split()[1]), json.loads(body)["error"]["code"]) == (408, "body_too_slow")
+
+
+def test_other_clients_are_served_during_the_validation_of_a_text(
+    server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The validation of the text "Wait." ends when the other responses have arrived."""
+    may_end, is_validating, admit = threading.Event(), threading.Event(), Engine._admit
+
+    def admit_slowly(engine: Engine, core: EngineCore, request: SpeechRequest) -> Any:
+        if request.text == "Wait.":
+            is_validating.set()
+            assert may_end.wait(TEST_TIMEOUT_S)
+        return admit(engine, core, request)
+
+    def post(text: str, frames: int) -> Iterator[bytes]:
+        body = {"input": text, "response_format": "pcm", "max_frames": frames, "voice": "eric"}
+        with httpx.stream("POST", f"{server.http}/v1/audio/speech", json=body, timeout=TEST_TIMEOUT_S) as response:
+            assert response.status_code == 200
+            yield from response.iter_raw()
+
+    monkeypatch.setattr(Engine, "_admit", admit_slowly)
+    with ThreadPoolExecutor() as clients:
+        running = post("A long text.", 50)
+        next(running)
+        waiting = clients.submit(list, post("Wait.", 3))
+        assert is_validating.wait(TEST_TIMEOUT_S)
+        assert httpx.get(f"{server.http}/health").status_code == 200
+        assert list(running)
+        assert not waiting.done()
+        may_end.set()
+        assert waiting.result()
 
 
 async def test_other_clients_are_served_during_a_message_flood(either: RunningServer) -> None:

@@ -5,13 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import deque
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
-from runtime.errors import GenerationFailed, SpeechError
-from runtime.request import Broken, EngineLoad, Finished, ModelCard, Refused, SpeechEvent, Started, VoicePrompt
+from runtime.errors import SpeechError
+from runtime.request import Broken, EngineLoad, Finished, ModelCard, SpeechEvent, Started, VoicePrompt
 from runtime.server.engine_process.channel import Channel
 from runtime.server.engine_process.messages import (
     AckSent,
@@ -25,6 +22,7 @@ from runtime.server.engine_process.messages import (
     Submit,
 )
 from runtime.server.speech_engine import SpeechEngine
+from runtime.server.threaded_engine import ThreadedEngine
 
 log = logging.getLogger(__name__)
 
@@ -41,10 +39,8 @@ class EngineService:
     """
 
     def __init__(self, engine: SpeechEngine, channel: Channel) -> None:
-        self._engine = engine
+        self._engine = ThreadedEngine(engine)
         self._channel = channel
-        self._tickets: dict[int, int] = {}  # Tickets of the engine by ticket of the server.
-        self._over: deque[int] = deque()  # Server tickets of requests that have ended.
         self._cards: tuple[ModelCard, ...] | None = None  # Model cards in the last report.
         self._load = EngineLoad(slots=0, active=0, waiting=0)  # Engine load in the last report.
         self._status_due = threading.Event()
@@ -57,8 +53,6 @@ class EngineService:
         try:
             while not self._closing:
                 self._carry_out(self._channel.receive())
-                while self._over:  # Tickets are removed between commands, after `_submit` has stored them.
-                    self._tickets.pop(self._over.popleft(), None)
         except EOFError:
             self._closing = True
         else:
@@ -90,51 +84,21 @@ class EngineService:
                 self._engine.start()
             case Order.CLOSE:
                 self._closing = True
-            case Submit():
-                self._submit(message)
+            case Submit(ticket, request):
+                self._engine.submit_as(ticket, request, partial(self._on_event, ticket))
             case Call(method, ticket, arguments):
-                if (own := self._tickets.get(ticket)) is not None:
-                    self._call(own, getattr(self._engine, method), *arguments)
+                getattr(self._engine, method)(ticket, *arguments)
             case AckSent(samples):
                 for ticket, count in samples.items():
-                    if (own := self._tickets.get(ticket)) is not None:
-                        self._call(own, self._engine.ack_sent, count)
-            case Prepare():
-                self._prepare(message)
-
-    def _submit(self, message: Submit) -> None:
-        ticket = message.ticket
-        try:
-            self._tickets[ticket] = self._engine.submit(message.request, partial(self._on_event, ticket))
-        except SpeechError as error:
-            self._channel.send(SinkEvent(ticket, Refused(error)))
-        except Exception:
-            log.exception("the engine failed at a request")
-            self._channel.send(SinkEvent(ticket, Refused(GenerationFailed())))
-
-    def _call(self, own: int, command: Callable[..., None], *arguments: Any) -> None:
-        try:
-            command(own, *arguments)
-        except Exception:  # An internal error ends only the affected request.
-            log.exception("the engine failed at %s", command.__name__)
-            self._engine.cancel(own)
+                    self._engine.ack_sent(ticket, count)
+            case Prepare(number, reference, mode):
+                self._engine.prepare(reference, mode, partial(self._send_prompt, number))
 
     def _on_event(self, ticket: int, event: SpeechEvent) -> None:
-        """Send an event of a request to the server (on the engine thread)."""
+        """Send an event of a request to the server (on a thread of the engine)."""
         self._channel.send(SinkEvent(ticket, event))
-        if isinstance(event, Finished | Broken):
-            self._over.append(ticket)
         if isinstance(event, Started | Finished | Broken):
             self._status_due.set()
 
-    def _prepare(self, message: Prepare) -> None:
-        def done(result: VoicePrompt | SpeechError) -> None:
-            self._channel.send(Prepared(message.number, result))
-
-        try:
-            self._engine.prepare(message.reference, message.mode, done)
-        except SpeechError as error:
-            done(error)
-        except Exception:
-            log.exception("the engine failed at a reference")
-            done(GenerationFailed())
+    def _send_prompt(self, number: int, result: VoicePrompt | SpeechError) -> None:
+        self._channel.send(Prepared(number, result))

@@ -37,8 +37,8 @@ class SpeechStream:
     with the final event.
 
     Raises:
-        BadRequest, Busy: The request was refused. Raised by `__aenter__`, or by the first iteration if the engine is in
-            another process.
+        BadRequest, Busy: The request was refused. Raised by `__aenter__`, or by the first iteration if the engine
+            validates requests on another thread.
         SpeechError: The request failed. Raised by the iteration.
     """
 

@@ -175,6 +175,7 @@ def test_request_is_accepted_and_its_events_arrive_in_order(apart: Apart) -> Non
 def test_every_command_reaches_the_engine_with_its_ticket(apart: Apart) -> None:
     apart.submit()
     ticket, _ = apart.submit()
+    apart.settle()
     client = apart.client
     client.append(ticket, "More.")
     client.flush(ticket)
@@ -193,6 +194,7 @@ def test_every_command_reaches_the_engine_with_its_ticket(apart: Apart) -> None:
 
 def test_acknowledgements_are_batched_and_only_the_latest_is_sent(apart: Apart) -> None:
     (first, _), (second, _) = apart.submit(), apart.submit()
+    apart.settle()
 
     def leave() -> None:
         for samples in (1920, 3840):
@@ -218,7 +220,7 @@ def test_commands_for_unknown_or_ended_tickets_are_ignored(apart: Apart) -> None
     apart.client.cancel(ticket)
     apart.settle()
     assert apart.engine.commands == []
-    assert apart.service._tickets == {}
+    assert apart.service._engine._requests == {}
 
 
 @pytest.mark.parametrize("script", [[finished()], [started(), Broken(GenerationFailed(), RequestStats())]], ids=len)
@@ -227,7 +229,7 @@ def test_request_that_ends_during_submit_is_removed(apart: Apart, script: list[S
     _, heard = apart.submit()
     until(lambda: len(heard) == len(script))
     apart.settle()
-    assert apart.service._tickets == {}
+    assert apart.service._engine._requests == {}
 
 
 @pytest.mark.parametrize(
@@ -236,8 +238,8 @@ def test_request_that_ends_during_submit_is_removed(apart: Apart, script: list[S
 def test_refusal_is_the_only_event_of_a_request(apart: Apart, error: SpeechError) -> None:
     apart.engine.refusal = error
     ticket, heard = apart.submit()
-    apart.client.cancel(ticket)
     until(lambda: heard)
+    apart.client.cancel(ticket)
     apart.settle()
     (event,) = heard
     assert isinstance(event, Refused)
@@ -264,6 +266,7 @@ def test_engine_error_at_a_command_ends_only_that_request(apart: Apart) -> None:
     apart.engine.faults["append"] = RuntimeError("a fault")
     ticket, _ = apart.submit()
     other, _ = apart.submit()
+    apart.settle()
     apart.client.append(ticket, "More.")
     apart.client.flush(other)
     apart.settle()

@@ -1,0 +1,230 @@
+"""Speech engine that validates requests on a thread of its own."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from runtime.errors import EngineDead, GenerationFailed, SpeechError
+from runtime.request import (
+    Broken,
+    Finished,
+    Mode,
+    ModelCard,
+    Reference,
+    Refused,
+    RequestStats,
+    Sink,
+    SpeechEvent,
+    SpeechRequest,
+    StopReason,
+    VoicePrompt,
+)
+from runtime.server.speech_engine import SpeechEngine
+from runtime.shared.interpreter import yielding
+
+log = logging.getLogger(__name__)
+
+Command = Callable[[int], None]  # Call of an engine's method with the engine's ticket.
+
+
+@dataclass(slots=True)
+class _OpenRequest:
+    """Request that has not ended.
+
+    `request` is None after its validation has begun. `commands` waits for the engine's ticket.
+    """
+
+    request: SpeechRequest | None
+    sink: Sink
+    ticket: int | None = None
+    commands: deque[Command] = field(default_factory=deque)
+
+
+class ThreadedEngine:
+    """Implementation of `SpeechEngine` that submits requests to another engine on a thread.
+
+    `submit` and `prepare` of the other engine take up to 0.1 s for a long text. Commands for a request are deferred
+    until it is accepted.
+    """
+
+    def __init__(self, engine: SpeechEngine) -> None:
+        self._engine = engine
+        self.load = engine.load
+        self.at_work_since = engine.at_work_since
+        self.stacks = engine.stacks
+        self._numbers = itertools.count(1)  # Numbers of tickets and jobs.
+        self._changed = threading.Condition()
+        self._requests: dict[int, _OpenRequest] = {}
+        # Heap of jobs: priority, number, work, and callback for an error. Short texts are validated first, and a long
+        # text is overtaken by a limited number of jobs.
+        self._jobs: list[tuple[int, int, Callable[[], None], Callable[[SpeechError], None]]] = []
+        self._is_closing = False
+        self._thread = threading.Thread(target=self._run_jobs, name="submit", daemon=True)
+
+    @property
+    def cards(self) -> tuple[ModelCard, ...]:
+        return self._engine.cards
+
+    @property
+    def alive(self) -> bool:
+        return self._engine.alive
+
+    def start(self) -> None:
+        self._engine.start()
+        self._thread.start()
+
+    def close(self, timeout_s: float | None = None) -> None:
+        with self._changed:
+            self._is_closing = True
+            self._changed.notify()
+        self._engine.close(timeout_s)
+        if self._thread.is_alive():
+            self._thread.join(timeout_s)
+
+    # --- Any thread.
+
+    def submit(self, request: SpeechRequest, sink: Sink) -> int:
+        """Queue a request and return its ticket.
+
+        If the engine refuses the request, the sink receives `Refused`.
+
+        Raises:
+            EngineDead: `close` was called.
+        """
+        ticket = next(self._numbers)
+        self.submit_as(ticket, request, sink)
+        return ticket
+
+    def submit_as(self, ticket: int, request: SpeechRequest, sink: Sink) -> None:
+        """Queue a request like `submit`, with a ticket that the caller has chosen."""
+
+        def refuse(error: SpeechError) -> None:
+            self._requests.pop(ticket, None)
+            sink(Refused(error))
+
+        with self._changed:
+            self._add_job(len(request.text), partial(self._submit, ticket), refuse)
+            self._requests[ticket] = _OpenRequest(request, sink)
+
+    def append(self, ticket: int, text: str) -> None:
+        self._command(ticket, lambda own: self._engine.append(own, text))
+
+    def flush(self, ticket: int) -> None:
+        self._command(ticket, self._engine.flush)
+
+    def finish_text(self, ticket: int) -> None:
+        self._command(ticket, self._engine.finish_text)
+
+    def ack_sent(self, ticket: int, samples: int) -> None:
+        self._command(ticket, lambda own: self._engine.ack_sent(own, samples))
+
+    def ack_played(self, ticket: int, ms: float) -> None:
+        self._command(ticket, lambda own: self._engine.ack_played(own, ms))
+
+    def cancel(self, ticket: int) -> None:
+        """End a request, and skip its validation if the validation has not begun."""
+        with self._changed:
+            waiting = self._requests.get(ticket)
+            if waiting is not None and waiting.request is not None:
+                del self._requests[ticket]
+            else:
+                waiting = None
+        if waiting is None:
+            self._command(ticket, self._engine.cancel)
+        else:
+            _call(waiting.sink, Finished(stop_reason=StopReason.CANCELLED, stats=RequestStats()))
+
+    def prepare(self, reference: Reference, mode: Mode, done: Callable[[VoicePrompt | SpeechError], None]) -> None:
+        """Queue the computation of a voice prompt, and pass the prompt or an error to `done`.
+
+        Raises:
+            EngineDead: `close` was called.
+        """
+        with self._changed:
+            self._add_job(len(reference.text or ""), partial(self._engine.prepare, reference, mode, done), done)
+
+    def _add_job(self, chars: int, work: Callable[[], None], refuse: Callable[[SpeechError], None]) -> None:
+        if self._is_closing:
+            raise EngineDead
+        number = next(self._numbers)
+        heapq.heappush(self._jobs, (number + chars, number, work, refuse))
+        self._changed.notify()
+
+    def _command(self, ticket: int, command: Command) -> None:
+        with self._changed:
+            opened = self._requests.get(ticket)
+            if opened is not None and opened.ticket is None:
+                opened.commands.append(command)
+                return
+        if opened is not None and opened.ticket is not None:
+            self._run_command(opened.ticket, command)
+
+    def _run_command(self, own: int, command: Command) -> None:
+        try:
+            command(own)
+        except Exception:  # An internal error ends only the affected request.
+            log.exception("a command of the engine failed")
+            self._engine.cancel(own)
+
+    def _emit_event(self, ticket: int, sink: Sink, event: SpeechEvent) -> None:
+        """Pass an event of the engine to the client's sink."""
+        if isinstance(event, Finished | Broken):
+            self._requests.pop(ticket, None)
+        sink(event)
+
+    # --- The thread.
+
+    def _run_jobs(self) -> None:
+        while self._run_next():
+            pass
+
+    def _run_next(self) -> bool:
+        """Wait for a job and run it, or return False after `close`."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._jobs or self._is_closing)
+            if not self._jobs:
+                return False
+            *_, work, refuse = heapq.heappop(self._jobs)
+        error: SpeechError
+        try:
+            if self._is_closing or not self.alive:
+                raise EngineDead
+            with yielding():
+                work()
+        except SpeechError as refusal:
+            error = refusal
+        except Exception:
+            log.exception("the engine failed at a request")
+            error = GenerationFailed()
+        else:
+            return True
+        _call(refuse, error)
+        return True
+
+    def _submit(self, ticket: int) -> None:
+        with self._changed:
+            opened = self._requests.get(ticket)
+            if opened is None or opened.request is None:  # The request was cancelled.
+                return
+            request, opened.request = opened.request, None
+        own = self._engine.submit(request, partial(self._emit_event, ticket, opened.sink))
+        with self._changed:
+            while opened.commands:
+                self._run_command(own, opened.commands.popleft())
+            opened.ticket = own
+
+
+def _call(sink: Callable[[Any], None], value: object) -> None:
+    """Call a client's function, and log its errors."""
+    try:
+        sink(value)
+    except Exception:
+        log.exception("the sink of a request failed")
