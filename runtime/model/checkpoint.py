@@ -7,7 +7,7 @@ import hashlib
 import logging
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -76,7 +76,7 @@ class Checkpoint:
 
 
 def load_checkpoint(
-    reference: str,
+    reference: str | CheckpointSource,
     device: torch.device,
     dtype: torch.dtype,
     loaded: Sequence[Checkpoint] = (),
@@ -86,7 +86,7 @@ def load_checkpoint(
     """Load a checkpoint: the talker and code predictor in `dtype`, other networks in float32.
 
     Args:
-        reference: Local folder, or Hub id with an optional ``@revision``.
+        reference: Local folder, Hub id with an optional ``@revision``, or the folders that were found for them.
         loaded: Checkpoints that are already loaded. A speech tokenizer with the same weights is shared.
         quantization: Quantization of the linear layers of the talker and code predictor; None keeps `dtype`.
         sound_dtype: Dtype of Code2Wav's matrix products on a CPU.
@@ -95,7 +95,7 @@ def load_checkpoint(
         CheckpointMissing: The folder, the repository or a file is missing.
         CheckpointInvalid: A file has invalid content.
     """
-    source = source_of(reference)
+    source = source_of(reference) if isinstance(reference, str) else reference
     folder = source.folder
     config, speech_config = read_model_config(folder), read_speech_tokenizer_config(folder / SPEECH_TOKENIZER)
     text_tokenizer = TextTokenizer(folder, config)
@@ -129,13 +129,12 @@ def load_checkpoint(
     if adapters := unapplied_adapters(source):
         how = "name the folder with its adapter_config.json as the model"
         log.warning("%s is not applied to %s: to apply an adapter, %s", ", ".join(adapters), folder.name, how)
-    kind, name = quantization or dtype, public_name(reference)
-    log.info("loaded %s: modes %s, %s on %s", name, ", ".join(config.modes), kind, device)
+    log.info("loaded %s: modes %s, %s on %s", source.name, ", ".join(config.modes), quantization or dtype, device)
     talker, speaker_encoder = networks[TALKER], networks.get(SPEAKER_ENCODER)
     assert isinstance(talker, Talker)
     assert isinstance(speaker_encoder, SpeakerEncoder | None)
     return Checkpoint(
-        name=name,
+        name=source.name,
         fingerprint=fingerprint(source),
         config=config,
         text_tokenizer=text_tokenizer,
@@ -189,7 +188,7 @@ def source_of(reference: str) -> CheckpointSource:
 
     The errors are the same as for `source_at`.
     """
-    return source_at(resolve(reference))
+    return replace(source_at(resolve(reference)), name=public_name(reference))
 
 
 def source_at(folder: Path) -> CheckpointSource:

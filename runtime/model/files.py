@@ -127,6 +127,7 @@ class CheckpointSource:
 
     folder: Path
     adapter: Path | None = None  # Folder with adapter_config.json, which may be the same folder.
+    name: str = ""  # Name for clients: a Hub id, or the name of a folder.
 
     @property
     def adapter_files(self) -> list[Path]:

@@ -127,7 +127,15 @@ def inspect_folder(folder: Path) -> Inspection:
     Raises:
         CheckpointMissing, CheckpointUnsupported, SetUpError: The folder has an adapter without its base checkpoint.
     """
-    source = source_at(folder)
+    return inspect_source(source_at(folder))
+
+
+def inspect_source(source: CheckpointSource) -> Inspection:
+    """Inspect the files of a checkpoint in its local folders.
+
+    Raises:
+        CheckpointInvalid: An index of shards is damaged.
+    """
     folder, added = source.folder, source.adapter_files
     names = [name for name in names_in(folder) if folder / name not in added]
     choice = choose_files(folder, names, lambda name: read_json(folder / name))

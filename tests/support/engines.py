@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from runtime.engine.core import Clock, EngineCore
 from runtime.engine.engine import PAUSE_S, Engine
 from runtime.engine.loading.registry import Registry, RegistryEntry
 from runtime.model.checkpoint import Checkpoint
+from runtime.model.files import CheckpointSource
 from runtime.request import (
     AudioChunk,
     Broken,
@@ -127,7 +129,8 @@ def engine_of(
     engine = Engine(Registry(), device, everything, clock or VirtualClock())
     for checkpoint in checkpoints:
         config, tokenizer = checkpoint.config, checkpoint.speech_tokenizer.config
-        entry = RegistryEntry("", checkpoint.name, config.modes, config, tokenizer, checkpoint.fingerprint, created=0)
+        source = CheckpointSource(Path(), name=checkpoint.name)
+        entry = RegistryEntry(source, config.modes, config, tokenizer, checkpoint.fingerprint, created=0)
         engine.registry.entries.append(entry)
         engine.loader.add(entry, checkpoint)
     return engine

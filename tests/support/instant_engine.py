@@ -197,7 +197,7 @@ class InstantEngine:
         return cls(Registry.read(settings.models), settings)
 
     def _load(self, entry: RegistryEntry) -> Checkpoint:
-        return load_checkpoint(entry.reference, self._device.torch_device, torch.float32)
+        return load_checkpoint(entry.source, self._device.torch_device, torch.float32)
 
     @property
     def cards(self) -> tuple[ModelCard, ...]:

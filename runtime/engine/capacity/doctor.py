@@ -16,10 +16,10 @@ from runtime.engine.capacity.weights import WeightBits, word_of
 from runtime.engine.loading.registry import Registry
 from runtime.errors import SetUpError
 from runtime.model.adapters import describe
-from runtime.model.checkpoint import DECODER, TALKER, public_name, resolve
+from runtime.model.checkpoint import DECODER, TALKER, public_name
 from runtime.model.config import ModelConfig
 from runtime.model.files import CheckpointSource, unapplied_adapters
-from runtime.model.inspection import Download, Inspection, WeightsSeen, inspect, inspect_folder
+from runtime.model.inspection import Download, Inspection, WeightsSeen, inspect, inspect_source
 from runtime.model.weights import adapter_of, require_finite
 from runtime.settings import EngineSettings, Settings
 
@@ -156,7 +156,7 @@ def check(settings: Settings) -> Checked:
     engine = settings.engine
     device = open_device(engine.device, eager=True)
     registry = Registry.read(settings.models)
-    found = [inspect_folder(resolve(entry.reference)) for entry in registry.entries]
+    found = [inspect_source(entry.source) for entry in registry.entries]
     for inspection in found:
         inspection.require()
     names, room = tuple(entry.name for entry in registry.entries), MemoryRoom.of(device, engine)

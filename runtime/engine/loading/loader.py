@@ -25,7 +25,7 @@ from runtime.engine.execution.slots import SlotInputs, fill_in
 from runtime.engine.loading.registry import Registry, RegistryEntry
 from runtime.engine.scheduling.waiting_queue import WaitingQueue
 from runtime.errors import SetUpError
-from runtime.model.checkpoint import Checkpoint, load_checkpoint, source_of
+from runtime.model.checkpoint import Checkpoint, load_checkpoint
 from runtime.model.weights import read_headers
 from runtime.request import Mode, Sampling
 from runtime.settings import Settings
@@ -70,14 +70,12 @@ class CheckpointLoader:
         device = self._device
         device.enter_thread()
         others = self._registry.checkpoints
-        types = {header.dtype for header in read_headers(source_of(entry.reference).weights).values()}
+        types = {header.dtype for header in read_headers(entry.source.weights).values()}
         dtype, entry.quantization = weights = self._bits.choose(entry.config, entry.name, types)
         entry.dtype = dtype
         sound_dtype = choose_sound_dtype(self._settings.sound_dtype, device, *weights)
         before = device.free_bytes()
-        checkpoint = load_checkpoint(
-            entry.reference, device.torch_device, dtype, others, entry.quantization, sound_dtype
-        )
+        checkpoint = load_checkpoint(entry.source, device.torch_device, dtype, others, entry.quantization, sound_dtype)
         release_unused_memory()  # Release the temporary memory of quantization and packing.
         self.add(entry, checkpoint, on_step, before)
         # The thread starts after the warm-up, because it would slow the warm-up down.
@@ -174,7 +172,7 @@ def _file_bytes(entry: RegistryEntry) -> int:
         0 if files are missing, which loading reports later.
     """
     try:
-        return sum(path.stat().st_size for path in source_of(entry.reference).weights)
+        return sum(path.stat().st_size for path in entry.source.weights)
     except (SetUpError, OSError):
         return 0
 

@@ -15,9 +15,10 @@ from runtime.engine.capacity.weights import word_of
 from runtime.engine.core import EngineCore
 from runtime.engine.scheduling.waiting_queue import WaitingQueue
 from runtime.errors import CheckpointUnusable, InvalidSetting, ModeNotServed
-from runtime.model.checkpoint import Checkpoint, fingerprint, public_name, source_of
+from runtime.model.checkpoint import Checkpoint, fingerprint, source_of
 from runtime.model.config import ModelConfig, SpeechTokenizerConfig
 from runtime.model.config_files import read_model_config, read_speech_tokenizer_config
+from runtime.model.files import CheckpointSource
 from runtime.request import Mode, ModelCard, Sampling, SpeechRequest
 from runtime.settings import Limits
 
@@ -29,8 +30,7 @@ class RegistryEntry:
     `core` is None until the checkpoint is loaded.
     """
 
-    reference: str  # Folder or Hub id.
-    name: str
+    source: CheckpointSource
     modes: tuple[Mode, ...]
     config: ModelConfig
     tokenizer: SpeechTokenizerConfig
@@ -53,12 +53,18 @@ class RegistryEntry:
             SetUpError: The checkpoint is missing or invalid, or does not serve the mode.
         """
         wanted, reference = _split_entry(text)
-        source, name = source_of(reference), public_name(reference)
+        source = source_of(reference)
         folder = source.folder
         config = read_model_config(folder)
         tokenizer = read_speech_tokenizer_config(folder / "speech_tokenizer")
         created = int((folder / "config.json").stat().st_mtime)
-        return cls(reference, name, _modes_of(config, wanted, name), config, tokenizer, fingerprint(source), created)
+        modes = _modes_of(config, wanted, source.name)
+        return cls(source, modes, config, tokenizer, fingerprint(source), created)
+
+    @property
+    def name(self) -> str:
+        """Return the checkpoint's name for clients."""
+        return self.source.name
 
     def card(self, device: str, limits: Limits) -> ModelCard:
         """Return the model card of this checkpoint, without features of other checkpoints."""

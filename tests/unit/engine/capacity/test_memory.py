@@ -93,13 +93,13 @@ def test_first_of_two_checkpoints_reserves_the_fixed_memory_of_the_second(speake
 def test_memory_of_later_checkpoints_is_estimated_from_file_sizes(folder_of: FolderOf, tmp_path: Path) -> None:
     entries = [RegistryEntry.read(str(folder_of(*words))) for words in (("tiny", "custom_voice"), ("brief", "base"))]
     first, second = entries
-    sizes = [(Path(entry.reference) / "model.safetensors").stat().st_size for entry in entries]
+    sizes = [(entry.source.folder / "model.safetensors").stat().st_size for entry in entries]
     assert sizes[0] != sizes[1]
     expected = round(1000 * sizes[1] / sizes[0]) + GRAPH_BYTES
     assert _expected_bytes([second], first, 1000) == expected
     assert _expected_bytes([second, second], first, 1000) == 2 * expected
     assert _expected_bytes([], first, 1000) == 0
-    gone = shutil.copytree(second.reference, tmp_path / "gone")
+    gone = shutil.copytree(second.source.folder, tmp_path / "gone")
     third = RegistryEntry.read(str(gone))
     (gone / "model.safetensors").unlink()
     assert _expected_bytes([third], first, 1000) == GRAPH_BYTES  # Loading the checkpoint reports the missing file.
