@@ -6,7 +6,7 @@ the defaults with the reference implementation.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from math import prod
 
 from runtime.model.config_reader import (
@@ -70,6 +70,13 @@ class TalkerConfig(DecoderConfig):
     def codes(self) -> int:
         """Return the size of codebook 0: the vocabulary without reserved ids."""
         return self.vocab_size - RESERVED_IDS
+
+    @property
+    def special_ids(self) -> dict[str, int]:
+        """Return the ids of the special tokens and of the languages by name."""
+        special = {spec.name: getattr(self, spec.name) for spec in fields(self) if spec.name.startswith("codec_")}
+        del special["codec_language_id"]
+        return {**special, **self.codec_language_id}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

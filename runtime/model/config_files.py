@@ -6,7 +6,7 @@ Fields without a default in the reference implementation are required. Unsupport
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -218,9 +218,7 @@ def _check_ids(talker: TalkerConfig, path: Path) -> None:
 
     On CUDA, a read beyond the end of a table crashes the process.
     """
-    special = {spec.name: getattr(talker, spec.name) for spec in fields(talker) if spec.name.startswith("codec_")}
-    del special["codec_language_id"]
-    for name, index in {**special, **talker.codec_language_id, **talker.spk_id}.items():
+    for name, index in {**talker.special_ids, **talker.spk_id}.items():
         require(0 <= index < talker.vocab_size, path, f"{name} is {index}, which codec_embedding does not have")
 
 
