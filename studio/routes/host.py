@@ -15,7 +15,6 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from runtime.errors import InvalidConfig, OutOfOrder
-from runtime.request import Mode
 from runtime.settings import EngineSettings, Limits, ServerSettings, Settings
 from runtime.shared.certificates import certificates
 from studio.checkpoint_arguments import models_of, with_models
@@ -43,7 +42,7 @@ FORWARDED = (
     "cf-",
     "cdn-",
 )
-MAX_CHECKPOINTS = len(Mode)
+MAX_MODELS = 32  # A checkpoint for every mode, and adapters that share one.
 MAX_NAME_CHARS = 500
 ASK_S = 5.0
 
@@ -204,11 +203,11 @@ def _checkpoints(body: dict[str, Any]) -> list[str]:
     """Return the checkpoints in a request body.
 
     Raises:
-        InvalidConfig: `models` is not a list of one to three checkpoints.
+        InvalidConfig: `models` is not a list of at most MAX_MODELS checkpoints.
     """
     models = body.get("models")
-    if not isinstance(models, list) or not 1 <= len(models) <= MAX_CHECKPOINTS:
-        raise InvalidConfig(where="models", why=f"give 1 to {MAX_CHECKPOINTS} checkpoints", param="models")
+    if not isinstance(models, list) or not 1 <= len(models) <= MAX_MODELS:
+        raise InvalidConfig(where="models", why=f"give 1 to {MAX_MODELS} checkpoints", param="models")
     for model in models:
         # A process cannot be started with a NUL or a lone surrogate in its arguments.
         if (

@@ -18,19 +18,21 @@ from starlette.routing import Route
 
 from runtime.errors import InvalidConfig, OutOfOrder
 from runtime.published import LICENCE, PUBLISHED, SPEECH_TOKENIZER_BYTES
+from runtime.request import Mode
 from runtime.settings import DEMO_CHECKPOINT, EngineSettings
 from runtime.shared.certificates import certificates
 from studio.checkpoint_arguments import BITS, models_of, values_of
 from studio.downloads import Downloads
 from studio.errors import HostOnly, MemoryTooSmall
 from studio.fetching import Plan
-from studio.routes.host import ASK_S, MAX_CHECKPOINTS, is_host
+from studio.routes.host import ASK_S, is_host
 from studio.routes.responses import Handler, handle_errors, json_response, query_flag, read_body
 from studio.runtimes.supervisor import ChildRuntime, Runtime
 from studio.settings import StudioSettings
 from studio.store.records import decode
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}(@[A-Za-z0-9][\w./-]{0,99})?")
+MAX_CHECKPOINTS = len(Mode)
 MAX_FLUENT_RTF = 0.8  # Maximum real-time factor at which speech streams without gaps.
 GB = 10**9
 # Fields of a plan that describe the machine.
