@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 import numpy as np
@@ -216,8 +216,14 @@ class ModelCard:
     created: int = 0  # Unix time at which its configuration file was written on this machine.
     sampling: Sampling = field(default_factory=Sampling)  # Default sampling settings of the checkpoint.
     styles_voices: bool = False  # True if the checkpoint can apply an instruction to voices other than its speakers.
+    # Speakers by adapter, if several adapters share this checkpoint. Requests may use an adapter's name as the model.
+    adapters: dict[str, tuple[str, ...]] = field(default_factory=dict)
     # True if requests may use the embeddings of a Base checkpoint for a voice (`graft` in the API).
     grafts_voices: bool = False
+
+    def only(self, adapter: str) -> ModelCard:
+        """Return the card with the speakers of one adapter."""
+        return replace(self, name=adapter, speakers=self.adapters[adapter])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

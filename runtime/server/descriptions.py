@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -29,6 +29,7 @@ class Model(TypedDict):
     owned_by: str
     modes: Sequence[str]
     speakers: Sequence[str]
+    adapters: Annotated[Mapping[str, Sequence[str]], Field(description="speakers by adapter, if several share it")]
     languages: Annotated[Sequence[str], Field(description="without auto, which always works")]
     layouts: Sequence[str]
     takes_instruct: bool
@@ -74,6 +75,7 @@ def model_entry(model: ModelCard) -> Model:
         "owned_by": "voicewright",
         "modes": model.modes,
         "speakers": model.speakers,
+        "adapters": model.adapters,
         "languages": model.languages,
         "layouts": model.layouts,
         "takes_instruct": model.takes_instruct,

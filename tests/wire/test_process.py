@@ -77,7 +77,7 @@ def test_http_and_session_list_the_same_models(server: RunningServer) -> None:
     assert set(reply["data"][0]) == {
         "id", "object", "created", "owned_by", "modes", "speakers", "languages", "layouts", "takes_instruct", "speaks",
         "styles_voices", "grafts_voices", "sample_rate", "samples_per_frame", "part_chars", "device", "dtype",
-        "fingerprint", "loaded", "slots", "sampling",
+        "adapters", "fingerprint", "loaded", "slots", "sampling",
     }  # fmt: skip
     assert not any("/" in card["id"] for card in reply["data"])  # The ID of a model is a name and never a path.
     assert sum(card["slots"] for card in reply["data"]) == httpx.get(f"{server.http}/ready").json()["slots"]

@@ -95,7 +95,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
             raise slash_too_many()
         cards = host.engine.cards
         for card in cards:
-            if card.name == name:
+            if card.name == name or name in card.adapters:
                 return model_entry(card)
         if name in MODEL_ALIASES:
             return _alias(name, cards)

@@ -79,6 +79,7 @@ class VoiceResolver:
             InvalidBlend, BlendForbidden: The weights of a blend are invalid, or a voice must not be blended.
         """
         cards = [card for card in self._cards if model in (None, card.name) or model in MODEL_ALIASES]
+        cards = cards or [card.only(model) for card in self._cards if model in card.adapters]
         if not cards:
             raise UnknownModel(param="model")
         served = [known for known in Mode if any(known in card.modes for card in cards)]
@@ -115,7 +116,7 @@ class VoiceResolver:
         Raises:
             ModeNotServed, UnknownVoice: See `resolve`.
         """
-        own = model if any(card.name == model for card in self._cards) else None
+        own = model if any(model == card.name or model in card.adapters for card in self._cards) else None
         return self.resolve(mode=None, model=own, voice=voice, has_reference=False, style=style, param=param)
 
     def _blended(
@@ -162,11 +163,12 @@ class VoiceResolver:
     def _spoken(self, voice: str | None, cards: Sequence[ModelCard], param: str) -> ResolvedVoice:
         """Return the CustomVoice speaker with this name.
 
-        If `voice` is empty, the engine chooses a speaker and adds a note.
+        If `voice` is empty, the engine chooses a speaker and adds a note. An adapter has its own first speaker.
         """
-        if not voice:
-            return ResolvedVoice(mode=Mode.CUSTOM_VOICE)
         speakers = self._speakers(cards)
+        if not voice:
+            is_adapter = not any(card in self._cards for card in cards)
+            return ResolvedVoice(mode=Mode.CUSTOM_VOICE, speaker=speakers[0] if is_adapter else None)
         known = {name_key(name): name for name in speakers}
         if name_key(voice) in known:
             return ResolvedVoice(mode=Mode.CUSTOM_VOICE, speaker=known[name_key(voice)])

@@ -54,7 +54,7 @@ class WyomingSession(SingleErrorDialect[Spoken]):
         super().__init__(cards=cards, library=library, **shared)
         self._cards = cards
         self._library = library
-        self._models = frozenset(card.name for card in cards)
+        self._models = frozenset(name for card in cards for name in (card.name, *card.adapters))
         # The first text is spoken. The last one may still be received. All are filtered on arrival, in a worker.
         self._texts: deque[Spoken] = deque()
         self._error: BadRequest | None = None  # Error in an event, which is sent after the texts before it.

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from runtime.errors import UnknownModel, UnknownVoice
 from runtime.request import DESCRIBED_VOICE, OTHER_SPEAKER, RECORDED_VOICE, STORED_NAMESAKE, Mode
 from runtime.server.voices.voice_library import VoiceCard
 from runtime.server.voices.voice_resolver import ResolvedVoice, VoiceResolver
@@ -51,3 +52,20 @@ def test_voice_next_to_a_description_or_recording_is_ignored_with_a_note(voice: 
 def test_voice_design_only_server_notes_an_ignored_voice_name() -> None:
     resolver = VoiceResolver((DESIGNER,), two_voices())
     assert resolver.resolve_foreign(model="sonic-3", voice="alloy").notes == (DESCRIBED_VOICE,)
+
+
+def test_adapter_is_a_model_with_its_own_speakers() -> None:
+    card = replace(CARD, name="base", adapters={"first": ("anna",), "second": ("bert", "carl")})
+    resolver = VoiceResolver((replace(card, speakers=("anna", "bert", "carl")),), two_voices())
+
+    def speaker(model: str | None, voice: str | None) -> str | None:
+        return resolver.resolve(mode=None, model=model, voice=voice, has_reference=False).speaker
+
+    assert [speaker(model, "bert") for model in (None, "base", "tts-1", "second")] == ["bert"] * 4
+    assert [speaker(model, None) for model in (None, "base", "first", "second")] == [None, None, "anna", "bert"]
+    with pytest.raises(UnknownVoice):
+        speaker("first", "bert")
+    with pytest.raises(UnknownModel):
+        speaker("third", "bert")
+    assert resolver.resolve_foreign(model="second", voice=None).speaker == "bert"
+    assert resolver.resolve_foreign(model="sonic-3", voice=None).speaker is None
