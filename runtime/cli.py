@@ -182,7 +182,11 @@ def _add_runtime_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_doctor(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "model", metavar="MODEL", help="folder, or Hub id with an optional @revision, of which no weights are fetched"
+        "model",
+        metavar="MODEL",
+        nargs="+",
+        help="folder, or Hub id with an optional @revision, of which no weights are fetched; "
+        "several adapters of one base are one checkpoint",
     )
     parser.add_argument("--device", help="auto, cpu, cuda, npu or mps")
     parser.add_argument("--dtype", help="auto, float32 or bfloat16")

@@ -16,17 +16,19 @@ BUSY_RATIO = 1.2  # A machine is reported as busy if a computation takes this ma
 MAX_LISTED = 12  # Maximum number of list items in one line. The option --json prints all items.
 
 
-def doctor(reference: str, settings: EngineSettings, *, as_json: bool) -> bool:
+def doctor(models: Sequence[str], settings: EngineSettings, *, as_json: bool) -> bool:
     """Print a diagnosis and return True if the checkpoint can be served.
+
+    Several models are adapters that share one checkpoint.
 
     Raises:
         SetUpError: The checkpoint or the device does not exist.
     """
     try:
-        diagnosis = diagnose(reference, settings)
+        diagnosis = diagnose(models[0], settings, models[1:])
     except SetUpError as error:
         if as_json:
-            print(json.dumps({"name": reference, "servable": False, "problems": [asdict(Problem.of(error))]}))
+            print(json.dumps({"name": models[0], "servable": False, "problems": [asdict(Problem.of(error))]}))
         raise
     if as_json:
         print(json.dumps(asdict(diagnosis)))
@@ -54,8 +56,10 @@ def _lines(diagnosis: Diagnosis) -> Iterator[tuple[str, str]]:
     yield "  ignored", _some(diagnosis.files.ignored)
     if unapplied := diagnosis.files.unapplied:
         yield "  not applied", f"{_some(unapplied)}: name the folder with its adapter_config.json as the model"
-    if (adapter := diagnosis.adapter) is not None:
+    for adapter in diagnosis.adapters:
         yield "  adapter", f"{adapter.folder}, merged into {adapter.base} in float32: {', '.join(adapter.changes)}"
+        if len(diagnosis.adapters) > 1:
+            yield "", f"speakers: {_some(adapter.speakers)}"
     if (download := diagnosis.download) is not None:
         left = _size(download.size - download.here)
         yield "  to be fetched", f"{left} of {_size(download.size)}; the disk has room for {_size(download.room)}"

@@ -19,6 +19,7 @@ from runtime.model.config_reader import read_json, require
 from runtime.model.files import ADAPTER_CONFIG
 from runtime.model.headers import list_some
 
+TABLE = "talker.model.codec_embedding.weight"  # Published tensor whose rows are codes, special tokens and speakers.
 MERGED_DTYPE = "F32"  # Dtype of merged tensors, in safetensors' notation.
 PEFT_PREFIX = "base_model.model."  # Prefix of all tensor names in PEFT's files.
 # Possible prefixes of module names. The prefix depends on the module that the training script passed to PEFT.
@@ -32,7 +33,10 @@ ENDS = {
     ".lora_embedding_A": EMBEDDED_LOW,
     ".lora_embedding_B": EMBEDDED_HIGH,
     ".token_adapter.trainable_tokens_delta": ROWS,
+    ".trainable_tokens_delta": ROWS,
 }
+# Kinds of adapters (peft_type), and the field of each that names the rows of ROWS.
+KINDS = {"LORA": "trainable_token_indices", "TRAINABLE_TOKENS": "token_indices"}
 PAIRS = ((LOW, HIGH), (EMBEDDED_LOW, EMBEDDED_HIGH))
 # Configuration fields of unsupported adapters: the merged weight is not a sum of published weight and product, or the
 # adapter needs other base weights.
@@ -40,6 +44,8 @@ REFUSED = (
     *("use_dora", "use_qalora", "use_bdlora", "lora_bias", "alora_invocation_tokens", "layer_replication"),
     *("target_parameters", "arrow_config", "kasa_config", "velora_config", "monteclora_config", "megatron_config"),
 )
+PlacedRows = dict[int, tuple[Path, int]]  # By row of a table: the adapter's weights, and the row that they change.
+
 # Initializations that do not change the base weights before training.
 PLAIN_INITS = (True, False, "gaussian", "eva", "orthogonal")
 
@@ -88,6 +94,21 @@ class MergedTensors:
     def _part(self, part: str) -> Tensor:
         tensor: Tensor = self._adapter.get_tensor(self._change.names[part])
         return tensor.float()
+
+
+class PlacedTable(MergedTensors):
+    """Table of the base checkpoint with single rows of several adapters."""
+
+    def __init__(self, base: Any, merged: dict[Path, Any], rows: PlacedRows) -> None:
+        super().__init__(base, None, Change(shape=tuple(base.get_slice(TABLE).get_shape())))
+        self._merged, self._rows = merged, rows
+
+    def get_tensor(self, key: str) -> Tensor:
+        """Return the table as float32."""
+        table: Tensor = self._base.get_tensor(key).float().clone()
+        for place, (path, row) in self._rows.items():
+            table[place] = self._merged[path].get_tensor(key)[row]
+        return table
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +176,9 @@ def _require_kind(config: dict[str, Any], where: Path) -> None:
     kind = config.get("peft_type")
     refused = [name for name in REFUSED if config.get(name)]
     start = config.get("init_lora_weights", True)
-    if kind != "LORA":
-        raise CheckpointUnsupported(path=where, why=f"only LoRA adapters are merged, and peft_type is {kind!r:.60}")
+    if kind not in KINDS:
+        why = f"only adapters of {' and '.join(KINDS)} are merged, and peft_type is {kind!r:.60}"
+        raise CheckpointUnsupported(path=where, why=why)
     if refused:
         why = f"an adapter with {', '.join(refused)} is no LoRA that can be added to weights; merge it with PEFT"
         raise CheckpointUnsupported(path=where, why=why)
@@ -194,11 +216,12 @@ def _check_shapes(change: Change, adapter: Any, path: Path, target: str) -> int 
 
 
 def _rows_of(config: dict[str, Any], module: str, where: Path, shape: tuple[int, ...]) -> tuple[int, ...]:
-    rows = config.get("trainable_token_indices")
+    field = KINDS[config["peft_type"]]
+    rows = config.get(field)
     if isinstance(rows, dict):
         rows = _of_module(rows, module, where, None)
     is_valid = isinstance(rows, list) and all(type(row) is int and 0 <= row < shape[0] for row in rows)
-    require(is_valid, where, f"trainable_token_indices names no rows of {module}")
+    require(is_valid, where, f"{field} names no rows of {module}")
     assert isinstance(rows, list)
     return tuple(rows)
 

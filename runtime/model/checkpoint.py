@@ -7,7 +7,7 @@ import hashlib
 import logging
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -16,8 +16,9 @@ from torch import nn
 from runtime.device.quantized import Quantization, kinds_on, not_on
 from runtime.errors import CheckpointInvalid, CheckpointMissing, CheckpointUnsupported, no_folder
 from runtime.model.code2wav import Code2Wav
+from runtime.model.composition import compose
 from runtime.model.config import ModelConfig, SpeechTokenizerConfig
-from runtime.model.config_files import read_model_config, read_speech_tokenizer_config
+from runtime.model.config_files import read_speech_tokenizer_config
 from runtime.model.config_reader import read_json
 from runtime.model.files import (
     ADAPTER_CONFIG,
@@ -96,8 +97,8 @@ def load_checkpoint(
         CheckpointInvalid: A file has invalid content.
     """
     source = source_of(reference) if isinstance(reference, str) else reference
-    folder = source.folder
-    config, speech_config = read_model_config(folder), read_speech_tokenizer_config(folder / SPEECH_TOKENIZER)
+    folder, composed = source.folder, compose(source)
+    config, speech_config = composed.config, read_speech_tokenizer_config(folder / SPEECH_TOKENIZER)
     text_tokenizer = TextTokenizer(folder, config)
     check_fit(folder, config, text_tokenizer, speech_config)
     stored = None if config.quantization is None else Quantization(config.quantization)
@@ -108,7 +109,7 @@ def load_checkpoint(
     rounds = {} if stored is not None or quantization is None else {TALKER: quantization}
     # Unpacked bfloat16 products take twice as long. Packing does not accelerate float32 products of a small network.
     finish: dict[str, Finish] = {TALKER: pack} if device.type == "cpu" and dtype is torch.bfloat16 else {}
-    unread = load_weights(source.weights, networks, device, dtypes, finish, rounded, rounds)
+    unread = load_weights(source.weights, networks, device, dtypes, finish, rounded, rounds, composed.rows)
     speech_tokenizer = _shared(folder / SPEECH_TOKENIZER, loaded)
     if speech_tokenizer is None:
         codec_networks = speech_tokenizer_networks(speech_config)
@@ -188,31 +189,36 @@ def source_of(reference: str) -> CheckpointSource:
 
     The errors are the same as for `source_at`.
     """
-    return replace(source_at(resolve(reference)), name=public_name(reference))
+    return source_at(resolve(reference), public_name(reference))
 
 
-def source_at(folder: Path) -> CheckpointSource:
+def source_at(folder: Path, name: str = "") -> CheckpointSource:
     """Return the folders of a checkpoint, given a checkpoint folder or an adapter folder.
+
+    Args:
+        name: Name for clients, by default that of the folder.
 
     Raises:
         CheckpointMissing: The adapter's weights or its base checkpoint are missing.
         CheckpointUnsupported: The base checkpoint is also an adapter.
         SetUpError: The download of the base checkpoint failed.
     """
+    name = name or public_name(str(folder))
     if not (folder / ADAPTER_CONFIG).is_file():
-        return CheckpointSource(folder)
+        return CheckpointSource(folder, (), name, name, has_base=True)
     if not (folder / ADAPTER_WEIGHTS).is_file():
         raise CheckpointMissing(path=folder, what=ADAPTER_WEIGHTS, hint="Adapters are read in one format only.")
     if has_weights(folder):
-        return CheckpointSource(folder, folder)
+        return CheckpointSource(folder, (folder,), name, name)
     base = read_json(folder / ADAPTER_CONFIG).get("base_model_name_or_path")
     if not isinstance(base, str) or not base:
         hint = "Put the adapter's two files into the folder of its base checkpoint."
         raise CheckpointMissing(path=folder / ADAPTER_CONFIG, what="base_model_name_or_path", hint=hint)
-    found = folder / base if (folder / base).is_dir() else resolve(base)
+    base = str(folder / base) if (folder / base).is_dir() else base
+    found = resolve(base)
     if (found / ADAPTER_CONFIG).is_file():
         raise CheckpointUnsupported(path=folder, why=f"its base checkpoint {base} is an adapter, too")
-    return CheckpointSource(found, folder)
+    return CheckpointSource(found, (folder,), name, public_name(base))
 
 
 def resolve(reference: str) -> Path:
@@ -254,8 +260,10 @@ def fingerprint(source: CheckpointSource) -> str:
     folder, digest = source.folder, hashlib.sha256()
     speech = folder / SPEECH_TOKENIZER
     own = (folder / CONFIG, *weight_files(folder), speech / CONFIG, *weight_files(speech))
+    if source.adapters and source.has_base:
+        digest.update(b"base\n")
     for path in (*own, *source.adapter_files):
-        name = path.relative_to(source.adapter or folder if path in source.adapter_files else folder).as_posix()
+        name = path.name if path in source.adapter_files else path.relative_to(folder).as_posix()
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
             digest.update(f"{name} {size}\n".encode())

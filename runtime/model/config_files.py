@@ -38,6 +38,7 @@ MODEL, SPEECH_TOKENIZER = "qwen3_tts", "qwen3_tts_tokenizer_12hz"
 WRITABLE_QUANTIZATIONS = ("int8", "int4")  # Quantizations that `voicewright quantize` can write.
 ALPHABETS = ("ascii",)
 MAX_KIND_CHARS = 60  # Maximum number of characters of an unknown kind in an error message.
+MODE_FIELDS = ("voicewright_modes", "tts_model_type")  # The first one that is given applies.
 QUANTIZATION_FIELDS = ("quantization_config", "quantization")  # Fields of transformers and MLX.
 
 # Top-level fields that are read, in addition to the sections.
@@ -60,15 +61,19 @@ Decoder = TypeVar("Decoder", DecoderConfig, TalkerConfig)
 Headed = TypeVar("Headed", DecoderConfig, TalkerConfig, Code2WavConfig, SpeechEncoderConfig)
 
 
-def read_model_config(folder: Path) -> ModelConfig:
+def read_model_config(folder: Path, content: dict[str, Any] | None = None, path: Path | None = None) -> ModelConfig:
     """Read config.json and generation_config.json of a checkpoint folder.
+
+    Args:
+        content: Content to read instead of that of config.json.
+        path: File that errors name, if the content has parts of another file.
 
     Raises:
         CheckpointMissing: A file is missing.
         CheckpointInvalid: A required field is missing, or a value has another type or is not supported.
     """
-    path, notes = folder / "config.json", Notes()
-    top = read_json(path)
+    path, notes = path or folder / "config.json", Notes()
+    top = read_json(path) if content is None else content
     _require_kind(top, "model_type", (MODEL,), path)
     _require_kind(top, "tokenizer_type", (None, SPEECH_TOKENIZER), path)
     _refuse_quantised(top, path)

@@ -123,23 +123,36 @@ def _weights_hint(names: Collection[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointSource:
-    """Folders of a checkpoint: the published files, and an optional LoRA adapter."""
+    """Folders of a checkpoint: the published files, and the LoRA adapters that share them."""
 
     folder: Path
-    adapter: Path | None = None  # Folder with adapter_config.json, which may be the same folder.
+    # Folders with adapter_config.json. The only adapter may be in the same folder.
+    adapters: tuple[Path, ...] = ()
     name: str = ""  # Name for clients: a Hub id, or the name of a folder.
+    base: str = ""  # The same name of `folder`.
+    has_base: bool = False  # True if the base checkpoint was named, too, so that its own speakers are served.
+
+    @property
+    def adapter_weights(self) -> list[Path]:
+        return [folder / ADAPTER_WEIGHTS for folder in self.adapters]
 
     @property
     def adapter_files(self) -> list[Path]:
-        return [] if self.adapter is None else [self.adapter / name for name in (ADAPTER_CONFIG, ADAPTER_WEIGHTS)]
+        """Return the paths of the adapters' files.
+
+        The speakers in config.json are optional.
+        """
+        configs = [folder / CONFIG for folder in self.adapters if folder != self.folder]
+        own = [folder / ADAPTER_CONFIG for folder in self.adapters] + self.adapter_weights
+        return own + [path for path in configs if path.is_file()]
 
     @property
     def weights(self) -> list[Path]:
-        """Return the paths of the weight files, with the adapter's file at the end.
+        """Return the paths of the weight files, with the adapters' files at the end.
 
         The errors are the same as for `weight_names`.
         """
-        return weight_files(self.folder) + self.adapter_files[1:]
+        return weight_files(self.folder) + self.adapter_weights
 
 
 def has_weights(folder: Path) -> bool:

@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from torch import nn
 
 from runtime.device.quantized import Quantization
 from runtime.errors import CheckpointMissing, HubUnreachable, SetUpError
+from runtime.model.adapters import PlacedRows
 from runtime.model.checkpoint import (
     TALKER,
     check_fit,
@@ -23,8 +25,9 @@ from runtime.model.checkpoint import (
     speaking_networks,
     speech_tokenizer_networks,
 )
+from runtime.model.composition import compose
 from runtime.model.config import ModelConfig, SpeechTokenizerConfig
-from runtime.model.config_files import read_model_config, read_speech_tokenizer_config
+from runtime.model.config_files import read_speech_tokenizer_config
 from runtime.model.config_reader import read_json
 from runtime.model.files import SPEECH_TOKENIZER, CheckpointSource, FileChoice, choose_files, names_in
 from runtime.model.headers import Headers, check_headers
@@ -75,6 +78,8 @@ class Inspection:
     types: dict[str, str] = field(default_factory=dict)  # Dtypes of the tensors in model.safetensors.
     download: Download | None = None
     problems: list[SetUpError] = field(default_factory=list)
+    content: dict[str, Any] = field(default_factory=dict)  # Content of config.json with the adapters' speakers.
+    rows: PlacedRows | None = None  # Rows of several adapters, see `opened_weights`.
 
     @property
     def quantization(self) -> Quantization | None:
@@ -140,11 +145,14 @@ def inspect_source(source: CheckpointSource) -> Inspection:
     names = [name for name in names_in(folder) if folder / name not in added]
     choice = choose_files(folder, names, lambda name: read_json(folder / name))
     sizes = {name: (folder / name).stat().st_size for name in choice.read}
-    found = Inspection(choice, sizes | {path.name: path.stat().st_size for path in added}, source)
+    for path in added:
+        name = path.name if len(source.adapters) == 1 else f"{path.parent.name}/{path.name}"
+        sizes[name] = path.stat().st_size
+    found = Inspection(choice, sizes, source)
     found.problems += choice.problems
 
     def headers_of(names: Sequence[str]) -> Headers:
-        own = [] if any("/" in name for name in names) else added[1:]
+        own = [] if any("/" in name for name in names) else source.adapter_weights
         return read_headers([*(folder / name for name in names), *own])
 
     return _read(found, headers_of)
@@ -170,7 +178,8 @@ def _on_hub(reference: str) -> Inspection:
 def _read(found: Inspection, headers_of: HeadersOf) -> Inspection:
     folder = found.folder
     with found.noting():
-        found.config = read_model_config(folder)
+        composed = compose(found.source)
+        found.content, found.config, found.rows = composed.content, composed.config, composed.rows
     with found.noting():
         found.speech = read_speech_tokenizer_config(folder / SPEECH_TOKENIZER)
     if found.config is not None:

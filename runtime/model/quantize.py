@@ -17,7 +17,6 @@ from runtime.device.calibrated_int4 import calibrated
 from runtime.device.quantized import Quantization, rounded, takes_four_bits
 from runtime.errors import CheckpointUnsupported, InvalidSetting, StorageFailed
 from runtime.model.checkpoint import TALKER, resolve, speaking_networks
-from runtime.model.config_reader import read_json
 from runtime.model.files import CONFIG, INDEX, WHOLE
 from runtime.model.inspection import Inspection, inspect_folder
 from runtime.model.rounded_files import linears, tensors_of
@@ -78,7 +77,7 @@ def _write(found: Inspection, kind: Quantization, out: Path, moments: Moments) -
         if name not in own:
             (out / name).parent.mkdir(exist_ok=True)
             shutil.copyfile(found.folder / name, out / name)
-    config: dict[str, Any] = read_json(found.folder / CONFIG) | {QUANTIZATION_FIELD: kind}
+    config = found.content | {QUANTIZATION_FIELD: kind}
     (out / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     with opened_weights(paths) as by_key:
         save_file(dict(_tensors(found, kind, by_key, moments)), out / WHOLE, {"format": "pt"})

@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 from runtime.device.cpu import CORE_COUNT
 from runtime.device.quantized import Quantization, product_of, quantized
 from runtime.errors import CheckpointInvalid, CheckpointMissing
-from runtime.model.adapters import Adapter, merged_files, read_adapter
+from runtime.model.adapters import TABLE, Adapter, PlacedRows, PlacedTable, merged_files, read_adapter
 from runtime.model.config_reader import refuse_lfs_pointer
 from runtime.model.files import ADAPTER_WEIGHTS, CheckpointSource, weight_files
 from runtime.model.headers import Headers, TensorHeader, check_headers, list_some
@@ -70,6 +70,7 @@ def load_weights(
     finish: Mapping[str, Finish] | None = None,
     rounded: dict[str, Quantization] | None = None,
     rounds: dict[str, Quantization] | None = None,
+    rows: PlacedRows | None = None,
 ) -> list[str]:
     """Load the weights of networks on the meta device from one file or several shards.
 
@@ -79,6 +80,7 @@ def load_weights(
         finish: Functions by key prefix that are called with every loaded module before the next module is allocated.
         rounded: Quantization of the stored weights by key prefix. Published weights have no entry.
         rounds: Quantization to apply to published weights by key prefix, one layer at a time.
+        rows: See `opened_weights`.
 
     Returns:
         Keys in the files that do not belong to any network.
@@ -89,7 +91,7 @@ def load_weights(
         CheckpointUnsupported: The weights are quantized in an unknown way.
     """
     kinds = rounded or {}
-    with opened_weights(paths) as files:
+    with opened_weights(paths, rows) as files:
         wanted, fewer = wanted_tensors(networks, kinds)
         extra = check_headers(_place_of(paths), wanted, _headers(files), fewer)
 
@@ -241,25 +243,28 @@ def read_headers(paths: Sequence[Path]) -> Headers:
         return _headers(files)
 
 
-def require_finite(paths: Sequence[Path]) -> None:
+def require_finite(paths: Sequence[Path], rows: PlacedRows | None = None) -> None:
     """Check that all weights in the files are finite.
 
-    The check takes about a second per gigabyte.
+    The check takes about a second per gigabyte. The arguments are the same as for `opened_weights`.
 
     Raises:
         CheckpointInvalid: Weights are NaN or infinite.
     """
-    with opened_weights(paths) as files:
+    with opened_weights(paths, rows) as files:
         broken = sorted(key for key, file in files.items() if not torch.isfinite(file.get_tensor(key)).all())
     if broken:
         raise CheckpointInvalid(path=_place_of(paths), why=list_some("numbers that are not finite are in", broken))
 
 
 @contextmanager
-def opened_weights(paths: Sequence[Path]) -> Iterator[dict[str, Any]]:
+def opened_weights(paths: Sequence[Path], rows: PlacedRows | None = None) -> Iterator[dict[str, Any]]:
     """Context manager that opens weight files and returns the open file of each tensor key.
 
     Tensors that an adapter changes are returned merged.
+
+    Args:
+        rows: Rows of several adapters that share all other weights. With None, there is one adapter at most.
 
     Raises:
         CheckpointMissing, CheckpointInvalid, CheckpointUnsupported: A file or the adapter cannot be read.
@@ -271,21 +276,24 @@ def opened_weights(paths: Sequence[Path]) -> Iterator[dict[str, Any]]:
         holders = [(key, file) for file in files for key in file.keys()]  # noqa: SIM118
         if len(by_key := dict(holders)) < len(holders):
             raise CheckpointInvalid(path=_place_of(paths), why="two of its files hold the same tensor")
-        for path, adapter in adapters.items():
-            by_key |= merged_files(by_key, path, adapter)
+        merged = {path: merged_files(by_key, path, adapter) for path, adapter in adapters.items()}
+        if rows is None:
+            for changed in merged.values():
+                by_key |= changed
+        elif rows:
+            tables = {path: changed[TABLE] for path, changed in merged.items() if TABLE in changed}
+            by_key |= {TABLE: PlacedTable(by_key[TABLE], tables, rows)}
         yield by_key
 
 
-def adapter_of(source: CheckpointSource) -> Adapter | None:
-    """Return the parsed adapter of a checkpoint, or None if the checkpoint has no adapter.
+def adapters_of(source: CheckpointSource) -> Iterator[Adapter]:
+    """Yield the parsed adapters of a checkpoint.
 
     The errors are the same as for `opened_weights`.
     """
-    if source.adapter is None:
-        return None
-    path = source.adapter_files[1]
-    with opened_weights(weight_files(source.folder)) as files, open_weights(path) as adapter:
-        return read_adapter(files, path, adapter)
+    for path in source.adapter_weights:
+        with opened_weights(weight_files(source.folder)) as files, open_weights(path) as adapter:
+            yield read_adapter(files, path, adapter)
 
 
 def _headers(files: dict[str, Any]) -> Headers:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import reduce
 
 import torch
 
@@ -16,11 +18,12 @@ from runtime.engine.capacity.weights import WeightBits, word_of
 from runtime.engine.loading.registry import Registry
 from runtime.errors import SetUpError
 from runtime.model.adapters import describe
-from runtime.model.checkpoint import DECODER, TALKER, public_name
+from runtime.model.checkpoint import DECODER, TALKER, public_name, source_at, source_of
+from runtime.model.composition import compose, share
 from runtime.model.config import ModelConfig
 from runtime.model.files import CheckpointSource, unapplied_adapters
 from runtime.model.inspection import Download, Inspection, WeightsSeen, inspect, inspect_source
-from runtime.model.weights import adapter_of, require_finite
+from runtime.model.weights import adapters_of, require_finite
 from runtime.settings import EngineSettings, Settings
 
 DTYPES = (torch.bfloat16, torch.float32)
@@ -55,18 +58,18 @@ class AdapterSeen:
     folder: str
     base: str  # Folder of the base checkpoint.
     changes: tuple[str, ...]
+    speakers: tuple[str, ...]
 
     @classmethod
-    def of(cls, source: CheckpointSource) -> AdapterSeen | None:
-        """Describe the adapter of a checkpoint.
+    def all_of(cls, source: CheckpointSource) -> Iterator[AdapterSeen]:
+        """Describe the adapters of a checkpoint.
 
-        Returns:
-            None if the checkpoint has no adapter or the adapter cannot be read.
+        An adapter that cannot be read ends the iteration.
         """
         with suppress(SetUpError):  # The inspection of the checkpoint has already reported this error.
-            if (adapter := adapter_of(source)) is not None:
-                return cls(str(source.adapter), str(source.folder), tuple(describe(adapter)))
-        return None
+            for folder, adapter in zip(source.adapters, adapters_of(source), strict=True):
+                speakers = tuple(compose(source_at(folder)).config.talker.spk_id)
+                yield cls(str(folder), str(source.folder), tuple(describe(adapter)), speakers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +123,7 @@ class Diagnosis:
     problems: tuple[Problem, ...]
     served: CheckpointCapabilities | None
     files: FilesSeen
-    adapter: AdapterSeen | None
+    adapters: tuple[AdapterSeen, ...]
     download: Download | None  # Download sizes of a Hub id, or None for a folder.
     weights: WeightsSeen | None
     speech_tokenizer: WeightsSeen | None
@@ -168,10 +171,13 @@ def check(settings: Settings) -> Checked:
     return Checked(names, registry.modes, need.with_slots(engine.max_slots or room.max_slots), room.free)
 
 
-def diagnose(reference: str, settings: EngineSettings) -> Diagnosis:
+def diagnose(reference: str, settings: EngineSettings, others: Sequence[str] = ()) -> Diagnosis:
     """Diagnose a checkpoint in a local folder or on the Hub without downloading weights.
 
     The diagnosis takes seconds.
+
+    Args:
+        others: Adapters that share the checkpoint, which is then downloaded.
 
     Raises:
         CheckpointMissing: The folder or Hub id does not exist.
@@ -184,7 +190,11 @@ def diagnose(reference: str, settings: EngineSettings) -> Diagnosis:
         MemoryRoom.of(device, settings),
         WeightBits(settings, device),
     )
-    found, name = inspect(reference), public_name(reference)
+    if others:
+        source = reduce(share, map(source_of, (reference, *others)))
+        found, name = inspect_source(source), source.name
+    else:
+        found, name = inspect(reference), public_name(reference)
     stored = found.quantization
     chosen: Weights = dtype, stored or bits.known
     with found.noting():
@@ -192,10 +202,11 @@ def diagnose(reference: str, settings: EngineSettings) -> Diagnosis:
             chosen = bits.choose(found.config, name, found.types.values())
     for seen in (found.weights, found.speech_weights):
         paths = [found.folder / name for name in seen.files] if seen else []
-        paths += found.source.adapter_files[1:] if seen and seen is found.weights else []
+        is_talker = seen is not None and seen is found.weights
+        paths += found.source.adapter_weights if is_talker else []
         if paths and all(path.is_file() for path in paths):
             with found.noting():
-                require_finite(paths)
+                require_finite(paths, found.rows if is_talker else None)
     rows: tuple[MemoryRow, ...] = ()
     if {TALKER, DECODER} <= found.networks.keys():
         kinds: list[Weights] = [] if stored else [(other, None) for other in DTYPES]
@@ -210,7 +221,7 @@ def diagnose(reference: str, settings: EngineSettings) -> Diagnosis:
         problems=tuple(map(Problem.of, found.problems)),
         served=None if found.config is None else CheckpointCapabilities.of(found.config),
         files=FilesSeen(found.sizes, found.files.missing, found.files.ignored, tuple(unapplied_adapters(found.source))),
-        adapter=AdapterSeen.of(found.source),
+        adapters=tuple(AdapterSeen.all_of(found.source)),
         download=found.download,
         weights=found.weights,
         speech_tokenizer=found.speech_weights,

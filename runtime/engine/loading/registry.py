@@ -16,8 +16,9 @@ from runtime.engine.core import EngineCore
 from runtime.engine.scheduling.waiting_queue import WaitingQueue
 from runtime.errors import CheckpointUnusable, InvalidSetting, ModeNotServed
 from runtime.model.checkpoint import Checkpoint, fingerprint, source_of
+from runtime.model.composition import compose, share
 from runtime.model.config import ModelConfig, SpeechTokenizerConfig
-from runtime.model.config_files import read_model_config, read_speech_tokenizer_config
+from runtime.model.config_files import read_speech_tokenizer_config
 from runtime.model.files import CheckpointSource
 from runtime.request import Mode, ModelCard, Sampling, SpeechRequest
 from runtime.settings import Limits
@@ -36,6 +37,8 @@ class RegistryEntry:
     tokenizer: SpeechTokenizerConfig
     fingerprint: str
     created: int  # Unix time of the last change of config.json.
+    # Speakers by the name of the adapter or of the base checkpoint, if several share the weights.
+    adapters: dict[str, tuple[str, ...]] = field(default_factory=dict)
     waiting: WaitingQueue = field(default_factory=WaitingQueue)
     core: EngineCore | None = None
     # Quantization of the weights, or None for no quantization or before the choice.
@@ -53,13 +56,25 @@ class RegistryEntry:
             SetUpError: The checkpoint is missing or invalid, or does not serve the mode.
         """
         wanted, reference = _split_entry(text)
-        source = source_of(reference)
-        folder = source.folder
-        config = read_model_config(folder)
+        entry = cls._of(source_of(reference))
+        return entry if wanted is None else replace(entry, modes=_modes_of(entry.config, wanted, entry.name))
+
+    @classmethod
+    def _of(cls, source: CheckpointSource) -> RegistryEntry:
+        folder, composed = source.folder, compose(source)
         tokenizer = read_speech_tokenizer_config(folder / "speech_tokenizer")
         created = int((folder / "config.json").stat().st_mtime)
-        modes = _modes_of(config, wanted, source.name)
-        return cls(source, modes, config, tokenizer, fingerprint(source), created)
+        config = composed.config
+        return cls(source, config.modes, config, tokenizer, fingerprint(source), created, composed.speakers)
+
+    def shared_with(self, other: RegistryEntry) -> RegistryEntry:
+        """Return the entry of one checkpoint that serves the speakers of both.
+
+        Raises:
+            SetUpError: See `share`.
+        """
+        entry = self._of(share(self.source, other.source))
+        return replace(entry, modes=tuple(mode for mode in entry.modes if mode in self.modes + other.modes))
 
     @property
     def name(self) -> str:
@@ -73,6 +88,7 @@ class RegistryEntry:
             name=self.name,
             modes=self.modes,
             speakers=tuple(config.talker.spk_id),
+            adapters=self.adapters,
             languages=tuple(config.talker.codec_language_id),
             layouts=config.layouts,
             takes_instruct=config.takes_instruct,
@@ -110,12 +126,21 @@ class Registry:
         """
         registry = cls()
         for text in models:
-            entry = RegistryEntry.read(text)
-            for mode in entry.modes:
-                if registry.entry(mode) is not None:
-                    raise InvalidSetting(name="model", value=repr(text), why=f"{mode} is served by another already")
-            registry.entries.append(entry)
+            registry._add(RegistryEntry.read(text), text)
         return registry
+
+    def _add(self, entry: RegistryEntry, text: str) -> None:
+        """Add an entry, or let another entry serve its speakers, too."""
+        index, added = len(self.entries), entry
+        for place, other in enumerate(self.entries):
+            try:
+                index, added = place, other.shared_with(entry)
+            except InvalidSetting as error:
+                if mode := next((mode for mode in entry.modes if mode in other.modes), None):
+                    reason = f"and {error.facts['why']}; a second runtime can serve it"
+                    why = f"{mode} is served by {other.name} already, {reason}"
+                    raise InvalidSetting(name="model", value=repr(text), why=why) from None
+        self.entries[index : index + 1] = [added]
 
     def entry(self, mode: Mode) -> RegistryEntry | None:
         """Return the entry that serves a mode, or None."""
@@ -229,9 +254,7 @@ def _ids(config: ModelConfig) -> tuple[int, ...]:
     return (*special, talker.text_vocab_size, talker.vocab_size)
 
 
-def _modes_of(config: ModelConfig, wanted: Mode | None, name: str) -> tuple[Mode, ...]:
-    if wanted is None:
-        return config.modes
+def _modes_of(config: ModelConfig, wanted: Mode, name: str) -> tuple[Mode, ...]:
     if wanted not in config.modes:
         known = ", ".join(config.modes)
         raise InvalidSetting(name="model", value=name, why=f"it serves {known}, not {wanted}")

@@ -180,9 +180,9 @@ def test_doctor_reports_the_adapter(base: Path, tmp_path: Path) -> None:
     folder = write_adapter(tmp_path / "tuned", tensors, base_model_name_or_path=str(base))
     diagnosis = diagnose(str(folder), SETTINGS)
     assert (diagnosis.servable, diagnosis.name) == (True, "tuned")
-    assert diagnosis.adapter is not None
-    assert (diagnosis.adapter.folder, diagnosis.adapter.base) == (str(folder), str(base))
-    assert diagnosis.adapter.changes == ("rank 2 on 1 layers",)
+    (adapter,) = diagnosis.adapters
+    assert (adapter.folder, adapter.base) == (str(folder), str(base))
+    assert adapter.changes == ("rank 2 on 1 layers",)
     assert {WEIGHTS, CONFIG} <= diagnosis.files.read.keys()
 
     tensors[f"base_model.model.{LAYER}.lora_A.weight"][0, 0] = math.nan
@@ -231,7 +231,7 @@ def magnitude(tensors: Tensors) -> None:
     ("config", "change", "kind", "words"),
     [
         ({"use_dora": True}, None, CheckpointUnsupported, "an adapter with use_dora"),
-        ({"peft_type": "LOHA"}, None, CheckpointUnsupported, "only LoRA adapters are merged, and peft_type is 'LOHA'"),
+        ({"peft_type": "LOHA"}, None, CheckpointUnsupported, "peft_type is 'LOHA'"),
         ({"init_lora_weights": "pissa"}, None, CheckpointUnsupported, "'pissa' changed the base weights"),
         ({"alpha_pattern": {"(a+)+$": 3}}, None, CheckpointUnsupported, "no regular expression"),
         ({"lora_alpha": "much"}, None, CheckpointInvalid, "is not a number"),

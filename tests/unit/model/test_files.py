@@ -104,7 +104,7 @@ def test_adapter_without_a_configuration_is_reported_and_not_applied(tmp_path: P
     for name in (WHOLE, "adapter_model.safetensors", "adapter_old.safetensors"):
         (tmp_path / name).touch()
     assert unapplied_adapters(CheckpointSource(tmp_path)) == ["adapter_model.safetensors", "adapter_old.safetensors"]
-    assert unapplied_adapters(CheckpointSource(tmp_path, tmp_path)) == ["adapter_old.safetensors"]
+    assert unapplied_adapters(CheckpointSource(tmp_path, (tmp_path,))) == ["adapter_old.safetensors"]
 
 
 @pytest.mark.parametrize(
