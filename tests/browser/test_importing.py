@@ -81,6 +81,23 @@ def test_subtitles_are_exported_at_their_times(studio: Page) -> None:
     assert samples[round(4.4 * 24_000) :].any()
 
 
+def test_subtitles_replace_only_the_untouched_sample_script(studio: Page) -> None:
+    srt = b"1\n00:00:01,000 --> 00:00:02,000\nOne.\n\n2\n00:00:04,400 --> 00:00:05,000\nTwo.\n"
+    film: FilePayload = {"name": "film.srt", "mimeType": "text/plain", "buffer": srt}
+    enter_script(studio)
+    studio.click("#vw-script-shelf > summary")
+    studio.locator("#vw-script-samples button").first.click()
+    expect(text_of(studio, 1)).not_to_have_value(re.compile("^(One|Two)"))
+    studio.set_input_files("#vw-script-file", film)
+    expect(studio.locator("#vw-script-name")).to_have_value("film")
+    assert texts(studio) == ["One. [pause 2s]", "Two."]
+    studio.click("#vw-script-files")
+    expect(studio.locator("#vw-script-timed")).to_be_visible()
+    studio.keyboard.press("Escape")
+    studio.set_input_files("#vw-script-file", film)
+    expect(studio.locator("#vw-script-lines > li")).to_have_count(4)
+
+
 def test_footnotes_of_a_document_are_an_optional_chapter(studio: Page) -> None:
     body = paragraph("It rains.", '<w:r><w:footnoteReference w:id="1"/></w:r>')
     notes = f'<w:footnote w:id="1">{paragraph("Not often.")}</w:footnote>'

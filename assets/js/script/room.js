@@ -554,12 +554,15 @@ export class ScriptRoom {
   /**
    * Add an imported text to this script, or make a new script from it.
    *
+   * Subtitles replace the sample script, because its lines have no times.
+   *
    * @param {import('./importing.js').ImportedText|null} imported
    */
   async use(imported) {
     if (!imported) return;
     const read = imported.lines ? { lines: imported.lines, leftOut: 0 } : this.read(imported.text);
-    if (imported.isDocument) await this.createScript(read, null, imported.title, imported);
+    const isScript = imported.isDocument || (imported.lines && this.scriptList.state === 'new');
+    if (isScript) await this.createScript(read, null, imported.title, imported);
     else this.lines.insertParsed({ ...read, title: imported.title });
   }
 
