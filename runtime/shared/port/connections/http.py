@@ -136,8 +136,10 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
 
     def on_message_complete(self) -> None:
         self._meter.end()
-        if not self._ignores_upgrade():
+        if not self.parser.should_upgrade():
             super().on_message_complete()
+            if self.cycle.response_complete and not self.parser.should_keep_alive():
+                self.transport.close()
 
     def on_response_complete(self) -> None:
         used_s = max(_MIN_REQUEST_S, time.thread_time() - self._began_s)
@@ -247,6 +249,8 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
             self.drop()  # The response has started, so the client would read an error response as part of it.
             return
         path = self.url.partition(b"?")[0].decode("latin-1")
+        if self.transport.is_closing():
+            return
         self.transport.write(raw_error_response(error, path))
         self.transport.write_eof()
         # Closing a connection with unread bytes resets it, and the client could lose the response.
@@ -256,6 +260,7 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._served = cycle
         self._began_s = time.thread_time()
+        app = partial(_close_after_body, app, cycle)
         served = partial(_without_chunks, app, cycle) if _is_old(cycle) else app
         super()._start_asgi_task(cycle, partial(_or_broken_off, served, cycle))
 
@@ -269,6 +274,27 @@ async def _or_broken_off(app: ASGIApp, cycle: RequestResponseCycle, scope: Scope
     if cycle.response_started and not cycle.response_complete:
         cycle.disconnected = True
         cycle.transport.close()
+
+
+async def _close_after_body(
+    app: ASGIApp, cycle: RequestResponseCycle, scope: Scope, receive: Receive, send: Send
+) -> None:
+    """Run the application, and close the connection only after the request's body.
+
+    Closing a connection with unread bytes resets it, and the client could lose an early response. nginx then sends its
+    own error 502.
+    """
+    closes = not cycle.keep_alive
+
+    async def send_before_close(message: Message) -> None:
+        is_end = message["type"] == "http.response.body" and not message.get("more_body", False)
+        is_early = closes and is_end and cycle.more_body and not cycle.disconnected
+        cycle.keep_alive |= is_early  # The header "Connection: close" has already been sent.
+        await send(message)
+        if is_early and cycle.response_complete and cycle.transport.can_write_eof():
+            cycle.transport.write_eof()
+
+    await app(scope, receive, send_before_close)
 
 
 def _is_old(cycle: RequestResponseCycle) -> bool:

@@ -167,6 +167,25 @@ async def test_http_1_0_client_needs_no_host_header() -> None:
     assert await answers(b"GET /whole HTTP/1.0\r\n\r\n") == [(200, "whole")]
 
 
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+async def test_early_response_is_not_lost_if_the_connection_closes_after_it(version: str) -> None:
+    """A proxy such as nginx sends `Connection: close` and the body before it reads."""
+    head = f"POST /whole HTTP/{version}\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {2**24}\r\n\r\n"
+    async with Port().open() as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(head.encode())
+        async with asyncio.timeout(TEST_TIMEOUT_S):
+            response = await reader.read()  # The response ends although the body is incomplete.
+            for _ in range(2**8):
+                writer.write(bytes(2**16))
+                await writer.drain()
+            writer.write(GET + b"\r\n")  # Nothing may follow the body of the last request.
+            assert await reader.read() == b""
+        assert response.startswith(b"HTTP/1.1 405 ")
+        assert b"connection: close" in response
+        writer.close()
+
+
 async def test_trailers_are_not_passed_to_routes() -> None:
     trailer = b"2\r\nab\r\n0\r\nhost: other\r\nhost: another\r\n\r\n"
     assert await answers(CHUNKED, trailer, CLOSING) == [(200, "2"), (200, "whole")]
