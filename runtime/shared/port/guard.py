@@ -4,7 +4,7 @@ The checks run in this order, inexpensive checks first:
 
 1. /health and /ready are open to every client.
 2. The path: 404 for dot segments (``..``), which later handlers might resolve differently.
-3. The Host header: 403 (origins.py).
+3. The Host and X-Forwarded-Host headers: 403 (origins.py).
 4. Connections, in total and per address (except loopback): 503.
 5. The Origin header of WebSockets and unsafe methods: 403. Requests without an Origin come from programs.
 """
@@ -96,7 +96,9 @@ class RequestGuard(AccessCheck):
         if "\n" in scope["path"] or not _DOTS.isdisjoint(scope["path"].replace("\\", "/").split("/")):
             raise UnknownRoute(hint="")
         headers = Headers(scope=scope)
-        if not all(map(self._hosts.know, headers.getlist("host"))):
+        # Gradio writes X-Forwarded-Host into the page as its address, and many proxies forward the client's value.
+        forwarded = [name.strip() for line in headers.getlist("x-forwarded-host") for name in line.split(",")]
+        if not all(map(self._hosts.know, [*headers.getlist("host"), *forwarded])):
             raise HostRefused
         self.caps.check(address)
         others = self._origins if self._origins is not None and self._origins.hold_for(scope["path"]) else None

@@ -129,6 +129,12 @@ def knock(door: Door | None = None, *arguments: Any, **words: Any) -> tuple[int,
     return status, error.get("code")
 
 
+def test_unknown_forwarded_host_is_refused() -> None:
+    assert knock(x_forwarded_host="studio.example, localhost:80") == (101, None)
+    for name in ("evil.example", "studio.example, evil.example"):
+        assert knock(x_forwarded_host=name) == (403, "host_refused"), name
+
+
 CREDENTIALS: list[dict[str, Any]] = [
     {"authorization": f"Bearer {KEY}"},
     {"authorization": "bearer key-two"},
