@@ -23,8 +23,8 @@ from runtime.settings import Settings
 from runtime.shared.python_warnings import log_warnings
 from runtime.variables import warn_of_unknown
 
-VERBOSE = "log what happens to stderr"
-QUANTIZE = "auto, off, int8 or int4: bits of the weights of talker and code predictor; a card has int8"
+VERBOSE = "write log messages to stderr"
+QUANTIZE = "auto, off, int8 or int4: bits of the weights of talker and code predictor; GPUs support int8"
 DEFAULT_WYOMING_URI = "tcp://127.0.0.1:10200"
 
 
@@ -65,11 +65,11 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="command")
     _add_say(commands.add_parser("say", help="speak one text, in this process"))
     _add_runtime(commands.add_parser("runtime", help="run the runtime process that apps and the studio talk to"))
-    _add_wyoming(commands.add_parser("wyoming", help="run the runtime process for Home Assistant, by Wyoming too"))
+    _add_wyoming(commands.add_parser("wyoming", help="run the runtime process with Wyoming, for Home Assistant"))
     _add_cluster(commands.add_parser("cluster", help="run several runtime processes behind one port"))
-    _add_doctor(commands.add_parser("doctor", help="say what a checkpoint would serve here, and what keeps it from it"))
-    _add_fetch(commands.add_parser("fetch", help="fetch checkpoints from the Hub, going on where an earlier try ended"))
-    _add_quantize(commands.add_parser("quantize", help="write a checkpoint again, with weights of fewer bits"))
+    _add_doctor(commands.add_parser("doctor", help="report what a checkpoint can serve here, and its problems"))
+    _add_fetch(commands.add_parser("fetch", help="fetch checkpoints from the Hub, and resume earlier downloads"))
+    _add_quantize(commands.add_parser("quantize", help="write a copy of a checkpoint with quantized weights"))
     _add_bench(commands.add_parser("bench", help="measure frames by batch size, and TTFA over the WebSocket"))
     for command in commands.choices.values():  # These options are accepted before and after the command.
         command.add_argument("-v", "--verbose", action="store_true", default=argparse.SUPPRESS, help=VERBOSE)
@@ -88,13 +88,13 @@ def _add_say(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="WORD=SAID",
-        help="say a word otherwise, wherever it stands whole; may be given again",
+        help="replace a whole word by another spelling; may be repeated",
     )
     parser.add_argument("--ref-audio", metavar="FILE", type=Path, help="voice to clone (base)")
     parser.add_argument("--ref-text", metavar="TEXT", help="the exact words of the reference audio")
     parser.add_argument("--x-vector-only", action="store_true", help="clone without a transcript")
     parser.add_argument("--clean-reference", action="store_true", help="trim silence and end the reference on a pause")
-    parser.add_argument("--layout", choices=["streaming", "non_streaming"], help="where the text stands in the prompt")
+    parser.add_argument("--layout", choices=["streaming", "non_streaming"], help="position of the text in the prompt")
     _add_engine_arguments(parser)
     parser.add_argument("--seed", type=int, metavar="N")
     parser.add_argument("--greedy", action="store_true", help="most probable code at both levels")
@@ -107,7 +107,7 @@ def _add_say(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--split",
         choices=[split.value for split in Split],
-        help="where the text is cut: auto only where it is too long for the checkpoint to be spoken in one go",
+        help="where the text is split; auto: only if it is too long for the checkpoint to speak it in one part",
     )
     parser.add_argument(
         "--decode",
@@ -117,7 +117,7 @@ def _add_say(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--out", metavar="FILE.wav", type=Path)
     parser.add_argument("--codes-out", metavar="FILE.npy", type=Path)
-    parser.add_argument("--stdout", action="store_true", help="write raw 24 kHz s16le as it is made")
+    parser.add_argument("--stdout", action="store_true", help="write raw 24 kHz s16le while it is generated")
     parser.set_defaults(run=_run_say)
 
 
@@ -125,13 +125,15 @@ def _add_runtime(parser: argparse.ArgumentParser) -> None:
     _add_runtime_arguments(parser)
     _add_wyoming_argument(parser)
     parser.add_argument(
-        "--check", action="store_true", help="check the checkpoints and their memory, say so as JSON, and load nothing"
+        "--check",
+        action="store_true",
+        help="check the checkpoints and their memory, print the result as JSON, then exit",
     )
     parser.set_defaults(run=_runtime)
 
 
 def _add_wyoming_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--wyoming", metavar="URI", help="serve Home Assistant too, at tcp://HOST:PORT")
+    parser.add_argument("--wyoming", metavar="URI", help="also serve Home Assistant, at tcp://HOST:PORT")
 
 
 def _add_wyoming(parser: argparse.ArgumentParser) -> None:
@@ -151,16 +153,16 @@ def _add_cluster(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=REPLICAS:MODEL[,MODEL...]",
-        help="runtime processes of other checkpoints behind the same port, instead of --model; may be given again",
+        help="runtime processes of other checkpoints behind the same port, instead of --model; may be repeated",
     )
     parser.add_argument(
         "--gpus",
         type=float,
         metavar="N",
-        help="cards that Ray keeps for each runtime process; without it one, where it counts any",
+        help="GPUs that Ray reserves for each runtime process; default: one, if Ray has any",
     )
     parser.add_argument(
-        "--address", metavar="HOST:PORT", help="change the cluster that runs there, as it says itself, and return"
+        "--address", metavar="HOST:PORT", help="change the cluster that runs at this address, and return"
     )
     parser.add_argument("--restart", action="store_true", help="replace every runtime process, one after the other")
     parser.set_defaults(run=_cluster)
@@ -185,23 +187,23 @@ def _add_doctor(parser: argparse.ArgumentParser) -> None:
         "model",
         metavar="MODEL",
         nargs="+",
-        help="folder, or Hub id with an optional @revision, of which no weights are fetched; "
+        help="folder, or Hub id with an optional @revision (no weights are fetched); "
         "several adapters of one base are one checkpoint",
     )
     parser.add_argument("--device", help="auto, cpu, cuda, npu or mps")
     parser.add_argument("--dtype", help="auto, float32 or bfloat16")
     parser.add_argument("--quantize", help=QUANTIZE)
-    parser.add_argument(
-        "--max-slots", type=int, metavar="N", help="slots that are wanted; 0: as many as the device holds"
-    )
-    parser.add_argument("--json", action="store_true", help="all of it as JSON on stdout")
+    parser.add_argument("--max-slots", type=int, metavar="N", help="required slots; 0: as many as the device holds")
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
     parser.set_defaults(run=_doctor)
 
 
 def _add_fetch(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="ID", nargs="*", help="Hub id with an optional @revision")
     parser.add_argument(
-        "--plan", action="store_true", help="fetch nothing; say as JSON what is published and how it would do here"
+        "--plan",
+        action="store_true",
+        help="fetch nothing; print the published checkpoints and their fit as JSON",
     )
     parser.add_argument(
         "--recogniser",
@@ -211,14 +213,14 @@ def _add_fetch(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", help="auto, cpu, cuda, npu or mps, for --plan")
     parser.add_argument("--dtype", help="auto, float32 or bfloat16, for --plan")
     parser.add_argument("--quantize", help=f"{QUANTIZE}, for --plan")
-    parser.add_argument("--json", action="store_true", help="how far it is, as a line of JSON each, on stdout")
+    parser.add_argument("--json", action="store_true", help="print the progress as lines of JSON")
     parser.set_defaults(run=_fetch)
 
 
 def _add_quantize(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="folder, or Hub id with an optional @revision")
     parser.add_argument(
-        "--bits", type=int, choices=(8, 4), required=True, help="of talker's and code predictor's weights"
+        "--bits", type=int, choices=(8, 4), required=True, help="bits of the weights of talker and code predictor"
     )
     parser.add_argument("--out", metavar="FOLDER", type=Path, required=True, help="a new folder, or an empty one")
     parser.set_defaults(run=_quantize)
@@ -226,8 +228,8 @@ def _add_quantize(parser: argparse.ArgumentParser) -> None:
 
 def _add_bench(parser: argparse.ArgumentParser) -> None:
     _add_engine_arguments(parser)
-    parser.add_argument("--replies", type=int, default=10, metavar="N", help="counted replies of each client")
-    parser.add_argument("--json", action="store_true", help="figures as JSON on stdout")
+    parser.add_argument("--replies", type=int, default=10, metavar="N", help="measured replies of each client")
+    parser.add_argument("--json", action="store_true", help="print the results as JSON")
     parser.set_defaults(run=_bench)
 
 
@@ -236,7 +238,7 @@ def _add_engine_arguments(parser: argparse.ArgumentParser) -> None:
         "--model",
         action="append",
         metavar="[MODE=]PATH_OR_ID",
-        help="checkpoint folder or Hub id with an optional @revision; may be given once a mode",
+        help="checkpoint folder or Hub id with an optional @revision; may be given once per mode",
     )
     parser.add_argument("--device", help="auto, cpu, cuda, npu or mps")
     parser.add_argument("--dtype", help="auto, float32 or bfloat16")

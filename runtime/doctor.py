@@ -48,7 +48,7 @@ def _lines(diagnosis: Diagnosis) -> Iterator[tuple[str, str]]:
         yield "  speakers", _some(served.speakers)
         yield "  languages", _some(served.languages)
         yield "  layouts", ", ".join(served.layouts)
-        yield "  instruct", "is followed" if served.takes_instruct else "is dropped"
+        yield "  instruct", "supported" if served.takes_instruct else "ignored"
         if not served.speaks:
             yield "  speaks", "no: its weights are random"
     yield "  files", f"{len(diagnosis.files.read)}, {_size(sum(diagnosis.files.read.values()))} in all"
@@ -68,23 +68,23 @@ def _lines(diagnosis: Diagnosis) -> Iterator[tuple[str, str]]:
             dtypes = ", ".join(f"{count} {dtype}" for dtype, count in sorted(weights.dtypes.items()))
             yield name, f"{weights.tensors} tensors ({dtypes}) in {len(weights.files)} file(s)"
             if weights.unread:
-                yield "", f"tensors that nothing reads: {_some(weights.unread)}"
+                yield "", f"unused tensors: {_some(weights.unread)}"
     if diagnosis.text_ids is not None:
         yield "  text tokenizer", f"{diagnosis.text_ids} ids"
-    yield "  left to defaults", _some(diagnosis.defaulted)
+    yield "  default values", _some(diagnosis.defaulted)
     yield "  unknown fields", _some(diagnosis.unknown)
     memory = diagnosis.memory
-    yield "  device", f"{memory.device}, {_size(memory.free)} free of {_size(memory.may_have)} that may be used"
+    yield "  device", f"{memory.device}, {_size(memory.free)} free of {_size(memory.may_have)} usable"
     for row in memory.rows:
         yield f"  {row.dtype}", _memory(row)
 
 
 def _memory(row: MemoryRow) -> str:
     slots = f"{row.slots} slots" if row.slots else "does not fit"
-    pace = "" if row.rtf is None else f", {row.rtf:.2f} s of computing for 1 s of speech"
+    pace = "" if row.rtf is None else f", {row.rtf:.2f} s of computation per second of speech"
     if row.rtf is not None and row.rtf_now is not None and row.rtf_now > BUSY_RATIO * row.rtf:
-        pace += f" ({row.rtf_now:.2f} beside what else runs now)"
-    return f"{_size(row.once)}, and {_size(row.slot)} a slot: {slots}{pace}" + (", chosen" if row.is_chosen else "")
+        pace += f" ({row.rtf_now:.2f} under the current load)"
+    return f"{_size(row.once)}, and {_size(row.slot)} per slot: {slots}{pace}" + (", chosen" if row.is_chosen else "")
 
 
 def _some(names: Sequence[str]) -> str:

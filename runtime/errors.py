@@ -147,7 +147,7 @@ class WebSocketOnly(BadRequest):
 class MethodNotAllowed(BadRequest):
     code = "method_not_allowed"
     http_status = 405
-    sentence = "This route takes {allowed} only."
+    sentence = "This route supports {allowed} only."
 
 
 class MalformedRequest(BadRequest):
@@ -160,20 +160,20 @@ class HeadersTooLarge(BadRequest):
     code = "headers_too_large"
     http_status = 431
     sentence = (
-        "The request has too much around its body: {max_fields} headers or trailers and {max_bytes} bytes of them are "
-        "the limit. Send fewer or shorter ones, and fewer but larger chunks."
+        "The headers, trailers or chunk lines of the request are too large: the limit is {max_fields} headers "
+        "or trailers and {max_bytes} bytes. Send fewer or shorter headers, and fewer but larger chunks."
     )
 
 
 class UnsupportedEncoding(BadRequest):
     code = "unsupported_encoding"
     http_status = 415
-    sentence = "The body is compressed, which no route takes. Send it without Content-Encoding."
+    sentence = "The body is compressed, which no route supports. Send it without Content-Encoding."
 
 
 class TooManyFrames(BadRequest):
     code = "too_many_frames"
-    sentence = "Too many WebSocket frames carry next to nothing: {limit} at once are the limit. Send whole messages."
+    sentence = "Too many WebSocket frames are almost empty; the limit is {limit} at once. Send whole messages."
 
 
 class UnsupportedFormat(BadRequest):
@@ -198,7 +198,7 @@ class OriginRefused(BadRequest):
 class HostRefused(BadRequest):
     code = "host_refused"
     http_status = 403
-    sentence = "The server does not go by the name in this address; its operator can add it to VOICEWRIGHT_HOSTS."
+    sentence = "The server does not accept the host name in this address; its operator can add it to VOICEWRIGHT_HOSTS."
 
 
 class EmptyText(BadRequest):
@@ -338,13 +338,13 @@ class BlendForbidden(BadRequest):
 class VoiceNotYours(BadRequest):
     code = "voice_not_yours"
     http_status = 403
-    sentence = "That voice belongs to this server; it can be used, and not changed or deleted."
+    sentence = "That voice belongs to this server; it can be used, but not changed or deleted."
 
 
 class TooManyVoices(BadRequest):
     code = "too_many_voices"
     http_status = 409
-    sentence = "{limit} voices are kept for you, which is the limit; delete one of them first."
+    sentence = "{limit} voices are stored for you, which is the limit; delete one of them first."
 
 
 class VoiceNameTaken(BadRequest):
@@ -378,7 +378,7 @@ class NoRecording(BadRequest):
 
 class ConsentRequired(BadRequest):
     code = "consent_required"
-    sentence = "A voice is kept only with the speaker's consent; send consent with the upload."
+    sentence = "A voice is stored only with the speaker's consent; send consent with the upload."
 
 
 class DictionaryNotFound(BadRequest):
@@ -390,13 +390,13 @@ class DictionaryNotFound(BadRequest):
 class DictionaryNotYours(BadRequest):
     code = "pronunciation_dictionary_not_yours"
     http_status = 403
-    sentence = "That pronunciation dictionary belongs to this server; it can be used, and not changed or deleted."
+    sentence = "That pronunciation dictionary belongs to this server; it can be used, but not changed or deleted."
 
 
 class TooManyDictionaries(BadRequest):
     code = "too_many_pronunciation_dictionaries"
     http_status = 409
-    sentence = "{limit} pronunciation dictionaries are kept for you, which is the limit; delete one of them first."
+    sentence = "{limit} pronunciation dictionaries are stored for you, which is the limit; delete one of them first."
 
 
 class Busy(SpeechError):
@@ -432,7 +432,7 @@ class TooManyConnections(Busy):
 class Draining(Busy):
     code = "draining"
     http_status = 503
-    sentence = "The server is shutting down and takes no new work; try again soon."
+    sentence = "The server is shutting down and accepts no new requests; try again soon."
 
 
 class Loading(Busy):
@@ -482,12 +482,12 @@ class SessionTooLong(Expired):
 
 class BodyTooSlow(Expired):
     code = "body_too_slow"
-    sentence = "The body came with less than {limit} bytes a second. Send it faster."
+    sentence = "The body arrived at less than {limit} bytes per second. Send it faster."
 
 
 class SlowReader(Expired):
     code = "slow_reader"
-    sentence = "Nothing of the sound was taken for {limit:g} s; read faster."
+    sentence = "No audio was read for {limit:g} s; read faster."
 
 
 class Failed(SpeechError):
@@ -505,13 +505,13 @@ class NonFiniteOutput(Failed):
 
 class GenerationFailed(Failed):
     code = "generation_failed"
-    sentence = "Speech could not be made for this request; the cause is in the server's log."
+    sentence = "Speech could not be generated for this request; the cause is in the server's log."
 
 
 class EngineDead(Failed):
     code = "engine_dead"
     http_status = 503
-    sentence = "The engine has stopped; the process is being started again."
+    sentence = "The engine has stopped; the process is being restarted."
 
 
 class CheckpointUnusable(Failed):
@@ -524,7 +524,7 @@ class StorageFailed(Failed):
     code = "storage_failed"
     http_status = 507
     retryable = False
-    sentence = "{what} could not be kept: {why}."
+    sentence = "{what} could not be stored: {why}."
 
 
 class SetUpError(SpeechError):
@@ -565,20 +565,20 @@ class DeviceUnavailable(SetUpError):
 class DeviceMemory(SetUpError):
     code = "device_memory"
     sentence = (
-        "{slots} slots need {need} GiB, and of the {free} GiB that are free on the device {kept} are not ours to "
-        "take (VOICEWRIGHT_MEMORY_SHARE) and {reserve} are kept for graphs and sound."
+        "{slots} slots need {need} GiB. Of the {free} GiB that are free on the device, {kept} must stay free "
+        "(VOICEWRIGHT_MEMORY_SHARE) and {reserve} are reserved for graphs and audio."
     )
 
 
 class AttentionRefused(SetUpError):
     code = "attention_refused"
-    sentence = "The NPU's attention was not asked, for it would have answered something else: {why}."
+    sentence = "The NPU's attention operator was not called because its result would be wrong: {why}."
 
 
 class CheckpointTooLarge(SetUpError):
     code = "checkpoint_too_large"
     sentence = (
-        "{name} needs {need} GiB for its weights and slots; of the device {device} it may have {have} GiB. Choose a "
+        "{name} needs {need} GiB for its weights and slots; {have} GiB of the device {device} are available. Choose a "
         "smaller checkpoint or dtype, or fewer slots."
     )
 
@@ -605,7 +605,7 @@ class DiskFull(SetUpError):
 
 class DownloadDamaged(SetUpError):
     code = "download_damaged"
-    sentence = "{name} did not come as the Hub lists it, and what came was thrown away; fetch it again."
+    sentence = "{name} does not match the Hub's size or checksum and was deleted; fetch it again."
 
 
 class PortInUse(SetUpError):

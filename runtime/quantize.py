@@ -27,5 +27,5 @@ def quantize(reference: str, bits: int, out: Path) -> int:
 
 
 def _measure(reference: str) -> Moments:
-    print("Speaking some texts to measure what the weights multiply. This may take minutes.", file=sys.stderr)
+    print("Generating speech from some texts to calibrate the weights. This may take minutes.", file=sys.stderr)
     return measure_inputs(reference)

@@ -13,26 +13,25 @@ from runtime.errors import SpeechError
 
 SAMPLE_RATE = 24_000  # Sample rate in Hz of all audio that leaves the engine.
 STRANGE_SCRIPT = (
-    "None of this checkpoint's languages is written in the {script} letters of the text; what is heard there are not "
-    "its words."
+    "This checkpoint has no language with {script} letters; that part of the text will not be spoken correctly."
 )
 NO_SPELLING = (
     "The text has emoji, symbols or letters of another script that this checkpoint cannot read; they were left out."
 )
-NOTE_MARKS = "Raised numbers after words were taken for marks of notes and left out."
+NOTE_MARKS = "Superscript numbers after words were treated as footnote marks and left out."
 NO_TAG = (
-    "Square brackets that are no known tag are read as text. A pause is written [pause] or [pause:500ms], and any "
-    "words after style: are a style, such as [style: as a secret]."
+    "Square brackets without a known tag are read as text. Write a pause as [pause] or [pause:500ms], and a style "
+    "as [style: as a secret]."
 )
 UNREAD_TAGS = "Tags in square brackets are read as text, because the request does not set tags."
-DROPPED_STYLES = "This checkpoint follows no style in this mode; the tags that ask for one were left out."
+DROPPED_STYLES = "This checkpoint supports no styles in this mode; style tags were left out."
 LEFT_OUT_SSML = "SSML tags were left out. In a request with tags: true, <break> and [pause] are pauses."
 LONG_NUMBER = "A number of more than 16 digits is read in groups of four."
-UNKNOWN_FIELDS = "The request has fields that do not exist, which were ignored: {names}."
-OTHER_SPEAKER = "The voice that was named is another service's; {speaker} speaks in its place."
-STORED_NAMESAKE = "A stored voice has this name of OpenAI's; the stored voice is spoken."
-DESCRIBED_VOICE = "In this mode the voice is as it is described; the voice that was named was ignored."
-RECORDED_VOICE = "The voice is that of the recording or embedding; the voice that was named was ignored."
+UNKNOWN_FIELDS = "The request has unknown fields, which were ignored: {names}."
+OTHER_SPEAKER = "The requested voice belongs to another service; {speaker} is used instead."
+STORED_NAMESAKE = "A stored voice has the name of a voice of OpenAI; the stored voice is used."
+DESCRIBED_VOICE = "In this mode the description determines the voice; the named voice was ignored."
+RECORDED_VOICE = "The recording or embedding determines the voice; the named voice was ignored."
 
 
 class Mode(StrEnum):

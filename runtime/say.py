@@ -77,7 +77,10 @@ def say(arguments: argparse.Namespace, settings: Settings) -> int:
         with _written("--out", repr(str(arguments.out))):
             write_wav(arguments.out, b"".join(pieces))
     elif not (arguments.stdout or arguments.codes_out):
-        print("voicewright: nothing was kept; give --out FILE.wav, or --stdout for raw s16le samples", file=sys.stderr)
+        print(
+            "voicewright: no audio was saved; give --out FILE.wav, or --stdout for raw s16le samples",
+            file=sys.stderr,
+        )
     if arguments.codes_out:
         named = _written("--codes-out", repr(str(arguments.codes_out)))
         # For a path, np.save would append a suffix.
@@ -94,7 +97,7 @@ def advice(reason: StopReason, request: SpeechRequest) -> list[str]:
     if reason is StopReason.SHORT:
         return [f"The speech is much shorter than its text; words are missing: {hint}try another --seed."]
     if reason is StopReason.RUNAWAY:
-        return [f"The speech went on behind its text and was stopped: {hint}try another --seed."]
+        return [f"The speech continued after the end of its text and was stopped: {hint}try another --seed."]
     return []
 
 
@@ -108,7 +111,7 @@ def write_wav(path: Path, pcm: bytes) -> None:
 
 
 def _write_out(pcm: bytes) -> None:
-    with _written("The file behind --stdout", "not whole"):
+    with _written("The audio for --stdout", "not whole"):
         sys.stdout.buffer.write(pcm)
         sys.stdout.buffer.flush()
 
@@ -148,7 +151,7 @@ def _split(arguments: argparse.Namespace) -> Split:
     in_windows = arguments.decode == "windowed"
     split = Split(arguments.split) if arguments.split else None
     if in_windows and (split not in (None, Split.NONE) or arguments.tags):
-        why = "windows are those of a text that is spoken in one go; use --split none, and no --tags"
+        why = "windowed decoding needs a text in one part; use --split none, and no --tags"
         raise InvalidSetting(name="--decode", value="windowed", why=why)
     return split or (Split.NONE if in_windows or arguments.max_frames is not None else Split.AUTO)
 
@@ -163,7 +166,9 @@ def _pronounced(arguments: argparse.Namespace, limits: Limits) -> str:
     for given in arguments.pronounce:
         word, equals, said = (part.strip() for part in given.partition("="))
         if not (word and equals and said):
-            raise InvalidSetting(name="--pronounce", value=repr(given), why="it must be WORD=SAID, and neither empty")
+            raise InvalidSetting(
+                name="--pronounce", value=repr(given), why="it must be WORD=SAID, with neither side empty"
+            )
         entries.append((word, said))
     return pronounced(arguments.text, entries, tag_pattern(limits, brackets=arguments.tags))[0]
 

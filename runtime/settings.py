@@ -397,7 +397,7 @@ class Settings:
         models = () if self.models == type(self)().models else self.models
         for model in models:
             if model.split() != [model]:
-                why = "white space parts it from the next one; move it where there is none"
+                why = "white space separates checkpoints; use a path without it"
                 raise InvalidSetting(name=MODEL, value=repr(model), why=why)
         found = {MODEL: " ".join(models)}
         for group in (self.limits, self.engine, self.server, self.cluster):

@@ -61,5 +61,5 @@ def unknown(env: Mapping[str, str]) -> dict[str, str | None]:
 def warn_of_unknown(env: Mapping[str, str]) -> None:
     """Log a warning for each variable with our prefix that is not a setting."""
     for name, near in unknown(env).items():
-        hint = f"did you mean {near}?" if near else "docs/settings.md lists those there are."
+        hint = f"did you mean {near}?" if near else "docs/settings.md lists all settings."
         log.warning("%s is no setting and has no effect; %s", name, hint)

@@ -35,7 +35,7 @@ class Arm:
         pairs = dict(pair.split("=", 1) for pair in rest.split(",") if "=" in pair)
         pairs = {prefix + variable.removeprefix(prefix): value for variable, value in pairs.items()}
         if unknown := sorted(set(pairs) - of_the_runtime()):
-            raise SystemExit(f"no setting is called {', '.join(unknown)}")
+            raise SystemExit(f"unknown settings: {', '.join(unknown)}")
         return cls(name, pairs)
 
     def settings(self, shared: Environment) -> Settings:

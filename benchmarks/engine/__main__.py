@@ -56,10 +56,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--batches", type=numbers, default=(1, 8, 32, 64))
     parser.add_argument("--contexts", type=numbers, default=(64, 512, 2048), help="positions of the rows of a frame")
     parser.add_argument("--prompts", type=numbers, default=(32, 128, 512))
-    parser.add_argument("--frames", type=int, default=30, help="counted of each part")
+    parser.add_argument("--frames", type=int, default=30, help="measurements of each part")
     parser.add_argument("--length", type=int, default=2304, help="positions of a slot")
-    parser.add_argument("--quantize", help="off, int8 or int4; otherwise the environment's")
-    parser.add_argument("--profile", action="store_true", help="by kernel too (CUDA)")
+    parser.add_argument("--quantize", help="off, int8 or int4; default: VOICEWRIGHT_QUANTIZE")
+    parser.add_argument("--profile", action="store_true", help="also measure kernels (CUDA)")
     return parser
 
 

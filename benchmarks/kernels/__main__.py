@@ -20,7 +20,7 @@ def main() -> int:
     parser.add_argument("what", choices=("tiles",))
     parser.add_argument("--only", default="", help="products whose name contains this")
     parser.add_argument("--rows", type=several(int), default=(1, 32, 64), help="rows of products")
-    parser.add_argument("--eight-bits", action="store_true", help="weights of eight bits with a scale per output")
+    parser.add_argument("--eight-bits", action="store_true", help="int8 weights with one scale per output")
     arguments = parser.parse_args()
     rows = search_tiles(arguments.only, arguments.rows, eight_bits=arguments.eight_bits)
     report({arguments.what: rows}, arguments.json)

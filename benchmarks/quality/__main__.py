@@ -51,12 +51,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("what", choices=("codes", "scores"))
     add_arms(parser)
     parser.add_argument("--rows", type=several(int), default=(1, 8), help="requests at once (codes)")
-    parser.add_argument("--frames", type=int, default=100, help="of a reply, at most (codes)")
-    parser.add_argument("--kept", type=Path, metavar="FILE", help="what each says alone: written, or read if it exists")
+    parser.add_argument("--frames", type=int, default=100, help="maximum frames of a reply (codes)")
+    parser.add_argument(
+        "--kept", type=Path, metavar="FILE", help="file of the results without a batch, read if it exists"
+    )
     parser.add_argument(
         "--weights", type=several(str), default=WEIGHTS, help="of float32, bfloat16, int8, int4, int8-card"
     )
-    parser.add_argument("--positions", type=int, default=2000, help="draws that are compared, at least (scores)")
+    parser.add_argument("--positions", type=int, default=2000, help="minimum number of compared draws (scores)")
     return parser
 
 

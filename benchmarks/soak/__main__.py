@@ -35,7 +35,7 @@ def main() -> int:
 
 
 async def soak(arguments: argparse.Namespace) -> SoakReport:
-    """Start a runtime without a queue, run every request alone, and then run the load."""
+    """Start a runtime without a queue, run run every request alone, and then run the load."""
     options = [option for model in arguments.model for option in ("--model", model)]
     options += ["--max-slots", str(arguments.slots)]
     count, found = arguments.clients or 2 * arguments.slots, SoakReport()
@@ -43,7 +43,7 @@ async def soak(arguments: argparse.Namespace) -> SoakReport:
     async with runtime_process(options, environment) as runtime, httpx.AsyncClient(trust_env=False) as http:
         card: dict[str, Any] = (await http.get(f"{runtime.url}/v1/models")).json()["data"][0]
         clients = SoakClients(runtime, card, found)
-        log_step("every request alone")
+        log_step("run every request alone")
         await clients.prepare()
 
         async def abuse(minutes: float) -> None:

@@ -21,15 +21,15 @@ class Pool(BaseModel):
 
     models: list[str] = Field(default_factory=list, description="[MODE=]PATH_OR_ID; none: the embedded voice")
     replicas: int = Field(default=1, ge=1)
-    max_replicas: int = Field(default=0, ge=0, description="scale up to so many by slots in use; 0: not at all")
+    max_replicas: int = Field(default=0, ge=0, description="maximum number of replicas, by slots in use; 0: no scaling")
     gpus: float | None = Field(
         default=None,
         ge=0,
-        description="cards of a replica, as Ray counts them; without it one card or NPU, where Ray counts any and the "
-        "device of the settings may be one; 0: Ray keeps none for it, and it sees all",
+        description="GPUs that Ray reserves per replica; default: one GPU or NPU, if Ray has any and the device "
+        "setting allows it; 0: none are reserved, and the replica sees all",
     )
-    cpus: float = Field(default=0, ge=0, description="processors of a replica, as Ray counts them, and threads")
-    resources: dict[str, float] = Field(default_factory=dict, description="other resources, an NPU for instance")
+    cpus: float = Field(default=0, ge=0, description="CPUs that Ray reserves per replica, and its number of threads")
+    resources: dict[str, float] = Field(default_factory=dict, description="other Ray resources, such as an NPU")
     environment: dict[str, str] = Field(default_factory=dict, description="settings of these replicas only")
 
     def with_accelerators(self, device: str, counted: Mapping[str, float]) -> Self:
@@ -64,9 +64,9 @@ class Arguments(BaseModel):
     spread: bool = Field(default=False, description="several machines: replicas listen on each one's address")
     ingresses: int = Field(default=1, ge=1, description="machines with a public port, one ingress each")
     ingress_resources: dict[str, float] = Field(
-        default_factory=dict, description="what marks a machine for an ingress, as Ray counts it"
+        default_factory=dict, description="Ray resource of machines that run an ingress"
     )
-    generation: int = Field(default=0, description="another number replaces every replica, one after the other")
+    generation: int = Field(default=0, description="a new number replaces every replica, one after the other")
 
 
 def free_accelerators(pools: Iterable[Pool], counted: Mapping[str, float]) -> dict[str, float]:
@@ -93,7 +93,7 @@ def check_accelerators(pools: Iterable[Pool], counted: Mapping[str, float]) -> N
         if left < 0:
             there = counted.get(kind, 0.0)
             why = (
-                f"Ray counts {there:g} of {kind} here, and all replicas together ask for {there - left:g}; have fewer "
-                "replicas, let several share one (--gpus 0.5), or let Ray keep none for them (--gpus 0)"
+                f"Ray has {there:g} of {kind} here, and all replicas together need {there - left:g}; use fewer "
+                "replicas, let several share one (--gpus 0.5), or reserve none (--gpus 0)"
             )
             raise InvalidSetting(name="replicas", value="too many", why=why)

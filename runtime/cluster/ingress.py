@@ -115,7 +115,7 @@ class Ingress:
             try:
                 await self._update()
             except Exception:
-                log.exception("HAProxy is not in step")
+                log.exception("HAProxy could not be updated")
                 if not self._haproxy.alive:
                     return
             await asyncio.sleep(self._settings.cluster.balance_s)
@@ -163,7 +163,7 @@ class Ingress:
             if (place := next(free, None)) is not None:
                 self._server_names[name] = place
             elif name not in self._without_place:
-                log.error("there is no place for %s: VOICEWRIGHT_MAX_REPLICAS is too small", name)
+                log.error("no server entry is free for %s: VOICEWRIGHT_MAX_REPLICAS is too small", name)
         self._without_place = self.replicas.keys() - self._server_names.keys()
 
     def _commands(self, server_entries: list[ServerEntry]) -> tuple[list[str], dict[str, tuple[object, ...]]]:

@@ -120,7 +120,7 @@ class Mirror:
             try:
                 await loop.run_in_executor(None, self.synchronise)
             except Exception:
-                log.warning("the store cannot be reached; it is tried again", exc_info=True)
+                log.warning("the store cannot be reached; trying again", exc_info=True)
             await asyncio.sleep(self.interval_s)
 
     async def close(self) -> None:

@@ -131,7 +131,7 @@ class CpuDevice:
         return F.scaled_dot_product_attention(q, k, v, attn_mask=seen, enable_gqa=True)
 
     def attend_slots(self, rows: Tensor, starts: Tensor, span: int, like: Tensor, new: int = 1) -> AttendSlots:
-        assert new == 1, "several positions at once are a prompt's, one prompt after the other"
+        assert new == 1, "only a prompt has several positions at once, and prompts run one at a time"
         return EachLayer(self.decode_attention, rows, starts, span)
 
     def enter_thread(self) -> None:
@@ -170,7 +170,7 @@ class CpuDevice:
         """Do nothing, because no kernels are compiled."""
 
     def capture(self, work: Callable[[], Made], stream: Stream) -> Graph[Made]:
-        raise NotImplementedError("a CPU holds no graphs")
+        raise NotImplementedError("graphs are not supported on a CPU")
 
     def to_host(self, tensor: Tensor, into: Tensor) -> None:
         into.copy_(tensor)

@@ -89,7 +89,7 @@ class CudaDevice(CpuDevice):
                 count = compile_all(works)
             log.info("%d kernels compiled in %.1f s", count, time.monotonic() - began)
         except Exception:
-            log.exception("kernels could not be compiled beside each other: they are one by one, at their first launch")
+            log.exception("kernels could not be compiled in parallel; each is compiled at its first launch")
         self.mark().synchronize()  # A later capture does not wait for the work of this thread's stream.
 
     def capture(self, work: Callable[[], Made], stream: Stream) -> Graph[Made]:
@@ -132,7 +132,7 @@ def _streams() -> dict[Stream, torch.cuda.Stream]:
 def _kernels() -> Fused | None:
     """Return the Triton kernels, or None if Triton is not available."""
     if not kernels.available():
-        log.warning("Triton cannot be used here: the library's operations serve, several times slower")
+        log.warning("Triton is not available: PyTorch operations are used, which are several times slower")
         return None
     from runtime.device.kernels import dispatch
 

@@ -46,7 +46,7 @@ class NpuGraph(Graph[Made]):
         self._capturing = capturing
 
     def replay(self) -> None:
-        assert not self._capturing(), "a graph cannot be replayed into another one's capture"
+        assert not self._capturing(), "a graph cannot be replayed while another graph is captured"
         self._graph.replay()
 
 
@@ -134,7 +134,7 @@ class NpuDevice(CpuDevice):
 
     def capture(self, work: Callable[[], Made], stream: Stream) -> Graph[Made]:
         npu, own = self._npu, self.capturing[stream]
-        assert not npu.is_current_stream_capturing(), "no capture can begin within another"
+        assert not npu.is_current_stream_capturing(), "a capture cannot begin inside another capture"
         filled = self.mark()
         with self._capture_lock, npu.stream(own):
             self.wait(filled)  # The caller's stream may still be writing the inputs.
@@ -209,8 +209,7 @@ def _may_capture() -> bool:
     if os.environ.get(TASK_QUEUE_VARIABLE) != NO_CAPTURES_VALUE:
         return True
     log.warning(
-        "%s is %s, under which torch_npu captures no graphs: everything runs without, several times slower. Unset it "
-        "or make it 1",
+        "%s is %s, so torch_npu cannot capture graphs and is several times slower. Unset it or set it to 1",
         TASK_QUEUE_VARIABLE,
         NO_CAPTURES_VALUE,
     )

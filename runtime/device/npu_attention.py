@@ -82,32 +82,32 @@ def check_attention(q: Tensor, k: Tensor, v: Tensor, unseen: Tensor | None, mode
         AttentionRefused: The operators would misinterpret the arguments.
         DeviceUnavailable: The operators do not support this number or size of attention heads.
     """
-    _need(q.dim() == k.dim() == v.dim() == 4, "queries, keys and values are [B, heads, positions, d]")
+    _need(q.dim() == k.dim() == v.dim() == 4, "queries, keys and values must have the shape [B, heads, positions, d]")
     B, heads, P, d = q.shape
     kv_heads, T = k.shape[1:3]
     _need(k.shape == v.shape == (B, kv_heads, T, d), f"keys {tuple(k.shape)}, values {tuple(v.shape)} of {B} rows")
-    _need(q.dtype is k.dtype is v.dtype, "queries, keys and values have one dtype")
-    _need(all(part.is_contiguous() for part in (q, k, v)), "the operators take contiguous tensors only")
+    _need(q.dtype is k.dtype is v.dtype, "queries, keys and values must have the same dtype")
+    _need(all(part.is_contiguous() for part in (q, k, v)), "the operators support contiguous tensors only")
     if heads % kv_heads or heads > 64 * kv_heads or heads > 256:
-        why = f"its attention takes up to 256 heads, up to 64 to a key head; this checkpoint has {heads} and {kv_heads}"
+        why = f"its attention supports up to 256 heads, 64 per key head; this checkpoint has {heads} and {kv_heads}"
         raise DeviceUnavailable(device="npu", why=why)
     if d > 512 or (d % 16 and q.dtype is not torch.float32):
-        why = f"its attention takes heads of up to 512 in sixteens; this checkpoint's have {d} (float32 takes any)"
+        why = f"its attention supports head sizes of 16 to 512 in steps of 16 (float32: any); this checkpoint has {d}"
         raise DeviceUnavailable(device="npu", why=why)
     _need(
         mode in (EXPLICIT_MASK_MODE, BOTTOM_RIGHT),
-        f"mode {mode} aligns queries and keys at the first of each, or is unknown",
+        f"mode {mode} is unknown, or aligns the first query with the first key",
     )
     if unseen is None:
-        _need((mode, P) == (EXPLICIT_MASK_MODE, 1), "without a mask every query sees every key, also those after it")
+        _need((mode, P) == (EXPLICIT_MASK_MODE, 1), "without a mask, queries also attend to later keys")
         return
-    _need(unseen.dtype is torch.bool, "True masks here: a mask of numbers may mean the opposite")
-    _need(unseen.is_contiguous(), "the operators take contiguous masks only")
+    _need(unseen.dtype is torch.bool, "the mask must be Boolean, and True hides a key")
+    _need(unseen.is_contiguous(), "the operators support contiguous masks only")
     if mode == BOTTOM_RIGHT:
         size = COMPRESSED_MASK_SIZE
         mismatch = f"mode 3 takes one mask of {size} by {size}, and this one is {tuple(unseen.shape)}"
         _need(unseen.shape == (size, size), mismatch)
-        _need(1 < P <= T, "mode 3 counts from the last query and the last key: no more queries than keys")
+        _need(1 < P <= T, "mode 3 aligns the last query with the last key, so it cannot have more queries than keys")
     else:
         wrong = f"a mask {tuple(unseen.shape)} for {P} queries and {T} keys"
         _need(unseen.shape in ((P, T), (B, 1, P, T)), wrong)

@@ -210,7 +210,7 @@ def kinds_on(device: str) -> list[Quantization]:
 def not_on(kind: Quantization, device: str) -> str:
     """Return an error text that explains why a device type does not support a quantization."""
     able = "a CPU or a CUDA card" if kind is Quantization.INT8 else "a CPU"
-    return f"the device is {device}, and only {able} multiplies {kind}"
+    return f"the device is {device}, and {kind} needs {able}"
 
 
 class WeightOnlyFloat16:

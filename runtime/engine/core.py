@@ -39,7 +39,7 @@ from runtime.settings import Settings
 from runtime.shared.speech_rate import pause_frames
 
 log = logging.getLogger(__name__)
-PAUSE_NOTE = "There is no letter or digit in the text; it is a pause."
+PAUSE_NOTE = "The text has no letter or digit; it becomes a pause."
 Clock = Callable[[], float]
 
 # Maximum number of prompts per prefill on a CPU. A batch of prompts is not faster than one prompt after another, and

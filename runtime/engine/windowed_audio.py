@@ -26,7 +26,7 @@ def windowed_audio(engine: Engine, request: SpeechRequest, codes: NDArray[np.int
     Shapes: codes [n, Q].
     """
     core = engine.registry.usable(request.mode).core
-    assert core is not None, "it has spoken"
+    assert core is not None, "the checkpoint has generated these codes"
     code2wav = core.checkpoint.speech_tokenizer.code2wav
     all_codes, behind = torch.from_numpy(codes).to(engine.device.torch_device), 0
     voice = None if request.reference is None else core.voice_cache.get(reference_key(request.reference))

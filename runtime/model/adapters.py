@@ -206,7 +206,7 @@ def _check_shapes(change: Change, adapter: Any, path: Path, target: str) -> int 
         names = [change.names[part] for part in (low, high) if part in change.names]
         if not names:
             continue
-        require(len(names) == 2, path, f"{names[0]} is there without its other half")
+        require(len(names) == 2, path, f"{names[0]} has no matching lora_A or lora_B")
         A, B = (adapter.get_slice(name).get_shape() for name in names)
         fits = len(A) == len(B) == 2 and A[0] == B[1] > 0
         product = (B[0], A[1]) if low == LOW else (A[1], B[0])

@@ -123,7 +123,7 @@ def load_checkpoint(
     descriptions = (
         config.notes.describe(),
         speech_config.notes.describe(),
-        list_some("tensors that nothing reads:", unread),
+        list_some("unused tensors:", unread),
     )
     if notes := "; ".join(filter(None, descriptions)):
         log.info("configuration of %s: %s", folder.name, notes)
@@ -162,7 +162,7 @@ def settle_quantization(
     if stored is None:
         return asked
     if asked not in (None, stored):
-        raise CheckpointUnsupported(path=where, why=f"its weights are {stored}, and cannot be made {asked} again")
+        raise CheckpointUnsupported(path=where, why=f"its weights are {stored}, and cannot be converted to {asked}")
     if stored not in kinds_on(device):
         raise CheckpointUnsupported(path=where, why=f"its weights are {stored}; {not_on(stored, device)}")
     return stored
@@ -297,7 +297,7 @@ def check_fit(folder: Path, config: ModelConfig, text_tokenizer: TextTokenizer, 
         ),
         (
             speech.encode_downsample_rate == speech.decode_upsample_rate == code2wav.samples_per_frame,
-            "encode_downsample_rate and decode_upsample_rate are not what the decoder's upsampling rates make",
+            "encode_downsample_rate and decode_upsample_rate do not match the decoder's upsampling rates",
         ),
         (
             speech.input_sample_rate == speech.output_sample_rate == SAMPLE_RATE,

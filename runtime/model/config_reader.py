@@ -65,8 +65,8 @@ class Notes:
     def describe(self) -> str:
         """Return a log message about the missing and unknown fields, or an empty string."""
         parts = (
-            ("the defaults stand for", self.defaulted),
-            ("not known, and ignored:", self.unknown),
+            ("defaults are used for", self.defaulted),
+            ("unknown and ignored:", self.unknown),
         )
         return "; ".join(f"{words} {_some(names)}" for words, names in parts if names)
 

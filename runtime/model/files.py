@@ -27,8 +27,8 @@ ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetens
 OTHERS = {
     "*.bin *.bin.index.json *.pt *.pth *.ckpt": "a pickle, which could run code and is never opened",
     ADAPTER: "an adapter, which needs adapter_config.json in the same folder",
-    "*.gguf": "a file of llama.cpp's, which is not read; take what it was made from",
-    "*.onnx": "a file of ONNX, which is not read; take what it was made from",
+    "*.gguf": "a llama.cpp file, which is not supported; use the original checkpoint",
+    "*.onnx": "an ONNX file, which is not supported; use the original checkpoint",
 }
 
 IndexOf = Callable[[str], dict[str, Any]]  # Function that returns the content of an index file.
@@ -106,7 +106,9 @@ def weight_names(where: object, names: Collection[str], index_of: IndexOf) -> li
     named = sorted({name if isinstance(name, str) else "" for name in shards.values()})
     for name in named:
         if not name.endswith(".safetensors") or "/" in name or "\\" in name:
-            raise CheckpointInvalid(path=path, why="weight_map names a file that is no safetensors file beside it")
+            raise CheckpointInvalid(
+                path=path, why="weight_map names a file that is not a safetensors file in its folder"
+            )
         if name not in names:
             raise CheckpointMissing(path=where, what=name, hint=f"{INDEX} names it.")
     return named

@@ -52,7 +52,7 @@ def check_headers(
     if others := sorted(
         f"{key} ({found[key].dtype})" for key in weighed if found[key].dtype not in kinds.get(key, FLOATS)
     ):
-        wrong = "of another type than they should have:" if rounded else "not floating point:"
+        wrong = "of the wrong type:" if rounded else "not floating point:"
         why = f"{list_some(wrong, others)}; quantised weights are not read"
         raise CheckpointUnsupported(path=where, why=why)
     misshaped = [

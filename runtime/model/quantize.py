@@ -49,7 +49,7 @@ def quantize(reference: str, kind: Quantization, out: Path, measure: Callable[[s
         StorageFailed: The new folder cannot be written.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InvalidSetting(name="--out", value=repr(str(out)), why="it is there already, and not an empty folder")
+        raise InvalidSetting(name="--out", value=repr(str(out)), why="it exists and is not an empty folder")
     out = out.resolve()  # The resolved path has a folder name even if `out` is a link or ends with "..".
     folder = resolve(reference)
     found = inspect_folder(folder)

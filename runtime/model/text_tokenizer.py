@@ -109,7 +109,7 @@ class TextTokenizer:
     def _check_template(self, folder: Path, config: ModelConfig) -> None:
         role = self.role()
         if len(role) != 3 or role[0] != config.im_start_token_id:
-            raise CheckpointInvalid(path=folder, why="its tokenizer does not write the role in the three ids it should")
+            raise CheckpointInvalid(path=folder, why="its tokenizer does not encode the role as the expected three ids")
 
 
 def qwen2_tokenizer(files: TokenizerFiles) -> Tokenizer:

@@ -34,7 +34,7 @@ def read_tokenizer_files(folder: Path) -> TokenizerFiles:
     """
     gone = [name for name in (VOCABULARY, MERGES) if not (folder / name).is_file()]
     if gone and not (folder / TOKENIZER).is_file():
-        hint = f"It belongs to the text tokenizer; {TOKENIZER} would do in its place."
+        hint = f"It belongs to the text tokenizer; {TOKENIZER} can replace it."
         raise CheckpointMissing(path=folder, what=gone[0], hint=hint)
     try:
         vocabulary, merges, added = _whole(folder) if gone else _separate(folder)

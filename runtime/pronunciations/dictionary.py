@@ -112,7 +112,7 @@ def read(data: bytes) -> PronunciationDictionary:
         versions = tuple(_version(version) for version in fields.pop("versions"))
         dictionary = PronunciationDictionary(**fields, versions=versions)
     except (TypeError, KeyError, AttributeError):
-        raise ValueError("it lacks fields, or has others") from None
+        raise ValueError("fields are missing or unknown") from None
     _check(dictionary)
     return dictionary
 
@@ -139,10 +139,10 @@ def _check(dictionary: PronunciationDictionary) -> None:
         if len(version.words) > MAX_WORDS:
             raise ValueError(f"it has more than {MAX_WORDS} words")
     if not all(isinstance(text, str) and low <= len(text.strip()) and len(text) <= high for text, low, high in texts):
-        raise ValueError("a text in it is none, or too long")
+        raise ValueError("a text in it is not valid, or too long")
     if not 1 <= len(dictionary.versions) <= MAX_VERSIONS:
         raise ValueError("it has no version, or too many")
     if not all(isinstance(text, str) and is_id(text) for text in ids):
-        raise ValueError("an id in it is none")
+        raise ValueError("an id in it is not valid")
     if not all(isinstance(time, int | float) and not isinstance(time, bool) and 0 <= time < 2**40 for time in times):
-        raise ValueError("a time in it is none")
+        raise ValueError("a time in it is not valid")

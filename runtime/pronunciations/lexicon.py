@@ -16,7 +16,7 @@ _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 _TRUE = {"true", "1"}  # Forms of XML Schema's boolean.
 _MAX_NAMED = 10  # Maximum number of words in a message.
 _UNUSABLE = (
-    f"words without an alias (phonemes are not spoken here), of more than {MAX_WORD_CHARS} characters, with an "
+    f"words without an alias (phonemes are not supported), of more than {MAX_WORD_CHARS} characters, with an "
     f"alias of more than {MAX_REPLACEMENT_CHARS}, or with another alias before"
 )
 _NOT_IN_XML = regex.compile(r"[^\t\n\r\x20-\uD7FF\uE000-\uFFFD\U00010000-\U0010FFFF]")
@@ -52,9 +52,9 @@ def read_lexicon(data: bytes) -> Lexicon:
     except (etree.XMLSyntaxError, ValueError):
         raise ValueError("it is not XML") from None
     if root.getroottree().docinfo.doctype:
-        raise ValueError("it has a DOCTYPE, which a lexicon needs none of")
+        raise ValueError("it has a DOCTYPE, which is not allowed")
     if etree.QName(root).localname != "lexicon":
-        raise ValueError("its outermost element is no lexicon")
+        raise ValueError("its outermost element is not lexicon")
     entries: dict[str, Word] = {}
     left_out: list[str] = []
     for lexeme in _inside(root, "lexeme"):

@@ -384,14 +384,14 @@ class Connection:
         try:
             return await self._loop.run_in_executor(self._host.encoders, make)
         except Exception:
-            log.exception("sound of the session %s could not be encoded", self._session_id)
+            log.exception("audio of the session %s could not be encoded", self._session_id)
             self._dispatch(partial(self._dialect.close_with, GenerationFailed(), 1011))
             return ""
 
     async def _drop_slow_reader(self, error: SlowReader) -> None:
         """Drop the queued messages of a client that does not read, and close its socket."""
         log.warning(
-            "the client of the session %s took nothing for %g s and was dropped", self._session_id, self._send_s
+            "the client of the session %s read nothing for %g s and was disconnected", self._session_id, self._send_s
         )
         self._host.metrics.refused(error.code)
         self._dispatch(partial(self._dialect.close_with, error, error.close_code))

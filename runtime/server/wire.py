@@ -120,7 +120,7 @@ def decode(text: str, max_values: int | None = None) -> dict[str, Any]:
             text.removeprefix("\ufeff"), object_pairs_hook=_unique, parse_constant=_not_finite, parse_float=_finite
         )
     except json.JSONDecodeError as error:
-        raise InvalidMessage(why=f"the syntax breaks at character {error.pos}") from None
+        raise InvalidMessage(why=f"syntax error at character {error.pos}") from None
     except RecursionError:
         raise InvalidMessage(why="it is nested too deep") from None
     except ValueError:  # `int` raises ValueError for a number with thousands of digits.

@@ -16,8 +16,8 @@ from runtime.errors import BadReferenceAudio, ReferenceTooLong
 
 # List of formats for error messages. Every format that FFmpeg can decode is accepted.
 SUPPORTED_FORMATS = "WAV, FLAC, OGG, MP3, M4A, AIFF or WebM"
-NO_SOUND = f"it is not a sound file that can be read; send {SUPPORTED_FORMATS}"
-UNSUPPORTED_FORMAT = f"its format is not taken; send {SUPPORTED_FORMATS}"
+NO_SOUND = f"it is not a readable audio file; send {SUPPORTED_FORMATS}"
+UNSUPPORTED_FORMAT = f"its format is not supported; send {SUPPORTED_FORMATS}"
 MIN_RATE, MAX_RATE = 8_000, 192_000  # Sample rates in Hz.
 MAX_CHANNELS = 8
 PADDING_S = 0.1  # Lossy codecs add this much silence at both ends, and resampling may add a sample.
@@ -129,9 +129,9 @@ def check_shape(rate: int, channels: int) -> None:
         BadReferenceAudio: The rate or the number of channels is out of range.
     """
     if not MIN_RATE <= rate <= MAX_RATE:
-        raise BadReferenceAudio(why=f"its sample rate is {rate} Hz; {MIN_RATE} to {MAX_RATE} Hz are taken")
+        raise BadReferenceAudio(why=f"its sample rate is {rate} Hz; {MIN_RATE} to {MAX_RATE} Hz are supported")
     if not 1 <= channels <= MAX_CHANNELS:
-        raise BadReferenceAudio(why=f"it has {channels} channels; at most {MAX_CHANNELS} are taken")
+        raise BadReferenceAudio(why=f"it has {channels} channels; at most {MAX_CHANNELS} are supported")
 
 
 def check_length(count: int, rate: int, limit_s: float, *, header_s: float = 0.0) -> None:

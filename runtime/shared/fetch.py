@@ -190,7 +190,7 @@ class Fetcher:
             for piece in response.iter_raw():
                 data += piece
                 if len(data) > most:
-                    what = f"What lies at {self._where}"
+                    what = f"The file at {self._where}"
                     raise MessageTooLarge(what=what, size=MoreThan(most), limit=most, param=self._where)
                 if time.monotonic() > end:
                     self._refuse(self._late)

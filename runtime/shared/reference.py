@@ -42,7 +42,7 @@ def read_reference(data: bytes, limits: Limits) -> NDArray[np.float32]:
     if peak < SILENCE:
         raise BadReferenceAudio(why="it is silent")
     if peak > MAX_PEAK:
-        raise BadReferenceAudio(why="its samples lie far outside -1 to 1")
+        raise BadReferenceAudio(why="its samples are far outside -1 to 1")
     if float(np.ptp(decoded.samples)) < 2 * SILENCE:
         raise BadReferenceAudio(why="it holds one constant value and no audio")
     return resample(decoded, SAMPLE_RATE).samples[: int(limits.max_reference_s * SAMPLE_RATE)]

@@ -92,7 +92,7 @@ def limit_process(**limits: int) -> None:
     Limits that are unsupported or refused are skipped.
     """
     if _resource is None:
-        log.warning("this system sets no limits to a process: %s are left as they are", ", ".join(limits))
+        log.warning("this system does not support process limits: %s are not set", ", ".join(limits))
         return
     for name, value in limits.items():
         try:

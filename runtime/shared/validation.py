@@ -14,7 +14,7 @@ _WHY = {
     "string_type": "it must be a text",
     "string_too_short": "it must have at least {min_length} characters",
     "string_too_long": "it must have at most {max_length} characters",
-    "string_pattern_mismatch": "it holds characters that cannot be in it, or too many",
+    "string_pattern_mismatch": "it has characters that are not allowed, or too many",
     "int_type": "it must be a whole number",
     "int_from_float": "it must be a whole number",
     "int_parsing": "it must be a whole number",
@@ -49,7 +49,7 @@ def first_fault(error: ValidationError, given: object) -> tuple[str | None, str]
     kind = first["type"]
     if kind in {"too_short", "too_long"} and first["ctx"]["field_type"] == "Value":
         kind = f"string_{kind}"  # Pydantic uses the name without prefix for the limits of a text with a validator.
-    return where, _WHY.get(kind, "it is not what this field takes").format(**first.get("ctx", {}))
+    return where, _WHY.get(kind, "it is not a valid value of this field").format(**first.get("ctx", {}))
 
 
 def _fields(path: tuple[str | int, ...], given: Any, *, is_missing: bool) -> list[str | int]:

@@ -95,13 +95,13 @@ def read_voice(data: bytes) -> Voice:
     try:
         tensors: Tensors = load(data)
     except Exception:  # The safetensors library raises undocumented exceptions.
-        _refuse("its tensors do not lie where its header says")
+        _refuse("its tensors are not at the offsets of its header")
     checksum = metadata.pop("sha256")
     if _checksum(tensors, metadata) != checksum:
         _refuse("its checksum is wrong; it is damaged")
     try:
         return Voice(
-            id=metadata["id"] if is_id(metadata["id"]) else _refuse("its id is not one of ours"),
+            id=metadata["id"] if is_id(metadata["id"]) else _refuse("its id has the wrong form"),
             name=_same(metadata["name"], checked_name(metadata["name"])),
             reference=tensors.get("reference", np.zeros(0, np.int16)),
             language=_matching(LANGUAGE, metadata["language"]),
@@ -117,7 +117,7 @@ def read_voice(data: bytes) -> Voice:
     except VoiceFileInvalid:
         raise
     except (SpeechError, ValueError, TypeError, KeyError, OverflowError):
-        _refuse("what it says of the voice is not valid")
+        _refuse("its description of the voice is not valid")
 
 
 # --- The header, which is checked before memory is allocated.
@@ -150,7 +150,7 @@ def _checked_header(data: bytes) -> dict[str, str]:
             <= set(header)
             <= {f"prompt.{IMPORTED_FINGERPRINT}.{part}" for part in PARTS}
         ):
-            _refuse("it has no recording, and not the one prompt that replaces it")
+            _refuse("it has neither a recording nor exactly one prompt")
     elif "reference" not in header or len(header) > 1 + 2 * MAX_PROMPTS:
         _refuse("it lacks the reference, or holds too many prompts")
     for name, tensor in header.items():

@@ -112,7 +112,9 @@ def test_signal_finishes_running_replies_and_refuses_new_ones(checkpoint: Path, 
         assert app.process.wait(60) == 0
         assert app.process.stdout is not None
         # The runtime also prints this message, but the output contains it only once.
-        assert app.process.stdout.read() == "Finishing what is spoken, 240 s at most; Ctrl-C again ends at once.\n"
+        assert (
+            app.process.stdout.read() == "Finishing running speech, 240 s at most; press Ctrl-C again to end at once.\n"
+        )
     assert "Traceback" not in Path(log.name).read_text()
 
 

@@ -57,7 +57,7 @@ def test_elevenlabs_python_client_works_unmodified(client: Client, server: Runni
     assert (kept["removed"], kept["page"], kept["next"][:1]) == (0, [["A copy"], True], ["Our names"])
     assert kept["left"][:1] == ["Our names"]
     assert kept["refused"][0] == 400
-    assert "phonemes are not spoken here" in kept["refused"][1]
+    assert "phonemes are not supported" in kept["refused"][1]
 
 
 def test_elevenlabs_javascript_client_works_unmodified(client: Client, server: RunningServer) -> None:

@@ -221,7 +221,7 @@ def test_unknown_variable_is_reported_with_the_nearest_known_one(caplog: pytest.
     warn_of_unknown(env | fine)
     assert [record.getMessage() for record in caplog.records] == [
         "VOICEWRIGHT_BASE_PREFILS is no setting and has no effect; did you mean VOICEWRIGHT_BASE_PREFILLS?",
-        "VOICEWRIGHT_COLOUR is no setting and has no effect; docs/settings.md lists those there are.",
+        "VOICEWRIGHT_COLOUR is no setting and has no effect; docs/settings.md lists all settings.",
         "VOICEWRIGHT_MAX_WAITNG is no setting and has no effect; did you mean VOICEWRIGHT_MAX_WAITING?",
     ]
 

@@ -52,8 +52,8 @@ def test_raw_audio_equals_that_of_the_native_protocol(server: RunningServer, nat
     assert reply.headers["content-type"] == "audio/pcm"
     assert reply.headers["x-sample-rate"] == "24000"
     assert reply.headers["x-seed"] == "11"
-    assert reply.headers["x-notes"].endswith(" speaks in its place.")
-    speaker = reply.headers["x-notes"].split()[-5]
+    assert reply.headers["x-notes"].endswith(" is used instead.")
+    speaker = reply.headers["x-notes"].split()[-4]
     assert "x-notes" not in post(server, voice=speaker).headers
     assert "ttfa;dur=" in reply.headers["server-timing"]
     assert reply.content == native

@@ -288,7 +288,7 @@ async def test_signal_during_speech_ends_the_process(
     assert child.wait(60) == 0
     assert child.stdout is not None
     assert child.stderr is not None
-    assert child.stdout.read() == "Finishing what is spoken, 0.5 s at most; Ctrl-C again ends at once.\n"
+    assert child.stdout.read() == "Finishing running speech, 0.5 s at most; press Ctrl-C again to end at once.\n"
     assert child.stderr.read() == ""
 
 

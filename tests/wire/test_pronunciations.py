@@ -154,13 +154,13 @@ def test_elevenlabs_dictionary_routes(http: httpx.Client) -> None:
             "add-from-rules",
             {"name": "x", "rules": [{"type": "phoneme", "string_to_replace": "x", "phoneme": "y", "alphabet": "ipa"}]},
             "rules.0",
-            "phonemes are not spoken here",
+            "phonemes are not supported",
         ),
         (
             "add-from-rules",
             {"name": "x", "rules": [{"string_to_replace": "x", "alias": "y", "word_boundaries": False}]},
             "rules.0",
-            "words are found where they stand whole",
+            "only whole words are replaced",
         ),
         ("add-from-rules", {"rules": []}, "name", "it is required and was not given"),
         (

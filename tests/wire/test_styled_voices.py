@@ -121,5 +121,5 @@ async def test_notes_say_how_the_voice_is_used(running: RunningServer) -> None:
     ignored = (await spoken(running.socket, TEXT, voice=NAME, **FIXED, graft=True)).start
     assert ignored["mode"] == "base"
     assert ignored["notes"] == [
-        "graft is for stored voices with instructions, beside a Base checkpoint of the same ids; it was ignored."
+        "graft needs a stored voice, instructions and a Base checkpoint with the same ids; it was ignored."
     ]

@@ -181,7 +181,7 @@ class Speech:
         if self.end is not None or self._silenced:  # The runtime sent this audio before it processed the cancel.
             return
         if first_sample != self._samples:  # Audio is missing, which is an error of the runtime.
-            self.on_end(SpeechRefused("generation_failed", "Sound arrived out of order.", retryable=True))
+            self.on_end(SpeechRefused("generation_failed", "Audio arrived out of order.", retryable=True))
             await self._send("context.cancel", context_id=self.context_id)
         else:
             self._samples += len(pcm) // 2

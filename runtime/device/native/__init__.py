@@ -41,8 +41,8 @@ def is_loaded() -> bool:
     try:
         torch.ops.load_library(path)  # type: ignore[no-untyped-call]
     except OSError as error:
-        reason = (error.__cause__ or error) if path.exists() else "python -m runtime.device.native builds them"
-        log.info("torch's kernels serve frames on the CPU, which are slower than our own (%s)", reason)
+        reason = (error.__cause__ or error) if path.exists() else "build them with python -m runtime.device.native"
+        log.info("frames on the CPU use PyTorch kernels, which are slower than the native ones (%s)", reason)
         return False
     return True
 

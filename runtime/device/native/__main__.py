@@ -20,10 +20,10 @@ def build() -> str:
     """Build the library if it is missing, and return a sentence that describes the result."""
     path = library_path()
     if path.exists():
-        return "Kernels for frames on the CPU are built."
+        return "The native CPU kernels are already built."
     compiler = next(filter(None, map(shutil.which, (os.environ.get("CXX", ""), "c++", "g++", "clang++"))), None)
     if compiler is None or sys.platform == "win32":
-        return "No C++ compiler was found; torch's kernels serve frames on the CPU, which are slower."
+        return "No C++ compiler was found; frames on the CPU use PyTorch kernels, which are slower."
     path.parent.mkdir(exist_ok=True)
     unfinished = path.with_suffix(f".{os.getpid()}")
     root = Path(torch.__file__).parent
@@ -37,8 +37,8 @@ def build() -> str:
         unfinished.replace(path)
     except (OSError, subprocess.SubprocessError):
         unfinished.unlink(missing_ok=True)
-        return f"{compiler} could not build the kernels for frames on the CPU; torch's serve, which are slower."
-    return "Kernels for frames on the CPU were built."
+        return f"{compiler} could not build the native CPU kernels; PyTorch kernels are used, which are slower."
+    return "The native CPU kernels were built."
 
 
 if __name__ == "__main__":

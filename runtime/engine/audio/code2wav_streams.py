@@ -39,7 +39,7 @@ def code2wav_interface(code2wav: Code2Wav, slots: int, device: Device, dtype: to
         return PackedCode2Wav(code2wav, slots, dtype)
     # On a CPU, the loader has packed the weights in this dtype.
     if dtype is not torch.float32 and device.name != "cpu":
-        log.warning("Code2Wav runs in float32: its bfloat16 needs a card and Triton")
+        log.warning("Code2Wav runs in float32: bfloat16 needs a GPU and Triton")
     return TorchCode2Wav(code2wav, slots)
 
 
@@ -59,7 +59,7 @@ class FirstAudio:
         try:
             self.event.synchronize()
         except Exception:
-            log.exception("the audio of a first frame failed")
+            log.exception("decoding the audio of a first frame failed")
             return GenerationFailed()
         samples = self.made.numpy()
         return NonFiniteOutput() if samples[self.samples :].any() else samples[: self.samples].tobytes()

@@ -100,7 +100,7 @@ class VoiceCache:
         try:
             self._read_to_speak(Reference(samples=noise, text="A"), key="")
         except Exception:  # Requests without a cloned voice can still be served.
-            log.exception("a voice could not be made at the start; clones may fail")
+            log.exception("the warm-up of the voice encoders failed; clones may fail")
 
     def start(self, prepare: Callable[[], None]) -> None:
         """Start the encoding thread.
@@ -171,7 +171,7 @@ class VoiceCache:
             try:
                 prompt: VoicePrompt | SpeechError = self.prompt_of(self.read(reference, key))
             except Exception:
-                log.exception("the prompt of a voice could not be made")
+                log.exception("a voice prompt could not be computed")
                 prompt = GenerationFailed()
             done(prompt)
 
@@ -208,7 +208,7 @@ class VoiceCache:
         if reference.blend:
             vectors = [(part.weight, self._part_vector(part)) for part in reference.blend]
             return ClonedVoice(blend(vectors), None, None, key)
-        assert self.encoders is not None, "admission lets Base requests only to Base checkpoints"
+        assert self.encoders is not None, "only a Base checkpoint receives Base requests"
         device = self.device.torch_device
         text = None if reference.x_vector_only else reference.text
         prompt = reference.prompt

@@ -82,7 +82,7 @@ class VoiceEncoders:
     """
 
     def __init__(self, checkpoint: Checkpoint, device: Device) -> None:
-        assert checkpoint.speaker_encoder is not None, "admission lets Base requests only to Base checkpoints"
+        assert checkpoint.speaker_encoder is not None, "only a Base checkpoint receives Base requests"
         self._speaker = checkpoint.speaker_encoder
         self._speech = checkpoint.speech_tokenizer.encoder
         self._device = device
@@ -111,9 +111,9 @@ class VoiceEncoders:
                 samples = -(-round(seconds * SAMPLE_RATE) // multiple) * multiple
                 self._buckets[samples] = _Bucket(self._device, samples, encoders)
         except Exception:
-            log.exception("the encoders of voices could not be captured: what has no graph runs eagerly")
+            log.exception("graphs of the voice encoders could not be captured; these shapes run eagerly")
         taken = (before - self._device.free_bytes()) / 2**20
-        log.info("encoders of voices: buffers of %d lengths, %.0f MiB", len(self._buckets), taken)
+        log.info("voice encoders: buffers for %d lengths, %.0f MiB", len(self._buckets), taken)
 
     def encode(self, samples: NDArray[np.float32], *, x_vector_only: bool) -> tuple[Tensor, Tensor | None]:
         """Encode a recording to its x-vector and, unless `x_vector_only`, its codes.

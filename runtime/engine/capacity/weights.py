@@ -108,7 +108,7 @@ class WeightBits:
             return self.with_bits(config, self.known, types)
         weights = choose_pace(self.paces(config))
         log.info(
-            "%s: weights as %s, which takes about %.2f s for a second of speech here, %.2f with what else runs now",
+            "%s: weights as %s; estimated RTF %.2f, or %.2f under the current load",
             *(name, word_of(weights), self.probe.rtf(config, weights), self.probe.rtf_now(config, weights)),
         )
         return weights

@@ -95,7 +95,7 @@ class Frame:
         self._source_tables: InputTables | None = None
         if fused is not None:
             tables = self.talker.tables
-            assert tables is not None, "a talker with fused operations has tables"
+            assert tables is not None, "fused operations need the talker's embedding tables"
             own = slot_cache.tables[False] = InputTables(tables.frames[0], tables.text, tables.first).addresses
             slot_cache.addresses[:] = on_device(target, np.array(own))[:, None]
 
@@ -110,7 +110,7 @@ class Frame:
         self._embedding_source, self._source_tables = embedding_source, None
         if embedding_source is not None and self.fused is not None:
             tables = embedding_source.tables
-            assert tables is not None, "a talker with fused operations has tables"
+            assert tables is not None, "fused operations need the talker's embedding tables"
             # The code predictor of this checkpoint projects the other talker's embeddings of codebook 0.
             first = self.talker.code_predictor.project(embedding_source.model.codec_embedding.rows)
             self._source_tables = InputTables(tables.frames[0], tables.text, first)

@@ -31,7 +31,7 @@ class Work(StrEnum):
     DECODE = "decode steps"  # Dimensions: rows, span, sampling kind.
     PREFILL = "prefill chunks"  # Dimensions: prompts, positions per prompt.
     FIRST_FRAME = "first frames"  # Dimensions: rows, sampling kind.
-    FOLLOWING_AUDIO = "sound behind first frames"  # Dimensions: frames, rows.
+    FOLLOWING_AUDIO = "audio after first frames"  # Dimensions: frames, rows.
     FIRST_AUDIO = "first audio"  # Dimensions: frames, rows.
     AUDIO = "audio"  # Dimensions: frames, rows.
     REFERENCE = "references"  # Dimensions: frames.

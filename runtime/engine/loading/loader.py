@@ -118,7 +118,7 @@ class CheckpointLoader:
         warm_up(core, on_step)
         left = device.free_bytes()
         log.info(
-            "%s: %d slots; of %.2f GiB memory %.2f were free after the weights, %.2f taken, %.2f left",
+            "%s: %d slots; %.2f GiB of memory, %.2f free after the weights, %.2f allocated, %.2f left",
             *(entry.name, slots, *(count / GIB for count in (total, free, free - left, left))),
         )
         self._share_voices(entry, core)
@@ -184,7 +184,7 @@ def _gather(name: str) -> None:
     """
     if sys.platform == "linux":  # Only Linux has a separate nice value for each thread.
         os.setpriority(os.PRIO_PROCESS, get_native_id(), LOADER_NICE)
-    log.info("%s: %d MiB of this process lie in huge pages", name, gather() // 2**20)
+    log.info("%s: %d MiB of this process are in huge pages", name, gather() // 2**20)
 
 
 def warm_up(core: EngineCore, on_step: Callable[[str], None]) -> None:
@@ -198,9 +198,9 @@ def warm_up(core: EngineCore, on_step: Callable[[str], None]) -> None:
             on_step(f"compiling kernels of {name}")
             core.device.precompile([*runner.works(), *streams.graphs.works(), *streams.after.works()])
         runner.capture(lambda done, of: on_step(f"capturing graphs of {name}: {done} of {of}"))
-        streams.capture(lambda done, of: on_step(f"capturing sound of {name}: {done} of {of}"))
+        streams.capture(lambda done, of: on_step(f"capturing audio graphs of {name}: {done} of {of}"))
     except Exception:
-        log.exception("graphs of %s could not be captured; what has none is run eagerly", name)
+        log.exception("some graphs of %s could not be captured; these shapes run eagerly", name)
     _run_once(core)
 
 

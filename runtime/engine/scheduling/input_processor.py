@@ -56,9 +56,9 @@ SEEDS = (0, 2**63 - 1)
 # Upper bound of positions per character. A digit has one token and four frames; an emoji has several tokens.
 POSITIONS_PER_CHARACTER = 8
 
-CROSS_EMBEDDING_USED = "Text and codes are embedded as the Base checkpoint does it (graft); this is experimental."
+CROSS_EMBEDDING_USED = "The Base checkpoint's embeddings are used for text and codes (graft); this is experimental."
 CROSS_EMBEDDING_IGNORED = (
-    "graft is for stored voices with instructions, beside a Base checkpoint of the same ids; it was ignored."
+    "graft needs a stored voice, instructions and a Base checkpoint with the same ids; it was ignored."
 )
 
 BOUNDS: dict[str, tuple[float, float]] = {
@@ -182,7 +182,7 @@ def admit(
     _check_frames("initial_codec_chunk_frames", request.first_chunk_frames, limits)
     reference = _reference(request, checkpoint, limits)
     if request.mode is Mode.CUSTOM_VOICE and reference is not None and not reference.blend:
-        notes.append("The voice is spoken by its sound alone, so that it can take a style; this is experimental.")
+        notes.append("Only the x-vector of the voice is used, so that a style can be applied; this is experimental.")
     is_cross_embedded = (
         request.graft and may_cross_embed and request.mode is Mode.CUSTOM_VOICE and reference is not None
     )
@@ -288,7 +288,7 @@ def _judge_transcript(reference: Reference | None, notes: list[str]) -> None:
     if reference is None or reference.x_vector_only or not reference.text or not len(reference.samples):
         return
     if is_another_text(reference.text, len(reference.samples) / SAMPLE_RATE):
-        notes.append("By its length the transcript is not what the recording says; words of the text may be lost.")
+        notes.append("The length of the transcript does not fit the recording; words of the text may be missing.")
 
 
 def _speaker(request: SpeechRequest, config: ModelConfig, notes: list[str]) -> str | None:
@@ -323,7 +323,7 @@ def _instruct(request: SpeechRequest, checkpoint: Checkpoint, limits: Limits, no
         return None
     if len(instruct or "") < len((request.instruct or "").strip()):
         limit = limits.max_instruct_chars
-        notes.append(f"The instruct has more than {limit} characters; what is behind them was left out.")
+        notes.append(f"The instruct has more than {limit} characters; the rest was left out.")
     return instruct
 
 
@@ -400,7 +400,7 @@ def _check_length(reference: Reference, checkpoint: Checkpoint, limits: Limits) 
     elif codes is None:
         return
     elif codes.ndim != 2 or codes.shape[1] != config.talker.num_code_groups or not 0 < len(codes) <= most:
-        why = f"its codes have another shape; this checkpoint needs up to {most} x {config.talker.num_code_groups}"
+        why = f"its codes have the wrong shape; this checkpoint needs up to {most} x {config.talker.num_code_groups}"
     elif codes.min() < 0 or codes.max() >= tokenizer.encoder.codebook_size:
         why = "its codes are not of this checkpoint"
     else:

@@ -8,9 +8,9 @@ from runtime.server.http import paging
 from runtime.server.wire import Reply
 
 PARAMETERS = {
-    "limit": f"how many, 1 to {paging.MAX_PAGE_SIZE}",
-    "starting_after": "the id of the last of the page before",
-    "ending_before": "the id of the first of the page behind",
+    "limit": f"number of items, 1 to {paging.MAX_PAGE_SIZE}",
+    "starting_after": "the id of the last item of the previous page",
+    "ending_before": "the id of the first item of the next page",
 }
 
 

@@ -35,7 +35,7 @@ _PHONEMES_PREFIX = "<<"  # Prefix of an alias that consists of phonemes.
 
 def _no_phonemes(alias: str) -> str:
     if _PHONEMES_PREFIX in alias:
-        raise ValueError("phonemes are not spoken here; write the word as it sounds")
+        raise ValueError("phonemes are not supported; write the word as it sounds")
     return alias
 
 

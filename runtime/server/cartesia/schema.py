@@ -184,7 +184,7 @@ def read_generation(fields: dict[str, Any], limits: Limits) -> Generation:
         BadRequest: See `read`, or the message has neither `transcript` nor `cancel`.
     """
     if fields.get("transcript") is None and not fields.get("cancel"):
-        why = "it is required, and empty where a text only ends"
+        why = "it is required; send an empty text to end the transcript"
         raise InvalidConfig(where="transcript", why=why, param="transcript")
     return read(Generation, fields, limits)
 
@@ -197,7 +197,7 @@ def read(kind: type[Read], fields: dict[str, Any], limits: Limits) -> Read:
     """
     voice = fields.get("voice")
     if isinstance(voice, dict) and voice.get("mode") == "embedding":
-        why = "embeddings are not taken; name a voice by its id"
+        why = "embeddings are not supported; name a voice by its id"
         raise InvalidConfig(where="voice.mode", why=why, param="voice.mode")
     message = checked(kind, given(fields))
     check_frames(message.max_frames, limits.max_frames)

@@ -105,7 +105,7 @@ class CartesiaSession(Dialect[Segment]):
             return
         if message.context_id is None and message.goes_on:
             self._send_error(
-                InvalidConfig(where="context_id", why="a text in several parts needs one", param="context_id")
+                InvalidConfig(where="context_id", why="a text in several parts needs a context_id", param="context_id")
             )
             return
         name = message.context_id or f"context-{self._uttered + 1}"
@@ -122,7 +122,7 @@ class CartesiaSession(Dialect[Segment]):
             return
         if context is not None and context.is_complete:
             if not is_blank:  # A second end of the context has no effect.
-                error = OutOfOrder(what="transcript", why="the text of that context was said to be complete")
+                error = OutOfOrder(what="transcript", why="the text of that context is already complete")
                 self._send_about(name, {**messages.error(error, name, self._id), "done": False})
             return
         try:
@@ -170,7 +170,7 @@ class CartesiaSession(Dialect[Segment]):
             context.short_since = None if spoken.strip() else self._clock()
         if message.flush:
             if len(context.segments) >= _MAX_SEGMENTS:
-                raise OutOfOrder(what="flush", why=f"{_MAX_SEGMENTS} flushes of that context wait already")
+                raise OutOfOrder(what="flush", why=f"{_MAX_SEGMENTS} flushes of that context are already waiting")
             context.end_segment(is_flushed=True)
         if not message.goes_on:
             context.segments[-1].is_complete = True

@@ -52,9 +52,9 @@ def add_routes(app: FastAPI, host: Host) -> None:
         refusals=frozenset({InvalidConfig}),
         refused_as=ElevenLabsError,
         parameters={
-            "page_size": f"how many, 1 to {paging.MAX_PAGE_SIZE}",
+            "page_size": f"number of items, 1 to {paging.MAX_PAGE_SIZE}",
             "search": "words of the name or description",
-            "next_page_token": "as the page before said",
+            "next_page_token": "value from the previous page",
         },
     )
     async def search(request: Request, page_size: str = "10", search: str = "", next_page_token: str = "") -> Reply:

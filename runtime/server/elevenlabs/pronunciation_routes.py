@@ -109,11 +109,11 @@ def add_routes(app: FastAPI, host: Host) -> None:
         refusals=frozenset({InvalidConfig}),
         refused_as=ElevenLabsError,
         parameters={
-            "page_size": f"how many, 1 to {paging.MAX_PAGE_SIZE}",
-            "cursor": "as the page before said",
+            "page_size": f"number of items, 1 to {paging.MAX_PAGE_SIZE}",
+            "cursor": "value from the previous page",
             "sort": f"{_BY_TIME} or {_BY_NAME}",
             "sort_direction": f"{_UP} or {_DOWN}",
-            "include_archived": "true: those that are archived too",
+            "include_archived": "true: include archived dictionaries",
         },
     )
     async def dictionaries(

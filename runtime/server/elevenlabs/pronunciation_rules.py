@@ -37,13 +37,13 @@ class Rule(StrictFields):
     @classmethod
     def _is_an_alias(cls, fields: object) -> object:
         if isinstance(fields, dict) and fields.get("type", ALIAS) != ALIAS:
-            raise ValueError("phonemes are not spoken here; give the word an alias that sounds so")
+            raise ValueError("phonemes are not supported; give the word an alias that sounds the same")
         return fields
 
     @model_validator(mode="after")
     def _check_rule(self) -> Self:
         if self.word_boundaries is False:
-            raise ValueError("words are found where they stand whole; leave word_boundaries out")
+            raise ValueError("only whole words are replaced; omit word_boundaries")
         return self
 
     def as_word(self) -> Word:

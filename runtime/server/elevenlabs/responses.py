@@ -235,7 +235,7 @@ class ElevenLabsAddedDictionary(TypedDict):
     version_rules_num: int
     description: str | None
     permission_on_resource: str
-    notes: NotRequired[Annotated[list[str], Field(description="ours: the words of a file that were left out")]]
+    notes: NotRequired[Annotated[list[str], Field(description="extension: words of the file that were left out")]]
 
 
 class ElevenLabsChangedRules(TypedDict):

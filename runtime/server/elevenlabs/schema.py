@@ -27,7 +27,7 @@ PREMADE = (
     *("hpp4J3VqNfWAUOO0d1Us", "EXAVITQu4vr4xnSDxMaL", "21m00Tcm4TlvDq8ikWAM", "JBFqnCBsd6RMkjVDRZzb"),
     *("cgSgspJ2msm6clMCkdW9", "pNInz6obpgDQGcFmaJgB", "nPczCjzI2devNBz1zQrb", "Xb7hH8MSUJpSbSDYk0k2"),
 )
-NO_CONTEXT = "The checkpoints speak a text without its context; {names} had no effect."
+NO_CONTEXT = "The checkpoints do not use the surrounding text; {names} had no effect."
 _CONTEXT = ("previous_text", "next_text", "previous_request_ids", "next_request_ids")
 _MAX_BREAK_S = 3.0  # Limit of ElevenLabs' API.
 NEUTRAL, _SWING = 0.5, 0.4  # Stability that does not change the temperature, and the maximum change of the temperature.

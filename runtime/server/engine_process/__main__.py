@@ -57,7 +57,7 @@ def main() -> int:
     except Exception as failure:
         error = failure if isinstance(failure, SpeechError) else None
         if error is None:
-            log.exception("the engine could not be opened")
+            log.exception("the engine could not be started")
         channel.send(NotOpened(error))
         channel.close(_FLUSH_TIMEOUT_S)
         return 1

@@ -61,7 +61,7 @@ class Channel:
         try:
             pieces = _pieces(message)
         except Exception:
-            log.critical("a message between the runtime's processes cannot be written", exc_info=True)
+            log.critical("a message to the other process of the runtime cannot be encoded", exc_info=True)
             self._fail()  # Close the channel, because the other end would wait for the rest of the message.
             return
         with self._lock:
@@ -83,7 +83,7 @@ class Channel:
             EOFError: The other end is closed.
         """
         message = self.receive_now()
-        assert message is not None, "the source blocks"
+        assert message is not None, "receive_now waits for a message"
         return message
 
     def receive_now(self) -> Message | None:

@@ -238,7 +238,7 @@ class EngineClient:
         if hasattr(signal, "SIGUSR1"):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._process.pid, signal.SIGUSR1)
-                return f"(the engine's process, {self._process.pid}, writes where its threads stand)"
+                return f"(the engine's process, {self._process.pid}, writes its stack traces)"
         return f"(in the engine's process, {self._process.pid})"
 
     # --- The event loop, or the listener thread.
@@ -251,7 +251,7 @@ class EngineClient:
         except EOFError:  # The engine process has ended.
             self._end()
         except Exception:
-            log.critical("what the engine's process says cannot be read", exc_info=True)
+            log.critical("a message from the engine's process cannot be decoded", exc_info=True)
             self._end()
 
     def _stop_listening(self) -> None:
@@ -289,7 +289,7 @@ class EngineClient:
             if done is not None:
                 done(result)
         except Exception:
-            log.exception("a prompt could not be taken")
+            log.exception("a voice prompt could not be stored")
 
     def _end(self) -> None:
         """End all requests and prompts, because the process has ended."""

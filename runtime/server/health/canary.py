@@ -67,7 +67,7 @@ class Canary:
             first = self._first.setdefault((card.fingerprint, card.modes), codes_digest)
             if codes_digest != first:
                 log.critical(
-                    "%s: the same four frames always were %s and are %s now; the engine is not to be trusted",
+                    "%s: the four test frames changed from %s to %s; the engine's results are not reliable",
                     *(card.name, first, codes_digest),
                 )
                 return Outcome.DIFFERENT

@@ -78,7 +78,7 @@ class Watchdog:
             since = at_work_since
             if 0 < self._settings.frame_s <= looks * POLL_INTERVAL_S and looks >= MAX_STEP_RATIO * longest:
                 log.critical(
-                    "the device has not come back for %.1f s:\n%s", looks * POLL_INTERVAL_S, self._engine.stacks()
+                    "the device has returned no result for %.1f s:\n%s", looks * POLL_INTERVAL_S, self._engine.stacks()
                 )
                 return Exit.FRAME_OVERDUE
         return Exit.ENGINE_DIED

@@ -49,7 +49,7 @@ async def read_multipart(
         why = "it is not a valid form, or has too many or too large fields"
         raise InvalidConfig(where="body", why=why, param="body") from None
     except OSError:
-        raise StorageFailed(what=what, why="the upload could not be stored while it came") from None
+        raise StorageFailed(what=what, why="the upload could not be stored") from None
     try:
         fields = {name: value for name, value in form.multi_items() if isinstance(value, str)}
         files = {

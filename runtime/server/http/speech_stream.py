@@ -203,7 +203,7 @@ class StreamingReply(StreamingResponse):
             if not self._begun:
                 raise
             # Uvicorn closes the connection, because the body is incomplete.
-            log.warning("a reply was broken off: %s", error.code)
+            log.warning("a response was aborted: %s", error.code)
             self._on_broken(error)
 
     async def _reply(self, send: Send) -> None:

@@ -176,7 +176,7 @@ class Session(Dialect[NativeUtterance]):
         if utterance is None:
             return
         if utterance.is_submitted or utterance.queued:
-            self._send_error(OutOfOrder(what="input.dialogue", why="that context has a text already"))
+            self._send_error(OutOfOrder(what="input.dialogue", why="that context already has a text"))
             return
         try:
             turns = deque(self._ready_turns(utterance.voice.config, message))
@@ -274,7 +274,7 @@ class Session(Dialect[NativeUtterance]):
         elif utterance.takes_text:
             return utterance
         else:
-            self._send_error(OutOfOrder(what=what, why="that context speaks; cancel it or await its end"))
+            self._send_error(OutOfOrder(what=what, why="that context is being spoken; cancel it or wait for its end"))
         return None
 
     def _opened(self, name: str, what: str) -> NativeUtterance:

@@ -190,17 +190,17 @@ def read_speech(fields: dict[str, Any], *, is_read_as_it_comes: bool = False, is
     if is_read_as_it_comes and body.stream is None and body.stream_format is None:
         body = body.model_copy(update={"stream_format": "audio"})
     if body.is_whole and body.stream_format == "sse":
-        raise InvalidConfig(where="stream", why="a whole reply is not sent as events", param="stream")
+        raise InvalidConfig(where="stream", why="events need a stream", param="stream")
     if body.retries and not body.is_whole:
-        why = "only a whole reply is made again; set stream to false"
+        why = "only whole replies are retried; set stream to false"
         raise InvalidConfig(where="retries", why=why, param="retries")
     if body.loudness_lufs is not None and not body.is_whole:
-        why = "only a whole reply can be measured; set stream to false"
+        why = "only whole replies can be measured; set stream to false"
         raise InvalidConfig(where="loudness_lufs", why=why, param="loudness_lufs")
     if body.bit_rate is not None and FORMATS[body.response_format].bit_rate is None:
-        raise InvalidConfig(where="bit_rate", why="only mp3, opus and aac have one", param="bit_rate")
+        raise InvalidConfig(where="bit_rate", why="only mp3, opus and aac have a bit rate", param="bit_rate")
     if body.timestamp_granularities and not (body.is_events or is_in_batch):
-        where, why = "timestamp_granularities", "only events and batches carry times; set stream_format to sse"
+        where, why = "timestamp_granularities", "only events and batches have times; set stream_format to sse"
         raise InvalidConfig(where=where, why=why, param=where)
     return body
 

@@ -26,8 +26,8 @@ _KEYS: dict[str, dict[str, str]] = {
     "xi_api_key": {"type": "apiKey", "in": "header", "name": "xi-api-key"},
 }
 _ABOUT = (
-    "Speech by Qwen3-TTS checkpoints. `HEAD` works wherever `GET` does. Sound is made while it is sent: the status "
-    "waits for the first of it. WebSockets, and more words: docs/api.md."
+    "Speech from Qwen3-TTS checkpoints. `HEAD` works on every `GET` route. Audio is generated while it is sent: "
+    "the status is sent with the first audio. For WebSockets and details, see docs/api.md."
 )
 
 Document = dict[str, Any]
@@ -160,7 +160,7 @@ def _responses(operation: Operation, schemas: dict[int, Document]) -> Document:
     if operation.answer is not None:
         answer[JSON] = {"schema": schemas[id(operation.answer)]}
     return {
-        str(operation.status): {"description": "What was asked for.", **({"content": answer} if answer else {})},
+        str(operation.status): {"description": "The requested content.", **({"content": answer} if answer else {})},
         **dict(_refusals(operation.refusals | EVERYWHERE, schemas[id(operation.refused_as)])),
     }
 

@@ -131,7 +131,7 @@ class Dialect(ABC, Generic[Speaking]):
 
     def receive_bytes(self) -> None:
         """Close the session, because no API accepts binary messages from clients."""
-        self.close_with(InvalidMessage(why="binary messages are not taken"), 1003)
+        self.close_with(InvalidMessage(why="binary messages are not supported"), 1003)
 
     def on_speech(self, number: int, event: SpeechEvent) -> None:
         """Process an event of the engine, unless the utterance was already aborted."""

@@ -64,7 +64,7 @@ async def read_form(request: Request, limits: Limits) -> VoiceForm:
         InvalidConfig: The body is not a multipart form, or has unsupported values.
         MessageTooLarge, SessionIdle: The body is too large, or the client has stopped sending.
     """
-    refused = "send a multipart/form-data form; voices made from a prompt are not kept here"
+    refused = "send a multipart/form-data form; voices from a prompt are not stored"
     fields, files = await read_multipart(request, limits, what="The voice", refused=refused)
     return _checked(VoiceForm(fields, files.get("audio_sample"), files.get("file")))
 
@@ -92,7 +92,7 @@ def examined(form: VoiceForm, limits: Limits) -> Examination:
     Thread: a worker. A minute of audio takes one or two seconds.
     """
     if form.recording is None:
-        _refuse("audio_sample", "send the recording that is to be checked")
+        _refuse("audio_sample", "send the recording to check")
     transcript = _text(form, "ref_text", MAX_TRANSCRIPT)
     with _about("audio_sample"):
         found = examine(read_reference(form.recording, limits), transcript)
@@ -192,7 +192,7 @@ def edit_of(fields: dict[str, Any]) -> Edit:
 def _checked(form: VoiceForm) -> VoiceForm:
     """Return the form, or raise an error if it has values that this server does not support."""
     if form.fields.get("type", "audio_sample") != "audio_sample":
-        _refuse("type", "voices are kept of recordings only; for a described voice speak with task_type voice_design")
+        _refuse("type", "only recordings are stored as voices; for a described voice use task_type voice_design")
     if "speaker_embedding" in form.fields:
         _refuse("speaker_embedding", "embeddings differ from model to model; send the recording as audio_sample")
     if (form.recording is None) == (form.voice_file is None):

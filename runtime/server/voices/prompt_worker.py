@@ -78,10 +78,10 @@ class PromptWorker:
             keep = partial(library.keep_prompt, voice_id, prompt, made_of=reference.samples)
             await loop.run_in_executor(self._workers, keep)
         except SpeechError as error:
-            log.warning("no prompt is kept for voice %s: %s", voice_id, error.code)
+            log.warning("no prompt was stored for voice %s: %s", voice_id, error.code)
             self._failed.add((voice_id, fingerprint))
         except Exception:
-            log.exception("no prompt is kept for voice %s", voice_id)
+            log.exception("no prompt was stored for voice %s", voice_id)
             self._failed.add((voice_id, fingerprint))
 
     async def _prepared(self, reference: Reference) -> VoicePrompt:

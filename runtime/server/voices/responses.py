@@ -21,9 +21,9 @@ class VoiceUpload(TypedDict, total=False):
     ref_text: Annotated[str, Field(description="the exact words of the recording")]
     language: str
     speaker_description: str
-    tags: Annotated[str, Field(description="with commas between")]
+    tags: Annotated[str, Field(description="separated by commas")]
     provenance: Annotated[str, Field(description="a JSON object of texts")]
-    replace: Annotated[str, Field(description="1, true or yes: take the place of the voice of that name")]
+    replace: Annotated[str, Field(description="1, true or yes: replace the voice of that name")]
 
 
 class Recording(TypedDict):

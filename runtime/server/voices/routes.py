@@ -58,7 +58,7 @@ OPEN_WEBUI_PATH = "/v1/open-webui"  # Open WebUI expects another format of the v
 
 VOICE_ERRORS = frozenset({VoiceNotFound, VoiceFileInvalid, StorageFailed})  # Errors of all routes that name a voice.
 
-SHADOWED = "A speaker has its name; rename it, or ask for it as voice:NAME."
+SHADOWED = "A speaker has its name; rename it, or request it as voice:NAME."
 
 
 def voices_router(host: Host) -> APIRouter:
@@ -97,7 +97,7 @@ def voices_router(host: Host) -> APIRouter:
     @documented(
         answer=VoiceList,
         refusals=frozenset({InvalidConfig}),
-        parameters={"search": "words that a voice must hold", "of": "names or objects: what voices holds"},
+        parameters={"search": "words that a voice must hold", "of": "names or objects: type of the items of voices"},
     )
     async def voices(request: Request, search: str = "", of: str = "") -> Reply:
         """List the speakers, and the stored voices that contain all words of ``search``."""

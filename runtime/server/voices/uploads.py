@@ -41,7 +41,7 @@ def _bytes(ref_audio: str, limits: Limits, fetcher: Fetcher | None) -> bytes:
     if _OTHER_URL.match(ref_audio):
         if fetcher is None:
             raise AddressRefused(
-                where="ref_audio", why="this server opens none; send base64 or a data: URL with base64"
+                where="ref_audio", why="this server opens no addresses; send base64 or a data: URL with base64"
             )
         return fetcher.fetch(ref_audio, most=limits.max_upload_bytes)
     try:

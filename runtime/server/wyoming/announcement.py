@@ -54,14 +54,14 @@ async def announced(bound: str, port: int) -> None:
             ip_version=IPVersion.V6Only if ":" in bound and not is_everywhere else IPVersion.V4Only,
         )
     except OSError as error:
-        log.warning("the port of Wyoming is not announced: %s", error.strerror)
+        log.warning("the Wyoming port is not announced: %s", error.strerror)
         return
     try:
         # During a replacement, the old and the new runtime announce the same name for a short time.
         await (await network.async_register_service(info, cooperating_responders=True))
         await asyncio.Event().wait()
     except (OSError, Error):
-        log.exception("the port of Wyoming is not announced")
+        log.exception("the Wyoming port is not announced")
     finally:
         await network.async_unregister_all_services()
         await network.async_close()

@@ -60,7 +60,7 @@ class WyomingPort:
     async def open(self) -> None:
         """Start listening, and list the port in the response of /ready."""
         if self._host.settings.server.needs_key:
-            log.warning("Wyoming has no keys: whoever reaches %s may have speech made", self.uri)
+            log.warning("Wyoming has no keys: everyone who can reach %s can generate speech", self.uri)
         self._server = await asyncio.start_server(
             self._accept, sock=self._listener, limit=self._limit, backlog=LISTEN_BACKLOG
         )

@@ -155,9 +155,9 @@ class WyomingSession(SingleErrorDialect[Spoken]):
             case SynthesizeStop() if received is not None:
                 self._complete(received)
             case SynthesizeStart():
-                raise OutOfOrder(what="synthesize-start", why="synthesize-stop has not ended the text before it")
+                raise OutOfOrder(what="synthesize-start", why="the previous text was not ended with synthesize-stop")
             case _:
-                raise OutOfOrder(what="A piece of a text", why="no synthesize-start has begun one")
+                raise OutOfOrder(what="A piece of a text", why="no text was started with synthesize-start")
 
     def _begun(self, event: SynthesizeStart, *, in_pieces: bool) -> Spoken:
         voice = event.voice or Voice()

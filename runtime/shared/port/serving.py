@@ -72,7 +72,7 @@ def log_drain_wait(limit_s: float) -> None:
     The message has the maximum waiting time and a way to end the wait immediately.
     """
     with suppress(OSError, ValueError):  # Ctrl-C may also have ended the process that reads our output.
-        print(f"Finishing what is spoken, {limit_s:g} s at most; Ctrl-C again ends at once.", flush=True)
+        print(f"Finishing running speech, {limit_s:g} s at most; press Ctrl-C again to end at once.", flush=True)
 
 
 def ignore_signals(numbers: Sequence[signal.Signals]) -> None:

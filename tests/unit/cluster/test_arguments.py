@@ -56,7 +56,7 @@ def test_free_accelerators_are_counted_over_all_replicas() -> None:
 def test_more_replicas_than_gpus_are_refused_with_both_numbers() -> None:
     check_accelerators([pool(replicas=2, gpus=1)], CARDS)
     check_accelerators([pool(replicas=9, gpus=0)], NONE)
-    with pytest.raises(InvalidSetting, match=r"Ray counts 2 of GPU here, and all replicas together ask for 3; .*0\.5"):
+    with pytest.raises(InvalidSetting, match=r"Ray has 2 of GPU here, and all replicas together need 3; .*0\.5"):
         check_accelerators([pool(replicas=3, gpus=1)], CARDS)
-    with pytest.raises(InvalidSetting, match="Ray counts 0 of GPU"):
+    with pytest.raises(InvalidSetting, match="Ray has 0 of GPU"):
         check_accelerators([pool(replicas=1, gpus=1)], NONE)

@@ -154,7 +154,7 @@ def test_torch_is_used_without_the_native_library(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (None, r"python -m runtime\.device\.native builds them"),
+        (None, r"build them with python -m runtime\.device\.native"),
         (b"of another processor", "products.so: file too short"),
     ],
     ids=["missing", "broken"],
@@ -173,7 +173,7 @@ def test_log_explains_why_torch_is_used(
     caplog.set_level(logging.INFO, native.__name__)
     assert not native.is_loaded.__wrapped__()
     (line,) = caplog.messages
-    assert re.search(f"torch's kernels serve frames on the CPU.*{reason}", line)
+    assert re.search(f"frames on the CPU use PyTorch kernels.*{reason}", line)
 
 
 @pytest.mark.slow

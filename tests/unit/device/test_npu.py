@@ -160,7 +160,7 @@ def test_task_queue_mode_without_capture_support_disables_graphs(
     monkeypatch.setenv("TASK_QUEUE_ENABLE", "2")
     with caplog.at_level(logging.WARNING):
         assert not NpuDevice().holds_graphs
-    assert "TASK_QUEUE_ENABLE is 2, under which torch_npu captures no graphs" in caplog.text
+    assert "TASK_QUEUE_ENABLE is 2, so torch_npu cannot capture graphs" in caplog.text
     monkeypatch.setenv("TASK_QUEUE_ENABLE", "1")
     assert NpuDevice().holds_graphs
 
@@ -194,9 +194,9 @@ def test_graph_cannot_be_captured_or_replayed_inside_another(npu: NpuDevice) -> 
         def only_in_capture(what: Any) -> Any:
             return lambda: what() if capture() else None
 
-        with pytest.raises(AssertionError, match="no capture can begin within another"):
+        with pytest.raises(AssertionError, match="a capture cannot begin inside another capture"):
             npu.capture(only_in_capture(lambda: npu.capture(lambda: None, Stream.FRAMES)), Stream.FRAMES)
-        with pytest.raises(AssertionError, match="cannot be replayed into another one's capture"):
+        with pytest.raises(AssertionError, match="cannot be replayed while another graph is captured"):
             npu.capture(only_in_capture(inner.replay), Stream.FRAMES)
         with pytest.raises(Misuse, match="another stream"):
             npu.capture(only_in_capture(lambda: elsewhere(npu, state)), Stream.FRAMES)

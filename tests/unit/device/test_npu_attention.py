@@ -197,7 +197,7 @@ def test_compressed_mask_of_another_size_is_refused(size: int) -> None:
 
 @pytest.mark.parametrize(("new", "total"), [(3, 9), (9, 9), (1, 9)])
 def test_top_left_aligned_mask_is_refused(new: int, total: int) -> None:
-    with pytest.raises(AttentionRefused, match="mode 2 aligns queries and keys at the first of each"):
+    with pytest.raises(AttentionRefused, match="mode 2 is unknown, or aligns the first query with the first key"):
         check_attention(*heads(1, new, total, torch.bfloat16), causal(), 2)
 
 
@@ -222,12 +222,12 @@ def test_top_left_aligned_mask_would_silently_give_wrong_results(ascend: StandIn
 
 def test_more_queries_than_keys_are_refused() -> None:
     q, k, v = heads(1, 5, 4, torch.bfloat16)
-    with pytest.raises(AttentionRefused, match="no more queries than keys"):
+    with pytest.raises(AttentionRefused, match="cannot have more queries than keys"):
         check_attention(q, k, v, causal(), BOTTOM_RIGHT)
 
 
 def test_several_queries_without_a_mask_are_refused() -> None:
-    with pytest.raises(AttentionRefused, match="also those after it"):
+    with pytest.raises(AttentionRefused, match="also attend to later keys"):
         check_attention(*heads(1, 2, 9, torch.bfloat16), None, EXPLICIT_MASK_MODE)
 
 
@@ -237,7 +237,7 @@ def test_numeric_mask_is_refused(dtype: torch.dtype) -> None:
 
     The NPU operator would convert a float mask to booleans.
     """
-    with pytest.raises(AttentionRefused, match="may mean the opposite"):
+    with pytest.raises(AttentionRefused, match="the mask must be Boolean"):
         check_attention(*heads(2, 1, 9, torch.bfloat16), torch.zeros(2, 1, 1, 9, dtype=dtype), EXPLICIT_MASK_MODE)
 
 
@@ -283,7 +283,7 @@ def test_unsupported_checkpoint_is_refused_with_the_reason() -> None:
         return torch.zeros(1, query_heads, 1, width, dtype=dtype), keys, keys
 
     check_attention(*given(4, 2, 20, torch.float32), None, EXPLICIT_MASK_MODE)
-    with pytest.raises(DeviceUnavailable, match="in sixteens; this checkpoint's have 20"):
+    with pytest.raises(DeviceUnavailable, match=r"in steps of 16 .*; this checkpoint has 20"):
         check_attention(*given(4, 2, 20, torch.bfloat16), None, EXPLICIT_MASK_MODE)
-    with pytest.raises(DeviceUnavailable, match="up to 64 to a key head; this checkpoint has 65 and 1"):
+    with pytest.raises(DeviceUnavailable, match="64 per key head; this checkpoint has 65 and 1"):
         check_attention(*given(65, 1, 16, torch.bfloat16), None, EXPLICIT_MASK_MODE)

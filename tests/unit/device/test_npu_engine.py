@@ -166,10 +166,10 @@ def test_unsupported_checkpoint_is_refused_at_startup(npu: NpuDevice, on_npu: Lo
     With float32, another operator is used, which supports this width.
     """
     odd = on_npu("odd", "custom_voice", torch.bfloat16)
-    with pytest.raises(DeviceUnavailable, match="in sixteens"):
+    with pytest.raises(DeviceUnavailable, match="in steps of 16"):
         engine_of(odd, device=npu)
     runner = ModelRunner(odd, npu, torch.bfloat16, 2, 64, 16)
-    with pytest.raises(DeviceUnavailable, match="in sixteens"):
+    with pytest.raises(DeviceUnavailable, match="in steps of 16"):
         runner.capture()
 
 

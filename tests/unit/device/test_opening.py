@@ -65,7 +65,7 @@ def test_cpu_supports_quantized_weights(kind: Quantization) -> None:
 
 def test_cuda_supports_int8_and_other_accelerators_no_quantization() -> None:
     assert choose_quantization("int8", device_named("cuda")) is Quantization.INT8
-    with pytest.raises(InvalidSetting, match="quantize is int4: the device is cuda, and only a CPU multiplies int4"):
+    with pytest.raises(InvalidSetting, match="quantize is int4: the device is cuda, and int4 needs a CPU"):
         choose_quantization("int4", device_named("cuda"))
-    with pytest.raises(InvalidSetting, match="the device is npu, and only a CPU or a CUDA card multiplies int8"):
+    with pytest.raises(InvalidSetting, match="the device is npu, and int8 needs a CPU or a CUDA card"):
         choose_quantization("int8", device_named("npu"))

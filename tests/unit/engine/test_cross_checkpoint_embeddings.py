@@ -156,7 +156,7 @@ def test_batch_with_cross_embeddings_runs_without_graphs(
     assert len(asked) == 12
 
 
-NOTE = "graft is for stored voices with instructions, beside a Base checkpoint of the same ids; it was ignored."
+NOTE = "graft needs a stored voice, instructions and a Base checkpoint with the same ids; it was ignored."
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_note_is_sent_if_cross_embeddings_apply(speaker_and_base: tuple[Checkpoi
     engine = engine_of(*speaker_and_base)
     assert [card.grafts_voices for card in engine.cards] == [True, False]
     *_, note = said(engine, styled(graft=True, max_frames=1)).started.notes
-    assert note == "Text and codes are embedded as the Base checkpoint does it (graft); this is experimental."
+    assert note == "The Base checkpoint's embeddings are used for text and codes (graft); this is experimental."
 
 
 def test_token_ids_with_a_different_meaning_are_not_replaced(speaker: Checkpoint, cloner: Checkpoint) -> None:

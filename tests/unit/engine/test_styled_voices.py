@@ -85,7 +85,7 @@ def test_stored_base_prompt_avoids_encoding(
 
 def test_note_explains_how_the_stored_voice_is_used(twins: tuple[Checkpoint, Checkpoint]) -> None:
     (note,) = said(engine_of(*twins), styled(max_frames=1)).started.notes
-    assert note == "The voice is spoken by its sound alone, so that it can take a style; this is experimental."
+    assert note == "Only the x-vector of the voice is used, so that a style can be applied; this is experimental."
 
 
 def test_too_short_recording_is_refused(twins: tuple[Checkpoint, Checkpoint]) -> None:

@@ -235,7 +235,7 @@ def magnitude(tensors: Tensors) -> None:
         ({"init_lora_weights": "pissa"}, None, CheckpointUnsupported, "'pissa' changed the base weights"),
         ({"alpha_pattern": {"(a+)+$": 3}}, None, CheckpointUnsupported, "no regular expression"),
         ({"lora_alpha": "much"}, None, CheckpointInvalid, "is not a number"),
-        ({}, drop_half, CheckpointInvalid, "without its other half"),
+        ({}, drop_half, CheckpointInvalid, "no matching lora"),
         ({}, narrow, CheckpointInvalid, "do not fit"),
         ({}, rename, CheckpointInvalid, "no tensors model.layers.99.mlp.x.weight"),
         ({}, magnitude, CheckpointInvalid, "lora_magnitude_vector"),

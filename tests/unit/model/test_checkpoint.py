@@ -156,9 +156,9 @@ def index_of(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
     ("change", "error", "words"),
     [
         (lambda index: index.pop("weight_map"), CheckpointInvalid, "weight_map is not an object"),
-        (lambda index: index["weight_map"].update(x="../model.safetensors"), CheckpointInvalid, "beside it"),
-        (lambda index: index["weight_map"].update(x="pytorch_model.bin"), CheckpointInvalid, "no safetensors file"),
-        (lambda index: index["weight_map"].update(x=5), CheckpointInvalid, "no safetensors file"),
+        (lambda index: index["weight_map"].update(x="../model.safetensors"), CheckpointInvalid, "in its folder"),
+        (lambda index: index["weight_map"].update(x="pytorch_model.bin"), CheckpointInvalid, "not a safetensors file"),
+        (lambda index: index["weight_map"].update(x=5), CheckpointInvalid, "not a safetensors file"),
         (lambda index: index["weight_map"].update(x="more.safetensors"), CheckpointMissing, "more.safetensors"),
     ],
 )
@@ -211,8 +211,8 @@ def test_defaulted_and_unknown_configuration_fields_are_logged_in_one_line(
     with caplog.at_level("INFO"):
         load(folder)
     (line,) = [record.getMessage() for record in caplog.records if record.getMessage().startswith("configuration of")]
-    assert "the defaults stand for talker_config.hidden_act" in line
-    assert "not known, and ignored: talker_config.frobnicate" in line
+    assert "defaults are used for talker_config.hidden_act" in line
+    assert "unknown and ignored: talker_config.frobnicate" in line
     assert "\n" not in line
 
 

@@ -103,7 +103,7 @@ def test_hub_without_range_support_restarts_the_file(hub: Hub, tmp_path: Path) -
     [
         ({"status": 503}, "hub_unreachable", "503"),
         ({"gated": {CUSTOM}}, "hub_refused", "agreement"),
-        ({"is_damaged": True}, "download_damaged", "thrown away"),
+        ({"is_damaged": True}, "download_damaged", "was deleted"),
         ({"repositories": {}}, "checkpoint_missing", "owner/name"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

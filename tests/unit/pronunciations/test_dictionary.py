@@ -149,8 +149,8 @@ def test_preferred_alias_and_first_homograph_are_used(true: str) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (LEXICON.replace("alias>", "phoneme>"), r"phonemes are not spoken here.*: UN, U\.N\.$"),
-        (LEXICON.replace("lexicon", "words"), "no lexicon"),
+        (LEXICON.replace("alias>", "phoneme>"), r"phonemes are not supported.*: UN, U\.N\.$"),
+        (LEXICON.replace("lexicon", "words"), "is not lexicon"),
         (LEXICON.replace("lexeme", "word"), "1 to 200 words"),
         (re.sub("<grapheme>.*</grapheme>", f"<grapheme>{'U' * 81}</grapheme>", LEXICON), "80 characters.*: U{80}$"),
         (LEXICON.replace("<lexeme>", "<lexeme"), "not XML"),

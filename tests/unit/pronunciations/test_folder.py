@@ -103,7 +103,7 @@ def test_full_disk_changes_nothing(folder: DictionaryFolder, monkeypatch: pytest
         raise OSError(errno.ENOSPC, "full")
 
     monkeypatch.setattr(module, "replace_file", full)
-    with pytest.raises(StorageFailed, match="pronunciation dictionary could not be kept: the disk is full"):
+    with pytest.raises(StorageFailed, match="pronunciation dictionary could not be stored: the disk is full"):
         folder.change(made.id, DictionaryEdit(name="Other"))
     assert folder.find(made.id) == made
 

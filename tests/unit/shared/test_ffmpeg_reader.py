@@ -111,7 +111,7 @@ def test_cover_image_is_not_audio() -> None:
         picture.pix_fmt = "yuvj420p"
         out.mux(picture.encode(av.VideoFrame(16, 16, "yuvj420p")))
         out.mux(picture.encode(None))
-    with pytest.raises(BadReferenceAudio, match="not a sound file"):
+    with pytest.raises(BadReferenceAudio, match="not a readable audio file"):
         read_any(io.BytesIO(file.getvalue()), limit_s=60)
 
 

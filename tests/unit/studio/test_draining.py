@@ -18,7 +18,7 @@ AT_ONCE_S = 0.1
     [
         (None, ""),
         (0.3 * AT_ONCE_S, ""),
-        (5 * AT_ONCE_S, "Finishing what is spoken, 60 s at most; Ctrl-C again ends at once.\n"),
+        (5 * AT_ONCE_S, "Finishing running speech, 60 s at most; press Ctrl-C again to end at once.\n"),
     ],
 )
 async def test_long_drain_is_reported_and_a_short_one_is_not(

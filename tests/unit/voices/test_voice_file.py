@@ -140,7 +140,7 @@ def rewritten(change: Callable[[dict[str, Any]], None]) -> bytes:
         (lambda header: header["reference"].update(shape=[-50]), "shape"),
         (lambda header: header["reference"].update(shape=[True]), "shape"),
         (lambda header: header["reference"].update(shape=[MAX_REFERENCE_S * SAMPLE_RATE + 1]), "tensor"),
-        (lambda header: header["reference"].update(data_offsets=[0, 10**15]), "do not lie"),
+        (lambda header: header["reference"].update(data_offsets=[0, 10**15]), "are not at the offsets"),
         (lambda header: header["reference"].update(extra=1), "header"),
         (lambda header: header.update(model=header["reference"]), "tensor"),
         (lambda header: header.update({"prompt.../../x.codes": header["reference"]}), "tensor"),

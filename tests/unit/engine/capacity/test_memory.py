@@ -124,7 +124,9 @@ def test_gpu_reserves_memory_for_later_checkpoints(folder_of: FolderOf, monkeypa
 
 def test_requested_slots_are_allocated_or_refused_with_the_required_bytes(speaker: Checkpoint) -> None:
     assert slots(speaker, card_for(speaker, 5.5), max_slots=3) == 3
-    with pytest.raises(DeviceMemory, match=r"6 slots need .* GiB, and of the .* GiB that are free .* 10\.0 are not"):
+    with pytest.raises(
+        DeviceMemory, match=r"6 slots need .* GiB\. Of the .* GiB that are free .*, 10\.0 must stay free"
+    ):
         slots(speaker, card_for(speaker, 5.5), max_slots=6)
 
 

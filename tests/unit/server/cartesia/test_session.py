@@ -452,7 +452,7 @@ def test_misspelt_transcript_key_is_an_error(goes_on: bool) -> None:
     assert {(error["error_code"], error["context_id"], error["done"]) for error in errors} == {
         ("invalid_config", "c", True)
     }
-    assert errors[0]["message"] == "transcript is not valid: it is required, and empty where a text only ends."
+    assert errors[0]["message"] == "transcript is not valid: it is required; send an empty text to end the transcript."
     driver.send({**misspelt, "continue": False})
     driver.heard()
     driver.send(misspelt)

@@ -485,7 +485,7 @@ def test_url_parameters_are_validated(query: dict[str, str], error: type[Excepti
 def test_ignored_context_fields_are_noted(fields: dict[str, Any], named: str | None) -> None:
     driver = elevenlabs()
     driver.send({"context_id": "c", "text": "Hi.", **fields})
-    expected = () if named is None else (f"The checkpoints speak a text without its context; {named} had no effect.",)
+    expected = () if named is None else (f"The checkpoints do not use the surrounding text; {named} had no effect.",)
     assert driver.submitted[0].request.notes == expected
 
 

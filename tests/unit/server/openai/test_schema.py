@@ -122,10 +122,13 @@ def test_body_with_too_many_fields_is_refused() -> None:
     ("fields", "why"),
     [
         ({"volume": 0}, "volume is not valid: it must be at least 0.05"),
-        ({"bit_rate": 64_000, "response_format": "wav"}, "bit_rate is not valid: only mp3, opus and aac have one"),
+        (
+            {"bit_rate": 64_000, "response_format": "wav"},
+            "bit_rate is not valid: only mp3, opus and aac have a bit rate",
+        ),
         ({"bit_rate": 1_000_000}, "bit_rate is not valid: it must be at most 160000"),
-        ({"loudness_lufs": -16}, "loudness_lufs is not valid: only a whole reply can be measured"),
-        ({"timestamp_granularities": ["word"]}, "only events and batches carry times"),
+        ({"loudness_lufs": -16}, "loudness_lufs is not valid: only whole replies can be measured"),
+        ({"timestamp_granularities": ["word"]}, "only events and batches have times"),
         ({"timestamp_granularities": ["segment"]}, "timestamp_granularities.0 is not valid"),
     ],
 )
