@@ -175,7 +175,7 @@ class Weights(NamedTuple):
         if not eight_bits:
             return cls(weight)
         rounded = Int8.of(weight)
-        return cls(rounded.values, rounded.steps)
+        return cls(rounded.values, rounded.scales)
 
     def widened(self, dtype: torch.dtype) -> Tensor:
         return self.weight if self.scale is None else (self.weight * self.scale[:, None]).to(dtype)

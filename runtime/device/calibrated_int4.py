@@ -25,22 +25,22 @@ def calibrated(weight: Tensor, moments: Tensor) -> Int4:
     damped = moments.double() + torch.eye(count) * (DAMPING * moments.diagonal().mean().double() + MIN_SCALE)
     inverse = torch.cholesky_inverse(torch.linalg.cholesky(damped))
     shares = torch.linalg.cholesky(inverse, upper=True).float()
-    values, steps, middles = [], [], []
+    values, scales, offsets = [], [], []
     for start in range(0, count, GROUP_WEIGHTS):
         group, after = rest[:, :GROUP_WEIGHTS].clone(), rest[:, GROUP_WEIGHTS:]
-        step, middle = _fitted(group)
+        scale, offset = _fitted(group)
         errors = torch.empty_like(group)
         for column in range(GROUP_WEIGHTS):
             place = start + column
-            value = _rounded(group[:, column : column + 1], step, middle)
-            difference = group[:, column : column + 1] - (value * step + middle)
+            value = _rounded(group[:, column : column + 1], scale, offset)
+            difference = group[:, column : column + 1] - (value * scale + offset)
             errors[:, column] = difference[:, 0] / shares[place, place]
             group[:, column:] -= torch.outer(errors[:, column], shares[place, place : start + GROUP_WEIGHTS])
             values.append(value + 8)
         rest = after - errors @ shares[start : start + GROUP_WEIGHTS, start + GROUP_WEIGHTS :]
-        steps.append(step)
-        middles.append(middle)
-    return Int4(torch.cat(values, 1).int(), torch.cat(steps, 1).bfloat16(), torch.cat(middles, 1).bfloat16())
+        scales.append(scale)
+        offsets.append(offset)
+    return Int4(torch.cat(values, 1).int(), torch.cat(scales, 1).bfloat16(), torch.cat(offsets, 1).bfloat16())
 
 
 def _fitted(group: Tensor) -> tuple[Tensor, Tensor]:
@@ -51,25 +51,25 @@ def _fitted(group: Tensor) -> tuple[Tensor, Tensor]:
     least, most = (bound[:, None] for bound in group.aminmax(dim=1))
     best = torch.zeros_like(least), least, torch.full_like(least, torch.inf)
     for shrink in RANGE_SHARES:
-        step = _in_bfloat16((most - least) * shrink / 15).clamp_(min=MIN_SCALE)
-        middle = _in_bfloat16((least + most + step) / 2)
+        scale = _in_bfloat16((most - least) * shrink / 15).clamp_(min=MIN_SCALE)
+        offset = _in_bfloat16((least + most + scale) / 2)
         for _ in range(REFINEMENTS):
-            values = _rounded(group, step, middle)
+            values = _rounded(group, scale, offset)
             apart = values - values.mean(1, keepdim=True)
             spread = apart.square().sum(1, keepdim=True)
-            step = torch.where(spread > 0, _in_bfloat16((apart * group).sum(1, keepdim=True) / spread), step)
-            step = torch.where(step == 0, MIN_SCALE, step)
-            middle = _in_bfloat16((group - step * values).mean(1, keepdim=True))
-        error = (_rounded(group, step, middle) * step + middle - group).square().sum(1, keepdim=True)
+            scale = torch.where(spread > 0, _in_bfloat16((apart * group).sum(1, keepdim=True) / spread), scale)
+            scale = torch.where(scale == 0, MIN_SCALE, scale)
+            offset = _in_bfloat16((group - scale * values).mean(1, keepdim=True))
+        error = (_rounded(group, scale, offset) * scale + offset - group).square().sum(1, keepdim=True)
         best = tuple(  # type: ignore[assignment]
-            torch.where(error < best[2], new, old) for new, old in zip((step, middle, error), best, strict=True)
+            torch.where(error < best[2], new, old) for new, old in zip((scale, offset, error), best, strict=True)
         )
     return best[0], best[1]
 
 
-def _rounded(weights: Tensor, step: Tensor, middle: Tensor) -> Tensor:
+def _rounded(weights: Tensor, scale: Tensor, offset: Tensor) -> Tensor:
     """Return the nearest int4 values, from -8 to 7, as floats."""
-    return ((weights - middle) / step).round_().clamp_(-8, 7)
+    return ((weights - offset) / scale).round_().clamp_(-8, 7)
 
 
 def _in_bfloat16(numbers: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ int8: a weight is a multiple of 1/127 of the largest magnitude in its output cha
 same way, and sums are exact integers. On other CPUs, rows are bfloat16. On CUDA, rows keep their dtype. In both cases
 sums are float32.
 
-int4: 32 adjacent weights of a row share a scale (`steps`) and an offset (`middles`). Rows are bfloat16.
+int4: 32 adjacent weights of a row share a scale and an offset. Rows are bfloat16.
 
 CPU kernels are in runtime/device/native and in torch, CUDA kernels are in runtime/device/kernels. docs/decisions.md
 lists the alternatives.
@@ -55,11 +55,11 @@ Product = Callable[[Tensor], Tensor]  # Function from rows [M, K] to a result [M
 class Int8:
     """Int8 weight matrix with one scale per output channel.
 
-    Shapes: values [N, K] int8; steps [N] float32, the scales.
+    Shapes: values [N, K] int8; scales [N] float32.
     """
 
     values: Tensor
-    steps: Tensor
+    scales: Tensor
 
     @classmethod
     def of(cls, weight: Tensor) -> Int8:
@@ -68,36 +68,36 @@ class Int8:
         Shapes: weight [N, K] of any floating dtype.
         """
         values = torch.empty(weight.shape, dtype=torch.int8, device=weight.device)
-        steps = torch.empty(len(weight), device=weight.device)
+        scales = torch.empty(len(weight), device=weight.device)
         # The divisor is a tensor, because CUDA replaces a division by a Python number with an inexact multiplication.
         full = torch.tensor(float(MAX_INT8), device=weight.device)
         # A CPU processes only as many rows at a time as fit into its cache.
         count = CACHED_ROWS if weight.is_cpu else len(weight)
-        for rows, into, step in zip(*(torch.split(part, count) for part in (weight, values, steps)), strict=True):
+        for rows, into, scale in zip(*(torch.split(part, count) for part in (weight, values, scales)), strict=True):
             part = rows.float()
-            torch.div(part.abs().amax(dim=1).clamp_(min=MIN_SCALE), full, out=step)
-            into.copy_((part / step[:, None]).round_())
-        return cls(values, steps)
+            torch.div(part.abs().amax(dim=1).clamp_(min=MIN_SCALE), full, out=scale)
+            into.copy_((part / scale[:, None]).round_())
+        return cls(values, scales)
 
     def weight(self) -> Tensor:
         """Return the dequantized weight matrix.
 
         Shapes: result [N, K] float32.
         """
-        return self.values * self.steps[:, None]
+        return self.values * self.scales[:, None]
 
 
 @dataclass(frozen=True, slots=True)
 class Int4:
     """Int4 weight matrix with a scale and an offset per group of weights.
 
-    Shapes: values [N, K] int32 from 0 to 15; steps (scales), middles (offsets) [N, K / GROUP_WEIGHTS] bfloat16, where
+    Shapes: values [N, K] int32 from 0 to 15; scales, offsets [N, K / GROUP_WEIGHTS] bfloat16, where
     the offset is the weight of value 8.
     """
 
     values: Tensor
-    steps: Tensor
-    middles: Tensor
+    scales: Tensor
+    offsets: Tensor
 
     @classmethod
     def of(cls, weight: Tensor) -> Int4:
@@ -107,18 +107,18 @@ class Int4:
         """
         groups = weight.float().reshape(len(weight), -1, GROUP_WEIGHTS)
         least, most = groups.aminmax(dim=2)
-        steps = ((most - least) / 15).clamp_(min=MIN_SCALE).bfloat16()
-        middles = (least + 8 * steps.float()).bfloat16()
-        values = ((groups - middles.float()[..., None]) / steps.float()[..., None] + 8).round_().clamp_(0, 15)
-        return cls(values.flatten(1).to(torch.int32), steps, middles)
+        scales = ((most - least) / 15).clamp_(min=MIN_SCALE).bfloat16()
+        offsets = (least + 8 * scales.float()).bfloat16()
+        values = ((groups - offsets.float()[..., None]) / scales.float()[..., None] + 8).round_().clamp_(0, 15)
+        return cls(values.flatten(1).to(torch.int32), scales, offsets)
 
     def weight(self) -> Tensor:
         """Return the dequantized weight matrix.
 
         Shapes: result [N, K] float32.
         """
-        away = (self.values.view(len(self.values), -1, GROUP_WEIGHTS) - 8) * self.steps.float()[..., None]
-        return (away + self.middles.float()[..., None]).flatten(1)
+        away = (self.values.view(len(self.values), -1, GROUP_WEIGHTS) - 8) * self.scales.float()[..., None]
+        return (away + self.offsets.float()[..., None]).flatten(1)
 
 
 Rounded = Int8 | Int4
@@ -252,12 +252,12 @@ class NativeInt8:
     """
 
     def __init__(self, rounded: Int8) -> None:
-        self.tiles, self.steps = native.int8_tiles(rounded.values, rounded.steps)
-        self.outputs = len(rounded.steps)
+        self.tiles, self.scales = native.int8_tiles(rounded.values, rounded.scales)
+        self.outputs = len(rounded.scales)
 
     def __call__(self, rows: Tensor) -> Tensor:
         product = torch.ops.voicewright.int8_product
-        output: Tensor = product(rows.float().contiguous(), self.tiles, self.steps, self.outputs)
+        output: Tensor = product(rows.float().contiguous(), self.tiles, self.scales, self.outputs)
         return output.to(rows.dtype)
 
 
@@ -265,8 +265,8 @@ class NativeInt4:
     """Callable that quantizes rows to int8 and multiplies them by int4 weights in C++."""
 
     def __init__(self, rounded: Int4) -> None:
-        self.blocks = native.int4_blocks(rounded.values, rounded.steps, rounded.middles)
-        self.outputs = len(rounded.steps)
+        self.blocks = native.int4_blocks(rounded.values, rounded.scales, rounded.offsets)
+        self.outputs = len(rounded.scales)
 
     def __call__(self, rows: Tensor) -> Tensor:
         product = torch.ops.voicewright.int4_product
@@ -279,40 +279,40 @@ class RoundedRowsInt8:
 
     def __init__(self, rounded: Int8) -> None:
         # Without VNNI, two products are added in 16 bits. Smaller magnitudes prevent an overflow.
-        self.steps = MAX_INT8 if torch.cpu._is_vnni_supported() else MAX_HALF_INT8
+        self.levels = MAX_INT8 if torch.cpu._is_vnni_supported() else MAX_HALF_INT8
         self.packed = _packed_by_fbgemm(rounded)
 
     def __call__(self, rows: Tensor) -> Tensor:
         if rows.dtype is not torch.float32:
             return self(rows.float()).to(rows.dtype)
-        most = rows.abs().amax(dim=-1, keepdim=True).clamp_(min=MIN_SCALE)
+        largest = rows.abs().amax(dim=-1, keepdim=True).clamp_(min=MIN_SCALE)
         product = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32
-        output: Tensor = product(rows / most, 1 / self.steps, self.steps + 1, self.packed)
-        return output.mul_(most)
+        output: Tensor = product(rows / largest, 1 / self.levels, self.levels + 1, self.packed)
+        return output.mul_(largest)
 
 
 class DequantizedInt8:
     """Callable that multiplies float32 activations by int8 weights.
 
-    The product is scaled afterwards. CUDA kernels use `values` and the scales `steps` directly and are
+    The product is scaled afterwards. CUDA kernels use `values` and `scales` directly and are
     tested against this class.
     """
 
     def __init__(self, rounded: Int8) -> None:
-        self.values, self.steps = rounded.values, rounded.steps
+        self.values, self.scales = rounded.values, rounded.scales
 
     def __call__(self, rows: Tensor) -> Tensor:
-        return (F.linear(rows.float(), self.values.float()) * self.steps).to(rows.dtype)
+        return (F.linear(rows.float(), self.values.float()) * self.scales).to(rows.dtype)
 
 
 class WeightOnlyInt8:
     """Callable that multiplies bfloat16 rows by int8 weights with torch's CPU kernel."""
 
     def __init__(self, rounded: Int8) -> None:
-        self.values, self.steps = rounded.values, rounded.steps.bfloat16()
+        self.values, self.scales = rounded.values, rounded.scales.bfloat16()
 
     def __call__(self, rows: Tensor) -> Tensor:
-        return _in_pieces(rows, lambda part: torch.ops.aten._weight_int8pack_mm(part, self.values, self.steps))
+        return _in_pieces(rows, lambda part: torch.ops.aten._weight_int8pack_mm(part, self.values, self.scales))
 
 
 class WeightOnlyInt4:
@@ -320,7 +320,7 @@ class WeightOnlyInt4:
 
     def __init__(self, rounded: Int4) -> None:
         self.values = torch.ops.aten._convert_weight_to_int4pack_for_cpu(rounded.values, 1)
-        self.groups = torch.stack((rounded.steps, rounded.middles), dim=-1).transpose(0, 1).contiguous()
+        self.groups = torch.stack((rounded.scales, rounded.offsets), dim=-1).transpose(0, 1).contiguous()
 
     def __call__(self, rows: Tensor) -> Tensor:
         product = torch.ops.aten._weight_int4pack_mm_for_cpu
@@ -333,10 +333,10 @@ def _in_pieces(rows: Tensor, product: Product) -> Tensor:
 
 
 def _packed_by_fbgemm(rounded: Int8) -> Any:
-    zeros = torch.zeros(len(rounded.steps), dtype=torch.int64)
+    zeros = torch.zeros(len(rounded.scales), dtype=torch.int64)
     with _WARNED, warnings.catch_warnings():  # The lock is needed because all threads share the warning filters.
         warnings.simplefilter("ignore", UserWarning)  # The tensor type that is used for packing is deprecated.
-        quantized = torch._make_per_channel_quantized_tensor(rounded.values, rounded.steps.double(), zeros, 0)
+        quantized = torch._make_per_channel_quantized_tensor(rounded.values, rounded.scales.double(), zeros, 0)
     with _BY_FBGEMM:
         return torch.ops.quantized.linear_prepack(quantized, None)
 

@@ -76,6 +76,6 @@ class FusedOperations(Operations):
 def _matrix(linear: Linear) -> tuple[Tensor, Tensor | None]:
     """Return the weights [N, K], and the scales [N] of int8 weights or None."""
     if isinstance(linear.product, DequantizedInt8):
-        return linear.product.values, linear.product.steps
+        return linear.product.values, linear.product.scales
     assert linear.product is None, "a card has no other weights"
     return linear.weight, None

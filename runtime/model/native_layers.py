@@ -131,19 +131,19 @@ class Words:
     def matrix(self, linear: nn.Module) -> list[int]:
         """Return the 64-bit words of a `Matrix` structure in products.h."""
         assert isinstance(linear, Linear)
-        product, steps = linear.product, 0
+        product, scales = linear.product, 0
         if product is None:
             kind, values = KINDS[torch.float32], self.address(linear.weight)
         elif isinstance(product, NativeFloat16):
             kind, values = KINDS[torch.float16], self.address(product.weight, torch.float16)
         elif isinstance(product, NativeInt8):
-            kind, values, steps = INT8, self.address(product.tiles, torch.uint8), self.address(product.steps)
+            kind, values, scales = INT8, self.address(product.tiles, torch.uint8), self.address(product.scales)
         elif isinstance(product, NativeInt4):
             kind, values = INT4, self.address(product.blocks, torch.uint8)
         else:
             raise NotSupported(type(product))
         bias = 0 if linear.bias is None else self.address(linear.bias)
-        return [kind, linear.out_features, linear.in_features, values, steps, bias]
+        return [kind, linear.out_features, linear.in_features, values, scales, bias]
 
     def embeddings(self, table: nn.Module) -> list[int]:
         """Return the dtype number and the memory address of an embedding table."""

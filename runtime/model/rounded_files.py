@@ -16,7 +16,7 @@ from runtime.device.quantized import GROUP_WEIGHTS, Int4, Int8, Quantization, Ro
 from runtime.model.headers import TensorHeader
 from runtime.model.products import Linear
 
-VALUES, STEPS, MIDDLES = "values", "steps", "middles"
+VALUES, SCALES, OFFSETS = "values", "steps", "middles"
 
 
 def rounded_headers(network: nn.Module, prefix: str, kind: Quantization) -> dict[str, TensorHeader]:
@@ -31,9 +31,9 @@ def rounded_headers(network: nn.Module, prefix: str, kind: Quantization) -> dict
         wanted[f"{prefix}{name}.{VALUES}"] = TensorHeader((N, K // 2), "U8") if is_four else TensorHeader((N, K), "I8")
         if is_four:
             groups = TensorHeader((N, K // GROUP_WEIGHTS), "BF16")
-            wanted |= {f"{prefix}{name}.{STEPS}": groups, f"{prefix}{name}.{MIDDLES}": groups}
+            wanted |= {f"{prefix}{name}.{SCALES}": groups, f"{prefix}{name}.{OFFSETS}": groups}
         else:
-            wanted[f"{prefix}{name}.{STEPS}"] = TensorHeader((N,), "F32")
+            wanted[f"{prefix}{name}.{SCALES}"] = TensorHeader((N,), "F32")
     return wanted
 
 
@@ -45,12 +45,12 @@ def linears(network: nn.Module) -> Iterator[tuple[str, Linear]]:
 def tensors_of(name: str, weights: Rounded) -> dict[str, Tensor]:
     """Return the tensors that store a quantized layer in a file, by key."""
     if isinstance(weights, Int8):
-        return {f"{name}.{VALUES}": weights.values, f"{name}.{STEPS}": weights.steps}
+        return {f"{name}.{VALUES}": weights.values, f"{name}.{SCALES}": weights.scales}
     low, high = weights.values.to(torch.uint8).reshape(len(weights.values), -1, 2).unbind(2)
     return {
         f"{name}.{VALUES}": low | high << 4,
-        f"{name}.{STEPS}": weights.steps,
-        f"{name}.{MIDDLES}": weights.middles,
+        f"{name}.{SCALES}": weights.scales,
+        f"{name}.{OFFSETS}": weights.offsets,
     }
 
 
@@ -62,8 +62,8 @@ def weights_from(name: str, tensor: Callable[[str], Tensor], has_middles: bool) 
         tensor: Function that returns a tensor of the file by its key.
         has_middles: True for int4 weights.
     """
-    values, steps = tensor(f"{name}.{VALUES}"), tensor(f"{name}.{STEPS}")
+    values, scales = tensor(f"{name}.{VALUES}"), tensor(f"{name}.{SCALES}")
     if not has_middles:
-        return Int8(values, steps)
+        return Int8(values, scales)
     halves = torch.stack((values & 15, values >> 4), dim=2).flatten(1)
-    return Int4(halves.to(torch.int32), steps, tensor(f"{name}.{MIDDLES}"))
+    return Int4(halves.to(torch.int32), scales, tensor(f"{name}.{OFFSETS}"))

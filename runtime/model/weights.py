@@ -25,7 +25,7 @@ from runtime.model.files import ADAPTER_WEIGHTS, CheckpointSource, weight_files
 from runtime.model.headers import Headers, TensorHeader, check_headers, list_some
 from runtime.model.layers import FusedLinear
 from runtime.model.products import Linear, Table
-from runtime.model.rounded_files import MIDDLES, linears, rounded_headers, weights_from
+from runtime.model.rounded_files import OFFSETS, linears, rounded_headers, weights_from
 
 Finish = Callable[[nn.Module], None]
 
@@ -121,7 +121,7 @@ def _take_rounded(
         fewer: Headers of all quantized tensors by key.
     """
     name, linear = named
-    weights = weights_from(f"{prefix}{name}", tensor, f"{prefix}{name}.{MIDDLES}" in fewer)
+    weights = weights_from(f"{prefix}{name}", tensor, f"{prefix}{name}.{OFFSETS}" in fewer)
     linear.take(product_of(weights), dtype)
 
 

@@ -233,7 +233,7 @@ def weights_of(weight: Tensor, *, rounded: bool) -> tuple[Tensor, Tensor | None,
     if not rounded:
         return weight, None, weight.float()
     int8 = Int8.of(weight)
-    return int8.values, int8.steps, int8.weight()
+    return int8.values, int8.scales, int8.weight()
 
 
 @is_rounded
@@ -376,9 +376,9 @@ def test_weight_quantization_on_the_gpu_equals_the_cpu() -> None:
     weight, x, _ = product_of(2048, 6144, gated=False)
     here, there = Int8.of(weight), Int8.of(weight.cpu())
     assert torch.equal(here.values.cpu(), there.values)
-    assert torch.equal(here.steps.cpu(), there.steps)
+    assert torch.equal(here.scales.cpu(), there.scales)
     twin = DequantizedInt8(here)(x)
-    torch.testing.assert_close(gemm(x, here.values, scale=here.steps), twin, rtol=2e-2, atol=2e-2)
+    torch.testing.assert_close(gemm(x, here.values, scale=here.scales), twin, rtol=2e-2, atol=2e-2)
 
 
 @pytest.mark.parametrize("counted", [False, True])

@@ -47,22 +47,22 @@ def is_loaded() -> bool:
     return True
 
 
-def int8_tiles(values: Tensor, steps: Tensor) -> tuple[Tensor, Tensor]:
+def int8_tiles(values: Tensor, scales: Tensor) -> tuple[Tensor, Tensor]:
     """Rearrange an int8 weight matrix and its scales for `int8_product`.
 
-    Shapes: values [N, K] int8; steps [N] float32, the scales; results [tiles, K' / 4, 16, 4] uint8, weights plus 128,
+    Shapes: values [N, K] int8; scales [N] float32; results [tiles, K' / 4, 16, 4] uint8, weights plus 128,
     and [tiles * 16] float32, where K' is K padded to whole groups.
     """
     N, K = values.shape
     padded = F.pad(values, (0, -K % GROUP, 0, -N % TILE)) ^ -128  # In two's complement, XOR with -128 adds 128.
     tiles = padded.view(torch.uint8).view(-1, TILE, padded.shape[1] // QUAD, QUAD).permute(0, 2, 1, 3)
-    return tiles.contiguous(), F.pad(steps, (0, -N % TILE))
+    return tiles.contiguous(), F.pad(scales, (0, -N % TILE))
 
 
-def int4_blocks(values: Tensor, steps: Tensor, middles: Tensor) -> Tensor:
+def int4_blocks(values: Tensor, scales: Tensor, offsets: Tensor) -> Tensor:
     """Rearrange an int4 weight matrix, its scales and its offsets for `int4_product`.
 
-    Shapes: values [N, K] from 0 to 15, where K is a multiple of 32; steps (scales), middles (offsets) [N, K / 32]
+    Shapes: values [N, K] from 0 to 15, where K is a multiple of 32; scales, offsets [N, K / 32]
     bfloat16; result [tiles, K / 32, 320] uint8: values, scales and offsets of a group of 16 outputs.
     """
     more = (0, 0, 0, -len(values) % TILE)
@@ -73,4 +73,4 @@ def int4_blocks(values: Tensor, steps: Tensor, middles: Tensor) -> Tensor:
     def of_tiles(numbers: Tensor) -> Tensor:
         return F.pad(numbers, more).view(-1, TILE, groups).transpose(1, 2).contiguous().view(torch.uint8)
 
-    return torch.cat((both, of_tiles(steps), of_tiles(middles)), dim=-1)
+    return torch.cat((both, of_tiles(scales), of_tiles(offsets)), dim=-1)

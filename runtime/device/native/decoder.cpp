@@ -1,7 +1,7 @@
-// Decoder layers of new positions, and the code predictor's passes with their sampling, one call each.
+// PyTorch operators for the decoder layers of a frame, and for all passes of the code predictor with sampling.
 //
-// The readable versions are runtime/model/layers.py and runtime/engine/execution/sampling.py; results differ from theirs
-// by rounding only. Each row is computed in one order, whatever the other rows and the number of threads.
+// The readable versions are runtime/model/layers.py and runtime/engine/execution/sampling.py. Their results differ only
+// by rounding. The order of additions in a row does not depend on the other rows or on the number of threads.
 
 #include "products.h"
 
@@ -11,11 +11,11 @@
 
 namespace {
 
-constexpr int LANES = 16;                             // Partial sums, so that compilers can use vectors.
-constexpr int64_t MIN_NUMBERS_OF_A_TASK = 1 << 16;    // Keys and values.
+constexpr int LANES = 16;                             // Number of partial sums, so that compilers can vectorize.
+constexpr int64_t MIN_NUMBERS_OF_A_TASK = 1 << 16;    // Number of keys and values per task.
 constexpr float INFINITE = std::numeric_limits<float>::infinity();
 
-// Layer, read from the words of a tensor (`LayerPlan` of runtime/model/native_layers.py).
+// Layer, stored as 64-bit words of a tensor (runtime/model/native_layers.py).
 struct Layer {
   const float *input_norm, *post_norm, *q_norm, *k_norm;
   Matrix qkv, o, gate_up, down;
@@ -28,7 +28,7 @@ struct Codebook {
   const void* table;
 };
 
-// Keys and values [layers, slots, heads, positions, d], and angles [positions, d].
+// KV cache: keys, values [layers, slots, heads, positions, d]; cos, sin [positions, d].
 struct Cache {
   float *keys, *values;
   const float *cos, *sin;
@@ -49,7 +49,7 @@ Cache cache_of(const Tensor& keys, const Tensor& values, const Tensor& cos, cons
           keys.size(1),      keys.size(2),        keys.size(3),     keys.size(4)};
 }
 
-// Exponential with an error of two units in the last place (Cephes), which compilers turn into vectors.
+// Exponential function of Cephes, with an error of two units in the last place. Compilers can vectorize it.
 inline float exponential(float x) {
   x = x > 88.0f ? 88.0f : x;
   x = x < -87.0f ? -87.0f : x;
@@ -84,7 +84,7 @@ CLONES void rms_norm(const float* x, const float* weight, int64_t rows, int64_t 
   }
 }
 
-// Split-half RoPE of one head, in place.
+// Apply split-half RoPE to one head in place.
 CLONES void rotate(float* x, const float* cos, const float* sin, int64_t d) {
   const int64_t half = d / 2;
   for (int64_t at = 0; at < half; ++at) {
@@ -102,7 +102,7 @@ CLONES void add(const float* x, int64_t count, float* sum) {
   for (int64_t at = 0; at < count; ++at) sum[at] += x[at];
 }
 
-// Attention of one query over the first `count` positions.
+// Attend from one query to the first `count` positions.
 CLONES void attend(const float* q, const float* keys, const float* values, int64_t count, int64_t d, float* scores,
                    float* out) {
   const float scale = 1.0f / std::sqrt(static_cast<float>(d));
@@ -190,7 +190,7 @@ struct Choice {
   float temperature, top_p;
   int64_t top_k;
   bool is_greedy;
-  uint32_t key;  // Of seed and frame.
+  uint32_t key;  // Hash of seed and frame.
 };
 
 float gumbel(uint32_t key, int64_t code) {
@@ -198,7 +198,7 @@ float gumbel(uint32_t key, int64_t code) {
   return -std::log(-std::log((static_cast<float>(bits >> 9) + 0.5f) * 0x1p-23f));
 }
 
-// Return the lowest score that top-p keeps. scores: those that top-k kept.
+// Return the lowest score that top-p allows. scores: the scores that top-k allows.
 float least_of_top_p(std::vector<float>& scores, float top_p) {
   std::sort(scores.begin(), scores.end());
   const float most = scores.back();
@@ -206,7 +206,7 @@ float least_of_top_p(std::vector<float>& scores, float top_p) {
   for (const float score : scores) sum += std::exp(score - most);
   for (size_t at = 0; at < scores.size(); ++at) {
     mass += std::exp(scores[at] - most) / sum;
-    const bool is_last = at + 1 == scores.size() || scores[at + 1] > scores[at];  // Of equal scores.
+    const bool is_last = at + 1 == scores.size() || scores[at + 1] > scores[at];  // Last of equal scores.
     if (is_last && mass > 1.0f - top_p) return scores[at];
   }
   return most;
@@ -248,7 +248,7 @@ void read_table(const Codebook& codebook, int64_t code, int64_t width, float* ou
       *out++ = from_bfloat16(static_cast<const uint16_t*>(codebook.table)[at]);
 }
 
-// Return codes 1 to Q-1 of each row, and 1 if all its scores were finite: [B, Q] int64.
+// Return [B, Q] int64: codes 1 to Q-1 of each row, then 1 if all scores of the row were finite, otherwise 0.
 //
 // x: [B, 2, H']; norm: [H']; codebooks: [Q - 1, words]; project: [1 or 0, words]; reals: [2, S] temperature, top_p;
 // ints: [2, S] top_k, greedy; seeds, frames: [S]; rows: [B].

@@ -1,9 +1,9 @@
-// Products of rows with weights of 32, 16, eight and four bits on a CPU, as operators of torch.
+// PyTorch operators that multiply rows by float32, float16, int8 and int4 weights on a CPU.
 //
-// For eight and four bits, each row is rounded to int8 by its largest number, and sums within a group are exact
-// integers. Float32 additions have one order, so that a row has the same bits in every batch, with every number of
-// threads and on every instruction set. The readable twin is reference.py. Build without fused multiply-add
-// (-ffp-contract=off).
+// For int8 and int4 weights, each row is quantized to int8 with one scale, and the sums within a group are exact
+// integers. Float32 numbers are added in a fixed order. Therefore the result of a row does not depend on the batch, the
+// number of threads or the instruction set. reference.py is the readable version. Compile without fused multiply-add
+// (-ffp-contract=off), which would change results.
 
 #include "products.h"
 
@@ -28,28 +28,28 @@
 
 namespace {
 
-constexpr int TILE = 16;                       // Outputs of one tile.
-constexpr int QUAD = 4;                        // Adjacent values of K of one output, in one 32-bit word.
-constexpr int GROUP = 32;                      // Weights of an output that share a step and a middle (four bits).
-constexpr int MAX_ROWS = 8;                    // Rows that share one pass over a tile.
-constexpr int LANES = 16;                      // Partial sums of a product with floating-point weights.
-constexpr int CHAINS = 4;                      // Rows times outputs whose partial sums are in registers.
+constexpr int TILE = 16;                       // Number of outputs per tile.
+constexpr int QUAD = 4;                        // Number of adjacent values along K in a 32-bit word.
+constexpr int GROUP = 32;                      // Number of int4 weights that share a scale and an offset.
+constexpr int MAX_ROWS = 8;                    // Maximum number of rows per pass over a tile.
+constexpr int LANES = 16;                      // Number of partial sums with floating-point weights.
+constexpr int CHAINS = 4;                      // Maximum number of (row, output) pairs in registers.
 constexpr int64_t MIN_WEIGHTS_OF_A_TASK = 1 << 18;
-constexpr float MIN_LARGEST = 1e-30f;          // A row of zeros divides by this.
+constexpr float MIN_LARGEST = 1e-30f;          // Lower bound, to avoid a division by zero.
 constexpr float LEVELS = 127.0f;
 
-// One group of a tile in four bits. Byte [b][output][i] holds k = 4b + i (low half) and k = 16 + 4b + i (high half).
+// Int4 weights of one group of a tile. Byte [b][output][i] has k = 4b + i (low half) and k = 16 + 4b + i (high half).
 struct Int4Block {
   uint8_t values[GROUP / 2 * TILE];
-  uint16_t steps[TILE];    // bfloat16
-  uint16_t middles[TILE];  // bfloat16, the weight of value 8
+  uint16_t scales[TILE];   // bfloat16
+  uint16_t offsets[TILE];  // bfloat16. The offset is the weight of value 8.
 };
 static_assert(sizeof(Int4Block) == 320);
 
-// Matrix in eight bits: values[tile][k / 4][output][4] are weights plus 128.
+// Int8 weights of one tile: values[k / 4][output][4] are the weights plus 128.
 struct Int8Tile {
   const uint8_t* values;
-  const float* steps;
+  const float* scales;
 };
 
 struct Rows {
@@ -57,7 +57,7 @@ struct Rows {
   std::vector<int8_t> values;       // [count, width]
   std::vector<int32_t> group_sums;  // [count, groups]
   std::vector<int32_t> sums;        // [count]
-  std::vector<float> steps;         // [count]
+  std::vector<float> scales;        // [count]
 };
 
 inline int32_t word(const int8_t* x) {
@@ -66,17 +66,18 @@ inline int32_t word(const int8_t* x) {
   return bits;
 }
 
-CLONES void round_row(const float* x, int64_t count, int8_t* values, float* step) {
-  // As whole numbers, magnitudes have the same order, and one that is not a number is the largest.
+CLONES void round_row(const float* x, int64_t count, int8_t* values, float* scale) {
+  // Magnitudes have the same order as the bits of their floats. NaN has the largest bits.
   const auto* bits = reinterpret_cast<const uint32_t*>(x);
   uint32_t most = 0;
   for (int64_t k = 0; k < count; ++k) most = std::max(most, bits[k] & 0x7FFFFFFFu);
   float largest;
   std::memcpy(&largest, &most, 4);
   if (largest < MIN_LARGEST) largest = MIN_LARGEST;
-  const float scale = LEVELS / largest;
-  for (int64_t k = 0; k < count; ++k) values[k] = static_cast<int8_t>(static_cast<int32_t>(__builtin_rintf(x[k] * scale)));
-  *step = largest / LEVELS;
+  const float inverse = LEVELS / largest;
+  for (int64_t k = 0; k < count; ++k)
+    values[k] = static_cast<int8_t>(static_cast<int32_t>(__builtin_rintf(x[k] * inverse)));
+  *scale = largest / LEVELS;
 }
 
 CLONES void sum_groups(const int8_t* values, int64_t groups, int32_t* sums) {
@@ -95,16 +96,16 @@ Rows round_rows(const float* x, int64_t count, int64_t K) {
   rows.values.resize(count * rows.width);
   rows.group_sums.resize(count * rows.groups);
   rows.sums.resize(count);
-  rows.steps.resize(count);
+  rows.scales.resize(count);
   for (int64_t row = 0; row < count; ++row) {
-    round_row(x + row * K, K, &rows.values[row * rows.width], &rows.steps[row]);
+    round_row(x + row * K, K, &rows.values[row * rows.width], &rows.scales[row]);
     sum_groups(&rows.values[row * rows.width], rows.groups, &rows.group_sums[row * rows.groups]);
     for (int64_t group = 0; group < rows.groups; ++group) rows.sums[row] += rows.group_sums[row * rows.groups + group];
   }
   return rows;
 }
 
-// Each kernel multiplies R rows, from `row` on, with one tile. out: [R, TILE].
+// Each kernel multiplies R rows, starting at `row`, by one tile. out: [R, TILE].
 
 template <int R>
 void int4_portable(const Int4Block* blocks, const Rows& rows, int64_t row, float* out) {
@@ -120,13 +121,13 @@ void int4_portable(const Int4Block* blocks, const Rows& rows, int64_t row, float
           const uint8_t both = block.values[(k / QUAD * TILE + n) * QUAD + k % QUAD];
           dot += (both & 15) * x[k] + (both >> 4) * x[GROUP / 2 + k];
         }
-        total[r][n] += static_cast<float>(dot) * from_bfloat16(block.steps[n]);
-        total[r][n] += static_cast<float>(sum) * from_bfloat16(block.middles[n]);
+        total[r][n] += static_cast<float>(dot) * from_bfloat16(block.scales[n]);
+        total[r][n] += static_cast<float>(sum) * from_bfloat16(block.offsets[n]);
       }
     }
   }
   for (int r = 0; r < R; ++r)
-    for (int n = 0; n < TILE; ++n) out[r * TILE + n] = total[r][n] * rows.steps[row + r];
+    for (int n = 0; n < TILE; ++n) out[r * TILE + n] = total[r][n] * rows.scales[row + r];
 }
 
 template <int R>
@@ -140,21 +141,22 @@ void int8_portable(const Int8Tile& tile, const Rows& rows, int64_t row, float* o
       for (int n = 0; n < TILE; ++n, weight += QUAD)
         dot[n] += weight[0] * x[0] + weight[1] * x[1] + weight[2] * x[2] + weight[3] * x[3];
     }
-    for (int n = 0; n < TILE; ++n) out[r * TILE + n] = static_cast<float>(dot[n]) * tile.steps[n] * rows.steps[row + r];
+    for (int n = 0; n < TILE; ++n)
+      out[r * TILE + n] = static_cast<float>(dot[n]) * tile.scales[n] * rows.scales[row + r];
   }
 }
 
 inline float wide(float weight) { return weight; }
 inline float wide(uint16_t weight) { return from_float16(weight); }
 
-// Add lanes with the same remainder of 8, 4, 2 and 1.
+// Sum the lanes pairwise, with distances of 8, 4, 2 and 1.
 inline float sum_lanes(float* lanes) {
   for (int half = LANES / 2; half; half /= 2)
     for (int lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
   return lanes[0];
 }
 
-// Multiply R rows of x with N rows of weights in floating point. Lane k % LANES sums products in the order of k.
+// Multiply R rows of x by N rows of floating-point weights. Lane k % LANES adds its products in ascending order of k.
 template <int R, int N, typename Weight>
 void dense_portable(const Weight* weight, int64_t K, const float* x, float* out, int64_t stride) {
   for (int r = 0; r < R; ++r)
@@ -212,7 +214,8 @@ AVX2 inline __m256 eight_from_bfloat16(const uint16_t* bits) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(narrow), 16));
 }
 
-// Eight outputs at a time: registers hold sums of four rows. Sums of sixteen bits hold eight pairs of 15 * 127.
+// Process eight outputs at a time, because the registers hold sums of four rows. Eight pairs of 15 * 127 fit into
+// 16 bits.
 template <int R>
 AVX2 void int4_avx2_half(const Int4Block* blocks, const Rows& rows, int64_t row, int half, float* out) {
   const __m256i nibble = _mm256_set1_epi8(15), ones = _mm256_set1_epi16(1);
@@ -231,17 +234,17 @@ AVX2 void int4_avx2_half(const Int4Block* blocks, const Rows& rows, int64_t row,
         dot[r] = _mm256_add_epi16(dot[r], _mm256_maddubs_epi16(high, _mm256_set1_epi32(word(x + GROUP / 2))));
       }
     }
-    const __m256 steps = eight_from_bfloat16(block.steps + half * 8);
-    const __m256 middles = eight_from_bfloat16(block.middles + half * 8);
+    const __m256 scales = eight_from_bfloat16(block.scales + half * 8);
+    const __m256 offsets = eight_from_bfloat16(block.offsets + half * 8);
     for (int r = 0; r < R; ++r) {
       const int32_t sum = rows.group_sums[(row + r) * rows.groups + group];
       const __m256i whole = _mm256_sub_epi32(_mm256_madd_epi16(dot[r], ones), _mm256_set1_epi32(8 * sum));
-      total[r] = _mm256_add_ps(total[r], _mm256_mul_ps(_mm256_cvtepi32_ps(whole), steps));
-      total[r] = _mm256_add_ps(total[r], _mm256_mul_ps(_mm256_set1_ps(static_cast<float>(sum)), middles));
+      total[r] = _mm256_add_ps(total[r], _mm256_mul_ps(_mm256_cvtepi32_ps(whole), scales));
+      total[r] = _mm256_add_ps(total[r], _mm256_mul_ps(_mm256_set1_ps(static_cast<float>(sum)), offsets));
     }
   }
   for (int r = 0; r < R; ++r)
-    _mm256_storeu_ps(out + r * TILE + half * 8, _mm256_mul_ps(total[r], _mm256_set1_ps(rows.steps[row + r])));
+    _mm256_storeu_ps(out + r * TILE + half * 8, _mm256_mul_ps(total[r], _mm256_set1_ps(rows.scales[row + r])));
 }
 
 template <int R>
@@ -277,18 +280,19 @@ VNNI void int4_vnni(const Int4Block* blocks, const Rows& rows, int64_t row, floa
         dot[r] = _mm512_dpbusd_epi32(dot[r], high, _mm512_set1_epi32(word(x + GROUP / 2)));
       }
     }
-    const __m512 steps = sixteen_from_bfloat16(block.steps), middles = sixteen_from_bfloat16(block.middles);
+    const __m512 scales = sixteen_from_bfloat16(block.scales), offsets = sixteen_from_bfloat16(block.offsets);
     for (int r = 0; r < R; ++r) {
       const float sum = static_cast<float>(rows.group_sums[(row + r) * rows.groups + group]);
-      total[r] = _mm512_add_ps(total[r], _mm512_mul_ps(_mm512_cvtepi32_ps(dot[r]), steps));
-      total[r] = _mm512_add_ps(total[r], _mm512_mul_ps(_mm512_set1_ps(sum), middles));
+      total[r] = _mm512_add_ps(total[r], _mm512_mul_ps(_mm512_cvtepi32_ps(dot[r]), scales));
+      total[r] = _mm512_add_ps(total[r], _mm512_mul_ps(_mm512_set1_ps(sum), offsets));
     }
   }
   for (int r = 0; r < R; ++r)
-    _mm512_storeu_ps(out + r * TILE, _mm512_mul_ps(total[r], _mm512_set1_ps(rows.steps[row + r])));
+    _mm512_storeu_ps(out + r * TILE, _mm512_mul_ps(total[r], _mm512_set1_ps(rows.scales[row + r])));
 }
 
-// Products of sizes and signed rows: a pair of 127 * 127 fits into sixteen bits, where 255 * 127 would not.
+// Multiply weight magnitudes by rows with the weights' signs. A pair of 127 * 127 fits into 16 bits, but not of
+// 255 * 127.
 template <int R>
 AVX2 void int8_avx2(const Int8Tile& tile, const Rows& rows, int64_t row, float* out) {
   if constexpr (R > 4) {
@@ -311,8 +315,9 @@ AVX2 void int8_avx2(const Int8Tile& tile, const Rows& rows, int64_t row, float* 
       }
     for (int r = 0; r < R; ++r)
       for (int half = 0; half < 2; ++half) {
-        const __m256 scaled = _mm256_mul_ps(_mm256_cvtepi32_ps(total[r][half]), _mm256_loadu_ps(tile.steps + half * 8));
-        _mm256_storeu_ps(out + r * TILE + half * 8, _mm256_mul_ps(scaled, _mm256_set1_ps(rows.steps[row + r])));
+        const __m256 scales = _mm256_loadu_ps(tile.scales + half * 8);
+        const __m256 scaled = _mm256_mul_ps(_mm256_cvtepi32_ps(total[r][half]), scales);
+        _mm256_storeu_ps(out + r * TILE + half * 8, _mm256_mul_ps(scaled, _mm256_set1_ps(rows.scales[row + r])));
       }
   }
 }
@@ -328,8 +333,8 @@ VNNI void int8_vnni(const Int8Tile& tile, const Rows& rows, int64_t row, float* 
       total[r] = _mm512_dpbusd_epi32(total[r], weight, _mm512_set1_epi32(word(&rows.values[(row + r) * rows.width + k])));
   }
   for (int r = 0; r < R; ++r) {
-    const __m512 scaled = _mm512_mul_ps(_mm512_cvtepi32_ps(total[r]), _mm512_loadu_ps(tile.steps));
-    _mm512_storeu_ps(out + r * TILE, _mm512_mul_ps(scaled, _mm512_set1_ps(rows.steps[row + r])));
+    const __m512 scaled = _mm512_mul_ps(_mm512_cvtepi32_ps(total[r]), _mm512_loadu_ps(tile.scales));
+    _mm512_storeu_ps(out + r * TILE, _mm512_mul_ps(scaled, _mm512_set1_ps(rows.scales[row + r])));
   }
 }
 
@@ -352,13 +357,13 @@ DOTPROD void int4_neon(const Int4Block* blocks, const Rows& rows, int64_t row, f
           dot = vdotq_s32(dot, vreinterpretq_s8_u8(vandq_u8(both, vdupq_n_u8(15))), four_times(x + QUAD * b));
           dot = vdotq_s32(dot, vreinterpretq_s8_u8(vshrq_n_u8(both, 4)), four_times(x + GROUP / 2 + QUAD * b));
         }
-        const float32x4_t steps = vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(block.steps + 4 * q), 16));
-        const float32x4_t middles = vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(block.middles + 4 * q), 16));
-        total[q] = vaddq_f32(total[q], vmulq_f32(vcvtq_f32_s32(dot), steps));
-        total[q] = vaddq_f32(total[q], vmulq_n_f32(middles, static_cast<float>(sum)));
+        const float32x4_t scales = vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(block.scales + 4 * q), 16));
+        const float32x4_t offsets = vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(block.offsets + 4 * q), 16));
+        total[q] = vaddq_f32(total[q], vmulq_f32(vcvtq_f32_s32(dot), scales));
+        total[q] = vaddq_f32(total[q], vmulq_n_f32(offsets, static_cast<float>(sum)));
       }
     }
-    for (int q = 0; q < 4; ++q) vst1q_f32(out + r * TILE + 4 * q, vmulq_n_f32(total[q], rows.steps[row + r]));
+    for (int q = 0; q < 4; ++q) vst1q_f32(out + r * TILE + 4 * q, vmulq_n_f32(total[q], rows.scales[row + r]));
   }
 }
 
@@ -374,8 +379,8 @@ DOTPROD void int8_neon(const Int8Tile& tile, const Rows& rows, int64_t row, floa
     }
   for (int r = 0; r < R; ++r)
     for (int q = 0; q < 4; ++q) {
-      const float32x4_t scaled = vmulq_f32(vcvtq_f32_s32(total[r][q]), vld1q_f32(tile.steps + 4 * q));
-      vst1q_f32(out + r * TILE + 4 * q, vmulq_n_f32(scaled, rows.steps[row + r]));
+      const float32x4_t scaled = vmulq_f32(vcvtq_f32_s32(total[r][q]), vld1q_f32(tile.scales + 4 * q));
+      vst1q_f32(out + r * TILE + 4 * q, vmulq_n_f32(scaled, rows.scales[row + r]));
     }
 }
 
@@ -482,15 +487,15 @@ Tensor product(const Tensor& x, Matrix matrix) {
 
 Tensor int4_product(Tensor x, Tensor blocks, int64_t N) { return product(x, {INT4, N, x.size(1), blocks.data_ptr()}); }
 
-Tensor int8_product(Tensor x, Tensor values, Tensor steps, int64_t N) {
-  return product(x, {INT8, N, x.size(1), values.data_ptr(), static_cast<const float*>(steps.data_ptr())});
+Tensor int8_product(Tensor x, Tensor values, Tensor scales, int64_t N) {
+  return product(x, {INT8, N, x.size(1), values.data_ptr(), static_cast<const float*>(scales.data_ptr())});
 }
 
 Tensor float16_product(Tensor x, Tensor weight) {
   return product(x, {FLOAT16, weight.size(0), x.size(1), weight.data_ptr()});
 }
 
-// Use at most this instruction set, the best one for a negative number. Returns the one in use.
+// Set the highest instruction set to use (negative: the best available), and return the one in use.
 int64_t use_level(int64_t wanted) {
   level = wanted < 0 ? best_level() : std::min(wanted, best_level());
   return level;
@@ -510,7 +515,7 @@ void multiply(const Matrix& matrix, const float* x, int64_t M, float* out) {
   } else {
     const auto* first = static_cast<const uint8_t*>(matrix.values);
     multiply_tiles(x, M, N, K, out, [=](int64_t t, const Rows& rows) {
-      return Int8Tile{first + t * TILE * rows.width, matrix.steps + t * TILE};
+      return Int8Tile{first + t * TILE * rows.width, matrix.scales + t * TILE};
     });
   }
   if (matrix.bias)
@@ -520,7 +525,7 @@ void multiply(const Matrix& matrix, const float* x, int64_t M, float* out) {
 
 STABLE_TORCH_LIBRARY(voicewright, library) {
   library.def("int4_product(Tensor x, Tensor blocks, int N) -> Tensor");
-  library.def("int8_product(Tensor x, Tensor values, Tensor steps, int N) -> Tensor");
+  library.def("int8_product(Tensor x, Tensor values, Tensor scales, int N) -> Tensor");
   library.def("float16_product(Tensor x, Tensor weight) -> Tensor");
   library.def("use_level(int wanted) -> int");
 }

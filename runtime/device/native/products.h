@@ -1,4 +1,4 @@
-// Products of rows with a matrix of any kind, shared by the operators.
+// Product of rows and a matrix of any kind, shared by all operators.
 
 #pragma once
 
@@ -19,13 +19,13 @@
 
 using torch::stable::Tensor;
 
-enum Kind : int64_t { FLOAT32, FLOAT16, BFLOAT16, INT8, INT4 };  // BFLOAT16 is for tables only.
+enum Kind : int64_t { FLOAT32, FLOAT16, BFLOAT16, INT8, INT4 };  // BFLOAT16 is used for embedding tables only.
 
-// Matrix of a linear layer, read from six words of a tensor (MATRIX of __init__.py).
+// Matrix of a linear layer. It is stored as six 64-bit words of a tensor (`matrix` in runtime/model/native_layers.py).
 struct Matrix {
   int64_t kind, N, K;
   const void* values;    // Rows [N, K] of FLOAT32 and FLOAT16; tiles or blocks of INT8 and INT4.
-  const float* steps;    // INT8 only.
+  const float* scales;   // INT8 only.
   const float* bias;     // [N], or null.
 };
 
@@ -36,7 +36,7 @@ inline float from_bfloat16(uint16_t bits) {
   return value;
 }
 
-// Exact for finite numbers: the exponent is moved as an integer, and its bias corrected by a multiplication.
+// The result is exact for finite numbers: shift the exponent as an integer, then correct its bias by multiplying.
 inline float from_float16(uint16_t bits) {
   const uint32_t size = static_cast<uint32_t>(bits & 0x7FFF) << 13;
   float value;
@@ -45,5 +45,5 @@ inline float from_float16(uint16_t bits) {
   return bits & 0x8000 ? -value : value;
 }
 
-// Multiply contiguous rows [M, K] to out [M, N], with the bias.
+// Multiply contiguous rows [M, K] by the matrix and add the bias. out: [M, N].
 void multiply(const Matrix& matrix, const float* x, int64_t M, float* out);

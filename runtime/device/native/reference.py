@@ -38,26 +38,26 @@ def dense_product(x: Float32, weight: Float32) -> Float32:
     return lanes[..., 0]
 
 
-def int8_product(x: Float32, values: Integers, steps: Float32) -> Float32:
+def int8_product(x: Float32, values: Integers, scales: Float32) -> Float32:
     """Quantize rows to int8, and multiply them by an int8 weight matrix.
 
-    Shapes: x [M, K]; values [N, K]; steps [N], the scales; result [M, N].
+    Shapes: x [M, K]; values [N, K]; scales [N]; result [M, N].
     """
-    rows, row_steps = round_rows(x)
-    return (rows @ values.T).astype(np.float32) * steps * row_steps[:, None]
+    rows, row_scales = round_rows(x)
+    return (rows @ values.T).astype(np.float32) * scales * row_scales[:, None]
 
 
-def int4_product(x: Float32, values: Integers, steps: Float32, middles: Float32) -> Float32:
+def int4_product(x: Float32, values: Integers, scales: Float32, offsets: Float32) -> Float32:
     """Quantize rows to int8, and multiply them by an int4 weight matrix.
 
-    Shapes: x [M, K]; values [N, K] from 0 to 15; steps (scales), middles (offsets, the weights of value 8) [N, K / 32];
+    Shapes: x [M, K]; values [N, K] from 0 to 15; scales, offsets (the weights of value 8) [N, K / 32];
     result [M, N].
     """
-    rows, row_steps = round_rows(x)
+    rows, row_scales = round_rows(x)
     total = np.zeros((len(x), len(values)), np.float32)
-    for group in range(steps.shape[1]):
+    for group in range(scales.shape[1]):
         at = slice(GROUP * group, GROUP * (group + 1))
         dot = rows[:, at] @ (values[:, at] - 8).T
-        total = total + dot.astype(np.float32) * steps[:, group]
-        total = total + rows[:, at].sum(axis=1).astype(np.float32)[:, None] * middles[:, group]
-    return total * row_steps[:, None]
+        total = total + dot.astype(np.float32) * scales[:, group]
+        total = total + rows[:, at].sum(axis=1).astype(np.float32)[:, None] * offsets[:, group]
+    return total * row_scales[:, None]

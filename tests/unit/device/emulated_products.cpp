@@ -1,6 +1,6 @@
 // Program that multiplies rows with a matrix by products.cpp, for a processor that torch is not installed for.
 //
-// Arguments: kind, level, M, N, K. Input: the bytes of x, of the values and, for eight bits, of the steps. Output: the
+// Arguments: kind, level, M, N, K. Input: the bytes of x, of the values and, for eight bits, of the scales. Output: the
 // products. The few names of torch that products.cpp needs are declared here; its headers are empty files.
 
 #include <cstdint>
@@ -41,8 +41,8 @@ int main(int, char** arguments) {
   const auto* x = reinterpret_cast<const float*>(input.data());
   const auto* values = input.data() + M * K * sizeof(float);
   const int64_t tiles = (N + TILE - 1) / TILE;
-  const auto* steps = reinterpret_cast<const float*>(input.data() + input.size()) - tiles * TILE;
+  const auto* scales = reinterpret_cast<const float*>(input.data() + input.size()) - tiles * TILE;
   std::vector<float> out(M * N);
-  multiply({kind, N, K, values, steps}, x, M, out.data());
+  multiply({kind, N, K, values, scales}, x, M, out.data());
   fwrite(out.data(), sizeof(float), out.size(), stdout);
 }

@@ -85,7 +85,7 @@ def test_gate_and_up_gemm_equals_the_library(tiles: Tiles) -> None:
 def test_int8_gemm_equals_its_pytorch_twin(tiles: Tiles, rows: int) -> None:
     x, bias, residual = normal(1, rows, K), normal(3, N), normal(4, rows, N)
     weight = Int8.of(normal(2, N, K) * torch.rand(N, 1, generator=torch.Generator().manual_seed(5)))
-    given = {"scale": weight.steps, "bias": bias, "residual": residual}
+    given = {"scale": weight.scales, "bias": bias, "residual": residual}
     expected = residual + DequantizedInt8(weight)(x) + bias
     torch.testing.assert_close(gemm(x, weight.values, **given, tiles=tiles), expected, rtol=1e-4, atol=1e-4)
 
@@ -96,7 +96,7 @@ def test_int8_gemm_equals_its_pytorch_twin(tiles: Tiles, rows: int) -> None:
 def test_int8_gate_and_up_gemm_equals_its_pytorch_twin(tiles: Tiles) -> None:
     x, weight = normal(1, 5, K), Int8.of(normal(2, 2 * N, K))
     gate, up = DequantizedInt8(weight)(x).chunk(2, dim=-1)
-    made = swiglu(x, weight.values, scale=weight.steps, tiles=tiles)
+    made = swiglu(x, weight.values, scale=weight.scales, tiles=tiles)
     torch.testing.assert_close(made, F.silu(gate) * up, rtol=1e-4, atol=1e-4)
 
 

@@ -53,12 +53,12 @@ def numbers(*shape: int, seed: int = 0) -> Tensor:
 
 def expected_int8(x: Tensor, rounded: Int8) -> Tensor:
     values = rounded.values.numpy().astype(np.int64)
-    return torch.from_numpy(reference.int8_product(x.numpy(), values, rounded.steps.numpy()))
+    return torch.from_numpy(reference.int8_product(x.numpy(), values, rounded.scales.numpy()))
 
 
 def expected_int4(x: Tensor, rounded: Int4) -> Tensor:
-    values, steps, middles = (part.float().numpy() for part in (rounded.values, rounded.steps, rounded.middles))
-    return torch.from_numpy(reference.int4_product(x.numpy(), values.astype(np.int64), steps, middles))
+    values, scales, offsets = (part.float().numpy() for part in (rounded.values, rounded.scales, rounded.offsets))
+    return torch.from_numpy(reference.int4_product(x.numpy(), values.astype(np.int64), scales, offsets))
 
 
 @BUILT
@@ -210,8 +210,8 @@ def test_arm_products_equal_the_twin_under_emulation(arm_program: Path, level: i
     x, weight = numbers(M, K), numbers(N, K, seed=1)
     weight[:, :GROUP_WEIGHTS] = weight[:, :GROUP_WEIGHTS].sign()  # These are the largest values in 4 and in 8 bits.
     eight, four, half = Int8.of(weight), Int4.of(weight), weight.half()
-    tiles = native.int8_tiles(eight.values, eight.steps)
-    blocks = native.int4_blocks(four.values, four.steps, four.middles)
+    tiles = native.int8_tiles(eight.values, eight.scales)
+    blocks = native.int4_blocks(four.values, four.scales, four.offsets)
     for kind, parts, expected in (  # The numbers are kinds of products.h.
         (1, (half,), torch.from_numpy(reference.dense_product(x.numpy(), half.float().numpy()))),
         (3, tiles, expected_int8(x, eight)),

@@ -69,9 +69,9 @@ def test_product_equals_that_of_the_dequantized_weights(made: Made) -> None:
     product, weight = made(numbers(N, K, seed=1))
     rows = numbers(40, K) * torch.logspace(-3, 3, 40)[:, None]
     expected = rows @ weight.t()
-    # Number of steps to which a row is rounded. It is half of FULL on processors without VNNI.
-    steps = product.steps if isinstance(product, RoundedRowsInt8) else MAX_INT8
-    most = 0.012 * MAX_INT8 / steps  # Largest rounding error of a row in 8 bits or in bfloat16.
+    # Number of levels to which a row is rounded. It is half of FULL on processors without VNNI.
+    levels = product.levels if isinstance(product, RoundedRowsInt8) else MAX_INT8
+    most = 0.012 * MAX_INT8 / levels  # Largest rounding error of a row in 8 bits or in bfloat16.
     for found, row in zip(product(rows), expected, strict=True):
         assert away(found, row) < most
 
@@ -81,7 +81,7 @@ def test_gpu_twin_accumulates_in_float32_before_scaling(dtype: torch.dtype) -> N
     weight, rows = Int8.of(numbers(N, K)), numbers(5, K, seed=2).to(dtype)
     made = DequantizedInt8(weight)(rows)
     assert made.dtype is dtype
-    truth = rows.double() @ weight.values.double().t() * weight.steps.double()
+    truth = rows.double() @ weight.values.double().t() * weight.scales.double()
     torch.testing.assert_close(made.double(), truth, rtol=2**-7 if dtype is torch.bfloat16 else 1e-5, atol=1e-5)
 
 
@@ -113,8 +113,8 @@ def test_rounded_rows_give_exact_integer_sums() -> None:
     product = RoundedRowsInt8(rounded)
     rows = numbers(9, K)
     most = rows.abs().amax(dim=1, keepdim=True)
-    sums = (rows / most * product.steps).round().double() @ rounded.values.double().t()
-    torch.testing.assert_close(product(rows), (sums * most / product.steps * rounded.steps).float())
+    sums = (rows / most * product.levels).round().double() @ rounded.values.double().t()
+    torch.testing.assert_close(product(rows), (sums * most / product.levels * rounded.scales).float())
 
 
 @ROUNDS_ROWS
@@ -122,7 +122,7 @@ def test_without_vnni_the_sum_of_two_products_fits_into_16_bits(monkeypatch: pyt
     monkeypatch.setattr(torch.cpu, "_is_vnni_supported", lambda: False)
     weight, rows = torch.ones(N, K), torch.ones(3, K)
     product = RoundedRowsInt8(Int8.of(weight))
-    assert 2 * (2 * product.steps + 1) * subject.MAX_INT8 < 2**15
+    assert 2 * (2 * product.levels + 1) * subject.MAX_INT8 < 2**15
     torch.testing.assert_close(product(rows), rows @ weight.t())
 
 
@@ -143,10 +143,10 @@ def test_non_finite_row_affects_no_other_and_zeros_stay_zero(made: Made) -> None
 def test_weights_are_rounded_to_nearest() -> None:
     weight = numbers(N, K, seed=1)
     eight, four = Int8.of(weight), Int4.of(weight)
-    assert ((eight.weight() - weight).abs() <= eight.steps[:, None] / 2 + MIN_SCALE).all()
+    assert ((eight.weight() - weight).abs() <= eight.scales[:, None] / 2 + MIN_SCALE).all()
     # The limits of a group may exceed its values by the rounding error of the group's offset in bfloat16.
-    steps = four.steps.float().repeat_interleave(GROUP_WEIGHTS, dim=1)
-    assert ((four.weight() - weight).abs() <= steps / 2 + 0.03 * weight.abs().amax()).all()
+    scales = four.scales.float().repeat_interleave(GROUP_WEIGHTS, dim=1)
+    assert ((four.weight() - weight).abs() <= scales / 2 + 0.03 * weight.abs().amax()).all()
     assert away(eight.weight(), weight) < 0.01
     assert away(four.weight(), weight) < 0.1
 
@@ -155,9 +155,9 @@ def test_weights_are_rounded_to_nearest() -> None:
 def test_matrix_quantized_in_pieces_equals_the_whole(dtype: torch.dtype) -> None:
     weight = numbers(2 * CACHED_ROWS + 3, 48, seed=2).to(dtype)
     made, whole = Int8.of(weight), weight.float()
-    steps = whole.abs().amax(dim=1) / MAX_INT8
-    assert torch.equal(made.steps, steps)
-    assert torch.equal(made.values, (whole / steps[:, None]).round().to(torch.int8))
+    scales = whole.abs().amax(dim=1) / MAX_INT8
+    assert torch.equal(made.scales, scales)
+    assert torch.equal(made.values, (whole / scales[:, None]).round().to(torch.int8))
 
 
 @pytest.mark.parametrize("kind", kinds_here())
