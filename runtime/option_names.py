@@ -27,9 +27,9 @@ WORDS = {
 FIELDS = re.compile(rf"\b({'|'.join(OPTIONS)})\b")
 
 
-def in_options(said: str) -> str:
+def in_options(message: str) -> str:
     """Replace field names in a message by command-line options."""
-    return FIELDS.sub(lambda found: OPTIONS[found[0]], said)
+    return FIELDS.sub(lambda found: OPTIONS[found[0]], message)
 
 
 def message_with_options(error: SpeechError) -> str:

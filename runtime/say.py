@@ -164,12 +164,12 @@ def _pronounced(arguments: argparse.Namespace, limits: Limits) -> str:
     """
     entries = []
     for given in arguments.pronounce:
-        word, equals, said = (part.strip() for part in given.partition("="))
-        if not (word and equals and said):
+        word, equals, replacement = (part.strip() for part in given.partition("="))
+        if not (word and equals and replacement):
             raise InvalidSetting(
                 name="--pronounce", value=repr(given), why="it must be WORD=SAID, with neither side empty"
             )
-        entries.append((word, said))
+        entries.append((word, replacement))
     return pronounced(arguments.text, entries, tag_pattern(limits, brackets=arguments.tags))[0]
 
 

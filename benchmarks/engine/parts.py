@@ -47,7 +47,7 @@ class Parts:
             tensor.zero_()  # Uninitialized memory may contain denormal numbers, which are slow to multiply.
 
     @property
-    def longest(self) -> int:
+    def max_positions(self) -> int:
         """Return the number of positions that a slot has."""
         return self.core.length
 
@@ -161,7 +161,7 @@ class Parts:
 
     def _take_slot(self, seed: int, trailing: object) -> int:
         settings = fill_in(Sampling(), self.core.checkpoint.config.generation)
-        return self.core.runner.slot_cache.take(SlotInputs(settings, seed, trailing))  # type: ignore[arg-type]
+        return self.core.runner.slot_cache.allocate(SlotInputs(settings, seed, trailing))  # type: ignore[arg-type]
 
     def _read_prompt(self, slot: int, prompt: Prompt) -> None:
         start, launched = 0, None

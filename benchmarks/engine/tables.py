@@ -66,12 +66,12 @@ def measure_parts(arms: Sequence[tuple[str, Parts]], grid: Grid) -> Tables:
                 found.append({"arm": name, **point, **_mean(mine)})
         return found
 
-    longest = min(parts.longest for _, parts in arms) - WARM_UP - 3 * grid.counted
-    contexts = [context for context in grid.contexts if context <= longest]
+    max_positions = min(parts.max_positions for _, parts in arms) - WARM_UP - 3 * grid.counted
+    contexts = [context for context in grid.contexts if context <= max_positions]
     return {
         "frames": rows([{"batch": b, "context": c} for c in contexts for b in grid.batches], _frames),
         "predictor": rows([{"batch": b} for b in grid.batches], _predictor),
-        "prefill": rows([{"positions": p} for p in grid.prompts if p <= longest], _prefill),
+        "prefill": rows([{"positions": p} for p in grid.prompts if p <= max_positions], _prefill),
         "code2wav": rows([{"frames": f, "batch": b} for f, b in grid.chunks if b <= max(grid.batches)], _code2wav),
         "start": [_start(name, parts) for name, parts in arms],
     }
@@ -143,7 +143,7 @@ def _code2wav(parts: Parts, grid: Grid, frames: int, batch: int) -> Row:
 def _start(name: str, parts: Parts) -> Row:
     gib = round(parts.device_bytes / 2**30, 2)
     captured = sum(len(parts.core.runner.graphs.of(work)) for work in Work)
-    size = {"slots": parts.core.slots, "positions": parts.longest, "graphs": captured}
+    size = {"slots": parts.core.slots, "positions": parts.max_positions, "graphs": captured}
     return {"arm": name, "seconds": round(parts.start_s, 2), "device_gib": gib, **size}
 
 

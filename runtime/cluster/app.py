@@ -91,8 +91,8 @@ def environment_of(arguments: Arguments) -> dict[str, str]:
 
     The settings in ``arguments`` override the settings of this process.
     """
-    own = {name: value for name, value in os.environ.items() if name.startswith(PREFIX)}
-    return {**own, **arguments.environment}
+    variables = {name: value for name, value in os.environ.items() if name.startswith(PREFIX)}
+    return {**variables, **arguments.environment}
 
 
 def folder_of(settings: Settings) -> str:

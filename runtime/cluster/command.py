@@ -102,9 +102,9 @@ def cluster(
     if address is not None:
         _deploy(build(arguments))
         return 0
-    ended, hurry = threading.Event(), threading.Event()
+    ended, second_signal = threading.Event(), threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: (hurry if ended.is_set() else ended).set())
+        signal.signal(number, lambda *_: (second_signal if ended.is_set() else ended).set())
     try:
         _deploy(build(arguments))
         url = _url(settings)
@@ -114,7 +114,7 @@ def cluster(
             print(f"Voicewright cluster ready at {url} (Ray at {where})", flush=True)
         ended.wait()
     finally:
-        stop_ray(settings.server.drain_s, hurry)
+        stop_ray(settings.server.drain_s, second_signal)
         kill_orphan(Path(folder_of(settings)))
     return 0
 

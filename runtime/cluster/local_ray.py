@@ -71,14 +71,14 @@ def start_ray(address: str | None, namespace: str) -> None:
     raise InvalidSetting(name="cluster", value="not started", why=why) from None
 
 
-def stop_ray(drain_s: float, hurry: threading.Event) -> None:
+def stop_ray(drain_s: float, second_signal: threading.Event) -> None:
     """Stop Ray Serve and Ray after the drain timeout and a margin.
 
     Ray's log lines about its own shutdown are suppressed.
 
     Args:
         drain_s: Seconds that running requests have to finish.
-        hurry: Event that ends the wait.
+        second_signal: Event that ends the wait.
     """
     import ray
     from ray import serve
@@ -93,7 +93,7 @@ def stop_ray(drain_s: float, hurry: threading.Event) -> None:
 
         threading.Thread(target=shut_down, name="serve-shutdown", daemon=True).start()
         for _ in range(int((drain_s + STOP_MARGIN_S) * 10)):
-            if hurry.is_set() or ended.wait(0.1):
+            if second_signal.is_set() or ended.wait(0.1):
                 break
         ray.shutdown()
 

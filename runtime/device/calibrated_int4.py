@@ -48,16 +48,16 @@ def _fitted(group: Tensor) -> tuple[Tensor, Tensor]:
 
     Shapes: group [N, GROUP]; results [N, 1].
     """
-    least, most = (bound[:, None] for bound in group.aminmax(dim=1))
-    best = torch.zeros_like(least), least, torch.full_like(least, torch.inf)
+    low, high = (bound[:, None] for bound in group.aminmax(dim=1))
+    best = torch.zeros_like(low), low, torch.full_like(low, torch.inf)
     for shrink in RANGE_SHARES:
-        scale = _in_bfloat16((most - least) * shrink / 15).clamp_(min=MIN_SCALE)
-        offset = _in_bfloat16((least + most + scale) / 2)
+        scale = _in_bfloat16((high - low) * shrink / 15).clamp_(min=MIN_SCALE)
+        offset = _in_bfloat16((low + high + scale) / 2)
         for _ in range(REFINEMENTS):
             values = _rounded(group, scale, offset)
-            apart = values - values.mean(1, keepdim=True)
-            spread = apart.square().sum(1, keepdim=True)
-            scale = torch.where(spread > 0, _in_bfloat16((apart * group).sum(1, keepdim=True) / spread), scale)
+            centered = values - values.mean(1, keepdim=True)
+            variance = centered.square().sum(1, keepdim=True)
+            scale = torch.where(variance > 0, _in_bfloat16((centered * group).sum(1, keepdim=True) / variance), scale)
             scale = torch.where(scale == 0, MIN_SCALE, scale)
             offset = _in_bfloat16((group - scale * values).mean(1, keepdim=True))
         error = (_rounded(group, scale, offset) * scale + offset - group).square().sum(1, keepdim=True)

@@ -93,15 +93,15 @@ class CudaDevice(CpuDevice):
         self.mark().synchronize()  # A later capture does not wait for the work of this thread's stream.
 
     def capture(self, work: Callable[[], Made], stream: Stream) -> Graph[Made]:
-        own = self._capturing[stream]  # A graph gets the priority of the stream on which it is captured.
+        capture_stream = self._capturing[stream]  # A graph gets the priority of the stream on which it is captured.
         filled = self.mark()
-        with self._capture_lock, torch.cuda.stream(own):
+        with self._capture_lock, torch.cuda.stream(capture_stream):
             self.wait(filled)  # The caller's stream may still be writing the inputs.
             work()  # The first run compiles kernels and lets libraries choose their algorithms.
-            own.synchronize()
+            capture_stream.synchronize()
             graph = torch.cuda.CUDAGraph()
             # Other threads may use the GPU during the capture, so its restrictions apply to this thread only.
-            with torch.cuda.graph(graph, self._pools[stream], own, capture_error_mode="thread_local"):
+            with torch.cuda.graph(graph, self._pools[stream], capture_stream, capture_error_mode="thread_local"):
                 result = work()
         return CudaGraph(graph, result)
 

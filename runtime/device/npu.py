@@ -133,17 +133,17 @@ class NpuDevice(CpuDevice):
         self._npu.current_stream().wait_event(event)
 
     def capture(self, work: Callable[[], Made], stream: Stream) -> Graph[Made]:
-        npu, own = self._npu, self.capturing[stream]
+        npu, capture_stream = self._npu, self.capturing[stream]
         assert not npu.is_current_stream_capturing(), "a capture cannot begin inside another capture"
         filled = self.mark()
-        with self._capture_lock, npu.stream(own):
+        with self._capture_lock, npu.stream(capture_stream):
             self.wait(filled)  # The caller's stream may still be writing the inputs.
             for _ in range(WARM_UP_RUNS):
                 work()
-            own.synchronize()
+            capture_stream.synchronize()
             graph = npu.NPUGraph()
             # Other threads may use the device during the capture, so its restrictions apply to this thread only.
-            with npu.graph(graph, pool=self.pools[stream], stream=own, capture_error_mode="thread_local"):
+            with npu.graph(graph, pool=self.pools[stream], stream=capture_stream, capture_error_mode="thread_local"):
                 result = work()
         return NpuGraph(graph, result, npu.is_current_stream_capturing)
 

@@ -117,8 +117,8 @@ class Int4:
 
         Shapes: result [N, K] float32.
         """
-        away = (self.values.view(len(self.values), -1, GROUP_WEIGHTS) - 8) * self.scales.float()[..., None]
-        return (away + self.offsets.float()[..., None]).flatten(1)
+        differences = (self.values.view(len(self.values), -1, GROUP_WEIGHTS) - 8) * self.scales.float()[..., None]
+        return (differences + self.offsets.float()[..., None]).flatten(1)
 
 
 Rounded = Int8 | Int4

@@ -377,7 +377,7 @@ class EngineCore:
             holds_end=sequence.request.holds_end,
             is_cross_embedded=admission.is_cross_embedded,
         )
-        slot = self.runner.slot_cache.take(inputs)
+        slot = self.runner.slot_cache.allocate(inputs)
         sequence.take_slot(slot, inputs, self.table, self.modes[sequence.request.mode], now)
         self.sequences[slot] = sequence
         self._emit_started(sequence)

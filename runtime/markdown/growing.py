@@ -45,15 +45,15 @@ class GrowingMarkdown:
     def __init__(self) -> None:
         self._context: list[str] = []  # Earlier lines that are needed to classify the current line.
         self._line = ""  # Text of the current line that has not been processed yet.
-        self._flows = False  # True if the current line is known to belong to a paragraph.
+        self._is_paragraph = False  # True if the current line is known to belong to a paragraph.
         self._stored_line: str | None = None  # Context line that the current line adds for later lines.
         self._settled = 0  # Number of context lines that are not needed any more.
-        self._waits = False  # True if the current line must be complete before it is spoken.
+        self._must_be_complete = False  # True if the current line must be complete before it is spoken.
         self._open: Leaf | None = None  # Block that may continue in the next line.
         self._inline = GrowingInline()
-        self._sayings = _Sayings()
+        self._output = _Output()
         self._ended_with_return = False
-        self._has_come = False  # True after the first character that is not white space.
+        self._has_begun = False  # True after the first character that is not white space.
 
     def add(self, text: str) -> str:
         """Append text and return the spoken text that later text cannot change."""
@@ -61,46 +61,46 @@ class GrowingMarkdown:
             return ""
         begins_with_its_newline, self._ended_with_return = self._ended_with_return, text.endswith("\r")
         text = text.removeprefix("\n") if begins_with_its_newline else text
-        self._has_come = self._has_come or bool(text.strip())
+        self._has_begun = self._has_begun or bool(text.strip())
         first, *lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
         self._more(first)
         for line in lines:
             self._end_line()
             self._more(line)
-        return self._sayings.take()
+        return self._output.pop_text()
 
     def flush(self) -> str:
         """Return the rest of the spoken text, as if the text ended here.
 
         The current paragraph may continue later.
         """
-        if not self._flows and self._line.strip():
+        if not self._is_paragraph and self._line.strip():
             self._classify(is_whole=True)
-        self._sayings.say(self._inline.finish())
-        self._sayings.pause()
-        return self._sayings.take()
+        self._output.add(self._inline.finish())
+        self._output.pause()
+        return self._output.pop_text()
 
     def finish(self) -> str:
         """Return the rest of the spoken text at the end of the text.
 
         If the text has no words, the result is a full stop, which is spoken as a pause.
         """
-        if self._line or self._flows:
+        if self._line or self._is_paragraph:
             self._end_line()
         self._close()
-        rest = self._sayings.take()
-        return rest if self._sayings.has_spoken or not self._has_come else "."
+        rest = self._output.pop_text()
+        return rest if self._output.has_spoken or not self._has_begun else "."
 
     def _more(self, text: str) -> None:
         """Append text to the current line."""
-        if text and not (self._flows or self._waits):
-            room = max(0, MAX_PREFIX_CHARS - len(self._line))
-            self._line, text = self._line + text[:room], text[room:]
+        if text and not (self._is_paragraph or self._must_be_complete):
+            free_chars = max(0, MAX_PREFIX_CHARS - len(self._line))
+            self._line, text = self._line + text[:free_chars], text[free_chars:]
             if self._line.strip():
                 self._classify()
-            self._waits = self._waits or (bool(text) and not self._flows)
-        if self._flows:
-            self._sayings.say(self._inline.add(text))
+            self._must_be_complete = self._must_be_complete or (bool(text) and not self._is_paragraph)
+        if self._is_paragraph:
+            self._output.add(self._inline.add(text))
         else:
             self._line += text
 
@@ -121,7 +121,7 @@ class GrowingMarkdown:
         elif is_whole and leaf.kind is Kind.ROW:
             self._end_line()
         else:
-            self._waits = True
+            self._must_be_complete = True
 
     def _flow(self, leaf: Leaf, text: str) -> None:
         """Pass on the first text of a paragraph's line.
@@ -135,22 +135,22 @@ class GrowingMarkdown:
             self._stored_line = f"{self._line[: len(self._line) - len(text)]}x"
             self._begin(leaf)
         self._line = ""
-        self._flows = True
-        self._sayings.say(self._inline.add(text))
+        self._is_paragraph = True
+        self._output.add(self._inline.add(text))
 
     def _end_line(self) -> None:
-        line, self._line, self._waits = self._line, "", False
-        if not self._flows and line.strip():
+        line, self._line, self._must_be_complete = self._line, "", False
+        if not self._is_paragraph and line.strip():
             self._line = line
             self._process_line(line)
-        elif not self._flows:
+        elif not self._is_paragraph:
             self._close()
             self._store_line("" if self._context and self._context[-1] else None)
-        if self._flows:
-            self._sayings.say(self._inline.end_line())
+        if self._is_paragraph:
+            self._output.add(self._inline.end_line())
             self._store_line(self._stored_line)
         self._line = ""
-        self._flows = False
+        self._is_paragraph = False
 
     def _process_line(self, line: str) -> None:
         """Process a complete line that has not been passed on yet."""
@@ -166,7 +166,7 @@ class GrowingMarkdown:
         if leaf is not None and leaf.kind in {Kind.HEADING, Kind.ROW}:
             self._begin(leaf)
             spoken = spoken_row(leaf.source) if leaf.kind is Kind.ROW else self._inline.add(leaf.source)
-            self._sayings.say(spoken)
+            self._output.add(spoken)
             self._close()
         if leaf is not None and leaf.kind is Kind.FOOTNOTE:
             self._store_line(
@@ -189,13 +189,13 @@ class GrowingMarkdown:
         self._close()
         self._open = leaf
         self._inline.begin()
-        self._sayings.begin(leaf)
+        self._output.begin(leaf)
 
     def _close(self) -> None:
         """End the open block."""
         if self._open is not None:
-            self._sayings.say(self._inline.finish())
-            self._sayings.end(is_sentence=self._open.is_sentence)
+            self._output.add(self._inline.finish())
+            self._output.end(is_sentence=self._open.is_sentence)
             self._open = None
 
 
@@ -214,12 +214,12 @@ def _footnote_context(line: str, is_first: bool, is_after_empty: bool) -> str | 
     return line[: text.start()] + "x" if is_after_empty and text else None
 
 
-class _Sayings:
+class _Output:
     """Output buffer that separates leaves with line breaks and full stops."""
 
     def __init__(self) -> None:
         self.has_spoken = False
-        self._taken: list[str] = []
+        self._pieces: list[str] = []
         self._addresses = Addresses()
         self._lead = ""  # Item number and separator that precede the first word of the leaf.
         self._is_leading = True  # True until the first word of the leaf.
@@ -229,9 +229,9 @@ class _Sayings:
         # White space after `_tail`, which is held back because a full stop may have to be inserted before it.
         self._space = ""
 
-    def take(self) -> str:
-        taken, self._taken = "".join(self._taken), []
-        return taken
+    def pop_text(self) -> str:
+        text, self._pieces = "".join(self._pieces), []
+        return text
 
     def begin(self, leaf: Leaf) -> None:
         is_line = leaf.in_item or leaf.kind is Kind.ROW
@@ -240,7 +240,7 @@ class _Sayings:
         self._is_leading = True
         self._leaf = leaf
 
-    def say(self, text: str) -> None:
+    def add(self, text: str) -> None:
         if text:
             self._give(self._addresses.add(text))
 
@@ -252,7 +252,7 @@ class _Sayings:
         self.pause()
         self._space = ""
         if is_sentence and not self._is_leading and not _MARKED.search(self._tail):
-            self._taken.append("。" if _WIDE.match(self._tail[-1:]) else ".")
+            self._pieces.append("。" if _WIDE.match(self._tail[-1:]) else ".")
         if not self._is_leading and self._leaf is not None:
             self._was_line = self._leaf.in_item or self._leaf.kind is Kind.ROW
 
@@ -265,5 +265,5 @@ class _Sayings:
         text = self._space + text
         solid = text.rstrip() if self._leaf is not None and self._leaf.is_sentence else text
         self._space = text[len(solid) :]
-        self._taken.append(solid)
+        self._pieces.append(solid)
         self._tail = (self._tail + text).rstrip()[-16:]

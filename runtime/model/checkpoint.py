@@ -259,10 +259,10 @@ def fingerprint(source: CheckpointSource) -> str:
     """
     folder, digest = source.folder, hashlib.sha256()
     speech = folder / SPEECH_TOKENIZER
-    own = (folder / CONFIG, *weight_files(folder), speech / CONFIG, *weight_files(speech))
+    base_files = (folder / CONFIG, *weight_files(folder), speech / CONFIG, *weight_files(speech))
     if source.adapters and source.has_base:
         digest.update(b"base\n")
-    for path in (*own, *source.adapter_files):
+    for path in (*base_files, *source.adapter_files):
         name = path.name if path in source.adapter_files else path.relative_to(folder).as_posix()
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)

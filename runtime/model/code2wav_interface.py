@@ -24,7 +24,7 @@ class Code2WavNetwork(Protocol):
     `decode` changes only the states of the slots in `rows`.
     """
 
-    longest: int  # Maximum number of frames per call of `decode`.
+    max_call_frames: int  # Maximum number of frames per call of `decode`.
 
     @property
     def stepped(self) -> SteppedCode2Wav | None:
@@ -80,7 +80,7 @@ class TorchCode2Wav:
     The turn and the number of decoded frames in `rows` are not used, because the state includes the number of frames.
     """
 
-    longest = UNLIMITED_FRAMES
+    max_call_frames = UNLIMITED_FRAMES
     stepped = None
 
     def __init__(self, code2wav: Code2Wav, slots: int) -> None:

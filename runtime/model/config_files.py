@@ -274,8 +274,8 @@ def _require_kind(top: dict[str, Any], name: str, known: Sequence[str | None], p
 
 def _refuse_quantised(top: dict[str, Any], path: Path) -> None:
     for name in QUANTIZATION_FIELDS:
-        if said := top.get(name):
-            method = said.get("quant_method") if isinstance(said, dict) else None
+        if quantization := top.get(name):
+            method = quantization.get("quant_method") if isinstance(quantization, dict) else None
             by = f" by {method}" if isinstance(method, str) else ""
             why = f"{name} says that it is quantised{by}. Take the checkpoint that it was made from"
             raise CheckpointUnsupported(path=path, why=why)

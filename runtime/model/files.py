@@ -56,23 +56,23 @@ def choose_files(where: object, names: Collection[str], index_of: IndexOf) -> Fi
     missing: list[str] = []
     problems: list[SetUpError] = []
 
-    def take(path: object, prefix: str, needed: Collection[str], optional: Collection[str] = ()) -> None:
-        own = {name.removeprefix(prefix) for name in names if name.startswith(prefix)}
-        taken = [name for name in (*needed, *optional) if name in own]
-        for gone in (name for name in needed if name not in own):
+    def add_files(path: object, prefix: str, needed: Collection[str], optional: Collection[str] = ()) -> None:
+        file_names = {name.removeprefix(prefix) for name in names if name.startswith(prefix)}
+        taken = [name for name in (*needed, *optional) if name in file_names]
+        for gone in (name for name in needed if name not in file_names):
             missing.append(prefix + gone)
-            problems.append(CheckpointMissing(path=path, what=gone, hint=layout_hint(own)))
+            problems.append(CheckpointMissing(path=path, what=gone, hint=layout_hint(file_names)))
         try:
-            weights = weight_names(path, own, lambda name: index_of(prefix + name))
-            taken += weights if WHOLE in own else [INDEX, *weights]
+            weights = weight_names(path, file_names, lambda name: index_of(prefix + name))
+            taken += weights if WHOLE in file_names else [INDEX, *weights]
         except SetUpError as error:
             problems.append(error)
             if isinstance(error, CheckpointMissing):
                 missing.append(prefix + str(error.facts["what"]))
         read.extend(prefix + name for name in taken)
 
-    take(where, "", (CONFIG, GENERATION, *_tokenizer_files(names)))
-    take(f"{where}/{SPEECH_TOKENIZER}", f"{SPEECH_TOKENIZER}/", (CONFIG,), (PREPROCESSOR,))
+    add_files(where, "", (CONFIG, GENERATION, *_tokenizer_files(names)))
+    add_files(f"{where}/{SPEECH_TOKENIZER}", f"{SPEECH_TOKENIZER}/", (CONFIG,), (PREPROCESSOR,))
     return FileChoice(tuple(read), tuple(sorted(set(names) - set(read))), tuple(missing), tuple(problems))
 
 

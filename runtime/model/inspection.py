@@ -152,8 +152,8 @@ def inspect_source(source: CheckpointSource) -> Inspection:
     found.problems += choice.problems
 
     def headers_of(names: Sequence[str]) -> Headers:
-        own = [] if any("/" in name for name in names) else source.adapter_weights
-        return read_headers([*(folder / name for name in names), *own])
+        adapter_files = [] if any("/" in name for name in names) else source.adapter_weights
+        return read_headers([*(folder / name for name in names), *adapter_files])
 
     return _read(found, headers_of)
 

@@ -17,7 +17,7 @@ from runtime.device.kernels.window import attend_window, ring_for
 from runtime.model.code2wav import Code2Wav, StreamState
 from runtime.model.packing import Block, pack
 
-MIN_LONGEST_FRAMES = 16  # Minimum value of `longest`.
+MIN_CALL_FRAMES = 16  # Minimum value of `max_call_frames`.
 ALIGNMENT_ELEMENTS = 64  # Alignment of each convolution's state memory.
 
 
@@ -30,8 +30,8 @@ class PackedCode2Wav:
         self.eps = config.rms_norm_eps
         self.window = config.sliding_window
         self.tail_frames = code2wav.tail_frames
-        ring = ring_for(config.sliding_window, MIN_LONGEST_FRAMES)
-        self.longest = ring - config.sliding_window + 1
+        ring = ring_for(config.sliding_window, MIN_CALL_FRAMES)
+        self.max_call_frames = ring - config.sliding_window + 1
         sizes = [module.left * module.inputs for module in code2wav.looking_back]
         self.side, slots = slots, slots + 1
         starts = [0]
@@ -63,7 +63,7 @@ class PackedCode2Wav:
     def after(self, codes: Tensor) -> tuple[StreamState, int]:
         codes = codes.to(self.device, torch.int32).unsqueeze(0)
         early = max(0, codes.shape[1] - self.tail_frames)
-        ends = [*range(self.longest, early, self.longest), early, codes.shape[1]]
+        ends = [*range(self.max_call_frames, early, self.max_call_frames), early, codes.shape[1]]
         begin = turn = 0
         self.reset(self.side)
         for end in ends:

@@ -103,19 +103,19 @@ class Linear(nn.Linear):
     def quantize(self, kind: Quantization) -> None:
         """Quantize the weights, and release the published weights."""
         # Without `detach`, autograd would keep the published weights in memory.
-        self.take(quantized(self.weight.detach(), kind))
+        self.set_product(quantized(self.weight.detach(), kind))
 
     def lay_out(self, dtype: torch.dtype = torch.float32) -> None:
         """Store the weight in the narrower `dtype`, if the product stays batch-invariant."""
         if (product := narrowed(self.weight, dtype)) is not None:
-            self.take(product)
+            self.set_product(product)
 
     def pack(self) -> None:
         """Store the weight in oneDNN's packed layout, if the product stays batch-invariant."""
         if self.product is None and (product := packed(self.weight.detach())) is not None:
-            self.take(product)
+            self.set_product(product)
 
-    def take(self, product: Product, dtype: torch.dtype | None = None) -> None:
+    def set_product(self, product: Product, dtype: torch.dtype | None = None) -> None:
         """Replace the weight by a product function.
 
         The weight becomes an empty tensor of the same dtype, or of `dtype` if it is not None.

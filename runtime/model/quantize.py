@@ -72,9 +72,9 @@ def quantize(reference: str, kind: Quantization, out: Path, measure: Callable[[s
 
 def _write(found: Inspection, kind: Quantization, out: Path, moments: Moments) -> None:
     paths = found.source.weights
-    own = {path.name for path in paths} | {INDEX, CONFIG}
+    replaced = {path.name for path in paths} | {INDEX, CONFIG}
     for name in found.files.read:
-        if name not in own:
+        if name not in replaced:
             (out / name).parent.mkdir(exist_ok=True)
             shutil.copyfile(found.folder / name, out / name)
     config = found.content | {QUANTIZATION_FIELD: kind}

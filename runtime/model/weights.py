@@ -122,7 +122,7 @@ def _take_rounded(
     """
     name, linear = named
     weights = weights_from(f"{prefix}{name}", tensor, f"{prefix}{name}.{OFFSETS}" in fewer)
-    linear.take(product_of(weights), dtype)
+    linear.set_product(product_of(weights), dtype)
 
 
 def _fill(
@@ -147,7 +147,7 @@ def _fill(
     if isinstance(module, Linear) and kind is not None:
         weights = [key for key, place in places.items() if place.target.rpartition(".")[2] == "weight"]
         rows = [tensor(key).to(device) for key in weights]  # Parts of a fused layer, in the order of its rows.
-        module.take(quantized(rows[0] if len(rows) == 1 else torch.cat(rows), kind), dtype)
+        module.set_product(quantized(rows[0] if len(rows) == 1 else torch.cat(rows), kind), dtype)
         places = {key: place for key, place in places.items() if key not in weights}
     types = {place.target.rpartition(".")[2]: dtype for place in places.values()}
     allocated = _allocate(module, device, types)

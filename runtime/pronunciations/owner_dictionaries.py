@@ -20,7 +20,7 @@ class OwnerDictionaries:
 
     own: DictionaryFolder
     common: DictionaryFolder | None = None  # Shared dictionaries, or None if `own` is the shared folder.
-    most: int = 0  # Maximum number of own dictionaries, or 0 if it is unlimited.
+    max_dictionaries: int = 0  # Maximum number of own dictionaries, or 0 if it is unlimited.
 
     def all(self) -> list[PronunciationDictionary]:
         """Return all usable dictionaries, starting with the owner's dictionaries."""
@@ -81,5 +81,5 @@ class OwnerDictionaries:
         self.own.delete(dictionary_id)
 
     def _check_room(self) -> None:
-        if self.most:  # Without a limit, the files are not counted because counting reads all of them.
-            check_room(len(self.own.all()), self.most, TooManyDictionaries)
+        if self.max_dictionaries:  # Without a limit, the files are not counted because counting reads all of them.
+            check_room(len(self.own.all()), self.max_dictionaries, TooManyDictionaries)

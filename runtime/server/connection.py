@@ -346,7 +346,7 @@ class Connection:
     async def _write(self) -> None:
         """Write messages until the close handshake starts or the client stops reading."""
         while True:
-            item = self._dialect.take() if self._waiting is None else None
+            item = self._dialect.pop_message() if self._waiting is None else None
             if item is None:
                 self._wake.clear()
                 await self._wake.wait()

@@ -211,12 +211,12 @@ class Host:
             else:
                 loaded.set_exception(failure or GenerationFailed())
 
-        def tell(done: int, of: int, step: str) -> None:
+        def report_progress(done: int, of: int, step: str) -> None:
             self.progress = LoadingStep(done, of, step)
 
         try:
             self.library.open()
-            engine = self._open_engine(self.settings, tell)
+            engine = self._open_engine(self.settings, report_progress)
         except Exception as failure:
             loop.call_soon_threadsafe(settle, None, failure)
         else:

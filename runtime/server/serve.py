@@ -100,10 +100,10 @@ async def run(
     server = Server(_config(settings, host))
     serving = asyncio.create_task(server.serve(sockets=[listener]), name="uvicorn")
     living = asyncio.create_task(_live(host, _url(listener), wyoming), name="engine-life")
-    stop, hurry = stop or asyncio.Event(), asyncio.Event()
+    stop, second_signal = stop or asyncio.Event(), asyncio.Event()
     has_signals = threading.current_thread() is threading.main_thread()
     if has_signals:
-        stop_on_signals(_SIGNALS, stop, hurry)
+        stop_on_signals(_SIGNALS, stop, second_signal)
     stopping = asyncio.create_task(stop.wait(), name="signals")
     lag = asyncio.create_task(host.metrics.watch_lag(), name="loop-lag")
     try:
@@ -118,12 +118,12 @@ async def run(
         elif serving.done():
             serving.result()  # Raise the error if uvicorn failed to start.
         else:
-            await drain(host, hurry, log_drain_wait if has_signals else lambda _: None)
+            await drain(host, second_signal, log_drain_wait if has_signals else lambda _: None)
         return living.result() if died else Exit.ASKED
     finally:
         for task in (living, stopping, lag):
             task.cancel()
-        server.force_exit = hurry.is_set()
+        server.force_exit = second_signal.is_set()
         server.should_exit = True
         try:
             await asyncio.gather(serving, living, stopping, lag, return_exceptions=True)
@@ -157,21 +157,24 @@ def _url(listener: socket.socket) -> str:
     return f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"
 
 
-async def drain(host: Host, hurry: asyncio.Event, tell: Callable[[float], None]) -> None:
+async def drain(host: Host, second_signal: asyncio.Event, on_wait: Callable[[float], None]) -> None:
     """Refuse new requests, wait for the open requests, and close all connections.
 
-    The wait ends after `drain_s` seconds or when `hurry` is set. `tell(drain_s)` is called if speech is still running.
+    The wait ends after `drain_s` seconds or when `second_signal` is set. `on_wait(drain_s)` is called if speech is
+    still running.
     """
     drain_s = host.settings.server.drain_s
     if host.is_speaking and drain_s:
-        tell(drain_s)
+        on_wait(drain_s)
     host.refuse(Draining())
     for client in tuple(host.sockets):
         client.drain()
     loop = asyncio.get_running_loop()
     end = loop.time() + drain_s
-    while host.is_serving and loop.time() < end and not hurry.is_set():  # noqa: ASYNC110  The loop has several conditions.
+    while host.is_serving and loop.time() < end and not second_signal.is_set():  # noqa: ASYNC110
         await asyncio.sleep(_POLL_INTERVAL_S)
     await host.close_sessions(
-        Draining(), 1001, timeout_s=HURRIED_FINAL_MESSAGES_TIMEOUT_S if hurry.is_set() else FINAL_MESSAGES_TIMEOUT_S
+        Draining(),
+        1001,
+        timeout_s=HURRIED_FINAL_MESSAGES_TIMEOUT_S if second_signal.is_set() else FINAL_MESSAGES_TIMEOUT_S,
     )

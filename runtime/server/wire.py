@@ -151,14 +151,14 @@ def check_text(count: int, limits: Limits, *, param: str = "text") -> None:
         raise TextTooLong(count=count, unit="characters", limit=limits.max_text_chars, param=param)
 
 
-def check_frames(asked: int | None, most: int, *, param: str = "max_frames") -> None:
-    """Check that the requested number of codec frames is at most `most`.
+def check_frames(asked: int | None, max_frames: int, *, param: str = "max_frames") -> None:
+    """Check that the requested number of codec frames is at most `max_frames`.
 
     Raises:
-        InvalidConfig: `asked` exceeds `most`.
+        InvalidConfig: `asked` exceeds `max_frames`.
     """
-    if asked is not None and asked > most:
-        raise InvalidConfig(where=param, why=f"it must be at most {most}", param=param)
+    if asked is not None and asked > max_frames:
+        raise InvalidConfig(where=param, why=f"it must be at most {max_frames}", param=param)
 
 
 def number_in(text: str, where: str, low: int, high: int) -> int:

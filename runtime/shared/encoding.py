@@ -280,7 +280,7 @@ class _Coded:
         return self._taken()
 
     def _taken(self) -> bytes:
-        return self._out.take() if isinstance(self._out, _Pipe) else b""
+        return self._out.pop_bytes() if isinstance(self._out, _Pipe) else b""
 
 
 class _Reshaper:
@@ -337,7 +337,7 @@ class _Pipe(io.RawIOBase):
         self._held += data
         return len(data)
 
-    def take(self) -> bytes:
+    def pop_bytes(self) -> bytes:
         taken = bytes(self._held)
         self._held.clear()
         return taken

@@ -119,19 +119,19 @@ class Fetcher:
         self._seconds = seconds
         self._context = context
 
-    def fetch(self, address: str, *, most: int) -> bytes:
+    def fetch(self, address: str, *, max_bytes: int) -> bytes:
         """Download the content of an https URL.
 
         Raises:
             AddressRefused: The address is refused, timed out, or responded with another status than 200.
-            MessageTooLarge: The response has more than `most` bytes.
+            MessageTooLarge: The response has more than `max_bytes` bytes.
         Thread: worker thread. The call takes up to `FETCH_TIMEOUT_S`.
         """
         target = web_address_of(address, self._where)
         result: list[bytes | SpeechError] = []
         sockets: list[socket.socket] = []
         # Resolvers have no timeout, so they run in a separate thread, which is abandoned at the deadline.
-        reading = threading.Thread(target=lambda: result.append(self._outcome(target, most, sockets)), daemon=True)
+        reading = threading.Thread(target=lambda: result.append(self._outcome(target, max_bytes, sockets)), daemon=True)
         reading.start()
         reading.join(self._seconds)
         if not result:
@@ -147,22 +147,24 @@ class Fetcher:
     def _late(self) -> str:
         return f"it did not answer within {self._seconds:g} s"
 
-    def _outcome(self, address: WebAddress, most: int, sockets: list[socket.socket]) -> bytes | SpeechError:
+    def _outcome(self, address: WebAddress, max_bytes: int, sockets: list[socket.socket]) -> bytes | SpeechError:
         try:
             end = time.monotonic() + self._seconds
             for _ in range(self._redirects):
-                found = self._read(address, most, end, sockets)
+                found = self._read(address, max_bytes, end, sockets)
                 if isinstance(found, bytes):
                     return found
                 address = found
-            found = self._read(address, most, end, sockets)
+            found = self._read(address, max_bytes, end, sockets)
             return found if isinstance(found, bytes) else self._refuse("it redirects too often")
         except SpeechError as error:
             return error
         except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError):
             return AddressRefused(where=self._where, why="it could not be reached", param=self._where)
 
-    def _read(self, address: WebAddress, most: int, end: float, sockets: list[socket.socket]) -> bytes | WebAddress:
+    def _read(
+        self, address: WebAddress, max_bytes: int, end: float, sockets: list[socket.socket]
+    ) -> bytes | WebAddress:
         """Return the body of the response, or the address to which the response redirects."""
         pinned = self._pinned(address.host)
         url = httpx.URL(scheme="https", host=pinned, port=self._port, raw_path=address.target)
@@ -189,9 +191,9 @@ class Fetcher:
             data = bytearray()
             for piece in response.iter_raw():
                 data += piece
-                if len(data) > most:
+                if len(data) > max_bytes:
                     what = f"The file at {self._where}"
-                    raise MessageTooLarge(what=what, size=MoreThan(most), limit=most, param=self._where)
+                    raise MessageTooLarge(what=what, size=MoreThan(max_bytes), limit=max_bytes, param=self._where)
                 if time.monotonic() > end:
                     self._refuse(self._late)
             return bytes(data)

@@ -11,7 +11,7 @@ MAX_NAME_CHARS = 60  # Maximum number of characters of a name without its suffix
 _RESERVED = re.compile(r"(?:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9¹²³])\s*(?:\.|$)", re.IGNORECASE)
 
 
-def file_name(words: str, suffix: str, most: int = MAX_NAME_CHARS, *, instead: str = "take") -> str:
+def file_name(words: str, suffix: str, max_chars: int = MAX_NAME_CHARS, *, instead: str = "take") -> str:
     """Return a file name made from a user's text, cut between words if possible.
 
     Args:
@@ -21,9 +21,9 @@ def file_name(words: str, suffix: str, most: int = MAX_NAME_CHARS, *, instead: s
         " " if unicodedata.category(letter)[0] in "CZ" or letter in '<>:"/\\|?*' else letter for letter in words
     )
     words = " ".join(seen.split())
-    if len(words) > most:
-        head, space, _ = words[: most + 1].rpartition(" ")
-        words = head if space and len(head) > most // 2 else words[:most]
+    if len(words) > max_chars:
+        head, space, _ = words[: max_chars + 1].rpartition(" ")
+        words = head if space and len(head) > max_chars // 2 else words[:max_chars]
     name = words.strip(" .,;:") or instead
     return f"{'_' if _RESERVED.match(name) else ''}{name}.{suffix}"
 

@@ -28,15 +28,15 @@ def check_owned(thing_id: str, own: Finds, common: Finds | None, not_yours: type
         raise not_yours
 
 
-def check_room(count: int, most: int, too_many: type[SpeechError]) -> None:
+def check_room(count: int, limit: int, too_many: type[SpeechError]) -> None:
     """Check that an owner may store one more item.
 
     Args:
         count: Number of items that the owner has stored.
-        most: Maximum number of items, or 0 if it is unlimited.
+        limit: Maximum number of items, or 0 if it is unlimited.
 
     Raises:
         too_many: The owner has the maximum number of items.
     """
-    if most and count >= most:
-        raise too_many(limit=most)
+    if limit and count >= limit:
+        raise too_many(limit=limit)

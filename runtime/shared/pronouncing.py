@@ -50,9 +50,11 @@ class Dictionary:
     def __init__(self, entries: Iterable[Entry], apart: str = "") -> None:
         listed = [entry if len(entry) == 3 else (*entry, False) for entry in entries]
         if apart:
-            listed = [(word, said.translate(_WITHOUT_BRACKETS), is_exact) for word, said, is_exact in listed]
-        self._written = {_spaced(word): said for word, said, _ in reversed(listed)}
-        self._folded = {_fold(word): said for word, said, is_exact in reversed(listed) if not is_exact}
+            listed = [
+                (word, replacement.translate(_WITHOUT_BRACKETS), is_exact) for word, replacement, is_exact in listed
+            ]
+        self._written = {_spaced(word): replacement for word, replacement, _ in reversed(listed)}
+        self._folded = {_fold(word): replacement for word, replacement, is_exact in reversed(listed) if not is_exact}
         forms = {
             (_one_spaced(unicodedata.normalize(form, word)), is_exact)
             for word, _, is_exact in listed

@@ -79,7 +79,7 @@ class WordTimes:
         self._spans.extend(span.group() for span in spans[:-1])
         self._tail = self._tail[spans[-1].start() :] if spans else self._tail
 
-    def hear(self, samples: int) -> TimedWords:
+    def advance(self, samples: int) -> TimedWords:
         """Advance the audio by `samples` and return the words that have ended."""
         self._samples += samples
         now, timed = self._samples / SAMPLE_RATE, TimedWords()
@@ -88,9 +88,9 @@ class WordTimes:
             self._returned_until_s = end
         return timed
 
-    def hear_until(self, samples: int) -> TimedWords:
+    def advance_to(self, samples: int) -> TimedWords:
         """Advance the audio to `samples` in total and return the words that have ended."""
-        return self.hear(samples - self._samples)
+        return self.advance(samples - self._samples)
 
     def finish(self) -> TimedWords:
         """Return the remaining words, with times that divide the rest of the audio."""

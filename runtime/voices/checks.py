@@ -29,7 +29,7 @@ SPECTRUM_SAMPLES = 1024
 
 # Bounds for the ratio between the transcript's expected duration and the duration of the speech. The speech rates of
 # speakers differ by a factor of two.
-HURRIED, DRAGGED = 1.8, 0.4  # Too fast, too slow.
+MAX_TRANSCRIPT_RATIO, MIN_TRANSCRIPT_RATIO = 1.8, 0.4
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +100,12 @@ def check_transcript(transcript: str, speech_s: float) -> Iterator[Advice]:
     if is_another_text(transcript, speech_s):
         raise TranscriptMismatch(characters=len(transcript), seconds=speech_s, param="ref_text")
     pace = expected_seconds(transcript) / speech_s
-    if pace > HURRIED:
+    if pace > MAX_TRANSCRIPT_RATIO:
         yield Advice(
             "transcript",
             "The transcript is long for this recording; it must hold the words that are spoken, and no more.",
         )
-    elif pace < DRAGGED:
+    elif pace < MIN_TRANSCRIPT_RATIO:
         yield Advice(
             "transcript", "The transcript is short for this recording; it must hold all the words that are spoken."
         )

@@ -260,7 +260,7 @@ class Library:
         """
         if self._listing.stamp != self._folder_time() and self._lock.acquire(blocking=False):
             try:
-                self._refresh(most=MAX_READS_PER_CALL)
+                self._refresh(max_files=MAX_READS_PER_CALL)
             finally:
                 self._lock.release()
         return self._listing
@@ -272,26 +272,26 @@ class Library:
         except OSError:
             return None
 
-    def _refresh(self, *, written: str | None = None, most: int | None = None) -> None:
+    def _refresh(self, *, written: str | None = None, max_files: int | None = None) -> None:
         """Update index and listing from the files.
 
         `written` is a file that was just written. The caller must hold the lock.
         """
         stamp = self._folder_time()
         try:
-            is_whole = self._follow(written, most)
+            is_whole = self._follow(written, max_files)
         except sqlite3.Error:
             self._forget_index()
-            is_whole = self._follow(written, most)
+            is_whole = self._follow(written, max_files)
         if not is_whole or (stamp is not None and time.time_ns() - stamp < SETTLED_NS):
             stamp = STALE_STAMP
         self._listing = listed(stamp, self._entries.values(), self._aside)
 
-    def _follow(self, written: str | None, most: int | None) -> bool:
+    def _follow(self, written: str | None, max_files: int | None) -> bool:
         """Read the changed files and update the index.
 
         Args:
-            most: Maximum number of files to read.
+            max_files: Maximum number of files to read.
 
         Returns:
             True if no further files have changed.
@@ -304,7 +304,7 @@ class Library:
         index = self._opened()
         known = {file: entry.version for file, entry in self._entries.items()}
         different = [file for file, version in files.items() if file == written or known.get(file) != version]
-        read = {file: self._entry(file, files[file]) for file in different[:most]}
+        read = {file: self._entry(file, files[file]) for file in different[:max_files]}
         found = {file: entry for file, entry in read.items() if entry is not None}
         changed = {file: entry for file, entry in found.items() if entry != self._entries.get(file)}
         gone = known.keys() - files.keys()
@@ -387,8 +387,8 @@ class Library:
         self._entries = {}
 
 
-def read_file(path: Path, most: int) -> bytes:
-    """Read a regular file of at most `most` bytes.
+def read_file(path: Path, max_bytes: int) -> bytes:
+    """Read a regular file of at most `max_bytes` bytes.
 
     Raises:
         VoiceNotFound: The file does not exist.
@@ -402,7 +402,7 @@ def read_file(path: Path, most: int) -> bytes:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise VoiceFileInvalid(why=NO_FILE)
             with open(descriptor, "rb", closefd=False) as file:
-                data = file.read(most + 1)
+                data = file.read(max_bytes + 1)
         finally:
             os.close(descriptor)
     except FileNotFoundError:
@@ -411,6 +411,6 @@ def read_file(path: Path, most: int) -> bytes:
         if error.errno == errno.ELOOP:  # The path is a symbolic link.
             raise VoiceFileInvalid(why=NO_FILE) from None
         raise VoiceFileInvalid(why=CANNOT_BE_READ) from None
-    if len(data) > most:
-        raise VoiceFileInvalid(why=f"it has more than {most // 2**20} MB")
+    if len(data) > max_bytes:
+        raise VoiceFileInvalid(why=f"it has more than {max_bytes // 2**20} MB")
     return data

@@ -114,15 +114,15 @@ def _voicebox(archive: zipfile.ZipFile, limits: Limits) -> Profile:
 
 
 def _join_recordings(
-    recordings: Iterable[tuple[NDArray[np.float32], str]], most: int
+    recordings: Iterable[tuple[NDArray[np.float32], str]], max_samples: int
 ) -> tuple[NDArray[np.float32], list[str]]:
-    """Join the first recordings that have at most `most` samples, and list their texts."""
+    """Join the first recordings that have at most `max_samples` samples, and list their texts."""
     gap = np.zeros(round(GAP_S * SAMPLE_RATE), np.float32)
     joined = np.zeros(0, np.float32)
     texts: list[str] = []
     for samples, text in recordings:
         longer = np.concatenate([joined, gap, samples]) if texts else samples
-        if texts and len(longer) > most:
+        if texts and len(longer) > max_samples:
             break
         joined = longer
         texts.append(text.strip())
@@ -139,7 +139,7 @@ def _recording(archive: zipfile.ZipFile, name: str, limits: Limits) -> NDArray[n
         raise
 
 
-def _member(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
+def _member(archive: zipfile.ZipFile, name: str, max_bytes: int) -> bytes:
     """Return the content of a file in an archive.
 
     Raises:
@@ -148,10 +148,10 @@ def _member(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
     """
     try:
         with archive.open(name) as member:
-            data = member.read(most + 1)
+            data = member.read(max_bytes + 1)
     except (zipfile.BadZipFile, RuntimeError, NotImplementedError, OSError, EOFError, ValueError):
         _refuse("it is a damaged archive")
-    if len(data) > most:
+    if len(data) > max_bytes:
         _refuse("a file in it is too large")
     return data
 

@@ -34,7 +34,7 @@ class OwnerLibrary:
 
     own: Library
     common: Library | None = None  # Shared library, or None if `own` is the shared library.
-    most: int = 0  # Maximum number of own voices, or 0 if it is unlimited.
+    max_voices: int = 0  # Maximum number of own voices, or 0 if it is unlimited.
     max_pronunciations: int = 0  # Maximum number of own dictionaries, or 0 if it is unlimited.
 
     @property
@@ -118,7 +118,7 @@ class OwnerLibrary:
         return self.own if self.common is None or self.owns(voice_id) else self.common
 
     def _check_room(self) -> None:
-        check_room(len(self.own.cards()), self.most, TooManyVoices)
+        check_room(len(self.own.cards()), self.max_voices, TooManyVoices)
 
 
 class OwnerLibraries:
@@ -127,13 +127,13 @@ class OwnerLibraries:
     Only one thread may use the cache.
     """
 
-    def __init__(self, common: Library, most: int, max_pronunciations: int = 0) -> None:
+    def __init__(self, common: Library, max_voices: int, max_pronunciations: int = 0) -> None:
         """Set the maximum numbers of voices and dictionaries per owner.
 
         A maximum of 0 is unlimited.
         """
         self._common = common
-        self._most = most
+        self._max_voices = max_voices
         self._max_pronunciations = max_pronunciations
         self._owned: OrderedDict[str, Library] = OrderedDict()
 
@@ -147,7 +147,7 @@ class OwnerLibraries:
         self._owned.move_to_end(name)
         if len(self._owned) > MAX_OPEN_LIBRARIES:
             self._owned.popitem(last=False)[1].close()
-        return OwnerLibrary(library, self._common, self._most, self._max_pronunciations)
+        return OwnerLibrary(library, self._common, self._max_voices, self._max_pronunciations)
 
     def libraries(self) -> tuple[Library, ...]:
         """Return the shared library and the recently used libraries of owners."""

@@ -212,15 +212,15 @@ def _provenance(metadata: Mapping[str, str]) -> dict[str, str]:
     return provenance(_parsed(metadata, "provenance", dict))
 
 
-def provenance(said: Mapping[str, object]) -> dict[str, str]:
+def provenance(entries: Mapping[str, object]) -> dict[str, str]:
     """Validate the provenance entries of a voice and return them.
 
     Raises:
         ValueError: A key or value is not text or too long, or there are too many entries.
     """
-    if len(said) > MAX_ENTRIES:
+    if len(entries) > MAX_ENTRIES:
         raise ValueError("provenance")
-    return {_text(name, MAX_KEY): _text(value, MAX_WORDS) for name, value in said.items()}
+    return {_text(name, MAX_KEY): _text(value, MAX_WORDS) for name, value in entries.items()}
 
 
 def _tags(metadata: Mapping[str, str]) -> tuple[str, ...]:
@@ -239,12 +239,12 @@ def _parsed(metadata: Mapping[str, str], name: str, kind: type[Kind]) -> Kind:
     return value
 
 
-def _optional_text(metadata: Mapping[str, str], name: str, most: int) -> str | None:
-    return _text(metadata[name], most) if name in metadata else None
+def _optional_text(metadata: Mapping[str, str], name: str, max_chars: int) -> str | None:
+    return _text(metadata[name], max_chars) if name in metadata else None
 
 
-def _text(value: object, most: int) -> str:
-    if not isinstance(value, str) or len(value) > most or "\x00" in value:
+def _text(value: object, max_chars: int) -> str:
+    if not isinstance(value, str) or len(value) > max_chars or "\x00" in value:
         raise ValueError("text")
     value.encode()  # The call raises UnicodeEncodeError (a ValueError) for a lone surrogate.
     return value

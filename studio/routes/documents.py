@@ -58,7 +58,7 @@ def document_routes(
         async def receive() -> list[bytes]:
             if url is None:
                 return await read_pieces(request, MAX_BYTES)
-            return [await asyncio.to_thread(pages.fetch, url, most=MAX_BYTES)]
+            return [await asyncio.to_thread(pages.fetch, url, max_bytes=MAX_BYTES)]
 
         pieces = await documents.read(receive, client_of(request), **options)
         return streamed_json(pieces, sum(map(len, pieces)))

@@ -93,7 +93,7 @@ def spoken(runner: ModelRunner, checkpoint: Checkpoint, serials: list[int], toge
     """
     slots, prompts, reads = [], [], [0] * len(serials)
     for serial in serials:
-        slots.append(runner.slot_cache.take(SlotInputs(settings_of(serial), 7 + serial, [])))
+        slots.append(runner.slot_cache.allocate(SlotInputs(settings_of(serial), 7 + serial, [])))
         with runner.prompt_stream(slots[-1]):
             prompts.append(prompt_of(checkpoint, serial))
     firsts: dict[int, Codes] = {}
@@ -146,7 +146,7 @@ def test_step_does_not_synchronise_with_the_gpu(checkpoint: Checkpoint, runner_o
     """PyTorch's profiler must find no synchronising CUDA calls if the results are not read."""
     runner, slots = runner_of(), []
     for serial in range(4):
-        slots.append(runner.slot_cache.take(SlotInputs(settings_of(serial), 7 + serial, [])))
+        slots.append(runner.slot_cache.allocate(SlotInputs(settings_of(serial), 7 + serial, [])))
         with runner.prompt_stream(slots[-1]):
             prompt = prompt_of(checkpoint, serial)
         read = 0

@@ -45,7 +45,7 @@ class ToyDialect(Dialect[Utterance[ToyMessage]]):
                     utterance.finish()
             elif utterance is not None:
                 self._release(utterance)
-                self.send_queue.say({"stopped_after": utterance.sent_samples})
+                self.send_queue.add_message({"stopped_after": utterance.sent_samples})
         except SpeechError as error:
             self._abort_all(error) if self.utterances else self._send_error(error)
 
@@ -59,7 +59,7 @@ class ToyDialect(Dialect[Utterance[ToyMessage]]):
             case AudioChunk(pcm=pcm):
                 self._send_sound(utterance, pcm)
             case Finished(stop_reason=reason):
-                self.send_queue.say({"done": reason.value, "samples": utterance.samples})
+                self.send_queue.add_message({"done": reason.value, "samples": utterance.samples})
             case Broken(error=error):
                 self._fail(utterance, error)
 
@@ -67,7 +67,7 @@ class ToyDialect(Dialect[Utterance[ToyMessage]]):
         self._send_error(error)
 
     def _send_error(self, error: SpeechError) -> None:
-        self.send_queue.say({"error": error.code, "message": str(error)})
+        self.send_queue.add_message({"error": error.code, "message": str(error)})
 
 
 def add_routes(app: FastAPI, host: Host) -> None:

@@ -95,19 +95,19 @@ def _begin(
     code = tl.minimum(tl.load(codes + slot * Q + codebook, mask=codebook < Q, other=0), V - 1)
     # Clamp the index, because the scratch slot of padding rows has no frame.
     word = tl.load(trailing + slot * L + tl.maximum(tl.minimum(made - 1, L - 1), 0))
-    own = frames + ((codebook * V + code) * H)[:, None] + dims[None, :]
+    code_embedding = frames + ((codebook * V + code) * H)[:, None] + dims[None, :]
     if ADDRESSED:
         kind: tl.constexpr = tl.pointer_type(out.dtype.element_ty)
         first = tl.minimum(tl.load(codes + slot * Q), V - 1)
         codec = tl.multiple_of(tl.load(addresses + slot).to(kind), 16) + first * H + dims
         text = tl.multiple_of(tl.load(addresses + S + slot).to(kind), 16)
-        parts = tl.load(own, mask=((codebook > 0) & (codebook < Q))[:, None] & inside[None, :], other=0.0)
+        parts = tl.load(code_embedding, mask=((codebook > 0) & (codebook < Q))[:, None] & inside[None, :], other=0.0)
         parts = tl.where((codebook == 0)[:, None], tl.load(codec, mask=inside, other=0.0)[None, :], parts)
     else:
-        parts = tl.load(own, mask=(codebook < Q)[:, None] & inside[None, :], other=0.0)
-    said = tl.load(text + word * H + dims, mask=inside, other=0.0)
+        parts = tl.load(code_embedding, mask=(codebook < Q)[:, None] & inside[None, :], other=0.0)
+    text_embedding = tl.load(text + word * H + dims, mask=inside, other=0.0)
     total = tl.sum(parts.to(tl.float32), axis=0)
-    tl.store(out + row * H + dims, total.to(said.dtype) + said, mask=inside)
+    tl.store(out + row * H + dims, total.to(text_embedding.dtype) + text_embedding, mask=inside)
     if part == 0:
         tl.store(positions + row, at)
 

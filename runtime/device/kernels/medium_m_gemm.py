@@ -141,11 +141,11 @@ def _medium_m_gemm_kernel(
         async_copy.wait_group(ROWS_AHEAD - 2)
         # New rows overwrite the rows of the previous step, which all warps have finished.
         if step + ROWS_AHEAD - 1 < STEPS:
-            room = rows.index((step + ROWS_AHEAD - 1) % ROWS_AHEAD)
-            async_copy.async_copy_global_to_shared(room, x_at + (step + ROWS_AHEAD - 1) * BK, x_mask)
+            buffer = rows.index((step + ROWS_AHEAD - 1) % ROWS_AHEAD)
+            async_copy.async_copy_global_to_shared(buffer, x_at + (step + ROWS_AHEAD - 1) * BK, x_mask)
         if step > 0 and step + WEIGHTS_AHEAD - 1 < STEPS:
-            room = weights.index((step - 1) % WEIGHTS_AHEAD)
-            async_copy.async_copy_global_to_shared(room, w_at + (step + WEIGHTS_AHEAD - 1) * BK)
+            buffer = weights.index((step - 1) % WEIGHTS_AHEAD)
+            async_copy.async_copy_global_to_shared(buffer, w_at + (step + WEIGHTS_AHEAD - 1) * BK)
         async_copy.commit_group()
         tile = rows.index(step % ROWS_AHEAD).permute([0, 2, 1]).load(gl.DotOperandLayout(1, of_sums, 2))
         tile_of_weights = weights.index(step % WEIGHTS_AHEAD).load(gl.DotOperandLayout(0, of_sums, 2))

@@ -172,8 +172,8 @@ def _sample(
         dims = tl.arange(0, EMBEDDED_WIDTH)
         if ADDRESSED:
             table = tl.multiple_of(tl.load(addresses + slot).to(tl.pointer_type(embedded.dtype.element_ty)), 16)
-        own = tl.load(table + drawn * EMBEDDED + dims, mask=dims < EMBEDDED)
-        tl.store(embedded + row * embedded_stride + dims, own, mask=dims < EMBEDDED)
+        code_embedding = tl.load(table + drawn * EMBEDDED + dims, mask=dims < EMBEDDED)
+        tl.store(embedded + row * embedded_stride + dims, code_embedding, mask=dims < EMBEDDED)
 
 
 @triton.jit

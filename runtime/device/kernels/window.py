@@ -18,9 +18,9 @@ from runtime.device.kernels.streams import ROW, wait_for_previous
 QUERIES = 16  # Number of queries per tile: the minimum for tensor cores.
 
 
-def ring_for(window: int, longest: int) -> int:
-    """Return the size of a ring buffer, in frames, for chunks of up to `longest` frames."""
-    return max(16, triton.next_power_of_2(window - 1 + longest))
+def ring_for(window: int, max_frames: int) -> int:
+    """Return the size of a ring buffer, in frames, for chunks of up to `max_frames` frames."""
+    return max(16, triton.next_power_of_2(window - 1 + max_frames))
 
 
 @triton.jit

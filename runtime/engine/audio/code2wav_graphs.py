@@ -142,8 +142,8 @@ class Code2WavGraphs:
         Raises:
             InvalidSetting: A shape has more frames than the network supports in one call.
         """
-        if too_long := [frames for frames, _ in shapes if frames > network.longest]:
-            why = f"Code2Wav takes at most {network.longest} frames in one call"
+        if too_long := [frames for frames, _ in shapes if frames > network.max_call_frames]:
+            why = f"Code2Wav takes at most {network.max_call_frames} frames in one call"
             raise InvalidSetting(name="sound_graphs", value=max(too_long), why=why)
         self._network = network
         self._device = device

@@ -168,14 +168,14 @@ class Code2WavStreams:
         frames, sizes = codes.shape[1], self.graphs.sizes(stream)
         if at_end and (fitting := [size for size in sizes if size >= frames]):
             codes = codes[:, np.minimum(np.arange(fitting[0]), frames - 1)]
-        cut = pieces(codes.shape[1], sizes) if sizes else _evenly(codes.shape[1], self.network.longest)
+        cut = pieces(codes.shape[1], sizes) if sizes else _evenly(codes.shape[1], self.network.max_call_frames)
         widest = self.graphs.widest(stream) if sizes else len(slots)
         pcms: list[bytes | SpeechError] = []
         for first in range(0, len(slots), widest):
             group = np.array(slots[first : first + widest], np.int64)
             parts: list[list[bytes]] = [[] for _ in group]
             succeeded = np.arange(len(group))  # Indices of rows that have not failed.
-            sane = np.ones(len(group), bool)  # True for rows with finite audio.
+            is_finite = np.ones(len(group), bool)  # True for rows with finite audio.
             begin = 0
             for size in cut:
                 piece = codes[first : first + widest, begin : begin + size]
@@ -183,7 +183,7 @@ class Code2WavStreams:
                     group, succeeded, piece if len(succeeded) == len(group) else piece[succeeded], stream
                 )
                 samples = size * self.samples_per_frame
-                sane[succeeded] &= ~made[:, samples:].any(axis=1)
+                is_finite[succeeded] &= ~made[:, samples:].any(axis=1)
                 for place, row in zip(succeeded.tolist(), made[:, :samples], strict=True):
                     parts[place].append(row.tobytes())
                 begin += size
@@ -193,7 +193,7 @@ class Code2WavStreams:
             failed[succeeded] = False
             pcms += [
                 GenerationFailed() if has_failed else b"".join(part) if is_sane else NonFiniteOutput()
-                for part, is_sane, has_failed in zip(parts, sane.tolist(), failed.tolist(), strict=True)
+                for part, is_sane, has_failed in zip(parts, is_finite.tolist(), failed.tolist(), strict=True)
             ]
         return pcms
 
@@ -256,6 +256,6 @@ class Code2WavStreams:
             return self.network.decode(numbers, codes.to(where, torch.int32).contiguous()).cpu()
 
 
-def _evenly(frames: int, longest: int) -> list[int]:
+def _evenly(frames: int, max_frames: int) -> list[int]:
     """Split a chunk into pieces of the network's maximum length and a remainder."""
-    return [min(longest, frames - begin) for begin in range(0, frames, longest)]
+    return [min(max_frames, frames - begin) for begin in range(0, frames, max_frames)]

@@ -52,7 +52,7 @@ class ReferencePrefill:
         self._device = device
         self._groups = groups
         self._graphs = graphs
-        self._turn = threading.Lock()  # Lock of the slot for reference frames.
+        self._slot_lock = threading.Lock()  # Lock of the slot for reference frames.
 
     def captures(self) -> Iterator[Capture]:
         """Yield the capture function of every step.
@@ -73,7 +73,7 @@ class ReferencePrefill:
         """Return (kind, number of frames, function) of all work to capture."""
         if (network := self._network.stepped) is None:
             return []
-        steps = [(Work.REFERENCE, size, network.move_on) for size in STEP_FRAMES if size <= network.longest]
+        steps = [(Work.REFERENCE, size, network.move_on) for size in STEP_FRAMES if size <= network.max_call_frames]
         return [*steps, (Work.REFERENCE_END, network.tail_frames, network.decode)]
 
     @torch.inference_mode()
@@ -82,7 +82,7 @@ class ReferencePrefill:
 
         Shapes: codes [m, Q] int64.
         """
-        with self._turn:
+        with self._slot_lock:
             network = self._network.stepped
             captured: list[Any] = [self._graphs.get(work, size) for work, size, _ in self._works()]
             if network is None or None in captured or len(codes) < network.tail_frames:

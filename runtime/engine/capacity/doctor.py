@@ -12,7 +12,7 @@ import torch
 from runtime.device import open_device
 from runtime.device.open_device import choose_dtype
 from runtime.device.quantized import kinds_on
-from runtime.engine.capacity.memory import MemoryNeed, MemoryRoom
+from runtime.engine.capacity.memory import MemoryBudget, MemoryNeed
 from runtime.engine.capacity.probe import Weights
 from runtime.engine.capacity.weights import WeightBits, word_of
 from runtime.engine.loading.registry import Registry
@@ -162,13 +162,13 @@ def check(settings: Settings) -> Checked:
     found = [inspect_source(entry.source) for entry in registry.entries]
     for inspection in found:
         inspection.require()
-    names, room = tuple(entry.name for entry in registry.entries), MemoryRoom.of(device, engine)
+    names, budget = tuple(entry.name for entry in registry.entries), MemoryBudget.of(device, engine)
     bits = WeightBits(engine, device)
     pairs = zip(registry.entries, found, strict=True)
     chosen = [bits.choose(entry.config, entry.name, inspection.types.values()) for entry, inspection in pairs]
-    need = MemoryNeed.of(found, room, engine, chosen)
-    need.require(", ".join(names), room, engine)
-    return Checked(names, registry.modes, need.with_slots(engine.max_slots or room.max_slots), room.free)
+    need = MemoryNeed.of(found, budget, engine, chosen)
+    need.require(", ".join(names), budget, engine)
+    return Checked(names, registry.modes, need.with_slots(engine.max_slots or budget.max_slots), budget.free)
 
 
 def diagnose(reference: str, settings: EngineSettings, others: Sequence[str] = ()) -> Diagnosis:
@@ -185,9 +185,9 @@ def diagnose(reference: str, settings: EngineSettings, others: Sequence[str] = (
         DeviceUnavailable, InvalidSetting: The settings cannot be used on this machine.
     """
     device = open_device(settings.device, eager=True)
-    dtype, room, bits = (
+    dtype, budget, bits = (
         choose_dtype(settings.dtype, device),
-        MemoryRoom.of(device, settings),
+        MemoryBudget.of(device, settings),
         WeightBits(settings, device),
     )
     if others:
@@ -211,9 +211,9 @@ def diagnose(reference: str, settings: EngineSettings, others: Sequence[str] = (
     if {TALKER, DECODER} <= found.networks.keys():
         kinds: list[Weights] = [] if stored else [(other, None) for other in DTYPES]
         kinds += [(dtype, kind) for kind in kinds_on(device.name) if stored in (None, kind)]
-        rows = tuple(_row(found, kind, room, settings, bits, is_chosen=kind == chosen) for kind in kinds)
+        rows = tuple(_row(found, kind, budget, settings, bits, is_chosen=kind == chosen) for kind in kinds)
         with found.noting():
-            MemoryNeed.of([found], room, settings, [chosen]).require(name, room, settings)
+            MemoryNeed.of([found], budget, settings, [chosen]).require(name, budget, settings)
     notes = [part.notes for part in (found.config, found.speech) if part is not None]
     return Diagnosis(
         name=name,
@@ -228,21 +228,21 @@ def diagnose(reference: str, settings: EngineSettings, others: Sequence[str] = (
         text_ids=None if found.text_tokenizer is None else found.text_tokenizer.ids,
         defaulted=tuple(field for note in notes for field in note.defaulted),
         unknown=tuple(field for note in notes for field in note.unknown),
-        memory=DeviceMemorySeen(room.device, room.may_have, room.free, rows),
+        memory=DeviceMemorySeen(budget.device, budget.may_have, budget.free, rows),
     )
 
 
 def _row(
     found: Inspection,
     weights: Weights,
-    room: MemoryRoom,
+    budget: MemoryBudget,
     settings: EngineSettings,
     bits: WeightBits,
     *,
     is_chosen: bool,
 ) -> MemoryRow:
     assert found.config is not None
-    need, rtf, rtf_now = MemoryNeed.of([found], room, settings, [weights]), None, None
+    need, rtf, rtf_now = MemoryNeed.of([found], budget, settings, [weights]), None, None
     if bits.is_measured(found.config):
         rtf, rtf_now = bits.probe.rtf(found.config, weights), bits.probe.rtf_now(found.config, weights)
-    return MemoryRow(word_of(weights), is_chosen, need.once, need.slot, need.slots_in(room, settings), rtf, rtf_now)
+    return MemoryRow(word_of(weights), is_chosen, need.once, need.slot, need.slots_in(budget, settings), rtf, rtf_now)

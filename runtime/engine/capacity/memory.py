@@ -38,7 +38,7 @@ GRAPH_BYTES = RESERVE_BYTES // 2  # Part of the reserve that stays allocated whi
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryRoom:
+class MemoryBudget:
     """Device memory that this process may use: on a GPU, the fraction in the settings."""
 
     device: str
@@ -47,7 +47,7 @@ class MemoryRoom:
     free: int  # Memory that is free now.
 
     @classmethod
-    def of(cls, device: Device, settings: EngineSettings) -> MemoryRoom:
+    def of(cls, device: Device, settings: EngineSettings) -> MemoryBudget:
         on_cpu = device.torch_device.type == "cpu"
         total, free = memory_of(device)
         may_have = total if on_cpu else int(settings.memory_share * total)
@@ -81,18 +81,18 @@ def slots_for(device: Device, settings: EngineSettings, slot: int, unready: int 
     Raises:
         DeviceMemory: The number of slots in the settings does not fit, or no slot fits.
     """
-    room = MemoryRoom.of(device, settings)
-    left, least = room.free - (0 if room.on_cpu else RESERVE_BYTES), settings.max_slots or 1
-    if not room.on_cpu and not room.slots_in(left, slot, settings):
+    budget = MemoryBudget.of(device, settings)
+    left, least = budget.free - (0 if budget.on_cpu else RESERVE_BYTES), settings.max_slots or 1
+    if not budget.on_cpu and not budget.slots_in(left, slot, settings):
         total, free = memory_of(device)
         raise DeviceMemory(
             slots=least,
             need=round(least * slot / GIB, 2),
             free=round(free / GIB, 2),
-            kept=round((total - room.may_have) / GIB, 2),
+            kept=round((total - budget.may_have) / GIB, 2),
             reserve=round(RESERVE_BYTES / GIB, 2),
         )
-    return settings.max_slots or max(1, room.slots_in((left - kept_bytes) / unready, slot, settings))
+    return settings.max_slots or max(1, budget.slots_in((left - kept_bytes) / unready, slot, settings))
 
 
 def slot_bytes(config: ModelConfig, code2wav: Code2Wav, settings: EngineSettings, element: int) -> int:
@@ -121,41 +121,41 @@ class MemoryNeed:
 
     @classmethod
     def of(
-        cls, found: Sequence[Inspection], room: MemoryRoom, settings: EngineSettings, weights: Sequence[Weights]
+        cls, found: Sequence[Inspection], budget: MemoryBudget, settings: EngineSettings, weights: Sequence[Weights]
     ) -> MemoryNeed:
         """Estimate the device memory of inspected checkpoints.
 
         A speech tokenizer that several checkpoints share is counted once.
         """
         networks = _networks(found, weights)
-        taken = sum(_network_bytes(*network, settings, on_cpu=room.on_cpu) for network in networks)
+        taken = sum(_network_bytes(*network, settings, on_cpu=budget.on_cpu) for network in networks)
         slot = 0
         for inspection, (dtype, _) in zip(found, weights, strict=True):
             code2wav = inspection.networks[DECODER]
             assert inspection.config is not None
             assert isinstance(code2wav, Code2Wav)
             slot += slot_bytes(inspection.config, code2wav, settings, dtype.itemsize)
-        return cls(taken + (PROCESS_BYTES if room.on_cpu else CONTEXT_BYTES + RESERVE_BYTES), slot)
+        return cls(taken + (PROCESS_BYTES if budget.on_cpu else CONTEXT_BYTES + RESERVE_BYTES), slot)
 
     def with_slots(self, slots: int) -> int:
         return self.once + slots * self.slot
 
-    def slots_in(self, room: MemoryRoom, settings: EngineSettings) -> int:
+    def slots_in(self, budget: MemoryBudget, settings: EngineSettings) -> int:
         """Return the number of slots per checkpoint if no other process uses the device.
 
         The number is 0 if the checkpoints do not fit.
         """
-        return room.slots_in(room.may_have - self.once, self.slot, settings)
+        return budget.slots_in(budget.may_have - self.once, self.slot, settings)
 
-    def require(self, name: str, room: MemoryRoom, settings: EngineSettings) -> None:
+    def require(self, name: str, budget: MemoryBudget, settings: EngineSettings) -> None:
         """Raise an error if the checkpoints do not fit on a device without other processes.
 
         Raises:
             CheckpointTooLarge: The number of slots in the settings does not fit, or no slot fits.
         """
-        if not self.slots_in(room, settings):
+        if not self.slots_in(budget, settings):
             need = round(self.with_slots(settings.max_slots or 1) / GIB, 2)
-            raise CheckpointTooLarge(name=name, need=need, have=round(room.may_have / GIB, 2), device=room.device)
+            raise CheckpointTooLarge(name=name, need=need, have=round(budget.may_have / GIB, 2), device=budget.device)
 
 
 def _networks(

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from runtime.device import Device, open_device
 from runtime.device.open_device import choose_dtype
-from runtime.engine.capacity.memory import MemoryNeed, MemoryRoom, memory_of
+from runtime.engine.capacity.memory import MemoryBudget, MemoryNeed, memory_of
 from runtime.engine.capacity.probe import Weights, bytes_per_weight, frame_reads
 from runtime.engine.capacity.timing import measure_runs
 from runtime.engine.capacity.weights import AUTO, Pace, WeightBits, can_round, choose_pace
@@ -83,7 +83,7 @@ def machine_offers(settings: EngineSettings) -> MachineOffers:
         SetUpError: The device does not exist or does not support the settings.
     """
     device = open_device(settings.device, eager=True)
-    bits, room = WeightBits(settings, device), MemoryRoom.of(device, settings)
+    bits, budget = WeightBits(settings, device), MemoryBudget.of(device, settings)
     card = None if can_round(device) else CardSpeed.of(device, choose_dtype(settings.dtype, device))
     offers: list[Offer] = []
     ladders: dict[str, list[Pace]] = {}
@@ -96,8 +96,8 @@ def machine_offers(settings: EngineSettings) -> MachineOffers:
                 list(bits.paces(found.config)) if card is None else [(weights, card.rtf(found.config, weights))]
             )
         ladder = ladders[checkpoint.size]
-        needs = [MemoryNeed.of([found], room, settings, [weights]) for weights, _ in ladder]
-        pairs = [MemoryNeed.of([found] * 2, room, settings, [weights] * 2) for weights, _ in ladder]
+        needs = [MemoryNeed.of([found], budget, settings, [weights]) for weights, _ in ladder]
+        pairs = [MemoryNeed.of([found] * 2, budget, settings, [weights] * 2) for weights, _ in ladder]
         offered = [
             OfferedBits(_setting_of(weights), need.with_slots(1), rtf)
             for (weights, rtf), need in zip(ladder, needs, strict=True)
@@ -107,7 +107,7 @@ def machine_offers(settings: EngineSettings) -> MachineOffers:
         offers.append(Offer(checkpoint.id, shared, tuple(offered), chosen))
     dtype = str(choose_dtype(settings.dtype, device)).removeprefix("torch.")
     free = memory_of(device)[1]
-    return MachineOffers(device.name, dtype, settings.quantize, room.may_have, free, tuple(offers))
+    return MachineOffers(device.name, dtype, settings.quantize, budget.may_have, free, tuple(offers))
 
 
 @cache

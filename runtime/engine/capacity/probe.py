@@ -149,9 +149,9 @@ def frame_reads(config: ModelConfig) -> int:
     A frame reads the talker once, and the code predictor once per code except code 0.
     """
     talker, predictor = config.talker, config.predictor
-    one_pass = predictor.num_hidden_layers * layer_size(predictor) + predictor.vocab_size * predictor.hidden_size
-    own = talker.num_hidden_layers * layer_size(talker) + talker.vocab_size * talker.hidden_size
-    return own + (talker.num_code_groups - 1) * one_pass
+    predictor_pass = predictor.num_hidden_layers * layer_size(predictor) + predictor.vocab_size * predictor.hidden_size
+    talker_pass = talker.num_hidden_layers * layer_size(talker) + talker.vocab_size * talker.hidden_size
+    return talker_pass + (talker.num_code_groups - 1) * predictor_pass
 
 
 def _frame(

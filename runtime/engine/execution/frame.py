@@ -268,10 +268,10 @@ class Frame:
                 scores = talker_rules(
                     scores, slot_cache.seen[rows], slot_cache.penalty[rows], frame, hold, self.allowed, eos
                 )
-            own = None if noise is None else noise[0] if codebook == 0 else noise[1][:, codebook - 1]
+            level_noise = None if noise is None else noise[0] if codebook == 0 else noise[1][:, codebook - 1]
             if host_noise is not None:
-                own = host_noise.of(codebook, len(rows))
-            codes.append(pick(scores, levels[codebook > 0], own))
+                level_noise = host_noise.of(codebook, len(rows))
+            codes.append(pick(scores, levels[codebook > 0], level_noise))
             if embedded is not None:
                 embedded.copy_(self.talker.embed_code(codebook, codes[-1]))
                 if codebook == 0 and embeddings is not None:

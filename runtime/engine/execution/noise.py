@@ -63,9 +63,9 @@ class HostNoise:
         for level, (host, device, hashes) in enumerate(
             zip(self._host[self._turn], self._device, self._hashes, strict=True)
         ):
-            own = keys[:, level : 1 + level * (self._groups - 1)]
+            level_keys = keys[:, level : 1 + level * (self._groups - 1)]
             for row in np.flatnonzero(uses_noise):
-                host[:, row] = noise_of(own[row], hashes)
+                host[:, row] = noise_of(level_keys[row], hashes)
             device[:, :count].copy_(host[:, :count], non_blocking=True)
 
 

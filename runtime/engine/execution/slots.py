@@ -84,7 +84,7 @@ class SlotInputs:
 def fill_in(sampling: Sampling, defaults: GenerationDefaults) -> RowSettings:
     """Merge a request's sampling options with the defaults of generation_config.json."""
 
-    def own(value: float | None, default: float) -> float:
+    def or_default(value: float | None, default: float) -> float:
         return default if value is None else value
 
     def choice(temperature: float, top_k: float, top_p: float, drawn: bool) -> LevelChoice:
@@ -93,18 +93,18 @@ def fill_in(sampling: Sampling, defaults: GenerationDefaults) -> RowSettings:
 
     return RowSettings(
         talker=choice(
-            own(sampling.temperature, defaults.temperature),
-            own(sampling.top_k, defaults.top_k),
-            own(sampling.top_p, defaults.top_p),
+            or_default(sampling.temperature, defaults.temperature),
+            or_default(sampling.top_k, defaults.top_k),
+            or_default(sampling.top_p, defaults.top_p),
             defaults.do_sample,
         ),
         predictor=choice(
-            own(sampling.predictor_temperature, defaults.subtalker_temperature),
-            own(sampling.predictor_top_k, defaults.subtalker_top_k),
-            own(sampling.predictor_top_p, defaults.subtalker_top_p),
+            or_default(sampling.predictor_temperature, defaults.subtalker_temperature),
+            or_default(sampling.predictor_top_k, defaults.subtalker_top_k),
+            or_default(sampling.predictor_top_p, defaults.subtalker_top_p),
             defaults.subtalker_dosample,
         ),
-        repetition_penalty=own(sampling.repetition_penalty, defaults.repetition_penalty),
+        repetition_penalty=or_default(sampling.repetition_penalty, defaults.repetition_penalty),
     )
 
 
@@ -303,7 +303,7 @@ class SlotCache:
         """Return the number of free slots."""
         return len(self.free_slots)
 
-    def take(self, inputs: SlotInputs) -> int:
+    def allocate(self, inputs: SlotInputs) -> int:
         """Assign a free slot to a sequence, and return the slot number.
 
         `write` copies the inputs to the device later.

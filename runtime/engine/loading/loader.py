@@ -209,7 +209,7 @@ def _run_once(core: EngineCore) -> None:
     slot_cache, config = core.runner.slot_cache, core.checkpoint.config
     speaker = next(iter(config.talker.spk_id), None)
     prompt_inputs = PromptInputs("A", Mode.CUSTOM_VOICE, config.layouts[0], "auto", speaker)
-    slot, read, first = slot_cache.take(SlotInputs(fill_in(Sampling(), config.generation), 0)), 0, None
+    slot, read, first = slot_cache.allocate(SlotInputs(fill_in(Sampling(), config.generation), 0)), 0, None
     with core.runner.prompt_stream(slot):
         prompt = core.segment_runner.embed_prompt(prompt_inputs)
         slot_cache.restart(slot, prompt.trailing)
@@ -217,14 +217,14 @@ def _run_once(core: EngineCore) -> None:
         read, first = core.runner.prefill(slot, prompt, read)
     first.result()
     core.runner.step(np.array([slot])).result()
-    longest = min(core.scheduler.sound_work, max(mode.max_chunk_frames for mode in core.modes.values()))
+    max_chunk_frames = min(core.scheduler.sound_work, max(mode.max_chunk_frames for mode in core.modes.values()))
     has_streams = core.device.max_in_flight > 0  # On other devices, both streams are the same.
     streams = (Stream.FIRST_AUDIO, Stream.AUDIO) if has_streams else (Stream.AUDIO,)
     for stream in streams:
         with core.device.stream(stream):
             core.code2wav_streams.open(slot)
             size = 1
-            while size <= longest:
+            while size <= max_chunk_frames:
                 codes = torch.zeros((1, size, config.talker.num_code_groups), dtype=torch.int64)
                 core.code2wav_streams.decode([slot], codes, stream)
                 size *= 2

@@ -111,15 +111,17 @@ class Code2WavScheduler:
 
         Shapes: codes [B, Q], on the device.
         """
-        places = [place for place, sequence in enumerate(sequences) if self._can_launch_first_audio(sequence)]
-        followed = [sequences[place] for place in places]
+        indices = [index for index, sequence in enumerate(sequences) if self._can_launch_first_audio(sequence)]
+        followed = [sequences[index] for index in indices]
         if not followed:
             return
         try:
             for sequence in followed:
                 self._streams.open(sequence.slot, sequence.voice, Stream.PROMPTS)
-            own = codes if len(followed) == len(sequences) else torch.stack([codes[place] for place in places])
-            first_audios = self._streams.follow([sequence.slot for sequence in followed], own)
+            followed_codes = (
+                codes if len(followed) == len(sequences) else torch.stack([codes[index] for index in indices])
+            )
+            first_audios = self._streams.follow([sequence.slot for sequence in followed], followed_codes)
         except Exception:
             log.exception("first audio of %d requests could not be launched; the worker decodes it", len(followed))
             return
@@ -205,8 +207,8 @@ class Code2WavScheduler:
         The caller holds the worker's lock.
         """
         # Rows with fewer frames are padded with their last frame.
-        own = np.minimum(np.arange(chunk.size), chunk.frames[:, None] - 1)
-        at = self._table.sent[chunk.slots][:, None] + own
+        frame_offsets = np.minimum(np.arange(chunk.size), chunk.frames[:, None] - 1)
+        at = self._table.sent[chunk.slots][:, None] + frame_offsets
         codes = self._codes[chunk.slots[:, None], at % MAX_BACKLOG_FRAMES]
         sequences = [self._sequences[int(slot)] for slot in chunk.slots]
         firsts = at[:, 0].tolist()
@@ -233,19 +235,19 @@ class Code2WavScheduler:
         Thread: worker.
         """
         began = self._clock()
-        own = [row[:size] for row, size in zip(codes, chunk.frames, strict=True)]
+        row_codes = [row[:size] for row, size in zip(codes, chunk.frames, strict=True)]
         try:
             pcms = self._decode(chunk, sequences, codes)
-            audios = [self._guard(*row) for row in zip(detectors, own, pcms, spoken, strict=True)]
+            audios = [self._guard(*row) for row in zip(detectors, row_codes, pcms, spoken, strict=True)]
         except Exception:
             log.exception("Code2Wav of %d chunks failed", len(sequences))
-            audios = [SequenceAudio(b"", len(row), error=GenerationFailed()) for row in own]
+            audios = [SequenceAudio(b"", len(row), error=GenerationFailed()) for row in row_codes]
         paused = [0] * len(sequences)
-        for place, (sequence, row, audio, first) in enumerate(zip(sequences, own, audios, firsts, strict=True)):
+        for index, (sequence, row, audio, first) in enumerate(zip(sequences, row_codes, audios, firsts, strict=True)):
             with self._worker.lock:  # With the lock, the request cannot end between the check and the emit.
                 if audio.error is None and not sequence.silenced:
                     codes_out = row[: audio.frames]
-                    paused[place] = sequence.emit_audio(audio.pcm, codes_out, first, self._streams.samples_per_frame)
+                    paused[index] = sequence.emit_audio(audio.pcm, codes_out, first, self._streams.samples_per_frame)
         now = self._clock()
         self.pace.code2wav_s = (now - began) / int(chunk.frames.sum())
         self._outputs.append(_Output(chunk, sequences, audios, paused, now))
@@ -258,19 +260,19 @@ class Code2WavScheduler:
         stream = Stream.FIRST_AUDIO if chunk.is_urgent else Stream.AUDIO
         pcms: dict[int, bytes | SpeechError] = {}
         with self._streams.device.stream(stream):
-            for place, sequence in enumerate(sequences):
+            for index, sequence in enumerate(sequences):
                 if not self._open(sequence):
-                    pcms[place] = GenerationFailed()
-            places = [place for place, row in enumerate(sequences) if place not in pcms and row.first_audio is None]
-            if places:
-                slots = [sequences[place].slot for place in places]
-                outputs = self._streams.decode(slots, torch.from_numpy(codes[places]), stream, at_end=chunk.at_end)
-                pcms.update(zip(places, outputs, strict=True))
-        for place, sequence in enumerate(sequences):
-            if place not in pcms and sequence.first_audio is not None:
+                    pcms[index] = GenerationFailed()
+            indices = [index for index, row in enumerate(sequences) if index not in pcms and row.first_audio is None]
+            if indices:
+                slots = [sequences[index].slot for index in indices]
+                outputs = self._streams.decode(slots, torch.from_numpy(codes[indices]), stream, at_end=chunk.at_end)
+                pcms.update(zip(indices, outputs, strict=True))
+        for index, sequence in enumerate(sequences):
+            if index not in pcms and sequence.first_audio is not None:
                 first_audio, sequence.first_audio = sequence.first_audio, None
-                pcms[place] = first_audio.pcm()
-        return [pcms[place] for place in range(len(sequences))]
+                pcms[index] = first_audio.pcm()
+        return [pcms[index] for index in range(len(sequences))]
 
     def _open(self, sequence: Sequence) -> bool:
         """Open a sequence's Code2Wav stream if necessary.

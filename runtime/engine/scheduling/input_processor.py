@@ -94,7 +94,7 @@ class Admission:
     voice_key: str | None
     settings: RowSettings
     requested_frames: int | None
-    most: int  # Maximum number of frames of a request that sets no limit.
+    max_frames: int  # Maximum number of frames of a request that sets no limit.
     slot_length: int
     reference_frames: int
     part_chars: int  # Maximum characters of one segment.
@@ -111,24 +111,26 @@ class Admission:
             DoesNotFit: The prompt and the expected frames are longer than a slot.
         """
         prompt_inputs = replace(self.prompt_inputs, text=text, body=tuple(tokenizer.body(text)))
-        room, prompt = self._room(prompt_inputs, tokenizer)
+        free_positions, prompt = self._free_positions(prompt_inputs, tokenizer)
         frames_left = None if self.requested_frames is None else self.requested_frames - made
         # If the request sets no limit, the slot must have positions for the text at normal speed.
-        needed = frames_left or min(GRACE_FRAMES + expected_frames(text), self.most)
+        needed = frames_left or min(GRACE_FRAMES + expected_frames(text), self.max_frames)
         needed = needed if must_fit else 1
-        if needed > room:
+        if needed > free_positions:
             raise DoesNotFit(param="text", count=prompt + needed, prompt=prompt, frames=needed, limit=self.slot_length)
         budget = frame_budget(text)
-        allowed = frame_limit(room, min(budget, self.most), frames_left)
+        allowed = frame_limit(free_positions, min(budget, self.max_frames), frames_left)
         runs_away = frames_left is None and allowed == budget
         return SegmentPlan(prompt_inputs, allowed, StopReason.RUNAWAY if runs_away else StopReason.MAX_TOKENS)
 
     def plan_open(self, body: list[int], tokenizer: TextTokenizer, made: int = 0) -> SegmentPlan:
         """Return the prompt inputs and frame limit of a segment whose text is not complete."""
         prompt_inputs = replace(self.prompt_inputs, body=tuple(body), is_open=True)
-        room, _ = self._room(replace(prompt_inputs, body=tuple(body[:1])), tokenizer)
+        free_positions, _ = self._free_positions(replace(prompt_inputs, body=tuple(body[:1])), tokenizer)
         frames_left = None if self.requested_frames is None else self.requested_frames - made
-        return SegmentPlan(prompt_inputs, frame_limit(room, self.most, frames_left), StopReason.MAX_TOKENS)
+        return SegmentPlan(
+            prompt_inputs, frame_limit(free_positions, self.max_frames, frames_left), StopReason.MAX_TOKENS
+        )
 
     def styled(self, style: str) -> Admission:
         """Return a copy of the admission with a style as the instruction.
@@ -141,12 +143,12 @@ class Admission:
         instruct = f"{description} {style}" if description else style
         return replace(self, prompt_inputs=replace(self.prompt_inputs, instruct=instruct))
 
-    def longest(self, tokenizer: TextTokenizer) -> int:
+    def max_chars(self, tokenizer: TextTokenizer) -> int:
         """Return the number of characters that always fit into a slot, in any script."""
-        room, _ = self._room(replace(self.prompt_inputs, body=()), tokenizer)
-        return max(1, (room - GRACE_FRAMES) // POSITIONS_PER_CHARACTER)
+        free_positions, _ = self._free_positions(replace(self.prompt_inputs, body=()), tokenizer)
+        return max(1, (free_positions - GRACE_FRAMES) // POSITIONS_PER_CHARACTER)
 
-    def _room(self, prompt_inputs: PromptInputs, tokenizer: TextTokenizer) -> tuple[int, int]:
+    def _free_positions(self, prompt_inputs: PromptInputs, tokenizer: TextTokenizer) -> tuple[int, int]:
         """Return the number of positions after the prompt, and the length of the prompt."""
         reference = self.reference
         prompt = prompt_length(prompt_inputs, self.reference_frames, (reference and reference.text) or "", tokenizer)
@@ -209,7 +211,7 @@ def admit(
         voice_key=None if reference is None else reference_key(reference),
         settings=fill_in(request.sampling, config.generation),
         requested_frames=request.max_frames,
-        most=limits.max_frames,
+        max_frames=limits.max_frames,
         slot_length=slot_length,
         reference_frames=frames,
         part_chars=config.part_chars or limits.part_chars,
@@ -221,8 +223,10 @@ def admit(
     # texts of one segment can also be fed in this way.
     feeds_by_token = request.split is Split.AUTO or (request.split is Split.NONE and not request.open_text)
     by_token = layout is Layout.STREAMING and not frames and feeds_by_token
-    is_one_segment, most = request.split is Split.NONE, admission.longest(tokenizer)
-    longest = most if is_one_segment else min(most, admission.part_chars)  # The limit must not depend on the text.
+    is_one_segment, fitting_chars = request.split is Split.NONE, admission.max_chars(tokenizer)
+    max_chars = (
+        fitting_chars if is_one_segment else min(fitting_chars, admission.part_chars)
+    )  # The limit must not depend on the text.
     stream_of = partial(
         TextStream,
         request.split,
@@ -234,16 +238,16 @@ def admit(
         languages=tuple(config.talker.codec_language_id),
     )
     if request.open_text:
-        text_stream = stream_of(longest=admission.part_chars if by_token else longest, by_token=by_token)
+        text_stream = stream_of(max_chars=admission.part_chars if by_token else max_chars, by_token=by_token)
         text_stream.add(text)
         return admission, text_stream
-    text_stream = stream_of(longest=None if is_one_segment else admission.part_chars, by_token=by_token)
+    text_stream = stream_of(max_chars=None if is_one_segment else admission.part_chars, by_token=by_token)
     try:
         _fill(text_stream, text, admission, tokenizer)
     except DoesNotFit:
         if request.split is Split.NONE or request.max_frames is not None:
             raise
-        text_stream = stream_of(longest=longest, by_token=False)
+        text_stream = stream_of(max_chars=max_chars, by_token=False)
         _fill(text_stream, text, admission, tokenizer)
     return admission, text_stream
 
@@ -392,15 +396,17 @@ def _check_length(reference: Reference, checkpoint: Checkpoint, limits: Limits) 
         return
     config, tokenizer, prompt = checkpoint.config, checkpoint.speech_tokenizer.config, reference.prompt
     width, codes = config.talker.hidden_size, None if reference.x_vector_only else prompt.codes
-    most = round(limits.max_reference_s * SAMPLE_RATE) // tokenizer.encode_downsample_rate
+    max_codes = round(limits.max_reference_s * SAMPLE_RATE) // tokenizer.encode_downsample_rate
     if prompt.x_vector.shape != (width,):
         why = f"its x-vector has {len(prompt.x_vector)} numbers; this checkpoint needs {width}"
     elif not np.isfinite(prompt.x_vector).all():
         why = "its x-vector has a number that is not finite as float32"
     elif codes is None:
         return
-    elif codes.ndim != 2 or codes.shape[1] != config.talker.num_code_groups or not 0 < len(codes) <= most:
-        why = f"its codes have the wrong shape; this checkpoint needs up to {most} x {config.talker.num_code_groups}"
+    elif codes.ndim != 2 or codes.shape[1] != config.talker.num_code_groups or not 0 < len(codes) <= max_codes:
+        why = (
+            f"its codes have the wrong shape; this checkpoint needs up to {max_codes} x {config.talker.num_code_groups}"
+        )
     elif codes.min() < 0 or codes.max() >= tokenizer.encoder.codebook_size:
         why = "its codes are not of this checkpoint"
     else:

@@ -293,9 +293,9 @@ class Scheduler:
         return starved
 
 
-def frame_limit(room: int, budget: int, requested_frames: int | None) -> int:
+def frame_limit(free_positions: int, budget: int, requested_frames: int | None) -> int:
     """Return the maximum number of frames of a segment.
 
     The limit is the requested number or else the budget of the text, but at most the number of free positions.
     """
-    return min(room, budget if requested_frames is None else requested_frames)
+    return min(free_positions, budget if requested_frames is None else requested_frames)

@@ -25,13 +25,13 @@ class Splitter:
     a cut is certain only when the next letter or digit has arrived. The next letter also distinguishes "e.g. this" from
     the end of a sentence.
 
-    A segment has at most `longest` characters. Longer text is cut at the last sentence, clause or white space, or else
-    between any two characters. Only punctuation that does not fit into a segment is dropped.
+    A segment has at most `max_chars` characters. Longer text is cut at the last sentence, clause or white space, or
+    else between any two characters. Only punctuation that does not fit into a segment is dropped.
     """
 
-    def __init__(self, split: Split, longest: int | None = None) -> None:
+    def __init__(self, split: Split, max_chars: int | None = None) -> None:
         self._split = split
-        self._longest = longest
+        self._max_chars = max_chars
         self._text = ""  # Text without leading white space that has not been returned yet.
         self._decided = 0  # Index in the text before which there is certainly no cut.
         self._later = 0  # Start index of the text of the last `add` call.
@@ -57,8 +57,8 @@ class Splitter:
         parts: list[str] = []
         while SPOKEN.search(self._text):
             parts += self._take_parts((not is_one_segment and self._certain_end(is_whole=True)) or len(self._text))
-        most = self._longest or len(self._text) or 1
-        symbols = (self._text[start : start + most].strip() for start in range(0, len(self._text), most))
+        step = self._max_chars or len(self._text) or 1
+        symbols = (self._text[start : start + step].strip() for start in range(0, len(self._text), step))
         parts += filter(is_readable, symbols)
         self._text = ""
         self._decided = 0
@@ -79,11 +79,11 @@ class Splitter:
         if self._split is Split.NONE:
             return 0
         last = last_spoken(self._text)
-        too_much = None if self._longest is None else SPOKEN.search(self._text, self._longest)
+        too_much = None if self._max_chars is None else SPOKEN.search(self._text, self._max_chars)
         # Any segment that ends after this index must be shortened.
-        most = None if too_much is None else too_much.start()
+        max_cut = None if too_much is None else too_much.start()
         clauses = self._split is Split.CLAUSE
-        for cut, is_sentence in _cuts(self._text, clauses, self._decided, most=most, is_whole=is_whole):
+        for cut, is_sentence in _cuts(self._text, clauses, self._decided, max_cut=max_cut, is_whole=is_whole):
             if is_sentence is None:
                 self._decided = cut
                 break
@@ -92,13 +92,13 @@ class Splitter:
             return cut
         else:
             self._decided = last + 1
-        return len(self._text) if self._longest is not None and last >= self._longest else 0
+        return len(self._text) if self._max_chars is not None and last >= self._max_chars else 0
 
     def _take_parts(self, end: int) -> list[str]:
         """Remove and return the text up to `end`, or the part of it that fits into a segment."""
         part = self._text[:end].rstrip()
-        if self._longest is not None and len(part) > self._longest:
-            part, end = _shortened(part, self._longest)
+        if self._max_chars is not None and len(part) > self._max_chars:
+            part, end = _shortened(part, self._max_chars)
         rest = self._text[end:].lstrip()
         self._later -= len(self._text) - len(rest)
         self._text = rest
@@ -106,33 +106,33 @@ class Splitter:
         return [part] if part else []
 
 
-def certain_end_past(text: str, longest: int, passed: int) -> int:
-    """Return the index of the first sentence end after `longest` characters.
+def certain_end_past(text: str, max_chars: int, passed: int) -> int:
+    """Return the index of the first sentence end after `max_chars` characters.
 
-    Without a sentence end, the result is the first word end after 1.5 * `longest` characters, or 0. Ends before the
+    Without a sentence end, the result is the first word end after 1.5 * `max_chars` characters, or 0. Ends before the
     index `passed` are ignored.
     """
-    first, most = max(longest, passed), longest + longest // 2
+    first, max_cut = max(max_chars, passed), max_chars + max_chars // 2
     if last_spoken(text) < first:
         return 0
-    space = next((place.end() for place in SPACE_BEFORE_WORD.finditer(text, max(first, most))), 0)
+    space = next((place.end() for place in SPACE_BEFORE_WORD.finditer(text, max(first, max_cut))), 0)
     for cut, is_sentence in _cuts(text, False):
         if is_sentence is None or cut >= first:
             return (cut if is_sentence else 0) if not space or cut < space else space
     return space
 
 
-def settled_end(text: str, longest: int | None) -> int:
+def settled_end(text: str, max_chars: int | None) -> int:
     """Return the number of characters that certainly belong to the current segment.
 
-    After `longest` characters, a punctuation mark may end the segment. After a quotation, the next letters determine
+    After `max_chars` characters, a punctuation mark may end the segment. After a quotation, the next letters determine
     if the segment ends.
     """
-    settled = max(len(text) if longest is None else min(len(text), longest), last_spoken(text) + 1)
-    if longest is None or settled <= longest:
+    settled = max(len(text) if max_chars is None else min(len(text), max_chars), last_spoken(text) + 1)
+    if max_chars is None or settled <= max_chars:
         return settled
     open_mark = next((place for place, is_sentence in _cuts(text, False) if is_sentence is None), settled)
-    return min(settled, max(longest, open_mark))
+    return min(settled, max(max_chars, open_mark))
 
 
 def _cuts(
@@ -140,7 +140,7 @@ def _cuts(
     clauses: bool,
     start: int = 0,
     *,
-    most: int | None = None,
+    max_cut: int | None = None,
     known: int | None = None,
     is_whole: bool = False,
 ) -> Iterator[tuple[int, bool | None]]:
@@ -148,10 +148,10 @@ def _cuts(
 
     Both sides of a cut contain words. Later text does not move a cut, which depends only on the text up to the next
     letter or digit or, after a quotation, on the next `QUOTATIVE_CHARS` characters. If these characters have not
-    arrived, the last result is (index, None). Punctuation after index `most` is ignored.
+    arrived, the last result is (index, None). Punctuation after index `max_cut` is ignored.
     """
     first = follows = SPOKEN.search(text)
-    for mark in _marks(text, start, len(text) if most is None else most + 1):
+    for mark in _marks(text, start, len(text) if max_cut is None else max_cut + 1):
         if follows is not None and follows.start() < mark.end():
             follows = SPOKEN.search(text, mark.end())
         if follows is None:
@@ -188,35 +188,35 @@ def _ends_clause(text: str, mark: re.Match[str], follows: int) -> bool:
     return not number and expected_frames(text[: mark.end()]) >= CLAUSE_FRAMES
 
 
-def _shortened(text: str, longest: int) -> tuple[str, int]:
+def _shortened(text: str, max_chars: int) -> tuple[str, int]:
     """Return the first segment of a too long text, and the number of characters to remove.
 
     The segment is empty if the text starts with more punctuation than a segment may have.
     """
     first, last = _first_spoken(text), last_spoken(text)
-    if first >= longest:
+    if first >= max_chars:
         return "", first
     if first == last:
-        return text[:longest].rstrip(), len(text)
-    most = min(longest, last)
+        return text[:max_chars].rstrip(), len(text)
+    max_cut = min(max_chars, last)
     best = {True: 0, False: 0}
-    for cut, is_sentence in _cuts(text, True, most=most, known=most + 1, is_whole=True):
-        if cut > most:
+    for cut, is_sentence in _cuts(text, True, max_cut=max_cut, known=max_cut + 1, is_whole=True):
+        if cut > max_cut:
             break
         best[is_sentence is True] = cut
-    space = next((place for place in range(most, first, -1) if text[place].isspace()), 0)
-    cut = best[True] or best[False] or space or _between_characters(text, first + 1, most)
+    space = next((place for place in range(max_cut, first, -1) if text[place].isspace()), 0)
+    cut = best[True] or best[False] or space or _between_characters(text, first + 1, max_cut)
     return text[:cut].rstrip(), cut
 
 
-def _between_characters(text: str, least: int, most: int) -> int:
-    """Return the last index from `least` to `most` that splits no combined character or emoji."""
+def _between_characters(text: str, min_cut: int, max_cut: int) -> int:
+    """Return the last index from `min_cut` to `max_cut` that splits no combined character or emoji."""
     joined = (
         place
-        for place in range(most, least, -1)
+        for place in range(max_cut, min_cut, -1)
         if unicodedata.category(text[place])[0] != "M" and "\u200d" not in text[place - 1 : place + 1]
     )
-    return next(joined, least)
+    return next(joined, min_cut)
 
 
 def _first_spoken(text: str) -> int:

@@ -67,7 +67,7 @@ class TextStream:
     """Converter from a client's streamed text to segments.
 
     Args:
-        longest: Maximum characters of a segment. An open segment ends after this number of characters.
+        max_chars: Maximum characters of a segment. An open segment ends after this number of characters.
         by_token: True if a segment can start before its text is complete.
         tags: True if inline tags for pauses and styles are read. A pause or a change of style ends a segment.
         max_break_s: See `SpeechRequest`.
@@ -78,7 +78,7 @@ class TextStream:
     def __init__(
         self,
         split: Split,
-        longest: int | None,
+        max_chars: int | None,
         tokenizer: TextTokenizer,
         limits: Limits,
         *,
@@ -105,8 +105,8 @@ class TextStream:
         self._reading = tokenizer.reading()
         self._numbers = LongNumbers()
         self._limits = limits
-        self._longest = longest
-        self._splitter = Splitter(split, None if by_token else longest)
+        self._max_chars = max_chars
+        self._splitter = Splitter(split, None if by_token else max_chars)
         self._begin_segment()
         self.text = ""  # The text without tags.
         self._seam = ""  # Last characters of the normalized text so far.
@@ -280,12 +280,12 @@ class TextStream:
         """Append text to the open segment, and start another segment if it is long enough."""
         segment = self._last
         segment.text = segment.text + text if segment.text else text.lstrip()
-        while self._longest is not None and (end := certain_end_past(segment.text, self._longest, self._tokenized)):
+        while self._max_chars is not None and (end := certain_end_past(segment.text, self._max_chars, self._tokenized)):
             rest, segment.text = segment.text[end:].lstrip(), segment.text[:end]
             self._close_last()
             segment = self._last
             segment.text = rest
-        self._tokenize_to(settled_end(segment.text, self._longest))
+        self._tokenize_to(settled_end(segment.text, self._max_chars))
 
     def _tokenize_to(self, end: int) -> None:
         """Tokenize the text of the open segment up to `end`."""

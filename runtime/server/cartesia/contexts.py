@@ -32,14 +32,14 @@ class Context:
     words: WordTimes | None  # None if the client has not requested word times.
     read: ReadText  # Filter that removes the tags from the text for `words`.
     text: GrowingText
-    said_at: float  # Time at which the context was opened or its last chunk was queued.
+    last_input_at: float  # Time at which the context was opened or its last chunk was queued.
     # Open segments. The first segment is being spoken, and the last segment receives text.
     segments: deque[Segment] = field(default_factory=deque)
     is_complete: bool = False  # True if all text of the context has arrived.
     # Time at which all audio of the received text was sent, or None while text is waiting.
     short_since: float | None = None
     notes: list[str] = field(default_factory=list)  # Notes about ignored fields and faulty speech, without duplicates.
-    owed_samples: int = 0  # Samples that are still in the resampler and belong to the next message.
+    pending_samples: int = 0  # Samples that are still in the resampler and belong to the next message.
 
     @property
     def head(self) -> Segment:

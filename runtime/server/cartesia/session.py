@@ -73,7 +73,7 @@ class CartesiaSession(Dialect[Segment]):
     # --- Events of the engine.
 
     def _on_event(self, utterance: Segment, event: SpeechEvent) -> None:
-        self._timers.stirred()
+        self._timers.restart_idle()
         context = utterance.context
         match event:
             case AudioChunk():
@@ -149,7 +149,7 @@ class CartesiaSession(Dialect[Segment]):
                 pronunciations=all_words(message, self._library),
                 spells=True,
             ),
-            said_at=self._clock(),
+            last_input_at=self._clock(),
         )
         segment = Segment(self._commands, context.voice, context.text, context=context)
         context.segments.append(self._number(segment))
@@ -183,7 +183,7 @@ class CartesiaSession(Dialect[Segment]):
         if name is None:
             return
         self._muted.forget(name)
-        self.send_queue.drop_all_about(name)  # A queued final message of the context is also dropped.
+        self.send_queue.drop_context(name)  # A queued final message of the context is also dropped.
         if context := self._contexts.pop(name, None):
             self._release(context.head)
             if not context.is_complete:
@@ -224,18 +224,18 @@ class CartesiaSession(Dialect[Segment]):
         context.short_since = None
         for piece in pieces(pcm):
             samples = len(piece) // SAMPLE_BYTES
-            context.owed_samples += samples
+            context.pending_samples += samples
             self._send(context, context.writer.add(piece))
             if context.words is not None:
-                self._time(context, context.words.hear(samples))
+                self._time(context, context.words.advance(samples))
 
     def _send(self, context: Context, data: bytes) -> None:
         if data:
             now = self._clock()
-            message = messages.chunk(context, data, (now - context.said_at) * 1000)
-            self._send_about(context.name, message, number=context.head.number, samples=context.owed_samples)
-            context.said_at = now
-            context.owed_samples = 0
+            message = messages.chunk(context, data, (now - context.last_input_at) * 1000)
+            self._send_about(context.name, message, number=context.head.number, samples=context.pending_samples)
+            context.last_input_at = now
+            context.pending_samples = 0
 
     def _time(self, context: Context, times: TimedWords) -> None:
         if times.words:
@@ -269,7 +269,7 @@ class CartesiaSession(Dialect[Segment]):
     # --- Errors and the end.
 
     def _send_error(self, error: SpeechError) -> None:
-        self.send_queue.say(messages.error(error, None, self._id))
+        self.send_queue.add_message(messages.error(error, None, self._id))
 
     def _refuse(self, name: str, error: SpeechError, *, goes_on: bool) -> None:
         """End a context with an error, and ignore later messages for it if `goes_on`."""

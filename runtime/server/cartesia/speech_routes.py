@@ -82,7 +82,7 @@ class _SpokenFile(HttpSpeech[BytesBody | SseBody]):
             SpeechError: The request was refused, or failed before its first audio.
         """
         clock = asyncio.get_running_loop().time
-        common_fields, said_at, begun = {"context_id": body.context_id}, clock(), False
+        common_fields, last_sent_at, begun = {"context_id": body.context_id}, clock(), False
         word_times = WordTimes() if body.add_timestamps else None
         sent_bytes = 0
         try:
@@ -91,14 +91,14 @@ class _SpokenFile(HttpSpeech[BytesBody | SseBody]):
                     if not piece:
                         continue
                     now = clock()
-                    yield _event(messages.sound(piece, (now - said_at) * 1000) | common_fields)
-                    said_at, begun = now, True
+                    yield _event(messages.sound(piece, (now - last_sent_at) * 1000) | common_fields)
+                    last_sent_at, begun = now, True
                     if word_times is not None:
                         if not sent_bytes:
                             word_times.add(await self._without_tags(self._text, tags=False))
                         sent_bytes += len(piece)
                         samples = sent_bytes * SAMPLE_RATE // body.output_format.bytes_per_second
-                        if (times := word_times.hear_until(samples)).words:
+                        if (times := word_times.advance_to(samples)).words:
                             yield _event(messages.timed(times) | common_fields)
         except SpeechError as error:
             if not begun:

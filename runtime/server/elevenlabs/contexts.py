@@ -27,7 +27,7 @@ class Context(Utterance[SynthesisOptions]):
     read: ReadText  # Filter that removes the inline tags from the text for `words`.
     keeps_pieces: bool = True
     words: WordTimes = field(default_factory=WordTimes)
-    owed_samples: int = 0  # Samples that are still in the encoder and belong to the next message.
+    pending_samples: int = 0  # Samples that are still in the encoder and belong to the next message.
     # Time at which a listener without delay has played all audio, or None before the first audio.
     plays_until: float | None = None
     _last: str = " "  # Last character of the text.
@@ -45,7 +45,7 @@ class Context(Utterance[SynthesisOptions]):
         elif not self.schedule.chunks:
             yield self.last_activity  # This time is in the past, so the text is spoken now.
 
-    def take(self, message: ClientMessage, now: float) -> None:
+    def add_message(self, message: ClientMessage, now: float) -> None:
         """Append the text of a message, and speak all received text if requested.
 
         Raises:
@@ -84,7 +84,7 @@ class Context(Utterance[SynthesisOptions]):
         if self.is_submitted or self.is_readable:
             self.send_text()
 
-    def hear(self, seconds: float, now: float) -> None:
+    def count_audio(self, seconds: float, now: float) -> None:
         """Record that `seconds` of audio were generated."""
         self.last_activity = now
         self.plays_until = max(self.plays_until or now, now) + seconds

@@ -262,7 +262,7 @@ def _temperature(stability: float | None, resolved: ResolvedVoice, cards: Sequen
 
     The factor is 1.2 at stability 0 and 0.8 at stability 1.
     """
-    own = next((card.sampling.temperature for card in cards if resolved.mode in card.modes), None)
-    if stability is None or stability == NEUTRAL or own is None:
+    temperature = next((card.sampling.temperature for card in cards if resolved.mode in card.modes), None)
+    if stability is None or stability == NEUTRAL or temperature is None:
         return None
-    return own * (1 + _SWING * (NEUTRAL - stability))
+    return temperature * (1 + _SWING * (NEUTRAL - stability))

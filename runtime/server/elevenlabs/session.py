@@ -67,7 +67,7 @@ class ElevenLabsSession(Dialect[Context]):
     # --- Events of the engine.
 
     def _on_event(self, utterance: Context, event: SpeechEvent) -> None:
-        self._timers.stirred()
+        self._timers.restart_idle()
         match event:
             case AudioChunk():
                 self._send_audio(utterance, event.pcm)
@@ -79,28 +79,30 @@ class ElevenLabsSession(Dialect[Context]):
     def _send_audio(self, context: Context, pcm: bytes) -> None:
         for piece in pieces(pcm):
             samples = len(piece) // SAMPLE_BYTES
-            context.owed_samples += samples
-            context.hear(samples / SAMPLE_RATE / context.speed, self._clock())
-            self._send(context, partial(context.sound.add, piece, context.words.hear(samples)))
+            context.pending_samples += samples
+            context.count_audio(samples / SAMPLE_RATE / context.speed, self._clock())
+            self._send(context, partial(context.sound.add, piece, context.words.advance(samples)))
 
     def _send(self, context: Context, make: Callable[[], Reply | None]) -> None:
         """Queue an audio message that a worker thread encodes, unless encoding is instant."""
         if not context.sound.is_instant:
-            self.send_queue.encoded(make, number=context.number, samples=context.owed_samples, about=context.name)
+            self.send_queue.add_encoded(
+                make, number=context.number, samples=context.pending_samples, about=context.name
+            )
         elif (message := make()) is not None:
-            self._send_about(context.name, message, number=context.number, samples=context.owed_samples)
+            self._send_about(context.name, message, number=context.number, samples=context.pending_samples)
         else:
             return
-        context.owed_samples = 0
+        context.pending_samples = 0
 
     def _end(self, context: Context) -> None:
         """Send the remaining audio and the last message of a context."""
         if context.samples:
             # The times of all words that are left may be many, so they are computed in a worker.
-            self.send_queue.encoded(
+            self.send_queue.add_encoded(
                 lambda: context.sound.finish(context.words.finish()),
                 number=context.number,
-                samples=context.owed_samples,
+                samples=context.pending_samples,
                 about=context.name,
             )
         self._conclude(context)
@@ -142,7 +144,7 @@ class ElevenLabsSession(Dialect[Context]):
     def _process_message(self, context: Context, message: ClientMessage) -> None:
         """Append the text of a message to an open context."""
         now = self._clock()
-        context.take(message, now)
+        context.add_message(message, now)
         if any(due <= now for due in context.dues):
             context.speak()
 
@@ -168,7 +170,7 @@ class ElevenLabsSession(Dialect[Context]):
         """End a context after its idle timeout."""
 
     def _send_error(self, error: SpeechError) -> None:
-        self.send_queue.say(messages.error(error))
+        self.send_queue.add_message(messages.error(error))
 
     def _refuse_no_json(self, text: str, error: InvalidMessage) -> None:
         self.close_with(error, messages.close_code(error))

@@ -88,10 +88,10 @@ class SpokenText(HttpSpeech[Body]):
         writer = self.format.writer(self._body.speed, whole=whole)
         word_times = await self._dialogue_words(requests, tags=self._body.tags)
         async with self._stream(*requests, pause_ms=self.turn_pause_ms) as speech:
-            async for heard in speech:
-                if isinstance(heard, AudioChunk):
-                    times = word_times.hear(speech, len(heard.pcm) // SAMPLE_BYTES)
-                    yield await self._encoding(writer.add, heard.pcm), times
+            async for event in speech:
+                if isinstance(event, AudioChunk):
+                    times = word_times.advance(speech, len(event.pcm) // SAMPLE_BYTES)
+                    yield await self._encoding(writer.add, event.pcm), times
         yield await self._encoding(writer.finish), word_times.finish()
 
     def _line(self, data: bytes, timed: Mapping[int, TimedWords]) -> bytes:

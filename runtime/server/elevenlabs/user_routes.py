@@ -26,7 +26,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     """Register ElevenLabs' HTTP routes for the account."""
 
     def subscribed(request: Request) -> dict[str, Any]:
-        own = [voice for voice in known_voices(host, request.headers) if voice.is_owner]
+        owned = [voice for voice in known_voices(host, request.headers) if voice.is_owner]
         # Maximum number of voices of the owner, or 0 for no limit.
         limit = host.settings.server.owned_voices if OWNER_HEADER in request.headers else 0
         return {
@@ -39,7 +39,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
             "can_extend_character_limit": False,
             "allowed_to_extend_character_limit": False,
             "next_character_count_reset_unix": None,
-            "voice_slots_used": len(own),
+            "voice_slots_used": len(owned),
             "voice_limit": limit or _UNLIMITED,
             "can_extend_voice_limit": False,
             "max_voice_add_edits": None,

@@ -155,9 +155,9 @@ class Channel:
 
     def _await_room(self) -> None:
         if self._writes_itself:
-            room = select.poll()  # `select.select` supports only the first 1024 descriptors.
-            room.register(self._sink.fileno(), select.POLLOUT)
-            room.poll(1000 * POLL_INTERVAL_S)
+            poller = select.poll()  # `select.select` supports only the first 1024 descriptors.
+            poller.register(self._sink.fileno(), select.POLLOUT)
+            poller.poll(1000 * POLL_INTERVAL_S)
 
     def _fail(self) -> None:
         with self._lock:

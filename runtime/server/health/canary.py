@@ -78,7 +78,7 @@ class Canary:
         loop, ended = asyncio.get_running_loop(), asyncio.Event()
         digest, end, refusal = hashlib.sha256(), "", None
 
-        def hear(event: SpeechEvent) -> None:
+        def on_event(event: SpeechEvent) -> None:
             nonlocal end, refusal
             match event:
                 case AudioChunk():
@@ -94,7 +94,7 @@ class Canary:
                     loop.call_soon_threadsafe(ended.set)
 
         try:
-            self._engine.submit(request, hear)
+            self._engine.submit(request, on_event)
             await ended.wait()
             if refusal is not None:
                 raise refusal

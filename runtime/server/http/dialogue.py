@@ -138,7 +138,7 @@ class DialogueWords:
         self._turn, self._turn_start = 0, 0
         self._word_times = _word_times_of(texts[0])
 
-    def hear(self, speech: DialogueStream, samples: int) -> dict[int, TimedWords]:
+    def advance(self, speech: DialogueStream, samples: int) -> dict[int, TimedWords]:
         """Advance by `samples` of audio and return the words that have ended, by turn index."""
         ended_words = {}
         if speech.turn != self._turn:
@@ -147,7 +147,7 @@ class DialogueWords:
             self._word_times = _word_times_of(self._texts[self._turn])
         self._samples += samples
         if self._samples > self._turn_start:
-            ended_words |= self._placed(self._word_times.hear_until(self._samples - self._turn_start))
+            ended_words |= self._placed(self._word_times.advance_to(self._samples - self._turn_start))
         return ended_words
 
     def finish(self) -> dict[int, TimedWords]:

@@ -38,8 +38,8 @@ async def read_multipart(
     """
     if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
         raise InvalidConfig(where="body", why=refused, param="body")
-    most = limits.max_upload_bytes + FORM_BYTES
-    body = body_pieces(request, max_bytes=most, idle_s=limits.idle_s, what="The upload")
+    max_body_bytes = limits.max_upload_bytes + FORM_BYTES
+    body = body_pieces(request, max_bytes=max_body_bytes, idle_s=limits.idle_s, what="The upload")
     parser = MultiPartParser(
         request.headers, body, max_files=MAX_FILES, max_fields=MAX_FIELDS, max_part_size=FIELD_BYTES
     )

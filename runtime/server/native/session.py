@@ -35,20 +35,22 @@ class Session(Dialect[NativeUtterance]):
         # Voices by context id. The voice under None is the default of all other contexts.
         self._voices: dict[str | None, ChosenVoice[schema.SessionConfig]] = {}
         cards, limits = shared["cards"], shared["limits"]
-        self.send_queue.say(messages.session_created(session_id, server, cards, limits))
+        self.send_queue.add_message(messages.session_created(session_id, server, cards, limits))
 
     # --- Timers.
 
     def _give_notice(self, remaining_s: float) -> None:
-        self.send_queue.say(messages.SessionExpiring(type="session.expiring", remaining_s=round(remaining_s, 3)))
+        self.send_queue.add_message(
+            messages.SessionExpiring(type="session.expiring", remaining_s=round(remaining_s, 3))
+        )
 
     # --- Events of the engine.
 
     def _on_event(self, utterance: NativeUtterance, event: SpeechEvent) -> None:
-        self._timers.stirred()
+        self._timers.restart_idle()
         match event:
             case Queued():
-                self.send_queue.say(messages.queue(utterance.name, event))
+                self.send_queue.add_message(messages.queue(utterance.name, event))
             case Started():
                 self._start(utterance, event)
             case AudioChunk():
@@ -70,15 +72,15 @@ class Session(Dialect[NativeUtterance]):
             utterance.samples = utterance.turn_start
             self._send_audio(utterance, bytes(utterance.turn_pause_samples * SAMPLE_BYTES), pause)
         else:
-            self.send_queue.say(messages.audio_start(utterance, event))
+            self.send_queue.add_message(messages.audio_start(utterance, event))
         if utterance.configured_voice is not None:
-            self.send_queue.say(messages.dialogue_turn(utterance, event))
+            self.send_queue.add_message(messages.dialogue_turn(utterance, event))
 
     def _send_audio(self, utterance: NativeUtterance, pcm: bytes, first_sample: int) -> None:
         for piece in pieces(pcm):
             samples = len(piece) // SAMPLE_BYTES
             data = binary_frame.header(utterance, first_sample) + piece if utterance.labelled else piece
-            self.send_queue.sound(data, number=utterance.number, samples=samples)
+            self.send_queue.add_audio(data, number=utterance.number, samples=samples)
             utterance.messages += 1
             first_sample += samples
 
@@ -123,7 +125,7 @@ class Session(Dialect[NativeUtterance]):
             case schema.Playback():
                 self._played(name, message.played_ms)
             case schema.Ping():
-                self.send_queue.say(messages.Pong(type="pong", t=message.t))
+                self.send_queue.add_message(messages.Pong(type="pong", t=message.t))
             case schema.SessionClose():
                 self._close_session()
 
@@ -203,9 +205,9 @@ class Session(Dialect[NativeUtterance]):
                 if turn.voice is None:
                     yield ReadyTurn(text)
                     continue
-                own = config.model_copy(update={"voice": turn.voice, "ref_text": None})
-                own._voice_field = turn.voice_field
-                yield ReadyTurn(text, (own, own.resolve_voice(self._resolver)))
+                turn_config = config.model_copy(update={"voice": turn.voice, "ref_text": None})
+                turn_config._voice_field = turn.voice_field
+                yield ReadyTurn(text, (turn_config, turn_config.resolve_voice(self._resolver)))
 
     def _begin_turn(self, utterance: NativeUtterance) -> None:
         utterance.turn += 1
@@ -251,12 +253,12 @@ class Session(Dialect[NativeUtterance]):
             self._release(utterance)
             self._finish(utterance, self._cancelled(utterance))
         elif self._voices.pop(name, None):  # The context has settings and no text yet.
-            self.send_queue.say(messages.context_cancelled(name, played_ms), is_terminal=True)
+            self.send_queue.add_message(messages.context_cancelled(name, played_ms), is_terminal=True)
 
     def _close_session(self) -> None:
         for utterance in tuple(self.utterances.values()):
             self._cancel(utterance.name)
-        self.send_queue.say(messages.SessionDone(type="session.done", utterances=self._uttered))
+        self.send_queue.add_message(messages.SessionDone(type="session.done", utterances=self._uttered))
         self._close(1000)
 
     # --- Contexts.
@@ -281,7 +283,7 @@ class Session(Dialect[NativeUtterance]):
         voice = self._voices.get(name) or self._voices.get(None)
         if voice is None:
             raise OutOfOrder(what=what, why="no session.config has been accepted yet")
-        if len(self.utterances) + self.send_queue.untaken_ends >= self._limits.max_contexts:
+        if len(self.utterances) + self.send_queue.final_message_count >= self._limits.max_contexts:
             raise TooManyContexts(limit=self._limits.max_contexts)
         text = voice.config.growing_text(self._limits)
         utterance = NativeUtterance(self._commands, voice, text, name=name)
@@ -295,8 +297,8 @@ class Session(Dialect[NativeUtterance]):
 
     def _finish(self, utterance: NativeUtterance, reply: Reply) -> None:
         """Close the context with its final message."""
-        self._timers.stirred()
-        self.send_queue.say(reply, is_terminal=True)
+        self._timers.restart_idle()
+        self.send_queue.add_message(reply, is_terminal=True)
 
     def _ended(self, utterance: NativeUtterance, reply: Reply) -> None:
         """Close a context, and ignore text that the client may still send for this context."""
@@ -312,7 +314,7 @@ class Session(Dialect[NativeUtterance]):
     # --- Errors and the end.
 
     def _send_error(self, error: SpeechError) -> None:
-        self.send_queue.say(messages.error(error))
+        self.send_queue.add_message(messages.error(error))
 
     def _refuse_name(self, name: str, error: SpeechError) -> None:
         """Send an error for a context, and ignore later messages unless the context is open."""
@@ -321,7 +323,7 @@ class Session(Dialect[NativeUtterance]):
         else:
             self._voices.pop(name, None)
             self._muted.remember(name)
-            self.send_queue.say(messages.error(error, name), is_terminal=True)
+            self.send_queue.add_message(messages.error(error, name), is_terminal=True)
 
     def _refuse_message(self, fields: dict[str, Any], error: SpeechError) -> None:
         name = schema.context_of(fields)

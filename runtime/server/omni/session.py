@@ -247,7 +247,7 @@ class OmniSession(Dialect[Sentence]):
             turn.fragments += 1
             self._grow(turn, turn.text.add(text, self._clock()) + turn.text.flush())
             self._flush_live()
-            self.send_queue.say(messages.input_committed(commit_id, turn.fragments - 1, len(text)))
+            self.send_queue.add_message(messages.input_committed(commit_id, turn.fragments - 1, len(text)))
 
     def _grow(self, turn: Turn, text: str) -> None:
         """Append text to the streamed sentence, which is created if there is no such sentence."""
@@ -337,14 +337,14 @@ class OmniSession(Dialect[Sentence]):
                     return False
                 self._conclude(sentence)
             case TurnEnd(turn):
-                self.send_queue.say(messages.session_done(turn))
+                self.send_queue.add_message(messages.session_done(turn))
             case Goodbye():
                 self._close(1000)
                 return False
             case None:
                 return False
         self._queue.popleft()
-        self._timers.stirred()
+        self._timers.restart_idle()
         return True
 
     def _submit_ahead(self, head: Sentence) -> None:
@@ -358,7 +358,7 @@ class OmniSession(Dialect[Sentence]):
         if sentence.is_announced:
             return
         sentence.is_announced = True
-        self.send_queue.say(messages.audio_start(sentence))
+        self.send_queue.add_message(messages.audio_start(sentence))
         if sentence.is_streamed:
             unsent, sentence.unsent = sentence.unsent, []
             for pcm in unsent:
@@ -414,11 +414,11 @@ class OmniSession(Dialect[Sentence]):
         """Send the final messages of a sentence: an error if the sentence failed, then audio.done."""
         if sentence.error is None and sentence.encoder is not None:
             data = b"".join(sentence.unsent) + sentence.encoder.finish()
-            self.send_queue.sound(data, number=sentence.number, samples=sentence.samples)
+            self.send_queue.add_audio(data, number=sentence.number, samples=sentence.samples)
             sentence.sent_bytes = len(data)
         elif sentence.error is not None:
-            self.send_queue.say(messages.failure(sentence, sentence.error))
-        self.send_queue.say(messages.audio_done(sentence))
+            self.send_queue.add_message(messages.failure(sentence, sentence.error))
+        self.send_queue.add_message(messages.audio_done(sentence))
 
     # --- Errors and the end.
 
@@ -437,7 +437,7 @@ class OmniSession(Dialect[Sentence]):
         self._close(1000, error.code)  # The close code is always 1000, as in vLLM-Omni.
 
     def _send_error_text(self, text: str, error: SpeechError) -> None:
-        self.send_queue.say(messages.error(text, error))
+        self.send_queue.add_message(messages.error(text, error))
 
     def _send_error(self, error: SpeechError) -> None:
         self._send_error_text(str(error), error)

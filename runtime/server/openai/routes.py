@@ -124,10 +124,10 @@ async def _batch(
 
     Each slot has at most one open request.
     """
-    room = asyncio.Semaphore(host.engine.load().slots)
+    semaphore = asyncio.Semaphore(host.engine.load().slots)
 
     async def served(index: int, fields: dict[str, Any]) -> tuple[bytes | None, Reply]:
-        async with room:
+        async with semaphore:
             audio, result = await _item(host, fields, library, f"{request_id}/{index}")
         return audio, {"index": index, **result}
 

@@ -132,11 +132,11 @@ class SpeechBody(SpeechFields):
         return [self._part(part) for part in parts]
 
     def _part(self, part: Part) -> SpeechBody:
-        own = {
+        voices = {
             PartKind.QUOTE: ("quoted_voice", self.quoted_voice),
             PartKind.ACTION: ("action_voice", self.action_voice),
         }
-        field, voice = own.get(part.kind, (self.voice_field, self.voice))
+        field, voice = voices.get(part.kind, (self.voice_field, self.voice))
         chosen: dict[str, Any] = {} if part.kind is PartKind.TEXT else {"voice": voice, **NO_RECORDING}
         body = self.model_copy(update={**chosen, "input": part.text, "quoted_voice": None, "action_voice": None})
         body._voice_field = field

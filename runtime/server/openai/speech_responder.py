@@ -64,8 +64,10 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
         """
         encoder = self._encoder()
         async with self._stream(*await self._requests(), pause_ms=self._body.turn_pause_ms) as speech:
-            async for heard in speech:
-                if isinstance(heard, AudioChunk) and (audio := await self._encoded(encoder, encoder.add, heard.pcm)):
+            async for speech_event in speech:
+                if isinstance(speech_event, AudioChunk) and (
+                    audio := await self._encoded(encoder, encoder.add, speech_event.pcm)
+                ):
                     yield audio
         yield await self._encoded(encoder, encoder.finish)
 
@@ -82,11 +84,11 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
             requests = await self._requests()
             word_times = await self._word_times(requests)
             async with self._stream(*requests, pause_ms=self._body.turn_pause_ms) as speech:
-                async for heard in speech:
-                    if isinstance(heard, AudioChunk):
-                        audio = await self._encoded(encoder, encoder.add, heard.pcm)
-                        times = _times_of_chunk(word_times, speech, heard)
-                    elif isinstance(heard, Finished):
+                async for speech_event in speech:
+                    if isinstance(speech_event, AudioChunk):
+                        audio = await self._encoded(encoder, encoder.add, speech_event.pcm)
+                        times = _times_of_chunk(word_times, speech, speech_event)
+                    elif isinstance(speech_event, Finished):
                         audio = await self._encoded(encoder, encoder.finish)
                         times = word_times.finish() if word_times is not None else {}
                     else:
@@ -96,8 +98,8 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
                         begun = True
                     if times:
                         yield event(type="speech.audio.timestamps", words=self._word_times_of(times), estimated=True)
-                    if isinstance(heard, Finished):
-                        yield self._done(heard, speech)
+                    if isinstance(speech_event, Finished):
+                        yield self._done(speech_event, speech)
         except SpeechError as error:
             if not begun:
                 raise
@@ -139,12 +141,12 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
         word_times = await self._word_times(requests)
         spoken_words: list[Reply] = []
         async with self._stream(*requests, pause_ms=self._body.turn_pause_ms) as speech:
-            async for heard in speech:
-                if isinstance(heard, AudioChunk):
-                    chunks.append(heard.pcm)
-                    spoken_words += self._word_times_of(_times_of_chunk(word_times, speech, heard))
-                elif isinstance(heard, Finished):
-                    end = heard
+            async for speech_event in speech:
+                if isinstance(speech_event, AudioChunk):
+                    chunks.append(speech_event.pcm)
+                    spoken_words += self._word_times_of(_times_of_chunk(word_times, speech, speech_event))
+                elif isinstance(speech_event, Finished):
+                    end = speech_event
         if word_times is not None:
             spoken_words += self._word_times_of(word_times.finish())
         return chunks, end, speech, spoken_words
@@ -256,7 +258,7 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
 
 
 def _times_of_chunk(words: DialogueWords | None, speech: DialogueStream, chunk: AudioChunk) -> dict[int, TimedWords]:
-    return {} if words is None else words.hear(speech, len(chunk.pcm) // SAMPLE_BYTES)
+    return {} if words is None else words.advance(speech, len(chunk.pcm) // SAMPLE_BYTES)
 
 
 def usage(end: Finished) -> Reply:

@@ -87,12 +87,12 @@ class Dialect(ABC, Generic[Speaking]):
         self._commands.clear()  # The list is cleared in place, because the utterances share it.
         return commands
 
-    def take(self) -> Outgoing | None:
+    def pop_message(self) -> Outgoing | None:
         """Remove and return the next message for the client, or return None.
 
         A Close is always the last message.
         """
-        item = self.send_queue.take()
+        item = self.send_queue.pop_message()
         if isinstance(item, AudioMessage) and (utterance := self.utterances.get(item.number)) is not None:
             utterance.sent_samples += item.samples
         return item
@@ -114,7 +114,7 @@ class Dialect(ABC, Generic[Speaking]):
         if self.closed:
             return
         self._is_new = False
-        self._timers.stirred()
+        self._timers.restart_idle()
         try:
             # Parsing too many values would block the event loop. The limit allows a text that consists of commas.
             fields = decode(text, self._limits.max_text_chars + _MAX_OTHER_VALUES)
@@ -210,7 +210,7 @@ class Dialect(ABC, Generic[Speaking]):
         """Cancel an utterance before its end and drop its unsent audio."""
         if self.utterances.pop(utterance.number, None) is not None:
             utterance.cancel()
-            self.send_queue.drop_sound_of(utterance.number)
+            self.send_queue.drop_audio_of(utterance.number)
             utterance.samples = utterance.sent_samples
 
     def _chosen(
@@ -232,11 +232,11 @@ class Dialect(ABC, Generic[Speaking]):
 
     def _send_sound(self, utterance: Speaking, pcm: bytes) -> None:
         for piece in pieces(pcm):
-            self.send_queue.sound(piece, number=utterance.number, samples=len(piece) // SAMPLE_BYTES)
+            self.send_queue.add_audio(piece, number=utterance.number, samples=len(piece) // SAMPLE_BYTES)
 
     def _send_about(self, name: str, message: Reply, *, number: int | None = None, samples: int = 0) -> None:
-        """Queue a message of the context `name`, which `drop_all_about` can remove."""
-        self.send_queue.say(message, number=number, samples=samples, about=name)
+        """Queue a message of the context `name`, which `drop_context` can remove."""
+        self.send_queue.add_message(message, number=number, samples=samples, about=name)
 
     def _close(self, code: int, reason: str = "") -> None:
         self.send_queue.close(code, reason)
@@ -358,7 +358,7 @@ class SessionTimers:
         # None if the dialect has no warning, or if the warning was sent.
         self._notice_s = min(_NOTICE_S, limits.session_s / 10) if gives_notice else None
 
-    def stirred(self) -> None:
+    def restart_idle(self) -> None:
         """Restart the idle timer after a message or an event."""
         self._last_event = self._clock()
 

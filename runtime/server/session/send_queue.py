@@ -19,16 +19,16 @@ class SendQueue:
     """
 
     def __init__(self) -> None:
-        self.untaken_ends = 0  # Number of final messages of contexts in the queue.
+        self.final_message_count = 0  # Number of final messages of contexts in the queue.
         # Messages with the names of their contexts.
         self.items: deque[tuple[Outgoing, str | None]] = deque()
-        self._untaken = 0
+        self._message_count = 0
 
     @property
     def is_congested(self) -> bool:
-        return self._untaken > _MAX_UNSENT_MESSAGES
+        return self._message_count > _MAX_UNSENT_MESSAGES
 
-    def say(
+    def add_message(
         self,
         message: Reply,
         *,
@@ -40,13 +40,13 @@ class SendQueue:
         """Queue a JSON message.
 
         Args:
-            number: Number of the message's utterance. `drop_sound_of` also removes this message.
+            number: Number of the message's utterance. `drop_audio_of` also removes this message.
         """
         item = TextMessage(_json(message), is_terminal, number, samples)
         self.items.append((item, about))
         self._count(item, 1)
 
-    def encoded(self, make: Callable[[], Reply | None], *, number: int, samples: int, about: str) -> None:
+    def add_encoded(self, make: Callable[[], Reply | None], *, number: int, samples: int, about: str) -> None:
         """Queue a JSON message with audio that a worker thread encodes before sending."""
 
         def text() -> str:
@@ -55,24 +55,24 @@ class SendQueue:
 
         self.items.append((EncodedMessage(text, number, samples), about))
 
-    def sound(self, data: bytes, *, number: int, samples: int) -> None:
+    def add_audio(self, data: bytes, *, number: int, samples: int) -> None:
         self.items.append((AudioMessage(data, number, samples), None))
 
     def close(self, code: int, reason: str = "") -> None:
         self.items.append((Close(code, reason), None))
 
-    def drop_sound_of(self, number: int) -> None:
+    def drop_audio_of(self, number: int) -> None:
         """Remove all unsent audio of an utterance from the queue."""
         self._retain(lambda item, _: isinstance(item, Close) or item.number != number)
 
-    def drop_all_about(self, name: str) -> None:
+    def drop_context(self, name: str) -> None:
         """Remove all unsent messages of a context from the queue."""
         self._retain(lambda _, about: about != name)
 
     def clear(self) -> None:
         self._retain(lambda *_: False)
 
-    def take(self) -> Outgoing | None:
+    def pop_message(self) -> Outgoing | None:
         """Remove and return the next message, or return None if the queue is empty."""
         if not self.items:
             return None
@@ -82,15 +82,15 @@ class SendQueue:
 
     def _retain(self, stays: Callable[[Outgoing, str | None], bool]) -> None:
         self.items = deque(entry for entry in self.items if stays(*entry))
-        self._untaken = 0
-        self.untaken_ends = 0
+        self._message_count = 0
+        self.final_message_count = 0
         for item, _ in self.items:
             self._count(item, 1)
 
     def _count(self, item: Outgoing, by: int) -> None:
         if isinstance(item, TextMessage) and item.number is None:
-            self._untaken += by
-            self.untaken_ends += by * item.is_terminal
+            self._message_count += by
+            self.final_message_count += by * item.is_terminal
 
 
 def _json(message: Reply) -> str:

@@ -18,13 +18,13 @@ from runtime.shared.pronouncing import Dictionary, dictionary_of
 MAX_DICTIONARIES = 3  # Maximum number of dictionaries in a request.
 
 
-def line(most: int) -> Callable[[str], str]:
-    """Return a validator that strips a text and checks that it has 1 to `most` characters."""
+def line(max_chars: int) -> Callable[[str], str]:
+    """Return a validator that strips a text and checks that it has 1 to `max_chars` characters."""
 
     def check(text: str) -> str:
         text = text.strip()
-        if not 1 <= len(text) <= most:
-            raise ValueError(f"it must have 1 to {most} characters")
+        if not 1 <= len(text) <= max_chars:
+            raise ValueError(f"it must have 1 to {max_chars} characters")
         return text
 
     return check

@@ -126,8 +126,8 @@ def _converted(found: Profile | DemoVoice, form: VoiceForm, consent: Consent, li
     """
     fields = form.fields
     if isinstance(found, Profile):
-        own = {"name": found.name, "speaker_description": found.description, "ref_text": found.transcript}
-        fields = {**own, "language": language_of(found.language), **fields}
+        profile_fields = {"name": found.name, "speaker_description": found.description, "ref_text": found.transcript}
+        fields = {**profile_fields, "language": language_of(found.language), **fields}
     voice = _described(replace(form, fields=fields), consent, "voicebox")
     if isinstance(found, Profile):
         return _prepared(voice, found.samples, limits, found.advice)
@@ -235,15 +235,15 @@ def _language(form: VoiceForm) -> str:
     return language
 
 
-def _text(form: VoiceForm, name: str, most: int) -> str | None:
+def _text(form: VoiceForm, name: str, max_chars: int) -> str | None:
     """Return a field without surrounding white space, or None if it is empty."""
-    return _checked_text(name, form.fields.get(name, ""), most) or None
+    return _checked_text(name, form.fields.get(name, ""), max_chars) or None
 
 
-def _checked_text(name: str, text: str, most: int) -> str:
+def _checked_text(name: str, text: str, max_chars: int) -> str:
     text = text.strip()
-    if len(text) > most:
-        _refuse(name, f"it has {len(text)} characters; the limit is {most}")
+    if len(text) > max_chars:
+        _refuse(name, f"it has {len(text)} characters; the limit is {max_chars}")
     if "\x00" in text:
         _refuse(name, "it holds a NUL character")
     return text

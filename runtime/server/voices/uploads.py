@@ -43,7 +43,7 @@ def _bytes(ref_audio: str, limits: Limits, fetcher: Fetcher | None) -> bytes:
             raise AddressRefused(
                 where="ref_audio", why="this server opens no addresses; send base64 or a data: URL with base64"
             )
-        return fetcher.fetch(ref_audio, most=limits.max_upload_bytes)
+        return fetcher.fetch(ref_audio, max_bytes=limits.max_upload_bytes)
     try:
         data = decode_base64(ref_audio)
     except ValueError:

@@ -91,8 +91,8 @@ class VoiceResolver:
         can_style = any(card.styles_voices for card in cards)
         if voice and not has_reference and (mode in (None, Mode.BASE) or (mode is Mode.CUSTOM_VOICE and can_style)):
             stored = self._stored(voice, None if mode is Mode.BASE else self._speakers(cards))
-        own = Mode.CUSTOM_VOICE if stored and can_style and (style or "").strip() else Mode.BASE
-        chosen = mode or (own if has_reference or stored else served[0])
+        default_mode = Mode.CUSTOM_VOICE if stored and can_style and (style or "").strip() else Mode.BASE
+        chosen = mode or (default_mode if has_reference or stored else served[0])
         if chosen not in served:
             raise ModeNotServed(mode=chosen.value, known=", ".join(served), param="task_type")
         if stored is not None:
@@ -116,8 +116,8 @@ class VoiceResolver:
         Raises:
             ModeNotServed, UnknownVoice: See `resolve`.
         """
-        own = model if any(model == card.name or model in card.adapters for card in self._cards) else None
-        return self.resolve(mode=None, model=own, voice=voice, has_reference=False, style=style, param=param)
+        known_model = model if any(model == card.name or model in card.adapters for card in self._cards) else None
+        return self.resolve(mode=None, model=known_model, voice=voice, has_reference=False, style=style, param=param)
 
     def _blended(
         self, named: Iterable[Named], mode: Mode | None, style: str | None, cards: Sequence[ModelCard], param: str
@@ -129,10 +129,12 @@ class VoiceResolver:
         speakers = self._speakers(cards)
         known = {name_key(name): name for name in speakers}
         parts: list[str] = []
-        own = Mode.CUSTOM_VOICE if (style or "").strip() and any(card.styles_voices for card in cards) else Mode.BASE
+        default_mode = (
+            Mode.CUSTOM_VOICE if (style or "").strip() and any(card.styles_voices for card in cards) else Mode.BASE
+        )
         for name, weight in named:
             if name_key(name) in known:
-                own = Mode.CUSTOM_VOICE
+                default_mode = Mode.CUSTOM_VOICE
                 parts.append(f"{known[name_key(name)]}:{weight:g}")
                 continue
             card = self._stored(name, None)
@@ -141,7 +143,7 @@ class VoiceResolver:
             if forbids_blends(card):
                 raise BlendForbidden(name=card.name, param=param)
             parts.append(f"{STORED_PREFIX}{card.id}:{weight:g}")
-        chosen = own if mode is None or own is Mode.CUSTOM_VOICE else mode
+        chosen = default_mode if mode is None or default_mode is Mode.CUSTOM_VOICE else mode
         if not any(chosen in card.modes for card in cards):
             served = [each for each in Mode if any(each in card.modes for card in cards)]
             raise ModeNotServed(mode=chosen.value, known=", ".join(served), param="task_type")

@@ -66,14 +66,14 @@ class WyomingSession(SingleErrorDialect[Spoken]):
     # --- Events of the engine.
 
     def _on_event(self, utterance: Spoken, event: SpeechEvent) -> None:
-        self._timers.stirred()
+        self._timers.restart_idle()
         match event:
             case AudioChunk(pcm=pcm):
                 self._begin_sound(utterance)
                 self._send_sound(utterance, pcm)
             case Finished():
                 self._begin_sound(utterance)
-                self.send_queue.say(messages.AUDIO_STOP)
+                self.send_queue.add_message(messages.AUDIO_STOP)
                 self._end(utterance)
                 self.work()
             case Broken(error=error):
@@ -82,12 +82,12 @@ class WyomingSession(SingleErrorDialect[Spoken]):
     def _begin_sound(self, utterance: Spoken) -> None:
         if not utterance.is_heard:
             utterance.is_heard = True
-            self.send_queue.say(messages.AUDIO_START)
+            self.send_queue.add_message(messages.AUDIO_START)
 
     def _end(self, utterance: Spoken) -> None:
         """Report the end of the first text."""
         if utterance.in_pieces:
-            self.send_queue.say(messages.SYNTHESIZE_STOPPED)
+            self.send_queue.add_message(messages.SYNTHESIZE_STOPPED)
         self._texts.popleft()
 
     def _step(self) -> bool:
@@ -128,9 +128,9 @@ class WyomingSession(SingleErrorDialect[Spoken]):
             case None:
                 return
             case Describe():
-                self.send_queue.say(messages.info(self._cards, self._library))
+                self.send_queue.add_message(messages.info(self._cards, self._library))
             case Ping(text=text):
-                self.send_queue.say(messages.pong(text))
+                self.send_queue.add_message(messages.pong(text))
             case _ if self._error is None:
                 try:
                     self._process_event(event)
@@ -180,4 +180,4 @@ class WyomingSession(SingleErrorDialect[Spoken]):
         super()._abort_all(error)
 
     def _send_error(self, error: SpeechError) -> None:
-        self.send_queue.say(messages.error(error))
+        self.send_queue.add_message(messages.error(error))

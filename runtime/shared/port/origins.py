@@ -87,9 +87,9 @@ def may_use(headers: Headers, others: Origins | None = None) -> bool:
         return headers.get("sec-fetch-site", "none") in {"none", "same-origin"}
     if len(sent) > 1:
         return False
-    own = {_origin(f"{scheme}://{headers.get('host', '')}") for scheme in _PORTS}
+    own_origins = {_origin(f"{scheme}://{headers.get('host', '')}") for scheme in _PORTS}
     origin = _origin(sent[0])
-    return (origin is not None and origin in own) or (others is not None and others.allow(sent[0]))
+    return (origin is not None and origin in own_origins) or (others is not None and others.allow(sent[0]))
 
 
 class Cors(CORSMiddleware):

@@ -58,12 +58,12 @@ def on_signals(numbers: Sequence[signal.Signals], on_signal: Callable[[], None])
             signal.signal(number, lambda _number, _frame: loop.call_soon_threadsafe(on_signal))
 
 
-def stop_on_signals(numbers: Sequence[signal.Signals], stop: asyncio.Event, hurry: asyncio.Event) -> None:
-    """Set the event `stop` at the first signal and the event `hurry` at the next signal.
+def stop_on_signals(numbers: Sequence[signal.Signals], stop: asyncio.Event, second_signal: asyncio.Event) -> None:
+    """Set the event `stop` at the first signal and the event `second_signal` at the next signal.
 
     Thread: main thread.
     """
-    on_signals(numbers, lambda: (hurry if stop.is_set() else stop).set())
+    on_signals(numbers, lambda: (second_signal if stop.is_set() else stop).set())
 
 
 def log_drain_wait(limit_s: float) -> None:
@@ -118,8 +118,8 @@ def bind(settings: ServerSettings, host: str, port: int, *, option: str, is_shar
     except OSError as error:
         raise InvalidSetting(name="host", value=host, why=error.strerror) from None
     # In Windows, another process could otherwise bind a port that is in use.
-    own = getattr(socket, "SO_EXCLUSIVEADDRUSE", socket.SO_REUSEADDR)
-    listener.setsockopt(socket.SOL_SOCKET, own, 1)
+    reuse_option = getattr(socket, "SO_EXCLUSIVEADDRUSE", socket.SO_REUSEADDR)
+    listener.setsockopt(socket.SOL_SOCKET, reuse_option, 1)
     if is_shared and hasattr(socket, "SO_REUSEPORT"):
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     # A small kernel buffer keeps unsent audio in this process, where a cancel can discard the audio.

@@ -110,12 +110,12 @@ def test_shutdown_is_quiet_and_waits_at_most_for_the_drain(
 ) -> None:
     monkeypatch.setattr(local_ray, "STOP_MARGIN_S", 0.3)
     ray = install(monkeypatch, Ray())
-    forever, hurry = threading.Event(), threading.Event()
+    forever, second_signal = threading.Event(), threading.Event()
     ray.serve.shutdown = forever.wait
     if is_hurried:
-        hurry.set()
+        second_signal.set()
     began = time.monotonic()
-    stop_ray(drain_s, hurry)
+    stop_ray(drain_s, second_signal)
     forever.set()
     assert time.monotonic() - began < 20
     assert ray.shutdowns == 1

@@ -195,7 +195,7 @@ def begin(runner: ModelRunner, serial: int, length: int) -> int:
     embeds = torch.randn(length, runner.hidden_size, generator=torch.Generator().manual_seed(serial))
     embeds = embeds.to(runner.device.torch_device)
     level = SETTINGS[serial % 3]
-    slot = runner.slot_cache.take(SlotInputs(RowSettings(level, level, 1.05), serial, [serial % 50, 3]))
+    slot = runner.slot_cache.allocate(SlotInputs(RowSettings(level, level, 1.05), serial, [serial % 50, 3]))
     start, pending = 0, None
     while pending is None:
         start, pending = runner.prefill(slot, Prompt(embeds, [serial % 50, 3]), start)

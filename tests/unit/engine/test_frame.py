@@ -65,7 +65,7 @@ def read(runner: ModelRunner, slot: int, prompt: Prompt, start: int = 0) -> Fram
 
 def begin(runner: ModelRunner, serial: int) -> tuple[int, FrameResult]:
     prompt = prompt_of(runner_checkpoint(runner), serial)
-    slot = runner.slot_cache.take(SlotInputs(settings_of(serial), serial, prompt.trailing))
+    slot = runner.slot_cache.allocate(SlotInputs(settings_of(serial), serial, prompt.trailing))
     return slot, read(runner, slot, prompt)
 
 
@@ -162,7 +162,7 @@ def test_chunked_prefill_equals_whole_prefill_except_rounding(speaker: Checkpoin
     made = []
     for chunk in (16, 160):
         runner = runner_of(speaker, slots=1, chunk=chunk)
-        slot = runner.slot_cache.take(SlotInputs(settings_of(2), 0, []))
+        slot = runner.slot_cache.allocate(SlotInputs(settings_of(2), 0, []))
         stops, start, launched = [], 0, None
         while launched is None:
             start, launched = runner.prefill(slot, prompt, start)
@@ -180,7 +180,7 @@ def test_interleaved_frames_and_prefill_chunks_do_not_affect_each_other(speaker:
     runner = runner_of(speaker, slots=2)
     other, first = begin(runner, 5)
     prompt = prompt_of(speaker, 2)
-    slot = runner.slot_cache.take(SlotInputs(settings_of(2), 2, prompt.trailing))
+    slot = runner.slot_cache.allocate(SlotInputs(settings_of(2), 2, prompt.trailing))
     beside, start, launched = [first.codes[0]], 0, None
     assert len(prompt.embeds) > runner.chunk
     while launched is None:
@@ -201,7 +201,7 @@ def spoken(runner: ModelRunner, slot: int, prompt: Prompt, frames: int) -> Codes
 def test_streamed_row_generates_at_most_one_frame_per_text_id(speaker: Checkpoint) -> None:
     slot_cache = runner_of(speaker).slot_cache
     taken = [
-        slot_cache.take(SlotInputs(settings_of(0), 0, ids, is_open=is_open))
+        slot_cache.allocate(SlotInputs(settings_of(0), 0, ids, is_open=is_open))
         for ids, is_open in (([], True), ([1, 2], True), ([1, 2], False), ([], False))
     ]
     assert [slot_cache.inputs[slot].text_frames for slot in taken] == [1, 3, UNLIMITED_FRAMES, UNLIMITED_FRAMES]
@@ -211,14 +211,14 @@ def test_streamed_row_generates_at_most_one_frame_per_text_id(speaker: Checkpoin
     assert slot_cache.inputs[taken[0]].text_frames == 201
     assert slot_cache.trailing[taken[0]].tolist() == [5] * 160
     slot_cache.release(taken[0])
-    taken.append(slot_cache.take(SlotInputs(settings_of(0), 0, [9])))
+    taken.append(slot_cache.allocate(SlotInputs(settings_of(0), 0, [9])))
     slot_cache.write(taken)
     assert slot_cache.trailing[taken[-1]].tolist() == [9, *[slot_cache.pad] * 159]
 
 
 def test_text_appended_before_the_prefill_is_not_lost(speaker: Checkpoint) -> None:
     slot_cache = runner_of(speaker).slot_cache
-    slot = slot_cache.take(SlotInputs(settings_of(0), 0, [1, 2], holds_end=True, is_open=True))
+    slot = slot_cache.allocate(SlotInputs(settings_of(0), 0, [1, 2], holds_end=True, is_open=True))
     slot_cache.append_text(slot, [3], is_last=True)
     slot_cache.write([slot])
     assert slot_cache.trailing[slot, :4].tolist() == [1, 2, 3, slot_cache.pad]
@@ -251,7 +251,9 @@ def test_held_end_is_allowed_at_the_last_text_frame(eager: Checkpoint) -> None:
     runner, prompt = runner_of(eager), prompt_of(eager, 0, 9)
 
     def end_of(ids: list[int], **words: bool) -> int:
-        return frames_until_the_end(runner, runner.slot_cache.take(SlotInputs(settings_of(0), 1, ids, **words)), prompt)
+        return frames_until_the_end(
+            runner, runner.slot_cache.allocate(SlotInputs(settings_of(0), 1, ids, **words)), prompt
+        )
 
     assert end_of([1, 2, 3, 4, 5]) == 2  # Without `holds_end`, the row ends as in the reference implementation.
     assert end_of([1, 2, 3, 4, 5], holds_end=True) == 5
@@ -261,7 +263,7 @@ def test_held_end_is_allowed_at_the_last_text_frame(eager: Checkpoint) -> None:
 
 def test_open_text_never_ends_and_closed_text_does(eager: Checkpoint) -> None:
     runner, prompt = runner_of(eager), prompt_of(eager, 0, 9)
-    slot = runner.slot_cache.take(SlotInputs(settings_of(0), 1, [1, 2, 3], holds_end=True, is_open=True))
+    slot = runner.slot_cache.allocate(SlotInputs(settings_of(0), 1, [1, 2, 3], holds_end=True, is_open=True))
     assert not read(runner, slot, prompt).ended[0]
     assert not any(runner.step(np.array([slot])).result().ended[0] for _ in range(3))
     runner.slot_cache.append_text(slot, [4, 5, 6], is_last=True)
@@ -271,9 +273,9 @@ def test_open_text_never_ends_and_closed_text_does(eager: Checkpoint) -> None:
 def test_restarted_slot_equals_a_freshly_allocated_one(speaker: Checkpoint) -> None:
     runner, prompts = runner_of(speaker), [prompt_of(speaker, serial, 20) for serial in (1, 2)]
     fresh = spoken(
-        runner, runner.slot_cache.take(SlotInputs(settings_of(0), 6, [3, 4], holds_end=True)), prompts[1], FRAMES
+        runner, runner.slot_cache.allocate(SlotInputs(settings_of(0), 6, [3, 4], holds_end=True)), prompts[1], FRAMES
     )
-    slot = runner.slot_cache.take(SlotInputs(settings_of(0), 6, [5] * 7, holds_end=True, is_open=True))
+    slot = runner.slot_cache.allocate(SlotInputs(settings_of(0), 6, [5] * 7, holds_end=True, is_open=True))
     spoken(runner, slot, prompts[0], 8)
     runner.slot_cache.restart(slot, [3, 4])
     assert runner.slot_cache.host_position[slot] == 0
@@ -283,7 +285,7 @@ def test_restarted_slot_equals_a_freshly_allocated_one(speaker: Checkpoint) -> N
 
 def test_batch_uses_the_sampling_settings_of_its_rows(speaker: Checkpoint) -> None:
     slot_cache = runner_of(speaker).slot_cache
-    slots = np.array([slot_cache.take(SlotInputs(settings_of(serial), 0, [])) for serial in range(4)])
+    slots = np.array([slot_cache.allocate(SlotInputs(settings_of(serial), 0, [])) for serial in range(4)])
     slot_cache.write(slots.tolist())
     level, vocabulary = slot_cache.talker_level, speaker.config.talker.vocab_size
 
@@ -298,7 +300,7 @@ def test_batch_uses_the_sampling_settings_of_its_rows(speaker: Checkpoint) -> No
     assert output(0, 1) == (vocabulary, True)
     assert output(2) == (vocabulary, False)
     slot_cache.release(int(slots[1]))
-    slots[1] = slot_cache.take(SlotInputs(dataclasses.replace(settings_of(3)), 0, []))
+    slots[1] = slot_cache.allocate(SlotInputs(dataclasses.replace(settings_of(3)), 0, []))
     assert level.of(slots[1:2], torch.from_numpy(slots[1:2])).any_top_p is False
 
 

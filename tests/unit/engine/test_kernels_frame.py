@@ -61,7 +61,7 @@ def said(runner: ModelRunner, prompts: list[Prompt], grafted: tuple[bool, bool] 
         inputs = SlotInputs(
             RowSettings(level, level, 1.05), 11 + serial, prompt.trailing, is_cross_embedded=grafted[serial]
         )
-        slots.append(runner.slot_cache.take(inputs))
+        slots.append(runner.slot_cache.allocate(inputs))
         start, launched = 0, None
         while launched is None:
             start, launched = runner.prefill(slots[-1], prompt, start)
@@ -97,7 +97,7 @@ def test_int8_frames_equal_those_of_separate_products(loaded: Loaded) -> None:
     checkpoint = copy.deepcopy(loaded("odd", "custom_voice"))
     for module in checkpoint.talker.modules():
         if isinstance(module, Linear):
-            module.take(DequantizedInt8(Int8.of(module.weight.detach())))
+            module.set_product(DequantizedInt8(Int8.of(module.weight.detach())))
     width, generator = checkpoint.config.talker.hidden_size, torch.Generator().manual_seed(0)
     prompts = [Prompt(torch.randn(length, width, generator=generator), [3 * length, 7]) for length in (9, 21)]
     expected = said(ModelRunner(checkpoint, open_device("cpu"), torch.float32, 2, LENGTH, 16), prompts)

@@ -28,7 +28,7 @@ def named_places() -> list[str]:
     return re.findall(r"^\| \d+ \| ([^|]+?) \|", section, re.MULTILINE)
 
 
-class Way:
+class RequestPath:
     """Session and engine that serve one request, and the places in which it was found."""
 
     def __init__(self, engine: Engine) -> None:
@@ -37,11 +37,11 @@ class Way:
         self.driver = Driver(cards=engine.cards)
         self.number = self.ticket = -1
         self.chunks: list[AudioChunk] = []
-        self.taken = 0  # Number of audio messages that the client has received.
+        self.received = 0  # Number of audio messages that the client has received.
         self.has_ended = False
         self.visited: list[str] = []
 
-    def obey(self) -> None:
+    def execute_commands(self) -> None:
         """Execute the commands of the session, as a connection does."""
         for command in self.driver.commands:
             match command:
@@ -52,16 +52,16 @@ class Way:
                     self.engine.append(self.ticket, text)
                 case FinishText():
                     self.engine.finish_text(self.ticket)
-        self.look()
+        self.record_places()
 
     def on_speech(self, event: SpeechEvent) -> None:
         self.has_ended = isinstance(event, Finished)
         if isinstance(event, AudioChunk):
             self.chunks.append(event)
         self.driver.session.on_speech(self.number, event)
-        self.look()
+        self.record_places()
 
-    def look(self) -> None:
+    def record_places(self) -> None:
         """Record the places in which the request is found for the first time."""
         places = [place for place, is_there in self.probes().items() if is_there()]
         assert places or self.has_ended, f"it is nowhere, after {self.visited}"
@@ -79,15 +79,15 @@ class Way:
                 slot >= 0 and bool(core.in_flight.is_prefilling or table.begun[slot] > table.made[slot])
             ),
             "the Code2Wav queue": lambda: slot >= 0 and bool(table.pending[slot] > 0),
-            "the send queue": lambda: len(self.chunks) > self.taken,
+            "the send queue": lambda: len(self.chunks) > self.received,
         }
 
     def read(self) -> bytes:
         """Take all pending messages for the client, and return their audio."""
         pcm = b""
-        while (message := self.driver.session.take()) is not None:
+        while (message := self.driver.session.pop_message()) is not None:
             if isinstance(message, AudioMessage):
-                self.taken += 1
+                self.received += 1
                 pcm += message.data[-2 * message.samples :]
         return pcm
 
@@ -99,25 +99,25 @@ def test_request_waits_only_in_the_documented_states(cloner: Checkpoint) -> None
     other = EventRecorder()
     engine.submit(cloned(max_frames=3), other)  # This request occupies the only slot at first.
     engine.tick()
-    way = Way(engine)
-    way.driver.configure(voice="Clara", max_frames=12, seed=7)
-    way.driver.send("input.text", text="Hello world, the old phone is slow.")
-    way.driver.send("input.done")
-    way.look()
-    (recall,) = [command for command in way.driver.commands if isinstance(command, Recall)]
-    way.driver.decoded(recall.upload, two_voices().reference(recall.voice_id))
-    way.obey()
+    path = RequestPath(engine)
+    path.driver.configure(voice="Clara", max_frames=12, seed=7)
+    path.driver.send("input.text", text="Hello world, the old phone is slow.")
+    path.driver.send("input.done")
+    path.record_places()
+    (recall,) = [command for command in path.driver.commands if isinstance(command, Recall)]
+    path.driver.decoded(recall.upload, two_voices().reference(recall.voice_id))
+    path.execute_commands()
     for _ in range(MAX_TICKS):
         engine.tick()
         clock.now += 0.02
-        way.look()
-        if way.has_ended:
+        path.record_places()
+        if path.has_ended:
             break
-        pcm += way.read()
-        engine.ack_sent(way.ticket, len(pcm) // 2)
-    assert way.has_ended
-    assert way.visited == named_places()
-    assert len(way.visited) <= 7
-    assert pcm + way.read() == b"".join(chunk.pcm for chunk in way.chunks)
-    assert len(way.chunks) > 1
-    assert not any(is_there() for is_there in way.probes().values())
+        pcm += path.read()
+        engine.ack_sent(path.ticket, len(pcm) // 2)
+    assert path.has_ended
+    assert path.visited == named_places()
+    assert len(path.visited) <= 7
+    assert pcm + path.read() == b"".join(chunk.pcm for chunk in path.chunks)
+    assert len(path.chunks) > 1
+    assert not any(is_there() for is_there in path.probes().values())

@@ -133,7 +133,7 @@ def of(libraries: OwnerLibraries, owner: str) -> OwnerDictionaries:
 
 
 def test_each_owner_sees_its_own_and_the_shared_dictionaries(tmp_path: Path) -> None:
-    libraries = OwnerLibraries(Library(tmp_path / "voices"), most=0, max_pronunciations=2)
+    libraries = OwnerLibraries(Library(tmp_path / "voices"), max_voices=0, max_pronunciations=2)
     common = of(libraries, "").add("Common", NGUYEN)
     annas = of(libraries, "anna").add("Anna's", NGUYEN)
     anna, bert = of(libraries, "anna"), of(libraries, "bert")

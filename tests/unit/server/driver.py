@@ -113,7 +113,7 @@ class SessionDriver:
     def heard(self) -> list[Any]:
         """Take all pending replies, and return them as dicts, bytes and Close objects."""
         heard: list[Any] = []
-        while (item := self.dialect.take()) is not None:
+        while (item := self.dialect.pop_message()) is not None:
             match item:
                 case TextMessage(text):
                     heard.append(json.loads(text))

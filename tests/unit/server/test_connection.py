@@ -264,7 +264,7 @@ async def test_audio_encoding_failure_ends_the_session_with_an_error_message() -
 
     async with session() as (client, _engine, host):
         connection: Any = next(iter(host.sockets))
-        connection._dialect.send_queue.encoded(broken, number=1, samples=1, about="c")
+        connection._dialect.send_queue.add_encoded(broken, number=1, samples=1, about="c")
         client.say("ping", t=1)  # The reply wakes the writer, which then encodes the pending audio.
         _, error, _ = await client.hears("pong", "error", "websocket.close")
         assert error["code"] == "generation_failed"

@@ -458,7 +458,7 @@ def test_audio_messages_of_every_dialect_report_their_sample_count() -> None:
         driver.sound(1, frames=7)
         driver.finish(1)
         samples = 0
-        while (item := driver.dialect.take()) is not None:
+        while (item := driver.dialect.pop_message()) is not None:
             if isinstance(item, TextMessage | AudioMessage) and item.number == 1:
                 samples += item.samples
         assert samples == 7 * 1920

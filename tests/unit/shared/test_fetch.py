@@ -104,7 +104,7 @@ def fetcher(trap: Trap, *resolved: str, public: bool = False, seconds: float = 5
 
 
 def test_public_address_is_fetched(trap: Trap) -> None:
-    data = fetcher(trap, public=True).fetch("https://Voices.Example:443/sound?take=2", most=10**6)
+    data = fetcher(trap, public=True).fetch("https://Voices.Example:443/sound?take=2", max_bytes=10**6)
     assert data == SOUND
     assert trap.asked == [("/sound?take=2", "voices.example")]
 
@@ -184,7 +184,7 @@ ADDRESSES = [
 @pytest.mark.parametrize("address", ADDRESSES)
 def test_invalid_addresses_are_refused_without_connecting(trap: Trap, address: str) -> None:
     with pytest.raises(AddressRefused, match="only https"):
-        fetcher(trap, public=True).fetch(address, most=10**6)
+        fetcher(trap, public=True).fetch(address, max_bytes=10**6)
     assert trap.knocks == []
 
 
@@ -229,7 +229,7 @@ PRIVATE = [
 def test_names_of_private_machines_are_refused(trap: Trap, resolved: str) -> None:
     for addresses in ([resolved], ["93.184.216.34", resolved]):  # A single private address is enough for a refusal.
         with pytest.raises(AddressRefused, match="not a public one"):
-            fetcher(trap, *addresses).fetch("https://voices.example/x", most=10**6)
+            fetcher(trap, *addresses).fetch("https://voices.example/x", max_bytes=10**6)
     assert trap.knocks == []
 
 
@@ -249,7 +249,7 @@ def test_host_name_is_resolved_only_once(trap: Trap) -> None:
 
     opened = Fetcher(resolve=resolve, is_public=lambda _: True, port=trap.port, seconds=0.5)
     with pytest.raises(AddressRefused):
-        opened.fetch("https://voices.example/x", most=10**6)
+        opened.fetch("https://voices.example/x", max_bytes=10**6)
     assert asked == ["voices.example"]
     assert trap.knocks == []
 
@@ -257,7 +257,7 @@ def test_host_name_is_resolved_only_once(trap: Trap) -> None:
 @pytest.mark.parametrize("path", ["/away", "/none"])
 def test_redirects_are_not_followed_and_error_bodies_not_read(trap: Trap, path: str) -> None:
     with pytest.raises(AddressRefused, match="status"):
-        fetcher(trap, public=True).fetch(f"https://voices.example{path}", most=10**6)
+        fetcher(trap, public=True).fetch(f"https://voices.example{path}", max_bytes=10**6)
     assert [asked for asked, _ in trap.asked] == [path]
 
 
@@ -274,7 +274,7 @@ def test_redirects_are_followed_if_allowed_and_checked_like_the_address(trap: Tr
             port=trap.port,
             context=ssl.create_default_context(cafile=str(CERTIFICATE)),
         )
-        return follower.fetch("https://voices.example/away", most=10**6)
+        return follower.fetch("https://voices.example/away", max_bytes=10**6)
 
     for target, asked in {"/sound?b=1#part": "/sound?b=1", "/größe": "/gr%C3%B6%C3%9Fe"}.items():
         assert page(1, target) == SOUND
@@ -293,27 +293,27 @@ def test_redirects_are_followed_if_allowed_and_checked_like_the_address(trap: Tr
 
 def test_tls_certificate_must_match_the_host_name(trap: Trap) -> None:
     with pytest.raises(AddressRefused, match="reached"):
-        fetcher(trap, public=True).fetch("https://others.example/x", most=10**6)
+        fetcher(trap, public=True).fetch("https://others.example/x", max_bytes=10**6)
     strict = Fetcher(resolve=lambda _: ["127.0.0.1"], is_public=lambda _: True, port=trap.port)
     with pytest.raises(AddressRefused, match="reached"):
-        strict.fetch("https://voices.example/x", most=10**6)
+        strict.fetch("https://voices.example/x", max_bytes=10**6)
     assert trap.asked == []
 
 
 def test_body_over_the_limit_is_not_read(trap: Trap) -> None:
     with pytest.raises(MessageTooLarge):
-        fetcher(trap, public=True).fetch("https://voices.example/x", most=len(SOUND) - 1)
-    assert fetcher(trap, public=True).fetch("https://voices.example/x", most=len(SOUND)) == SOUND
+        fetcher(trap, public=True).fetch("https://voices.example/x", max_bytes=len(SOUND) - 1)
+    assert fetcher(trap, public=True).fetch("https://voices.example/x", max_bytes=len(SOUND)) == SOUND
 
 
 def test_slow_response_times_out(trap: Trap) -> None:
     with pytest.raises(AddressRefused, match="within"):
-        fetcher(trap, public=True, seconds=0.4).fetch("https://voices.example/slow", most=10**6)
+        fetcher(trap, public=True, seconds=0.4).fetch("https://voices.example/slow", max_bytes=10**6)
 
 
 def test_deadline_closes_the_connection_of_endless_headers(trap: Trap) -> None:
     with pytest.raises(AddressRefused, match="within"):
-        fetcher(trap, public=True, seconds=0.4).fetch("https://voices.example/endless", most=10**6)
+        fetcher(trap, public=True, seconds=0.4).fetch("https://voices.example/endless", max_bytes=10**6)
     assert trap.closed.wait(2)
 
 
@@ -322,7 +322,7 @@ def test_hanging_resolver_times_out() -> None:
     opened = Fetcher(resolve=lambda _: [str(never.wait(60))], seconds=0.2)
     try:
         with pytest.raises(AddressRefused, match="within"):
-            opened.fetch("https://voices.example/x", most=10)
+            opened.fetch("https://voices.example/x", max_bytes=10)
         assert not never.is_set()
     finally:
         never.set()
@@ -335,7 +335,7 @@ def test_url_is_parsed_once_into_host_and_target() -> None:
 
 def test_addresses_are_not_logged(trap: Trap, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
-        fetcher(trap, public=True).fetch("https://voices.example/canary", most=10**6)
+        fetcher(trap, public=True).fetch("https://voices.example/canary", max_bytes=10**6)
     assert "canary" not in caplog.text
 
 

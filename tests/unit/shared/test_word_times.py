@@ -12,7 +12,7 @@ def spoken(texts: list[str], chunks: list[int]) -> TimedWords:
     times, all_ = WordTimes(), TimedWords()
     for text in texts:
         times.add(text)
-    for timed_words in [*(times.hear(samples) for samples in chunks), times.finish()]:
+    for timed_words in [*(times.advance(samples) for samples in chunks), times.finish()]:
         all_.spans.extend(timed_words.spans)
         all_.start.extend(timed_words.start)
         all_.end.extend(timed_words.end)
@@ -23,8 +23,8 @@ def test_word_times_are_emitted_as_audio_passes_them() -> None:
     times = WordTimes()
     times.add("Hello wor")
     times.add("ld, how are you")
-    assert times.hear(1920).words == []
-    half = times.hear(12_000)
+    assert times.advance(1920).words == []
+    half = times.advance(12_000)
     assert (half.words, half.start) == (["Hello"], [0.0])
     rest = times.finish()
     assert rest.words == ["world,", "how", "are", "you"]

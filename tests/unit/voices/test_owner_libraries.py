@@ -19,7 +19,7 @@ from tests.support.voices import a_voice
 def owner_libraries(tmp_path: Path) -> Iterator[OwnerLibraries]:
     common = Library(tmp_path / "voices")
     common.open()
-    made = OwnerLibraries(common, most=3)
+    made = OwnerLibraries(common, max_voices=3)
     yield made
     made.close()
 
@@ -93,7 +93,7 @@ def test_owner_id_never_becomes_a_path_and_survives_a_restart(owner_libraries: O
     assert len(folders) == 4
     assert all(len(folder.name) == 32 for folder in folders)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["voices"]
-    again = OwnerLibraries(Library(tmp_path / "voices"), most=0)
+    again = OwnerLibraries(Library(tmp_path / "voices"), max_voices=0)
     assert names(again.of("a/b")) == ["Of 3"]
     again.close()
 

@@ -75,12 +75,12 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
         self.flow = _PipelineFlow(transport, self.pipeline)
         # Each send waits until earlier data is in the kernel's send buffer, which is small (see serving.py).
         transport.set_write_buffer_limits(high=0)
-        if len(self.connections) > self._waiting.most:
-            longest = self._waiting.longest()
-            if longest is None:
-                self._refuse(TooManyConnections(limit=self._waiting.most, retry_after_s=_RETRY_S))
+        if len(self.connections) > self._waiting.max_open:
+            longest_idle = self._waiting.longest_idle()
+            if longest_idle is None:
+                self._refuse(TooManyConnections(limit=self._waiting.max_open, retry_after_s=_RETRY_S))
                 return
-            longest.drop()
+            longest_idle.drop()
         self._waiting.begin(self)
         self._await_headers()
 

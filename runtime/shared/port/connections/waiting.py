@@ -32,8 +32,8 @@ class Waiting:
     If the port is full, the connection that has been idle longest is closed.
     """
 
-    def __init__(self, most: int) -> None:
-        self.most = most
+    def __init__(self, max_open: int) -> None:
+        self.max_open = max_open
         # Idle connections. The first one has been idle longest.
         self._waiting: dict[Droppable, None] = {}
 
@@ -44,5 +44,5 @@ class Waiting:
     def end(self, connection: Droppable) -> None:
         self._waiting.pop(connection, None)
 
-    def longest(self) -> Droppable | None:
+    def longest_idle(self) -> Droppable | None:
         return next(iter(self._waiting), None)

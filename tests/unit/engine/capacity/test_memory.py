@@ -153,7 +153,7 @@ def test_measured_and_estimated_bytes_give_the_same_slots(asked: int) -> None:
     for count in (0.9, 1.0, 4.2, 90.0):
         card = Card(100 * GIB)
         settings = EngineSettings(memory_share=1.0, max_slots=asked)
-        room = memory.MemoryRoom.of(card, settings)  # type: ignore[arg-type]
+        room = memory.MemoryBudget.of(card, settings)  # type: ignore[arg-type]
         each = 10**6
         need = memory.MemoryNeed(room.may_have - int(count * each), each)
         card.free = count * each + RESERVE_BYTES

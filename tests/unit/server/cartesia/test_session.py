@@ -54,7 +54,7 @@ def test_complete_text_is_answered_with_cartesia_messages() -> None:
     driver.dialect.on_speech(1, Queued(0))
     driver.start(1)
     pcm = driver.sound(1)
-    item = driver.dialect.take()
+    item = driver.dialect.pop_message()
     assert isinstance(item, TextMessage)
     assert (item.number, item.samples) == (1, 1920)
     driver.finish(1)
@@ -101,7 +101,7 @@ def test_long_chunks_are_split_without_losing_samples() -> None:
     driver.sound(1, frames=16)
     driver.finish(1)
     items = []
-    while (item := driver.dialect.take()) is not None:
+    while (item := driver.dialect.pop_message()) is not None:
         assert isinstance(item, TextMessage)
         items.append(item)
     # Samples that the resampler has delayed are counted in a later message.

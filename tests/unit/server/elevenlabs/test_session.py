@@ -281,7 +281,7 @@ def test_times_of_the_remaining_words_are_computed_on_a_worker() -> None:
     driver.send({"context_id": "c", "close_context": True})
     driver.sound(1)
     driver.finish(1)
-    *sound, last, _final = iter(driver.dialect.take, None)
+    *sound, last, _final = iter(driver.dialect.pop_message, None)
     assert all(isinstance(item, TextMessage) for item in sound)
     assert isinstance(last, EncodedMessage)
     assert aligned_text([json.loads(last.make())]).endswith("one two ")
@@ -296,7 +296,7 @@ def test_codecs_encode_on_a_worker_and_count_samples() -> None:
     driver.send({"context_id": "c", "close_context": True})
     driver.sound(1, frames=12)
     driver.finish(1)
-    *sound, last = iter(driver.dialect.take, None)
+    *sound, last = iter(driver.dialect.pop_message, None)
     encoded = [item for item in sound if isinstance(item, EncodedMessage)]
     assert len(encoded) == len(sound)
     assert sum(item.samples for item in encoded) == 12 * 1920

@@ -117,8 +117,8 @@ def test_text_over_the_limit_stops_its_speech() -> None:
     driver.start(1)
     driver.sound(1)
     driver.sound(1, first=1)
-    assert driver.session.take() is not None  # The first message is audio.start.
-    assert driver.session.take() is not None  # The second message contains the first 80 ms of audio.
+    assert driver.session.pop_message() is not None  # The first message is audio.start.
+    assert driver.session.pop_message() is not None  # The second message contains the first 80 ms of audio.
     driver.send("input.text", text="efghi")
     (error,) = driver.replies()
     assert (error["code"], error["context_id"], error["partial_audio"]) == ("text_too_long", "default", True)
@@ -245,8 +245,8 @@ def test_cancel_drops_unsent_audio() -> None:
     driver.start(number)
     driver.sound(number)
     driver.sound(number, first=1)
-    assert driver.session.take() is not None  # The first message is audio.start.
-    assert driver.session.take() is not None  # The second message contains the first 80 ms of audio.
+    assert driver.session.pop_message() is not None  # The first message is audio.start.
+    assert driver.session.pop_message() is not None  # The second message contains the first 80 ms of audio.
     driver.send("playback", played_ms=30)
     driver.send("context.cancel")
     assert driver.cancelled == [number]

@@ -110,14 +110,14 @@ class AnySession(RuleBasedStateMachine):
         self.open_before: dict[int, NativeUtterance] = {}
         self.said: list[dict[str, Any]] = []  # Terminal messages since the last step.
         self.closed = False
-        say = self.driver.session.send_queue.say
+        say = self.driver.session.send_queue.add_message
 
         def heard(reply: dict[str, Any], *, is_terminal: bool = False, **about: Any) -> None:
             if is_terminal:
                 self.said.append(reply)
             say(reply, is_terminal=is_terminal, **about)
 
-        self.driver.session.send_queue.say = heard  # type: ignore[method-assign]
+        self.driver.session.send_queue.add_message = heard  # type: ignore[method-assign]
         self.driver.configure(frames=frames)
 
     def ends_are_told_once(self) -> None:

@@ -89,7 +89,7 @@ def test_without_stream_audio_each_sentence_is_one_file() -> None:
     pcm = driver.sound(submit.utterance) + driver.sound(submit.utterance, first=1)
     assert driver.heard() == []
     driver.finish(submit.utterance)
-    sound = driver.dialect.take()
+    sound = driver.dialect.pop_message()
     assert isinstance(sound, AudioMessage)
     assert (sound.data, sound.number, sound.samples) == (b"[wav@1:" + pcm + b"]", submit.utterance, 3840)
     done, end = driver.heard()
