@@ -59,16 +59,16 @@ class SessionCreated(TypedDict):
 
 
 class Queue(TypedDict):
-    """The utterance waits for a slot."""
+    """Notice that the utterance waits for a slot."""
 
     type: Literal["queue"]
     context_id: ContextName
-    position: Annotated[int, Field(description="0 is next")]
+    position: Annotated[int, Field(description="0: next in the queue")]
     eta_ms: Annotated[float | None, Field(description="estimated wait; null: unknown")]
 
 
 class AudioStart(TypedDict):
-    """The utterance has a slot, and audio follows."""
+    """Notice that the utterance has a slot and audio follows."""
 
     type: Literal["audio.start"]
     context_id: ContextName
@@ -80,22 +80,22 @@ class AudioStart(TypedDict):
     model: str
     voice: Annotated[str | None, Field(description="the speaker or stored voice; null: no voice")]
     seed: int
-    notes: Annotated[list[str], Field(description="sentences about what was replaced or ignored")]
+    notes: Annotated[list[str], Field(description="sentences about replaced or ignored settings")]
 
 
 class DialogueTurnStart(TypedDict):
-    """A turn of a dialogue starts."""
+    """Start of a dialogue turn."""
 
     type: Literal["dialogue.turn"]
     context_id: ContextName
     turn: int
-    first_sample: Annotated[int, Field(description="of the utterance's audio")]
+    first_sample: Annotated[int, Field(description="sample number in the utterance")]
     voice: str | None
     notes: list[str]
 
 
 class AudioDone(TypedDict):
-    """Last message: the utterance was spoken."""
+    """Last message of an utterance that was spoken."""
 
     type: Literal["audio.done"]
     context_id: ContextName
@@ -116,11 +116,11 @@ class AudioDone(TypedDict):
 
 
 class ContextCancelled(TypedDict):
-    """Last message: the utterance was cancelled."""
+    """Last message of a cancelled utterance."""
 
     type: Literal["context.cancelled"]
     context_id: ContextName
-    sent_ms: Annotated[float, Field(description="audio that was sent")]
+    sent_ms: Annotated[float, Field(description="sent audio in ms")]
     played_ms: Annotated[float | None, Field(description="last reported position")]
 
 
@@ -132,7 +132,7 @@ class Error(TypedDict):
 
     type: Literal["error"]
     message: Annotated[str, Field(description="one sentence for people")]
-    code: Annotated[str, Field(description="stable; docs/api.md lists them")]
+    code: Annotated[str, Field(description="stable code of docs/api.md")]
     param: Annotated[str | None, Field(description="the invalid field")]
     retryable: bool
     facts: Annotated[dict[str, Any], Field(description="values in the message, for clients with their own texts")]

@@ -40,9 +40,9 @@ class SessionConfig(SpeechFields, Message):
 
 
 class InputText(Message):
-    """Append text to an utterance.
+    """Append text to an utterance, which the first message opens.
 
-    The first message opens it, and speech may start.
+    Speech may start at once.
     """
 
     type: Literal["input.text"]
@@ -53,7 +53,7 @@ class DialogueTurn(VoiceFields):
     """Turn of a dialogue."""
 
     text: Text
-    voice: Name | None = Field(None, description="null: that of session.config")
+    voice: Name | None = Field(None, description="null: voice of session.config")
 
     @property
     def voice_name(self) -> str | None:
@@ -61,12 +61,12 @@ class DialogueTurn(VoiceFields):
 
 
 class InputDialogue(Message):
-    """The whole text as a dialogue: one audio stream and seed."""
+    """Complete text as a dialogue with one audio stream and seed."""
 
     type: Literal["input.dialogue"]
     inputs: Annotated[list[DialogueTurn], Field(min_length=1, max_length=MAX_TURNS)] = Field(description="in sequence")
     turn_pause_ms: Annotated[float, Field(ge=0, le=MAX_TURN_PAUSE_MS)] = Field(
-        TURN_PAUSE_MS, description="silence between turns"
+        TURN_PAUSE_MS, description="pause between turns in ms"
     )
 
 
@@ -93,8 +93,8 @@ class Playback(Message):
     """Report the listener's playback position."""
 
     type: Literal["playback"]
-    played_ms: Milliseconds = Field(description="total of the utterance")
-    buffered_ms: Milliseconds | None = Field(None, description="received and not played yet")
+    played_ms: Milliseconds = Field(description="playback position in the utterance")
+    buffered_ms: Milliseconds | None = Field(None, description="received audio that is not played yet")
 
 
 class Ping(Message):

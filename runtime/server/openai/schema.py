@@ -74,7 +74,7 @@ class SpeechBody(SpeechFields):
         [], description="turns of a dialogue, spoken in sequence"
     )
     turn_pause_ms: Annotated[float, Field(ge=0, le=MAX_TURN_PAUSE_MS)] = Field(
-        TURN_PAUSE_MS, description="silence between turns"
+        TURN_PAUSE_MS, description="pause between turns in ms"
     )
     voice: Name | None = Field(None, validation_alias=_VOICE_NAMES)
     quoted_voice: Name | None = Field(None, description="of quoted speech in the input; null: the voice")

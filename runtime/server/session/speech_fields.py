@@ -53,7 +53,7 @@ class SpeechFields(VoiceFields):
     """Request fields for the voice and the synthesis settings."""
 
     task_type: Annotated[Mode, BeforeValidator(_mode)] | None = Field(
-        None, description="mode; null: that of the voice or reference audio, else the first loaded"
+        None, description="mode; null: mode of the voice or recording, or first loaded mode"
     )
     model: Name | None = Field(None, description="id of a loaded model; null: any model with this mode")
     voice: Name | None = Field(
@@ -81,7 +81,7 @@ class SpeechFields(VoiceFields):
     )
     split_granularity: Literal["none", "sentence", "clause"] | None = Field(
         None,
-        description="where the text may be split; null: one message is one part, later messages are split by sentence",
+        description="where text may be split; null: one message is one part, later ones are split by sentence",
     )
     max_buffer_delay_ms: Annotated[float, Field(ge=0, le=60_000)] | None = Field(
         None,
@@ -100,7 +100,7 @@ class SpeechFields(VoiceFields):
     initial_codec_chunk_frames: Annotated[int, Field(ge=0, le=1000)] | None = Field(
         None, description="frames in the first chunk of audio; 0 or null: the server decides"
     )
-    seed: Annotated[int, Field(ge=0, lt=2**63)] | None = Field(None, description="null: random, and reported")
+    seed: Annotated[int, Field(ge=0, lt=2**63)] | None = Field(None, description="null: random; see audio.start")
     max_frames: Annotated[int, Field(ge=1)] | None = Field(
         None, description="frames of 80 ms, up to limits.max_frames; null: a budget from the text's length"
     )
