@@ -63,7 +63,7 @@ class SpeechError(Exception):
 
     def __reduce__(self) -> tuple[Callable[..., SpeechError], tuple[object, ...]]:
         """Support pickling, because the engine's process sends errors to the server's process."""
-        return _made, (type(self), self.param, self.facts)
+        return _rebuild, (type(self), self.param, self.facts)
 
     @property
     def public_facts(self) -> dict[str, str | float | bool]:
@@ -71,7 +71,7 @@ class SpeechError(Exception):
         return {name: fact for name, fact in self.facts.items() if isinstance(fact, str | int | float)}
 
 
-def _made(kind: type[SpeechError], param: str | None, facts: dict[str, object]) -> SpeechError:
+def _rebuild(kind: type[SpeechError], param: str | None, facts: dict[str, object]) -> SpeechError:
     return kind(param=param, **facts)
 
 

@@ -146,10 +146,10 @@ class Mirror:
                 self._synchronise()
 
     def _synchronise(self) -> None:
-        there, here = self._remote_versions(), self._local_versions()
-        for name in sorted(there.keys() | here.keys() | self._synced.keys()):
+        remote, local = self._remote_versions(), self._local_versions()
+        for name in sorted(remote.keys() | local.keys() | self._synced.keys()):
             was_there, was_here = self._synced.get(name, (None, None))
-            is_there, is_here = there.get(name), here.get(name)
+            is_there, is_here = remote.get(name), local.get(name)
             now: tuple[str, str] | None = None
             if name != KEYS_FILE and is_here != was_here:  # Keys are copied only from the store to the local folder.
                 if is_here is None:

@@ -47,11 +47,11 @@ def worthy() -> Iterator[tuple[int, int]]:
     lines = (PROCESS / "maps").read_text(encoding="utf-8", errors="replace").splitlines()
     with (PROCESS / "pagemap").open("rb", buffering=0) as pagemap:
         for region in filter(None, map(REGION.match, lines)):
-            first, behind = -(-int(region[1], 16) // HUGE_PAGE_BYTES), int(region[2], 16) // HUGE_PAGE_BYTES
-            if behind <= first:
+            first, end = -(-int(region[1], 16) // HUGE_PAGE_BYTES), int(region[2], 16) // HUGE_PAGE_BYTES
+            if end <= first:
                 continue
             pagemap.seek(first * pages * 8)
-            entries = np.frombuffer(pagemap.read((behind - first) * pages * 8), np.uint64)
+            entries = np.frombuffer(pagemap.read((end - first) * pages * 8), np.uint64)
             # The highest bit of an entry is set if the page is in memory.
             present = (entries >> np.uint64(63)).reshape(-1, pages).mean(axis=1)
             edges = np.flatnonzero(np.diff(present >= MIN_RESIDENT_SHARE, prepend=False, append=False))

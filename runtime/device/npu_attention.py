@@ -54,7 +54,7 @@ class NpuSlots:
         # The operators read lengths only from the host, so a captured graph would always use the same lengths. Masks on
         # the device replace the lengths.
         self._unseen = (keys > positions[..., None])[:, None]  # [B, 1, new, read]
-        self._behind = keys[:, None] > positions[:, -1:, None, None]  # [B, 1, read, 1]
+        self._later = keys[:, None] > positions[:, -1:, None, None]  # [B, 1, read, 1]
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """Write the new keys and values to the slots, and return the attention output.
@@ -72,7 +72,7 @@ class NpuSlots:
         """
         read = held.view(-1, BLOCK_POSITIONS * held.shape[3]).index_select(0, self._blocks).view(self._shape)
         # Values after a row's end may be NaN from an earlier request. Set them to zero, because 0 * NaN is NaN.
-        return read.masked_fill_(self._behind, 0)
+        return read.masked_fill_(self._later, 0)
 
 
 def check_attention(q: Tensor, k: Tensor, v: Tensor, unseen: Tensor | None, mode: int) -> None:

@@ -14,7 +14,7 @@ class VoiceStreamState:
     """Code2Wav stream state after reference frames (see runtime/model/code2wav_interface.py)."""
 
     state: StreamState
-    turn: int
+    parity: int
     frames: int
 
 

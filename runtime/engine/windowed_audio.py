@@ -28,14 +28,14 @@ def windowed_audio(engine: Engine, request: SpeechRequest, codes: NDArray[np.int
     core = engine.registry.usable(request.mode).core
     assert core is not None, "the checkpoint has generated these codes"
     code2wav = core.checkpoint.speech_tokenizer.code2wav
-    all_codes, behind = torch.from_numpy(codes).to(engine.device.torch_device), 0
+    all_codes, reference_frames = torch.from_numpy(codes).to(engine.device.torch_device), 0
     voice = None if request.reference is None else core.voice_cache.get(reference_key(request.reference))
     if voice is not None and voice.codes is not None:
-        all_codes, behind = torch.cat((voice.codes, all_codes)), len(voice.codes)
+        all_codes, reference_frames = torch.cat((voice.codes, all_codes)), len(voice.codes)
     if not len(all_codes):
         return b""
     wave = decode_in_windows(code2wav, all_codes.unsqueeze(0))[0]
-    return to_s16(wave[behind * code2wav.config.samples_per_frame :]).cpu().numpy().astype("<i2").tobytes()
+    return to_s16(wave[reference_frames * code2wav.config.samples_per_frame :]).cpu().numpy().astype("<i2").tobytes()
 
 
 def decode_in_windows(code2wav: Code2Wav, codes: Tensor) -> Tensor:

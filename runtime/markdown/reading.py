@@ -298,7 +298,7 @@ def _image(state: StateInline, silent: bool) -> bool:
     return may_precede_image(state.src[state.pos - 1 : state.pos] if state.pos else "") and any_image(state, silent)
 
 
-def _made() -> MarkdownIt:
+def _markdown_parser() -> MarkdownIt:
     markdown = MarkdownIt("js-default", {"html": True, "tasklists": True})
     markdown.disable(["table", "code", "html_block", "reference"])
     markdown.block.ruler.before("paragraph", "definition", _definition, {"alt": []})
@@ -310,4 +310,4 @@ def _made() -> MarkdownIt:
     return markdown
 
 
-_MARKDOWN = _made()
+_MARKDOWN = _markdown_parser()

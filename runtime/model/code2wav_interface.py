@@ -14,7 +14,7 @@ from torch import Tensor
 from runtime.model.code2wav import Code2Wav, StreamState
 
 FULL_SCALE = 32767  # 16-bit sample of the amplitude 1.0, as in libsndfile.
-ROW_COLUMNS = 3  # Columns of a row: slot, turn (parity of the number of decoded chunks), number of decoded frames.
+ROW_COLUMNS = 3  # Columns of a row: slot, parity of the number of decoded chunks, number of decoded frames.
 UNLIMITED_FRAMES = 1 << 30  # More frames than any request can have.
 
 
@@ -35,7 +35,7 @@ class Code2WavNetwork(Protocol):
 
         The call can be captured as a graph.
 
-        Shapes: rows [B, 3] int32: slot, turn (parity of the decoded chunks), decoded frames; codes [B, n, Q]
+        Shapes: rows [B, 3] int32: slot, parity of the decoded chunks, decoded frames; codes [B, n, Q]
         int32; result [B, n * samples_per_frame + flags] int16; the flags are 0 if all samples of the row were finite.
         """
 
@@ -77,7 +77,7 @@ class SteppedCode2Wav(Code2WavNetwork, Protocol):
 class TorchCode2Wav:
     """Implementation of ``Code2WavNetwork`` by torch operations in float32.
 
-    The turn and the number of decoded frames in `rows` are not used, because the state includes the number of frames.
+    The parity and the number of decoded frames in `rows` are not used, because the state includes the number of frames.
     """
 
     max_call_frames = UNLIMITED_FRAMES

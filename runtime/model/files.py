@@ -58,18 +58,18 @@ def choose_files(where: object, names: Collection[str], index_of: IndexOf) -> Fi
 
     def add_files(path: object, prefix: str, needed: Collection[str], optional: Collection[str] = ()) -> None:
         file_names = {name.removeprefix(prefix) for name in names if name.startswith(prefix)}
-        taken = [name for name in (*needed, *optional) if name in file_names]
-        for gone in (name for name in needed if name not in file_names):
-            missing.append(prefix + gone)
-            problems.append(CheckpointMissing(path=path, what=gone, hint=layout_hint(file_names)))
+        required = [name for name in (*needed, *optional) if name in file_names]
+        for missing_name in (name for name in needed if name not in file_names):
+            missing.append(prefix + missing_name)
+            problems.append(CheckpointMissing(path=path, what=missing_name, hint=layout_hint(file_names)))
         try:
             weights = weight_names(path, file_names, lambda name: index_of(prefix + name))
-            taken += weights if WHOLE in file_names else [INDEX, *weights]
+            required += weights if WHOLE in file_names else [INDEX, *weights]
         except SetUpError as error:
             problems.append(error)
             if isinstance(error, CheckpointMissing):
                 missing.append(prefix + str(error.facts["what"]))
-        read.extend(prefix + name for name in taken)
+        read.extend(prefix + name for name in required)
 
     add_files(where, "", (CONFIG, GENERATION, *_tokenizer_files(names)))
     add_files(f"{where}/{SPEECH_TOKENIZER}", f"{SPEECH_TOKENIZER}/", (CONFIG,), (PREPROCESSOR,))
@@ -189,10 +189,10 @@ def names_in(folder: Path) -> list[str]:
     The snapshots of a repository in the Hub's cache are returned too.
     """
     speech = folder / SPEECH_TOKENIZER
-    inside = [f"{SPEECH_TOKENIZER}/{path.name}" for path in speech.iterdir()] if speech.is_dir() else []
-    beside = [path.name + "/" * path.is_dir() for path in folder.iterdir() if path != speech]
+    speech_names = [f"{SPEECH_TOKENIZER}/{path.name}" for path in speech.iterdir()] if speech.is_dir() else []
+    folder_names = [path.name + "/" * path.is_dir() for path in folder.iterdir() if path != speech]
     in_cache = [f"snapshots/{path.name}/" for path in folder.glob("snapshots/*/")]
-    return sorted(beside + inside + in_cache)
+    return sorted(folder_names + speech_names + in_cache)
 
 
 def _matches(name: str, patterns: str) -> bool:

@@ -120,12 +120,12 @@ class Words:
     """
 
     def __init__(self) -> None:
-        self._kept: list[Tensor] = []
+        self._tensors: list[Tensor] = []
 
     def address(self, tensor: Tensor, dtype: torch.dtype = torch.float32) -> int:
         if not tensor.is_cpu or tensor.dtype is not dtype or not tensor.is_contiguous():
             raise NotSupported(tensor.dtype)
-        self._kept.append(tensor.detach())
+        self._tensors.append(tensor.detach())
         return tensor.data_ptr()
 
     def matrix(self, linear: nn.Module) -> list[int]:

@@ -64,15 +64,15 @@ class PackedCode2Wav:
         codes = codes.to(self.device, torch.int32).unsqueeze(0)
         early = max(0, codes.shape[1] - self.tail_frames)
         ends = [*range(self.max_call_frames, early, self.max_call_frames), early, codes.shape[1]]
-        begin = turn = 0
+        begin = parity = 0
         self.reset(self.side)
         for end in ends:
             if end > begin:
-                rows = torch.tensor([[self.side, turn, begin]], device=self.device, dtype=torch.int32)
+                rows = torch.tensor([[self.side, parity, begin]], device=self.device, dtype=torch.int32)
                 step = self.decode if end == codes.shape[1] else self.move_on
                 step(rows, codes[:, begin:end].contiguous())
-                begin, turn = end, 1 - turn
-        return self.state_of(self.side), turn
+                begin, parity = end, 1 - parity
+        return self.state_of(self.side), parity
 
     def move_on(self, rows: Tensor, codes: Tensor) -> Tensor:
         # The convolutions need only the last reference frames, which `decode` processes.

@@ -134,7 +134,7 @@ def test_captured_reference_steps_leave_identical_state(streams: Code2WavStreams
         state, turn = streams.network.after(reference)
         torch.cuda.synchronize()
     assert torch.equal(sound.state.keys[0], state.keys[0])
-    assert torch.equal(sound.state.convs[0][sound.turn], state.convs[0][turn])
+    assert torch.equal(sound.state.convs[0][sound.parity], state.convs[0][turn])
 
 
 def test_all_decoding_runs_in_graphs(streams: Code2WavStreams, codes: Tensor) -> None:

@@ -179,13 +179,13 @@ def _convolve(
     m = tl.minimum(m, M - 1)
     if memory is not None:
         row, t = m // T, m % T
-        slot, turn = tl.load(rows + row * ROW), tl.load(rows + row * ROW + 1)
-        past = turn * copy_stride + slot * slot_stride
+        slot, parity = tl.load(rows + row * ROW), tl.load(rows + row * ROW + 1)
+        past = parity * copy_stride + slot * slot_stride
     acc = tl.zeros((BM, BN), tl.float32)
     for k in tl.range(0, K, BK):
         ks = k + tl.arange(0, BK)
         if memory is None:
-            places = x + m[:, None] * C + ks[None, :]
+            addresses = x + m[:, None] * C + ks[None, :]
         else:
             if C % BK == 0:  # All columns of the step belong to one tap of the convolution.
                 source = (t + (k // C) * dilation - left)[:, None]
@@ -195,11 +195,11 @@ def _convolve(
                 channel = (ks % C)[None, :]
             new = x + (row[:, None] * T + source) * C + channel
             old = memory + past[:, None] + (left + source) * C + channel
-            places = tl.where(source >= 0, new, old)
+            addresses = tl.where(source >= 0, new, old)
         if K % BK == 0:
-            a = tl.load(places, inside[:, None], 0.0)
+            a = tl.load(addresses, inside[:, None], 0.0)
         else:
-            a = tl.load(places, inside[:, None] & (ks < K)[None, :], 0.0)
+            a = tl.load(addresses, inside[:, None] & (ks < K)[None, :], 0.0)
         if K % BK == 0 and N % BN == 0:
             w = tl.load(weight + n[:, None] * K + ks[None, :])
         else:

@@ -157,12 +157,12 @@ def _decode_attention(
     offsets = tl.arange(0, PARTS)[:, None] * PART + tl.arange(0, PART)[None, :]
     if ONCE:
         block = base + offsets[:, :, None] * D + dims[None, None, :]
-        there = (offsets < first)[:, :, None] & inside[None, :, :]
-        k = tl.load(keys + block, mask=there)
-        v = tl.load(values + block, mask=there)
+        load_mask = (offsets < first)[:, :, None] & inside[None, :, :]
+        k = tl.load(keys + block, mask=load_mask)
+        v = tl.load(values + block, mask=load_mask)
         # `tl.where` replaces the argument `other` of `tl.load`. With `other`, the compiler would wait for k before it
         # loads v.
-        k, v = tl.where(there, k, 0.0), tl.where(there, v, 0.0)
+        k, v = tl.where(load_mask, k, 0.0), tl.where(load_mask, v, 0.0)
 
     q = qk_norm_rope(q, q_partner, q_weight, q_partner_weight, q_cos, q_sin, eps, D, WIDTH)
     new_k = qk_norm_rope(new_k, k_partner, k_weight, k_partner_weight, k_cos, k_sin, eps, D, WIDTH)
@@ -188,10 +188,10 @@ def _decode_attention(
         for begin in tl.range(0, first, PARTS * PART, num_stages=STAGES):
             index = begin + offsets
             old = index < first
-            there = old[:, :, None] & inside[None, :, :]
+            load_mask = old[:, :, None] & inside[None, :, :]
             block = base + index[:, :, None] * D + dims[None, None, :]
-            k = tl.load(keys + block, mask=there, other=0.0)
-            v = tl.load(values + block, mask=there, other=0.0)
+            k = tl.load(keys + block, mask=load_mask, other=0.0)
+            v = tl.load(values + block, mask=load_mask, other=0.0)
             best, total, acc = _update_softmax(parted_q, k, v, old, factor, best, total, acc)
 
     fade = tl.exp2(best - tl.max(best, axis=0)[None, :])

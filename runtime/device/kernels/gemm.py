@@ -160,8 +160,8 @@ def _gemm_kernel(
     inside = m_mask[None, :] if whole else m_mask[None, :] & (n < N)[:, None]
     if RESIDUAL:
         # The product is rounded before the residual is added, like the result of a separate operation.
-        beside = tl.load(residual + m[None, :] * residual_stride + n[:, None], inside, 0.0)
-        acc = acc.to(dtype).to(tl.float32) + beside.to(tl.float32)
+        residual_values = tl.load(residual + m[None, :] * residual_stride + n[:, None], inside, 0.0)
+        acc = acc.to(dtype).to(tl.float32) + residual_values.to(tl.float32)
     tl.store(out + at, acc.to(dtype), inside)
 
 

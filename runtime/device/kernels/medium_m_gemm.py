@@ -131,9 +131,9 @@ def _medium_m_gemm_kernel(
     m = gl.arange(0, BM, gl.SliceLayout(0, flat))[None, :]
     n = gl.program_id(0) * OUTPUTS + gl.arange(0, OUTPUTS, gl.SliceLayout(1, flat))[:, None]
     out_mask = m < M
-    beside = None
+    residual_values = None
     if RESIDUAL:
-        beside = gl.load(residual + m * residual_stride + n, out_mask, 0.0).to(gl.float32)
+        residual_values = gl.load(residual + m * residual_stride + n, out_mask, 0.0).to(gl.float32)
 
     of_sums: gl.constexpr = staging.sums_layout(PARTS)
     sums = gl.zeros([PARTS, BN, BM], gl.float32, of_sums)
@@ -150,7 +150,7 @@ def _medium_m_gemm_kernel(
         tile = rows.index(step % ROWS_AHEAD).permute([0, 2, 1]).load(gl.DotOperandLayout(1, of_sums, 2))
         tile_of_weights = weights.index(step % WEIGHTS_AHEAD).load(gl.DotOperandLayout(0, of_sums, 2))
         sums = mma_v2(tile_of_weights, tile, sums, input_precision="ieee")
-    acc = staging.finish(staging.sum_stretches(sums, GATED), beside, dtype, GATED, flat)
+    acc = staging.finish(staging.sum_stretches(sums, GATED), residual_values, dtype, GATED, flat)
     gl.store(out + m * out_stride + n, acc, out_mask)
 
 

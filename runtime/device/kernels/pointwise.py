@@ -90,8 +90,8 @@ def _each_channel(
     inside = (m < M)[:, None]
     m = tl.minimum(m, M - 1)
     row, t = m // T, m % T
-    slot, turn = tl.load(rows + row * ROW), tl.load(rows + row * ROW + 1)
-    past = memory + (turn * copy_stride + slot * slot_stride)[:, None]
+    slot, parity = tl.load(rows + row * ROW), tl.load(rows + row * ROW + 1)
+    past = memory + (parity * copy_stride + slot * slot_stride)[:, None]
     c = tl.arange(0, BLOCK)
     has = (c < C)[None, :]
     y = tl.zeros((BM, BLOCK), tl.float32) + tl.load(bias + c, c < C, 0.0)[None, :]
@@ -165,8 +165,8 @@ def _pcm(
     blocks = tl.num_programs(0)
     program, programs = row * blocks + block, blocks * tl.num_programs(1)
     remember(x, memory, rows, program, programs, T, total, LEFT, copy_stride, slot_stride, C)
-    slot, turn = tl.load(rows + row * ROW), tl.load(rows + row * ROW + 1)
-    past = memory + turn * copy_stride + slot * slot_stride
+    slot, parity = tl.load(rows + row * ROW), tl.load(rows + row * ROW + 1)
+    past = memory + parity * copy_stride + slot * slot_stride
     t = block * BM + tl.arange(0, BM)
     inside = t < T
     acc = tl.zeros((BM, BLOCK), tl.float32)

@@ -102,20 +102,20 @@ def _place(
     dims = tl.arange(0, WIDTH)
     partner = partners(dims, D)
     inside = (dims < D)[None, :]
-    there = live[:, None] & inside
+    load_mask = live[:, None] & inside
     source = qkv + ((part * P + new) * ((HEADS + 2 * KV_HEADS) * D) + (HEADS + kv_head) * D)[:, None]
-    k = tl.load(source + dims[None, :], mask=there, other=0.0)
-    k_partner = tl.load(source + partner[None, :], mask=there, other=0.0)
-    v = tl.load(source + KV_HEADS * D + dims[None, :], mask=there, other=0.0)
+    k = tl.load(source + dims[None, :], mask=load_mask, other=0.0)
+    k_partner = tl.load(source + partner[None, :], mask=load_mask, other=0.0)
+    v = tl.load(source + KV_HEADS * D + dims[None, :], mask=load_mask, other=0.0)
     weight = tl.load(k_norm + dims[None, :], mask=inside, other=0.0)
     partner_weight = tl.load(k_norm + partner[None, :], mask=inside, other=0.0)
     angle = at[:, None] * D + dims[None, :]
-    across = tl.load(cos + angle, mask=there, other=0.0)
-    up = tl.load(sin + angle, mask=there, other=0.0)
+    across = tl.load(cos + angle, mask=load_mask, other=0.0)
+    up = tl.load(sin + angle, mask=load_mask, other=0.0)
     k = qk_norm_rope(k, k_partner, weight, partner_weight, across, up, eps, D, WIDTH)
-    place = (tl.load(slot + part) * KV_HEADS + kv_head) * T * D + angle
-    tl.store(keys + place, k, mask=there)
-    tl.store(values + place, v, mask=there)
+    address = (tl.load(slot + part) * KV_HEADS + kv_head) * T * D + angle
+    tl.store(keys + address, k, mask=load_mask)
+    tl.store(values + address, v, mask=load_mask)
 
 
 @triton.jit
@@ -180,10 +180,10 @@ def _prefill_attention(
     offsets = tl.arange(0, BLOCK)
     for begin in tl.range(0, stop, BLOCK, num_stages=STAGES):
         index = begin + offsets
-        there = (index < stop)[:, None] & inside
+        load_mask = (index < stop)[:, None] & inside
         block = base + index[:, None] * D + dims[None, :]
-        k = tl.load(keys + block, mask=there, other=0.0)
-        v = tl.load(values + block, mask=there, other=0.0)
+        k = tl.load(keys + block, mask=load_mask, other=0.0)
+        v = tl.load(values + block, mask=load_mask, other=0.0)
         score = tl.dot(q, k.T, input_precision="ieee") * factor
         score = tl.where(index[None, :] <= last[:, None], score, LOWEST)
         peak = tl.maximum(best, tl.max(score, axis=1))

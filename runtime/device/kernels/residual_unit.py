@@ -121,8 +121,8 @@ def _unit(
     inside = m < M
     m = tl.minimum(m, M - 1)
     row, t = m // T, m % T
-    slot, turn = tl.load(rows + row * ROW), tl.load(rows + row * ROW + 1)
-    past = turn * copy_stride + slot * slot_stride
+    slot, parity = tl.load(rows + row * ROW), tl.load(rows + row * ROW + 1)
+    past = parity * copy_stride + slot * slot_stride
     n0 = tl.arange(0, C0)
     acc0 = tl.zeros((BM, C0), tl.float32)
     if C1 > 0:
@@ -138,12 +138,12 @@ def _unit(
             channel = (ks % C)[None, :]
         new = x + (row[:, None] * T + source) * C + channel
         old = memory + past[:, None] + (left + source) * C + channel
-        places = tl.where(source >= 0, new, old)
+        addresses = tl.where(source >= 0, new, old)
         if K % BK == 0:
-            a = tl.load(places)
+            a = tl.load(addresses)
             w0 = tl.load(weight + n0[:, None] * K + ks[None, :])
         else:
-            a = tl.load(places, (ks < K)[None, :], 0.0)
+            a = tl.load(addresses, (ks < K)[None, :], 0.0)
             w0 = tl.load(weight + n0[:, None] * K + ks[None, :], (ks < K)[None, :], 0.0)
         acc0 = tl.dot(a, tl.trans(w0), acc0, input_precision=PRECISION)
         if C1 > 0:

@@ -156,23 +156,23 @@ def _sample(
     noisy = tl.where(allowed, _ordered(warm + noise), MIN_KEY)
 
     share = tl.zeros((WIDTH,), tl.float32)
-    spare = 0.0  # Maximum total probability that top-p removes.
+    removable_share = 0.0  # Maximum total probability that top-p removes.
     top = tl.max(keys)
     if p < 1:
         share = tl.exp(warm - tl.max(tl.where(allowed, warm, float("-inf"))))
         share = tl.where(allowed & (keys >= _kth_largest(keys, k)), share, 0.0)
-        spare = (1 - p) * tl.sum(share)
-    drawn, key = _best_above(keys, noisy, code, MIN_KEY)
-    again = _is_banned(keys, share, key, top, k, p, spare, V)
+        removable_share = (1 - p) * tl.sum(share)
+    sampled, key = _best_above(keys, noisy, code, MIN_KEY)
+    again = _is_banned(keys, share, key, top, k, p, removable_share, V)
     while again:
-        drawn, key = _best_above(keys, noisy, code, key)
-        again = _is_banned(keys, share, key, top, k, p, spare, V)
-    tl.store(codes + row * Q + codebook, drawn)
+        sampled, key = _best_above(keys, noisy, code, key)
+        again = _is_banned(keys, share, key, top, k, p, removable_share, V)
+    tl.store(codes + row * Q + codebook, sampled)
     if EMBEDDED:
         dims = tl.arange(0, EMBEDDED_WIDTH)
         if ADDRESSED:
             table = tl.multiple_of(tl.load(addresses + slot).to(tl.pointer_type(embedded.dtype.element_ty)), 16)
-        code_embedding = tl.load(table + drawn * EMBEDDED + dims, mask=dims < EMBEDDED)
+        code_embedding = tl.load(table + sampled * EMBEDDED + dims, mask=dims < EMBEDDED)
         tl.store(embedded + row * embedded_stride + dims, code_embedding, mask=dims < EMBEDDED)
 
 
@@ -180,18 +180,18 @@ def _sample(
 def _best_above(keys, noisy, code, floor):
     """Return the code with the highest noisy score among keys above `floor`, and its key."""
     noisy = tl.where(keys > floor, noisy, MIN_KEY)
-    drawn = tl.min(tl.where(noisy == tl.max(noisy), code, 2**30))
-    return drawn, tl.max(tl.where(code == drawn, keys, MIN_KEY))
+    sampled = tl.min(tl.where(noisy == tl.max(noisy), code, 2**30))
+    return sampled, tl.max(tl.where(code == sampled, keys, MIN_KEY))
 
 
 @triton.jit
-def _is_banned(keys, share, key, top, k, p, spare, V: tl.constexpr):
+def _is_banned(keys, share, key, top, k, p, removable_share, V: tl.constexpr):
     """True if top-k or top-p removes the code with this key, except the most probable code."""
     banned = False
     if k < V:
         banned = tl.sum((keys > key).to(tl.int32)) >= k
     if p < 1:
-        banned = banned | (tl.sum(tl.where(keys <= key, share, 0.0)) <= spare)
+        banned = banned | (tl.sum(tl.where(keys <= key, share, 0.0)) <= removable_share)
     return banned & (key < top)
 
 

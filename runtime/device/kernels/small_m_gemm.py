@@ -290,9 +290,9 @@ def _small_m_gemm_kernel(
     m = gl.arange(0, BM, gl.SliceLayout(0, flat))[None, :]
     n = gl.program_id(0) * OUTPUTS + gl.arange(0, OUTPUTS, gl.SliceLayout(1, flat))[:, None]
     out_mask = m < M
-    beside = None
+    residual_values = None
     if RESIDUAL:
-        beside = gl.load(residual + m * residual_stride + n, out_mask, 0.0).to(gl.float32)
+        residual_values = gl.load(residual + m * residual_stride + n, out_mask, 0.0).to(gl.float32)
 
     sums = gl.zeros([PARTS, BN, BM], gl.float32, of_sums)
     if not WIDENED_AHEAD:
@@ -314,7 +314,7 @@ def _small_m_gemm_kernel(
     acc = staging.sum_stretches(sums, GATED)
     if scale is not None:
         acc = acc * gl.convert_layout(scales, acc.type.layout)
-    acc = staging.finish(acc, beside, dtype, GATED, flat)
+    acc = staging.finish(acc, residual_values, dtype, GATED, flat)
     gl.store(out + m * out_stride + n, acc, out_mask)
 
 

@@ -139,7 +139,7 @@ def _add_up(
     m, n = tl.program_id(0), tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
     inside = n < N
     if residual is not None:
-        beside = tl.load(residual + m * residual_stride + n, inside, 0.0).to(tl.float32)
+        residual_values = tl.load(residual + m * residual_stride + n, inside, 0.0).to(tl.float32)
     at = sums + m * N + n
     acc = tl.load(at, inside, 0.0)
     for part in tl.static_range(1, PARTS):
@@ -151,5 +151,5 @@ def _add_up(
     dtype = out.dtype.element_ty
     if residual is not None:
         # The product is rounded before the residual is added, like the result of a separate operation.
-        acc = acc.to(dtype).to(tl.float32) + beside
+        acc = acc.to(dtype).to(tl.float32) + residual_values
     tl.store(out + m * out_stride + n, acc.to(dtype), inside)

@@ -91,7 +91,7 @@ def sum_stretches(sums, GATED: gl.constexpr):
 
 
 @gluon.jit
-def finish(acc, beside, dtype: gl.constexpr, GATED: gl.constexpr, flat: gl.constexpr):
+def finish(acc, residual_values, dtype: gl.constexpr, GATED: gl.constexpr, flat: gl.constexpr):
     """Return the outputs of a product: silu(gate) * up, or the sums plus a residual.
 
     Intermediate results are rounded like the results of separate operations.
@@ -105,6 +105,6 @@ def finish(acc, beside, dtype: gl.constexpr, GATED: gl.constexpr, flat: gl.const
     else:
         acc = acc.reshape([acc.shape[0], acc.shape[1]])
     acc = gl.convert_layout(acc, flat)
-    if beside is not None:
-        acc = acc.to(dtype).to(gl.float32) + beside
+    if residual_values is not None:
+        acc = acc.to(dtype).to(gl.float32) + residual_values
     return acc.to(dtype)

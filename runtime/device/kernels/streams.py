@@ -1,9 +1,9 @@
 """Addresses and update of the state of Code2Wav streams, for use in kernels.
 
 Each slot has two copies of a convolution's state. A chunk reads one copy and writes the other copy. Otherwise a program
-could overwrite data that another program still reads. ``turn`` (0 or 1) is the index of the copy to read.
+could overwrite data that another program still reads. ``parity`` (0 or 1) is the index of the copy to read.
 
-The argument `rows` of the kernels has one row per stream: slot, turn, and number of decoded frames.
+The argument `rows` of the kernels has one row per stream: slot, parity, and number of decoded frames.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-ROW = tl.constexpr(3)  # Columns of a row: slot, turn, number of decoded frames.
+ROW = tl.constexpr(3)  # Columns of a row: slot, parity, number of decoded frames.
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +59,9 @@ def remember(x, memory, rows, program, programs, T, total, left, copy_stride, sl
         channel, moment = index % C, index // C
         row, moment = moment // left, moment % left
         slot = tl.load(rows + row * ROW, inside, 0)
-        turn = tl.load(rows + row * ROW + 1, inside, 0)
+        parity = tl.load(rows + row * ROW + 1, inside, 0)
         source = T + moment - left
-        old = memory + turn * copy_stride + slot * slot_stride + (left + source) * C + channel
+        old = memory + parity * copy_stride + slot * slot_stride + (left + source) * C + channel
         new = x + (row * T + source) * C + channel
-        target = memory + (1 - turn) * copy_stride + slot * slot_stride + moment * C + channel
+        target = memory + (1 - parity) * copy_stride + slot * slot_stride + moment * C + channel
         tl.store(target, tl.load(tl.where(source >= 0, new, old), inside), inside)

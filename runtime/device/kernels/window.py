@@ -66,15 +66,15 @@ def _attend(
         new = (t < T)[:, None] & has
         angles = (start + t).to(tl.float32)[:, None] * frequency
         at = qkv + (row * T + t)[:, None] * WIDTH + (HEADS + kv_head) * D + j[None, :]
-        place = ((start + t) % RING)[:, None] * D + j[None, :]
+        offsets = ((start + t) % RING)[:, None] * D + j[None, :]
         first = tl.load(at, new, 0.0).to(tl.float32)
         second = tl.load(at + D // 2, new, 0.0).to(tl.float32)
         first, second = _turned(first, second, angles)
-        tl.store(keys + place, first.to(KIND), new)
-        tl.store(keys + place + D // 2, second.to(KIND), new)
+        tl.store(keys + offsets, first.to(KIND), new)
+        tl.store(keys + offsets + D // 2, second.to(KIND), new)
         at += KV_HEADS * D
-        tl.store(values + place, tl.load(at, new, 0.0), new)
-        tl.store(values + place + D // 2, tl.load(at + D // 2, new, 0.0), new)
+        tl.store(values + offsets, tl.load(at, new, 0.0), new)
+        tl.store(values + offsets + D // 2, tl.load(at + D // 2, new, 0.0), new)
     tl.debug_barrier()  # Wait until the writes of all threads of the program are visible.
     r = tl.arange(0, RING)
     held = r[:, None] * D + j[None, :]

@@ -93,7 +93,7 @@ class Code2WavStreams:
         self.uncaptured = 0  # Number of calls without a matching graph on a device with graphs.
         # Device stream and event of the last launch of each slot, until other work waits for the event.
         self._last: dict[int, tuple[Stream, Event]] = {}
-        # Columns: slot, turn (number of decoded chunks modulo 2), number of decoded frames.
+        # Columns: slot, parity (number of decoded chunks modulo 2), number of decoded frames.
         self._rows: NDArray[np.int64] = np.zeros((slots, ROW_COLUMNS), np.int64)
         self._rows[:, 0] = np.arange(slots)
 
@@ -115,13 +115,13 @@ class Code2WavStreams:
         with self.device.stream(stream):
             self._after_last((slot,), stream)
             self.network.reset(slot)
-            turn = frames = 0
+            parity = frames = 0
             if voice is not None and voice.codes is not None:
                 voice.stream_state = voice.stream_state or self.after(voice.codes)
-                turn, frames = voice.stream_state.turn, voice.stream_state.frames
+                parity, frames = voice.stream_state.parity, voice.stream_state.frames
                 self.network.put(slot, voice.stream_state.state)
             self._last[slot] = stream, self.device.mark()
-        self._rows[slot, 1:] = turn, frames
+        self._rows[slot, 1:] = parity, frames
 
     def can_follow(self, voice: ClonedVoice | None) -> bool:
         """True if a stream can be opened and its first frame decoded without waiting."""
@@ -145,7 +145,7 @@ class Code2WavStreams:
             output, event = bucket.begin(self._rows[group], codes[first : first + widest].unsqueeze(1))
             self._move_on(group, 1)
             self._last.update(dict.fromkeys(group.tolist(), (Stream.PROMPTS, event)))
-            followed += [FirstAudio(output[place], self.samples_per_frame, event) for place in range(len(group))]
+            followed += [FirstAudio(output[index], self.samples_per_frame, event) for index in range(len(group))]
         return followed
 
     @torch.inference_mode()
@@ -184,8 +184,8 @@ class Code2WavStreams:
                 )
                 samples = size * self.samples_per_frame
                 is_finite[succeeded] &= ~made[:, samples:].any(axis=1)
-                for place, row in zip(succeeded.tolist(), made[:, :samples], strict=True):
-                    parts[place].append(row.tobytes())
+                for index, row in zip(succeeded.tolist(), made[:, :samples], strict=True):
+                    parts[index].append(row.tobytes())
                 begin += size
                 if not len(succeeded):
                     break
@@ -198,7 +198,7 @@ class Code2WavStreams:
         return pcms
 
     def _pieces(
-        self, group: NDArray[np.int64], places: NDArray[np.int64], codes: Tensor, stream: Stream
+        self, group: NDArray[np.int64], indices: NDArray[np.int64], codes: Tensor, stream: Stream
     ) -> tuple[NDArray[np.int64], NDArray[np.int16]]:
         """Decode one piece of some streams of a group.
 
@@ -208,15 +208,15 @@ class Code2WavStreams:
             The indices of the streams that succeeded, and their audio.
         """
         try:
-            return places, self._piece(group[places], codes, stream)
+            return indices, self._piece(group[indices], codes, stream)
         except Exception:
-            log.exception("Code2Wav of %d streams failed", len(places))
-        if len(places) == 1:
-            return places[:0], np.zeros((0, 0), np.int16)
-        middle = len(places) // 2
+            log.exception("Code2Wav of %d streams failed", len(indices))
+        if len(indices) == 1:
+            return indices[:0], np.zeros((0, 0), np.int16)
+        middle = len(indices) // 2
         halves = []
         for half in (slice(None, middle), slice(middle, None)):
-            left, made = self._pieces(group, places[half], codes[half], stream)
+            left, made = self._pieces(group, indices[half], codes[half], stream)
             halves.append((left, made.copy()))  # Copied, because the next run overwrites the result.
         outputs = [made for left, made in halves if len(left)]
         return np.concatenate([left for left, _ in halves]), np.concatenate(outputs) if outputs else halves[0][1]

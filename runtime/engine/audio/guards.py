@@ -92,8 +92,8 @@ class RunawayDetector:
         """
         known = np.concatenate([self._recent, codes])
         self._recent = known[-len(LOOP_FRAMES) :]
-        places = np.arange(len(self._recent), len(known))
-        return known[places - LOOP_FRAMES[:, None]] == codes
+        frame_indices = np.arange(len(self._recent), len(known))
+        return known[frame_indices - LOOP_FRAMES[:, None]] == codes
 
     def _numbers(self, frames: int) -> NDArray[np.int64]:
         """Return the frame numbers of the newest frames."""
@@ -105,9 +105,9 @@ def _runs(holds: NDArray[np.bool_], before: NDArray[np.int64]) -> NDArray[np.int
 
     Shapes: holds [m, n], before [m]; returns [m, n].
     """
-    places = np.arange(holds.shape[1])
-    broken = np.maximum.accumulate(np.where(holds, -1, places), axis=1)
-    return places - broken + np.where(broken < 0, before[:, None], 0)
+    frame_indices = np.arange(holds.shape[1])
+    broken = np.maximum.accumulate(np.where(holds, -1, frame_indices), axis=1)
+    return frame_indices - broken + np.where(broken < 0, before[:, None], 0)
 
 
 def spoken_after(text: str) -> int:

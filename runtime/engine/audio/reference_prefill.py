@@ -86,8 +86,8 @@ class ReferencePrefill:
             network = self._network.stepped
             captured: list[Any] = [self._graphs.get(work, size) for work, size, _ in self._works()]
             if network is None or None in captured or len(codes) < network.tail_frames:
-                state, turn = self._network.after(codes)
-                return VoiceStreamState(state, turn, len(codes))
+                state, parity = self._network.after(codes)
+                return VoiceStreamState(state, parity, len(codes))
             steps: dict[int, _Step] = {size: step for (size,), step in self._graphs.of(Work.REFERENCE).items()}
             sizes = [*pieces(len(codes) - network.tail_frames, list(steps)), network.tail_frames]
             begins = np.cumsum([0, *sizes[:-1]])

@@ -112,8 +112,8 @@ class VoiceEncoders:
                 self._buckets[samples] = _Bucket(self._device, samples, encoders)
         except Exception:
             log.exception("graphs of the voice encoders could not be captured; these shapes run eagerly")
-        taken = (before - self._device.free_bytes()) / 2**20
-        log.info("voice encoders: buffers for %d lengths, %.0f MiB", len(self._buckets), taken)
+        used_bytes = (before - self._device.free_bytes()) / 2**20
+        log.info("voice encoders: buffers for %d lengths, %.0f MiB", len(self._buckets), used_bytes)
 
     def encode(self, samples: NDArray[np.float32], *, x_vector_only: bool) -> tuple[Tensor, Tensor | None]:
         """Encode a recording to its x-vector and, unless `x_vector_only`, its codes.

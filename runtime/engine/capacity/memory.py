@@ -128,14 +128,14 @@ class MemoryNeed:
         A speech tokenizer that several checkpoints share is counted once.
         """
         networks = _networks(found, weights)
-        taken = sum(_network_bytes(*network, settings, on_cpu=budget.on_cpu) for network in networks)
+        used_bytes = sum(_network_bytes(*network, settings, on_cpu=budget.on_cpu) for network in networks)
         slot = 0
         for inspection, (dtype, _) in zip(found, weights, strict=True):
             code2wav = inspection.networks[DECODER]
             assert inspection.config is not None
             assert isinstance(code2wav, Code2Wav)
             slot += slot_bytes(inspection.config, code2wav, settings, dtype.itemsize)
-        return cls(taken + (PROCESS_BYTES if budget.on_cpu else CONTEXT_BYTES + RESERVE_BYTES), slot)
+        return cls(used_bytes + (PROCESS_BYTES if budget.on_cpu else CONTEXT_BYTES + RESERVE_BYTES), slot)
 
     def with_slots(self, slots: int) -> int:
         return self.once + slots * self.slot
@@ -204,12 +204,12 @@ def _network_bytes(
     dtype, quantization = weights
     if prefix == TALKER:
         return tensor_bytes(network, dtype.itemsize, quantization) - on_cpu * _mapped_bytes(inspection, network, dtype)
-    taken = tensor_bytes(network, torch.float32.itemsize)
+    used_bytes = tensor_bytes(network, torch.float32.itemsize)
     if prefix == DECODER and on_cpu:
         sound_dtype = choose_sound_dtype(settings.sound_dtype, CpuDevice(), dtype, quantization)
         products = sum(network.get_parameter(f"{name}.weight").numel() for name in narrowed_names(network, sound_dtype))
-        taken -= (torch.float32.itemsize - sound_dtype.itemsize) * products
-    return taken
+        used_bytes -= (torch.float32.itemsize - sound_dtype.itemsize) * products
+    return used_bytes
 
 
 def _mapped_bytes(inspection: Inspection, talker: nn.Module, dtype: torch.dtype) -> int:

@@ -88,15 +88,15 @@ class Probe:
 
     def _solo_and_batched(self, frame: Callable[[], Tensor], weights: Weights) -> tuple[Timing, float]:
         code2wav = _sound_units(self._sound_dtype(weights))
-        alone, beside = [], []
+        solo, batched = [], []
         frame().item()
         for _ in range(TIMED_ROUNDS):  # Alternate, because other processes then slow down both kinds equally.
-            alone += measure_round(frame)
+            solo += measure_round(frame)
             with repeating(code2wav, self._thread_counts.sound):
-                beside += measure_round(frame)
+                batched += measure_round(frame)
         # All threads wait for the same memory, so the CPU time of this thread is enough to measure the slowdown.
-        slowdown = min(run.processor for run in beside) / min(run.processor for run in alone)
-        return Timing.of(alone), max(1.0, slowdown)
+        slowdown = min(run.processor for run in batched) / min(run.processor for run in solo)
+        return Timing.of(solo), max(1.0, slowdown)
 
     @torch.inference_mode()
     def code2wav_time(self, weights: Weights) -> Timing:

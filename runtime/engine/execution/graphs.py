@@ -81,8 +81,8 @@ class GraphPool:
                 errors.append(f"{capture.work} {capture.shape}: {type(error).__name__}: {error}")
             progress(done, len(wanted))
         self._graphs = {work: dict(sorted(graphs.items())) for work, graphs in self._graphs.items()}
-        taken = (before - self._device.free_bytes()) / 2**20
-        log.info("%d graphs captured, %.0f MiB", len(wanted) - len(errors), taken)
+        used_bytes = (before - self._device.free_bytes()) / 2**20
+        log.info("%d graphs captured, %.0f MiB", len(wanted) - len(errors), used_bytes)
         if errors:
             log.warning(
                 "capture failed for %d of %d, which run without graphs: %s", len(errors), len(wanted), errors[0]

@@ -349,8 +349,8 @@ class Ring:
 
     def __init__(self, buffers: list[Tensor]) -> None:
         self._buffers = buffers
-        self._turn = 0
+        self._buffer_index = 0
 
     def next(self) -> Tensor:
-        self._turn = (self._turn + 1) % len(self._buffers)
-        return self._buffers[self._turn]
+        self._buffer_index = (self._buffer_index + 1) % len(self._buffers)
+        return self._buffers[self._buffer_index]

@@ -38,7 +38,7 @@ class HostNoise:
         for memory in self._host:
             for part in memory:
                 part.zero_()
-        self._turn = 0
+        self._buffer_index = 0
         self._hashes = [hashes_of(width) for width in widths]
 
     def of(self, codebook: int, rows: int) -> Tensor:
@@ -58,10 +58,10 @@ class HostNoise:
         """
         if not uses_noise.any():
             return
-        self._turn = (self._turn + 1) % len(self._host)
+        self._buffer_index = (self._buffer_index + 1) % len(self._host)
         keys, count = keys_of(seeds, frames, self._groups), len(seeds)
         for level, (host, device, hashes) in enumerate(
-            zip(self._host[self._turn], self._device, self._hashes, strict=True)
+            zip(self._host[self._buffer_index], self._device, self._hashes, strict=True)
         ):
             level_keys = keys[:, level : 1 + level * (self._groups - 1)]
             for row in np.flatnonzero(uses_noise):

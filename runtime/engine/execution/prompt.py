@@ -200,11 +200,11 @@ def _add_reference(columns: Columns, text: list[int], frames: int, layout: Layou
         columns.frames_at = len(columns.text)
         columns.add(config.tts_pad_token_id, [NO_CODEC] * frames)
         return []
-    beside = text[: frames + 1]
-    beside += [config.tts_pad_token_id] * (frames + 1 - len(beside))
-    columns.add(beside[0], talker.codec_bos_id)
+    text_ids = text[: frames + 1]
+    text_ids += [config.tts_pad_token_id] * (frames + 1 - len(text_ids))
+    columns.add(text_ids[0], talker.codec_bos_id)
     columns.frames_at = len(columns.text)
-    columns.add(beside[1:], [NO_CODEC] * frames)
+    columns.add(text_ids[1:], [NO_CODEC] * frames)
     return text[frames + 1 :]
 
 

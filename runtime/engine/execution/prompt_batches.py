@@ -137,5 +137,5 @@ def _filled(places: list[tuple[int, int, int, int, int]], pieces: int, scratch: 
 
     Shapes: result [5, pieces].
     """
-    spare = [(scratch, 0, 1, scratch, 0)] * (pieces - len(places))
-    return np.ascontiguousarray(np.array([*places, *spare], np.int64).T)
+    padding = [(scratch, 0, 1, scratch, 0)] * (pieces - len(places))
+    return np.ascontiguousarray(np.array([*places, *padding], np.int64).T)

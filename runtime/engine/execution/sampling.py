@@ -51,7 +51,7 @@ def gumbel_noise(seed: Tensor, frame: Tensor, groups: int, width: int) -> Tensor
 
 
 def talker_rules(
-    logits: Tensor, seen: Tensor, penalty: Tensor, made: Tensor, hold_until: Tensor, allowed: Tensor, eos: int
+    logits: Tensor, seen: Tensor, penalty: Tensor, frame: Tensor, hold_until: Tensor, allowed: Tensor, eos: int
 ) -> Tensor:
     """Apply the repetition penalty to the logits of code 0, and ban early EOS and invalid ids.
 
@@ -61,7 +61,7 @@ def talker_rules(
     """
     penalised = torch.where(logits > 0, logits / penalty[:, None], logits * penalty[:, None])
     scores = torch.where(seen, penalised, logits).masked_fill(~allowed, -torch.inf)
-    is_eos_banned = made < hold_until.clamp(min=MIN_FRAMES)
+    is_eos_banned = frame < hold_until.clamp(min=MIN_FRAMES)
     scores[:, eos] = torch.where(is_eos_banned, -torch.inf, scores[:, eos])
     return scores
 

@@ -345,9 +345,9 @@ class SlotCache:
             self._ints[1:, slot] = fresh[: len(ints)]
             self._reals[:, slot] = fresh[len(ints) :].view(torch.float32)[: len(self._reals)]
             self.seen[slot] = False
-            beside = np.full(self.length, self.pad)
-            beside[: len(inputs.trailing)] = inputs.trailing[: self.length]
-            self.trailing[slot] = on_device(self.trailing.device, beside)
+            text_ids = np.full(self.length, self.pad)
+            text_ids[: len(inputs.trailing)] = inputs.trailing[: self.length]
+            self.trailing[slot] = on_device(self.trailing.device, text_ids)
 
     def append_text(self, slot: int, ids: Sequence[int], *, is_last: bool = False) -> None:
         """Append text ids for the next frames of an open text.
@@ -359,8 +359,8 @@ class SlotCache:
         inputs.trailing = [*inputs.trailing, *ids]
         inputs.is_open = not is_last
         if inputs.is_written:
-            beside = on_device(self.trailing.device, np.array(ids[: max(0, self.length - start)], np.int64))
-            self.trailing[slot, start : start + len(beside)] = beside
+            text_ids = on_device(self.trailing.device, np.array(ids[: max(0, self.length - start)], np.int64))
+            self.trailing[slot, start : start + len(text_ids)] = text_ids
             self.hold_until[slot] = inputs.hold_until
 
     def release(self, slot: int) -> None:

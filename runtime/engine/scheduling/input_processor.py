@@ -102,8 +102,10 @@ class Admission:
     may_repeat: bool  # True if a segment that ends too early may be generated again.
     notes: tuple[str, ...]
 
-    def plan(self, text: str, tokenizer: TextTokenizer, made: int = 0, *, must_fit: bool = True) -> SegmentPlan:
-        """Return the prompt inputs and frame limit of a segment after `made` earlier frames.
+    def plan(
+        self, text: str, tokenizer: TextTokenizer, earlier_frames: int = 0, *, must_fit: bool = True
+    ) -> SegmentPlan:
+        """Return the prompt inputs and frame limit of a segment after `earlier_frames` earlier frames.
 
         Without `must_fit`, the slot needs to have space only for the prompt and one frame.
 
@@ -112,7 +114,7 @@ class Admission:
         """
         prompt_inputs = replace(self.prompt_inputs, text=text, body=tuple(tokenizer.body(text)))
         free_positions, prompt = self._free_positions(prompt_inputs, tokenizer)
-        frames_left = None if self.requested_frames is None else self.requested_frames - made
+        frames_left = None if self.requested_frames is None else self.requested_frames - earlier_frames
         # If the request sets no limit, the slot must have positions for the text at normal speed.
         needed = frames_left or min(GRACE_FRAMES + expected_frames(text), self.max_frames)
         needed = needed if must_fit else 1
@@ -123,11 +125,11 @@ class Admission:
         runs_away = frames_left is None and allowed == budget
         return SegmentPlan(prompt_inputs, allowed, StopReason.RUNAWAY if runs_away else StopReason.MAX_TOKENS)
 
-    def plan_open(self, body: list[int], tokenizer: TextTokenizer, made: int = 0) -> SegmentPlan:
+    def plan_open(self, body: list[int], tokenizer: TextTokenizer, earlier_frames: int = 0) -> SegmentPlan:
         """Return the prompt inputs and frame limit of a segment whose text is not complete."""
         prompt_inputs = replace(self.prompt_inputs, body=tuple(body), is_open=True)
         free_positions, _ = self._free_positions(replace(prompt_inputs, body=tuple(body[:1])), tokenizer)
-        frames_left = None if self.requested_frames is None else self.requested_frames - made
+        frames_left = None if self.requested_frames is None else self.requested_frames - earlier_frames
         return SegmentPlan(
             prompt_inputs, frame_limit(free_positions, self.max_frames, frames_left), StopReason.MAX_TOKENS
         )

@@ -66,7 +66,7 @@ class Sequence:
     text_stream: TextStream = field(init=False)
     seed: int = field(init=False)
     voice: ClonedVoice | None = None
-    place: int = -1  # Last reported position in the waiting queue.
+    position: int = -1  # Last reported position in the waiting queue.
 
     # The slot, which is also the row of the scheduler's table.
     slot: int = -1

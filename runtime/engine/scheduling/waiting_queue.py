@@ -215,12 +215,12 @@ class WaitingQueue:
             return
         self._has_moved, self._reported_at = False, now
         turns = self._turns()
-        for place, ticket in enumerate(sorted(turns, key=turns.__getitem__)):
+        for position, ticket in enumerate(sorted(turns, key=turns.__getitem__)):
             sequence = self._no_slot[ticket]
-            if sequence.place != place:
-                sequence.place = place
-                wait_s = self.wait_s(place)
-                sequence.sink(Queued(place, None if wait_s is None else 1000 * wait_s))
+            if sequence.position != position:
+                sequence.position = position
+                wait_s = self.wait_s(position)
+                sequence.sink(Queued(position, None if wait_s is None else 1000 * wait_s))
 
     def record_released_slot(self, caller: str, held_s: float) -> None:
         """Record that a caller has released a slot after ``held_s`` seconds."""
@@ -229,12 +229,12 @@ class WaitingQueue:
         self._used_slots -= Counter([caller])  # Counter subtraction removes callers with no slots.
         self._has_moved = True
 
-    def wait_s(self, place: int) -> float | None:
+    def wait_s(self, position: int) -> float | None:
         """Estimate the seconds until the request at a queue position gets a slot.
 
         Return None if no request has released a slot yet.
         """
-        return None if self._mean_slot_s is None else (place + 1) * self._mean_slot_s / self._slots
+        return None if self._mean_slot_s is None else (position + 1) * self._mean_slot_s / self._slots
 
     def _turns(self) -> dict[int, int]:
         """Return the fair-share rank of each ready request by ticket, in order of arrival.

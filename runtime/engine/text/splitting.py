@@ -115,7 +115,7 @@ def certain_end_past(text: str, max_chars: int, passed: int) -> int:
     first, max_cut = max(max_chars, passed), max_chars + max_chars // 2
     if last_spoken(text) < first:
         return 0
-    space = next((place.end() for place in SPACE_BEFORE_WORD.finditer(text, max(first, max_cut))), 0)
+    space = next((index.end() for index in SPACE_BEFORE_WORD.finditer(text, max(first, max_cut))), 0)
     for cut, is_sentence in _cuts(text, False):
         if is_sentence is None or cut >= first:
             return (cut if is_sentence else 0) if not space or cut < space else space
@@ -131,7 +131,7 @@ def settled_end(text: str, max_chars: int | None) -> int:
     settled = max(len(text) if max_chars is None else min(len(text), max_chars), last_spoken(text) + 1)
     if max_chars is None or settled <= max_chars:
         return settled
-    open_mark = next((place for place, is_sentence in _cuts(text, False) if is_sentence is None), settled)
+    open_mark = next((index for index, is_sentence in _cuts(text, False) if is_sentence is None), settled)
     return min(settled, max(max_chars, open_mark))
 
 
@@ -204,7 +204,7 @@ def _shortened(text: str, max_chars: int) -> tuple[str, int]:
         if cut > max_cut:
             break
         best[is_sentence is True] = cut
-    space = next((place for place in range(max_cut, first, -1) if text[place].isspace()), 0)
+    space = next((index for index in range(max_cut, first, -1) if text[index].isspace()), 0)
     cut = best[True] or best[False] or space or _between_characters(text, first + 1, max_cut)
     return text[:cut].rstrip(), cut
 
@@ -212,17 +212,17 @@ def _shortened(text: str, max_chars: int) -> tuple[str, int]:
 def _between_characters(text: str, min_cut: int, max_cut: int) -> int:
     """Return the last index from `min_cut` to `max_cut` that splits no combined character or emoji."""
     joined = (
-        place
-        for place in range(max_cut, min_cut, -1)
-        if unicodedata.category(text[place])[0] != "M" and "\u200d" not in text[place - 1 : place + 1]
+        index
+        for index in range(max_cut, min_cut, -1)
+        if unicodedata.category(text[index])[0] != "M" and "\u200d" not in text[index - 1 : index + 1]
     )
     return next(joined, min_cut)
 
 
 def _first_spoken(text: str) -> int:
-    return next(place for place, character in enumerate(text) if character.isalnum())
+    return next(index for index, character in enumerate(text) if character.isalnum())
 
 
 def last_spoken(text: str) -> int:
     """Return the index of the last letter or digit in a text, or -1."""
-    return next((place for place in range(len(text) - 1, -1, -1) if text[place].isalnum()), -1)
+    return next((index for index in range(len(text) - 1, -1, -1) if text[index].isalnum()), -1)

@@ -175,7 +175,7 @@ def test_captured_warm_up_steps_equal_one_pass(small: Code2Wav, reference: int) 
     sound = after(codes[0, :reference])
     with torch.inference_mode():
         streams.sound.put(2, sound.state)
-    streams.rows[2] = 2, sound.turn, sound.frames
+    streams.rows[2] = 2, sound.parity, sound.frames
     ours = in_chunks(streams, [2], codes[:, reference:], [1, 4])
     assert (ours.int() - truth).abs().max() <= STEP
 
