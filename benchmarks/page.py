@@ -187,15 +187,15 @@ def _newest_take(page: Any, url: str) -> dict[str, Any] | None:
 def rows_of(clicks: Sequence[Click]) -> list[Row]:
     """Return the percentiles of each time, and the total number of underruns."""
     rows: list[Row] = []
-    for name, what in NAMES.items():
-        rows.append(_row(what, [click[name] for click in clicks]))
+    for name, label in NAMES.items():
+        rows.append(_row(label, [click[name] for click in clicks]))
     rows[0]["underruns"] = sum(click["underruns"] for click in clicks)
     return rows
 
 
-def _row(what: str, times: Sequence[float]) -> Row:
+def _row(label: str, times: Sequence[float]) -> Row:
     columns = {**percentiles("time", times, 50, 95, digits=1), "max_ms": round(max(times), 1)}
-    return {"what": what, "times": len(times), **columns}
+    return {"what": label, "times": len(times), **columns}
 
 
 def main() -> int:
@@ -206,7 +206,7 @@ def main() -> int:
     arguments = parser.parse_args()
     clicks = measure_clicks(arguments.url, arguments.clicks)
     clauses = measure_clauses(arguments.url, arguments.clauses)
-    rows = [*rows_of(clicks), *(_row(what, [clause[name] for clause in clauses]) for name, what in PARTS.items())]
+    rows = [*rows_of(clicks), *(_row(label, [clause[name] for clause in clauses]) for name, label in PARTS.items())]
     report({"page": rows}, arguments.json, clicks=clicks, clauses=clauses)
     return 0
 

@@ -18,7 +18,7 @@ from runtime.request import AudioChunk, Broken, Finished, SpeechEvent, SpeechReq
 END_TIMEOUT_S = 1800  # Timeout of an utterance. It is long because large checkpoints are slow on a CPU.
 
 
-class Said(NamedTuple):
+class CodesAndPcm(NamedTuple):
     """Result of one utterance: codec codes [F, Q] and PCM samples."""
 
     codes: NDArray[np.int64]
@@ -36,9 +36,9 @@ class Listener:
     ended: threading.Event = field(default_factory=threading.Event)
 
     @property
-    def said(self) -> Said:
+    def result(self) -> CodesAndPcm:
         codes = np.concatenate([chunk.codes for chunk in self.chunks]) if self.chunks else np.empty((0, 0), np.int64)
-        return Said(codes, np.frombuffer(b"".join(chunk.pcm for chunk in self.chunks), np.int16))
+        return CodesAndPcm(codes, np.frombuffer(b"".join(chunk.pcm for chunk in self.chunks), np.int16))
 
     @property
     def ttfa_ms(self) -> float:
@@ -72,11 +72,11 @@ def speak_all(engine: Engine, requests: Sequence[SpeechRequest]) -> tuple[list[L
     return listeners, time.perf_counter() - began
 
 
-def first_difference(said: Said, other: Said) -> int | None:
+def first_difference(result: CodesAndPcm, other: CodesAndPcm) -> int | None:
     """Return the index of the first frame whose codes differ, or None if all are equal.
 
     If one result is a prefix of the other result, the length of the shorter result is returned.
     """
-    shared = min(len(said.codes), len(other.codes))
-    apart = np.flatnonzero((said.codes[:shared] != other.codes[:shared]).any(axis=1))
-    return int(apart[0]) if len(apart) else shared if len(said.codes) != len(other.codes) else None
+    shared = min(len(result.codes), len(other.codes))
+    differing = np.flatnonzero((result.codes[:shared] != other.codes[:shared]).any(axis=1))
+    return int(differing[0]) if len(differing) else shared if len(result.codes) != len(other.codes) else None

@@ -80,15 +80,15 @@ async def settle(busy: Callable[[], Awaitable[int]]) -> int:
 
 def process_usage(pid: int) -> dict[str, Any]:
     """Return memory (MiB), threads and open files of a process tree, or {} without /proc."""
-    places = [Path(f"/proc/{number}") for number in with_children(pid)]
-    if not places:
+    folders = [Path(f"/proc/{number}") for number in with_children(pid)]
+    if not folders:
         return {}
-    lines = [(place / "status").read_text("ascii", "replace").splitlines() for place in places]
+    lines = [(folder / "status").read_text("ascii", "replace").splitlines() for folder in folders]
     status = [dict(line.split(":", 1) for line in of_process if ":" in line) for of_process in lines]
     return {
         "rss_mib": round(sum(int(fields["VmRSS"].split()[0]) for fields in status) / 1024, 1),
         "threads": sum(int(fields["Threads"]) for fields in status),
-        "files": sum(len(list((place / "fd").iterdir())) for place in places),
+        "files": sum(len(list((folder / "fd").iterdir())) for folder in folders),
     }
 
 

@@ -86,8 +86,8 @@ def _few(product: Product, rows: int) -> Iterator[Tiles]:
         buffers = (tile + BM) * BK * 2 * stages
         # A step covers one part of K if the parts are computed sequentially, and all parts if the parts are computed in
         # parallel.
-        behind = tile >= gemm.MANY_ROWS.value
-        if product.N % BN or (product.K // PARTS if behind else product.K) % BK or not (behind or BK >= 64 * PARTS):
+        is_tall = tile >= gemm.MANY_ROWS.value
+        if product.N % BN or (product.K // PARTS if is_tall else product.K) % BK or not (is_tall or BK >= 64 * PARTS):
             continue
         if not 30_000 <= buffers <= MAX_TILE_BYTES or not 16 <= product.N // BN <= 400 or stages * BK > product.K + BK:
             continue

@@ -134,7 +134,7 @@ class Ours(Peer):
         requests = [request_for(card, card.modes[0], text, frames, seed) for seed, text in enumerate(texts)]
         listeners, took = speak_all(self._engine, requests)
         for listener in listeners:
-            check_length(len(listener.said.codes) / FRAMES_PER_S, frames)
+            check_length(len(listener.result.codes) / FRAMES_PER_S, frames)
         return listeners[0].ttfa_ms / 1000, took
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.common.arms import Arm, Environment
-from benchmarks.common.listener import Said, first_difference, speak_all
+from benchmarks.common.listener import CodesAndPcm, first_difference, speak_all
 from benchmarks.common.report import Row, Tables, log_step
 from benchmarks.common.texts import Dataset
 from benchmarks.common.voices import request_for
@@ -38,9 +38,9 @@ class CodeRun:
     def run(self, arms: Sequence[Arm]) -> Tables:
         """Return tables that compare batches with single rows, and all arms with the first arm."""
         batch: list[Row] = []
-        alone: dict[str, dict[Key, Said]] = {}
+        solo: dict[str, dict[Key, CodesAndPcm]] = {}
         if self.kept is not None and self.kept.exists():
-            alone["kept"] = read_kept(self.kept)
+            solo["kept"] = read_kept(self.kept)
         for arm in arms:
             engine = Engine.open(arm.settings(self.shared), lambda loaded, of, step: log_step(step))
             engine.start()
@@ -49,16 +49,16 @@ class CodeRun:
                     for mode in card.modes:
                         log_step(f"{arm.name}: {mode}")
                         requests = [self._request(card, mode, number) for number in range(max(self.rows))]
-                        utterances = [speak_all(engine, [request])[0][0].said for request in requests]
+                        utterances = [speak_all(engine, [request])[0][0].result for request in requests]
                         about = {"arm": arm.name, "mode": str(mode)}
                         batch += [self._batch_row(engine, requests[:count], utterances, about) for count in self.rows]
                         numbered = {(str(mode), number): one for number, one in enumerate(utterances)}
-                        alone.setdefault(arm.name, {}).update(numbered)
+                        solo.setdefault(arm.name, {}).update(numbered)
             finally:
                 engine.close()
-        if self.kept is not None and "kept" not in alone:
-            write_kept(self.kept, next(iter(alone.values())))
-        (_, first), *others = alone.items()
+        if self.kept is not None and "kept" not in solo:
+            write_kept(self.kept, next(iter(solo.values())))
+        (_, first), *others = solo.items()
         against = [{"arm": name, **difference_row(utterances, first)} for name, utterances in others]
         return {"batch": batch} | ({"against the first": against} if against else {})
 
@@ -68,54 +68,56 @@ class CodeRun:
         text = dataset.text(number)
         return request_for(card, mode, text, self.frames, number, language=dataset.language)
 
-    def _batch_row(self, engine: Engine, requests: Sequence[SpeechRequest], alone: Sequence[Said], about: Row) -> Row:
+    def _batch_row(
+        self, engine: Engine, requests: Sequence[SpeechRequest], solo: Sequence[CodesAndPcm], about: Row
+    ) -> Row:
         listeners, _ = speak_all(engine, requests)
-        utterances = [listener.said for listener in listeners]
+        utterances = [listener.result for listener in listeners]
         return {
             **about,
             "rows": len(requests),
             "failed": sum(isinstance(listener.end, Broken) for listener in listeners),
-            **_compared(list(zip(utterances, alone, strict=False))),
+            **_compared(list(zip(utterances, solo, strict=False))),
             "frames": sum(len(one.codes) for one in utterances),
         }
 
 
-def difference_row(said: Mapping[Key, Said], first: Mapping[Key, Said]) -> Row:
+def difference_row(result: Mapping[Key, CodesAndPcm], first: Mapping[Key, CodesAndPcm]) -> Row:
     """Return the differences between two sets of utterances of the same requests."""
-    shared = [key for key in said if key in first]
-    return {"texts": len(shared), **_compared([(said[key], first[key]) for key in shared])}
+    shared = [key for key in result if key in first]
+    return {"texts": len(shared), **_compared([(result[key], first[key]) for key in shared])}
 
 
-def write_kept(path: Path, said: Mapping[Key, Said]) -> None:
+def write_kept(path: Path, result: Mapping[Key, CodesAndPcm]) -> None:
     """Write utterances to a file that `read_kept` reads.
 
     NumPy appends no suffix to the file name because the file is opened here.
     """
     named = {
         f"{mode} {number} {name}": array
-        for (mode, number), one in said.items()
+        for (mode, number), one in result.items()
         for name, array in one._asdict().items()
     }
     with path.open("wb") as file:
         np.savez(file, allow_pickle=False, **named)
 
 
-def read_kept(path: Path) -> dict[Key, Said]:
+def read_kept(path: Path) -> dict[Key, CodesAndPcm]:
     """Read the utterances in a file that `write_kept` has written."""
     with np.load(path) as arrays:
         keys = dict.fromkeys(tuple(name.split()[:2]) for name in arrays.files)
         return {
-            (mode, int(number)): Said(*(arrays[f"{mode} {number} {name}"] for name in Said._fields))
+            (mode, int(number)): CodesAndPcm(*(arrays[f"{mode} {number} {name}"] for name in CodesAndPcm._fields))
             for mode, number in keys
         }
 
 
-def _compared(pairs: Sequence[tuple[Said, Said]]) -> Row:
+def _compared(pairs: Sequence[tuple[CodesAndPcm, CodesAndPcm]]) -> Row:
     first = [first_difference(*pair) for pair in pairs]
     equal = [pair for pair, frame in zip(pairs, first, strict=True) if frame is None and len(pair[0].samples)]
-    apart = [int(np.abs(one.samples.astype(np.int64) - other.samples).max()) for one, other in equal]
+    differences = [int(np.abs(one.samples.astype(np.int64) - other.samples).max()) for one, other in equal]
     return {
         "codes_differ": sum(frame is not None for frame in first),
         "first_frame": min((frame for frame in first if frame is not None), default=None),
-        "samples_apart": max(apart, default=None),
+        "samples_apart": max(differences, default=None),
     }

@@ -172,5 +172,5 @@ def _wait_until_ready(url: str, ended: threading.Event) -> None:
                 pass
             ended.wait(_POLL_INTERVAL_S)
     if not ended.is_set():
-        why = f"no replica takes requests after {READY_TIMEOUT_S:g} s; Ray's logs say more ({logs_folder()})"
+        why = f"no replica is ready after {READY_TIMEOUT_S:g} s; Ray's logs say more ({logs_folder()})"
         raise InvalidSetting(name="cluster", value="not ready", why=why)

@@ -105,7 +105,7 @@ def check_attention(q: Tensor, k: Tensor, v: Tensor, unseen: Tensor | None, mode
     _need(unseen.is_contiguous(), "the operators support contiguous masks only")
     if mode == BOTTOM_RIGHT:
         size = COMPRESSED_MASK_SIZE
-        mismatch = f"mode 3 takes one mask of {size} by {size}, and this one is {tuple(unseen.shape)}"
+        mismatch = f"mode 3 needs a mask of {size} by {size}, and this one is {tuple(unseen.shape)}"
         _need(unseen.shape == (size, size), mismatch)
         _need(1 < P <= T, "mode 3 aligns the last query with the last key, so it cannot have more queries than keys")
     else:

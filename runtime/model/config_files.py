@@ -76,7 +76,7 @@ def read_model_config(folder: Path, content: dict[str, Any] | None = None, path:
     top = read_json(path) if content is None else content
     _require_kind(top, "model_type", (MODEL,), path)
     _require_kind(top, "tokenizer_type", (None, SPEECH_TOKENIZER), path)
-    _refuse_quantised(top, path)
+    _refuse_quantized(top, path)
     notes.unknown_in(top, TOP, "")
 
     talker_json = _with_plain_speakers(section_of(top, "talker_config", path, notes))
@@ -150,7 +150,7 @@ def read_speech_tokenizer_config(folder: Path) -> SpeechTokenizerConfig:
     path, notes = folder / "config.json", Notes()
     top = read_json(path)
     _require_kind(top, "model_type", (None, SPEECH_TOKENIZER), path)
-    _refuse_quantised(top, path)
+    _refuse_quantized(top, path)
     notes.unknown_in(top, TOKENIZER_TOP, "")
     decoder_json = rope_of(section_of(top, "decoder_config", path, notes), path, "decoder_config")
     code2wav = _with_head_dim(parse(Code2WavConfig, decoder_json, path, "decoder_config", notes))
@@ -272,12 +272,12 @@ def _require_kind(top: dict[str, Any], name: str, known: Sequence[str | None], p
         raise CheckpointUnsupported(path=path, why=f"{name} is {repr(kind)[:MAX_KIND_CHARS]} and not of {names}")
 
 
-def _refuse_quantised(top: dict[str, Any], path: Path) -> None:
+def _refuse_quantized(top: dict[str, Any], path: Path) -> None:
     for name in QUANTIZATION_FIELDS:
         if quantization := top.get(name):
             method = quantization.get("quant_method") if isinstance(quantization, dict) else None
             by = f" by {method}" if isinstance(method, str) else ""
-            why = f"{name} says that it is quantised{by}. Take the checkpoint that it was made from"
+            why = f"{name} declares quantized weights{by}. Use the original checkpoint"
             raise CheckpointUnsupported(path=path, why=why)
 
 

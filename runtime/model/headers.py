@@ -53,7 +53,7 @@ def check_headers(
         f"{key} ({found[key].dtype})" for key in weighed if found[key].dtype not in kinds.get(key, FLOATS)
     ):
         wrong = "of the wrong type:" if rounded else "not floating point:"
-        why = f"{list_some(wrong, others)}; quantised weights are not read"
+        why = f"{list_some(wrong, others)}; quantized weights are not supported"
         raise CheckpointUnsupported(path=where, why=why)
     misshaped = [
         f"{key} {list(found[key].shape)} instead of {list(shape)}"

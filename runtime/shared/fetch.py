@@ -59,7 +59,7 @@ def web_address_of(address: str, where: str = "ref_audio") -> WebAddress:
     """
     found = _ADDRESS.fullmatch(address) if len(address) <= MAX_URL_CHARS else None
     if found is None or "#" in address:
-        _refuse("only https://host/path is taken, without user, port or bare number", where)
+        _refuse("only https://host/path is supported, without user, port or IP address", where)
     target = found["target"] or "/"
     return WebAddress(found["host"].lower(), ("/" + target if target.startswith("?") else target).encode())
 

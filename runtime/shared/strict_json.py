@@ -84,7 +84,7 @@ def _check_text(text: str) -> None:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     entries = dict(pairs)
     if len(entries) != len(pairs):
-        raise ValueError("a key stands in it twice")
+        raise ValueError("a key appears twice")
     return entries
 
 

@@ -91,8 +91,8 @@ class Routes:
 
     async def pronunciation_dictionaries(self) -> list[dict[str, Any]]:
         """Return the stored dictionaries without their words (docs/api.md, Pronunciations)."""
-        kept: list[dict[str, Any]] = (await self._http.json("GET", PRONUNCIATIONS))["data"]
-        return kept
+        dictionaries: list[dict[str, Any]] = (await self._http.json("GET", PRONUNCIATIONS))["data"]
+        return dictionaries
 
     async def pronunciation_dictionary(self, dictionary: str) -> dict[str, Any]:
         """Return the pronunciation dictionary with this id, including its words."""

@@ -143,7 +143,7 @@ class Code2WavGraphs:
             InvalidSetting: A shape has more frames than the network supports in one call.
         """
         if too_long := [frames for frames, _ in shapes if frames > network.max_call_frames]:
-            why = f"Code2Wav takes at most {network.max_call_frames} frames in one call"
+            why = f"Code2Wav supports at most {network.max_call_frames} frames per call"
             raise InvalidSetting(name="sound_graphs", value=max(too_long), why=why)
         self._network = network
         self._device = device

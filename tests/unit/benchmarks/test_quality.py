@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.common.listener import Said, first_difference
+from benchmarks.common.listener import CodesAndPcm, first_difference
 from benchmarks.engine.parts import Parts
 from benchmarks.quality.__main__ import main
 from benchmarks.quality.scores import Draws, compare_draws, measure_scores, record_draws
@@ -22,8 +22,8 @@ from runtime.engine.execution.sampling import LevelSettings
 from tests.conftest import FolderOf
 
 
-def said(*codes: int) -> Said:
-    return Said(np.array(codes)[:, None], np.zeros(0, np.int16))
+def said(*codes: int) -> CodesAndPcm:
+    return CodesAndPcm(np.array(codes)[:, None], np.zeros(0, np.int16))
 
 
 @pytest.mark.parametrize(

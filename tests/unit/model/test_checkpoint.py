@@ -188,7 +188,7 @@ def test_foreign_quantized_weights_are_refused(folder: Path, file: str, dtype: t
 
     rewrite(folder / file, quantise)
     with pytest.raises(
-        CheckpointUnsupported, match=r"not floating point: \S+v_proj.weight \(.*quantised weights are not read"
+        CheckpointUnsupported, match=r"not floating point: \S+v_proj.weight \(.*quantized weights are not supported"
     ):
         load(folder)
 

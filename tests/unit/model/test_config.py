@@ -198,7 +198,7 @@ def test_invalid_value_error_contains_the_value(
         (MODEL, "qwen3_tts_tokenizer_25hz", ("tokenizer_type",), "and not of qwen3_tts_tokenizer_12hz"),
         (TOKENIZER, "qwen3_tts_tokenizer_25hz", ("model_type",), "and not of qwen3_tts_tokenizer_12hz"),
         (MODEL, {"quant_method": "bitsandbytes"}, ("quantization_config",), "it is quantised by bitsandbytes"),
-        (MODEL, {"group_size": 64, "bits": 8}, ("quantization",), "says that it is quantised"),
+        (MODEL, {"group_size": 64, "bits": 8}, ("quantization",), "declares quantized weights"),
         (TOKENIZER, {"quant_method": "fp8"}, ("quantization_config",), "it is quantised by fp8"),
     ],
     ids=lambda value: ".".join(value) if isinstance(value, tuple) else None,
