@@ -122,7 +122,7 @@ def _pool(
                 "min_replicas": pool.replicas,
                 "initial_replicas": pool.replicas,
                 "max_replicas": pool.max_replicas,
-                "look_back_period_s": 15,  # Replicas report every ten seconds.
+                "look_back_period_s": 15,  # Replicas report every ten seconds, so each period has a report.
                 "upscale_delay_s": 5,
                 "downscale_delay_s": 120,
                 "policy": {

@@ -21,7 +21,7 @@ class Rules(NamedTuple):
     seen: Tensor
     penalty: Tensor
     hold_until: Tensor
-    fewest: int  # Minimum number of frames before EOS is allowed.
+    min_frames: int  # Minimum number of frames before EOS is allowed.
     eos: int
     codes: int
 

@@ -27,7 +27,7 @@ class Addresses:
 
     def __init__(self) -> None:
         self._held = ""  # Text that is held back because it may be the start of an address.
-        self._before = ""  # "a" if the last returned character is a letter or digit, after which no address can start.
+        self._before = ""  # The letter "a" if the last returned character is alphanumeric, so no address can start.
 
     def add(self, text: str) -> str:
         """Append text and return the text that later text cannot change."""

@@ -216,7 +216,7 @@ class GreedyQuantizer(nn.Module):
             EncoderQuantizerLayer(config.codebook_size, config.codebook_dim) for _ in range(groups)
         )
         self.input_proj: nn.Module = nn.Identity()
-        self.output_proj: nn.Module = nn.Identity()  # Published files have this weight, which only decoding uses.
+        self.output_proj: nn.Module = nn.Identity()  # Published files contain this weight. Only the decoder uses it.
         if width != config.hidden_size:
             self.input_proj = nn.Conv1d(config.hidden_size, width, 1, bias=False)
             self.output_proj = nn.Conv1d(width, config.hidden_size, 1, bias=False)

@@ -155,9 +155,9 @@ class Slots:
         """Return the sampling parameters as the kernel's argument."""
         return SamplingState(self.temperature, self.top_k, self.top_p, self.greedy, self.seed, self.frame)
 
-    def rules(self, fewest: int, eos: int, codes: int) -> Rules:
+    def rules(self, min_frames: int, eos: int, codes: int) -> Rules:
         """Return the talker's sampling rules as the kernel's argument."""
-        return Rules(self.seen, self.penalty, self.hold_until, fewest, eos, codes)
+        return Rules(self.seen, self.penalty, self.hold_until, min_frames, eos, codes)
 
 
 def draw_twin(logits: Tensor, rows: Tensor, slots: Slots, codebook: int, rules: Rules | None) -> Tensor:
@@ -170,7 +170,7 @@ def draw_twin(logits: Tensor, rows: Tensor, slots: Slots, codebook: int, rules: 
     if rules is not None:
         allowed = torch.arange(width, device=logits.device) < rules.codes
         allowed[rules.eos] = True
-        hold = rules.hold_until[rows].clamp(min=rules.fewest)
+        hold = rules.hold_until[rows].clamp(min=rules.min_frames)
         scores = talker_rules(scores, rules.seen[rows], rules.penalty[rows], frame, hold, allowed, rules.eos)
     level = LevelSettings(
         temperature=slots.temperature[rows],

@@ -70,7 +70,7 @@ def sample(
         codebook,
         Q,
         RULES=rules is not None,
-        FEWEST=rules.fewest if rules else 0,
+        FEWEST=rules.min_frames if rules else 0,
         EOS=rules.eos if rules else 0,
         CODES=rules.codes if rules else V,
         V=V,

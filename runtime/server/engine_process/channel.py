@@ -155,7 +155,7 @@ class Channel:
 
     def _await_room(self) -> None:
         if self._writes_itself:
-            poller = select.poll()  # `select.select` supports only the first 1024 descriptors.
+            poller = select.poll()  # `select.select` does not support descriptors above 1023.
             poller.register(self._sink.fileno(), select.POLLOUT)
             poller.poll(1000 * POLL_INTERVAL_S)
 

@@ -74,7 +74,7 @@ def test_talker_rules_equal_the_pytorch_twin(seed: int) -> None:
     generator = torch.Generator().manual_seed(100 + seed)
     width, eos = 300, 150
     slots = Slots.random(generator, 12, width, "cpu")
-    rules = slots.rules(fewest=2, eos=eos, codes=128)
+    rules = slots.rules(min_frames=2, eos=eos, codes=128)
     rows = torch.randperm(12, generator=generator)[:10]
     logits = 2 * torch.randn(10, width, generator=generator)
     logits[:, 128:] += 9.0  # Codes that the rules exclude are the most probable codes.
@@ -88,7 +88,7 @@ def test_talker_rules_equal_the_pytorch_twin(seed: int) -> None:
 def test_published_vocabularies_work_in_half_precision(width: int, with_rules: bool) -> None:
     generator = torch.Generator().manual_seed(width)
     slots = Slots.random(generator, 8, width, "cpu")
-    rules = slots.rules(fewest=2, eos=2150, codes=2048) if with_rules else None
+    rules = slots.rules(min_frames=2, eos=2150, codes=2048) if with_rules else None
     logits = (4 * torch.randn(8, width, generator=generator)).to(torch.bfloat16)
     rows = torch.arange(8).flip(0)
     codes, finite = drawn(logits, rows, slots, 0, rules)
@@ -126,7 +126,7 @@ def test_greedy_takes_the_first_maximum() -> None:
 def test_non_finite_logits_are_reported_and_do_not_affect_other_rows(greedy: bool, with_rules: bool) -> None:
     generator = torch.Generator().manual_seed(5)
     slots = settings(6, 200, greedy=greedy, top_k=20, top_p=0.7)
-    rules = slots.rules(fewest=2, eos=150, codes=128) if with_rules else None
+    rules = slots.rules(min_frames=2, eos=150, codes=128) if with_rules else None
     logits = torch.randn(6, 200, generator=generator)
     healthy, _ = drawn(logits, torch.arange(6), slots, 0, rules)
     logits[1] = torch.nan
