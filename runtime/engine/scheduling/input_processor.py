@@ -105,7 +105,7 @@ class Admission:
     def plan(
         self, text: str, tokenizer: TextTokenizer, earlier_frames: int = 0, *, must_fit: bool = True
     ) -> SegmentPlan:
-        """Return the prompt inputs and frame limit of a segment after `earlier_frames` earlier frames.
+        """Return the prompt inputs and frame limit of a segment after `earlier_frames` frames.
 
         Without `must_fit`, the slot needs to have space only for the prompt and one frame.
 

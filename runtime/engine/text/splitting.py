@@ -210,7 +210,7 @@ def _shortened(text: str, max_chars: int) -> tuple[str, int]:
 
 
 def _between_characters(text: str, min_cut: int, max_cut: int) -> int:
-    """Return the last index from `min_cut` to `max_cut` that splits no combined character or emoji."""
+    """Return the last index up to `max_cut` that splits no combined character or emoji."""
     joined = (
         index
         for index in range(max_cut, min_cut, -1)

@@ -19,7 +19,7 @@ MAX_DICTIONARIES = 3  # Maximum number of dictionaries in a request.
 
 
 def line(max_chars: int) -> Callable[[str], str]:
-    """Return a validator that strips a text and checks that it has 1 to `max_chars` characters."""
+    """Return a validator that strips a text and limits it to `max_chars` characters."""
 
     def check(text: str) -> str:
         text = text.strip()

@@ -59,7 +59,7 @@ def on_signals(numbers: Sequence[signal.Signals], on_signal: Callable[[], None])
 
 
 def stop_on_signals(numbers: Sequence[signal.Signals], stop: asyncio.Event, second_signal: asyncio.Event) -> None:
-    """Set the event `stop` at the first signal and the event `second_signal` at the next signal.
+    """Set the event `stop` at the first signal, and `second_signal` at the next signal.
 
     Thread: main thread.
     """
