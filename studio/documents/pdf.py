@@ -112,6 +112,7 @@ def _rows_of_pages(pages: Iterable[PageObject], left_out: LeftOut) -> Iterator[l
         if not rows or note == "damaged_pages":
             left_out.add(note, f"page {number}")
         left_out.add("damaged", count=collector.unmapped)
+        left_out.add("symbols", count=collector.check_marks)
         chars += sum(len(row.text) for row in rows)
         if chars > MAX_TEXT_CHARS:
             raise UnreadableError(TOO_LARGE)

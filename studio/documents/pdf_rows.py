@@ -9,7 +9,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pypdf import PageObject
-from pypdf.generic import ArrayObject, ByteStringObject, ContentStream, FloatObject, NameObject, NumberObject
+from pypdf.errors import PyPdfError
+from pypdf.generic import (
+    ArrayObject,
+    ByteStringObject,
+    ContentStream,
+    DictionaryObject,
+    FloatObject,
+    NameObject,
+    NumberObject,
+    StreamObject,
+)
 
 from studio.documents.values import scripted
 
@@ -28,6 +38,10 @@ _UNUSUAL = re.compile(r"/(?!a\d).*[\d_.].*")
 _LIGATURE = re.compile(r"/[A-Za-z](?:_[A-Za-z])+")
 _UNDRAWN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
+_HIDDEN_FIELD = 2 | 32  # Flags of annotations that are hidden or not viewed (ISO 32000-1, table 165).
+_PASSWORD_FIELD = 2**13
+_FIELD_SIZE = 10.0  # Size in points of the letters of form fields on a page without text.
+
 
 @dataclass(slots=True)
 class Row:
@@ -43,6 +57,10 @@ class Row:
         """Return the text without digits and the rounded height, equal for all running titles."""
         return re.sub(r"\d+", "#", self.text.casefold()).strip(), round(self.y / 4)
 
+    def is_beside(self, y: float, size: float) -> bool:
+        """True if letters of this size at the height `y` are beside this form field."""
+        return self.y - size / 2 <= y <= self.y + self.size
+
 
 @dataclass(slots=True)
 class PageRows:
@@ -50,18 +68,28 @@ class PageRows:
 
     rows: list[Row] = field(default_factory=list)
     unmapped: int = 0  # Number of glyphs that the file does not map to a character.
+    check_marks: int = 0  # Number of check boxes and radio buttons that are set.
     _row: Row = field(default_factory=Row)
+    _fields: list[Row] = field(default_factory=list)  # Values of form fields; the size is the height of the field.
     _printed: dict[tuple[int, int], bytes] = field(default_factory=dict)  # Texts by their place.
     _font_size: float = 0.0
     _is_placed: bool = False  # False for a text that follows the previous one.
 
     def read(self, page: PageObject) -> None:
         """Read the rows of a page, in the order of the file."""
+        for annotation in page.annotations or ():
+            try:
+                self._add_field(annotation.get_object())
+            except (PyPdfError, AttributeError, LookupError, TypeError, ValueError):
+                self.unmapped += 1
+        self._fields.sort(key=lambda field: (-field.y, field.x))
         try:
             _prepare(page)
             page.extract_text(visitor_operand_before=self._clear_overprint, visitor_text=self._add)
         finally:
             self._end_row()
+        for filled in self._fields:
+            self._place_field(filled)
 
     def _clear_overprint(self, operator: bytes, operands: list[Any], matrix: list[float], text: list[float]) -> None:
         """Clear a text that is printed again at almost the same place.
@@ -117,8 +145,39 @@ class PageRows:
             row.x, row.y, row.size = x, y, size
         elif size < _MAX_SMALL_DIGIT_RATIO * row.size and text.strip().isdecimal():
             text = scripted(text, "superscript" if y > row.y else "subscript")
+        before = [filled for filled in self._fields if filled.is_beside(y, size) and row.x <= filled.x < x]
+        for filled in before if row.text else ():
+            row.text += f" {' '.join(filled.text.split())} "
+            self._fields.remove(filled)
         row.size = max(row.size, size)
         row.text += text
+
+    def _add_field(self, field: DictionaryObject) -> None:
+        """Collect the value of a form field, which is not part of the page's content."""
+        if field.get("/Subtype") != "/Widget" or field.get("/F", 0) & _HIDDEN_FIELD:
+            return
+        kind, flags, value = (field.get_inherited(key) for key in ("/FT", "/Ff", "/V"))
+        if kind == "/Btn":
+            self.check_marks += field.get("/AS", "/Off") != "/Off"
+        if kind not in {"/Tx", "/Ch"} or (flags or 0) & _PASSWORD_FIELD or not value:
+            return
+        if isinstance(value, StreamObject):
+            value = value.get_data().decode("utf-8", "replace")
+        text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+        left, bottom, right, top = map(float, field["/Rect"])
+        self._fields.append(Row(text, min(left, right), min(bottom, top), abs(top - bottom)))
+
+    def _place_field(self, field: Row) -> None:
+        """Add a form field to the row before it, or as new rows below the rows above it."""
+        before = [row for row in self.rows if field.is_beside(row.y, row.size) and row.x <= field.x]
+        if before:
+            row = max(before, key=lambda row: row.x)
+            row.text += f" {' '.join(field.text.split())}"
+            return
+        above = max((number for number, row in enumerate(self.rows, 1) if row.y > field.y), default=0)
+        size = self.rows[-1].size if self.rows else _FIELD_SIZE
+        lines = [line.strip() for line in field.text.splitlines()]
+        self.rows[above:above] = [Row(line, field.x, field.y, size) for line in lines if line]
 
     def _end_row(self) -> None:
         row, self._row = self._row, Row()

@@ -12,7 +12,7 @@ from studio.documents.reading import read
 from studio.documents.service import DocumentService
 from studio.documents.values import DAMAGED, LOCKED, NO_TEXT, UnreadableError
 from studio.errors import DocumentUnreadable
-from tests.support.pdfs import Placed, pdf
+from tests.support.pdfs import Placed, pdf, pdf_of, stream
 
 NOTES = ["1 See the map.", "2 In the log.", "3 Her letter.", "4 His answer."]
 ROW = "All of the boats came back in the evening, before the storm began"
@@ -122,6 +122,32 @@ def test_glyphs_without_a_character_are_counted(names: str, text: str, read_as: 
     found = read(data)
     assert [chapter.paragraphs for chapter in found.chapters] == [[read_as]]
     assert {note.code: note.count for note in found.notes}.get("damaged", 0) == lost
+
+
+def test_values_of_form_fields_are_read_where_they_are_shown() -> None:
+    labels = [(60, 700, "Name"), (300, 700, "Town"), (60, 670, "Agreed"), (60, 600, "Thank you.")]
+    content = "\n".join(f"BT /F 11 Tf {x} {y} Td ({text}) Tj ET" for x, y, text in labels)
+    fields = [
+        "/FT/Tx/V(Bergen)/Rect[350 698 500 712]",
+        "/FT/Tx/V(Ann Author)/Rect[100 702 290 716]",
+        "/FT/Btn/V/Yes/AS/Yes/Rect[120 668 132 680]",
+        "/FT/Btn/V/Off/AS/Off/Rect[140 668 152 680]",
+        "/FT/Ch/V[(one)(two)]/Rect[60 640 200 654]",
+        "/Parent<</FT/Tx/V(First line.\\nSecond line.)>>/Rect[60 612 200 636]",
+        "/FT/Tx/V(secret)/Ff 8192/Rect[60 560 200 574]",
+        "/FT/Tx/V(hidden)/F 2/Rect[60 540 200 554]",
+        "/FT/Tx/V(no place)",
+    ]
+    annotations = "".join(f"<</Subtype/Widget{field}>>" for field in fields)
+    page = "<</Type/Page/Parent 2 0 R/MediaBox[0 0 600 800]/Resources<</Font<</F 4 0 R>>>>/Contents 5 0 R"
+    font = "<</Type/Font/Subtype/Type1/BaseFont/Helvetica/Encoding/WinAnsiEncoding>>"
+    catalog, pages = "<</Type/Catalog/Pages 2 0 R>>", "<</Type/Pages/Kids[3 0 R]/Count 1>>"
+    document = read(pdf_of([catalog, pages, f"{page}/Annots[{annotations}]>>", font, stream(content)]))
+    (chapter,) = document.chapters
+    assert " ".join(chapter.paragraphs) == (
+        "Name Ann Author Town Bergen Agreed one, two First line. Second line. Thank you."
+    )
+    assert {note.code: note.count for note in document.notes} == {"symbols": 1, "damaged": 1}
 
 
 def test_a_long_book_is_read_in_linear_time() -> None:
