@@ -25,10 +25,19 @@ _ASS = re.compile(
     r"\s*(?:\[Script Info\]|(?:\[Events\]\s*)?(?:Format:.*\n)?Dialogue:[^,\n]*,\s*\d+:\d\d:\d\d[.:]\d)", re.IGNORECASE
 )
 
+# Complete TMP file. pysubs2 recognizes TMP by one row with a time, and drops the rows without.
+_TMP = re.compile(r"(?:\s*\d{1,2}:\d\d:\d\d:[^\n]+(?:\n|\Z))+\s*")
+_SUBVIEWER = re.compile(r"\s*\[INFORMATION\]")
+# Start of MPSub, SubViewer 1 and LRC files, which are not read.
+_UNSUPPORTED = re.compile(
+    r"\s*(?:(?:[A-Z]+=.*\n\s*)*FORMAT=(?:TIME|\d+)\s*\n|(?:\[[A-Z]+\]\n(?:[^\[\n].*\n|\n)?)*\[BEGIN\]\n"
+    r"|(?:\[[a-z]+:[^\[\]\n]*\]\s*)*\[\d+:\d\d[.:]\d\d\d?\])"
+)
+
 _STAMP = r"((?:\d+:)?\d{1,3}:\d{1,2}(?:[.,:]\d{1,3})?)"
 # YouTube's files have a comma between the times. Whisper's output has the times in brackets before the text.
 # Text editors and web pages change the arrow.
-_ARROW = r"\s*(?:[-–—=]+(?:>|&gt;)|→)\s*|(?<=[.,]\d\d\d)(?:,|\s*[-–—]\s*)(?=\d+:\d\d:)"
+_ARROW = r"\s*(?:[-–—=]+(?:>|&gt;)|→)\s*|(?:(?<=[.,]\d\d\d)|(?<=[.,]\d\d))(?:,|\s*[-–—]\s*)(?=\d+:\d\d:)"
 _TIMES = re.compile(rf"[\s\ufeff]*(\[)?{_STAMP}(?:{_ARROW}){_STAMP}(?![\d:])(?(1)\])(.*)")
 _SETTINGS = re.compile(r"\b\w+:\S+")  # Settings for the position of a cue, which follow its times.
 _INVALID_TIMES = re.compile(r"\s*-?\d+:\d.*(?:-->|→)")
@@ -67,6 +76,10 @@ def read_cues(text: str) -> list[Cue] | None:
     kind = next((name for name in OTHER_FORMATS if get_format_class(name).guess_format(text) is not None), None)
     if kind is None and _ASS.match(text):
         kind = "ass"
+    if kind is None and _TMP.fullmatch(text):
+        kind = "tmp"
+    if kind is None and _UNSUPPORTED.match(text):
+        raise UnreadableError(SUBTITLE_TIMES)
     if kind is not None:
         cues = _others(text, kind)
     else:
@@ -98,10 +111,11 @@ def _timed(text: str) -> list[Cue]:
     """Parse the cues of a SubRip or WebVTT file.
 
     Empty rows neither end a cue nor have to separate cues. A cue with invalid times starts at the end of the previous
-    cue. Text before the first cue is a cue as well, except the header of WebVTT.
+    cue. Text before the first cue is a cue as well, except the header of WebVTT and SubViewer 2.
     """
     is_vtt = text.lstrip().startswith("WEBVTT")
-    blocks: list[tuple[float, float, list[str]]] = [] if is_vtt else [(0, 0, [])]
+    has_head = is_vtt or _SUBVIEWER.match(text)
+    blocks: list[tuple[float, float, list[str]]] = [] if has_head else [(0, 0, [])]
     is_comment, is_timed = False, False
     for row in text.split("\n"):
         if (times := _TIMES.match(row)) or _INVALID_TIMES.match(row):
@@ -153,7 +167,7 @@ def _spoken(start: float, end: float, markup: str) -> list[Cue]:
 
 def _rows(markup: str) -> list[str]:
     """Return the rows of a cue without markup and without empty rows."""
-    plain = _OVERRIDE.sub("", _TAG.sub("", re.sub(r"<br\s*/?>|\\N", "\n", markup, flags=re.IGNORECASE)))
+    plain = _OVERRIDE.sub("", _TAG.sub("", re.sub(r"<br\s*/?>|\[br\]|\\N", "\n", markup, flags=re.IGNORECASE)))
     rows = [re.sub(r"\s+", " ", re.sub("[\u200b\u200e\u200f\ufeff]", "", row)).strip() for row in _unescaped(plain)]
     return [row for row in rows if row]
 

@@ -13,6 +13,7 @@ import pytest
 from studio.documents.charset import decode
 from studio.documents.subtitles import read_cues
 from studio.documents.text import TextDocument, read_text
+from studio.documents.values import UnreadableError
 
 FOLDER = Path(__file__).parent / "subtitles"
 FFMPEG = shutil.which("ffmpeg")
@@ -67,6 +68,8 @@ LINES: dict[str, Spoken] = {
     "whisper.txt": [(None, "Hello there"), (None, "Bye.")],
     "frames.sub": [(None, "Hello there"), (None, "Bye.")],
     "lines.mpl2": [(None, "Hello there"), (None, "Bye.")],
+    "starts.tmp": [(None, "Hello there"), (None, "Bye, my friend.")],
+    "subviewer.txt": [(None, "Hello there."), (None, "Second line of two.")],
     "page.smi": [(None, "Hello there & you"), (None, "Bye.")],
     "timed.ttml": [(None, "Hello there"), (None, "Bye.")],
 }
@@ -123,6 +126,27 @@ def test_times_equal_those_of_the_file() -> None:
     assert [(cue.start, cue.end) for cue in times["other_arrows.srt"]] == [(at, at + 1) for at in range(1, 12, 2)]
     assert [(cue.start, cue.end) for cue in times["youtube.sbv"]] == [(1, 2), (3, 4)]
     assert [(cue.start, cue.end) for cue in times["whisper.txt"]] == [(1, 2), (3, 4)]
+    assert [(cue.start, cue.end) for cue in times["subviewer.txt"]] == [(1, 3.5), (4, 6)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "TITLE=x\nFORMAT=TIME\n\n1 3.5\nHello.\n",
+        "[TITLE]\nx\n[AUTHOR]\n\n[BEGIN]\n[00:00:01]\nHello.\n[00:00:03]\n",
+        "[ar:Artist]\n[ti:Title]\n\n[00:01.00]Hello.\n[00:04.00]Bye.\n",
+        "[00:01.00] <00:01.00> Hello <00:01.50> there.\n",
+    ],
+    ids=["MPSub", "SubViewer 1", "LRC", "enhanced LRC"],
+)
+def test_unsupported_subtitle_formats_are_refused(text: str) -> None:
+    with pytest.raises(UnreadableError, match="convert it to SRT or WebVTT"):
+        read_text(text.encode())
+
+
+@pytest.mark.parametrize("text", ["10:30:00:\nWe begin.", "[A]\n" * 20_000, "10:30:00:A\n" * 20_000 + "B"])
+def test_text_that_resembles_subtitles_stays_text(text: str) -> None:
+    assert read_cues(text) is None
 
 
 @pytest.mark.skipif(FFMPEG is None, reason="FFmpeg is not installed")
