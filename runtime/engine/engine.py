@@ -100,9 +100,9 @@ class Engine:
         entries = engine.registry.entries
         if settings.engine.loads == "start":
             for number, entry in enumerate(entries):
-                tell = partial(progress, number, len(entries))
-                tell(f"loading {entry.name}")
-                engine.loader.load(entry, tell)
+                report_step = partial(progress, number, len(entries))
+                report_step(f"loading {entry.name}")
+                engine.loader.load(entry, report_step)
         progress(len(engine.registry.cores), len(entries), "starting")
         return engine
 
@@ -244,7 +244,7 @@ class Engine:
             total_bytes=self.device.total_bytes(),
         )
 
-    def at_work_since(self) -> float | None:
+    def busy_since(self) -> float | None:
         """Return the start time of the oldest unfinished step of a thread or the device, or None."""
         heartbeats = (self._heartbeat, *self.code2wav_worker.heartbeats)
         begun = [
@@ -439,7 +439,7 @@ class Engine:
     def _change_text(self, ticket: int, change: Callable[[TextStream], None]) -> None:
         self._command(ticket, lambda core: core.change_text(ticket, change))
 
-    def _command(self, ticket: int, tell: Callable[[EngineCore], None]) -> None:
+    def _command(self, ticket: int, action: Callable[[EngineCore], None]) -> None:
         """Queue a command for the engine core of a request.
 
         Commands run in the order of the calls.
@@ -453,7 +453,7 @@ class Engine:
             # A request that still waits for its checkpoint receives the command later, in order, even if the checkpoint
             # is loaded by now.
             if not entry.waiting.defer(ticket, command) and entry.core is not None:
-                tell(entry.core)
+                action(entry.core)
 
         self.commands.append(command)
         self._wake.set()
@@ -461,7 +461,7 @@ class Engine:
     def _closing_sink(self, ticket: int, sink: Sink) -> Sink:
         """Wrap a client's sink: a final event removes the ticket, an error ends the request."""
 
-        def tell(event: SpeechEvent) -> None:
+        def call_sink(event: SpeechEvent) -> None:
             if isinstance(event, Started):
                 self._open[ticket].has_begun = True
             if isinstance(event, Finished | Broken):
@@ -473,4 +473,4 @@ class Engine:
                 log.exception("the sink of request %d failed", ticket)
                 self.cancel(ticket)
 
-        return tell
+        return call_sink

@@ -93,7 +93,7 @@ class SpeechEngine(Protocol):
 
     def load(self) -> EngineLoad: ...
 
-    def at_work_since(self) -> float | None:
+    def busy_since(self) -> float | None:
         """Return the start time of the oldest unfinished step, or None if the engine is idle.
 
         The time is in seconds on the engine's clock.

@@ -58,7 +58,7 @@ class ThreadedEngine:
     def __init__(self, engine: SpeechEngine) -> None:
         self._engine = engine
         self.load = engine.load
-        self.at_work_since = engine.at_work_since
+        self.busy_since = engine.busy_since
         self.stacks = engine.stacks
         self._numbers = itertools.count(1)  # Numbers of tickets and jobs.
         self._changed = threading.Condition()

@@ -285,7 +285,7 @@ class InstantEngine:
             total_bytes=self._device.total_bytes(),
         )
 
-    def at_work_since(self) -> float | None:
+    def busy_since(self) -> float | None:
         return None
 
     def _admitted(self, request: SpeechRequest) -> tuple[Checkpoint, Admission, TextStream]:

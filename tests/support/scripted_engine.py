@@ -131,7 +131,7 @@ class ScriptedEngine:
         self.fail_if_scripted("load")
         return EngineLoad(slots=8, active=len(self.sinks), waiting=0)
 
-    def at_work_since(self) -> float | None:
+    def busy_since(self) -> float | None:
         return None
 
     def fail_if_scripted(self, method: str) -> None:

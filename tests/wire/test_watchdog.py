@@ -71,7 +71,7 @@ async def test_stuck_frame_fails_health_ends_clients_and_the_process(
 @pytest.mark.logs_errors
 async def test_health_fails_if_a_frame_is_overdue() -> None:
     class Stuck(ScriptedEngine):
-        def at_work_since(self) -> float | None:
+        def busy_since(self) -> float | None:
             return 1.0
 
     host = Host(Settings(server=ServerSettings(frame_s=0.4)), lambda *_: Stuck(), MemoryLibrary())
@@ -92,7 +92,7 @@ async def test_slow_machine_gets_a_longer_frame_timeout(monkeypatch: pytest.Monk
     looks = 0
 
     class Slow(ScriptedEngine):
-        def at_work_since(self) -> float | None:
+        def busy_since(self) -> float | None:
             """Simulate a step of 15 polls, a step of 40 polls, and a step that never ends."""
             nonlocal looks
             looks += 1
@@ -111,12 +111,12 @@ def test_suspension_of_the_process_makes_no_frame_overdue(folder_of: FolderOf, m
         assert server.engine is not None
         hour_ago, looks = time.monotonic() - 3600, 0
 
-        def at_work_since() -> float | None:
+        def busy_since() -> float | None:
             nonlocal looks
             looks += 1
             return hour_ago if looks <= 2 else None
 
-        monkeypatch.setattr(server.engine, "at_work_since", at_work_since)
+        monkeypatch.setattr(server.engine, "busy_since", busy_since)
         until(lambda: looks > 5)
         assert httpx.get(f"{server.http}/health").status_code == 200
 

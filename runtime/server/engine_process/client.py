@@ -222,12 +222,12 @@ class EngineClient:
     def load(self) -> EngineLoad:
         return self._status.load
 
-    def at_work_since(self) -> float | None:
+    def busy_since(self) -> float | None:
         """Return the start time of the unfinished step in the last status report, or None.
 
         An engine process that sends no reports counts as busy.
         """
-        since = self._status.at_work_since
+        since = self._status.busy_since
         # Do not change the start time of an unfinished step. A new time would mean that the device has responded.
         if since is None and time.monotonic() - self._status_at > STATUS_TIMEOUT_S:
             return self._status_at

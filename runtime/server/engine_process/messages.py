@@ -95,7 +95,7 @@ class Status:
 
     load: EngineLoad
     alive: bool
-    at_work_since: float | None
+    busy_since: float | None
     cards: tuple[ModelCard, ...] | None
 
 

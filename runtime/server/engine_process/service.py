@@ -69,7 +69,7 @@ class EngineService:
             self._load = engine.load()
         except Exception:  # The device has failed and cannot report its memory. The other values are sent anyway.
             log.debug("the engine's load cannot be read", exc_info=True)
-        self._channel.send(Status(self._load, engine.alive, engine.at_work_since(), news))
+        self._channel.send(Status(self._load, engine.alive, engine.busy_since(), news))
 
     def _send_status_soon(self) -> None:
         while not self._closing:

@@ -70,12 +70,12 @@ class Watchdog:
         since, looks, longest = None, 0, 0
         while self._engine.alive:
             await asyncio.sleep(POLL_INTERVAL_S)
-            at_work_since = self._engine.at_work_since()
-            if at_work_since is not None and at_work_since == since:
+            busy_since = self._engine.busy_since()
+            if busy_since is not None and busy_since == since:
                 looks += 1
             else:
                 longest, looks = max(longest, looks), 0
-            since = at_work_since
+            since = busy_since
             if 0 < self._settings.frame_s <= looks * POLL_INTERVAL_S and looks >= MAX_STEP_RATIO * longest:
                 log.critical(
                     "the device has returned no result for %.1f s:\n%s", looks * POLL_INTERVAL_S, self._engine.stacks()

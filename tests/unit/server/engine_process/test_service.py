@@ -65,7 +65,7 @@ class PreparingEngine(ScriptedEngine):
         np.testing.assert_array_equal(reference.samples, REFERENCE.samples)
         self.prepared.append(done)
 
-    def at_work_since(self) -> float | None:
+    def busy_since(self) -> float | None:
         return self.step_since
 
 
@@ -139,7 +139,7 @@ def apart(request: pytest.FixtureRequest) -> Iterator[Apart]:
         of_engine = Channel(there, os.fdopen(back_in, "wb"))
         service = EngineService(engine, of_engine)
         service.send_status()
-        status = Status(EngineLoad(slots=8, active=0, waiting=0), alive=True, at_work_since=None, cards=(CARD,))
+        status = Status(EngineLoad(slots=8, active=0, waiting=0), alive=True, busy_since=None, cards=(CARD,))
         client = EngineClient(process, Channel(back, os.fdopen(there_in, "wb")), status)
 
         def serve() -> None:
@@ -352,12 +352,12 @@ def test_dead_engine_is_reported_even_without_metrics(apart: Apart) -> None:
 
 def test_silent_engine_counts_as_busy(apart: Apart, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_module, "STATUS_TIMEOUT_S", 3600.0)
-    assert apart.client.at_work_since() is None
+    assert apart.client.busy_since() is None
     before = apart.client._status_at
     monkeypatch.setattr(service_module, "STATUS_S", TEST_TIMEOUT_S)
     until(lambda: apart.client._status_at > before)  # No status message follows for a long time.
     monkeypatch.setattr(client_module, "STATUS_TIMEOUT_S", 0.01)
-    since = until(apart.client.at_work_since)
+    since = until(apart.client.busy_since)
     assert since == apart.client._status_at
     apart.submit()
     until(lambda: apart.engine.requests)
@@ -373,9 +373,9 @@ def test_step_running_when_the_engine_fell_silent_keeps_its_start_time(
     Then the watchdog would wait longer.
     """
     apart.engine.step_since = 5.0
-    until(lambda: apart.client.at_work_since() == 5.0)
+    until(lambda: apart.client.busy_since() == 5.0)
     monkeypatch.setattr(client_module, "STATUS_TIMEOUT_S", 0.0)
-    assert apart.client.at_work_since() == 5.0
+    assert apart.client.busy_since() == 5.0
 
 
 def test_process_exit_is_reported_to_every_request_once(apart: Apart) -> None:
