@@ -155,7 +155,7 @@ class EngineCore:
 
         Shapes: [S].
         """
-        return (self.table.made > 0) & (self.table.text_limit <= self.table.made)
+        return (self.table.sampled > 0) & (self.table.text_limit <= self.table.sampled)
 
     def share_voices_of(self, reader: EngineCore, *, may_cross_embed: bool) -> None:
         """Use the voice cache of another checkpoint.
@@ -212,7 +212,7 @@ class EngineCore:
         """Update the estimate of a listener's buffer with the total milliseconds played."""
         sequence = self._sequence_of(ticket)
         if sequence is not None and sequence.first_audio_at is not None:
-            sent_s = float(self.table.sent[sequence.slot]) * self.frame_s + sequence.paused / SAMPLE_RATE
+            sent_s = float(self.table.emitted[sequence.slot]) * self.frame_s + sequence.paused / SAMPLE_RATE
             left_s = sent_s - ms / 1000
             self.table.buffer_empty_at[sequence.slot] = self.clock() + max(0.0, left_s)
 
@@ -270,7 +270,7 @@ class EngineCore:
     def retire(self) -> None:
         """End the requests whose audio is completely emitted."""
         table = self.table
-        for slot in np.flatnonzero(table.ended & (table.made == table.sent) & ~table.in_code2wav):
+        for slot in np.flatnonzero(table.ended & (table.sampled == table.emitted) & ~table.in_code2wav):
             sequence = self.sequences[int(slot)]
             text_stream = sequence.text_stream
             if text_stream.pause and text_stream.closed and not text_stream.segments:
@@ -280,7 +280,7 @@ class EngineCore:
     def report_waiting_for_text(self) -> None:
         """Notify requests that have emitted the audio of all text received so far."""
         table = self.table
-        is_emitted = (table.made == table.sent) & ~table.in_code2wav
+        is_emitted = (table.sampled == table.emitted) & ~table.in_code2wav
         for slot in np.flatnonzero(self._waits_for_text & is_emitted & ~table.ended):
             sequence = self.sequences[int(slot)]
             chars = sequence.text_stream.chars
@@ -472,7 +472,7 @@ class EngineCore:
             sequence = self.sequences[int(slot)]
             with self._finishing_on_error(sequence):
                 self.segment_runner.finish_segment(sequence, StopReason.EOS)
-        for slot in good_slots[table.made[good_slots] >= table.limit[good_slots]]:
+        for slot in good_slots[table.sampled[good_slots] >= table.limit[good_slots]]:
             sequence = self.sequences[int(slot)]
             with self._finishing_on_error(sequence):
                 self.segment_runner.stop_at_limit(sequence)

@@ -103,15 +103,15 @@ class Simulation:
                 continue
             made_at, known = self._begun.popleft()
             self.now = max(self.now, made_at)
-            table.made[known] += 1
-            done = known[table.made[known] >= table.limit[known]]
+            table.sampled[known] += 1
+            done = known[table.sampled[known] >= table.limit[known]]
             table.ended[done], table.speaking[done] = True, False
             self._land(by_slot)
             self._fly(by_slot)
 
     def _step(self, slots: NDArray[np.int64]) -> None:
         self.stepped.append(slots.tolist())
-        self.table.begun[slots] += 1
+        self.table.launched[slots] += 1
         took = self.frame_cost[0] + self.frame_cost[1] * len(slots) + (self.steps.pop(0) if self.steps else 0.0)
         self.pace.turn_s = took
         self.device_free_at = max(self.device_free_at, self.now) + took
@@ -126,7 +126,7 @@ class Simulation:
             one.arrives,
         )
         table.has_acks[slot] = not one.reads
-        table.begun[slot] = table.made[slot] = 1
+        table.launched[slot] = table.sampled[slot] = 1
         table.speaking[slot] = True
         by_slot[slot] = one
 
@@ -147,7 +147,7 @@ class Simulation:
         for landed, chunk in [flight for flight in self._flying if flight[0] <= self.now]:
             self._flying.remove((landed, chunk))
             self.table.in_code2wav[chunk.slots] = False
-            self.scheduler.record_sent(self.table, chunk.slots, chunk.frames, landed)
+            self.scheduler.record_emitted(self.table, chunk.slots, chunk.frames, landed)
             for slot, frames in zip(chunk.slots, chunk.frames.tolist(), strict=True):
                 one = by_slot[int(slot)]
                 one.chunks.append(frames)

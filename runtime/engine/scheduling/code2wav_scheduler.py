@@ -89,7 +89,7 @@ class Code2WavScheduler:
         self._guarded = guarded
         self._frame_bytes = round(2 * SAMPLE_RATE * scheduler.frame_s)  # Two bytes per sample (16-bit mono).
         # Codes of frames that are not decoded yet. Each slot has a ring buffer.
-        self._codes: Codes = np.zeros((len(table.made), MAX_BACKLOG_FRAMES, streams.groups), np.int64)
+        self._codes: Codes = np.zeros((len(table.sampled), MAX_BACKLOG_FRAMES, streams.groups), np.int64)
         # True if tasks of other requests were withdrawn with the tasks of an ended request and must be offered again.
         self._withdrawn = False
         self._outputs: deque[_Output] = deque()  # Results from the worker.
@@ -99,8 +99,8 @@ class Code2WavScheduler:
 
         Shapes: slots [B], codes [B, Q].
         """
-        self._codes[slots, self._table.made[slots] % MAX_BACKLOG_FRAMES] = codes
-        self._table.made[slots] += 1
+        self._codes[slots, self._table.sampled[slots] % MAX_BACKLOG_FRAMES] = codes
+        self._table.sampled[slots] += 1
 
     # --- First audio, launched right after the first frame.
 
@@ -131,7 +131,7 @@ class Code2WavScheduler:
 
     def _can_launch_first_audio(self, sequence: Sequence) -> bool:
         table, slot = self._table, sequence.slot
-        is_first = not sequence.opened and table.made[slot] == 0 and table.first_chunk[slot] == 1
+        is_first = not sequence.opened and table.sampled[slot] == 0 and table.first_chunk[slot] == 1
         # A Code2Wav call that still runs for this slot belongs to an earlier sequence in the slot.
         return bool(is_first and not table.in_code2wav[slot]) and self._streams.can_follow(sequence.voice)
 
@@ -182,7 +182,7 @@ class Code2WavScheduler:
             current = [row for row in rows if self._sequences.get(row[0].slot) is row[0]]
             slots = np.array([sequence.slot for sequence, _, _ in current], np.int64)
             frames = np.array([audio.frames for _, audio, _ in current], np.int64)
-            starved = self.scheduler.record_sent(self._table, slots, frames, at)
+            starved = self.scheduler.record_emitted(self._table, slots, frames, at)
             self._table.buffer_empty_at[slots] += np.array([paused for _, _, paused in current]) / SAMPLE_RATE
             for was_dry, (sequence, audio, _) in zip(starved, current, strict=True):
                 sequence.underruns += int(was_dry)
@@ -208,7 +208,7 @@ class Code2WavScheduler:
         """
         # Rows with fewer frames are padded with their last frame.
         frame_offsets = np.minimum(np.arange(chunk.size), chunk.frames[:, None] - 1)
-        at = self._table.sent[chunk.slots][:, None] + frame_offsets
+        at = self._table.emitted[chunk.slots][:, None] + frame_offsets
         codes = self._codes[chunk.slots[:, None], at % MAX_BACKLOG_FRAMES]
         sequences = [self._sequences[int(slot)] for slot in chunk.slots]
         firsts = at[:, 0].tolist()

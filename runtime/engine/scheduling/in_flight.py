@@ -121,7 +121,7 @@ class InFlight:
             began: Time at which the device could start, or None for the current time.
         """
         if launched is not None:
-            self._table.begun[slots] += 1
+            self._table.launched[slots] += 1
         began = self._clock() if began is None else began
         launches = self._frames if stream is Stream.FRAMES else self._prefills
         launches.append(_Launch(slots, self._discarded[slots], event, launched, [*prompts], began))
@@ -130,7 +130,7 @@ class InFlight:
     def discard_launches(self, slot: int) -> None:
         """Discard the results of all launches so far for the row of a slot."""
         self._discarded[slot] += 1
-        self._table.begun[slot] = self._table.made[slot]
+        self._table.launched[slot] = self._table.sampled[slot]
 
     def outputs(self) -> Iterator[StepOutput]:
         """Yield the outputs of finished launches, for each stream in the order of the launches."""

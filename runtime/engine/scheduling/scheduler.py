@@ -37,16 +37,17 @@ class SequenceTable:
 
     Frames are counted from the first frame of the request, over all its segments. In every row:
 
-        acknowledged_frames <= sent <= made <= begun    A launch needs begun < limit and begun < text_limit.
-        Sequence.before <= made                         Frames of the earlier segments.
-        SlotCache.frame = begun - before                Frames of the current segment; `host_frame` is its host copy.
+        acknowledged_frames <= emitted <= sampled <= launched
+        launched < limit and launched < text_limit      Condition of a launch.
+        Sequence.before <= sampled                      Frames of the earlier segments.
+        SlotCache.frame = launched - before             Frames of the current segment; `host_frame` is its host copy.
 
-    * `InFlight` advances `begun`. When it discards launches, it sets `begun` back to `made`.
-    * `Code2WavScheduler.store_frames` advances `made`. `SegmentRunner.cut_segment` takes frames back.
-    * `Scheduler.record_sent` advances `sent` when the result of a Code2Wav call is collected.
-    * `EngineCore.ack_sent` advances `acknowledged_frames`, which may exceed `sent` until the call is collected.
+    * `InFlight` advances `launched`. When it discards launches, it sets `launched` back to `sampled`.
+    * `Code2WavScheduler.store_frames` advances `sampled`. `SegmentRunner.cut_segment` takes frames back.
+    * `Scheduler.record_emitted` advances `emitted` when the result of a Code2Wav call is collected.
+    * `EngineCore.ack_sent` advances `acknowledged_frames`, which may exceed `emitted` until the call is collected.
 
-    Thread: engine. When the Code2Wav worker begins a chunk, the worker holds its lock, reads `sent` and sets
+    Thread: engine. When the Code2Wav worker begins a chunk, the worker holds its lock, reads `emitted` and sets
     `in_code2wav`.
     """
 
@@ -54,9 +55,9 @@ class SequenceTable:
         self.speaking = np.zeros(slots, bool)  # True if frames may be generated.
         self.in_code2wav = np.zeros(slots, bool)  # True while a Code2Wav call runs or its result has not been read.
         self.ended = np.zeros(slots, bool)  # True if no more frames follow and only audio remains to be emitted.
-        self.begun = np.zeros(slots, np.int64)  # Number of launched frames.
-        self.made = np.zeros(slots, np.int64)  # Number of frames whose codes are known.
-        self.sent = np.zeros(slots, np.int64)  # Number of frames whose audio was emitted.
+        self.launched = np.zeros(slots, np.int64)  # Number of launched frames.
+        self.sampled = np.zeros(slots, np.int64)  # Number of frames whose codes are known.
+        self.emitted = np.zeros(slots, np.int64)  # Number of frames whose audio was emitted.
         self.limit = np.zeros(slots, np.int64)  # Maximum number of frames.
         self.text_limit = np.zeros(slots, np.int64)  # Number of frames that the received text allows.
         self.acknowledged_frames = np.zeros(slots, np.int64)  # Number of frames whose audio was acknowledged.
@@ -83,7 +84,7 @@ class SequenceTable:
 
         Shapes: [S].
         """
-        return self.made - self.sent
+        return self.sampled - self.emitted
 
 
 @dataclass(slots=True)
@@ -147,18 +148,18 @@ class Scheduler:
         `lead_cap_s` of unplayed audio pause. With `yields_to_first_audio`, two kinds of rows pause while first audio is
         decoded: rows that wait for first audio, and rows with more than `LOW_BUFFER_S` of unplayed audio.
         """
-        begun = table.begun
+        launched = table.launched
         may = (
             table.speaking
-            & (begun < table.limit)
-            & (begun < table.text_limit)
-            & (begun - table.sent < MAX_BACKLOG_FRAMES)
+            & (launched < table.limit)
+            & (launched < table.text_limit)
+            & (launched - table.emitted < MAX_BACKLOG_FRAMES)
         )
-        may &= ~self.waits_for_reader(table, begun)
+        may &= ~self.waits_for_reader(table, launched)
         if is_scarce:
-            may &= table.buffer_empty_at - now + (begun - table.sent) * self.frame_s <= self.lead_cap_s
+            may &= table.buffer_empty_at - now + (launched - table.emitted) * self.frame_s <= self.lead_cap_s
         if yields_to_first_audio:
-            unheard = (table.made >= table.first_chunk) & (table.last_chunk == 0)
+            unheard = (table.sampled >= table.first_chunk) & (table.last_chunk == 0)
             if unheard.any():
                 may &= (table.buffer_empty_at - now <= LOW_BUFFER_S) & ~unheard
         return np.flatnonzero(may)
@@ -218,8 +219,8 @@ class Scheduler:
 
         Such a row has all its frames, waits for text, or waits for acknowledgements of audio that was not sent yet.
         """
-        is_blocked = table.ended | (table.made >= table.text_limit) | (table.made >= table.limit)
-        return is_blocked | self.waits_for_reader(table, table.made)
+        is_blocked = table.ended | (table.sampled >= table.text_limit) | (table.sampled >= table.limit)
+        return is_blocked | self.waits_for_reader(table, table.sampled)
 
     def due_chunks(self, table: SequenceTable, now: float, pace: Pace) -> list[Code2WavChunk]:
         """Return the next Code2Wav chunks, the most urgent chunk first.
@@ -280,7 +281,7 @@ class Scheduler:
                 at_end = bool((table.ended[part] & (pending == frames)).all())
                 yield Code2WavChunk(part, frames, is_urgent, at_end, float(table.buffer_empty_at[part[0]]))
 
-    def record_sent(self, table: SequenceTable, slots: Slots, size: int | Slots, now: float) -> NDArray[np.bool_]:
+    def record_emitted(self, table: SequenceTable, slots: Slots, size: int | Slots, now: float) -> NDArray[np.bool_]:
         """Record that audio of `size` frames per row was emitted.
 
         Returns:
@@ -288,7 +289,7 @@ class Scheduler:
         """
         starved = (table.last_chunk[slots] > 0) & (now > table.buffer_empty_at[slots])
         table.buffer_empty_at[slots] = np.maximum(table.buffer_empty_at[slots], now) + size * self.frame_s
-        table.sent[slots] += size
+        table.emitted[slots] += size
         table.last_chunk[slots] = size
         return starved
 

@@ -104,7 +104,7 @@ class SegmentRunner:
         Raises:
             SpeechError: The request must end. Other requests are not affected.
         """
-        sequence.before = sequence.made
+        sequence.before = sequence.sampled_frames
         segment = sequence.segment = sequence.text_stream.segments.popleft()
         if segment.pause and not sequence.is_repeat:
             sequence.pauses.append((sequence.before, segment.pause))
@@ -187,7 +187,7 @@ class SegmentRunner:
             budget = sequence.before + frame_budget(segment.spoken)
             if sequence.admission.requested_frames is None and budget <= sequence.limit and sequence.plan is not None:
                 sequence.plan = replace(sequence.plan, at_limit=StopReason.RUNAWAY)
-                sequence.limit = max(budget, sequence.made + 1)
+                sequence.limit = max(budget, sequence.sampled_frames + 1)
         if tokens:
             self._runner.slot_cache.append_text(sequence.slot, tokens, is_last=segment.closed)
         sequence.update_table()
@@ -220,7 +220,9 @@ class SegmentRunner:
         if reason is not StopReason.EOS:
             sequence.cut_reason = reason
         requested_frames = sequence.admission.requested_frames
-        self._take_step(sequence, has_all_frames=requested_frames is not None and sequence.made >= requested_frames)
+        self._take_step(
+            sequence, has_all_frames=requested_frames is not None and sequence.sampled_frames >= requested_frames
+        )
 
     def resume(self, sequence: Sequence) -> None:
         """Execute the next action of a sequence that waited for text and whose text has changed.
@@ -260,11 +262,11 @@ class SegmentRunner:
             SpeechError: See `start_segment`.
         """
         table, slot = sequence.table, sequence.slot
-        if sequence.before >= table.sent[slot] + cut_frames:
-            table.sent[slot] += cut_frames
+        if sequence.before >= table.emitted[slot] + cut_frames:
+            table.emitted[slot] += cut_frames
             sequence.guard = sequence.guard or guard
             return
-        table.made[slot] = table.sent[slot]
+        table.sampled[slot] = table.emitted[slot]
         if sequence.state is SequenceState.DRAIN:  # The segment may have ended in the same iteration.
             sequence.guard = sequence.guard or guard
             sequence.cut_reason = StopReason.RUNAWAY
@@ -276,7 +278,7 @@ class SegmentRunner:
         segment = sequence.segment
         if segment is None or not segment.closed or not sequence.admission.may_repeat or not self._guarded:
             return False
-        return sequence.made - sequence.before < min_frames(segment.spoken)
+        return sequence.sampled_frames - sequence.before < min_frames(segment.spoken)
 
     def _repeat(self, sequence: Sequence) -> None:
         """Generate a segment again with another seed, after the frames so far.

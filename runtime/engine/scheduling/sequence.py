@@ -177,14 +177,14 @@ class Sequence:
         table.limit[slot] = self.limit
         if self.state is SequenceState.WAITING_FOR_TEXT:
             # All frames are decoded now, because more text may arrive much later.
-            table.text_limit[slot] = table.made[slot]
+            table.text_limit[slot] = table.sampled[slot]
         elif self.state is not SequenceState.DRAIN:  # `ended` is enough while a sequence drains.
             table.text_limit[slot] = self.before + self.inputs.text_frames
 
     @property
-    def made(self) -> int:
+    def sampled_frames(self) -> int:
         """Return the number of generated frames in all segments."""
-        return int(self.table.made[self.slot])
+        return int(self.table.sampled[self.slot])
 
     @property
     def stop_reason(self) -> StopReason:

@@ -172,7 +172,7 @@ def test_row_that_fails_repeatedly_ends_and_other_rows_are_unchanged(
     core = core_of(engine)
     heards = [EventRecorder() for _ in requests]
     tickets = [engine.submit(request, heard) for request, heard in zip(requests, heards, strict=True)]
-    while min((core.table.made[sequence.slot] for sequence in core.sequences.values()), default=0) < 3 or (
+    while min((core.table.sampled[sequence.slot] for sequence in core.sequences.values()), default=0) < 3 or (
         len(core.sequences) < 7
     ):
         engine.tick()

@@ -34,7 +34,7 @@ def test_reader_that_acknowledges_nothing_gets_a_bounded_number_of_frames(quick:
     for _ in range(60):
         engine.tick()
         clock.now += FRAME_S
-    assert len(stuck.codes) == int(core_of(engine).table.made.max()) == 10
+    assert len(stuck.codes) == int(core_of(engine).table.sampled.max()) == 10
     assert isinstance(other.end, Finished)
     assert len(other.codes) == 30
     assert not stuck.ended
@@ -91,9 +91,9 @@ def test_no_frame_is_decoded_before_pending_first_audio(quick: Checkpoint) -> No
     said(engine, custom_voice(max_frames=3))  # This request measures the durations that the scheduler uses.
     engine.submit(custom_voice(max_frames=9), heard := EventRecorder())
     table = core_of(engine).table
-    while not table.made[0]:
+    while not table.sampled[0]:
         engine.tick()
-    assert (table.begun[0], table.last_chunk[0]) == (1, 0)
+    assert (table.launched[0], table.last_chunk[0]) == (1, 0)
     drain(engine)
     assert len(heard.codes) == 9
 
@@ -108,16 +108,16 @@ def test_playback_reports_change_the_lead_of_a_row(quick: Checkpoint) -> None:
     engine.submit(custom_voice(max_frames=2), second)
     run_turns(engine, 3)
     table = core_of(engine).table
-    before = int(table.made[0])
+    before = int(table.sampled[0])
     engine.ack_played(ticket, 1000 * FRAME_S * len(first.codes))
     run_turns(engine, 2)
-    assert int(table.made[0]) > before, "it has nothing left to play, whatever the clock says"
+    assert int(table.sampled[0]) > before, "it has nothing left to play, whatever the clock says"
     engine.ack_played(ticket, 0)
     run_turns(engine, 2)
-    before = int(table.made[0])
+    before = int(table.sampled[0])
     clock.now += 0.5
     run_turns(engine, 2)
-    assert int(table.made[0]) == before, "it has played nothing, whatever the clock says"
+    assert int(table.sampled[0]) == before, "it has played nothing, whatever the clock says"
 
 
 def test_acknowledgements_of_unknown_requests_are_ignored(quick: Checkpoint) -> None:
@@ -262,7 +262,7 @@ def test_chunked_prefill_does_not_delay_frames_of_others(quick: Checkpoint) -> N
     engine.submit(request, long)
     table, made = core_of(engine).table, []
     while not long.chunks:
-        made.append(int(table.made[slot]))
+        made.append(int(table.sampled[slot]))
         engine.tick()
     assert len(made) >= 3
     assert np.diff(made).tolist() == [1] * (len(made) - 1)

@@ -98,10 +98,10 @@ def test_row_waiting_for_text_runs_no_frames_and_delays_no_other_row(engine: Eng
     ticket, heard = begun(engine, "Hello world, ", max_frames=14)
     run_turns(engine, 12)
     said_so_far = len(heard.codes)
-    made = int(core_of(engine).table.made[0:].sum())
+    made = int(core_of(engine).table.sampled[0:].sum())
     assert 0 < said_so_far < 8
     run_turns(engine, 5)
-    assert int(core_of(engine).table.made.sum()) == made
+    assert int(core_of(engine).table.sampled.sum()) == made
     other = EventRecorder()
     engine.submit(streamed(TEXT, max_frames=14), other)
     run_turns(engine, 25)

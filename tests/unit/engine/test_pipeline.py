@@ -181,12 +181,12 @@ def test_at_most_one_frame_is_launched_ahead_of_results(quick: Checkpoint) -> No
     table = core_of(engine).table
     for _ in range(5):
         engine.tick()
-        assert (table.begun - table.made).max() == device.max_in_flight + 1
+        assert (table.launched - table.sampled).max() == device.max_in_flight + 1
     assert not engine.tick()
     engine.completion_waiter.threads.clear()
-    made = int(table.made.max())
+    made = int(table.sampled.max())
     run_turns(engine, 3)
-    assert int(table.made.max()) > made
+    assert int(table.sampled.max()) > made
 
 
 @pytest.mark.quick
@@ -197,7 +197,7 @@ def test_prefills_run_concurrently_with_frames(quick: Checkpoint) -> None:
         engine.submit(custom_voice(max_frames=4), EventRecorder())
     engine.completion_waiter.threads.append(threading.current_thread())
     run_turns(engine, 4)
-    assert core_of(engine).table.begun.sum() == 3
+    assert core_of(engine).table.launched.sum() == 3
     engine.completion_waiter.threads.clear()
     drain(engine)
 

@@ -76,7 +76,7 @@ class RequestPath:
             "the waiting queue": lambda: core.waiting.find(self.ticket) is not None,
             "a slot": lambda: slot >= 0,
             "in flight on the device": lambda: (
-                slot >= 0 and bool(core.in_flight.is_prefilling or table.begun[slot] > table.made[slot])
+                slot >= 0 and bool(core.in_flight.is_prefilling or table.launched[slot] > table.sampled[slot])
             ),
             "the Code2Wav queue": lambda: slot >= 0 and bool(table.pending[slot] > 0),
             "the send queue": lambda: len(self.chunks) > self.received,

@@ -30,7 +30,7 @@ def speaking(
     table = SequenceTable(slots)
     table.speaking[:] = True
     table.limit[:], table.text_limit[:] = 1000, UNLIMITED_FRAMES
-    table.begun[:] = table.made[:] = made
+    table.launched[:] = table.sampled[:] = made
     table.first_chunk[:], table.largest_chunk[:], table.batch[:] = 1, 16, 4
     return Scheduler(
         frame_s=FRAME_S, lead_cap_s=3.0, reader_frames=25, sound_work=work, batch_fill_ratio=batch_fill_ratio
@@ -145,7 +145,7 @@ def test_every_listener_is_served_to_the_end(arrivals: list[float], share: float
 
 def test_rows_far_ahead_yield_only_if_slots_are_scarce() -> None:
     scheduler, table = speaking(3)
-    table.sent[:] = table.made
+    table.emitted[:] = table.sampled
     table.buffer_empty_at[:] = [102.0, 103.5, 99.0]
     assert scheduler.runnable(table, 100.0, is_scarce=False).tolist() == [0, 1, 2]
     assert scheduler.runnable(table, 100.0, is_scarce=True).tolist() == [0, 2]
@@ -154,7 +154,7 @@ def test_rows_far_ahead_yield_only_if_slots_are_scarce() -> None:
 
 def test_only_rows_near_their_end_decode_during_pending_first_audio() -> None:
     scheduler, table = speaking(4)
-    table.made[:3], table.sent[:3], table.last_chunk[:3] = 9, 8, 4
+    table.sampled[:3], table.emitted[:3], table.last_chunk[:3] = 9, 8, 4
     table.buffer_empty_at[:3] = 100.0 + LOW_BUFFER_S + np.array([0.1, -0.1, -9.0])
     assert scheduler.runnable(table, 100.0, is_scarce=False, yields_to_first_audio=True).tolist() == [1, 2]
     assert scheduler.runnable(table, 100.0, is_scarce=False, yields_to_first_audio=False).tolist() == [0, 1, 2, 3]
@@ -181,7 +181,7 @@ def test_no_row_yields_on_a_fast_machine(turn_s: float, is_decoding_fast: bool) 
 
 def test_slow_reader_pauses_alone_and_resumes() -> None:
     scheduler, table = speaking(2, made=40)
-    table.sent[:] = 40
+    table.emitted[:] = 40
     table.has_acks[0] = True
     table.acknowledged_frames[0] = 15
     assert scheduler.runnable(table, 0.0, is_scarce=False).tolist() == [1]
@@ -192,13 +192,13 @@ def test_slow_reader_pauses_alone_and_resumes() -> None:
 @pytest.mark.parametrize("what", ["limit", "text", "backlog", "reader"])
 def test_frames_in_flight_count_as_generated(what: str) -> None:
     scheduler, table = speaking(2, made=9)
-    table.sent[:], table.begun[0] = 9, 10
+    table.emitted[:], table.launched[0] = 9, 10
     if what == "limit":
         table.limit[:] = 10
     elif what == "text":
         table.text_limit[:] = 10
     elif what == "backlog":
-        table.sent[:], table.begun[:] = 10 - MAX_BACKLOG_FRAMES, (10, 9)
+        table.emitted[:], table.launched[:] = 10 - MAX_BACKLOG_FRAMES, (10, 9)
     else:
         table.has_acks[:], table.acknowledged_frames[:] = True, 10 - scheduler.reader_frames
     assert scheduler.runnable(table, 0.0, is_scarce=False).tolist() == [1]
@@ -209,13 +209,13 @@ def test_clear_keeps_the_code2wav_flag_of_pending_audio() -> None:
     table.in_code2wav[:] = True
     table.clear(1)
     assert table.in_code2wav.all()
-    assert (table.begun[1], table.made[1], bool(table.speaking[1])) == (0, 0, False)
+    assert (table.launched[1], table.sampled[1], bool(table.speaking[1])) == (0, 0, False)
 
 
 def test_row_without_text_waits_and_sends_its_pending_frames() -> None:
     scheduler, table = speaking(1, made=3)
     table.text_limit[:] = 3
-    table.sent[:], table.last_chunk[:], table.buffer_empty_at[:] = 1, 16, 100.0
+    table.emitted[:], table.last_chunk[:], table.buffer_empty_at[:] = 1, 16, 100.0
     assert scheduler.runnable(table, 0.0, is_scarce=False).tolist() == []
     assert [(chunk.slots.tolist(), chunk.size) for chunk in scheduler.due_chunks(table, 0.0, Pace())] == [([0], 2)]
     table.text_limit[:] = 4
@@ -232,7 +232,7 @@ def test_row_never_overwrites_codes_without_audio() -> None:
 
 def test_first_chunks_are_decoded_in_request_order() -> None:
     scheduler, table = speaking(4, made=8, work=4)
-    table.last_chunk[:2], table.sent[:2], table.buffer_empty_at[:] = 4, 1, [0.2, 0.1, 9.0, 8.0]
+    table.last_chunk[:2], table.emitted[:2], table.buffer_empty_at[:] = 4, 1, [0.2, 0.1, 9.0, 8.0]
     chunks = scheduler.due_chunks(table, 0.0, Pace())
     assert [(chunk.is_urgent, chunk.slots.tolist()) for chunk in chunks] == [
         (True, [3, 2]),
@@ -243,7 +243,7 @@ def test_first_chunks_are_decoded_in_request_order() -> None:
 
 def test_listener_with_the_emptiest_buffer_is_served_first() -> None:
     scheduler, table = speaking(6, made=40)
-    table.last_chunk[:], table.sent[:] = 16, 20
+    table.last_chunk[:], table.emitted[:] = 16, 20
     table.buffer_empty_at[:] = [7, 3, 9, 5, 4, 8]
     chunks = scheduler.due_chunks(table, 0.0, Pace())
     assert [int(chunk.slots[0]) for chunk in chunks] == [1, 4, 3, 0, 5, 2]
@@ -252,7 +252,7 @@ def test_listener_with_the_emptiest_buffer_is_served_first() -> None:
 
 def test_equal_chunks_share_a_call_within_mode_and_work_limits() -> None:
     scheduler, table = speaking(6, made=8, work=8)
-    table.last_chunk[:], table.sent[:], table.buffer_empty_at[:] = 2, 4, 50.0
+    table.last_chunk[:], table.emitted[:], table.buffer_empty_at[:] = 2, 4, 50.0
     table.batch[:] = 3
     table.largest_chunk[:] = 4
     # Eight frames of work allow two chunks of four frames per call.
@@ -282,7 +282,7 @@ def test_last_frames_of_an_ended_row_are_not_delayed() -> None:
     scheduler, table = speaking(1, made=19)
     table.speaking[:], table.ended[:], table.last_chunk[:], table.buffer_empty_at[:] = False, True, 16, 100.0
     assert [chunk.size for chunk in scheduler.due_chunks(table, 0.0, Pace())] == [16]
-    table.sent[:] = 16
+    table.emitted[:] = 16
     assert [chunk.size for chunk in scheduler.due_chunks(table, 0.0, Pace())] == [3]
 
 
@@ -298,8 +298,8 @@ def in_company(*pending: int, batch_fill_ratio: float = 0.5) -> tuple[Scheduler,
         pending: Number of frames without audio for each row.
     """
     scheduler, table = speaking(len(pending), work=512, batch_fill_ratio=batch_fill_ratio)
-    table.last_chunk[:], table.sent[:], table.buffer_empty_at[:], table.batch[:] = 16, 21, 50.0, 32
-    table.begun[:] = table.made[:] = table.sent + pending
+    table.last_chunk[:], table.emitted[:], table.buffer_empty_at[:], table.batch[:] = 16, 21, 50.0, 32
+    table.launched[:] = table.sampled[:] = table.emitted + pending
     return scheduler, table
 
 
@@ -311,7 +311,7 @@ def asked(scheduler: Scheduler, table: SequenceTable) -> list[tuple[bool, list[i
 def test_chunk_with_a_full_buffer_waits_for_half_of_the_other_rows() -> None:
     scheduler, table = in_company(16, 3, 3, 3)
     assert asked(scheduler, table) == []
-    table.made[2] += 13
+    table.sampled[2] += 13
     assert asked(scheduler, table) == [(False, [0, 2], [16, 16])]
 
 
@@ -324,21 +324,21 @@ def test_waiting_for_a_batch_ends_with_a_low_buffer_or_a_second_chunk() -> None:
     table.buffer_empty_at[1] = LOW_BUFFER_S
     # The chunk is large enough to keep the client's buffer filled, and urgent.
     assert asked(scheduler, table) == [(True, [1], [2])]
-    table.buffer_empty_at[1], table.made[0] = 50.0, table.sent[0] + 32
+    table.buffer_empty_at[1], table.sampled[0] = 50.0, table.emitted[0] + 32
     assert asked(scheduler, table) == [(False, [0, 1], [16, 16])]
 
 
 def test_short_chunk_with_a_low_buffer_does_not_wait_for_a_large_call() -> None:
     """An example is the chunk after a first chunk of one frame, which is needed within 80 ms."""
     scheduler, table = in_company(16, 16, 16, 16, 4, 1)
-    table.last_chunk[4:], table.sent[4:], table.buffer_empty_at[4:] = 1, 1, 0.08
-    table.made[4:], table.begun[4:] = [5, 2], [5, 2]
+    table.last_chunk[4:], table.emitted[4:], table.buffer_empty_at[4:] = 1, 1, 0.08
+    table.sampled[4:], table.launched[4:] = [5, 2], [5, 2]
     chunks = asked(scheduler, table)
     assert [chunk for chunk in chunks if chunk[0]] == [(True, [4, 5], [1, 1])]
     assert [chunk for chunk in chunks if not chunk[0]] == [(False, [0, 1, 2, 3], [16] * 4)]
     alone, table_alone = in_company(16, 16, batch_fill_ratio=0.0)
-    table_alone.last_chunk[1], table_alone.sent[1], table_alone.buffer_empty_at[1] = 1, 1, 0.08
-    table_alone.made[1] = table_alone.begun[1] = 2
+    table_alone.last_chunk[1], table_alone.emitted[1], table_alone.buffer_empty_at[1] = 1, 1, 0.08
+    table_alone.sampled[1] = table_alone.launched[1] = 2
     assert not any(is_urgent for is_urgent, *_ in asked(alone, table_alone)), (
         "calls are short where they are of one row"
     )
@@ -348,14 +348,14 @@ def test_row_with_a_full_backlog_does_not_wait() -> None:
     scheduler, table = in_company(MAX_BACKLOG_FRAMES - 1, 3, 3, 3)
     table.largest_chunk[:] = table.last_chunk[:] = 48
     assert asked(scheduler, table) == []
-    table.begun[0] = table.made[0] = table.sent[0] + MAX_BACKLOG_FRAMES
+    table.launched[0] = table.sampled[0] = table.emitted[0] + MAX_BACKLOG_FRAMES
     assert scheduler.runnable(table, 0.0, is_scarce=False).tolist() == [1, 2, 3]
     assert asked(scheduler, table) == [(False, [0], [48])]
 
 
 def test_first_chunks_and_rows_without_text_do_not_wait() -> None:
     scheduler, table = in_company(16, 3, 3, 3, 3, 3, 3, 3)
-    table.text_limit[1] = table.made[1]
+    table.text_limit[1] = table.sampled[1]
     table.last_chunk[2] = 0
     assert asked(scheduler, table) == [(True, [2], [1]), (False, [1], [3])]
 
@@ -391,13 +391,13 @@ def test_waiting_for_a_batch_causes_no_gap_and_no_late_end(arrivals: list[float]
 # --- Sent audio
 
 
-def test_record_sent_extends_buffers_and_returns_rows_with_an_underrun() -> None:
+def test_record_emitted_extends_buffers_and_returns_rows_with_an_underrun() -> None:
     scheduler, table = speaking(3, made=4)
     table.last_chunk[:], table.buffer_empty_at[:] = [0, 2, 2], [1.0, 1.0, 9.0]
-    starved = scheduler.record_sent(table, np.arange(3), 2, 2.0)
+    starved = scheduler.record_emitted(table, np.arange(3), 2, 2.0)
     assert starved.tolist() == [False, True, False]
     assert table.buffer_empty_at.tolist() == pytest.approx([2.16, 2.16, 9.16])
-    assert table.sent.tolist() == [2, 2, 2]
+    assert table.emitted.tolist() == [2, 2, 2]
 
 
 @settings(max_examples=examples(200), deadline=None, derandomize=True)
