@@ -16,15 +16,22 @@ def read_web_page(data: bytes, left_out: LeftOut) -> Document:
         UnreadableError: The page has no article or exceeds a limit, or trafilatura is not installed.
     """
     try:
-        from trafilatura import extract, extract_metadata  # This import is slow, and the package is optional.
+        # This import is slow, and the package is optional.
+        from trafilatura import bare_extraction, extract_metadata, load_html
+        from trafilatura.htmlprocessing import convert_to_html
     except ImportError:
         raise UnreadableError(NO_EXTRACTOR) from None
     check_size(data)
     text = decoded(data)  # Unlike trafilatura, this uses the declared encoding.
-    article = extract(text, output_format="html", include_formatting=True, include_comments=False)
-    if not article:
+    page = load_html(text)
+    lists = {} if page is None else {_first_item(ordered): dict(ordered.attrib) for ordered in page.iter("ol")}
+    article = None if page is None else bare_extraction(page, include_formatting=True, include_comments=False)
+    if article is None or article.body is None:
         raise UnreadableError(EMPTY)
-    tree = html.document_fromstring(article)
+    for ordered in article.body.xpath(".//list[@rend='ol']"):  # The conversion to HTML would remove the numbers.
+        ordered.tag = "ol"
+        ordered.attrib.update(lists.get(_first_item(ordered), {}))
+    tree = convert_to_html(article.body)
     for code in tree.xpath("//pre/pre"):  # Trafilatura represents a block of code as nested `pre` elements.
         code.tag = "code"
     document = read_html(html.tostring(tree, encoding="utf-8"), left_out)
@@ -32,3 +39,8 @@ def read_web_page(data: bytes, left_out: LeftOut) -> Document:
     document.title = metadata.title or document.title
     document.author = metadata.author or ""
     return document
+
+
+def _first_item(ordered: html.HtmlElement) -> str:
+    """Return the text of the first item, which is the same in page and article."""
+    return " ".join("".join(ordered[0].itertext()).split()) if len(ordered) else ""

@@ -40,6 +40,20 @@ def extractor() -> None:
 
 
 @pytest.mark.usefixtures("extractor")
+def test_ordered_lists_of_an_article_keep_their_numbers() -> None:
+    steps = (
+        "<ol start=4><li>Cross the <b>old</b> bridge.<ol type=a><li>Look left.</li></ol></li><li>Sit down.</li></ol>"
+    )
+    page = PAGE.replace(b"<h2>The second bend", f"{steps}<ul><li>Bring bread.</li></ul><h2>The second bend".encode())
+    found = ["4. Cross the old bridge.", "a. Look left.", "5. Sit down.", "Bring bread."]
+    texts = [text for chapter in read(page, web=True).chapters for text in chapter.paragraphs]
+    assert [text for text in texts if text in found] == found
+    document = read(page, web=True, spoken=Spoken(list_numbers=False))
+    assert "Sit down." in [text for chapter in document.chapters for text in chapter.paragraphs]
+    assert "list_numbers" in [note.code for note in document.notes]
+
+
+@pytest.mark.usefixtures("extractor")
 def test_the_article_of_a_page_becomes_chapters_without_menus_and_notices() -> None:
     document = read(PAGE, web=True)
     assert (document.title, document.author) == ("How rivers move", "Ann Author")
