@@ -1,7 +1,7 @@
 """Composition of adapters that share the weights of one base checkpoint.
 
-A speaker is a row of ``codec_embedding`` that only prompts read (docs/model.md 3.2). Adapters that change nothing but
-such rows share all other weights: a row whose place is taken moves to a free one.
+A speaker is a row of ``codec_embedding`` that only prompts read (docs/model.md 3.2). Adapters that change
+only such rows share all other weights. If two adapters use the same row, one of the rows moves to a free index.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class TalkerConfig(DecoderConfig):
     codec_think_bos_id: int = 4204
     codec_think_eos_id: int = 4205
     codec_language_id: dict[str, int] = field(default_factory=dict)
-    spk_id: dict[str, int] = field(default_factory=dict)  # Empty if there are no speakers.
+    spk_id: dict[str, int] = field(default_factory=dict)  # Ids of the speakers in codec_embedding, by name.
     spk_is_dialect: dict[str, str | bool] = field(default_factory=dict)
 
     @property

@@ -38,7 +38,7 @@ MODEL, SPEECH_TOKENIZER = "qwen3_tts", "qwen3_tts_tokenizer_12hz"
 WRITABLE_QUANTIZATIONS = ("int8", "int4")  # Quantizations that `voicewright quantize` can write.
 ALPHABETS = ("ascii",)
 MAX_KIND_CHARS = 60  # Maximum number of characters of an unknown kind in an error message.
-MODE_FIELDS = ("voicewright_modes", "tts_model_type")  # The first one that is given applies.
+MODE_FIELDS = ("voicewright_modes", "tts_model_type")  # The first of these fields in a configuration applies.
 QUANTIZATION_FIELDS = ("quantization_config", "quantization")  # Fields of transformers and MLX.
 
 # Top-level fields that are read, in addition to the sections.

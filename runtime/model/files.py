@@ -131,7 +131,7 @@ class CheckpointSource:
     # Folders with adapter_config.json. The only adapter may be in the same folder.
     adapters: tuple[Path, ...] = ()
     name: str = ""  # Name for clients: a Hub id, or the name of a folder.
-    base: str = ""  # The same name of `folder`.
+    base: str = ""  # Name of `folder` for clients: a Hub id, or the name of the folder.
     has_base: bool = False  # True if the base checkpoint was named, too, so that its own speakers are served.
 
     @property

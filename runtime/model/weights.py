@@ -143,7 +143,7 @@ def _fill(
     """
     if isinstance(module, Table) and device.type == "cpu" and _map_table(module, places, tensor, dtype):
         return
-    # The published weights are quantized for any ``dtype``.
+    # Quantize the published weights, and not the weights after a conversion to ``dtype``.
     if isinstance(module, Linear) and kind is not None:
         weights = [key for key, place in places.items() if place.target.rpartition(".")[2] == "weight"]
         rows = [tensor(key).to(device) for key in weights]  # Parts of a fused layer, in the order of its rows.

@@ -135,7 +135,7 @@ class Fetcher:
         reading.start()
         reading.join(self._seconds)
         if not result:
-            for connection in sockets:  # This ends the thread of a server that sends very slowly.
+            for connection in sockets:  # A closed connection ends a thread that reads from a slow server.
                 with suppress(OSError):
                     connection.shutdown(socket.SHUT_RDWR)
             self._refuse(self._late)
@@ -182,7 +182,7 @@ class Fetcher:
         ):
             if self._redirects and response.is_redirect:
                 source = httpx.URL(f"https://{address.host}{address.target.decode()}")
-                # This encodes characters outside ASCII, which servers send as they are.
+                # `join` percent-encodes the non-ASCII characters that some servers send in a location.
                 target = source.join(response.headers["location"]).copy_with(fragment=None)
                 return web_address_of(str(target), self._where)
             if response.status_code != 200:

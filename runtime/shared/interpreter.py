@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 SWITCH_INTERVAL_S = 0.0005  # Time in seconds after which the interpreter switches threads.
-YIELDING_INTERVAL_S = 50e-6  # The same during long work on a background thread.
+YIELDING_INTERVAL_S = 50e-6  # Switch interval during long work on a background thread.
 
 _lock = threading.Lock()
 _usual_intervals_s: list[float] = []  # Usual interval, once for each thread inside `yielding`.

@@ -177,7 +177,7 @@ def _check_tensor(name: str, tensor: Any) -> None:
         _refuse("it holds a tensor that a voice does not have, or of another type or size")
 
 
-# --- The values.
+# --- Checks of metadata values.
 
 
 def _prompts(tensors: Tensors) -> dict[str, VoicePrompt]:

@@ -15,7 +15,7 @@ from torch import Tensor
 from runtime.device.fused import Lookup, Rules, Sampled, SamplingState
 from runtime.device.kernels import launch_options
 
-WARPS = 8  # Number of warps per program.
+WARPS = 8
 
 GOLDEN = tl.constexpr(0x9E3779B9)
 MIN_KEY = tl.constexpr(-(2**31))  # Lower than every ordered key.

@@ -217,7 +217,7 @@ class Code2WavStreams:
         halves = []
         for half in (slice(None, middle), slice(middle, None)):
             left, made = self._pieces(group, indices[half], codes[half], stream)
-            halves.append((left, made.copy()))  # Copied, because the next run overwrites the result.
+            halves.append((left, made.copy()))  # The result is copied, because the next run overwrites it.
         outputs = [made for left, made in halves if len(left)]
         return np.concatenate([left for left, _ in halves]), np.concatenate(outputs) if outputs else halves[0][1]
 

@@ -101,7 +101,7 @@ class MemoryRow:
     slot: int
     slots: int  # Number of slots if all allowed memory is used, or 0 if the checkpoint does not fit.
     rtf: float | None  # Estimated seconds of computing per second of speech; None on a GPU and for small checkpoints.
-    rtf_now: float | None  # The same estimate under the machine's present load.
+    rtf_now: float | None  # Estimated `rtf` under the machine's current load.
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""ElevenLabs' ``chunk_length_schedule``: buffered characters that start the synthesis."""
+"""ElevenLabs' ``chunk_length_schedule``: text lengths at which a chunk starts."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ class EngineClient:
     def close(self, timeout_s: float | None = None) -> None:
         """Stop the engine process and all requests, or kill the process after `timeout_s`."""
         self._channel.send(Order.CLOSE)
-        if self._loop is not None:  # This call blocks the event loop, so a thread reads the last messages.
+        if self._loop is not None:  # A thread must read the last messages, because this method blocks the event loop.
             self._stop_listening()
             os.set_blocking(self._channel.source, True)
             self._listener.start()

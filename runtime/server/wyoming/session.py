@@ -55,7 +55,7 @@ class WyomingSession(SingleErrorDialect[Spoken]):
         self._cards = cards
         self._library = library
         self._models = frozenset(name for card in cards for name in (card.name, *card.adapters))
-        # The first text is spoken. The last one may still be received. All are filtered on arrival, in a worker.
+        # Filtered texts in order of arrival. The first text is being spoken, and the last may still be incomplete.
         self._texts: deque[Spoken] = deque()
         self._error: BadRequest | None = None  # Error in an event, which is sent after the texts before it.
 

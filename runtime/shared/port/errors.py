@@ -166,7 +166,7 @@ def error_response(error: SpeechError, headers: dict[str, str] | None = None, **
     if error.http_status == 401:
         headers["WWW-Authenticate"] = "Bearer"
     if isinstance(error, Expired):
-        # Otherwise the remaining data of this request would be parsed as the next request.
+        # On an open connection, the remaining data of this request would be parsed as the next request.
         headers["Connection"] = "close"
     return _ErrorResponse(error, headers, beside)
 

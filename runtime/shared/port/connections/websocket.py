@@ -141,7 +141,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
     async def receive(self) -> ASGIReceiveEvent:
         """Wait for the next message and return it.
 
-        The client is charged when the application gets the message because one read has hundreds of messages.
+        The message is counted against the client's limit here, because one read may have hundreds of messages.
         """
         if self._pause_s:
             await self._share.pause(self._pause_s)
@@ -205,7 +205,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
             return  # The client may still read a close frame that was sent.
         was_closing = self.close_sent or self.transport.is_closing()
         super().keepalive_timeout()
-        # Otherwise uvicorn waits until all data is sent, which never happens after a network failure.
+        # Abort, because uvicorn would wait until all data is sent, which never happens after a network failure.
         if was_closing:
             self.transport.abort()
             return
