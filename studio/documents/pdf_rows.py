@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pypdf import PageObject
+from pypdf._cmap import _predefined_cmap
 from pypdf.errors import PyPdfError
 from pypdf.generic import (
     ArrayObject,
@@ -30,8 +31,22 @@ _PLACING = (b"BT", b"Td", b"TD", b"Tm", b"T*")
 _OVERPRINT_RATIO = 0.05  # Size of the cells in which overprints are searched, relative to the size of the letters.
 _MIN_SIZE = 0.1  # Minimum size in points of letters whose overprints are searched.
 _MAX_POINTS = 100_000.0
-# Encodings of Chinese, Japanese and Korean fonts that pypdf reads without a table of characters.
-_READ_ENCODINGS = re.compile(r"/(?:GB|ETen|90ms-RKSJ|\w+-(?:UCS2|UTF16)-[HV])")
+# Encodings of Chinese, Japanese and Korean fonts (ISO 32000-1, table 118) that pypdf does not know.
+_CODECS = {
+    "gbk": ("GBpc-EUC", "GBKp-EUC"),
+    "big5hkscs": ("HKscs-B5", "ETHK-B5"),
+    "cp950": ("B5pc",),
+    "cp932": ("83pv-RKSJ", "90msp-RKSJ", "90pv-RKSJ", "Add-RKSJ", "Ext-RKSJ"),
+    "euc_jp": ("EUC",),
+    "cp949": ("KSC-EUC", "KSCms-UHC", "KSCms-UHC-HW", "KSCpc-EUC"),
+    "johab": ("KSC-Johab",),
+    "utf-8": ("UniCNS-UTF8", "UniGB-UTF8", "UniJIS-UTF8", "UniKS-UTF8"),
+    "utf-32-be": ("UniCNS-UTF32", "UniGB-UTF32", "UniJIS-UTF32", "UniKS-UTF32"),
+}
+_predefined_cmap.update(
+    {f"/{name}-{direction}": codec for codec, names in _CODECS.items() for name in names for direction in "HV"}
+)
+_UTF_16 = re.compile(r"/\w+-(?:UCS2|UTF16)-")
 _TO_SPACE = re.compile(rb">\s*<0020>")  # Entry of a table that maps a code to a space.
 _MAX_SMALL_DIGIT_RATIO = 0.85  # Maximum size of raised or lowered digits relative to the letters of the same row.
 _UNUSUAL = re.compile(r"/(?!a\d).*[\d_.].*")
@@ -264,7 +279,9 @@ def _has_only_glyph_numbers(font: Any) -> bool:
     """True if pypdf would read the glyph numbers of a font as characters."""
     if font.get("/Subtype") != "/Type0" or "/ToUnicode" in font or "/Encoding" not in font:
         return False
-    return not _READ_ENCODINGS.match(str(font["/Encoding"]))
+    encoding = str(font["/Encoding"])
+    is_read = encoding in _predefined_cmap and not encoding.startswith("/Identity-")
+    return not is_read and not _UTF_16.match(encoding)
 
 
 def _glyph_names(font: Any) -> list[str]:

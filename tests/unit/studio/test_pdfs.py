@@ -12,7 +12,7 @@ from studio.documents.reading import read
 from studio.documents.service import DocumentService
 from studio.documents.values import DAMAGED, LOCKED, NO_TEXT, UnreadableError
 from studio.errors import DocumentUnreadable
-from tests.support.pdfs import Placed, pdf, pdf_of, stream
+from tests.support.pdfs import Placed, drawn, pdf, pdf_of, stream
 
 NOTES = ["1 See the map.", "2 In the log.", "3 Her letter.", "4 His answer."]
 ROW = "All of the boats came back in the evening, before the storm began"
@@ -122,6 +122,31 @@ def test_glyphs_without_a_character_are_counted(names: str, text: str, read_as: 
     found = read(data)
     assert [chapter.paragraphs for chapter in found.chapters] == [[read_as]]
     assert {note.code: note.count for note in found.notes}.get("damaged", 0) == lost
+
+
+@pytest.mark.parametrize(
+    ("encoding", "codec", "text"),
+    [
+        ("GBKp-EUC-H", "gbk", "中文字符 test"),
+        ("GBpc-EUC-V", "gbk", "中文镕 test"),
+        ("UniGB-UTF8-H", "utf-8", "中文字符 test"),
+        ("UniCNS-UTF32-H", "utf-32-be", "繁體中文字 test"),
+        ("HKscs-B5-H", "big5hkscs", "繁體嘅 test"),
+        ("B5pc-H", "big5", "繁體中文字 test"),
+        ("KSC-EUC-H", "euc_kr", "한국어 글자 test"),
+        ("KSCms-UHC-H", "cp949", "한국어 똠 test"),
+        ("KSC-Johab-V", "johab", "한국어 글자 test"),
+        ("90msp-RKSJ-H", "cp932", "日本語の文字 test"),
+        ("EUC-H", "euc_jp", "日本語の文字 test"),
+        ("UniKS-UTF16-H", "utf-16-be", "한국어 글자 test"),
+    ],
+)
+def test_fonts_with_predefined_encodings_are_read(encoding: str, codec: str, text: str) -> None:
+    font = f"<</Type/Font/Subtype/Type0/BaseFont/X/Encoding/{encoding}/DescendantFonts[4 0 R]>>"
+    of_glyphs = "<</Type/Font/Subtype/CIDFontType0/BaseFont/X/DW 1000>>"
+    document = read(drawn(f"BT /F 12 Tf 50 700 Td <{text.encode(codec).hex()}> Tj ET", font=font, more=[of_glyphs]))
+    assert " ".join(document.chapters[0].paragraphs).split() == text.split()
+    assert document.notes == []
 
 
 def test_values_of_form_fields_are_read_where_they_are_shown() -> None:
