@@ -33,10 +33,10 @@ export class AudioChecks {
    * @param {Record<AudioRemedy, (faults: Fault[]) => void>} callbacks.remedies  actions that correct a fault
    * @param {() => boolean} callbacks.isLong  returns true if another part can be selected
    */
-  constructor(root, studio, { onRefused, onSaid, faults, aboveNoise, remedies, isLong }) {
+  constructor(root, studio, { onRefused, onReport, faults, aboveNoise, remedies, isLong }) {
     this.studio = studio;
     this.onRefused = onRefused;
-    this.onReport = onSaid;
+    this.onReport = onReport;
     this.faults = faults;
     this.aboveNoise = aboveNoise;
     this.remedies = remedies;

@@ -55,7 +55,7 @@ export class CloneRoom {
     this.transcript = this.words.field;
     this.audioChecks = new AudioChecks(root, studio, {
       onRefused: (error) => this.intake.onRefused(error),
-      onSaid: () => this.view.paintSteps(),
+      onReport: () => this.view.paintSteps(),
       faults: () => this.partSelector.faults(),
       aboveNoise: () => this.partSelector.aboveNoise,
       remedies: this.remedies(),
