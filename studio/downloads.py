@@ -114,7 +114,7 @@ class Downloads:
         """
         self._require(
             self.record.state not in (DownloadState.FETCHING, DownloadState.PAUSED, DownloadState.CHANGING),
-            "another runs already",
+            "another download is running",
         )
         self.record.parts = [DownloadPart(model) for model in models]
         self.record.bits = bits or bits_of(self._runtime.args)
@@ -305,7 +305,7 @@ class Downloads:
             make_private(self._folder)
             replace_file(self._folder, FILE, json.dumps(asdict(self.record)).encode())
         except OSError:
-            log.warning("where the download is could not be written down")
+            log.warning("the state of the download could not be saved")
 
 
 def _read(path: Path) -> Kept:

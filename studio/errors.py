@@ -29,7 +29,7 @@ class SignInFailed(BadRequest):
 class VisitorUnknown(BadRequest):
     code = "visitor_unknown"
     http_status = 401
-    sentence = "The studio knows its visitors by a cookie, and none came; allow cookies for this page."
+    sentence = "The studio identifies visitors by a cookie, and the request has none; allow cookies for this page."
 
 
 class StudioOpening(Busy):
@@ -47,7 +47,7 @@ class RuntimeUnavailable(Busy):
 class NotKept(BadRequest):
     code = "not_found"
     http_status = 404
-    sentence = "There is no {what} of that id here; it may have been deleted."
+    sentence = "There is no {what} with that id here; it may have been deleted."
 
 
 class ChangedMeanwhile(BadRequest):
@@ -82,7 +82,7 @@ class SharingOff(BadRequest):
 
 class SharingBusy(Busy):
     code = "sharing_busy"
-    sentence = "Other shared takes are being made ready; try again in {retry_after_s:g} s."
+    sentence = "Other shared takes are being prepared; try again in {retry_after_s:g} s."
 
 
 class DocumentUnreadable(BadRequest):

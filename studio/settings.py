@@ -154,8 +154,8 @@ class StudioSettings:
         port = _port(*_given("--port", known.port, "PORT", env, str(default.port)))
         runtime_url = _url(*_given("--runtime-url", known.runtime_url, "VOICEWRIGHT_RUNTIME_URL", env, ""))
         if runtime_url and rest:
-            why = "that runtime is not started here; give its arguments to it"
-            raise InvalidSetting(name=rest[0], value="given beside --runtime-url", why=why)
+            why = "the studio does not start that runtime; pass the arguments to the runtime itself"
+            raise InvalidSetting(name=rest[0], value="given with --runtime-url", why=why)
         return cls(
             host=known.host,
             port=port,

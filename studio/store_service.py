@@ -118,7 +118,7 @@ class StoreService:
         while True:
             await asyncio.sleep(TIDY_S)
             if jump := clock.jumped_s():
-                log.warning("the machine's clock jumped by %.0f s: nothing is deleted for its age this time", jump)
+                log.warning("the machine's clock jumped by %.0f s, so this cleanup deletes nothing", jump)
                 continue
             try:
                 await self._workers(self.store.tidy)

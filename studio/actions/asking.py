@@ -92,7 +92,7 @@ class StudioClient:
                     error = event.get("error", {})
                     raise ActionRefused(error.get("message", "Speech failed."), error.get("code", "generation_failed"))
         if done is None:
-            raise ActionRefused("The runtime went away while it spoke; try again.", "runtime_unavailable")
+            raise ActionRefused("The runtime stopped during the speech; try again.", "runtime_unavailable")
         return bytes(pcm), done
 
 

@@ -76,7 +76,7 @@ async def export(
         name: a name for the file.
     """
     if not takes:
-        raise ActionRefused("takes must hold the id of a take.", "invalid_config", "takes")
+        raise ActionRefused("takes must contain the id of a take.", "invalid_config", "takes")
     clips: list[dict[str, Any]] = []
     for number, take in enumerate(takes):
         if number and pause_s > 0:

@@ -30,14 +30,14 @@ def fitted(placed: Iterable[Placed], text: str, seconds: float) -> TimedWords:
         spoken = [character for character in word if character.isalnum()]
         theirs = letters[read : read + len(spoken)]
         if not spoken or [text[at].lower() for at in theirs] != [character.lower() for character in spoken]:
-            raise MisfitError("its words are not those of the text")
+            raise MisfitError("its words differ from the text")
         if not earliest <= start <= end <= seconds + SLACK_S:  # NaN fails all comparisons and is refused too.
-            raise MisfitError("its times are out of order or outside the sound")
+            raise MisfitError("its times are not in order or not within the audio")
         firsts.append(theirs[0])
         times.append((start, min(end, seconds)))
         read, earliest = read + len(spoken), start
     if read != len(letters):
-        raise MisfitError("its words are not those of the text")
+        raise MisfitError("its words differ from the text")
     cuts = [0, *(_word_start(text, first) for first in firsts[1:]), len(text)]
     timed_words = TimedWords()
     for (start, end), (begins, ends) in zip(times, pairwise(cuts), strict=True):

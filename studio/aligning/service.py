@@ -57,7 +57,7 @@ class AlignmentService:
         except BrokenExecutor:
             aligned = Aligned(faults=["its process ended"])
         if aligned.faults:
-            log.warning("an aligner could not place the words of a take: %s", "; ".join(aligned.faults))
+            log.warning("an aligner could not align the words of a take: %s", "; ".join(aligned.faults))
         return None if aligned.words is None else (aligned.words, aligned.by)
 
     def close(self) -> None:

@@ -151,9 +151,9 @@ class RouteFilter:
             return
         except Exception as error:
             if started:  # If the response has started, Gradio reports the error in the stream.
-                log.warning("Gradio broke an answer off: %s", type(error).__name__)
+                log.warning("Gradio aborted a response: %s", type(error).__name__)
                 return
-            log.exception("Gradio failed at a request")
+            log.exception("Gradio failed to handle a request")
             failure = GenerationFailed()
         if failure is not None and not started:
             await error_response(failure)(scope, receive, send)

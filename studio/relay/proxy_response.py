@@ -124,9 +124,9 @@ class ProxyResponse(Response):
             try:
                 await self._return(answer, send)
             except httpx.HTTPError:
-                log.warning("the runtime went away in the middle of an answer")
+                log.warning("the connection to the runtime was lost during a response")
             except SlowReader:
-                log.warning("a client took nothing of an answer for %g s and was dropped", self._send_s)
+                log.warning("a client read nothing of a response for %g s and was disconnected", self._send_s)
 
     async def _return(self, answer: httpx.Response, send: Send) -> None:
         """Stream the runtime's response to the client (an incomplete one ends the connection)."""

@@ -264,7 +264,7 @@ async def _join(browser: WebSocket, upstream: ClientConnection, drain: Drain, se
     if has_to_go:
         await _say_goodbye(browser, Draining(), 1001)
     elif isinstance(ended, SlowReader):
-        log.warning("a client took nothing for %g s and was dropped", send_s)
+        log.warning("a client read nothing for %g s and was disconnected", send_s)
         code, reason = ended.close_code, ended.code
         with suppress(*DISCONNECTED):
             await browser.close(code, reason)

@@ -170,7 +170,7 @@ class HostRoutes:
         """Cancel a change of checkpoints, after which the previous checkpoints are served."""
         self._check(request)
         if not isinstance(self._runtime, ChildRuntime) or not self._runtime.changing:
-            raise OutOfOrder(what="Giving up", why="no other checkpoints are being loaded")
+            raise OutOfOrder(what="Cancelling", why="no other checkpoints are being loaded")
         self._runtime.cancel_change()
         return json_response(asdict(self._runtime.status), 202)
 
@@ -217,7 +217,7 @@ def _checkpoints(body: dict[str, Any]) -> list[str]:
             or model.startswith("-")
             or len(model) > MAX_NAME_CHARS
         ):
-            why = "each must be a folder or a Hub id, with mode= before it if it has to be told"
+            why = "each must be a folder or a Hub id, optionally with mode= before it"
             raise InvalidConfig(where="models", why=why, param="models")
     return [model.strip() for model in models]
 

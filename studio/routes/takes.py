@@ -95,9 +95,9 @@ class TakeRoutes(StoreRoutes):
         form = await read_form(request, self._largest)
         take, pcm, reference = form.get("take"), form.get("pcm"), form.get("reference")
         if take is None:
-            raise InvalidConfig(where="take", why="the form needs it, as JSON", param="take")
+            raise InvalidConfig(where="take", why="the form must contain it as JSON", param="take")
         if not isinstance(pcm, bytes):
-            raise InvalidConfig(where="pcm", why="the form needs it, as a file", param="pcm")
+            raise InvalidConfig(where="pcm", why="the form must contain it as a file", param="pcm")
         if isinstance(reference, str):
             raise InvalidConfig(where="reference", why="it must be a file", param="reference")
 

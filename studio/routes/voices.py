@@ -69,7 +69,7 @@ class VoiceRoutes(StoreRoutes):
         is_now, with_takes = query_flag(request, "now"), query_flag(request, "takes")
         if with_takes and not is_now:
             raise InvalidConfig(
-                where="takes", why="they go with the voice only for good: send now=1 too", param="takes"
+                where="takes", why="takes can be deleted with a voice only permanently: also send now=1", param="takes"
             )
         card = await self._card(request)
         if is_now and card.status_code == httpx.codes.NOT_FOUND and await self._is_in_bin(request):
@@ -126,7 +126,7 @@ class VoiceRoutes(StoreRoutes):
     def _form_fields(self, owner: str, take_id: str, name: str) -> tuple[dict[str, str], bytes]:
         record, pcm = self._store.takes.pcm(owner, take_id)
         if record["mode"] != "voice_design" and record["room"] != "design":
-            why = "only a designed voice is kept from a take; a speaker is there anyway, and a clone has its recording"
+            why = "only takes of designed voices can become voices"
             raise InvalidConfig(where="take", why=why, param="take")
         origin = provenance(record, description(record, self._store, owner))
         form = {

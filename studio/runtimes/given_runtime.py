@@ -32,6 +32,6 @@ class GivenRuntime:
                 self.status = (
                     Status(RuntimeState.READY, "Ready.")
                     if ready
-                    else Status(RuntimeState.AWAY, "The runtime does not answer. The studio keeps trying.")
+                    else Status(RuntimeState.AWAY, "The runtime does not respond. The studio keeps trying.")
                 )
                 await asyncio.sleep(WATCH_INTERVAL_S if ready else 10 * START_POLL_INTERVAL_S)

@@ -193,7 +193,7 @@ class ChildRuntime:
             await child.until_ready(self._set_progress)
             self._serve_with(child)
         await child.until_hung()
-        logger.error("the runtime does not answer any more; ending it")
+        logger.error("the runtime does not respond any more and is stopped")
         self._is_hung = True
         child.kill()
 
@@ -249,7 +249,7 @@ class ChildRuntime:
         except Refused as refusal:
             why = str(refusal)
         except asyncio.CancelledError:
-            why = "it was given up."
+            why = "it was cancelled."
         except Exception:
             logger.exception("a change of checkpoints failed")
             why = "the cause is in the studio's log."

@@ -140,7 +140,7 @@ class Database:
             raise
         except sqlite3.DatabaseError:  # The file is not a database, or is damaged.
             aside = _move_aside(path)
-        log.warning("%s was damaged; it was moved to %s and a new one begun", path, aside.name)
+        log.warning("%s was damaged; it was moved to %s and a new one was created", path, aside.name)
         return cls(_opened(path), aside)
 
     def rows(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
@@ -185,7 +185,7 @@ def _storage_errors(what: str) -> Iterator[None]:
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         log.warning("the studio's database: %s", error)
-        why = "the database gave an error"
+        why = "the database reported an error"
         if code in _FULL:
             why = "the disk is full"
         elif code in _CLOSED:
@@ -226,7 +226,7 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
         copy.unlink(missing_ok=True)
         copy.touch(mode=0o600)  # VACUUM INTO would create the file with the mode of the umask.
         connection.execute("VACUUM INTO ?", (str(copy),))
-        log.info("%s is changed for this version; a copy of the old form is %s", path, copy.name)
+        log.info("%s is migrated to this version; the previous version was copied to %s", path, copy.name)
     for number, migration in enumerate(MIGRATIONS[version:], version + 1):
         # Each migration is one transaction, so a killed process leaves the old schema.
         connection.executescript(f"BEGIN IMMEDIATE; {migration} PRAGMA user_version = {number}; COMMIT;")

@@ -162,7 +162,7 @@ def export(takes: Takes, owner: str, wanted: ExportFields, folder: Path, max_s: 
         clips, notes = _timed(_clips(takes, owner, wanted), wanted, read_take)
     parts = parts_of(clips)
     if not parts:
-        raise InvalidConfig(where="clips", why="there is no take among them", param="clips")
+        raise InvalidConfig(where="clips", why="they contain no take", param="clips")
     samples = sum(clip.samples for clip in clips)
     _check_length(samples, wanted, max_s)
     with storing("The export", "takes"):
@@ -212,7 +212,7 @@ def _timed(clips: list[Clip], wanted: ExportFields, read_take: ReadTake) -> tupl
     starts = [next(group).start for _, group in groupby(spoken, key=lambda clip: clip.line)]
     known = [start for start in starts if start is not None]
     if len(known) < len(starts) or known != sorted(known) or wanted.chapters:
-        why = "with starts_s, every line begins with one, in order, and there are no chapters"
+        why = "with starts_s, every line needs one, in ascending order, and chapters are not allowed"
         raise InvalidConfig(where="clips", why=why, param="clips")
     spoken = [without_edges(clip, read_take) for clip in spoken]
     placed, late = fitted(spoken, _sample(wanted.length_s))
@@ -237,7 +237,9 @@ def _check_length(samples: int, wanted: ExportFields, max_s: float | None) -> No
     if max_s is not None and seconds > max_s:
         raise InvalidConfig(where="clips", why=f"they last {seconds:.0f} s; the limit is {max_s:g} s", param="clips")
     if wanted.format == "wav" and 2 * samples > MAX_WAV_BYTES:
-        raise InvalidConfig(where="format", why="a WAV holds 24 hours at most; choose another format", param="format")
+        raise InvalidConfig(
+            where="format", why="a WAV file can have at most 24 hours; choose another format", param="format"
+        )
 
 
 def _check_disk(samples: int, wanted: ExportFields, folder: Path) -> None:

@@ -41,7 +41,7 @@ def _no_nul(text: str) -> str:
 def _one_line(text: str) -> str:
     text = unicodedata.normalize("NFC", text).strip()
     if any(unicodedata.category(character) in UNSEEN - {"Cf"} for character in text):
-        raise ValueError("it holds characters that cannot be seen")
+        raise ValueError("it contains invisible characters")
     return text
 
 
@@ -53,7 +53,7 @@ def _mode(word: str) -> str:
 
 def _without_sound(config: dict[str, Any]) -> dict[str, Any]:
     if "ref_audio" in config:
-        raise ValueError("the recording goes into the form's field reference, not into ref_audio")
+        raise ValueError("send the recording in the form field reference, not in ref_audio")
     return config
 
 
@@ -125,7 +125,7 @@ def _each_once(words: list[Pronunciation]) -> list[Pronunciation]:
     known: set[str] = set()
     for number, entry in enumerate(words):
         if entry.word in known:
-            raise ValueError(f"word {number + 1} stands there twice; say it once")
+            raise ValueError(f"word {number + 1} is listed twice")
         known.add(entry.word)
     return words
 
@@ -239,13 +239,13 @@ def preferences_of(fields: dict[str, Any]) -> dict[str, Any]:
     for name, value in fields.items():
         why = None
         if _KEY.fullmatch(name) is None:
-            why = "a preference has a short name of small letters, digits and _"
+            why = "the name of a preference must be short and have only lower-case letters, digits and _"
         elif not isinstance(value, str | int | float | bool | None):
-            why = "it must be a text, a number, a yes or no, or null"
+            why = "it must be a string, a number, a boolean or null"
         elif isinstance(value, str) and (len(value) > 1000 or "\x00" in value):
             why = "it must be a text of at most 1000 characters"
         elif name == "language" and value is not None and not _LANGUAGE.fullmatch(str(value)):
-            why = "it must be the code of a language, as en or zh"
+            why = "it must be a language code such as en or zh"
         elif name == "theme" and value not in {None, "system", "light", "dark"}:
             why = "it must be system, light or dark"
         if why is not None:

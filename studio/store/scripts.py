@@ -103,7 +103,7 @@ class Scripts:
             query = "SELECT count(*) FROM scripts WHERE owner = ? AND id != ? AND deleted_at IS NULL"
             ((others,),) = connection.execute(query, (owner, script_id)).fetchall()
             if others >= self._settings.max_scripts:
-                why = f"{self._settings.max_scripts} scripts are kept, which is the limit; delete some"
+                why = f"{self._settings.max_scripts} scripts are stored, which is the limit; delete some"
                 raise StoreFull(what="The script", why=why)
             text = script.as_json(script_id, updated_at)
             connection.execute(
@@ -178,7 +178,7 @@ def parse_script(body: bytes) -> ParsedScript:
         ((rest, kind, count),) = connection.execute(query)
         fields = _parse_part(rest, "body", MAX_DEPTH)
         if "lines" in fields:  # SQLite removes only the first of two equal keys.
-            raise InvalidMessage(why="a key stands in it twice")
+            raise InvalidMessage(why="it contains a key twice")
         head = read(ScriptHead, fields)
         if kind not in {None, b"array"}:
             raise InvalidConfig(where="lines", why="it must be a list", param="lines")

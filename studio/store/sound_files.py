@@ -120,7 +120,7 @@ class SoundFiles:
             owner, record = tag["owner"], tag["record"]
             self.pcm(take_id, record["sha256"])
         except (OSError, ValueError, KeyError, TypeError, TakeDamaged):
-            log.warning("%s is not a take of this studio, or damaged; it is left alone", path)
+            log.warning("%s is damaged or no take of this studio; it is ignored", path)
             return None
         return (owner, record) if record.get("id") == take_id and isinstance(owner, str) else None
 

@@ -74,7 +74,7 @@ class Store:
         try:
             self._open()
         except (OSError, sqlite3.OperationalError) as error:
-            log.warning("%s cannot be used (%s); what is kept is gone when the studio ends", self.folder, error)
+            log.warning("%s cannot be used (%s); stored data is lost when the studio ends", self.folder, error)
             self._spare = tempfile.TemporaryDirectory(prefix="voicewright-")
             self.folder = Path(self._spare.name)
             self.temporary_note = NO_FOLDER

@@ -269,9 +269,9 @@ class Takes:
                     adopted += 1
             self._remove_unused_references()
         if known - found:
-            log.warning("%d takes have lost their files and are gone", len(known - found))
+            log.warning("%d takes were removed because their files are missing", len(known - found))
         if adopted:
-            log.warning("%d takes that were in no list have been taken in again", adopted)
+            log.warning("%d takes without an entry in the database were added again", adopted)
 
     def purge(self) -> None:
         """Delete expired takes in the bin and takes of expired visitors."""
@@ -337,7 +337,7 @@ class Takes:
 def _cursor(text: str) -> list[str]:
     moment, _, take_id = text.partition("-")
     if not moment.isdecimal() or len(moment) > 18:
-        raise InvalidConfig(where="cursor", why="take it as the page before gave it", param="cursor")
+        raise InvalidConfig(where="cursor", why="use the cursor of the previous page", param="cursor")
     return [moment, take_id]
 
 
@@ -355,7 +355,7 @@ def record_of(fields: TakeFields, pcm: bytes, reference: bytes | None, most: int
         raise InvalidConfig(where="pcm", why=why, param="pcm")
     sha256 = hashlib.sha256(pcm).hexdigest()
     if fields.sha256 not in {None, sha256}:
-        raise InvalidConfig(where="sha256", why="it is not that of the sound that came", param="sha256")
+        raise InvalidConfig(where="sha256", why="it does not match the received audio", param="sha256")
     if fields.samples not in {None, len(pcm) // 2}:
         why = f"it says {fields.samples} and {len(pcm) // 2} came"
         raise InvalidConfig(where="samples", why=why, param="samples")

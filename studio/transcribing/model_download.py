@@ -57,7 +57,7 @@ class ModelDownload:
             OutOfOrder: The model is present, or the download is already running.
         """
         if self._choice.missing is not None or self.is_here or self._work is not None:
-            raise OutOfOrder(what="Downloading", why="nothing is missing, or it runs already")
+            raise OutOfOrder(what="Downloading", why="nothing is missing, or a download is already running")
         self._problem = None
         self._work = asyncio.create_task(self._run())
 

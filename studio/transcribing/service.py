@@ -74,7 +74,7 @@ class TranscriptionService:
         except SpeechError:
             raise
         except Exception:
-            log.exception("%s could not write down a recording", self.choice.setting)
+            log.exception("%s could not transcribe a recording", self.choice.setting)
             raise TranscriptionFailed from None
 
     def _decoded_samples(self, recording: bytes) -> NDArray[np.float32]:

@@ -120,7 +120,9 @@ class VisitLimits:
                 raise SignInNeeded
             is_surplus = who.startswith(ADDRESS) and self.accounts.visitors.of(HTTPConnection(scope)).owner is not None
             if is_surplus and stores(scope):
-                raise StoreFull(what="What you send", why="many visitors from your address came today; come tomorrow")
+                raise StoreFull(
+                    what="What you send", why="too many visitors from your address today; try again tomorrow"
+                )
             if self.admit is not None and stores_in_runtime(scope):
                 await self.admit(self.accounts.visitors.of(HTTPConnection(scope)))
             if not path.startswith(API):

@@ -44,7 +44,9 @@ class SignIn:
             raise InvalidSetting(name="OPENID_PROVIDER_URL", value="set", why=why) from None
         for name in NEEDED:
             if not env.get(name):
-                raise InvalidSetting(name=name, value="empty", why="signing in needs it; set VOICEWRIGHT_SIGN_IN=off")
+                raise InvalidSetting(
+                    name=name, value="empty", why="sign-in requires it; to disable sign-in, set VOICEWRIGHT_SIGN_IN=off"
+                )
         self._required = required
         url, client, self._secret = (env[name] for name in NEEDED)
         self._host = env.get("SPACE_HOST", "")
@@ -92,7 +94,7 @@ class SignIn:
         try:
             answer: Response = await self._provider.authorize_redirect(request, back)
         except Exception as error:  # A provider that is not available may raise any exception.
-            raise SignInFailed(why="the provider does not answer") from error
+            raise SignInFailed(why="the provider does not respond") from error
         return answer
 
     async def come_back(self, request: Request) -> Response:
@@ -109,7 +111,7 @@ class SignIn:
             }
         except (AuthlibBaseError, JoseError, httpx.HTTPError, KeyError) as error:
             request.session.clear()
-            raise SignInFailed(why="the provider's answer does not fit the question; begin again") from error
+            raise SignInFailed(why="the provider's response does not match the request; start again") from error
         request.session.clear()  # The session's data of the sign-in process is not needed any more.
         request.session[MEMBER] = member
         return RedirectResponse("/", status_code=303)

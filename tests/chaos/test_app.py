@@ -156,9 +156,9 @@ def test_killed_runtime_logs_one_line_per_interrupted_stream(checkpoint: Path, t
                 collections.deque(pieces, maxlen=0)
         more = Path(log.name).read_text().removeprefix(said).splitlines()
     lines = [line for line in more if "studio.runtimes.supervisor" not in line]
-    assert lines == ["WARNING studio.relay.proxy_response: the runtime went away in the middle of an answer"] * len(
-        formats
-    )
+    assert lines == [
+        "WARNING studio.relay.proxy_response: the connection to the runtime was lost during a response"
+    ] * len(formats)
 
 
 def test_external_runtime_is_used_and_left_running(checkpoint: Path) -> None:

@@ -163,7 +163,7 @@ def test_invalid_tool_arguments_get_one_sentence_and_a_code(app: App) -> None:
         ("speak", {"text": TEXT, "voyce": "clara"}, "An argument is not valid: speak takes only text, mode, voice, "),
         ("speak", {"text": TEXT, "seed": "many"}, "seed is not valid: "),
         ("speak", {"text": TEXT, "seed": [1, 2]}, "seed is not valid: "),
-        ("export", {"takes": []}, "takes must hold the id of a take. [invalid_config]"),
+        ("export", {"takes": []}, "takes must contain the id of a take. [invalid_config]"),
     ]
 
     async def run() -> list[CallToolResult]:

@@ -160,7 +160,7 @@ async def test_unreachable_provider_is_reported_in_one_sentence() -> None:
         async with served([Mount("/", app)]) as address:
             refused = await client.get(f"http://{address}/studio/sign-in")
         assert (refused.status_code, refused.json()["error"]["code"]) == (502, "sign_in_failed")
-        assert "does not answer" in refused.json()["error"]["message"]
+        assert "does not respond" in refused.json()["error"]["message"]
 
 
 def test_invalid_configuration_is_reported_at_startup(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -267,7 +267,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 @pytest.mark.parametrize(
     ("function", "why"),
     [
-        ("wrong", "0-wrong: its words are not those of the text"),
+        ("wrong", "0-wrong: its words differ from the text"),
         pytest.param("raising", "0-raising: RuntimeError", marks=pytest.mark.slow),
         pytest.param("missing", "0-missing: AttributeError", marks=pytest.mark.slow),
     ],
@@ -278,7 +278,7 @@ def test_failing_plugin_is_logged_without_text_and_the_next_is_tried(
     only(function, "right")
     ((words, by),) = asked()
     assert (words.words, by) == (["Secret", "words."], "1-right")
-    assert warnings(caplog) == [f"an aligner could not place the words of a take: {why}"]
+    assert warnings(caplog) == [f"an aligner could not align the words of a take: {why}"]
 
 
 @pytest.mark.slow
