@@ -4,7 +4,7 @@ import { getElements, createElement, getElement, writeText } from '../common/ele
 import { scriptName, unsupportedScript } from '../common/language_detection.js';
 import { translateMessage, nameOf } from '../common/server_messages.js';
 
-// --- Toasts at the edge of the page, with up to two actions. A toast that waits for an answer stays.
+// --- Toasts at the edge of the page, with up to two actions. A toast with a question stays until the user answers.
 
 const STAY_MS = 8000;
 const MAX_TOASTS = 2; // Maximum number of toasts that are shown at once.

@@ -125,7 +125,7 @@ export class AudioChecks {
   /**
    * True if the whole recording is noisy.
    *
-   * If the selection has no pause in which noise can be measured, it is also true.
+   * Also true if the selection has no pause in which noise could be measured.
    */
   get isNoisy() {
     return (this.aboveNoise() ?? Infinity) < MIN_ABOVE_NOISE_DB;

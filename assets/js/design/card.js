@@ -177,7 +177,7 @@ export class TakeCard extends Emitter {
   /**
    * Fix or release the height of the card.
    *
-   * With a fixed height, the cards below do not move when the form in this card closes.
+   * With a fixed height, the cards below do not move when the form in this card closes. `on` is true to fix it.
    *
    * @param {boolean} on
    */

@@ -257,7 +257,7 @@ export class Maker extends EventTarget {
     await take.stored();
     if (take.id) return take.id;
     const { storing, refusedTakes } = this.studio.speech;
-    // A take that waits only for a response of the studio is sent again later.
+    // If the studio has only not responded yet, the take is sent again, so a later attempt can succeed.
     const retryable = storing.has(take) && !refusedTakes.has(take);
     throw Object.assign(new Error(this.studio.t('script.not_stored')), { retryable });
   }

@@ -248,7 +248,8 @@ export class SpeakersRoom {
   /** @param {import('../app/studio.js').RestoredTake} take @returns {import('../app/studio.js').UndoFunction} */
   restore({ mode, config }) {
     const { catalogue } = this.studio;
-    const { chosenVoice, previousVoice } = this; // A draft would not contain an unchosen voice.
+    // For undo. A draft would lose these voices, because it has at most one.
+    const { chosenVoice, previousVoice } = this;
     this.chooseIfAvailable(catalogue.find(keyOf(mode, config.voice ?? '')) ?? catalogue.findByName(config.voice ?? ''));
     this.language.value = config.language ?? 'auto';
     this.setStyle(config.instructions ?? '');
