@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 from playwright.sync_api import Locator, Page, Route, WebSocketRoute, expect
 
-from tests.browser.conftest import OpenStudio
+from tests.browser.conftest import SCREENSHOTS, OpenStudio
 from tests.browser.steps import await_sound, enter, kept_take, to_words, wav
-from tests.support.spoken import WORDS
+from tests.support.audio_files import audio_file
+from tests.support.spoken import WORDS, spoken
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("no_voices")]
 
@@ -77,6 +79,23 @@ def test_long_name_stays_inside_the_toast(open_studio: OpenStudio) -> None:
     toast = remove_recording(page)
     toast.locator("span").evaluate("(span) => { span.textContent = `Deleted: ${'W'.repeat(64)}.`; }")
     assert toast.evaluate("(toast) => toast.scrollWidth <= toast.clientWidth")
+
+
+@pytest.mark.parametrize("height", [844, 664])
+def test_button_for_a_new_recording_is_visible_above_toast_and_dock(open_studio: OpenStudio, height: int) -> None:
+    page = phone(open_studio, 390, height)
+    kept_take(page, "Hi.")
+    enter(page, "clone")
+    page.set_input_files("#vw-clone-file", {**wav(20.0), "buffer": audio_file(np.tile(spoken(seed=1), 6))})
+    expect(page.locator(".vw-toast")).to_be_visible()
+    expect(page.locator("#vw-clone-clinic")).to_have_attribute("data-state", "said")
+    page.screenshot(path=SCREENSHOTS / f"clone-use-{height}.png")
+    assert page.locator("#vw-clone-use").evaluate(
+        """(button) => {
+          const { x, y, width, height } = button.getBoundingClientRect();
+          return document.elementFromPoint(x + width / 2, y + height - 2) === button;
+        }"""
+    )
 
 
 def test_names_of_starters_are_centred_in_their_buttons(open_studio: OpenStudio) -> None:

@@ -8,18 +8,24 @@ import httpx
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from tests.browser.conftest import OpenStudio
+from tests.browser.conftest import SCREENSHOTS, OpenStudio
 from tests.browser.design_steps import make_three
 from tests.browser.steps import await_sound, enter, kept_take, picker, wav
+from tests.browser.test_full_store import keep_voice
 from tests.support.app import App
 
 pytestmark = pytest.mark.browser
 
 LONG = "The boat came back in the evening, and nobody on the quay had expected it so soon. " * 9
-SMALL = """
-() => [...document.querySelectorAll('#vw :is(button, a, select, summary, label.vw-button)')]
+MIN_TARGET_PX = 44
+TARGETS = (
+    "button, a, select, summary, label:is(.vw-button, .vw-check), .vw-trim-handle,"
+    " input:not([type=checkbox], [type=radio], .vw-offscreen)"
+)
+SMALL = f"""
+() => [...document.querySelectorAll('#vw :is({TARGETS})')]
   .filter((each) => each.checkVisibility() && each.getBoundingClientRect().height > 0)
-  .filter((each) => each.getBoundingClientRect().height < 40)
+  .filter((each) => Math.min(each.offsetWidth, each.offsetHeight) < {MIN_TARGET_PX})
   .map((each) => each.id || each.className || each.textContent.trim())
 """
 
@@ -41,15 +47,49 @@ def test_script_has_one_primary_button(studio: Page) -> None:
     expect(studio.locator(".vw-primary:visible")).to_have_count(1)
 
 
-def test_touch_targets_are_large_enough_for_fingers_in_every_room(open_studio: OpenStudio) -> None:
+def test_touch_targets_are_large_enough_for_fingers_in_every_room(open_studio: OpenStudio, no_voices: None) -> None:
     page = open_studio(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+    keep_voice(page, "Peter")
     kept_take(page, "Hi.")
-    for room in ("speakers", "design", "clone", "script", "library", "host"):
-        enter(page, room)
-        if room == "design":
-            make_three(page)
-            expect(page.locator(".vw-design-take-wave[data-icon=play]").first).to_be_visible()
-        assert page.evaluate(SMALL) == [], room
+    page.evaluate("document.querySelector('#vw-shared-variation').open = true")
+
+    def check(state: str) -> None:
+        assert page.evaluate(SMALL) == [], state
+        page.screenshot(path=SCREENSHOTS / f"touch-{state}.png")
+
+    check("speakers")
+    enter(page, "design")
+    make_three(page)
+    expect(page.locator(".vw-design-take-wave[data-icon=play]").first).to_be_visible()
+    check("design")
+    enter(page, "clone")
+    check("clone")
+    page.set_input_files("#vw-clone-file", wav(4.0))
+    expect(page.locator("#vw-clone-use")).to_be_enabled()
+    check("clone-recording")
+    page.click("#vw-clone-use")
+    check("clone-transcript")
+    page.fill("#vw-clone-transcript", "The boat came back in the evening.")
+    page.click("#vw-clone-words-done")
+    check("clone-keep")
+    enter(page, "script")
+    page.locator(".vw-line-open").first.click()
+    check("script")
+    page.click("#vw-script-shelf > summary")
+    check("script-menu")
+    page.click("#vw-script-shelf > summary")
+    page.click("#vw-script-files")
+    check("script-export")
+    page.keyboard.press("Escape")
+    enter(page, "library")
+    page.locator(".vw-take-open").first.click()
+    page.click("#vw-takes-select")
+    check("library-takes")
+    page.click(".vw-library-turn [data-half=voices]")
+    page.locator(".vw-voice-open").first.click()
+    check("library-voices")
+    enter(page, "host")
+    check("host")
 
 
 def test_preview_of_a_pronunciation_does_not_stop_playback(studio: Page) -> None:
