@@ -144,7 +144,12 @@ def test_take_interrupted_by_runtime_crash_is_offered_again_with_its_seed(studio
     expect(offer(studio)).to_have_count(0)
 
 
-def test_line_interrupted_by_runtime_crash_asks_to_speak_once_the_runtime_is_back(studio: Page, app: App) -> None:
+def await_sound_of_script(page: Page) -> None:
+    expect(page.locator("#vw-play")).to_have_attribute("data-icon", "pause", timeout=60_000)
+    page.wait_for_function("document.querySelector('#vw-time').textContent !== '0:00.0'")
+
+
+def test_line_interrupted_by_runtime_crash_is_offered_again_once_the_runtime_is_back(studio: Page, app: App) -> None:
     enter(studio, "script")
     studio.locator(".vw-line-text").first.fill(LONG * 4)
     studio.click("#vw-speak")
@@ -153,6 +158,12 @@ def test_line_interrupted_by_runtime_crash_asks_to_speak_once_the_runtime_is_bac
     line = studio.locator("#vw-script-lines > li").first
     expect(line).to_contain_text("The connection to the runtime was lost.")
     expect(line).to_contain_text("The connection is back: speak again.", timeout=60_000)
+    seed = line.locator(".vw-line-seed").input_value()
+    offer(studio).click()
+    expect(offer(studio)).to_have_count(0)
+    await_sound_of_script(studio)
+    assert line.locator(".vw-line-seed").input_value() == seed != ""
+    studio.click("#vw-stop")
 
 
 def test_take_not_stored_because_of_reload_is_offered_again(studio: Page) -> None:

@@ -112,6 +112,36 @@ def test_generating_a_line_again_keeps_the_other_lines(script: Page, app: App) -
     await_stored(script, app, after)  # The earlier takes are kept.
 
 
+def test_earlier_take_of_a_line_can_be_heard_and_chosen(script: Page, app: App) -> None:
+    text_of(script, 2).fill("No other test says this. [pause 0.3s] None.")
+    make_all(script)
+    before = stored_script(script, app)["lines"][1]
+    line(script, 2).locator(".vw-line-open").click()
+    takes = line(script, 2).locator(".vw-line-takes")
+    chips = takes.locator("button")
+    expect(takes).to_be_hidden()
+    line(script, 2).locator(".vw-line-remake").click()
+    await_made(script, 2)
+    await_silence(script)
+    await_kept(script, 2, beside={part["take"] for part in before["takes"]})
+    after = stored_script(script, app)["lines"][1]
+    expect(chips).to_have_count(2)
+    expect(chips.last).to_have_attribute("aria-pressed", "true")
+    line(script, 2).screenshot(path=SCREENSHOTS / "script-takes.png")
+    sent: list[str] = []
+    script.on("request", lambda request: sent.append(f"{request.method} {request.url.rpartition('/')[2]}"))
+    chips.first.click()
+    expect(chips.first).to_have_attribute("aria-pressed", "true")
+    expect(script.locator("#vw-play")).to_have_attribute("data-icon", "pause")
+    await_silence(script)
+    await_kept(script, 2, beside={part["take"] for part in after["takes"]})
+    assert stored_script(script, app)["lines"][1] == before
+    assert "POST takes" not in sent, "no audio was generated"
+    script.keyboard.press("Control+z")
+    expect(chips.last).to_have_attribute("aria-pressed", "true")
+    await_kept(script, 2, beside={part["take"] for part in before["takes"]})
+
+
 def test_line_with_a_locked_seed_is_identical_when_generated_again(script: Page, app: App) -> None:
     line(script, 2).locator(".vw-line-open").click()
     line(script, 2).locator(".vw-line-seed").fill("7")

@@ -24,7 +24,7 @@ import { LibraryRoom } from '../library/room.js';
 import { shareTake } from '../library/sharing.js';
 import { TakeFiles } from '../library/take_row.js';
 import { Dock } from '../player/dock.js';
-import { InterruptedRequests, LastTake } from '../player/reload.js';
+import { InterruptedRequests, LastTake, LOST } from '../player/reload.js';
 import { Speech } from '../player/speech.js';
 import { Stage } from '../player/stage.js';
 import { Take } from '../player/take.js';
@@ -70,7 +70,6 @@ const ROOMS = [SpeakersRoom, DesignRoom, CloneRoom, ScriptRoom, LibraryRoom, Hos
 export const MODES = { custom_voice: 'CustomVoice', voice_design: 'VoiceDesign', base: 'Base' };
 
 const STORAGE_FULL_TOAST_MS = 60_000; // Long, because no take is saved until the user frees space.
-const LOST = ['runtime_unavailable', 'engine_dead'];
 const UNANSWERED_DELAY_MS = 1000; // If a response takes longer than this, the page reports the delay.
 
 export class Studio {

@@ -115,6 +115,8 @@ export class LastTake {
 
 const CUT_OFF_KEY = 'voicewright.cut_off';
 const RESUMED_ROOMS = ['speakers', 'design', 'clone']; // Rooms with this offer. The Script room has its own.
+/** Codes of errors after which a request can be repeated. */
+export const LOST = ['runtime_unavailable', 'engine_dead'];
 const SEARCHED_TAKES = 12; // Number of recent takes to search, of which some may be from other tabs.
 
 export class InterruptedRequests {
@@ -172,8 +174,13 @@ export class InterruptedRequests {
     for (const { place, record } of found) if (record) await this.show(record, place).catch((error) => studio.toast(errorOf(error).message));
     const lost = found.filter(({ record }) => !record);
     if (lost.length === 0) return;
+    this.propose(() => this.repeatRequests(lost));
+  }
+
+  /** Offer to speak again, until another take is requested. @param {() => void} onAction */
+  propose(onAction) {
+    const { studio } = this;
     const keys = { sentence: 'shell.cut_off', action: 'shell.speak_again', dismiss: 'shell.cut_off_leave' };
-    const onAction = () => this.repeatRequests(lost);
     this.removeOffer = studio.toast(studio.t(keys.sentence), { action: studio.t(keys.action), onAction, dismiss: studio.t(keys.dismiss), keys });
   }
 

@@ -120,6 +120,26 @@ export class LineView {
   unfold(open) {
     this.parts.more.hidden = !open;
     this.parts.open.ariaExpanded = String(open);
+    if (open) this.listTakes();
+  }
+
+  /** Offer the stored takes of the line if there are several. */
+  async listTakes() {
+    const { line, acts } = this;
+    const { takes: place } = this.parts;
+    const { t } = acts.studio;
+    const takes = await acts.maker.takesOf(line).catch(() => []); // Without the store, no take is offered.
+    place.hidden = takes.length < 2;
+    const offered = [acts.studio.words.language, ...takes.map(({ seed }) => seed)].join();
+    if (place.dataset.offered !== offered) {
+      const chips = takes.map((take, index) => {
+        const s = take.records.reduce((sum, { seconds: length }) => sum + length, 0).toFixed(1);
+        return createElement('button', { type: 'button', value: String(take.seed), textContent: t('script.take', { n: index + 1, s }), onclick: () => acts.chooseTake(line, take) });
+      });
+      place.replaceChildren(createElement('span', { textContent: t('script.takes'), ariaHidden: 'true' }), ...chips);
+      place.dataset.offered = offered;
+    }
+    for (const chip of getElements(place, 'button', HTMLButtonElement)) chip.ariaPressed = String(chip.value === String(line.seed));
   }
 
   /** Update the shown voice after a change of the library. */
@@ -148,10 +168,11 @@ export class LineView {
     this.write(parts.seed, line.seed === null ? '' : String(line.seed));
     if ((voice ? valueOf(voice) : '') !== this.offeredKey) this.offer();
     writeText(parts.length, state.state === 'made' || state.state === 'coming' ? seconds(state.seconds) : '');
-    const values = { ...line, takes: 0, ...state, seconds: 0, error: state.error?.message, short: Boolean(state.short) };
+    const values = { ...line, takes: parts.more.hidden ? 0 : line.takes.map(({ take }) => take), ...state, seconds: 0, error: state.error?.message, short: Boolean(state.short) };
     const shown = JSON.stringify([index, count, sounding, acts.script.gap, values]);
     if (shown === this.shown) return; // Each write costs style and layout, so skip a line that has not changed.
     this.shown = shown;
+    if (!parts.more.hidden) this.listTakes();
     const { fault } = readParts(line.text);
     element.dataset.state = state.state;
     element.toggleAttribute('data-sounding', sounding);
@@ -178,6 +199,7 @@ export class LineView {
     parts.said.textContent = parts.state.title = t(`script.state.${sounding ? 'sounding' : state.state}`);
     parts.voice.ariaLabel = t('script.line.voice', { n, name });
     parts.pace.ariaLabel = t('script.line.pace', { n });
+    parts.takes.ariaLabel = t('script.line.takes', { n });
     for (const name of NAMED) {
       parts[name].ariaLabel = t(`script.line.${name}`, { n });
     }
@@ -264,6 +286,7 @@ function partsOf(element) {
     gap: control('gap', HTMLInputElement),
     pace: part('pace'),
     paces: getElements(part('pace'), 'button', HTMLButtonElement),
+    takes: part('takes'),
     state: part('state'),
     length: part('length'),
     said: part('said'),

@@ -219,6 +219,12 @@ export class LinesView {
     this.room.regeneration.begin(id);
   }
 
+  /** Use and play a stored take of a line. @param {Line} line @param {import('./making.js').LineTake} take */
+  chooseTake(line, take) {
+    this.studio.offerUndo(this.maker.choose(line, take));
+    this.room.playFrom(line.id, { only: true });
+  }
+
   /** @param {string} id */
   duplicate(id) {
     this.focus(this.script.duplicate(id).id);

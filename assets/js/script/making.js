@@ -16,6 +16,12 @@
  * @property {import('../player/take.js').Mode} [mode]
  * @property {import('../player/take.js').Config} [config]
  *
+ * @typedef {import('../player/take.js').TakeRecord} TakeRecord
+ *
+ * @typedef {Object} LineTake     stored take of a line
+ * @property {number} seed
+ * @property {TakeRecord[]} records  takes of its segments
+ *
  * @typedef {Take|import('./document.js').StoredPart} SegmentTake  a take of this page, or a take that the studio stores
  *
  * @typedef {Object} LineState
@@ -29,11 +35,22 @@ import { errorOf } from '../common/api.js';
 import { SAMPLE_RATE } from '../common/audio.js';
 import { throttle } from '../common/elements.js';
 import { configFor, hasTags, lastStyle } from '../common/text.js';
+import { LOST } from '../player/reload.js';
 import { Take } from '../player/take.js';
 import { nameOfScript, readParts } from './line_text.js';
 import { levelsOf } from './schedule.js';
 
 const UPDATE_INTERVAL_MS = 250; // Interval between updates of a line during its generation.
+const MAX_SEARCH_CHARS = 250; // The studio ignores the rest of a search.
+
+/**
+ * Return the key of a request, under which its audio is known.
+ *
+ * @param {Pick<Segment, 'mode'|'config'|'text'> & {spoken?: string|null, seed: number|null}} asked
+ */
+function keyOf({ mode, config = {}, text, spoken, seed }) {
+  return JSON.stringify([mode, Object.entries(config).sort(), spoken ?? text, seed]);
+}
 
 export class Maker extends EventTarget {
   /**
@@ -99,17 +116,68 @@ export class Maker extends EventTarget {
         style = lastStyle(part.text);
       }
       const config = configFor(own, part.text);
-      const asked = [mode, Object.entries(config).sort(), this.studio.pronunciation.spoken(part.text) ?? part.text, seed];
-      return { ...part, mode, config, key: seed === null ? null : JSON.stringify(asked) };
+      const asked = { mode, config, text: part.text, spoken: this.studio.pronunciation.spoken(part.text), seed };
+      return { ...part, mode, config, key: seed === null ? null : keyOf(asked) };
     });
   }
 
-  /** Correct the messages of lines whose audio was lost, after the runtime has become ready. */
+  /**
+   * Correct the messages of lines whose audio was lost, when the runtime is ready again.
+   *
+   * @returns {Line|undefined} first such line
+   */
   back() {
-    for (const [key, error] of this.errors) {
-      if (errorOf(error).code === 'runtime_unavailable') this.errors.set(key, new Error(this.studio.t('shell.runtime_back')));
-    }
+    const isLost = (/** @type {unknown} */ error) => LOST.includes(errorOf(error).code ?? '');
+    const first = this.script?.lines.find((line) => isLost(this.state(line).error));
+    for (const [key, error] of this.errors) if (isLost(error)) this.errors.set(key, new Error(this.studio.t('shell.runtime_back')));
     this.changed();
+    return first;
+  }
+
+  /**
+   * Return the stored takes of a line, which differ only in the seed, the oldest first.
+   *
+   * @param {Line} line
+   * @returns {Promise<LineTake[]>}
+   */
+  async takesOf(line) {
+    const parts = this.segmentsOf(line).filter(({ config }) => config);
+    const found = await Promise.all(parts.map((part) => this.stored(part)));
+    const seeds = [...(found[0]?.keys() ?? [])].filter((seed) => found.every((records) => records.has(seed)));
+    return seeds.map((seed) => ({ seed, records: found.map((records) => /** @type {TakeRecord} */ (records.get(seed))) }));
+  }
+
+  /** Return the stored takes of a segment by seed. @param {Segment} part @returns {Promise<Map<number, TakeRecord>>} */
+  async stored({ mode, config, text = '' }) {
+    const { api, pronunciation } = this.studio;
+    const query = new URLSearchParams({ room: 'script', limit: '100', search: text.slice(0, MAX_SEARCH_CHARS) });
+    const { takes } = await api.get(`studio/takes?${query}`);
+    const asked = { mode, config, text, spoken: pronunciation.spoken(text) };
+    const same = takes.filter((/** @type {TakeRecord} */ one) => one.stop_reason !== 'cancelled' && keyOf(one) === keyOf({ ...asked, seed: one.seed }));
+    return new Map(same.reverse().map((/** @type {TakeRecord} */ one) => [one.seed, one]));
+  }
+
+  /**
+   * Use a stored take of a line.
+   *
+   * @param {Line} line
+   * @param {LineTake} take
+   * @returns {import('../app/studio.js').UndoFunction}
+   */
+  choose(line, { seed, records }) {
+    const before = line.seed;
+    for (const record of records) {
+      const { id, samples } = record;
+      const key = keyOf(record);
+      if (!this.storedTakes.has(key)) this.storedTakes.set(key, { key, take: id, samples, levels: '' });
+    }
+    const use = (/** @type {number|null} */ chosen) => {
+      line.seed = chosen;
+      this.changed();
+      this.dispatchEvent(new Event('kept'));
+    };
+    use(seed);
+    return () => use(before);
   }
 
   /** Return the state of a line's audio. @param {Line} line @returns {LineState} */

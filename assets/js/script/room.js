@@ -126,7 +126,8 @@ export class ScriptRoom {
     if (!this.opened) return;
     for (const line of this.script.lines) line.voice ??= this.voiceAssignment.unused([]);
     this.lines.refreshVoices();
-    this.maker.back();
+    const lost = this.maker.back();
+    if (lost) this.studio.interruptedRequests.propose(() => this.playFrom(lost.id));
   }
 
   async begin() {
