@@ -489,7 +489,7 @@ def test_error_from_saving_a_take_as_voice_is_shown_in_the_form(room: Page, app:
     room.fill("#vw-design-name", "Refused")
     room.keyboard.press("Enter")
     refused = room.locator("#vw-design-keep-form [data-error-for=keep]")
-    expect(refused).to_contain_text("These words cannot be those of the recording")
+    expect(refused).to_contain_text("The transcript does not match the recording.")
     expect(refused).to_be_in_viewport(ratio=1)
     expect(room.locator("#vw-design-keep")).to_be_enabled()
     assert voices(app) == {}
@@ -516,7 +516,7 @@ def test_late_response_for_one_take_does_not_close_the_form_of_the_next(room: Pa
         expect_state(room, "A", "kept")
     else:
         refuse(held.pop())
-        expect(card(room, "A")).to_contain_text("These words cannot be those of the recording")
+        expect(card(room, "A")).to_contain_text("The transcript does not match the recording.")
     expect_state(room, "B", "kept")
     assert set(voices(app)) == ({"First", "Second"} if is_kept else {"Second"})
 

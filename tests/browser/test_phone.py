@@ -161,3 +161,26 @@ def test_refused_transcript_opens_its_step(open_studio: OpenStudio) -> None:
     page.click("#vw-clone-keep-button")
     expect(page.locator("#vw-clone-transcript")).to_be_visible()
     expect(page.locator("#vw-room-clone [data-error-for=ref_text]")).to_have_text("No.")
+
+
+def test_transcript_of_another_text_is_the_same_error_in_its_step_and_on_saving(open_studio: OpenStudio) -> None:
+    page = phone(open_studio)
+    enter(page, "clone")
+    to_words(page, {**wav(4.0), "buffer": audio_file(spoken(seed=1))})
+    error = page.locator("#vw-room-clone [data-error-for=ref_text]")
+    sentence = "The transcript does not match the recording. Write exactly what is said."
+    page.fill("#vw-clone-transcript", "x" * 400)
+    expect(error).to_have_text(sentence)
+    expect(page.locator("#vw-clone-fit")).to_be_empty()
+    page.screenshot(path=SCREENSHOTS / "clone-refused-390.png")
+    page.click("#vw-clone-words-done")
+    expect(page.locator(".vw-step-sum").nth(1)).to_have_text(sentence)
+    page.check("#vw-clone-consent")
+    page.fill("#vw-clone-keep-name", "Me")
+    page.click("#vw-clone-play-clone")
+    await_sound(page)
+    page.click("#vw-clone-keep-button")
+    expect(page.locator("#vw-clone-transcript")).to_be_visible()
+    expect(error).to_have_text(sentence)
+    page.fill("#vw-clone-transcript", WORDS)
+    expect(error).to_be_empty()

@@ -4,6 +4,9 @@ import { api, errorOf } from '../common/api.js';
 import { createElement, getElement } from '../common/elements.js';
 import { MIN_ABOVE_NOISE_DB } from './speech_detection.js';
 
+const REFUSED = 'transcript_mismatch'; // Code of advice on a transcript that cannot be saved.
+/** Key of the sentence about a transcript of something else, wherever the page shows it. */
+export const MISMATCH = `server.error.${REFUSED}`;
 const SETTLED_MS = 500;
 const MAX_FAULTS = 4; // Maximum number of faults of one kind that are shown.
 const MIN_EDGE_SILENCE_S = 0.3; // Shorter silence at an edge is not reported.
@@ -107,6 +110,11 @@ export class AudioChecks {
     this.onReport();
   }
 
+  /** True if the runtime refuses to save a voice with this transcript. */
+  get isTranscriptRefused() {
+    return this.list.dataset.state !== 'asking' && this.transcriptAdvice.some(({ code }) => code === REFUSED);
+  }
+
   /** Advice of the runtime on the transcript. */
   get transcriptAdvice() {
     return this.report?.advice.filter(({ code }) => code.startsWith('transcript')) ?? [];
@@ -154,7 +162,7 @@ export class AudioChecks {
     else delete this.verdict.dataset.icon;
     this.verdict.textContent = studio.t(this.isNoiseKnown ? 'clone.good' : 'clone.noise_unknown', { s: report.speech_s.toFixed(1) });
     this.list.replaceChildren(...this.passed(report, this.isNoisy ? [...codes, 'noise'] : codes), ...items);
-    this.passedList.replaceChildren(...this.transcriptAdvice.map(({ code, sentence }) => this.item(this.sentence(code, sentence), code)));
+    this.passedList.replaceChildren(...this.transcriptAdvice.filter(({ code }) => code !== REFUSED).map(({ code, sentence }) => this.item(this.sentence(code, sentence), code)));
     this.list.dataset.state = report.usable ? 'said' : 'unusable';
   }
 
@@ -203,6 +211,7 @@ export class AudioChecks {
    * @param {string} sentence
    */
   sentence(code, sentence) {
+    if (code === REFUSED) return this.studio.t(MISMATCH);
     const key = `clone.advice.${code}`;
     const own = this.studio.t(key);
     return own === key || this.studio.words.language === 'en' ? sentence : own;

@@ -1,7 +1,7 @@
 /** The three steps of the Clone room, and the content of each step. */
 
-import { getElements, getElement } from '../common/elements.js';
-import { clock } from './audio_checks.js';
+import { getElements, getElement, writeText } from '../common/elements.js';
+import { clock, MISMATCH } from './audio_checks.js';
 
 // --- The three steps of the Clone room. One step is open, and the address has its number.
 
@@ -148,6 +148,7 @@ export class CloneView {
   paintSteps() {
     const { steps, currentVoice } = this.room;
     steps.paint(this.outcomes(), Boolean(currentVoice));
+    this.paintRefusal();
   }
 
   paintUseButton() {
@@ -175,6 +176,15 @@ export class CloneView {
     const chosen = reference.pcm ? studio.t(reference.isWhole ? 'clone.sum.whole' : 'clone.sum.chosen', lengths) : reference.name;
     const verdict = audioChecks.hasFaults ? 'care' : audioChecks.isNoiseKnown ? 'good' : 'unchecked';
     return [{ summary: chosen, verdict }, this.transcriptOutcome(), name];
+  }
+
+  /** Show a transcript that cannot be saved as an error, as the form does. */
+  paintRefusal() {
+    const { root, steps, studio, audioChecks } = this.room;
+    const place = getElement(root, '[data-error-for=ref_text]');
+    const sentence = studio.t(MISMATCH);
+    if (steps.at > 1 && audioChecks.isTranscriptRefused) writeText(place, sentence);
+    else if (place.textContent === sentence) writeText(place, '');
   }
 
   /** Return the outcome of the transcript, which is good if a recogniser has confirmed it. @returns {Outcome} */

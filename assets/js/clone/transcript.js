@@ -3,6 +3,7 @@
 import { createElement } from '../common/elements.js';
 import { api, errorOf } from '../common/api.js';
 import { errorSentence } from '../common/server_messages.js';
+import { MISMATCH } from './audio_checks.js';
 
 // --- Similarity of two texts, which detects a transcript in the wrong field. All functions are pure.
 
@@ -157,7 +158,7 @@ export class Transcript {
   summary() {
     const { heard, words } = this.compared();
     if (words.length === 0) return this.field.value.trim();
-    return this.matches ? this.studio.t('clone.heard', { n: heard, all: words.length }) : this.studio.t('clone.mismatch');
+    return this.matches ? this.studio.t('clone.heard', { n: heard, all: words.length }) : this.studio.t(MISMATCH);
   }
 
   /** True if a recogniser has transcribed the recording. */
@@ -195,7 +196,7 @@ export class Transcript {
     bar.replaceChildren(...words.map((one) => createElement('i', { className: one.heard ? '' : 'vw-not' })));
     const strong = document.createElement('b');
     const { matches } = this;
-    strong.textContent = matches ? `${said}.` : studio.t('clone.mismatch');
+    strong.textContent = matches ? `${said}.` : studio.t(MISMATCH);
     sentence.classList.toggle('vw-clone-advice', !matches);
     sentence.replaceChildren(strong, this.wordsSentence('clone.only_heard', matches ? [] : extra), this.wordsSentence('clone.not_heard', missing));
   }
