@@ -39,6 +39,14 @@ class Activity:
         spoken = np.flatnonzero(self.windows)
         return (float(spoken[0]) * self.window_s, float(spoken[-1] + 1) * self.window_s) if len(spoken) else None
 
+    def pauses(self, margin_s: float) -> list[slice]:
+        """Return the stretches of windows that are more than `margin_s` away from speech."""
+        reach = round(margin_s / self.window_s)
+        near = self.windows.copy()
+        for start, end in _runs(self.windows):
+            near[max(0, start - reach) : end + reach] = True
+        return [slice(start, end) for start, end in _runs(~near)]
+
 
 def by_loudness(samples: NDArray[np.float32]) -> Activity:
     """Detect speech in windows that are not much quieter than the loudest window.

@@ -21,7 +21,9 @@ FULL_SCALE = 0.998
 MAX_CLIPPED_SHARE = 5e-4  # Maximum fraction of samples at full scale. Single peaks are below this fraction.
 NOISY_DB = 20.0  # Minimum difference in dB between speech and pauses. A quiet room gives 40 dB.
 QUIET_DB = -40.0  # Minimum level of the speech relative to full scale.
-PAUSES_S = 0.3  # Minimum duration in seconds of pauses from which noise can be measured.
+SILENCE = 1e-5  # Level that is reported for digital silence (-100 dB).
+WORD_END_S = 0.1  # Duration in seconds of the sound of a word before and after its detected speech.
+PAUSES_S = 0.2  # Minimum duration in seconds of pauses from which noise can be measured.
 SILENT_SHARE = 0.5
 TELEPHONE_HZ = 4_200.0
 MIN_TREBLE_SHARE = 3e-6  # Minimum fraction of energy above TELEPHONE_HZ (-55 dB). Normal speech has 1000 times as much.
@@ -60,13 +62,15 @@ def levels_of(samples: NDArray[np.float32], activity: Activity) -> Levels:
     """
     levels = window_levels(samples, activity.window_s)
     spoken = activity.windows[: len(levels)]
-    pauses = levels[~spoken]
-    # A low quantile is used instead of the mean because breaths, creaks and word ends are not noise.
-    can_tell = len(pauses) * activity.window_s >= PAUSES_S
+    # The mean of a pause contains the beats of music, which a low quantile would leave out. The middle pause is used
+    # because one pause may contain a cough.
+    pauses = [pause for each in activity.pauses(WORD_END_S) if len(pause := levels[each])]
+    can_tell = sum(map(len, pauses)) * activity.window_s >= PAUSES_S
+    noises = sorted(float(np.sqrt((pause**2).mean())) for pause in pauses)
     return Levels(
         peak_db=_decibels(float(np.abs(samples).max(initial=0.0))),
         speech_db=_decibels(float(np.sqrt((levels[spoken] ** 2).mean()))) if spoken.any() else None,
-        pauses_db=_decibels(float(np.quantile(pauses, 0.2))) if can_tell else None,
+        pauses_db=_decibels(max(noises[(len(noises) - 1) // 2], SILENCE)) if can_tell else None,
         clipped=float((np.abs(samples) >= FULL_SCALE).mean()),
     )
 
@@ -126,7 +130,7 @@ def _judged(levels: Levels) -> Iterator[Advice]:
     if levels.speech_db < QUIET_DB:
         yield Advice("quiet", "The recording is very quiet; record it closer to the microphone or with more gain.")
     if levels.pauses_db is not None and (above := levels.speech_db - levels.pauses_db) < NOISY_DB:
-        yield Advice("noise", f"The recording is noisy, {above:.0f} dB under the speech; record in a quieter room.")
+        yield Advice("noise", f"Noise or music is only {above:.0f} dB below the speech; record in a quiet room.")
 
 
 def _decibels(level: float) -> float | None:

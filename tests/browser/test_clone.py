@@ -6,6 +6,7 @@ import base64
 import io
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -19,7 +20,7 @@ from tests.browser.conftest import SCREENSHOTS, OpenStudio
 from tests.browser.steps import SHORT, await_end, await_sound, clone_from, enter, to_words, try_out, wav
 from tests.support.app import App
 from tests.support.audio_files import audio_file
-from tests.support.signals import cough, voice
+from tests.support.signals import chords, cough, drums, voice
 from tests.support.spoken import WORDS, share_heard, spoken, words
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("no_voices")]
@@ -330,10 +331,11 @@ def test_checkmark_appears_only_for_an_automatic_transcript(studio: Page, app: A
 
 
 def noisy(above_db: float) -> FilePayload:
-    """Return a long phrase without pauses in noise, with silence at both ends."""
+    """Return speech without pauses in noise, with silence at both ends."""
     quiet = np.zeros(24_000, np.float32)
-    sound = np.concatenate([quiet, voice(12, 1), quiet])
-    level = np.sqrt(np.mean(np.square(voice(12, 1)))) * 10 ** (-above_db / 20)
+    speech = spoken("The boat came back in the evening", seed=1)
+    level = np.sqrt(np.mean(np.square(speech))) * 10 ** (-above_db / 20)
+    sound = np.concatenate([quiet, speech, quiet])
     file = audio_file(sound + level * np.random.RandomState(7).standard_normal(len(sound)))
     return {"name": f"{above_db}.wav", "mimeType": "audio/wav", "buffer": file}
 
@@ -348,6 +350,25 @@ def test_noise_outside_the_selected_part_is_reported(studio: Page) -> None:
     studio.screenshot(path=SCREENSHOTS / "clone-noisy.png")
     studio.click("#vw-clone-use")
     expect(studio.locator(".vw-step").first).to_have_attribute("data-verdict", "care")
+
+
+@pytest.mark.parametrize("below_db", [10, 40])
+@pytest.mark.parametrize("music", [chords, drums])
+def test_speech_over_music_is_not_a_good_recording(
+    studio: Page, music: Callable[[float], NDArray[np.float32]], below_db: float
+) -> None:
+    speech, pause = spoken(seed=1), np.zeros(12_000, np.float32)
+    sound = np.concatenate([pause, speech, pause, speech, pause])
+    level = np.sqrt((speech[np.abs(speech) > 0.005] ** 2).mean()) * 10 ** (-below_db / 20)
+    mixed = sound + level * np.resize(music(12.0), len(sound))
+    enter(studio, "clone")
+    studio.set_input_files("#vw-clone-file", {**wav(1.0), "buffer": audio_file(mixed)})
+    found = advice(studio)
+    assert ("noise" in found) == (below_db < 20)
+    verdict = studio.locator("#vw-clone-verdict")
+    if below_db < 20:
+        expect(verdict).to_be_hidden()
+        studio.screenshot(path=SCREENSHOTS / f"clone-{music.__name__}.png")
 
 
 def test_recording_with_unmeasurable_noise_is_not_rated_as_good(studio: Page) -> None:

@@ -163,26 +163,3 @@ def test_words_missing_from_the_recognised_text_are_listed(
     assert [word["word"] for word in found["words"] if not word["heard"]] == missing
     assert found["heard"] == len(found["words"]) - len(missing)
     assert found["extra"] == extra
-
-
-@pytest.mark.parametrize("above_db", [14, 40])
-def test_noise_is_measured_in_the_whole_recording(node: Node, tmp_path: Path, above_db: float) -> None:
-    phrases = [piece for seed in (1, 2, 3) for piece in (phrase(3, seed), silence(0.4))]
-    speech_db = 20 * np.log10(np.sqrt(np.mean(np.square(phrase(3, 1)))))
-    path, _ = recorded(tmp_path, *phrases, noise_db=speech_db - above_db)
-    assert above_noise(node, path) == pytest.approx(above_db, abs=4)
-
-
-def test_noise_of_a_recording_without_a_pause_is_unknown(node: Node, tmp_path: Path) -> None:
-    path, _ = recorded(tmp_path, phrase(4, 1))
-    assert above_noise(node, path) is None
-
-
-def above_noise(node: Node, path: str) -> float | None:
-    body = f"""async (path) => {{
-      {READ}
-      const {{ analyseRecording, speechAboveNoise }} = await import('/js/clone/speech_detection.js');
-      return speechAboveNoise(analyseRecording(pcm));
-    }}"""
-    found: float | None = node.evaluate(body, path)
-    return found

@@ -67,3 +67,27 @@ def cough(seed: int = 1) -> NDArray[np.float32]:
     noise = np.fft.irfft(spectrum * (hertz / 400) ** 2 / (1 + (hertz / 400) ** 2) / (1 + (hertz / 3000) ** 4), count)
     burst = noise * np.minimum(1, time / 0.01) * np.exp(-time / 0.12)
     return (0.6 * burst / np.abs(burst).max()).astype(np.float32)
+
+
+def chords(seconds: float) -> NDArray[np.float32]:
+    """Return two-second chords that decay slowly, with a root mean square of 1."""
+    time = np.arange(round(seconds * SAMPLE_RATE)) / SAMPLE_RATE
+    steps = ((220.0, 277.2, 329.6), (174.6, 220.0, 261.6), (261.6, 329.6, 392.0), (196.0, 246.9, 293.7))
+    step, since = (time // 2).astype(int) % len(steps), time % 2
+    phases = [2 * np.pi * np.array(steps)[step, note] * since for note in range(3)]
+    tones = sum(np.sin(harmonic * phase) / harmonic for phase in phases for harmonic in range(1, 7))
+    return _unit(tones * np.minimum(1, since / 0.02) * np.exp(-since / 1.5))
+
+
+def drums(seconds: float) -> NDArray[np.float32]:
+    """Return a drum pattern at 110 beats per minute, with a root mean square of 1."""
+    time = np.arange(round(seconds * SAMPLE_RATE)) / SAMPLE_RATE
+    beat, since = np.divmod(time, 30 / 110)
+    hiss = np.random.RandomState(1).standard_normal(len(time))
+    kick = (beat % 4 == 0) * np.sin(2 * np.pi * 60 * since) * np.exp(-since / 0.1)
+    snare = (beat % 4 == 2) * 0.6 * hiss * np.exp(-since / 0.07)
+    return _unit(kick + snare + 0.15 * hiss * np.exp(-since / 0.03))
+
+
+def _unit(signal: NDArray[np.float64]) -> NDArray[np.float32]:
+    return (signal / np.sqrt((signal**2).mean())).astype(np.float32)

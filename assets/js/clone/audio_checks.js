@@ -2,7 +2,6 @@
 
 import { api, errorOf } from '../common/api.js';
 import { createElement, getElement } from '../common/elements.js';
-import { MIN_ABOVE_NOISE_DB } from './speech_detection.js';
 
 const REFUSED = 'transcript_mismatch'; // Code of advice on a transcript that cannot be saved.
 /** Key of the sentence about a transcript of something else, wherever the page shows it. */
@@ -14,6 +13,8 @@ const MIN_EDGE_SILENCE_S = 0.3; // Shorter silence at an edge is not reported.
 /**
  * @typedef {import('./selection.js').Fault} Fault
  * @typedef {'leaveOut'|'shorten'|'pauses'|'best'|'trim'|'another'} AudioRemedy
+ *
+ * @typedef {{sound: Blob, transcript: string|null, surroundings?: Blob|null}} Given  recording to check
  *
  * @typedef {Object} CheckResult     result of the runtime's checks, in seconds and dBFS
  * @property {boolean} usable
@@ -32,16 +33,14 @@ export class AudioChecks {
    * @param {(error: Error) => void} callbacks.onRefused
    * @param {() => void} callbacks.onReport  called when the result of the checks has changed
    * @param {() => Fault[]} callbacks.faults  returns the faults that the page has detected
-   * @param {() => number|null} callbacks.aboveNoise  returns the level of the speech above the recording's noise in dB, or null if unknown
    * @param {Record<AudioRemedy, (faults: Fault[]) => void>} callbacks.remedies  actions that correct a fault
    * @param {() => boolean} callbacks.isLong  returns true if another part can be selected
    */
-  constructor(root, studio, { onRefused, onReport, faults, aboveNoise, remedies, isLong }) {
+  constructor(root, studio, { onRefused, onReport, faults, remedies, isLong }) {
     this.studio = studio;
     this.onRefused = onRefused;
     this.onReport = onReport;
     this.faults = faults;
-    this.aboveNoise = aboveNoise;
     this.remedies = remedies;
     this.isLong = isLong;
     this.list = getElement(root, '#vw-clone-clinic');
@@ -68,7 +67,7 @@ export class AudioChecks {
   /**
    * Request the checks when the selection has not changed for a moment.
    *
-   * @param {() => {sound: Blob, transcript: string|null}} given
+   * @param {() => Given} given
    */
   checkSoon(given) {
     clearTimeout(this.timer);
@@ -80,7 +79,7 @@ export class AudioChecks {
   /**
    * Request the runtime's checks of a recording.
    *
-   * @param {{sound: Blob, transcript: string|null}} given
+   * @param {Given} given
    * @returns {Promise<CheckResult>}
    * @throws {Error} The runtime refuses the recording.
    */
@@ -91,10 +90,18 @@ export class AudioChecks {
     return api.form('v1/audio/voices/check', form);
   }
 
-  /** @param {number} asked @param {{sound: Blob, transcript: string|null}} given */
+  /** Measure the noise around a selection that has no pause. @param {CheckResult} report @param {Blob} sound */
+  async measureNoise(report, sound) {
+    const { levels, advice } = await this.check({ sound, transcript: null }).catch(() => report);
+    report.levels.pauses_db = levels.pauses_db;
+    report.advice.push(...advice.filter(({ code }) => code === 'noise'));
+  }
+
+  /** @param {number} asked @param {Given} given */
   async ask(asked, given) {
     try {
       const report = await this.check(given);
+      if (report.levels.pauses_db === null && given.surroundings) await this.measureNoise(report, given.surroundings);
       if (asked === this.asked) this.show(report);
     } catch (error) {
       if (asked !== this.asked) return;
@@ -127,21 +134,12 @@ export class AudioChecks {
 
   /** True if the audio has at least one fault. */
   get hasFaults() {
-    return this.report !== null && (this.isNoisy || this.audioAdvice.length > 0 || this.faults().length > 0);
+    return this.report !== null && (this.audioAdvice.length > 0 || this.faults().length > 0);
   }
 
-  /**
-   * True if the whole recording is noisy.
-   *
-   * Also true if the selection has no pause in which noise could be measured.
-   */
-  get isNoisy() {
-    return (this.aboveNoise() ?? Infinity) < MIN_ABOVE_NOISE_DB;
-  }
-
-  /** True if noise was measured in the whole recording or in pauses of the selection. */
+  /** True if noise was measured in pauses in or near the selection. */
   get isNoiseKnown() {
-    return this.aboveNoise() !== null || (this.report?.levels.pauses_db ?? null) !== null;
+    return (this.report?.levels.pauses_db ?? null) !== null;
   }
 
   /** Show each fault with its remedy, and the passed checks, in the page's language. */
@@ -152,7 +150,6 @@ export class AudioChecks {
     const edges = report.trim.start_s >= MIN_EDGE_SILENCE_S || report.seconds - report.trim.end_s >= MIN_EDGE_SILENCE_S;
     const codes = this.audioAdvice.map(({ code }) => code);
     const items = [
-      ...(this.isNoisy && !codes.includes('noise') ? [this.item(studio.t('clone.found.noise', { db: this.aboveNoise()?.toFixed(0) }), 'noise', 'another')] : []),
       ...faults.map((fault) => this.faultItem(fault)),
       ...this.audioAdvice.map(({ code, sentence }) => this.item(this.sentence(code, sentence), code, this.remedyOf(code, faults))),
       ...(edges ? [this.item(studio.t('clone.found.edges'), 'edges', 'trim')] : []),
@@ -161,7 +158,7 @@ export class AudioChecks {
     if (this.isNoiseKnown) this.verdict.dataset.icon = 'check';
     else delete this.verdict.dataset.icon;
     this.verdict.textContent = studio.t(this.isNoiseKnown ? 'clone.good' : 'clone.noise_unknown', { s: report.speech_s.toFixed(1) });
-    this.list.replaceChildren(...this.passed(report, this.isNoisy ? [...codes, 'noise'] : codes), ...items);
+    this.list.replaceChildren(...this.passed(report, codes), ...items);
     this.passedList.replaceChildren(...this.transcriptAdvice.filter(({ code }) => code !== REFUSED).map(({ code, sentence }) => this.item(this.sentence(code, sentence), code)));
     this.list.dataset.state = report.usable ? 'said' : 'unusable';
   }

@@ -239,6 +239,7 @@ export class RecordingIntake {
     room.view.paintUseButton();
     room.audioChecks.checkSoon(() => ({
       sound: reference.sent(),
+      surroundings: reference.surroundings,
       transcript: room.xvector.checked ? null : room.transcript.value.trim(),
     }));
   }

@@ -11,6 +11,7 @@ const MAX_DURATION_S = 600;
 const MIN_HANDLE_DISTANCE_S = 0.1;
 // If the mean of the channels has less than this share of the energy of independent channels, they cancel each other
 // out.
+const MAX_SURROUNDINGS_S = 2;
 const MIN_MIX_ENERGY = 0.1;
 const CROSS_FADE_SAMPLES = Math.round(SAMPLE_RATE * 0.008);
 
@@ -131,6 +132,13 @@ export class Reference {
   sent() {
     this.blob ??= this.pcm || !this.file ? wavBlob([this.selectedPcm], SAMPLE_RATE) : this.file;
     return this.blob;
+  }
+
+  /** Selection with the audio around it, or null if the browser cannot decode the file. */
+  get surroundings() {
+    const { pcm, start, end } = this;
+    const margin = Math.min(MAX_SURROUNDINGS_S, (this.maxSeconds - (end - start)) / 2) * SAMPLE_RATE;
+    return pcm && wavBlob([pcm.slice(Math.max(0, start * SAMPLE_RATE - margin), end * SAMPLE_RATE + margin)], SAMPLE_RATE);
   }
 }
 

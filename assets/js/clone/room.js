@@ -57,7 +57,6 @@ export class CloneRoom {
       onRefused: (error) => this.intake.onRefused(error),
       onReport: () => this.view.paintSteps(),
       faults: () => this.partSelector.faults(),
-      aboveNoise: () => this.partSelector.aboveNoise,
       remedies: this.remedies(),
       isLong: () => this.partSelector.isLong,
     });

@@ -5,7 +5,7 @@
  * part is shorter. All functions are pure.
  */
 
-import { FRAME_S, analyseRecording, speechAboveNoise, pauses, speechSpan } from './speech_detection.js';
+import { FRAME_S, analyseRecording, pauses, speechSpan } from './speech_detection.js';
 
 export const MAX_SELECTION_S = 15; // Of a longer recording, only the best part is selected.
 const [MIN_PART_S, WANTED_S] = [6, 12];
@@ -145,9 +145,6 @@ const AT_EDGE_S = 0.6;
 /** @typedef {ReturnType<typeof faultsOf>[number]} Fault @typedef {import('./reference.js').Reference} Reference */
 
 export class PartSelector {
-  /** Level of the speech above the recording's noise in dB, or null if unknown. @type {number|null} */
-  aboveNoise = null;
-
   /**
    * @param {import('../app/studio.js').Studio} studio @param {() => void} onChanged called when the selection changes
    */
@@ -161,7 +158,6 @@ export class PartSelector {
   analyse(reference) {
     this.reference = reference;
     this.analysis = reference?.pcm?.length ? analyseRecording(reference.pcm) : null;
-    this.aboveNoise = this.analysis && speechAboveNoise(this.analysis);
     this.best = this.analysis && bestPart(this.analysis, reference?.source === 'recording' ? MAX_RECORDING_S : MAX_SELECTION_S);
   }
 

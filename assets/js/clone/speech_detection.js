@@ -27,9 +27,6 @@ const MAX_VOWEL_S = 0.8; // Maximum duration of a vowel with constant pitch and 
 const MAX_STOP_S = 0.16; // Maximum duration of the silence in a stop consonant.
 const CLICK_S = 0.06;
 const EDGE_S = 0.25;
-const MIN_NOISE_S = 0.3; // Noise is measured only if the parts without speech are longer than this in total.
-// Required level of speech above noise, as in runtime/voices/checks.py. A quiet room has 40 dB.
-export const MIN_ABOVE_NOISE_DB = 20;
 
 /**
  * @typedef {{start: number, end: number}} TimeSpan  start and end in seconds
@@ -91,19 +88,6 @@ export function pauses({ speech, seconds }, least) {
 export function speechSpan({ speech, seconds }) {
   const all = stretches(speech, seconds);
   return all.length > 0 ? { start: all[0].start, end: all[all.length - 1].end } : null;
-}
-
-/**
- * Return the level of the speech above the noise of the whole recording.
- *
- * @param {RecordingAnalysis} analysis @returns {number|null} difference in dB, or null without speech or measurable noise
- */
-export function speechAboveNoise({ levels, speech }) {
-  const speechLevels = levels.filter((_, frame) => speech[frame] === 1);
-  const rest = levels.filter((_, frame) => speech[frame] === 0);
-  if (speechLevels.length === 0 || rest.length * FRAME_S < MIN_NOISE_S) return null;
-  const energy = speechLevels.reduce((sum, level) => sum + 10 ** (level / 10), 0) / speechLevels.length;
-  return 10 * Math.log10(energy) - quantile(rest, 0.2);
 }
 
 /**

@@ -5,18 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import silero_vad
+import soundfile
 import soxr
 import torch
 from numpy.typing import NDArray
 
 from runtime.errors import BadReferenceAudio, TranscriptMismatch
 from runtime.request import SAMPLE_RATE
-from runtime.settings import Limits
+from runtime.settings import DEMO_CHECKPOINT, Limits
 from runtime.voices.activity import by_likelihood, by_loudness
 from runtime.voices.checks import check_transcript
 from runtime.voices.examination import MARGIN_S, PAUSE_S, clean_reference, examine, prepare_recording
 from runtime.voices.speech_detector import _likelihood, find_speech
-from tests.support.signals import voice
+from tests.support.signals import chords, cough, drums, voice
 from tests.support.spoken import WORDS, spoken
 
 LIMITS = Limits()
@@ -142,6 +143,45 @@ def test_each_fault_gets_its_advice(speech: Samples, code: str) -> None:
     found = codes(recordings[code])
     assert code in found
     assert len(found - {"noise", "silence"}) <= 1 or code in {"no_speech", "clipping"}
+
+
+def with_background(speech: Samples, sound: Samples, below_db: float) -> Samples:
+    """Return speech with pauses over a sound, and the sound this many dB below the speech."""
+    pause = silence(0.6)
+    padded = np.concatenate([pause, speech, pause, speech, pause])
+    level = np.sqrt((speech[np.abs(speech) > 0.005] ** 2).mean()) * 10 ** (-below_db / 20)
+    return padded + level * np.resize(sound, len(padded))
+
+
+@pytest.mark.parametrize("below_db", [0, 6, 12, 17, 24, 40])
+@pytest.mark.parametrize("sound", [chords(12), drums(12), noise(12 * SAMPLE_RATE, 1)], ids=["chords", "drums", "noise"])
+def test_music_and_noise_are_reported_by_their_level_below_the_speech(
+    speech: Samples, sound: Samples, below_db: float
+) -> None:
+    recording = with_background(speech, sound, below_db)
+    found = examine(recording, None)
+    levels = found.levels
+    assert levels.speech_db is not None
+    if levels.pauses_db is not None:
+        assert levels.speech_db - levels.pauses_db == pytest.approx(below_db, abs=3)
+    assert ("noise" in {hint.code for hint in found.advice}) == (below_db < 20 and levels.pauses_db is not None)
+    assert levels.pauses_db is not None or below_db < 12, "only loud music leaves no pause"
+
+
+@pytest.mark.parametrize("name", ["angus", "clara", "clone", "design_high_fast", "design_low_slow"])
+def test_samples_of_the_embedded_voice_are_not_noisy(name: str) -> None:
+    samples, rate = soundfile.read(DEMO_CHECKPOINT / "samples" / f"{name}.wav", dtype="float32")
+    assert rate == SAMPLE_RATE
+    for room_db in (None, 50, 40, 30):
+        sound = silence(1) if room_db is None else noise(len(samples), 1)
+        found = examine(with_background(samples, sound, room_db or 0), None)
+        assert "noise" not in {hint.code for hint in found.advice}, room_db
+
+
+def test_cough_in_one_pause_is_not_noise(speech: Samples) -> None:
+    pause = silence(0.3)
+    parts = [pause, speech, pause, cough(), pause, speech, pause]
+    assert "noise" not in codes(np.concatenate(parts) + noise(sum(map(len, parts)), 1e-4))
 
 
 def test_advice_is_one_sentence_per_fault() -> None:
