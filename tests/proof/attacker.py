@@ -31,6 +31,9 @@ _MARKS = json.dumps({"items": [{"input": "![" * 2048}] * 32, "text_filter": "mar
 _BATCH = b"POST /v1/audio/speech/batch HTTP/1.1\r\nContent-Length: %d\r\n" % len(_MARKS) + _HOST + b"\r\n" + _MARKS
 _MARKUP = json.dumps({"input": "![a](" * 25_000, "text_filter": "markdown", "voice": "eric"}).encode()
 _LONG = b"POST /v1/audio/speech HTTP/1.1\r\nContent-Length: %d\r\n" % len(_MARKUP) + _HOST + b"\r\n" + _MARKUP
+# The frames do not fit into a slot, so the request is refused after its whole text was validated.
+_DIGITS = json.dumps({"input": "1234567890" * 400, "max_frames": 4096, "voice": "eric"}).encode()
+_REFUSED = b"POST /v1/audio/speech HTTP/1.1\r\nContent-Length: %d\r\n" % len(_DIGITS) + _HOST + b"\r\n" + _DIGITS
 _BODY = b"POST /v1/audio/speech HTTP/1.1\r\nContent-Length: 16000000\r\n" + _HOST + b"\r\n"
 _RESERVED = bytes([_frame(Opcode.TEXT, b"{}")[0] | 0x40]) + _frame(Opcode.TEXT, b"{}")[1:]
 # Data that is sent once per connection, and data that is then sent repeatedly.
@@ -46,6 +49,7 @@ ATTACKS: dict[str, tuple[bytes, bytes]] = {
     "ends of sentences": (_PLAIN, _CONFIG + _ENDS),
     "marks": (b"", _BATCH),
     "markup": (b"", _LONG),
+    "refused texts": (b"", _REFUSED),
     "body of spaces": (_BODY, b" "),
     "pipelined requests": (b"", b"GET /v1/models HTTP/1.1\r\n" + _HOST + b"\r\n"),
     "unmasked frames": (_OURS, Frame(Opcode.TEXT, b"{}").serialize(mask=False)),
