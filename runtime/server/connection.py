@@ -157,7 +157,7 @@ class Connection:
                 continue  # The writer task sends the close message. Until then, only a disconnect can arrive.
             if message["type"] == "websocket.disconnect":
                 if message.get("reason") == SlowReader.code and not self._dialect.closed:
-                    self._host.metrics.refused(SlowReader.code)  # A proxy reports a client that does not read.
+                    self._host.metrics.refused(SlowReader.code)  # A proxy closes with this reason.
                 return
             text = message.get("text")
             if text is None:

@@ -59,7 +59,7 @@ def lock(descriptor: int) -> None:
     if _fcntl is not None:
         _fcntl.flock(descriptor, _fcntl.LOCK_EX)
     elif _msvcrt is not None:
-        while True:  # Windows waits for ten seconds and then raises an error.
+        while True:  # On Windows, LK_LOCK raises an error after ten seconds, so it is repeated.
             try:
                 os.lseek(descriptor, 0, os.SEEK_SET)
                 _msvcrt.locking(descriptor, _msvcrt.LK_LOCK, 1)
