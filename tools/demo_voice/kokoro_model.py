@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -33,8 +32,8 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     def clean(name: str) -> str:
         return re.sub(r"^(decoder|encoder)\.", "", name).replace("predictor.F0", "F0").replace("predictor.N", "N")
 
-    def dequantised(name: str, zero: Tensor) -> Tensor:
-        return (raw[name].float() - zero.float()) * raw[name.replace("_quantized", "_scale")]
+    def dequantised(name: str, zero: str, index: tuple = (...,)) -> Tensor:
+        return (raw[name].float() - raw[zero].float()[index]) * raw[name.replace("_quantized", "_scale")][index]
 
     out = {clean(k): t for k, t in raw.items() if t.dtype == torch.float32 and not k.startswith(("/", "onnx"))}
     for node in graph.node:
@@ -42,21 +41,20 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         module = re.sub(r"/([^/]+)/\1(\.\d+)/", r"/\1\2/", node.name.rsplit("/", 1)[0] + "/").strip("/")
         module = clean(module.replace("/", "."))
         if node.op_type in ("ConvInteger", "MatMulInteger") and stored and stored[0].endswith("_quantized"):
-            weight = dequantised(stored[0], raw[stored[1]])
+            weight = dequantised(*stored[:2])
             out.setdefault(f"{module}.weight", weight if weight.ndim == 3 else weight.T)
         elif node.op_type in ("Conv", "ConvTranspose", "MatMul") and stored and raw[stored[0]].dtype == torch.float32:
             weight = raw[stored[0]]
             out[f"{module}.weight"] = weight.T if node.op_type == "MatMul" else weight
         elif node.op_type == "DequantizeLinear" and len(stored) == 2:
-            name = stored[0].replace("_scale", "_quantized")
-            out[clean(stored[0].replace(".weight_scale", ".weight"))] = dequantised(name, raw[stored[1]])
+            name = clean(stored[0].replace(".weight_scale", ".weight"))
+            out[name] = dequantised(stored[0].replace("_scale", "_quantized"), stored[1])
         elif node.op_type == "DynamicQuantizeLSTM":
-            ours = [i for i in stored if "ConstantOfShape" not in i]
-            for which, name in (("ih", ours[0]), ("hh", ours[1])):
-                zero, scale = raw["onnx::LSTM_6930_zero_point"], raw[name.replace("_quantized", "_scale")]
-                weight = (raw[name].float() - zero.float()[:, None, None]) * scale[:, None, None]
+            inputs, states, bias, *_ = (i for i in stored if "ConstantOfShape" not in i)
+            for which, name in (("ih", inputs), ("hh", states)):
+                weight = dequantised(name, "onnx::LSTM_6930_zero_point", (slice(None), None, None))
                 out[f"{module}.{which}"] = weight.transpose(1, 2)
-            out[f"{module}.bias"] = raw[ours[2]]
+            out[f"{module}.bias"] = raw[bias]
     return out
 
 
@@ -65,49 +63,31 @@ def lstm(weights: dict[str, Tensor], name: str) -> nn.LSTM:
 
     The order of the gates is input, output, forget, cell in ONNX, and input, forget, cell, output in PyTorch.
     """
-    wide = weights[f"{name}.ih"].shape[2]
-    module = nn.LSTM(wide, 256, batch_first=True, bidirectional=True)
-
-    def ordered(gates: Tensor) -> Tensor:
-        i, o, f, c = gates.chunk(4)
-        return torch.cat((i, f, c, o))
-
+    module = nn.LSTM(weights[f"{name}.ih"].shape[2], 256, batch_first=True, bidirectional=True)
     for direction, suffix in enumerate(("", "_reverse")):
-        bias = weights[f"{name}.bias"][direction].chunk(2)
-        for which, tensor in (("weight_ih", weights[f"{name}.ih"][direction]),
-                              ("weight_hh", weights[f"{name}.hh"][direction]),
-                              ("bias_ih", bias[0]), ("bias_hh", bias[1])):  # fmt: skip
-            getattr(module, f"{which}_l0{suffix}").data.copy_(ordered(tensor))
+        bias_ih, bias_hh = weights[f"{name}.bias"][direction].chunk(2)
+        parts = {"bias_ih": bias_ih, "bias_hh": bias_hh,
+                 **{f"weight_{which}": weights[f"{name}.{which}"][direction] for which in ("ih", "hh")}}  # fmt: skip
+        for which, gates in parts.items():
+            i, o, f, c = gates.chunk(4)
+            getattr(module, f"{which}_l0{suffix}").data.copy_(torch.cat((i, f, c, o)))
     return module
 
 
-def normalised(x: Tensor, gamma: Tensor, beta: Tensor, mask: Tensor, count: Tensor) -> Tensor:
+def normalised(x: Tensor, gamma: Tensor, beta: Tensor, mask: Tensor) -> Tensor:
     """Apply adaptive instance normalization to the valid frames, and set the others to 0.
 
     Shapes: x [B, C, T]; mask [B, 1, T].
     """
-    mean = (x * mask).sum(-1, keepdim=True) / count
-    centred = (x - mean) * mask
+    count = mask.sum(-1, keepdim=True)
+    centred = (x - (x * mask).sum(-1, keepdim=True) / count) * mask
     variance = centred.square().sum(-1, keepdim=True) / count
     return ((1 + gamma) * (centred * torch.rsqrt(variance + 1e-5)) + beta) * mask
 
 
-def normalised_snake(x: Tensor, gamma: Tensor, beta: Tensor, mask: Tensor, count: Tensor, alpha: Tensor) -> Tensor:
-    x = normalised(x, gamma, beta, mask, count)
+def normalised_snake(x: Tensor, gamma: Tensor, beta: Tensor, mask: Tensor, alpha: Tensor) -> Tensor:
+    x = normalised(x, gamma, beta, mask)
     return x + torch.sin(alpha * x).square() / alpha
-
-
-@dataclass(frozen=True)
-class Spoken:
-    """Generated speech of a batch of utterances.
-
-    Shapes: audio [B, 600 T]; durations of the tokens [B, N]; F0 in Hz [B, 2 T]; numbers of frames [B].
-    """
-
-    audio: Tensor
-    durations: Tensor
-    f0: Tensor
-    frames: Tensor
 
 
 class Kokoro(nn.Module):
@@ -130,10 +110,8 @@ class Kokoro(nn.Module):
     def conv(self, x: Tensor, name: str, **kwargs: int) -> Tensor:
         return F.conv1d(x, self.p(f"{name}.weight"), self.p(f"{name}.bias"), **kwargs)
 
-    def layer_norm(
-        self, x: Tensor, name: str, keys: tuple[str, str] = ("weight", "bias"), eps: float = 1e-12
-    ) -> Tensor:
-        return F.layer_norm(x, x.shape[-1:], self.p(f"{name}.{keys[0]}"), self.p(f"{name}.{keys[1]}"), eps)
+    def layer_norm(self, x: Tensor, name: str) -> Tensor:
+        return F.layer_norm(x, x.shape[-1:], self.p(f"{name}.weight"), self.p(f"{name}.bias"), 1e-12)
 
     def recur(self, x: Tensor, lengths: Tensor, name: str) -> Tensor:
         packed = nn.utils.rnn.pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
@@ -142,14 +120,10 @@ class Kokoro(nn.Module):
 
     def albert(self, ids: Tensor, mask: Tensor) -> Tensor:
         """Return the hidden states [B, N, 768] of the phoneme-level language model."""
-        e = "bert.embeddings"
-        x = F.embedding(ids, self.p(f"{e}.word_embeddings.weight"))
-        x = (
-            x
-            + self.p(f"{e}.position_embeddings.weight")[: ids.shape[1]]
-            + self.p(f"{e}.token_type_embeddings.weight")[0]
-        )
-        x = self.linear(self.layer_norm(x, f"{e}.LayerNorm"), "bert.encoder.embedding_hidden_mapping_in")
+        names = (f"bert.embeddings.{kind}_embeddings.weight" for kind in ("word", "position", "token_type"))
+        word, position, kind = (self.p(name) for name in names)
+        x = F.embedding(ids, word) + position[: ids.shape[1]] + kind[0]
+        x = self.linear(self.layer_norm(x, "bert.embeddings.LayerNorm"), "bert.encoder.embedding_hidden_mapping_in")
         for _ in range(12):
             q, k, v = (self.linear(x, f"{ALBERT}.attention.{n}").unflatten(-1, (12, 64)).transpose(1, 2)
                        for n in ("query", "key", "value"))  # fmt: skip
@@ -166,26 +140,25 @@ class Kokoro(nn.Module):
 
     def block(self, x: Tensor, s: Tensor, name: str, mask: Tensor, up: bool = False) -> tuple[Tensor, Tensor]:
         """Apply a residual block with adaptive normalization, and return the output and its mask."""
-        y = F.leaky_relu(self.norm(x, *self.style(s, f"{name}.norm1"), mask, mask.sum(-1, keepdim=True)), 0.2)
+        y = F.leaky_relu(self.norm(x, *self.style(s, f"{name}.norm1"), mask), 0.2)
         if up:
             pool = self.p(f"{name}.pool.weight"), self.p(f"{name}.pool.bias")
             y = F.conv_transpose1d(y, *pool, stride=2, padding=1, output_padding=1, groups=x.shape[1])
             x, mask = x.repeat_interleave(2, -1), mask.repeat_interleave(2, -1)
             y = y * mask
         y = self.conv(y, f"{name}.conv1", padding=1)
-        y = F.leaky_relu(self.norm(y, *self.style(s, f"{name}.norm2"), mask, mask.sum(-1, keepdim=True)), 0.2)
+        y = F.leaky_relu(self.norm(y, *self.style(s, f"{name}.norm2"), mask), 0.2)
         y = self.conv(y, f"{name}.conv2", padding=1)
         shortcut = self.conv(x, f"{name}.conv1x1") if self.p(f"{name}.conv1x1.weight") is not None else x
         return (y + shortcut) / math.sqrt(2), mask
 
     def residual(self, x: Tensor, s: Tensor, name: str, mask: Tensor) -> Tensor:
         """Apply a residual block of the generator: adaptive normalization and three dilations."""
-        count = mask.sum(-1, keepdim=True)
         kernel = self.p(f"{name}.convs1.0.weight").shape[-1]
         for i, dilation in enumerate((1, 3, 5)):
-            y = self.snake(x, *self.style(s, f"{name}.adain1.{i}"), mask, count, self.p(f"{name}.alpha1.{i}"))
+            y = self.snake(x, *self.style(s, f"{name}.adain1.{i}"), mask, self.p(f"{name}.alpha1.{i}"))
             y = self.conv(y, f"{name}.convs1.{i}", padding=dilation * (kernel - 1) // 2, dilation=dilation)
-            y = self.snake(y, *self.style(s, f"{name}.adain2.{i}"), mask, count, self.p(f"{name}.alpha2.{i}"))
+            y = self.snake(y, *self.style(s, f"{name}.adain2.{i}"), mask, self.p(f"{name}.alpha2.{i}"))
             x = x + self.conv(y, f"{name}.convs2.{i}", padding=(kernel - 1) // 2)
         return x
 
@@ -224,11 +197,11 @@ class Kokoro(nn.Module):
         return 1.5 * torch.istft(spectrum, 20, 5, window=torch.hann_window(20, device=x.device))
 
     @torch.no_grad()
-    def forward(self, ids: Tensor, lengths: Tensor, style: Tensor, speed: Tensor, pitch: Tensor) -> Spoken:
-        """Generate the speech of a batch of utterances.
+    def forward(self, ids: Tensor, lengths: Tensor, style: Tensor, speed: Tensor, pitch: Tensor) -> tuple[Tensor, ...]:
+        """Return audio, durations of tokens, F0 in Hz and numbers of frames of utterances.
 
         Shapes: ids [B, N] (0 at both ends and as padding), lengths [B], style [B, 256], speed [B], pitch [B] (factor
-        on the predicted F0).
+        on the predicted F0); result [B, 600 T], [B, N], [B, 2 T] and [B].
         """
         timbre, prosody = style.chunk(2, 1)
         valid = torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]
@@ -263,12 +236,12 @@ class Kokoro(nn.Module):
         y = F.embedding(ids, self.p("text_encoder.embedding.weight")) * valid[..., None]
         for i in range(3):
             y = self.conv(y.transpose(1, 2), f"text_encoder.cnn.{i}.0", padding=2).transpose(1, 2)
-            y = self.layer_norm(y, f"text_encoder.cnn.{i}.1", ("gamma", "beta"), 1e-5)
-            y = F.leaky_relu(y, 0.2) * valid[..., None]
+            gamma, beta = (self.p(f"text_encoder.cnn.{i}.1.{name}") for name in ("gamma", "beta"))
+            y = F.leaky_relu(F.layer_norm(y, y.shape[-1:], gamma, beta, 1e-5), 0.2) * valid[..., None]
         text = stretched(self.recur(y, lengths, "text_encoder.lstm"))
         low = [self.conv(c[:, None], f"decoder.{n}_conv", stride=2, padding=1) for c, n in ((f0, "F0"), (energy, "N"))]
         x, m = self.block(torch.cat((text, *low), 1), timbre, "decoder.encode", mask)
         rest = torch.cat((self.conv(text, "decoder.asr_res.0"), *low), 1)
         for i in range(4):
             x, m = self.block(torch.cat((x, rest), 1), timbre, f"decoder.decode.{i}", m, up=i == 3)
-        return Spoken(self.generator(x * m, timbre, f0, m), duration, f0, frames)
+        return self.generator(x * m, timbre, f0, m), duration, f0, frames

@@ -1,20 +1,20 @@
-"""Convert English text to Kokoro's phoneme ids, with espeak-ng.
+"""Stage 0: prepare Kokoro's styles, and lines of text with their phoneme ids.
 
-Run: python phonemes.py --out work   (on a machine with debs/; copy lines.npz and held_out.npz to the GPU machine)
+Run: python phonemes.py   (writes work/voices.npz, unseen.npz, lines.npz and held_out.npz)
 
-The mapping from espeak-ng's IPA to Kokoro's symbols is that of misaki 0.9 (Apache-2.0), American English.
+The mapping from the IPA of espeak-ng to Kokoro's symbols is that of misaki 0.9 (Apache-2.0), American English.
 """
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import re
+import tarfile
 from pathlib import Path
 
 import numpy as np
 
-from config import CONFIG, HERE
+from config import CONFIG, HERE, WORK
 from text import corpus
 
 MAPPING = (
@@ -86,17 +86,19 @@ def read_lines(path: Path) -> tuple[list[str], list[np.ndarray]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--debs", type=Path, default=HERE / CONFIG["paths"]["debs"])
-    parser.add_argument("--out", type=Path, default=HERE / CONFIG["paths"]["work"])
-    args = parser.parse_args()
-    text = CONFIG["text"]
-    lines, held_out = corpus(args.debs, CONFIG["seed"], text["max_chars"], text["held_out"])
-    espeak = Espeak(args.debs / "usr/lib/x86_64-linux-gnu")
+    # Row n of a style [510, 1, 256] is for a text of n tokens.
+    taught = [name for names in CONFIG["styles"].values() for name in names]
+    with tarfile.open(WORK / "kokoro-js-1.2.1.tgz") as package:
+        for file, names in (("voices", taught), ("unseen", CONFIG["clones"]["styles"])):
+            raw = {name: package.extractfile(f"package/voices/{name}.bin").read() for name in names}
+            styles = {k: np.frombuffer(r, np.float32).reshape(-1, 1, 256).astype(np.float16) for k, r in raw.items()}
+            np.savez(WORK / f"{file}.npz", **styles)
+    debs, text = HERE / CONFIG["paths"]["debs"], CONFIG["text"]
+    lines, held_out = corpus(debs, CONFIG["seed"], text["max_chars"], text["held_out"])
+    espeak = Espeak(debs / "usr/lib/x86_64-linux-gnu")
     for name, part in (("lines", lines), ("held_out", held_out)):
         ids = [espeak.ids(line) for line in part]
-        args.out.mkdir(parents=True, exist_ok=True)
-        np.savez_compressed(args.out / f"{name}.npz", text=np.frombuffer("\n".join(part).encode(), np.uint8),
+        np.savez_compressed(WORK / f"{name}.npz", text=np.frombuffer("\n".join(part).encode(), np.uint8),
                             ids=np.concatenate(ids).astype(np.uint8), lengths=[len(i) for i in ids])  # fmt: skip
         print(name, len(part), "lines", sum(map(len, ids)) / len(ids), "ids a line")
 

@@ -33,3 +33,9 @@ def track_f0(audio: np.ndarray, low: float = 55.0, high: float = 420.0) -> np.nd
     shift = np.where(np.abs(bend) > 1e-6, 0.5 * (left - right) / np.where(bend == 0, 1, bend), 0).clip(-0.5, 0.5)
     loud = energy > 0.02 * np.percentile(energy, 95)
     return np.where((mid > 0.55) & loud, 8000 / (lag + shift), 0).astype(np.float32)
+
+
+def median_f0(f0: np.ndarray) -> float:
+    """Return the median of the voiced F0 labels, or 0 if fewer than four labels are voiced."""
+    voiced = f0[f0 > 0].astype(np.float32)
+    return float(np.median(voiced)) if len(voiced) > 3 else 0.0

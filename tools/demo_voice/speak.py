@@ -1,6 +1,6 @@
-"""Generate speech with Kokoro in groups of eight utterances with the same voice.
+"""Stage 1: generate speech with Kokoro in groups of eight utterances with the same voice.
 
-Run: python speak.py --model kokoro.onnx --voices voices.npz --hours 60
+Run: python speak.py --hours 60
 
 The results are shards for `store.Store`. The phone labels are Kokoro's token ids (0: silence), placed with the
 durations that Kokoro predicts. F0 is also Kokoro's prediction.
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -20,13 +19,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from config import CONFIG, HERE
+from config import CONFIG, WORK
 from kokoro_model import HOP_SAMPLES, Kokoro, read_weights
 from phonemes import read_lines
-from store import STYLE_SIZE, pack_style
+from pitch import median_f0
+from store import FRAME_SAMPLES, LABEL_SAMPLES, STYLE_SIZE, pack_style
 
 STYLES = CONFIG["styles"]  # Names of Kokoro's styles, keyed by gender.
-LABEL_SAMPLES, FRAME_SAMPLES = 480, 1920  # Number of samples per phone label, and per codec frame.
 TYPICAL_TOKENS = 60  # Number of token ids of an average line, which has little effect on Kokoro's styles.
 SILENT_ID_COUNT = 17  # The first ids of the phoneme vocabulary are punctuation, padding and the space.
 
@@ -110,9 +109,9 @@ class Utterance:
 
 
 def finish(said: Utterance, formant: float = 1.0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return int16 audio, phone labels and F0 labels of an utterance.
+    """Return int16 audio, phone labels and F0 labels of an utterance, padded to codec frames.
 
-    The audio is resampled to shift the formants, trimmed, normalized and padded to codec frames.
+    The audio is resampled to shift the formants, trimmed and normalized.
     """
     s, audio = CONFIG["synthesis"], resampled(said.audio, formant)
     loud = np.flatnonzero(np.abs(audio) > 0.02 * np.abs(audio).max())
@@ -128,12 +127,6 @@ def finish(said: Utterance, formant: float = 1.0) -> tuple[np.ndarray, np.ndarra
     phones, f0 = said.ids[token], said.f0[(at // (HOP_SAMPLES // 2)).clip(max=len(said.f0) - 1)] * formant
     phones, f0 = phones * ((phones >= SILENT_ID_COUNT) & inside), f0 * ((f0 > 50) & inside)
     return (part * 32767).astype(np.int16), phones.astype(np.uint8), f0.astype(np.float16)
-
-
-def median_f0(f0: np.ndarray) -> float:
-    """Return the median of the voiced F0 labels, or 0 if fewer than four labels are voiced."""
-    voiced = f0[f0 > 0].astype(np.float32)
-    return float(np.median(voiced)) if len(voiced) > 3 else 0.0
 
 
 class Teacher:
@@ -161,16 +154,12 @@ class Teacher:
 
         The pace and F0 are chosen so that they are correct after the shift.
         """
+        ids = torch.nn.utils.rnn.pad_sequence([torch.from_numpy(line) for line in lines], batch_first=True)
         count = torch.tensor([len(line) for line in lines])
-        ids = np.zeros((len(lines), int(count.max())), np.int64)
-        for row, line in zip(ids, lines, strict=True):
-            row[: len(line)] = line
         vectors = np.stack([self.style(v, len(line) - 2) for v, line in zip(voices, lines, strict=True)])
-        speed = torch.tensor([v.speed / v.formant for v in voices])
-        pitch = torch.tensor([v.pitch / v.formant for v in voices])
-        inputs = (torch.from_numpy(ids), count, torch.from_numpy(vectors).float(), speed, pitch)
-        out = self.kokoro(*(x.to(self.device) for x in inputs))
-        audio, durations, f0, frames = (x.cpu().numpy() for x in (out.audio, out.durations, out.f0, out.frames))
+        speed, pitch = torch.tensor([(v.speed / v.formant, v.pitch / v.formant) for v in voices]).unbind(1)
+        inputs = (ids, count, torch.from_numpy(vectors).float(), speed, pitch)
+        audio, durations, f0, frames = (x.cpu().numpy() for x in self.kokoro(*(x.to(self.device) for x in inputs)))
         return [Utterance(audio[i, : HOP_SAMPLES * n], line, durations[i, : len(line)], f0[i, : 2 * n])
                 for i, (line, n) in enumerate(zip(lines, frames, strict=True))]  # fmt: skip
 
@@ -179,56 +168,49 @@ def write_shard(
     stem: Path, texts: list[str], said: list[Utterance], voices: list[Mixture], identities: list[str], number: int
 ) -> int:
     """Write utterances to the files of one shard, and return the number of samples."""
-    sound = [i for i, one in enumerate(said) if np.abs(one.audio).max() > 0.01]  # Exclude silence and overflow (NaN).
+    audible = [i for i, one in enumerate(said) if np.abs(one.audio).max() > 0.01]  # Not silent, and no overflow (NaN).
     with ThreadPoolExecutor(4) as pool:
-        parts = list(pool.map(lambda i: finish(said[i], voices[i].formant), sound))
+        parts = list(pool.map(lambda i: finish(said[i], voices[i].formant), audible))
     rows, at = [], 0
-    for i, part in zip(sound, parts, strict=True):
-        text, voice = texts[i], voices[i]
-        rows.append({"text": text, "start": at, "length": len(part[0]), "kind": voice.kind, "speaker": voice.speaker,
+    for i, (audio, _, f0) in zip(audible, parts, strict=True):
+        voice = voices[i]
+        rows.append({"text": texts[i], "start": at, "length": len(audio), "kind": voice.kind, "speaker": voice.speaker,
                      "group": f"{number}.{i // CONFIG['synthesis']['group']}", "gender": voice.gender,
                      "style": identities[i], "stretch": round(1 / voice.speed, 3), "formant": round(voice.formant, 3),
-                     "f0": round(median_f0(part[2]), 1)})  # fmt: skip
-        at += len(part[0])
+                     "f0": round(median_f0(f0), 1)})  # fmt: skip
+        at += len(audio)
     for name, arrays in zip(("audio", "phones", "f0"), zip(*parts, strict=True), strict=True):
         np.save(stem.with_name(f"{stem.name}.{name}.npy"), np.concatenate(arrays))
     temporary = stem.with_name(f"{stem.name}.tmp")
     temporary.write_text(json.dumps(rows))
     # The JSON file is written last, because other processes read the shard when this file exists.
-    os.replace(temporary, stem.with_name(f"{stem.name}.json"))
+    temporary.rename(stem.with_name(f"{stem.name}.json"))
     return at
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    work = HERE / CONFIG["paths"]["work"]
-    for name in ("model", "voices"):
-        parser.add_argument(f"--{name}", type=Path, required=True)
-    parser.add_argument("--lines", type=Path, default=work / "lines.npz")
-    parser.add_argument("--out", type=Path, default=work / "shards")
     parser.add_argument("--hours", type=float, default=60)
     parser.add_argument("--batch", type=int, default=96, help="utterances, a multiple of the group")
     args = parser.parse_args()
-    args.out.mkdir(parents=True, exist_ok=True)
+    out, group = WORK / "shards", CONFIG["synthesis"]["group"]
+    out.mkdir(parents=True, exist_ok=True)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
-    teacher = Teacher(args.model, args.voices, torch.device("cuda" if torch.cuda.is_available() else "cpu"))
-    texts, ids = read_lines(args.lines)
-    rng, group = random.Random(CONFIG["seed"]), CONFIG["synthesis"]["group"]
-    made, number, began, writing = 0, 0, time.monotonic(), []
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    teacher = Teacher(WORK / "kokoro.onnx", WORK / "voices.npz", device)
+    texts, ids = read_lines(WORK / "lines.npz")
+    rng, made, number, began, writing = random.Random(CONFIG["seed"]), 0, 0, time.monotonic(), []
     with ThreadPoolExecutor(4) as pool:
         while made < args.hours * 3600 * 24000:
-            near = rng.sample(
-                range(len(texts)), 8 * args.batch
-            )  # A batch has lines of similar length, so that little padding is needed.
-            near.sort(key=lambda i: len(ids[i]))
+            # A batch has lines of similar length, so that little padding is needed.
+            near = sorted(rng.sample(range(len(texts)), 8 * args.batch), key=lambda i: len(ids[i]))
             first = rng.randrange(7 * args.batch + 1)
             chosen = near[first : first + args.batch]
             rng.shuffle(chosen)
             voices = [voice for _ in range(args.batch // group) for voice in [draw_voice(rng)] * group]
             said = teacher.synthesize([ids[i] for i in chosen], voices)
-            stem = args.out / f"k_{number:05d}"
-            identities = [teacher.identity(voice) for voice in voices]
-            writing.append(pool.submit(write_shard, stem, [texts[i] for i in chosen], said, voices, identities, number))
+            identities, lines = [teacher.identity(voice) for voice in voices], [texts[i] for i in chosen]
+            writing.append(pool.submit(write_shard, out / f"k_{number:05d}", lines, said, voices, identities, number))
             number += 1
             while writing and (len(writing) > 6 or writing[0].done()):
                 made += writing.pop(0).result()

@@ -1,11 +1,9 @@
-"""Store of training audio and labels in device tensors, for random crops.
-
-New shards are added while training runs.
-"""
+"""Training audio with its labels in device tensors, and its codes in files."""
 
 from __future__ import annotations
 
 import json
+import shutil
 from base64 import b64decode, b64encode
 from pathlib import Path
 
@@ -13,7 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-LABEL_SAMPLES = 480  # Samples per phone label: 50 labels per second.
+from config import CONFIG
+
+LABEL_SAMPLES, FRAME_SAMPLES = 480, 1920  # Number of samples per phone label (50 per second), and per codec frame.
 LABEL_COUNT = 178  # Phone labels are token ids of the teacher.
 STYLE_SIZE = 256  # Number of dimensions of the teacher's style vectors.
 STYLE_SCALE = 24  # Int8 value that stands for one standard deviation.
@@ -33,16 +33,15 @@ class Store:
     """Device tensors with the int16 audio and the labels of all shards that were read.
 
     `steps` is the number of labels that were read. This number is a device tensor, so that captured graphs use new
-    shards.
+    shards, which are added while training runs.
     """
 
     def __init__(self, folder: Path, device: torch.device, hours: float) -> None:
-        self.folder = folder
-        self.device = device
-        capacity = int(hours * 3600 * 24000) // LABEL_SAMPLES * LABEL_SAMPLES
-        self.audio = torch.zeros(capacity, dtype=torch.int16, device=device)
-        self.phones = torch.zeros(capacity // LABEL_SAMPLES, dtype=torch.uint8, device=device)
-        self.f0 = torch.zeros(capacity // LABEL_SAMPLES, dtype=torch.float16, device=device)
+        self.folder, self.device = folder, device
+        labels = int(hours * 3600 * 24000) // LABEL_SAMPLES
+        self.audio = torch.zeros(labels * LABEL_SAMPLES, dtype=torch.int16, device=device)
+        self.phones = torch.zeros(labels, dtype=torch.uint8, device=device)
+        self.f0 = torch.zeros(labels, dtype=torch.float16, device=device)
         self.steps = torch.zeros((), dtype=torch.float64, device=device)
         self.rows: list[dict] = []
         self.filled = 0
@@ -53,18 +52,14 @@ class Store:
         fresh = sorted(p for p in self.folder.glob("*.json") if p.name not in self._seen)[:limit]
         for path in fresh:
             self._seen.add(path.name)
-            parts = {k: np.load(path.with_name(f"{path.stem}.{k}.npy")) for k in ("audio", "phones", "f0")}
-            if self.filled + len(parts["audio"]) > len(self.audio):
+            audio, phones, f0 = (np.load(path.with_name(f"{path.stem}.{k}.npy")) for k in ("audio", "phones", "f0"))
+            start, first = self.filled, self.filled // LABEL_SAMPLES
+            if start + len(audio) > len(self.audio):
                 continue
-            at, n = self.filled, len(parts["audio"])
-            self.audio[at : at + n] = torch.from_numpy(parts["audio"]).to(self.device)
-            self.phones[at // LABEL_SAMPLES : (at + n) // LABEL_SAMPLES] = torch.from_numpy(parts["phones"]).to(
-                self.device
-            )
-            self.f0[at // LABEL_SAMPLES : (at + n) // LABEL_SAMPLES] = torch.from_numpy(parts["f0"]).to(self.device)
-            for row in json.loads(path.read_text()):
-                self.rows.append({**row, "start": row["start"] + at})
-            self.filled += n
+            for tensor, at, part in ((self.audio, start, audio), (self.phones, first, phones), (self.f0, first, f0)):
+                tensor[at : at + len(part)] = torch.from_numpy(part).to(self.device)
+            self.rows += [{**row, "start": row["start"] + start} for row in json.loads(path.read_text())]
+            self.filled += len(audio)
             self.steps.fill_(self.filled // LABEL_SAMPLES)
         return len(fresh)
 
@@ -74,7 +69,54 @@ class Store:
         A CUDA graph can capture this function.
         """
         room = self.steps - 4 * frames
-        start = (torch.rand(batch, dtype=torch.float64, device=self.device) * room).long()
-        labels = start[:, None] + torch.arange(4 * frames, device=self.device)
-        samples = start[:, None] * LABEL_SAMPLES + torch.arange(1920 * frames, device=self.device)
+        start = (torch.rand(batch, dtype=torch.float64, device=self.device) * room).long()[:, None]
+        labels = start + torch.arange(4 * frames, device=self.device)
+        samples = start * LABEL_SAMPLES + torch.arange(FRAME_SAMPLES * frames, device=self.device)
         return self.audio[samples].float() / 32768.0, self.phones[labels].long(), self.f0[labels].float()
+
+    @torch.no_grad()
+    def encode(self, codec: torch.nn.Module, rows: list[dict]) -> np.ndarray:
+        """Return the codes [frames, K] of consecutive utterances."""
+        samples = 24000 * (480 if self.device.type == "cuda" else 20)  # Number of samples per batch.
+        base, end = rows[0]["start"] // FRAME_SAMPLES, (rows[-1]["start"] + rows[-1]["length"]) // FRAME_SAMPLES
+        codes = np.zeros((end - base, CONFIG["codec"]["codebooks"]), np.int16)
+        rows, at = sorted(rows, key=lambda r: r["length"]), 0
+        while at < len(rows):
+            part = rows[at : at + max(1, samples // rows[min(at + 64, len(rows) - 1)]["length"])]
+            at += len(part)
+            start = torch.tensor([r["start"] for r in part], device=self.device)[:, None]
+            index = (start + torch.arange(part[-1]["length"], device=self.device)).clamp(max=len(self.audio) - 1)
+            made = codec.encode(self.audio[index].float() / 32768.0).to(torch.int16).cpu().numpy()
+            for row, code in zip(part, made, strict=True):
+                first, count = row["start"] // FRAME_SAMPLES - base, row["length"] // FRAME_SAMPLES
+                codes[first : first + count] = code[:count]
+        return codes
+
+
+class Spoken:
+    """Encoded training data of stage 4, which grows while new shards arrive.
+
+    Each call of `take` writes new files of codes, phones and rows, which `prompts.Corpus` reads in other processes.
+    """
+
+    def __init__(self, store: Store, codec: torch.nn.Module, folder: Path) -> None:
+        self.store, self.codec, self.folder = store, codec, folder
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        self.times = self.rows = 0
+
+    def take(self, shards: int = 1_000_000) -> None:
+        """Read up to `shards` new shards, and write their codes, phones and rows to files."""
+        self.store.take(shards)
+        fresh = self.store.rows[self.rows :]
+        if not fresh:
+            return
+        first, last = fresh[0]["start"] // LABEL_SAMPLES, (fresh[-1]["start"] + fresh[-1]["length"]) // LABEL_SAMPLES
+        np.save(self.folder / f"codes_{self.times}.npy", self.store.encode(self.codec, fresh))
+        np.save(self.folder / f"phones_{self.times}.npy", self.store.phones[first:last].cpu().numpy())
+        temporary = self.folder / "rows.tmp"
+        temporary.write_text(json.dumps(fresh))
+        # This file is written last, because its existence shows that the other files are complete.
+        temporary.rename(self.folder / f"rows_{self.times}.json")
+        self.rows += len(fresh)
+        self.times += 1

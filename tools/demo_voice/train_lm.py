@@ -29,10 +29,9 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from checkpoints import new_voice, read_voice, save_voice
 from config import CONFIG, HERE
-from encode import Spoken
 from muon import Muon
 from prompts import Corpus, collate
-from store import LABEL_COUNT, STYLE_SIZE, Store
+from store import LABEL_COUNT, STYLE_SIZE, Spoken, Store
 from text_vocabulary import TextVocabulary
 from train_codec import capture, load
 from vocabulary import CODES

@@ -35,7 +35,7 @@ echo $((start + codec_end)) > work/codec_end
 echo $((start + end)) > work/end
 
 say "speech begins"
-on "$speaking" python3 speak.py --model work/kokoro.onnx --voices work/voices.npz --hours "$hours" ${BATCH:+--batch $BATCH} > "$out/speech.log" 2>&1 &
+on "$speaking" python3 speak.py --hours "$hours" ${BATCH:+--batch $BATCH} > "$out/speech.log" 2>&1 &
 speech=$!
 train_lm() { lm --codec work/codec_done.pt --until work/end --out work/lm.pt --resume work/lm_early.pt ${LM_RATE:+--rate $LM_RATE} "$@" > "$out/lm.log" 2>&1; }
 train_decoder() { codec --frozen --resume work/codec_done.pt --rate "${DECODER_RATE:-3e-4}" --until work/end --out work/decoder.pt > "$out/decoder.log" 2>&1; }
