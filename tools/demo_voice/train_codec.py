@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import math
 import time
-from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
@@ -55,7 +54,6 @@ class Trainer:
         self.judged_by = torch.optim.AdamW(self.judges.parameters(), lr=self.rate if cuda else 1e-4, betas=(0.8, 0.99),
                                            weight_decay=0.0, capturable=cuda, fused=cuda)  # fmt: skip
         self.strength = torch.tensor(0.0, device=device)  # Weight of the adversarial and feature-matching losses.
-        self.kept: deque[list[Tensor]] = deque(maxlen=2)
 
     def losses(self, frames: int, batch: int, judged: bool) -> Tensor:
         audio, phones, f0 = self.store.crops(batch, frames)
@@ -115,28 +113,6 @@ class Trainer:
         self.losses(frames, batch, judged).backward()
         torch.nn.utils.clip_grad_norm_(self.parameters, 2.0, foreach=True)
         self.optimiser.step()
-
-    def _state(self) -> list[Tensor]:
-        """Return all tensors that `step` changes."""
-        optimisers = (self.optimiser, self.judged_by)
-        modules = (self.codec, self.heads, self.judges)
-        moments = [t for o in optimisers for s in o.state.values() for t in s.values()]
-        return [*(t for m in modules for t in m.state_dict().values()), *moments, self.logged]
-
-    def keep(self) -> None:
-        """Store a copy of the current state, and discard all but the previous copy."""
-        self.kept.append([t.detach().clone() for t in self._state()])
-
-    @torch.no_grad()
-    def back(self) -> None:
-        """Restore the older one of the two stored states.
-
-        The newer state may already contain the cause of the overflow.
-        """
-        for tensor, kept in zip(self._state(), self.kept[0], strict=True):
-            tensor.copy_(kept)
-        while len(self.kept) > 1:
-            self.kept.pop()
 
     @torch.no_grad()
     def start_books(self, frames: int, batch: int) -> None:
@@ -224,13 +200,12 @@ def main() -> None:
         trainer.codec.load_state_dict(trainer.codec.state_dict() | without_books(read_speech(args.warm)))
     trainer.codec.train()
     trainer.codec.quantizer.norm.train(not args.frozen)
-    step, opened, calm, c = 0, None, 1.0, CONFIG["codec"]
+    step, opened, c = 0, None, CONFIG["codec"]
     for number, phase in enumerate(c["decoder_phases" if args.frozen else "phases"]):
         frames, batch = (phase["frames"], 2 if args.small else phase["batch"])
         if number > 0:
             trainer.decay.fill_(0.995)
         judged = phase.get("judges", False)
-        trainer.kept.clear()  # The optimizer of a new phase may have additional moments.
         replay = capture(lambda f=frames, b=batch, j=judged: trainer.step(f, b, j), device)
         opened = step if judged and opened is None else opened
         print(f"phase {number}: {frames} frames x {batch}, captured at {time.monotonic() - start:.0f} s", flush=True)
@@ -243,7 +218,6 @@ def main() -> None:
             rate = (
                 args.rate * min(1.0, (step + 1) / 300) * (0.04 + 0.96 * 0.5 * (1 + math.cos(math.pi * min(1.0, fall))))
             )
-            rate *= calm
             trainer.rate.fill_(rate)
             if opened is not None:
                 # The weight of the adversarial loss grows over 1000 steps, because the discriminators start untrained.
@@ -268,16 +242,8 @@ def main() -> None:
                       f"phone {phone:.2f} f0 {pitch:.3f} voiced {voiced:.3f} commit {commit:.3f} used {used:.2f} "
                       f"centre {centre:.2f} adversarial {adversarial_loss:.3f} read {read:.2f} "
                       f"hours {store.filled / 864e5:.1f} lr {rate:.1e}", flush=True)  # fmt: skip
-                if math.isfinite(spec):
-                    trainer.keep()
-                elif calm < 0.1 or not trainer.kept:
+                if not math.isfinite(spec):
                     raise SystemExit("the loss is not finite")
-                else:
-                    trainer.back()
-                    calm *= 0.6
-                    print(
-                        f"not finite: back to the last state but one, the rate at {calm:.2f} of its course", flush=True
-                    )
             # An early checkpoint lets the next stages start.
             if step % 3000 == 0 or step == (5 if args.small else 1000):
                 save(trainer.codec, args.out, step=step)

@@ -72,24 +72,12 @@ class Batches(IterableDataset):
 
 
 class Trainer:
-    def __init__(
-        self,
-        vocabulary: TextVocabulary,
-        audio: Tensor,
-        device: torch.device,
-        resume: Path | None,
-        eager: bool = False,
-    ) -> None:
-        """Create the trainer.
-
-        Args:
-            eager: True to disable CUDA graphs and compiled layers.
-        """
+    def __init__(self, vocabulary: TextVocabulary, audio: Tensor, device: torch.device, resume: Path | None) -> None:
         torch.manual_seed(CONFIG["seed"] + 1)
         self.c = CONFIG["lm"]
         self.device = device
         self.audio = audio
-        self.eager = eager or device.type != "cuda"
+        self.eager = device.type != "cuda"
         self.pool = None if self.eager else torch.cuda.graph_pool_handle()
         self.books = CONFIG["codec"]["codebooks"]
         self.voice = new_voice(vocabulary).to(device)
@@ -221,7 +209,6 @@ def main() -> None:
     parser.add_argument("--min-hours", type=float, default=0.05, help="of speech, to begin with")
     parser.add_argument("--until", type=Path, help="a file with the time (seconds since 1970) at which training ends")
     parser.add_argument("--rate", type=float, default=CONFIG["lm"]["lr"], help="the highest")
-    parser.add_argument("--eager", action="store_true", help="capture no graphs, compile no layers")
     parser.add_argument("--loaders", type=int, default=8)
     parser.add_argument("--positions", type=int, default=CONFIG["lm"]["positions"])
     parser.add_argument("--every", type=int, default=250)
@@ -235,7 +222,7 @@ def main() -> None:
                              prefetch_factor=8 if args.loaders else None,
                              pin_memory=device.type == "cuda"))  # fmt: skip
     batch = next(loader)
-    trainer = Trainer(vocabulary, spoken.store.audio, device, args.resume, args.eager)
+    trainer = Trainer(vocabulary, spoken.store.audio, device, args.resume)
     if args.until:
         args.seconds = max(1.0, float(args.until.read_text()) - time.time())
     start, step = time.monotonic(), 0

@@ -58,21 +58,20 @@ if [ -n "${FROM:-}" ]; then
     decoder=$!
 fi
 
-eager=
 if [ -z "${FROM:-}" ]; then # Train the language model with codes of the unfinished codec first, and then with the final codes.
     until [ -s work/codec.pt ] || ! kill -0 $training 2> /dev/null; do sleep 1; done
     cp work/codec.pt work/codec_early.pt
     # With one GPU, this training only tests that the stage and the export work.
     echo $((last ? start + codec_end - 12 : $(date +%s) + ${TRIAL:-60})) > work/early_end
-    early() { lm --codec work/codec_early.pt --until work/early_end --out work/lm_early.pt --work work/early "$@"; }
-    early > "$out/lm_early.log" 2>&1 || { eager=--eager; early --eager >> "$out/lm_early.log" 2>&1 || fails "the language model" "$out/lm_early.log"; }
-    say "early language model: $eager $(tail -n 1 "$out/lm_early.log")"
+    lm --codec work/codec_early.pt --until work/early_end --out work/lm_early.pt --work work/early > "$out/lm_early.log" 2>&1 \
+        || fails "the language model" "$out/lm_early.log"
+    say "early language model: $(tail -n 1 "$out/lm_early.log")"
     keep work/codec_early.pt work/lm_early.pt
     wait $training || fails "the codec" "$out/codec.log"
     say "codec: $(tail -n 1 "$out/codec.log")"
     cp work/codec.pt work/codec_done.pt
     keep work/codec_done.pt work/lm_early.pt
-    train_lm $eager &
+    train_lm &
     training=$!
     train_decoder &
     decoder=$!
