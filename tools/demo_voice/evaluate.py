@@ -21,8 +21,9 @@ from scipy.io import wavfile
 
 import config
 from benchmarks.common.listener import speak_all
-from checkpoints import new_voice, read_voice
+from checkpoints import load_codec, new_voice, read_voice
 from export import export
+from losses import SpectralLoss
 from phonemes import read_lines
 from pitch import track_f0
 from recognise import apart, hear, opinion, rate
@@ -32,8 +33,6 @@ from runtime.model.speaker_encoder import MelFilter, log_mel
 from runtime.request import Broken, Finished, Layout, Mode, Reference, SpeechRequest, StopReason
 from runtime.settings import Settings
 from speak import SPEAKERS, Mixture, Teacher, finish, median_f0
-from spectral import SpectralLoss
-from train_codec import load
 
 WORK = config.HERE / config.CONFIG["paths"]["work"]
 LANGUAGE = "english"
@@ -89,7 +88,7 @@ def resynthesise(codec: torch.nn.Module, audio: np.ndarray) -> np.ndarray:
 def report_codec(args: argparse.Namespace) -> Iterator[tuple[str, dict]]:
     """Compare audio decoded from codes with the teacher: word errors, DNSMOS, F0 and mel."""
     rows = teacher_rows(args)
-    codec, distance = load(args.codec, device()), SpectralLoss()
+    codec, distance = load_codec(args.codec, device()), SpectralLoss()
     made = [resynthesise(codec, r["audio"]) for r in rows]
     heard = hear(made, args.workers)
     yield "all", compared(rows, made, heard, args.workers)

@@ -12,7 +12,7 @@ import numpy as np
 
 import vocabulary as v
 from config import CONFIG
-from store import STYLE_SIZE, unpack_style
+from store import FRAME_SAMPLES, STYLE_SIZE, unpack_style
 from text_vocabulary import TextVocabulary
 
 SPEAKERS = {name: v.FIRST_SPEAKER + i for i, name in enumerate(CONFIG["speakers"])}
@@ -50,9 +50,8 @@ def prefix(t: TextVocabulary, instruct: list[int] | None, language: bool, speake
     if instruct is not None:
         text += [t.im_start, t.user, t.newline, *instruct, t.im_end, t.newline]
     text += [t.im_start, t.assistant, t.newline]
-    codec = [-1] * len(text)
     tags = [v.THINK, v.THINK_BOS, v.ENGLISH, v.THINK_EOS] if language else [v.NOTHINK, v.THINK_BOS, v.THINK_EOS]
-    codec += tags
+    codec = [-1] * len(text) + tags
     slot = len(codec) if speaker == -1 else -1
     codec += [] if speaker is None else [speaker]
     text += [t.pad] * (len(codec) - len(text))
@@ -80,17 +79,14 @@ def text_beside(t: TextVocabulary, prompt: Prompt, frames: int) -> list[int]:
 
 
 class Corpus:
-    """Corpus of rows and codes, from which training sequences are drawn.
+    """Corpus of rows with their codes and phones, from which training sequences are drawn.
 
     The corpus grows while stage 4 encodes new speech.
     """
 
     def __init__(self, spoken: Path, t: TextVocabulary) -> None:
-        self.t = t
+        self.t, self.spoken, self.files = t, spoken, 0
         self.encode = t.tokenizer(CONFIG["lm"]["piece_dropout"]).encode
-        self.spoken = spoken
-        self.codes: list[np.ndarray] = []  # Codes of the rows, one array for each file of encoded rows.
-        self.phones: list[np.ndarray] = []
         self.rows: list[dict] = []
         self.groups: dict[str, list[int]] = defaultdict(list)
         self.group_pitch: dict[str, float] = {}
@@ -103,28 +99,23 @@ class Corpus:
 
         All rows of a group are in the same file, so each group is complete.
         """
-        while (path := self.spoken / f"rows_{(time := len(self.codes))}.json").exists():
-            self.codes.append(np.load(self.spoken / f"codes_{time}.npy"))
-            self.phones.append(np.load(self.spoken / f"phones_{time}.npy"))
+        while (path := self.spoken / f"rows_{self.files}.json").exists():
+            codes, phones = (np.load(self.spoken / f"{name}_{self.files}.npy") for name in ("codes", "phones"))
             rows, fresh = json.loads(path.read_text()), set()
             base = rows[0]["start"]
             for row in rows:
-                if row["length"] // 1920 > MAX_FRAMES:
+                first, count = (row["start"] - base) // FRAME_SAMPLES, row["length"] // FRAME_SAMPLES
+                if count > MAX_FRAMES:
                     continue
                 fresh.add(row["group"])
                 self.groups[row["group"]].append(len(self.rows))
-                self.rows.append({**row, "time": time, "at": row["start"] - base})
+                part = slice(first, first + count)
+                self.rows.append({**row, "codes": codes[part], "phones": phones.reshape(-1, 4)[part]})
                 if row["kind"] == "named" and row["f0"] > 0:
                     self.pitches[row["speaker"]].append(row["f0"])
             self.group_pitch |= {g: float(np.median([self.rows[i]["f0"] for i in self.groups[g]])) for g in fresh}
             self.own_pitch = {s: float(np.median(p)) for s, p in self.pitches.items()}
-
-    def frames(self, row: dict) -> np.ndarray:
-        return self.codes[row["time"]][row["at"] // 1920 : (row["at"] + row["length"]) // 1920].astype(np.int64)
-
-    def labels(self, row: dict) -> np.ndarray:
-        part = self.phones[row["time"]][row["at"] // 480 : (row["at"] + row["length"]) // 480]
-        return part.astype(np.int64).reshape(-1, 4)
+            self.files += 1
 
     def instruct(self, row: dict, mode: str, rng: random.Random) -> list[int] | None:
         pitch = self.group_pitch[row["group"]]
@@ -144,8 +135,8 @@ class Corpus:
         """
         texts = [self.rows[i]["text"] for i in members]
         texts[:-1] = [x if x[-1] in ".!?" else f"{x}." for x in texts[:-1]]
-        frames, phones = (np.concatenate([part(self.rows[i]) for i in members]) for part in (self.frames, self.labels))
-        return self.encode(" ".join(texts)).ids, frames, phones
+        frames, phones = (np.concatenate([self.rows[i][name] for i in members]) for name in ("codes", "phones"))
+        return self.encode(" ".join(texts)).ids, frames.astype(np.int64), phones.astype(np.int64)
 
     def sequence(self, index: int, rng: random.Random) -> dict:
         """Return a training sequence of the row `index` with a random mode and layout.
@@ -164,7 +155,7 @@ class Corpus:
         members = [index]
         if mode != "base" and rng.random() < lm["joined"]:
             more = [index, *rng.sample(mates, min(len(mates), rng.randint(1, 2)))]
-            if sum(self.rows[i]["length"] for i in more) // 1920 <= lm["joined_frames"]:
+            if sum(len(self.rows[i]["codes"]) for i in more) <= lm["joined_frames"]:
                 members = more
         body, frames, phones = self.said(members)
         if mode == "base" and rng.random() < 0.45:
@@ -181,10 +172,9 @@ def collate(parts: list[dict], width: int, corpus: Corpus, rng: np.random.Genera
 
     The target of each position is the next frame.
     """
-    lm = CONFIG["lm"]
-    shape = (len(parts), width)
+    lm, shape = CONFIG["lm"], (len(parts), width)
     text, codec, first = (np.full(shape, -1, np.int64) for _ in range(3))
-    codes, target = np.full((*shape, CODEBOOKS), -1, np.int64), np.full((*shape, CODEBOOKS), -1, np.int64)
+    codes, target = (np.full((*shape, CODEBOOKS), -1, np.int64) for _ in range(2))
     phones = np.full((*shape, 4), -100, np.int64)
     slots, spans = np.full(len(parts), -1, np.int64), np.zeros((len(parts), 2), np.int64)
     pitch, formant = np.zeros(len(parts), np.float32), np.ones(len(parts), np.float32)
@@ -192,24 +182,21 @@ def collate(parts: list[dict], width: int, corpus: Corpus, rng: np.random.Genera
     for b, part in enumerate(parts):
         prompt, clean = part["prompt"], part["frames"]
         start, count = len(prompt.text), len(clean)
+        fed, predicted = slice(start, start + count), slice(start - 1, start - 1 + count)
         text[b, :start], codec[b, :start] = prompt.text, prompt.codec
-        text[b, start : start + count] = text_beside(corpus.t, prompt, count)
+        text[b, fed] = text_beside(corpus.t, prompt, count)
         noisy = clean.copy()
         swap = rng.random(count) < lm["frame_noise"]
         noisy[swap] = clean[rng.integers(0, count, swap.sum())]
         wrong = rng.random(noisy.shape) < lm["code_noise"]
         noisy[wrong] = rng.integers(0, v.CODES, wrong.sum())
-        codes[b, start : start + count] = noisy
-        target[b, start - 1 : start - 1 + count] = clean
-        first[b, start - 1 : start - 1 + count] = clean[:, 0]
-        first[b, start - 1 + count] = v.CODEC_EOS
-        phones[b, start - 1 : start - 1 + count] = part["phones"]
+        codes[b, fed], target[b, predicted], phones[b, predicted] = noisy, clean, part["phones"]
+        first[b, predicted], first[b, start - 1 + count] = clean[:, 0], v.CODEC_EOS
         slots[b] = prompt.slot
         if part["reference"] is not None:
             other = corpus.rows[part["reference"]]
             spans[b] = other["start"], other["length"]
-            pitch[b] = corpus.group_pitch[other["group"]]
-            formant[b] = other["formant"]
+            pitch[b], formant[b] = corpus.group_pitch[other["group"]], other["formant"]
             styles[b] = unpack_style(other["style"])
     return {"text": text, "codec": codec, "codes": codes, "first": first, "target": target, "phones": phones,
             "slots": slots, "spans": spans, "pitch": pitch, "formant": formant, "styles": styles}  # fmt: skip

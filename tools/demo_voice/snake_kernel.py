@@ -44,7 +44,7 @@ def _backward(x, alpha, beta, grad, dx, dalpha, dbeta, channels, length, blocks,
 
 
 class SnakeFunction(torch.autograd.Function):
-    """SnakeBeta and its gradient, computed in float32.
+    """SnakeBeta and its gradient in float32, with the same result as codec_model.Snake.
 
     Shapes: x [B, C, T]; alpha [C]; beta [C].
     """
@@ -69,8 +69,3 @@ class SnakeFunction(torch.autograd.Function):
                                               length, blocks, BLOCK)  # fmt: skip
         sums = parts.sum((1, 3))
         return dx, sums[0], sums[1]
-
-
-def snake(x: Tensor, alpha: Tensor, beta: Tensor) -> Tensor:
-    """Apply SnakeBeta on the GPU, with the same result as codec_model.snake."""
-    return SnakeFunction.apply(x, alpha, beta)

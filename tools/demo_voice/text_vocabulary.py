@@ -1,11 +1,10 @@
-"""Text vocabulary of the embedded voice: byte-level BPE merges and special tokens.
+"""Stage 3: text vocabulary of byte-level BPE merges and special tokens.
 
 Run: python text_vocabulary.py   (learns the merges from the training lines and writes work/merges.txt)
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from pathlib import Path
 
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
 
-from config import CONFIG, HERE
+from config import CONFIG, VOICE, WORK
 from phonemes import read_lines
 from runtime.model.text_tokenizer import PIECES
 
@@ -24,9 +23,9 @@ HEADER = "#version: 0.2"
 
 def byte_letters() -> list[str]:
     """Return the printable character that GPT-2's byte-level BPE uses for each byte."""
-    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    other = {b: chr(256 + i) for i, b in enumerate(b for b in range(256) if b not in plain)}
-    return [chr(b) if b in plain else other[b] for b in range(256)]
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    other = iter(letters[letters.index(chr(256)) :])
+    return [chr(b) if chr(b) in letters else next(other) for b in range(256)]
 
 
 def _scheme(model: models.BPE) -> Tokenizer:
@@ -77,13 +76,7 @@ class TextVocabulary:
         self.write_merges(folder / "merges.txt")
         added = {str(i): {"content": t, "lstrip": False, "normalized": False, "rstrip": False, "single_word": False,
                           "special": True} for t, i in self.specials.items()}  # fmt: skip
-        config = {
-            "add_bos_token": False, "add_prefix_space": False, "added_tokens_decoder": added,
-            "additional_special_tokens": list(SPECIALS[1:]), "bos_token": None, "clean_up_tokenization_spaces": False,
-            "eos_token": "<|im_end|>", "errors": "replace", "model_max_length": 131072,
-            "pad_token": "<|endoftext|>", "split_special_tokens": False, "tokenizer_class": "Qwen2Tokenizer",
-            "unk_token": None,
-        }  # fmt: skip
+        config = json.loads((VOICE / "tokenizer_config.json").read_text()) | {"added_tokens_decoder": added}
         (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2))
 
     def write_merges(self, path: Path) -> None:
@@ -111,13 +104,9 @@ class TextVocabulary:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--lines", type=Path, default=HERE / CONFIG["paths"]["work"] / "lines.npz")
-    parser.add_argument("--out", type=Path, default=HERE / CONFIG["paths"]["work"] / "merges.txt")
-    args = parser.parse_args()
-    lines, _ = read_lines(args.lines)
+    lines, _ = read_lines(WORK / "lines.npz")
     vocabulary = TextVocabulary.learn(lines, CONFIG["text"]["pieces"])
-    vocabulary.write_merges(args.out)
+    vocabulary.write_merges(WORK / "merges.txt")
     letters, ids = sum(map(len, lines[:20000])), vocabulary.tokenizer().encode_batch(lines[:20000])
     print(f"{len(vocabulary.pieces)} pieces, {letters / sum(map(len, ids)):.2f} letters a piece")
 

@@ -40,7 +40,7 @@ speech=$!
 train_lm() { lm --codec work/codec_done.pt --until work/end --out work/lm.pt --resume work/lm_early.pt ${LM_RATE:+--rate $LM_RATE} "$@" > "$out/lm.log" 2>&1; }
 train_decoder() { codec --frozen --resume work/codec_done.pt --rate "${DECODER_RATE:-3e-4}" --until work/end --out work/decoder.pt > "$out/decoder.log" 2>&1; }
 if [ -n "${FROM:-}" ]; then # The codes do not change, so the language model is trained while speech is generated.
-    python3 restore.py --source "$FROM"
+    python3 checkpoints.py --source "$FROM"
     cp work/lm.pt work/lm_early.pt
     cp work/codec.pt work/codec_done.pt
     train_lm --min-hours "${MIN_HOURS:-12}" &

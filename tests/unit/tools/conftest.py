@@ -11,14 +11,18 @@ from types import ModuleType
 import pytest
 
 RECIPE = Path(__file__).parents[3] / "tools" / "demo_voice"
-MODULES = ("checkpoints", "codec_model", "config", "export", "kokoro_model", "phonemes", "pitch", "prompts", "restore",
+MODULES = ("checkpoints", "codec_model", "config", "export", "kokoro_model", "phonemes", "pitch", "prompts",
            "speak", "store", "text", "train_codec", "train_lm", "vocabulary")  # fmt: skip
+LAYERS = {"hidden_size": 64, "num_attention_heads": 2, "num_key_value_heads": 1, "intermediate_size": 64}
+CODEC_LAYERS = {**LAYERS, "hidden_size": 32, "num_key_value_heads": 2, "head_dim": 16}
 SMALL = {
-    "lm": {"hidden": 64, "layers": 2, "heads": 2, "kv_heads": 1, "ffn": 96, "predictor_layers": 1, "predictor_ffn": 64,
-           "text_dim": 64, "speaker_channels": 32},
-    "codec": {"codebook_size": 512, "vq_dim": 16, "encoder_filters": 4, "encoder_hidden": 32, "encoder_heads": 2,
-              "encoder_ffn": 64, "latent_dim": 32, "decoder_hidden": 32, "decoder_heads": 2, "decoder_ffn": 64,
-              "decoder_dim": 32},
+    "talker": {**LAYERS, "num_hidden_layers": 2, "intermediate_size": 96, "text_hidden_size": 64},
+    "code_predictor": {**LAYERS, "num_hidden_layers": 1},
+    "speaker_encoder": {"enc_dim": 64, "enc_channels": [32, 32, 32, 32, 96], "enc_attention_channels": 8,
+                        "enc_se_channels": 8},
+    "codec": {"codebook_size": 512},
+    "encoder": {**CODEC_LAYERS, "num_filters": 4, "codebook_dim": 16, "vector_quantization_hidden_dimension": 16},
+    "decoder": {**CODEC_LAYERS, "codebook_dim": 32, "latent_dim": 32, "decoder_dim": 32},
 }  # fmt: skip
 
 

@@ -34,9 +34,9 @@ def exported(recipe: dict[str, ModuleType], tmp_path_factory: pytest.TempPathFac
     torch.manual_seed(3)
     vocabulary = vocabulary_of(300)
     checkpoints.save_voice(checkpoints.new_voice(vocabulary).state_dict(), vocabulary, folder / "lm.pt")
-    codec = recipe["codec_model"].Codec(recipe["config"].CONFIG["codec"])
+    codec = recipe["codec_model"].Codec()
     codec.quantizer.norm.running_mean.normal_()
-    recipe["train_codec"].save(codec, folder / "codec.pt")
+    recipe["checkpoints"].save_codec(codec, folder / "codec.pt")
     arguments = {"codec": folder / "codec.pt", "lm": folder / "lm.pt", "out": folder / "exported"}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["export.py", *(word for k, v in arguments.items() for word in (f"--{k}", str(v)))])
@@ -133,8 +133,8 @@ def corpus(recipe: dict[str, ModuleType], tmp_path: Path) -> Any:
     encoded(1, 3, 4)
     made.refresh()
     for i, row in enumerate(made.rows):
-        np.testing.assert_array_equal(made.frames(row), codes[i * FRAMES : (i + 1) * FRAMES])
-        np.testing.assert_array_equal(made.labels(row).ravel(), phones[4 * i * FRAMES : 4 * (i + 1) * FRAMES])
+        np.testing.assert_array_equal(row["codes"], codes[i * FRAMES : (i + 1) * FRAMES])
+        np.testing.assert_array_equal(row["phones"].ravel(), phones[4 * i * FRAMES : 4 * (i + 1) * FRAMES])
     return made
 
 
@@ -168,7 +168,7 @@ def test_training_sequences_align_text_like_the_decoding_loop(recipe: dict[str, 
 
 def test_text_longer_than_its_audio_uses_the_non_streaming_layout(corpus: Any) -> None:
     for row in corpus.rows:
-        row["length"] = 3 * 1920
+        row["codes"], row["phones"] = row["codes"][:3], row["phones"][:3]
     rng = random.Random(1)
     assert not any(corpus.sequence(2, rng)["prompt"].beside for _ in range(50))
 
@@ -195,10 +195,10 @@ def test_export_lists_the_letters_seen_in_training(recipe: dict[str, ModuleType]
 def test_exported_codec_loads_equal(
     recipe: dict[str, ModuleType], exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["restore.py", "--source", str(exported), "--out", str(tmp_path)])
-    recipe["restore"].main()
+    monkeypatch.setattr(sys, "argv", ["checkpoints.py", "--source", str(exported), "--out", str(tmp_path)])
+    recipe["checkpoints"].main()
     before, after = (
-        recipe["train_codec"].load(p / "codec.pt", torch.device("cpu")) for p in (exported.parent, tmp_path)
+        recipe["checkpoints"].load_codec(p / "codec.pt", torch.device("cpu")) for p in (exported.parent, tmp_path)
     )
     audio = torch.randn(1, 20 * 1920, generator=torch.Generator().manual_seed(1)) * 0.1
     codes = before.encode(audio)
