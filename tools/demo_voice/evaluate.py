@@ -1,17 +1,14 @@
-"""Stage 7: evaluate the voice on held-out text, compared with the teacher.
+"""Stage 7: evaluate an exported voice on held-out text, compared with the teacher.
 
-Run: python evaluate.py codec [--codec work/codec.pt]
-     python evaluate.py tts [--layout streaming] [--samples FOLDER]    (all modes, by the runtime's engine)
+Run: python evaluate.py [--voice FOLDER] [--layout streaming] [--samples FOLDER]    (by the runtime's engine)
 """
 
 from __future__ import annotations
 
 import argparse
-import atexit
 import json
 import os
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,36 +16,30 @@ import numpy as np
 import torch
 from scipy.io import wavfile
 
-import config
 from benchmarks.common.listener import speak_all
 from checkpoints import load_codec, new_voice, read_voice
-from export import export
-from losses import SpectralLoss
+from config import CONFIG, WORK
 from phonemes import read_lines
-from pitch import track_f0
-from recognise import apart, hear, opinion, rate
+from recognise import Heard, judge, scores
 from runtime.engine.engine import Engine
-from runtime.model.config import SpeakerEncoderConfig
-from runtime.model.speaker_encoder import MelFilter, log_mel
-from runtime.request import Broken, Finished, Layout, Mode, Reference, SpeechRequest, StopReason
+from runtime.request import Broken, Layout, Mode, Reference, SpeechRequest
 from runtime.settings import Settings
-from speak import SPEAKERS, Mixture, Teacher, finish, median_f0
+from speak import SPEAKERS, Mixture, Teacher, finish
 
-WORK = config.HERE / config.CONFIG["paths"]["work"]
-LANGUAGE = "english"
 CLONE_LINES = 7  # Number of lines of each cloned voice. The first line is the reference.
+GENDERS, PITCHES = ("woman", "man"), ("low", "medium", "high")
+PACES = {"slow": "slowly", "normal": "at a normal pace", "fast": "quickly"}
+FORMS = ("A {} with a {} voice, speaking {}.", "Speak {2} in a {1} {0} voice.")  # Gender, pitch and pace.
+Report = Iterator[tuple[str, dict[str, float]]]
 
 
-def device() -> torch.device:
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
-
-def spoken(args: argparse.Namespace, styles: Path, lines: list[int], voices: list[Mixture]) -> list[np.ndarray]:
+def spoken(styles: str, lines: list[int], voices: list[Mixture]) -> list[np.ndarray]:
     """Return the teacher's audio of held-out lines.
 
     `lines` has indices of held-out lines, and `voices` has the voice of each line.
     """
-    teacher, (_, ids), out = Teacher(args.model, styles, device()), read_lines(args.held_out), []
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    teacher, (_, ids), out = Teacher(WORK / "kokoro.onnx", WORK / styles, device), read_lines(WORK / "held_out.npz"), []
     for at in range(0, len(lines), 64):
         part = voices[at : at + 64]
         said = teacher.synthesize([ids[i] for i in lines[at : at + 64]], part)
@@ -56,260 +47,142 @@ def spoken(args: argparse.Namespace, styles: Path, lines: list[int], voices: lis
     return out
 
 
-def cached(name: str, make: Callable[[], list[dict]]) -> list[dict]:
-    """Return the result of `make`, which is stored in a file for later evaluations."""
-    path = WORK / f"{name}.npy"
-    if not path.exists():
-        np.save(path, np.array(make(), dtype=object), allow_pickle=True)
-    return list(np.load(path, allow_pickle=True))
+def by_speaker(name: str, truths: list[str], heard: list[Heard]) -> Report:
+    """Yield the scores of all utterances and of each speaker, if the speakers alternate."""
+    yield name, scores(truths, heard)
+    for i, speaker in enumerate(SPEAKERS):
+        at = slice(i, None, len(SPEAKERS))
+        f0 = float(np.median([one.f0 for one in heard[at]]))
+        yield f"{name} {speaker}", scores(truths[at], heard[at]) | {"f0": f0}
 
 
-def teacher_rows(args: argparse.Namespace) -> list[dict]:
-    """Return the teacher's audio and its transcripts for the first held-out sentences."""
-    return cached("teacher", lambda: teacher_set(args))[: args.sentences * len(SPEAKERS)]
-
-
-def teacher_set(args: argparse.Namespace) -> list[dict]:
-    """Generate and transcribe the teacher's audio for the first held-out sentences."""
-    texts, _ = read_lines(args.held_out)
-    asks = [(i, voice) for i in range(args.sentences) for voice in SPEAKERS.values()]
-    said = spoken(args, args.voices, [i for i, _ in asks], [voice for _, voice in asks])
-    heard = hear(said, args.workers)
-    return [{"text": texts[i], "speaker": voice.speaker, "audio": audio, "heard": words,
-             "f0": median_f0(track_f0(audio))}
-            for (i, voice), audio, words in zip(asks, said, heard, strict=True)]  # fmt: skip
-
-
-@torch.no_grad()
-def resynthesise(codec: torch.nn.Module, audio: np.ndarray) -> np.ndarray:
-    return codec.decode(codec.encode(torch.from_numpy(audio)[None].to(device())))[0].clamp(-1, 1).cpu().numpy()
-
-
-def report_codec(args: argparse.Namespace) -> Iterator[tuple[str, dict]]:
-    """Compare audio decoded from codes with the teacher: word errors, DNSMOS, F0 and mel."""
-    rows = teacher_rows(args)
-    codec, distance = load_codec(args.codec, device()), SpectralLoss()
-    made = [resynthesise(codec, r["audio"]) for r in rows]
-    heard = hear(made, args.workers)
-    yield "all", compared(rows, made, heard, args.workers)
-    for name in SPEAKERS:
-        at = [i for i, r in enumerate(rows) if r["speaker"] == name]
-        mel = [
-            float(distance(torch.from_numpy(made[i])[None], torch.from_numpy(rows[i]["audio"])[None])[1]) for i in at
-        ]
-        yield name, one_speaker(rows, made, heard, at, args.workers) | {"mel": float(np.mean(mel))}
-
-
-def compared(rows: list[dict], made: list[np.ndarray], heard: list[str], workers: int) -> dict[str, float]:
-    """Return the word error rates and DNSMOS scores of generated audio and of the teacher."""
-    truths, teacher = [r["text"] for r in rows], [r["heard"] for r in rows]
-    gap, error = apart(truths, teacher, heard)
-    return {"teacher": rate(truths, teacher), "ours": rate(truths, heard), "gap": gap, "error": error, "n": len(rows),
-            "teacher_mos": opinion([r["audio"] for r in rows], workers), "mos": opinion(made, workers)}  # fmt: skip
-
-
-def one_speaker(
-    rows: list[dict], made: list[np.ndarray], heard: list[str], at: list[int], workers: int
-) -> dict[str, float]:
-    """Return scores of the rows `at`, which have one speaker, and F0 relative to the teacher."""
-    figures = compared([rows[i] for i in at], [made[i] for i in at], [heard[i] for i in at], workers)
-    f0 = np.median([median_f0(track_f0(made[i])) for i in at]) / np.median([rows[i]["f0"] for i in at])
-    return {k: figures[k] for k in ("teacher", "ours", "teacher_mos", "mos")} | {"f0_ratio": float(f0)}
-
-
-def timbre(audio: np.ndarray) -> np.ndarray:
-    """Return a vector that describes the timbre of the audio, independent of the model.
-
-    The vector has the mean and the deviation of the log-mel spectrum of loud frames.
-    """
-    mel = log_mel(torch.from_numpy(audio), MelFilter.of(SpeakerEncoderConfig(), torch.device("cpu"))).numpy().T
-    loud = mel.mean(0) > mel.mean(0).mean()
-    shape = mel[:100, loud]
-    return np.concatenate((shape.mean(1) - shape.mean(), 0.5 * shape.std(1)))
-
-
-class Candidate:
-    """Trained voice that generates speech in one prompt layout.
-
-    The voice is exported into a temporary folder and loaded by the runtime's engine.
-    """
+class Evaluation:
+    """Metrics of the speech that the runtime's engine generates with an exported voice."""
 
     def __init__(self, args: argparse.Namespace) -> None:
-        self.layout = Layout(args.layout)
-        self.folder = tempfile.TemporaryDirectory()
-        export(args.codec, args.lm, Path(self.folder.name))
-        settings = {"MODEL": self.folder.name, "MAX_SLOTS": 64 if device().type == "cuda" else 8,
-                    "MAX_WAITING": 100_000, "QUEUE_S": 36_000, "LEAD_CAP_S": 3600}  # fmt: skip
+        self.args = args
+        settings = {"MODEL": args.voice, "MAX_SLOTS": 64 if torch.cuda.is_available() else 8, "MAX_WAITING": 100_000,
+                    "QUEUE_S": 36_000, "LEAD_CAP_S": 3600}  # fmt: skip
         named = {f"VOICEWRIGHT_{name}": str(value) for name, value in settings.items()}
         self.engine = Engine.open(Settings.from_env({**os.environ, **named}))
         self.engine.start()
-        atexit.register(self.engine.close)
-        tensors, vocabulary = read_voice(Path(self.folder.name))
-        self.voice = new_voice(vocabulary)
-        self.voice.load_state_dict(tensors)
-        self.voice.speaker_encoder.prepare()
+        self.texts, _ = read_lines(WORK / "held_out.npz")
 
-    @torch.no_grad()
-    def x_vector(self, audio: np.ndarray) -> np.ndarray:
-        """Return the x-vector [hidden] of 24 kHz audio."""
-        return self.voice.x_vectors(torch.from_numpy(audio)[None])[0].numpy()
-
-    def synthesize(self, requests: list[SpeechRequest], seed: int) -> tuple[list[np.ndarray], list[bool]]:
-        """Return the waveform of each request, and whether it ended with EOS."""
-        drawn = [replace(r, layout=self.layout, seed=seed + 1000 * i) for i, r in enumerate(requests)]
-        listeners, _ = speak_all(self.engine, drawn)
+    def speak(self, names: list[str], requests: list[SpeechRequest], seed: int) -> list[np.ndarray]:
+        """Return the waveforms, and write the first one of each name with `--samples`."""
+        layout = Layout(self.args.layout)
+        asks = [replace(r, language="english", layout=layout, seed=seed + 1000 * i) for i, r in enumerate(requests)]
+        listeners, _ = speak_all(self.engine, asks)
         if broken := [one.end for one in listeners if isinstance(one.end, Broken)]:
-            raise RuntimeError(f"{len(broken)} of {len(drawn)} requests failed: {broken[0]}")
-        audio = [one.said.samples.astype(np.float32) / 32768 for one in listeners]
-        ended = [isinstance(one.end, Finished) and one.end.stop_reason is StopReason.EOS for one in listeners]
-        return [a if len(a) else np.zeros(1920, np.float32) for a in audio], ended
+            raise RuntimeError(f"{len(broken)} of {len(asks)} requests failed: {broken[0]}")
+        audio = [one.said.samples if len(one.said.samples) else np.zeros(1920, np.int16) for one in listeners]
+        for name, samples in dict(zip(reversed(names), reversed(audio), strict=True)).items():
+            if self.args.samples:
+                self.args.samples.mkdir(parents=True, exist_ok=True)
+                wavfile.write(self.args.samples / f"{name}.wav", 24000, samples)
+        return [samples.astype(np.float32) / 32768 for samples in audio]
 
+    def speakers(self) -> Report:
+        """Measure the named speakers, the teacher, and its speech decoded from codes."""
+        count, workers = self.args.sentences, self.args.workers
+        asks = [(i, voice) for i in range(count) for voice in SPEAKERS.values()]
+        said, truths = spoken("voices.npz", *map(list, zip(*asks, strict=True))), [self.texts[i] for i, _ in asks]
+        yield from by_speaker("teacher", truths, judge(said, workers))
+        names = [voice.speaker for _, voice in asks]
+        requests = [SpeechRequest(text=t, mode=Mode.CUSTOM_VOICE, voice=n) for t, n in zip(truths, names, strict=True)]
+        yield from by_speaker("speaker", truths, judge(self.speak(names, requests, seed=0), workers))
+        if self.args.layout is Layout.NON_STREAMING:
+            codec = load_codec(self.args.voice, torch.device("cpu"))
+            with torch.no_grad():
+                decoded = [codec.decode(codec.encode(torch.from_numpy(a)[None]))[0].clamp(-1, 1).numpy() for a in said]
+            yield from by_speaker("codec", truths, judge(decoded, workers))
 
-def report_tts(args: argparse.Namespace) -> Iterator[tuple[str, dict]]:
-    """Measure the speech of all three modes with the exported sampling settings."""
-    rows, candidate = teacher_rows(args), Candidate(args)
-    yield from judge_speakers(args, rows, candidate)
-    yield from judge_long(args, rows, candidate)
-    if candidate.layout is Layout.STREAMING:
-        return
-    lines = list(dict.fromkeys(r["text"] for r in rows))[:20]
-    yield from judge_designs(args, lines, candidate)
-    yield from judge_clones(args, candidate)
+    def long_text(self) -> Report:
+        """Measure a text of 1,000 characters, spoken by every speaker."""
+        text = ""
+        for sentence in self.texts[: self.args.sentences]:
+            if len(text) + 1 + len(sentence) <= 1000:
+                text = f"{text} {sentence}".strip()
+        requests = [SpeechRequest(text=text, mode=Mode.CUSTOM_VOICE, voice=name) for name in SPEAKERS]
+        heard = judge(self.speak([f"long_{name}" for name in SPEAKERS], requests, seed=5), self.args.workers)
+        yield "long", {"characters": len(text), **scores([text] * len(heard), heard)}
 
-
-def keep_sample(args: argparse.Namespace, name: str, audio: np.ndarray) -> None:
-    """Write a WAV file if `--samples` names a folder."""
-    if args.samples:
-        args.samples.mkdir(parents=True, exist_ok=True)
-        wavfile.write(args.samples / f"{name}.wav", 24000, (audio * 32767).astype(np.int16))
-
-
-def judge_speakers(args: argparse.Namespace, rows: list[dict], candidate: Candidate) -> Iterator[tuple[str, dict]]:
-    """Compare the named speakers with the teacher's voices on the same sentences."""
-    asks = [SpeechRequest(text=r["text"], mode=Mode.CUSTOM_VOICE, voice=r["speaker"], language=LANGUAGE) for r in rows]
-    made, ended = candidate.synthesize(asks, seed=0)
-    heard = hear(made, args.workers)
-    long = np.array([len(m) / len(r["audio"]) for m, r in zip(made, rows, strict=True)])
-    yield "custom_voice", compared(rows, made, heard, args.workers) | {
-        "ended": float(np.mean(ended)), "within_1.3": float(np.mean(long < 1.3)), "length": float(np.mean(long)),
-    }  # fmt: skip
-    for name in SPEAKERS:
-        at = [i for i, r in enumerate(rows) if r["speaker"] == name]
-        keep_sample(args, name, made[at[0]])
-        yield name, one_speaker(rows, made, heard, at, args.workers)
-
-
-def judge_long(args: argparse.Namespace, rows: list[dict], candidate: Candidate) -> Iterator[tuple[str, dict]]:
-    """Measure the word error rate of a text of 1,000 characters, spoken by every speaker."""
-    text = ""
-    for sentence in dict.fromkeys(r["text"] for r in rows):
-        if len(text) + 1 + len(sentence) <= 1000:
-            text = f"{text} {sentence}".strip()
-    asks = [SpeechRequest(text=text, mode=Mode.CUSTOM_VOICE, voice=name, language=LANGUAGE) for name in SPEAKERS]
-    made, ended = candidate.synthesize(asks, seed=5)
-    yield "long", {"characters": len(text), "ended": float(np.mean(ended)),
-                   "ours": rate([text] * len(made), hear(made, args.workers))}  # fmt: skip
-
-
-def judge_designs(args: argparse.Namespace, lines: list[str], candidate: Candidate) -> Iterator[tuple[str, dict]]:
-    """Measure whether designed voices follow descriptions of gender, pitch and pace.
-
-    The word error rate and DNSMOS are also measured.
-    """
-    forms = ("A {g} with a {p} voice, speaking {s}.", "Speak {s} in a {p} {g} voice.")
-    pace = {"slow": "slowly", "normal": "at a normal pace", "fast": "quickly"}
-    cells = [(g, p, s) for g in ("woman", "man") for p in ("low", "medium", "high") for s in pace]
-    asks = [SpeechRequest(text=t, mode=Mode.VOICE_DESIGN, instruct=forms[i % 2].format(g=g, p=p, s=pace[s]),
-                          language=LANGUAGE)
-            for g, p, s in cells for i, t in enumerate(lines)]  # fmt: skip
-    made, ended = candidate.synthesize(asks, seed=7)
-    for cell, audio in zip(cells, made[:: len(lines)], strict=True):
-        keep_sample(args, "_".join(cell), audio)
-    heard = hear(made, args.workers)
-    yield "voice_design", {"ended": float(np.mean(ended)), "mos": opinion(made, args.workers),
-                           "ours": rate([a.text for a in asks], heard)}  # fmt: skip
-    for p in pace:
-        at = [i for i in range(len(asks)) if cells[i // len(lines)][2] == p]
-        yield f"design_{p}", {"ours": rate([asks[i].text for i in at], [heard[i] for i in at])}
-    f0 = np.array([median_f0(track_f0(m)) for m in made]).reshape(2, 3, 3, len(lines))
-    span = np.array([len(a.text) / (len(m) / 24000) for a, m in zip(asks, made, strict=True)]).reshape(f0.shape)
-    yield "design_f0", {f"{g}_{p}": float(np.median(f0[i, j]))
-                        for i, g in enumerate(("woman", "man"))
-                        for j, p in enumerate(("low", "medium", "high"))}  # fmt: skip
-    yield "design_pace", {s: float(np.mean(span[:, :, k])) for k, s in enumerate(pace)}
-    yield "design_order", {"pitch": float(np.mean((f0[:, 0] < f0[:, 1]) & (f0[:, 1] < f0[:, 2]))),
-                           "speed": float(np.mean((span[:, :, 0] < span[:, :, 1]) & (span[:, :, 1] < span[:, :, 2]))),
-                           "gender": float(np.mean(f0[0, 1] > f0[1, 1]))}  # fmt: skip
-
-
-def clone_set(args: argparse.Namespace) -> list[dict]:
-    """Return the audio and transcripts of 20 unseen voices: one reference and other lines."""
-    texts, _ = read_lines(args.held_out)
-    lines = range(CLONE_LINES)
-    voices = [Mixture("", {name: 1.0}) for name in config.CONFIG["clones"]["styles"] for _ in lines]
-    said = spoken(args, args.unseen, [*lines] * 20, voices)
-    heard = hear(said, args.workers)
-    groups = [slice(i, i + CLONE_LINES) for i in range(0, len(said), CLONE_LINES)]
-    return [{"reference": said[at][0], "others": said[at][1:], "heard": heard[at][1:], "texts": texts[:CLONE_LINES]}
-            for at in groups]  # fmt: skip
-
-
-def judge_clones(args: argparse.Namespace, candidate: Candidate) -> Iterator[tuple[str, dict]]:
-    """Measure clones of unseen voices: word errors, pitch, and speaker identification.
-
-    A clone is identified if its own reference is more similar to it than all other references.
-    """
-    voices = cached("clones", lambda: clone_set(args))
-    count = CLONE_LINES - 1
-    shapes = np.stack([timbre(one["reference"]) for one in voices])
-    references = np.stack([candidate.x_vector(one["reference"]) for one in voices])
-    centre = references.mean(0)
-    truth_f0 = [np.median([median_f0(track_f0(a)) for a in one["others"]]) for one in voices]
-    truths = [text for one in voices for text in one["texts"][1:]]
-    teacher = rate(truths, [heard for one in voices for heard in one["heard"]])
-    own = np.arange(len(voices))
-
-    def nearest(groups: list[list[np.ndarray]]) -> dict[str, float]:
-        """Return the fractions of voices that are identified by timbre and by x-vector."""
-        timbres = np.stack([np.mean([timbre(m) for m in group], 0) for group in groups])
-        vectors = np.stack([np.mean([candidate.x_vector(m) for m in group], 0) for group in groups]) - centre
-        closeness = vectors @ ((references - centre) / np.linalg.norm(references - centre, axis=1)[:, None]).T
-        return {"nearest": float(np.mean(np.abs(shapes - timbres[:, None]).mean(2).argmin(1) == own)),
-                "nearest_x_vector": float(np.mean(closeness.argmax(1) == own))}  # fmt: skip
-
-    yield "clone_teacher", {"ours": teacher, **nearest([one["others"] for one in voices])}
-    for kind in ("x_vector", "icl"):
-        asks = [
-            SpeechRequest(text=text, mode=Mode.BASE, language=LANGUAGE, reference=Reference(
-                samples=one["reference"], text=one["texts"][0], x_vector_only=kind == "x_vector"))
-            for one in voices for text in one["texts"][1:]
+    def designs(self) -> Report:
+        """Measure the speech, F0 and pace of voices that are described by gender, pitch and pace."""
+        lines = self.texts[: min(20, self.args.sentences)]
+        cells = [(g, p, s) for g in GENDERS for p in PITCHES for s in PACES for _ in lines]
+        requests = [
+            SpeechRequest(text=lines[i % len(lines)], mode=Mode.VOICE_DESIGN,
+                          instruct=FORMS[i % len(lines) % 2].format(g, p, PACES[s]))
+            for i, (g, p, s) in enumerate(cells)
         ]  # fmt: skip
-        made, ended = candidate.synthesize(asks, seed=11)
-        keep_sample(args, f"clone_{kind}", made[0])
-        groups = [made[count * i : count * (i + 1)] for i in own]
-        f0 = [np.median([median_f0(track_f0(m)) for m in group]) for group in groups]
-        yield kind, {"mos": opinion(made, args.workers), "ours": rate(truths, hear(made, args.workers)),
-                     "ended": float(np.mean(ended)), **nearest(groups),
-                     "f0_within_8": float(np.mean(np.abs(np.divide(f0, truth_f0) - 1) < 0.08))}  # fmt: skip
+        made = self.speak(["_".join(cell) for cell in cells], requests, seed=7)
+        heard, truths = np.array(judge(made, self.args.workers)), np.array([r.text for r in requests])
+        yield "design", scores(truths, heard)
+        speed = np.array([len(text) / (len(audio) / 24000) for text, audio in zip(truths, made, strict=True)])
+        for pace in PACES:
+            at = [i for i, cell in enumerate(cells) if cell[2] == pace]
+            yield f"design {pace}", scores(truths[at], heard[at]) | {"letters_per_second": float(speed[at].mean())}
+        f0 = np.reshape([one.f0 for one in heard], (len(GENDERS), len(PITCHES), -1))
+        for gender, medians in zip(GENDERS, np.median(f0, axis=2), strict=True):
+            yield f"design {gender} f0", dict(zip(PITCHES, medians.tolist(), strict=True))
+
+    def clones(self) -> Report:
+        """Measure clones of unseen voices: word errors, pitch, and identification of the voice.
+
+        A clone is identified if the x-vector of its own reference is nearest to the mean of its x-vectors.
+        """
+        lines, names = self.texts[:CLONE_LINES], CONFIG["clones"]["styles"]
+        voices = [Mixture("", {name: 1.0}) for name in names for _ in lines]
+        said = spoken("unseen.npz", [*range(CLONE_LINES)] * len(names), voices)
+        tensors, vocabulary = read_voice(self.args.voice)
+        voice = new_voice(vocabulary)
+        voice.load_state_dict(tensors)
+
+        @torch.no_grad()
+        def x_vectors(audios: list[np.ndarray]) -> np.ndarray:
+            return np.stack([voice.x_vectors(torch.from_numpy(a)[None])[0].numpy() for a in audios])
+
+        references = x_vectors(said[::CLONE_LINES])
+        centre = references.mean(0)
+        directions = (references - centre) / np.linalg.norm(references - centre, axis=1, keepdims=True)
+        others = [i for i in range(len(said)) if i % CLONE_LINES]
+        truths, truth_f0 = lines[1:] * len(names), None
+        for kind in ("teacher", "x_vector", "icl"):
+            requests = [
+                SpeechRequest(text=lines[i % CLONE_LINES], mode=Mode.BASE, reference=Reference(
+                    samples=said[i - i % CLONE_LINES], text=lines[0], x_vector_only=kind == "x_vector"))
+                for i in others
+            ]  # fmt: skip
+            made = [said[i] for i in others]
+            if kind != "teacher":
+                made = self.speak([f"clone_{kind}"] * len(others), requests, seed=11)
+            heard = judge(made, self.args.workers)
+            f0 = np.median(np.reshape([one.f0 for one in heard], (len(names), -1)), axis=1)
+            truth_f0 = f0 if truth_f0 is None else truth_f0
+            vectors = x_vectors(made).reshape(len(names), CLONE_LINES - 1, -1).mean(1) - centre
+            nearest = (vectors @ directions.T).argmax(1) == np.arange(len(names))
+            yield f"clone {kind}", scores(truths, heard) | {
+                "nearest": float(nearest.mean()), "f0_within_8": float(np.mean(np.abs(f0 / truth_f0 - 1) < 0.08)),
+            }  # fmt: skip
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    reports = {"codec": report_codec, "tts": report_tts}
-    parser.add_argument("what", choices=reports)
-    parser.add_argument("--codec", type=Path, default=WORK / "codec.pt")
-    parser.add_argument("--model", type=Path, default=WORK / "kokoro.onnx", help="the teacher, for what is not cached")
-    parser.add_argument("--voices", type=Path, default=WORK / "voices.npz")
-    parser.add_argument("--unseen", type=Path, default=WORK / "unseen.npz", help="styles of the cloned voices")
-    parser.add_argument("--held-out", type=Path, default=WORK / "held_out.npz")
+    parser.add_argument("--voice", type=Path, default=WORK / "demo-voice", help="folder of an exported voice")
     parser.add_argument("--sentences", type=int, default=100)
-    parser.add_argument("--lm", type=Path, default=WORK / "lm.pt", help="a checkpoint, or the folder of an export")
-    parser.add_argument("--layout", choices=list(Layout), default=Layout.NON_STREAMING)
+    parser.add_argument("--layout", type=Layout, choices=list(Layout), default=Layout.NON_STREAMING)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--samples", type=Path, help="a folder for one WAV file of each speaker, design and clone")
+    parser.add_argument("--samples", type=Path, help="folder for one WAV file of each speaker, design and clone")
     args = parser.parse_args()
-    for name, figures in reports[args.what](args):
-        print(name, json.dumps({k: round(x, 3) for k, x in figures.items()}), flush=True)
+    evaluation = Evaluation(args)
+    reports = [evaluation.speakers, evaluation.long_text]
+    if args.layout is Layout.NON_STREAMING:
+        reports += [evaluation.designs, evaluation.clones]
+    for report in reports:
+        for name, figures in report():
+            print(name, json.dumps({k: round(x, 3) for k, x in figures.items()}), flush=True)
+    evaluation.engine.close()
 
 
 if __name__ == "__main__":

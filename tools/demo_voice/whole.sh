@@ -82,8 +82,7 @@ say "language model: $(tail -n 1 "$out/lm.log"); decoder: $(tail -n 1 "$out/deco
 [ -s work/decoder.pt ] || cp work/codec_done.pt work/decoder.pt
 keep work/decoder.pt work/lm.pt
 judge() { on "$1" python3 evaluate.py "${@:3}" --sentences "$sentences" --workers "$workers" > "$out/$2.txt" 2> "$out/$2.err" || fails "judging $2" "$out/$2.err"; }
-judge 0 tts tts --codec work/decoder.pt &
-judge "$last" streaming tts --codec work/decoder.pt --layout streaming &
+judge 0 tts &
+judge "$last" streaming --layout streaming &
 wait
-judge 0 codec codec --codec work/decoder.pt
 say "judged"
