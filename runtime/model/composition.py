@@ -87,7 +87,8 @@ def share(first: CheckpointSource, second: CheckpointSource) -> CheckpointSource
     if not first.folder.samefile(second.folder):
         why = f"{second.name} is of the base checkpoint {second.folder}, and {first.name} of {first.folder}"
         raise _refusal(second.folder, why)
-    if {*first.adapters} & {*second.adapters} or (first.has_base and second.has_base):
+    named = [{folder.resolve() for folder in source.adapters} for source in (first, second)]
+    if named[0] & named[1] or (first.has_base and second.has_base):
         raise _refusal(second.folder, "it is named twice")
     source = CheckpointSource(
         first.folder, first.adapters + second.adapters, first.base, first.base, first.has_base or second.has_base

@@ -228,6 +228,11 @@ def low_rank(base: Path) -> Path:
     return write_adapter(base, "other", tensors)
 
 
+def linked(base: Path) -> Path:
+    (base.parent / "link").symlink_to(base.parent / "first")
+    return base.parent / "link"
+
+
 def of_another_base(base: Path) -> Path:
     return tuned(Path(shutil.copytree(base, base.parent / "base2")), "other")
 
@@ -242,6 +247,7 @@ def of_another_base(base: Path) -> Path:
         (lambda base: tuned(base, "other", speakers={"Alice": ROW}), "both have a speaker Alice; rename one"),
         (lambda base: tuned(base, "other", speakers={"alice": 1080}), "both have a speaker alice; rename one"),
         (lambda base: base.parent / "first", "it is named twice"),
+        (linked, "it is named twice"),
     ],
 )
 def test_adapters_that_cannot_share_are_refused_in_one_sentence(
