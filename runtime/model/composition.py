@@ -7,7 +7,8 @@ only such rows share all other weights. If two adapters use the same row, one of
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ class Composition:
     config: ModelConfig
     rows: PlacedRows | None = None  # None if at most one adapter is merged into all tensors.
     speakers: dict[str, tuple[str, ...]] = field(default_factory=dict)  # By the name of an adapter, or of the base.
+    adapters: dict[Path, _Part] = field(default_factory=dict)  # By folder.
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +54,14 @@ class _Part:
         return self.folder / ADAPTER_WEIGHTS if row in self.changed else None, row
 
 
-def compose(source: CheckpointSource) -> Composition:
+def compose(source: CheckpointSource, *known: Composition) -> Composition:
     """Return the configuration of a checkpoint with the speakers of its adapters.
 
     The speakers of an adapter are those of its config.json. Without such a file, they are those of the base checkpoint,
     and speaker rows that the adapter changes and that have no name are named after its folder.
+
+    Args:
+        known: Compositions on the same base checkpoint, whose adapters are not read again.
 
     Raises:
         CheckpointMissing, CheckpointInvalid: A file is missing or invalid.
@@ -67,20 +72,30 @@ def compose(source: CheckpointSource) -> Composition:
     if not source.adapters:
         return Composition(content, config)
     base = _Part(source.folder, source.base, content, config)
+    adapters = {folder: part for composition in known for folder, part in composition.adapters.items()}
     with opened_weights(weight_files(source.folder)) as files:
-        adapters = [_read_part(base, folder, files) for folder in source.adapters]
-    parts = [base, *adapters] if source.has_base else adapters
+        adapters = {folder: adapters.get(folder) or _read_part(base, folder, files) for folder in source.adapters}
+    parts = [base, *adapters.values()] if source.has_base else [*adapters.values()]
     if len(parts) == 1:
-        return Composition(parts[0].content, parts[0].config)
-    return _share(base, parts)
+        return Composition(parts[0].content, parts[0].config, adapters=adapters)
+    return replace(_share(base, parts), adapters=adapters)
 
 
-def share(first: CheckpointSource, second: CheckpointSource) -> CheckpointSource:
-    """Return one checkpoint that serves the speakers of both.
+def share(first: CheckpointSource, *others: CheckpointSource, known: Iterable[Composition] = ()) -> CheckpointSource:
+    """Return one checkpoint that serves the speakers of all.
+
+    Args:
+        known: See `compose`.
 
     Raises:
         InvalidSetting: They cannot share the weights; `why` says which tensor or speaker prevents it.
     """
+    source = reduce(_join, others, first)
+    compose(source, *known)
+    return source
+
+
+def _join(first: CheckpointSource, second: CheckpointSource) -> CheckpointSource:
     if not first.adapters and not second.adapters:
         why = "only adapters share the weights of their base checkpoint"
         raise _refusal(second.folder, why)
@@ -90,11 +105,9 @@ def share(first: CheckpointSource, second: CheckpointSource) -> CheckpointSource
     named = [{folder.resolve() for folder in source.adapters} for source in (first, second)]
     if named[0] & named[1] or (first.has_base and second.has_base):
         raise _refusal(second.folder, "it is named twice")
-    source = CheckpointSource(
+    return CheckpointSource(
         first.folder, first.adapters + second.adapters, first.base, first.base, first.has_base or second.has_base
     )
-    compose(source)
-    return source
 
 
 def _read_part(base: _Part, folder: Path, files: dict[str, Any]) -> _Part:

@@ -18,6 +18,7 @@ from runtime.engine.core import Clock, EngineCore
 from runtime.engine.engine import PAUSE_S, Engine
 from runtime.engine.loading.registry import Registry, RegistryEntry
 from runtime.model.checkpoint import Checkpoint
+from runtime.model.composition import Composition
 from runtime.model.files import CheckpointSource
 from runtime.request import (
     AudioChunk,
@@ -130,7 +131,8 @@ def engine_of(
     for checkpoint in checkpoints:
         config, tokenizer = checkpoint.config, checkpoint.speech_tokenizer.config
         source = CheckpointSource(Path(), name=checkpoint.name)
-        entry = RegistryEntry(source, config.modes, config, tokenizer, checkpoint.fingerprint, created=0)
+        composed = Composition({}, config)
+        entry = RegistryEntry(source, config.modes, config, tokenizer, checkpoint.fingerprint, 0, composed)
         engine.registry.entries.append(entry)
         engine.loader.add(entry, checkpoint)
     return engine

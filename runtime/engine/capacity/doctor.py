@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import reduce
 
 import torch
 
@@ -191,7 +190,7 @@ def diagnose(reference: str, settings: EngineSettings, others: Sequence[str] = (
         WeightBits(settings, device),
     )
     if others:
-        source = reduce(share, map(source_of, (reference, *others)))
+        source = share(*map(source_of, (reference, *others)))
         found, name = inspect_source(source), source.name
     else:
         found, name = inspect(reference), public_name(reference)

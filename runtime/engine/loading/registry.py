@@ -16,7 +16,7 @@ from runtime.engine.core import EngineCore
 from runtime.engine.scheduling.waiting_queue import WaitingQueue
 from runtime.errors import CheckpointUnusable, InvalidSetting, ModeNotServed
 from runtime.model.checkpoint import Checkpoint, fingerprint, source_of
-from runtime.model.composition import compose, share
+from runtime.model.composition import Composition, compose, share
 from runtime.model.config import ModelConfig, SpeechTokenizerConfig
 from runtime.model.config_files import read_speech_tokenizer_config
 from runtime.model.files import CheckpointSource
@@ -37,8 +37,7 @@ class RegistryEntry:
     tokenizer: SpeechTokenizerConfig
     fingerprint: str
     created: int  # Unix time of the last change of config.json.
-    # Speakers by the name of the adapter or of the base checkpoint, if several share the weights.
-    adapters: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    composition: Composition
     waiting: WaitingQueue = field(default_factory=WaitingQueue)
     core: EngineCore | None = None
     # Quantization of the weights, or None for no quantization or before the choice.
@@ -60,12 +59,12 @@ class RegistryEntry:
         return entry if wanted is None else replace(entry, modes=_modes_of(entry.config, wanted, entry.name))
 
     @classmethod
-    def _of(cls, source: CheckpointSource) -> RegistryEntry:
-        folder, composed = source.folder, compose(source)
+    def _of(cls, source: CheckpointSource, *known: Composition) -> RegistryEntry:
+        folder, composed = source.folder, compose(source, *known)
         tokenizer = read_speech_tokenizer_config(folder / "speech_tokenizer")
         created = int((folder / "config.json").stat().st_mtime)
         config = composed.config
-        return cls(source, config.modes, config, tokenizer, fingerprint(source), created, composed.speakers)
+        return cls(source, config.modes, config, tokenizer, fingerprint(source), created, composed)
 
     def shared_with(self, other: RegistryEntry) -> RegistryEntry:
         """Return the entry of one checkpoint that serves the speakers of both.
@@ -73,7 +72,8 @@ class RegistryEntry:
         Raises:
             SetUpError: See `share`.
         """
-        entry = self._of(share(self.source, other.source))
+        known = self.composition, other.composition
+        entry = self._of(share(self.source, other.source, known=known), *known)
         return replace(entry, modes=tuple(mode for mode in entry.modes if mode in self.modes + other.modes))
 
     @property
@@ -88,7 +88,7 @@ class RegistryEntry:
             name=self.name,
             modes=self.modes,
             speakers=tuple(config.talker.spk_id),
-            adapters=self.adapters,
+            adapters=self.composition.speakers,
             languages=tuple(config.talker.codec_language_id),
             layouts=config.layouts,
             takes_instruct=config.takes_instruct,

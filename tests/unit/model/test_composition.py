@@ -22,7 +22,8 @@ from runtime.device.quantized import Quantization
 from runtime.engine.capacity.doctor import check, diagnose
 from runtime.engine.loading.registry import Registry
 from runtime.errors import CheckpointInvalid, InvalidSetting
-from runtime.model.adapters import TABLE
+from runtime.model import composition
+from runtime.model.adapters import TABLE, Adapter, read_adapter
 from runtime.model.checkpoint import Checkpoint, fingerprint, load_checkpoint, source_of
 from runtime.model.composition import compose, share
 from runtime.model.files import CheckpointSource
@@ -171,6 +172,22 @@ def test_registry_has_one_entry_for_adapters_of_one_base(base: Path, cloner: Pat
     assert (checked.names, checked.modes) == (("base",), (Mode.CUSTOM_VOICE,))
     alone = check(Settings(models=(str(base),), engine=CPU))
     assert checked.need == alone.need
+
+
+def test_every_adapter_is_read_once(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = [tuned(base, name, speakers={name: ROW}) for name in "abcd"]
+    read: list[Path] = []
+
+    def counted(files: Any, path: Path, adapter: Any) -> Adapter:
+        read.append(path.parent)
+        return read_adapter(files, path, adapter)
+
+    monkeypatch.setattr(composition, "read_adapter", counted)
+    assert card_of(*folders[:2], base, *folders[2:]).speakers[-4:] == ("a", "b", "c", "d")
+    assert read == folders
+    read.clear()
+    share(*map(source_of, map(str, folders)))
+    assert read == folders
 
 
 def test_fingerprint_depends_on_every_adapter_and_its_speakers(base: Path) -> None:
