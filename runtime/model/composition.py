@@ -183,7 +183,7 @@ def _share(base: _Part, parts: Sequence[_Part]) -> Composition:
     rows = {place: (path, row) for (path, row), place in places.items() if path is not None}
     named: dict[str, tuple[str, ...]] = {}
     for part in parts:
-        named[part.name] = (*named.get(part.name, ()), *part.config.talker.spk_id)
+        named[part.name] = tuple(dict.fromkeys((*named.get(part.name, ()), *part.config.talker.spk_id)))
     return Composition(content, read_model_config(base.folder, content), rows, named)
 
 

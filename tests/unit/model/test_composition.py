@@ -174,6 +174,15 @@ def test_registry_has_one_entry_for_adapters_of_one_base(base: Path, cloner: Pat
     assert checked.need == alone.need
 
 
+def test_adapters_of_one_name_list_each_speaker_once(base: Path) -> None:
+    speakers = compose(source_of(str(base))).config.talker.spk_id
+    folders = []
+    for row, name in enumerate("ab", ROW):
+        (base.parent / name).mkdir()
+        folders.append(tuned(base, f"{name}/lora", [row], speakers | {name: row}))
+    assert card_of(*folders).adapters == {"lora": (*speakers, "a", "b")}
+
+
 def test_every_adapter_is_read_once(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folders = [tuned(base, name, speakers={name: ROW}) for name in "abcd"]
     read: list[Path] = []
