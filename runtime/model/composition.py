@@ -162,7 +162,7 @@ def _share(base: _Part, parts: Sequence[_Part]) -> Composition:
     origins = {name: part.origin(name) for name, part in owners.items()}
     kept = {*talker.spk_id.values(), *(row for path, row in origins.values() if path is None)}
     wanted = {row for _, row in origins.values()}
-    free = [row for row in range(talker.codes, talker.vocab_size) if row not in reserved | kept | wanted]
+    free = sorted({*range(talker.codes, talker.vocab_size)} - reserved - kept - wanted)
     places: dict[tuple[Path | None, int], int] = {}
     for origin in origins.values():
         if origin[0] is not None and origin not in places:
