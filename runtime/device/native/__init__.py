@@ -18,7 +18,8 @@ from torch import Tensor
 
 log = logging.getLogger(__name__)
 
-SOURCES = tuple(Path(__file__).with_name(name) for name in ("products.h", "products.cpp", "decoder.cpp"))
+HEADERS = ("products.h", "layers.h")
+SOURCES = tuple(map(Path(__file__).with_name, (*HEADERS, "products.cpp", "decoder.cpp")))
 TILE = 16  # Number of outputs that a kernel computes together, as in products.cpp.
 QUAD = 4  # Number of adjacent values of K in one 32-bit word, as in products.cpp.
 GROUP = 32  # Number of int4 weights that share a scale and an offset. Rows are padded to a multiple of this number.

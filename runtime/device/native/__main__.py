@@ -29,7 +29,15 @@ def build() -> str:
     root = Path(torch.__file__).parent
     flags = ("-O3", "-std=c++20", "-shared", "-fPIC", *NUMERICS, "-w")
     command = [
-        *(compiler, *flags, "-I", str(root / "include"), *map(str, SOURCES[1:]), "-o", str(unfinished)),
+        *(
+            compiler,
+            *flags,
+            "-I",
+            str(root / "include"),
+            *(str(source) for source in SOURCES if source.suffix == ".cpp"),
+            "-o",
+            str(unfinished),
+        ),
         *("-L", str(root / "lib"), "-ltorch_cpu"),
     ]
     try:
