@@ -119,7 +119,7 @@ clean:
 $(VENV)/bin/python:
 	$(CHOSEN) -m venv $(VENV)
 
-$(VENV)/.ready: requirements.lock pyproject.toml clients/python/pyproject.toml runtime/device/native/products.cpp | $(VENV)/bin/python
+$(VENV)/.ready: requirements.lock pyproject.toml clients/python/pyproject.toml $(wildcard runtime/device/native/*.cpp runtime/device/native/*.h) | $(VENV)/bin/python
 	@$(BIN)/python tools/install.py "$(TORCH)" "$(TORCH_INDEX)"
 	@$(BIN)/python -m runtime.device.native
 	@touch $@

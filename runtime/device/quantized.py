@@ -245,6 +245,29 @@ class NativeFloat16:
         return output.to(rows.dtype)
 
 
+class NativeTiles:
+    """Callable that multiplies float32 rows by tiles of float32 or float16 weights in C++.
+
+    All instruction sets give the same bits. Float16 weights are clamped to ±65,504.
+    """
+
+    def __init__(self, weight: Tensor, dtype: torch.dtype) -> None:
+        most = torch.finfo(dtype).max
+        self.tiles, self.outputs = native.float_tiles(weight.clamp(-most, most).to(dtype)), len(weight)
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        return self.convolve(rows.unsqueeze(0), 1, 1)[0]
+
+    def convolve(self, x: Tensor, taps: int, dilation: int) -> Tensor:
+        """Return a convolution without padding and bias.
+
+        Shapes: x [B, T + (taps - 1) * dilation, C]; result [B, T, N].
+        """
+        is_half, convolve = self.tiles.dtype is torch.float16, torch.ops.voicewright.convolve_tiles
+        output: Tensor = convolve(x.float().contiguous(), self.tiles, is_half, self.outputs, taps, dilation)
+        return output.to(x.dtype)
+
+
 class NativeInt8:
     """Callable that quantizes rows to int8 and multiplies them by int8 weights in C++.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -9,8 +11,8 @@ from torch import Tensor
 
 from runtime.engine.audio.voice_cache import reference_key
 from runtime.engine.engine import Engine
-from runtime.model.code2wav import Code2Wav
-from runtime.model.code2wav_interface import to_s16
+from runtime.model.code2wav_interface import ROW_COLUMNS, TorchCode2Wav
+from runtime.model.native_code2wav import native_code2wav
 from runtime.request import SpeechRequest
 
 WINDOW_FRAMES = 300  # Number of frames per window (docs/model.md 6.1).
@@ -34,18 +36,29 @@ def windowed_audio(engine: Engine, request: SpeechRequest, codes: NDArray[np.int
         all_codes, reference_frames = torch.cat((voice.codes, all_codes)), len(voice.codes)
     if not len(all_codes):
         return b""
-    wave = decode_in_windows(code2wav, all_codes.unsqueeze(0))[0]
-    return to_s16(wave[reference_frames * code2wav.config.samples_per_frame :]).cpu().numpy().astype("<i2").tobytes()
+    # The same network as in the engine, without graphs and with a single slot.
+    network = native_code2wav(code2wav, 1) or TorchCode2Wav(code2wav, 1)
+    row = torch.zeros((1, ROW_COLUMNS), dtype=torch.int32, device=all_codes.device)
+
+    def decode(window: Tensor) -> Tensor:
+        network.reset(0)
+        return network.decode(row, window)[:, :-1]
+
+    samples = code2wav.config.samples_per_frame
+    pcm = decode_in_windows(decode, all_codes.unsqueeze(0).to(torch.int32), samples)[0, reference_frames * samples :]
+    return pcm.cpu().numpy().astype("<i2").tobytes()
 
 
-def decode_in_windows(code2wav: Code2Wav, codes: Tensor) -> Tensor:
+def decode_in_windows(decode: Callable[[Tensor], Tensor], codes: Tensor, samples_per_frame: int) -> Tensor:
     """Decode frames in windows of `WINDOW_FRAMES` with `CONTEXT_FRAMES` frames of context.
 
-    Shapes: codes [B, n, Q] int64; result [B, n * samples_per_frame] in [-1, 1].
+    `decode` returns the audio of the frames of a new stream.
+
+    Shapes: codes [B, n, Q]; result [B, n * samples_per_frame].
     """
     windows = []
     for begin in range(0, codes.shape[1], WINDOW_FRAMES):
         context = min(begin, CONTEXT_FRAMES)
-        wave = code2wav(codes[:, begin - context : begin + WINDOW_FRAMES], code2wav.fresh_state(len(codes)))
-        windows.append(wave[:, context * code2wav.config.samples_per_frame :])
+        audio = decode(codes[:, begin - context : begin + WINDOW_FRAMES])
+        windows.append(audio[:, context * samples_per_frame :])
     return torch.cat(windows, dim=1)

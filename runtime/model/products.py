@@ -18,8 +18,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from runtime.device import native
 from runtime.device.packed import packed
-from runtime.device.quantized import Product, Quantization, WeightOnlyFloat16, multiplies_float16, quantized
+from runtime.device.quantized import (
+    NativeTiles,
+    Product,
+    Quantization,
+    WeightOnlyFloat16,
+    multiplies_float16,
+    quantized,
+)
 
 KERNEL_ROWS = 4  # Number of rows that a kernel processes at a time.
 MIN_OWN_PRODUCT_ROWS = 64  # Longer sequences are multiplied one by one, which avoids a copy.
@@ -155,13 +163,15 @@ class Narrow:
 
 
 def narrowed(weight: Tensor, dtype: torch.dtype) -> Product | None:
-    """Return a product function with the weight in a narrower dtype.
+    """Return a product function with the weight in `dtype`.
 
     Shapes: weight [N, K].
 
     Returns:
-        None if `dtype` is not narrower, or if the product is not batch-invariant.
+        None if torch's product of the weight itself is the fastest one that is batch-invariant.
     """
+    if dtype is not torch.bfloat16 and native.fuses():
+        return NativeTiles(weight.detach(), dtype)
     if dtype is torch.float16:
         return WeightOnlyFloat16(weight.detach()) if multiplies_float16() else None
     product = packed(weight.detach().to(dtype)) if dtype.itemsize < weight.dtype.itemsize else None
@@ -173,6 +183,8 @@ def product_of_taps(x: Tensor, product: Product, taps: int, dilation: int) -> Te
 
     Shapes: x [B, T + (taps - 1) * dilation, C]; result [B, T, N].
     """
+    if isinstance(product, NativeTiles):
+        return product.convolve(x, taps, dilation)
     B, length, C = x.shape
     T = length - (taps - 1) * dilation
     if isinstance(product, Narrow):

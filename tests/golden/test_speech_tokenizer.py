@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from runtime.engine.windowed_audio import WINDOW_FRAMES, decode_in_windows
 from runtime.model.checkpoint import Checkpoint
@@ -95,5 +96,9 @@ def test_whole_decode_equals_the_windowed_one_up_to_its_first_seam(loaded: Loade
 def decoded_both_ways(checkpoint: Checkpoint, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the audio of codes, decoded in windows and decoded in one pass."""
     rows, code2wav = torch.from_numpy(codes.astype(np.int64)).unsqueeze(0), checkpoint.speech_tokenizer.code2wav
-    whole = code2wav(rows, code2wav.fresh_state(1))[0]
-    return decode_in_windows(code2wav, rows)[0].numpy(), whole.numpy()
+
+    def decode(codes: Tensor) -> Tensor:
+        return code2wav(codes, code2wav.fresh_state(1))
+
+    windowed = decode_in_windows(decode, rows, code2wav.config.samples_per_frame)
+    return windowed[0].numpy(), decode(rows)[0].numpy()

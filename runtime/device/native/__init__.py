@@ -16,10 +16,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from runtime.device.cpu import is_x86
+
 log = logging.getLogger(__name__)
 
-HEADERS = ("products.h", "layers.h")
-SOURCES = tuple(map(Path(__file__).with_name, (*HEADERS, "products.cpp", "decoder.cpp")))
+HEADERS = ("products.h", "layers.h", "tiles.h")
+SOURCES = tuple(map(Path(__file__).with_name, (*HEADERS, "products.cpp", "decoder.cpp", "code2wav.cpp")))
 TILE = 16  # Number of outputs that a kernel computes together, as in products.cpp.
 QUAD = 4  # Number of adjacent values of K in one 32-bit word, as in products.cpp.
 GROUP = 32  # Number of int4 weights that share a scale and an offset. Rows are padded to a multiple of this number.
@@ -46,6 +48,23 @@ def is_loaded() -> bool:
         log.info("frames on the CPU use PyTorch kernels, which are slower than the native ones (%s)", reason)
         return False
     return True
+
+
+def fuses() -> bool:
+    """True if the library is loaded and the CPU fuses multiplications with additions.
+
+    On other CPUs, convolutions in C++ are slower than torch's.
+    """
+    return is_loaded() and (not is_x86() or torch.ops.voicewright.use_level(-1) > 0)
+
+
+def float_tiles(weight: Tensor) -> Tensor:
+    """Rearrange a weight matrix for `convolve_tiles`.
+
+    Shapes: weight [N, K]; result [tiles, K, 16], padded with zeros.
+    """
+    padded = F.pad(weight, (0, 0, 0, -len(weight) % TILE))
+    return padded.view(-1, TILE, weight.shape[1]).transpose(1, 2).contiguous()
 
 
 def int8_tiles(values: Tensor, scales: Tensor) -> tuple[Tensor, Tensor]:

@@ -386,14 +386,13 @@ DOTPROD void int8_neon(const Int8Tile& tile, const Rows& rows, int64_t row, floa
 
 #endif
 
-enum Level : int64_t { PORTABLE = 0, VECTORS = 1, WIDE_VECTORS = 2 };
-
 int64_t best_level() {
 #if defined(__x86_64__)
   __builtin_cpu_init();
   if (__builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
     return WIDE_VECTORS;
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c") ? VECTORS : PORTABLE;
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c") && __builtin_cpu_supports("fma") ? VECTORS
+                                                                                                          : PORTABLE;
 #elif defined(__aarch64__) && defined(__linux__)
   return getauxval(AT_HWCAP) & (1 << 20) ? VECTORS : PORTABLE;  // HWCAP_ASIMDDP
 #elif defined(__aarch64__) && defined(__APPLE__)
@@ -403,7 +402,11 @@ int64_t best_level() {
 #endif
 }
 
+}  // namespace
+
 int64_t level = best_level();
+
+namespace {
 
 template <int R>
 void multiply(const Int4Block* tile, const Rows& rows, int64_t row, float* out) {

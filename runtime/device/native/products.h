@@ -21,6 +21,10 @@ using torch::stable::Tensor;
 
 enum Kind : int64_t { FLOAT32, FLOAT16, BFLOAT16, INT8, INT4 };  // BFLOAT16 is used for embedding tables only.
 
+// Instruction set of the kernels: portable, AVX2 or arm64's dot products, AVX-512 with VNNI.
+enum Level : int64_t { PORTABLE = 0, VECTORS = 1, WIDE_VECTORS = 2 };
+extern int64_t level;
+
 // Matrix of a linear layer. It is stored as six 64-bit words of a tensor (`matrix` in runtime/model/native_layers.py).
 struct Matrix {
   int64_t kind, N, K;

@@ -24,6 +24,7 @@ from runtime.engine.execution.graphs import GraphPool, Progress
 from runtime.errors import GenerationFailed, NonFiniteOutput, SpeechError
 from runtime.model.code2wav import Code2Wav
 from runtime.model.code2wav_interface import ROW_COLUMNS, Code2WavNetwork, TorchCode2Wav
+from runtime.model.native_code2wav import native_code2wav
 
 log = logging.getLogger(__name__)
 
@@ -31,8 +32,11 @@ log = logging.getLogger(__name__)
 def code2wav_interface(code2wav: Code2Wav, slots: int, device: Device, dtype: torch.dtype) -> Code2WavNetwork:
     """Create the Code2Wav network for a device.
 
-    On CUDA, the network uses Triton kernels if available. Otherwise it uses torch operations with float32 states.
+    On CUDA, the network uses Triton kernels if available, and on a CPU the C++ operator. Otherwise it uses torch
+    operations with float32 states.
     """
+    if device.torch_device.type == "cpu" and (native := native_code2wav(code2wav, slots)) is not None:
+        return native
     if device.torch_device.type == "cuda" and kernels.available():
         from runtime.model.packed_code2wav import PackedCode2Wav
 

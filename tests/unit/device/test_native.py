@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -29,6 +30,7 @@ from runtime.device.quantized import (
     NativeFloat16,
     NativeInt4,
     NativeInt8,
+    NativeTiles,
     WeightOnlyInt4,
     product_of,
 )
@@ -97,6 +99,26 @@ def test_float16_product_of_any_shape_equals_its_numpy_twin(M: int, N: int, K: i
     for level in LEVELS:
         torch.ops.voicewright.use_level(level)
         assert torch.equal(product(x), expected), level
+
+
+@BUILT
+@settings(max_examples=examples(40), deadline=None)
+@given(
+    sizes=st.tuples(*(st.integers(1, most) for most in (3, 60, 40, 70, 7, 9))),
+    dtype=st.sampled_from((torch.float32, torch.float16)),
+    seed=st.integers(0, 2**30),
+)
+def test_convolution_of_any_shape_equals_that_of_torch(sizes: tuple[int, ...], dtype: torch.dtype, seed: int) -> None:
+    B, T, C, N, taps, dilation = sizes
+    x, weight = numbers(B, T + (taps - 1) * dilation, C, seed=seed), numbers(N, C, taps, seed=seed + 1)
+    product = NativeTiles(weight.permute(0, 2, 1).flatten(1), dtype)
+    expected = F.conv1d(x.transpose(1, 2), weight.to(dtype).float(), dilation=dilation).transpose(1, 2)
+    made = []
+    for level in LEVELS:
+        torch.ops.voicewright.use_level(level)
+        made.append(product.convolve(x, taps, dilation))
+    torch.testing.assert_close(made[0], expected, rtol=1e-4, atol=1e-4)
+    assert all(torch.equal(other, made[0]) for other in made[1:])
 
 
 @BUILT
@@ -181,26 +203,49 @@ def test_log_explains_why_torch_is_used(
 def test_arm_compiler_emits_dot_product_instructions(tmp_path: Path) -> None:
     include = Path(torch.__file__).parent / "include"
     flags = ("-O1", "-std=c++20", "-w", "-S", "-I", include)
-    for source in native.SOURCES[1:]:
+    for source in native.SOURCES:
+        if source.suffix != ".cpp":
+            continue
         command = [ARM_COMPILER, *flags, source, "-o", tmp_path / source.name]
         subprocess.run(command, check=True, timeout=build.BUILD_TIMEOUT_S)
     assert "sdot" in (tmp_path / "products.cpp").read_text()
 
 
-@pytest.fixture(scope="module")
-def arm_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Compile emulated_products.cpp for arm64, and return the path of the program."""
-    if not all(map(shutil.which, (ARM_COMPILER, ARM_EMULATOR))):
-        pytest.skip(f"no {ARM_COMPILER} or {ARM_EMULATOR}")
-    folder = tmp_path_factory.mktemp("arm")
+def compiled(source: str, folder: Path, compiler: str = ARM_COMPILER) -> Path:
+    """Compile a program of this folder without torch, and return its path."""
+    if not all(map(shutil.which, (compiler, ARM_EMULATOR))):
+        pytest.skip(f"no {compiler} or {ARM_EMULATOR}")
     (folder / "torch" / "csrc" / "stable").mkdir(parents=True)
     for header in ("library", "ops", "tensor"):
         (folder / "torch" / "csrc" / "stable" / f"{header}.h").touch()
-    source, program = Path(__file__).with_name("emulated_products.cpp"), folder / "products"
     include = (f"-I{folder}", f"-I{native.SOURCES[0].parent}")
-    command = [ARM_COMPILER, "-O2", "-std=c++20", "-static", *build.NUMERICS, *include, source, "-o", program]
+    flags = ("-O2", "-std=c++20", "-static", "-w", *build.NUMERICS)
+    command = [compiler, *flags, *include, Path(__file__).with_name(source), "-o", folder / "program"]
     subprocess.run(command, check=True, timeout=build.BUILD_TIMEOUT_S)
-    return program
+    return folder / "program"
+
+
+@pytest.fixture(scope="module")
+def arm_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compiled("emulated_products.cpp", tmp_path_factory.mktemp("arm"))
+
+
+@pytest.mark.slow
+def test_convolution_has_the_same_bits_on_arm_and_x86(tmp_path: Path) -> None:
+    arm = (ARM_EMULATOR, compiled("emulated_convolution.cpp", tmp_path / "arm"))
+    here = compiled("emulated_convolution.cpp", tmp_path / "here", "g++")
+    for sizes in ((0, 1, 1, 20, 70, 1, 1), (1, 1, 1, 20, 70, 1, 1), (0, 3, 2, 9, 33, 2, 1), (1, 2, 13, 5, 24, 7, 3)):
+        kind, B, T, C, N, taps, dilation = sizes  # Kind 0 is float32, 1 is float16, as in products.h.
+        weight = numbers(N, taps * C, seed=1).to((torch.float32, torch.float16)[kind])
+        x, vectors = numbers(B, T + (taps - 1) * dilation, C), 9 * numbers(3, N + -N % native.TILE, seed=2)
+        parts = x, vectors, numbers(B, T, N, seed=3), native.float_tiles(weight)
+        content = b"".join(part.numpy().tobytes() for part in parts)
+        results = []
+        for command in ((*arm, 0), *((here, level) for level in LEVELS)):
+            text = map(str, (*command, *sizes))
+            results.append(subprocess.run([*text], input=content, check=True, capture_output=True).stdout)
+        assert len(results[0]) == 2 * B * T * N * 4
+        assert all(result == results[0] for result in results[1:]), sizes
 
 
 @pytest.mark.slow

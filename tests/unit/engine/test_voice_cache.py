@@ -71,7 +71,7 @@ def test_reference_is_encoded_once_for_concurrent_requests(
 ) -> None:
     engine = engine_of(cloner, slots=2)
     reads = counted(voices_of(engine), "read", monkeypatch)
-    warmed = counted(cloner.speech_tokenizer.code2wav, "warm", monkeypatch)
+    warmed = counted(core_of(engine, Mode.BASE).code2wav_streams.network, "after", monkeypatch)
     heards = said_together(engine, *[cloned(max_frames=3)] * 4, apart=apart)
     assert len(reads) == 1
     assert len(warmed) == 1, "the state of Code2Wav after the reference is made once"
@@ -277,13 +277,13 @@ def test_unrequested_voices_count_towards_the_cache_limit(cloner: Checkpoint, mo
 @pytest.mark.logs_errors
 def test_audio_failure_after_the_reference_is_not_cached(cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = engine_of(cloner)
-    code2wav = cloner.speech_tokenizer.code2wav
+    network = core_of(engine, Mode.BASE).code2wav_streams.network
     with monkeypatch.context() as spoiled:
 
         def fail(*_: object) -> None:
             raise RuntimeError
 
-        spoiled.setattr(code2wav, "warm", fail)
+        spoiled.setattr(network, "after", fail)
         broken = said(engine, cloned(max_frames=3))
     assert isinstance(broken.end, Broken)
     assert type(broken.end.error) is GenerationFailed

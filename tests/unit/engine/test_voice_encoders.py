@@ -8,10 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
+from runtime.engine.audio.reference_prefill import ReferencePrefill
 from runtime.engine.audio.voice_encoders import VoiceEncoders
 from runtime.errors import SpeechError
 from runtime.model.checkpoint import Checkpoint
+from runtime.model.code2wav import StreamState
 from runtime.request import Mode, VoicePrompt
 from tests.support.engines import EventRecorder, cloned, core_of, drain, engine_of, said, said_together
 from tests.support.late_device import LateDevice
@@ -66,7 +69,7 @@ def test_first_clone_needs_no_further_capture(cloner: Checkpoint, monkeypatch: p
     monkeypatch.setattr(speaker, "_mel", None)
     ran = [
         counted(owner, name, monkeypatch)
-        for owner, name in ((speaker, "forward"), (tokenizer.encoder, "forward"), (tokenizer.code2wav, "warm"))
+        for owner, name in ((speaker, "forward"), (tokenizer.encoder, "forward"), (ReferencePrefill, "__call__"))
     ]
     engine = engine_of(cloner)
     assert [len(calls) for calls in ran] == [1, 1, 1]
@@ -91,14 +94,14 @@ def test_reference_audio_is_warmed_up_on_the_encoder_stream(
 ) -> None:
     """If the stream of first audio were used, other requests would have to wait."""
     engine = engine_of(cloner, device=LateDevice())
-    code2wav, threads = cloner.speech_tokenizer.code2wav, []
-    warm = code2wav.warm
+    network, threads = core_of(engine, Mode.BASE).code2wav_streams.network, []
+    after = network.after
 
-    def seen(*given: Any) -> None:
+    def seen(codes: Tensor) -> tuple[StreamState, int]:
         threads.append(threading.current_thread().name)
-        warm(*given)
+        return after(codes)
 
-    monkeypatch.setattr(code2wav, "warm", seen)
+    monkeypatch.setattr(network, "after", seen)
     voices_of(engine).start(lambda: None)
     heard = EventRecorder()
     engine.submit(cloned(max_frames=4), heard)
@@ -110,7 +113,7 @@ def test_reference_audio_is_warmed_up_on_the_encoder_stream(
 
 def test_preparing_a_prompt_decodes_no_audio(cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     engine, made = engine_of(cloner), list[VoicePrompt | SpeechError]()
-    warmed = counted(cloner.speech_tokenizer.code2wav, "warm", monkeypatch)
+    warmed = counted(core_of(engine, Mode.BASE).code2wav_streams.network, "after", monkeypatch)
     reference = cloned().reference
     assert reference is not None
     engine.prepare(reference, Mode.BASE, made.append)

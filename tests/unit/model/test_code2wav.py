@@ -5,8 +5,8 @@ The network is described in docs/model.md 6.
 
 from __future__ import annotations
 
-import copy
 from itertools import cycle, pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,14 +15,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from runtime.device import native
 from runtime.engine.audio.code2wav_streams import Code2WavStreams
 from runtime.engine.cloned_voice import ClonedVoice
-from runtime.model.checkpoint import Checkpoint
+from runtime.model.checkpoint import Checkpoint, load_checkpoint
 from runtime.model.code2wav import Code2Wav
 from runtime.model.code2wav_interface import to_s16
 from runtime.model.products import Conv, TransposedConv
 from runtime.model.weights import on_meta
-from tests.conftest import Loaded
+from runtime.settings import DEMO_CHECKPOINT
+from tests.conftest import FolderOf, Loaded
 from tests.unit.model.published import speech_tokenizer_config
 
 FRAMES = 60  # More frames than the attention windows (16 and 7 frames) and the following convolutions cover together.
@@ -32,9 +34,16 @@ EXACT = 1e-9
 
 
 @pytest.fixture(scope="module", params=["tiny", "odd"])
-def precise(request: pytest.FixtureRequest, loaded: Loaded) -> Code2Wav:
+def precise(request: pytest.FixtureRequest, folder_of: FolderOf) -> Code2Wav:
     """Code2Wav network in float64."""
-    return copy.deepcopy(loaded(request.param, "base").speech_tokenizer.code2wav).double()
+    return in_float64(folder_of(request.param, "base"))
+
+
+def in_float64(folder: Path) -> Code2Wav:
+    """Load a Code2Wav network in the layout of torch, and convert it to float64."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(native, "fuses", lambda: False)
+        return load_checkpoint(str(folder), torch.device("cpu"), torch.float32).speech_tokenizer.code2wav.double()
 
 
 def codes_of(code2wav: Code2Wav, rows: int, frames: int = FRAMES, seed: int = 0) -> Tensor:
@@ -107,7 +116,7 @@ def test_embedded_voice_is_bitwise_independent_of_chunking_and_batch(demo: Check
 
 @pytest.mark.slow
 def test_library_convolutions_give_the_same_audio_except_rounding(
-    loaded: Loaded, demo: Checkpoint, monkeypatch: pytest.MonkeyPatch
+    folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """GPUs run the network with ``nn.Conv1d`` and ``nn.ConvTranspose1d``.
 
@@ -119,8 +128,8 @@ def test_library_convolutions_give_the_same_audio_except_rounding(
         wave = nn.ConvTranspose1d.forward(conv, x.transpose(1, 2)).transpose(1, 2)
         return wave[:, left * conv.stride[0] : x.shape[1] * conv.stride[0]]
 
-    for code2wav in (loaded("tiny", "base"), loaded("odd", "base"), demo):
-        network = copy.deepcopy(code2wav.speech_tokenizer.code2wav).double()
+    for folder in (folder_of("tiny", "base"), folder_of("odd", "base"), DEMO_CHECKPOINT):
+        network = in_float64(folder)
         codes = codes_of(network, 2, 24)
         ours = decoded(network, codes, cuts_of(cycle((1, 7, 3)), 24))
         with monkeypatch.context() as patched:
@@ -209,8 +218,8 @@ def test_gpu_code_path_gives_the_same_shapes() -> None:
 def test_streams_batch_chunks_of_different_sizes(cloner: Checkpoint) -> None:
     code2wav = cloner.speech_tokenizer.code2wav
     codes = codes_of(code2wav, 4, 20)
-    whole = to_s16(decoded(code2wav, codes)).numpy()
-    streams = Code2WavStreams(code2wav, 6)
+    alone, streams = Code2WavStreams(code2wav, 4), Code2WavStreams(code2wav, 6)
+    whole = [alone.decode([row], codes[row : row + 1])[0] for row in range(4)]
     slots = [5, 1, 2, 4]
     for slot in slots:
         streams.open(slot)
@@ -225,8 +234,7 @@ def test_streams_batch_chunks_of_different_sizes(cloner: Checkpoint) -> None:
             for row, pcm in zip(members, streams.decode([slots[row] for row in members], chunk), strict=True):
                 sounds[row] += pcm
         begins = ends
-    for row in range(4):
-        assert np.array_equal(np.frombuffer(sounds[row], np.int16), whole[row])
+    assert sounds == whole
 
 
 def test_reopened_stream_is_fresh(cloner: Checkpoint) -> None:
