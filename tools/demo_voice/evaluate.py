@@ -75,7 +75,7 @@ class Evaluation:
         listeners, _ = speak_all(self.engine, asks)
         if broken := [one.end for one in listeners if isinstance(one.end, Broken)]:
             raise RuntimeError(f"{len(broken)} of {len(asks)} requests failed: {broken[0]}")
-        audio = [one.said.samples if len(one.said.samples) else np.zeros(1920, np.int16) for one in listeners]
+        audio = [one.result.samples if len(one.result.samples) else np.zeros(1920, np.int16) for one in listeners]
         for name, samples in dict(zip(reversed(names), reversed(audio), strict=True)).items():
             if self.args.samples:
                 self.args.samples.mkdir(parents=True, exist_ok=True)
