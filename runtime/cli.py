@@ -238,7 +238,7 @@ def _add_engine_arguments(parser: argparse.ArgumentParser) -> None:
         "--model",
         action="append",
         metavar="[MODE=]PATH_OR_ID",
-        help="checkpoint folder or Hub id with an optional @revision; may be given once per mode",
+        help="checkpoint folder or Hub id with an optional @revision; may be given once per mode and for each adapter",
     )
     parser.add_argument("--device", help="auto, cpu, cuda, npu or mps")
     parser.add_argument("--dtype", help="auto, float32 or bfloat16")

@@ -262,8 +262,9 @@ def fingerprint(source: CheckpointSource) -> str:
     base_files = (folder / CONFIG, *weight_files(folder), speech / CONFIG, *weight_files(speech))
     if source.adapters and source.has_base:
         digest.update(b"base\n")
+    named = {path: path.relative_to(folder).as_posix() for path in base_files}
     for path in (*base_files, *source.adapter_files):
-        name = path.name if path in source.adapter_files else path.relative_to(folder).as_posix()
+        name = named.get(path, path.name)
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
             digest.update(f"{name} {size}\n".encode())

@@ -104,7 +104,7 @@ def _join(first: CheckpointSource, second: CheckpointSource) -> CheckpointSource
         raise _refusal(second.folder, why)
     named = [{folder.resolve() for folder in source.adapters} for source in (first, second)]
     if named[0] & named[1] or (first.has_base and second.has_base):
-        raise _refusal(second.folder, "it is named twice")
+        raise _refusal(second.folder, "it is named twice", "name it once")
     return CheckpointSource(
         first.folder, first.adapters + second.adapters, first.base, first.base, first.has_base or second.has_base
     )
@@ -199,10 +199,8 @@ def _owners(parts: Iterable[_Part]) -> dict[str, _Part]:
         for name in part.config.talker.spk_id:
             other, owner = known.setdefault(name.lower(), (name, part))
             if (other, owner.origin(other), _dialect(owner, other)) != (name, part.origin(name), _dialect(part, name)):
-                why = (
-                    f"{owner.folder} and {part.folder} both have a speaker {name}; rename one in spk_id of config.json"
-                )
-                raise _refusal(part.folder, why)
+                why = f"{owner.folder} and {part.folder} both have a speaker {name}"
+                raise _refusal(part.folder, why, "rename one in spk_id of its config.json")
             owners.setdefault(name, part)
     return owners
 
@@ -216,5 +214,5 @@ def _reserved(talker: TalkerConfig) -> frozenset[int]:
     return frozenset((*range(talker.codes), *talker.special_ids.values()))
 
 
-def _refusal(folder: Path, why: str) -> InvalidSetting:
-    return InvalidSetting(name="model", value=repr(str(folder)), why=why)
+def _refusal(folder: Path, why: str, advice: str = "a second runtime can serve it") -> InvalidSetting:
+    return InvalidSetting(name="model", value=repr(str(folder)), why=f"{why}; {advice}")

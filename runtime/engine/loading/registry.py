@@ -137,8 +137,7 @@ class Registry:
                 index, added = place, other.shared_with(entry)
             except InvalidSetting as error:
                 if mode := next((mode for mode in entry.modes if mode in other.modes), None):
-                    reason = f"and {error.facts['why']}; a second runtime can serve it"
-                    why = f"{mode} is served by {other.name} already, {reason}"
+                    why = f"{mode} is served by {other.name} already, and {error.facts['why']}"
                     raise InvalidSetting(name="model", value=repr(text), why=why) from None
         self.entries[index : index + 1] = [added]
 
