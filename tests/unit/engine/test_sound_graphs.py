@@ -284,5 +284,5 @@ def test_only_requested_shapes_have_graphs(code2wav: Code2Wav) -> None:
 def test_shape_longer_than_the_network_limit_is_refused(code2wav: Code2Wav) -> None:
     network = TorchCode2Wav(code2wav, SLOTS + 1)
     network.max_call_frames = 16
-    with pytest.raises(InvalidSetting, match="at most 16 frames in one call"):
+    with pytest.raises(InvalidSetting, match="at most 16 frames per call"):
         Code2WavStreams(code2wav, SLOTS, network=network, shapes=((17, 1),))
