@@ -197,9 +197,9 @@ def test_invalid_value_error_contains_the_value(
         ),
         (MODEL, "qwen3_tts_tokenizer_25hz", ("tokenizer_type",), "and not of qwen3_tts_tokenizer_12hz"),
         (TOKENIZER, "qwen3_tts_tokenizer_25hz", ("model_type",), "and not of qwen3_tts_tokenizer_12hz"),
-        (MODEL, {"quant_method": "bitsandbytes"}, ("quantization_config",), "it is quantised by bitsandbytes"),
+        (MODEL, {"quant_method": "bitsandbytes"}, ("quantization_config",), "quantized weights by bitsandbytes"),
         (MODEL, {"group_size": 64, "bits": 8}, ("quantization",), "declares quantized weights"),
-        (TOKENIZER, {"quant_method": "fp8"}, ("quantization_config",), "it is quantised by fp8"),
+        (TOKENIZER, {"quant_method": "fp8"}, ("quantization_config",), "quantized weights by fp8"),
     ],
     ids=lambda value: ".".join(value) if isinstance(value, tuple) else None,
 )

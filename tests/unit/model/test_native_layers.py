@@ -182,6 +182,6 @@ def test_unsupported_products_use_the_pytorch_layers() -> None:
     stack = DecoderStack(CONFIG)
     fill_at_random(stack)
     assert native_layers(stack) is not None
-    stack.layers[0].get_submodule("mlp.down_proj").take(lambda rows: rows)  # type: ignore[operator]
+    stack.layers[0].get_submodule("mlp.down_proj").set_product(lambda rows: rows)  # type: ignore[operator]
     assert native_layers(stack) is None
     assert native_layers(DecoderStack(CONFIG).bfloat16()) is None

@@ -126,7 +126,7 @@ def rewritten(change: Callable[[dict[str, Any]], None]) -> bytes:
     ("change", "why"),
     [
         (lambda header: header["__metadata__"].update(version="4"), "version"),
-        (lambda header: header["__metadata__"].update(version="3"), "no recording"),
+        (lambda header: header["__metadata__"].update(version="3"), "neither a recording"),
         (lambda header: header["__metadata__"].update(version="1"), "metadata"),  # Version 1 has no tags.
         (lambda header: header["__metadata__"].update(format="pt"), "not a voice file"),
         (lambda header: header.pop("__metadata__"), "not a voice file"),
