@@ -15,6 +15,7 @@ from typing import Any
 from runtime.errors import EngineDead, GenerationFailed, SpeechError
 from runtime.request import (
     Broken,
+    EngineLoad,
     Finished,
     Mode,
     ModelCard,
@@ -57,9 +58,6 @@ class ThreadedEngine:
 
     def __init__(self, engine: SpeechEngine) -> None:
         self._engine = engine
-        self.load = engine.load
-        self.busy_since = engine.busy_since
-        self.stacks = engine.stacks
         self._numbers = itertools.count(1)  # Numbers of tickets and jobs.
         self._changed = threading.Condition()
         self._requests: dict[int, _OpenRequest] = {}
@@ -76,6 +74,15 @@ class ThreadedEngine:
     @property
     def alive(self) -> bool:
         return self._engine.alive
+
+    def load(self) -> EngineLoad:
+        return self._engine.load()
+
+    def busy_since(self) -> float | None:
+        return self._engine.busy_since()
+
+    def stacks(self) -> str:
+        return self._engine.stacks()
 
     def start(self) -> None:
         self._engine.start()
