@@ -38,7 +38,8 @@ def symbols(ipa: str) -> str:
     ipa = re.sub(r"\(.*?\)|[\u200d_]", "", ipa)
     for old, new in MAPPING:
         ipa = ipa.replace(old, new)
-    return " ".join(re.sub(r"(\S)\u0329", r"ᵊ\1", ipa).split())
+    # Kokoro often swallows the pronoun "I" at the beginning of a text unless it has a secondary stress, as in misaki.
+    return " ".join("ˌI" if word == "I" else word for word in re.sub(r"(\S)\u0329", r"ᵊ\1", ipa).split())
 
 
 class Espeak:

@@ -19,6 +19,7 @@ import torch
         ("wˈɛðɚz bˈɛɾɚɹ", "wˈɛðəɹz bˈɛTəɹ"),
         ("bˈʌʔn̩ lˈɪɾə^l", "bˈʌtᵊn lˈɪTᵊl"),
         ("ɡˈɜːl", "ɡˈɜɹl"),
+        ("a^ɪ sˈɛd a^ɪm lˈe^ɪt", "ˌI sˈɛd Im lˈAt"),
     ],
 )
 def test_ipa_maps_to_the_symbols_of_the_teacher(recipe: dict[str, ModuleType], ipa: str, wanted: str) -> None:
