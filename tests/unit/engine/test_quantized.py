@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from runtime.device.quantized import Quantization, kinds_here, quantized_bytes
+from runtime.device.quantized import NativeTiles, Quantization, kinds_here, quantized_bytes
 from runtime.engine.capacity.doctor import check, diagnose
 from runtime.engine.engine import Engine
 from runtime.model.checkpoint import Checkpoint, load_checkpoint
@@ -58,7 +58,10 @@ def test_every_talker_product_is_quantized_and_frees_its_original(rounded: Check
         assert mine.weight.untyped_storage().nbytes() == 0
         rows = torch.randn(3, mine.in_features, generator=torch.Generator().manual_seed(1))
         assert (mine(rows) - published(rows)).norm() < 0.12 * published(rows).norm()
-    assert all(linear.product is None for linear in products(rounded.speech_tokenizer.code2wav))
+    for linear in products(rounded.speech_tokenizer.code2wav):
+        if linear.product is not None:
+            assert isinstance(linear.product, NativeTiles)
+            assert linear.product.tiles.dtype is torch.float32
 
 
 @pytest.mark.parametrize("cores", [1, 3])

@@ -160,7 +160,10 @@ def test_upsampling_is_batch_invariant_and_equals_the_library(
 
 
 @pytest.mark.parametrize("conv", [Conv(6, 10, 7), TransposedConv(6, 10, 8, stride=4)], ids=["conv", "transposed"])
-def test_packed_weights_keep_their_published_shape(conv: Conv | TransposedConv) -> None:
+def test_packed_weights_keep_their_published_shape_without_a_native_library(
+    conv: Conv | TransposedConv, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runtime.device.native.fuses", lambda: False)
     filled(conv)
     before, shape = conv.weight.detach().clone(), conv.weight.shape
     lay_out(conv)
