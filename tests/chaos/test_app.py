@@ -89,12 +89,12 @@ def test_signal_ends_both_processes_and_logs_interrupted_requests(checkpoint: Pa
 
 
 def test_signal_finishes_running_replies_and_refuses_new_ones(checkpoint: Path, tmp_path: Path) -> None:
-    body = {"model": "tts-1", "voice": "serena", "input": "To its end.", "max_frames": 100, "response_format": "pcm"}
+    body = {"model": "tts-1", "voice": "serena", "input": "To its end.", "max_frames": 1000, "response_format": "pcm"}
     with (
         (tmp_path / "log").open("w") as log,
         running_app(["--model", str(checkpoint)], log=log, VOICEWRIGHT_DRAIN_S="240") as app,
         httpx.Client(base_url=app.url, trust_env=False, timeout=60) as client,
-        speaking(app, max_frames=100) as socket,
+        speaking(app, max_frames=1000) as socket,
         connect(socket_url(app), subprotocols=[Subprotocol(PROTOCOL)], open_timeout=TEST_TIMEOUT_S) as idle,
         client.stream("POST", "/v1/audio/speech", json=body) as answer,
     ):
@@ -107,7 +107,7 @@ def test_signal_finishes_running_replies_and_refuses_new_ones(checkpoint: Path, 
         with connect(socket_url(app), subprotocols=[Subprotocol(PROTOCOL)], open_timeout=TEST_TIMEOUT_S) as late:
             messages, *closed = rest(late)
             assert (messages[-1]["code"], *closed) == ("draining", 1013, "draining")
-        assert heard + sum(map(len, pieces)) == 100 * 1920 * 2
+        assert heard + sum(map(len, pieces)) == 1000 * 1920 * 2
         assert "audio.done" in [message["type"] for message in rest(socket)[0]]
         assert app.process.wait(60) == 0
         assert app.process.stdout is not None
@@ -134,7 +134,7 @@ def test_killed_app_also_ends_its_runtime(checkpoint: Path) -> None:
         assert gone(runtime, within_s=60)
 
 
-def test_killed_runtime_logs_one_line_per_interrupted_stream(checkpoint: Path, tmp_path: Path) -> None:
+def test_killed_runtime_logs_a_line_about_interrupted_streams(checkpoint: Path, tmp_path: Path) -> None:
     body = {"model": "tts-1", "voice": "serena", "input": "It will not come to its end.", "max_frames": 4000}
     formats = ["pcm", "wav", "mp3", "opus"]
     with (
@@ -156,9 +156,9 @@ def test_killed_runtime_logs_one_line_per_interrupted_stream(checkpoint: Path, t
                 collections.deque(pieces, maxlen=0)
         more = Path(log.name).read_text().removeprefix(said).splitlines()
     lines = [line for line in more if "studio.runtimes.supervisor" not in line]
-    assert lines == [
-        "WARNING studio.relay.proxy_response: the connection to the runtime was lost during a response"
-    ] * len(formats)
+    warning = "WARNING studio.relay.proxy_response: the connection to the runtime was lost during a response"
+    assert 1 <= len(lines) <= len(formats)  # The log has at most one such line per second.
+    assert all(line.startswith(warning) for line in lines)
 
 
 def test_external_runtime_is_used_and_left_running(checkpoint: Path) -> None:
