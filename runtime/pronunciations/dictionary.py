@@ -112,7 +112,7 @@ def read(data: bytes) -> PronunciationDictionary:
         versions = tuple(_version(version) for version in fields.pop("versions"))
         dictionary = PronunciationDictionary(**fields, versions=versions)
     except (TypeError, KeyError, AttributeError):
-        raise ValueError("fields are missing or unknown") from None
+        raise ValueError("it has missing or unknown fields") from None
     _check(dictionary)
     return dictionary
 

@@ -88,7 +88,7 @@ WRONG: list[dict[str, Any]] = [
 @pytest.mark.parametrize("wrong", WRONG, ids=range(len(WRONG)))
 def test_invalid_dictionary_is_refused(wrong: dict[str, Any]) -> None:
     read(json.dumps(FIELDS).encode())
-    with pytest.raises(ValueError, match=r"it |in it|true or false|fields are"):
+    with pytest.raises(ValueError, match=r"it |in it|true or false"):
         read(json.dumps({**FIELDS, **wrong}).encode())
 
 
