@@ -279,8 +279,9 @@ export class Stage extends EventTarget {
     timing.underruns = underruns;
     if (timing.clicked === null || timing.audible !== null || start > 0) return;
     const audible = this.player.audibleAt();
-    // Ignore a time before the click, because the output's clock may differ.
-    if (audible !== null && audible >= timing.clicked) timing.audible = audible - timing.clicked;
+    const arrivedAt = item.arrivals[0]?.arrivedAt ?? timing.clicked;
+    // After a stall, an output's clock can be late, so that audio seems to be played before it arrived.
+    if (audible !== null) timing.audible = Math.max(audible, arrivedAt, timing.clicked) - timing.clicked;
   }
 
   /** If a take failed without audio, show the take that was shown before. @param {Take} take */
