@@ -6,6 +6,7 @@ import heapq
 import itertools
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -34,6 +35,12 @@ from runtime.shared.interpreter import yielding
 log = logging.getLogger(__name__)
 
 Command = Callable[[int], None]  # Call of an engine's method with the engine's ticket.
+
+# Refusals are free, so a client could send invalid requests without end. Above this fraction of a core and this burst,
+# refusals are delayed, and with them the client's next request.
+_MAX_REFUSED_SHARE = 0.1
+_BURST_S = 0.02
+_MAX_DELAY_S = 1.0
 
 
 @dataclass(slots=True)
@@ -64,6 +71,8 @@ class ThreadedEngine:
         # Heap of jobs: priority, number, work, and callback for an error. Short texts are validated first, and a long
         # text is overtaken by a limited number of jobs.
         self._jobs: list[tuple[int, int, Callable[[], None], Callable[[SpeechError], None]]] = []
+        self._refusals: deque[tuple[float, Callable[[], None]]] = deque()  # Time of `time.monotonic` and call.
+        self._refused_until = 0.0  # Time at which the CPU time of all refused requests is paid for.
         self._is_closing = False
         self._thread = threading.Thread(target=self._run_jobs, name="submit", daemon=True)
 
@@ -194,12 +203,19 @@ class ThreadedEngine:
             pass
 
     def _run_next(self) -> bool:
-        """Wait for a job and run it, or return False after `close`."""
+        """Wait for a job or the time of a refusal, handle it, and return False after `close`."""
         with self._changed:
-            self._changed.wait_for(lambda: self._jobs or self._is_closing)
-            if not self._jobs:
-                return False
-            *_, work, refuse = heapq.heappop(self._jobs)
+            wait_s = self._refusals[0][0] - time.monotonic() if self._refusals else None
+            self._changed.wait_for(lambda: self._jobs or self._is_closing, wait_s)
+            job = heapq.heappop(self._jobs) if self._jobs else None
+        while self._refusals and (self._is_closing or self._refusals[0][0] <= time.monotonic()):
+            self._refusals.popleft()[1]()
+        if job is not None:
+            self._run_job(*job[2:])
+        return job is not None or not self._is_closing
+
+    def _run_job(self, work: Callable[[], None], refuse: Callable[[SpeechError], None]) -> None:
+        began_s = time.thread_time()
         error: SpeechError
         try:
             if self._is_closing or not self.alive:
@@ -212,9 +228,10 @@ class ThreadedEngine:
             log.exception("the engine failed at a request")
             error = GenerationFailed()
         else:
-            return True
-        _call(refuse, error)
-        return True
+            return
+        now, cost_s = time.monotonic(), (time.thread_time() - began_s) / _MAX_REFUSED_SHARE
+        self._refused_until = min(max(self._refused_until, now - _BURST_S) + cost_s, now + _MAX_DELAY_S)
+        self._refusals.append((self._refused_until, partial(_call, refuse, error)))
 
     def _submit(self, ticket: int) -> None:
         with self._changed:

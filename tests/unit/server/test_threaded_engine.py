@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
@@ -182,6 +183,30 @@ def test_refusal_is_the_only_event(threaded: Threaded, refusal: Exception, error
     assert "secret" not in str(event.error)
     threaded.engine.cancel(ticket)
     assert (threaded.slow.commands, len(threaded.heard[ticket])) == ([], 1)
+
+
+def test_refusals_after_long_validation_are_delayed_and_delay_no_other_request(threaded: Threaded) -> None:
+    slow, engine = threaded.slow, threaded.engine
+    slow.may_submit.set()
+    refused_s: list[float] = []
+    began_s = time.monotonic()
+
+    def refuse(_reference: Reference, _mode: Mode, _done: Callable[[VoicePrompt | SpeechError], None]) -> None:
+        ends_s = time.thread_time() + 0.02
+        while time.thread_time() < ends_s:
+            pass
+        raise EmptyText(param="text")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SlowEngine, "prepare", lambda _, *arguments: refuse(*arguments))
+        for _ in range(3):
+            engine.prepare(REFERENCE, Mode.BASE, lambda _: refused_s.append(time.monotonic() - began_s))
+        until(lambda: not engine._jobs)
+        ticket = threaded.submit()
+        until(lambda: engine._requests[ticket].ticket is not None)
+        assert len(refused_s) < 3
+        until(lambda: len(refused_s) == 3)
+    assert refused_s[-1] > 0.55  # A tenth of a core, after a burst of 20 ms.
 
 
 def test_short_texts_are_validated_before_long_texts(threaded: Threaded) -> None:
