@@ -164,13 +164,14 @@ async (name) => {
   const database = await of(asked);
   const kept = await of(database.transaction('recordings').objectStore('recordings').get('clone'));
   database.close();
-  return kept?.name === name;
+  const draft = JSON.parse(localStorage.getItem('voicewright.draft.clone'));
+  return kept?.name === name && draft?.recording === kept.at;
 }
 """
 
 
 def await_recording(page: Page, name: str) -> None:
-    """Wait until the browser has stored the recording with this name for the next reload."""
+    """Wait until the browser has stored the recording with this name and its draft."""
     expect(page.locator("#vw-clone-name")).to_have_text(name)
     page.wait_for_function(KEEPS, arg=name)
 

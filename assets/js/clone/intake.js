@@ -30,6 +30,7 @@ export class SavedState {
   store({ pcm, file, name, source }) {
     this.recordedAt = Date.now();
     recordings.put(this.room.id, { pcm, file, name, source, at: this.recordedAt });
+    this.room.studio.drafts.touch();
   }
 
   /** Delete the stored recording. */
