@@ -45,7 +45,7 @@ Loaded = Callable[..., Checkpoint]
 
 SEED = 1
 # Groups of files that share slow servers. All files of one group run in the same process.
-TOGETHER = (("tests/clients/",), ("tests/browser/test_speaking.py", "tests/browser/test_whole_path.py"))
+TOGETHER = (("tests/clients/",),)
 # Additional groups of `make test`: its few browser tests run in one process, with one browser and one studio.
 QUICK_GROUPS = (("tests/browser/",),)
 # The slowest folders run first, so that they do not delay the end of the test run.

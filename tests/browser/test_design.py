@@ -376,6 +376,7 @@ def test_text_over_the_limit_fails_all_takes_and_shows_an_error(room: Page) -> N
     expect(room.locator("#vw-text-error")).not_to_be_empty()
 
 
+@pytest.mark.quick
 def test_saved_take_becomes_a_voice_with_its_origin_and_speaks(room: Page, app: App, wire: Wire) -> None:
     room.fill("#vw-text", LONGER)
     fix_seed(room, KEPT_SEED)

@@ -179,6 +179,7 @@ def test_line_can_use_a_described_voice(script: Page, app: App) -> None:
     assert record["config"]["instructions"] == "A man with a low voice. He speaks slowly."
 
 
+@pytest.mark.quick
 def test_export_generates_missing_lines_and_joins_all_lines(script: Page, app: App) -> None:
     script.on("download", lambda _: None)
     name, data = export(script, "joined", format="wav", loudness="")
