@@ -26,7 +26,6 @@ from tests.proof.floods import floods
 from tests.proof.idlers import SPARE, SPEAKERS, as_many_as_allowed, idlers
 from tests.proof.memory import short_of_memory
 from tests.proof.network import far_away
-from tests.proof.rates import rates
 from tests.proof.recovery import recovery
 from tests.support.app import running_app
 from tests.support.checkpoints import BRIEF, write_checkpoint
@@ -142,7 +141,6 @@ def forms(folder: Path, *, short: bool) -> dict[str, Callable[[], str]]:
     no_line = {"VOICEWRIGHT_MAX_WAITING": "0"}
     kept = {"VOICEWRIGHT_VOICES": str(folder / "voices-of-the-loop")}
     measured: dict[str, Callable[[], str]] = {
-        "P5": partial(rates, model),
         "E5": partial(process_figure, cloner, 8, partial(short_of_memory, times=2 if short else 20)),
         "E7": partial(crash_figure, model),
         "E11": partial(crowd_figure, model, 200 if short else 10_000),

@@ -19,7 +19,6 @@ from tests.proof.crowd import TOGETHER, crowd, overload, queue
 from tests.proof.floods import floods
 from tests.proof.idlers import SPARE, SPEAKERS, idlers
 from tests.proof.memory import short_of_memory
-from tests.proof.rates import PER_MINUTE, rates
 from tests.support.app import running_app
 from tests.support.promises import PAGE, promised, record_figures
 from tests.support.runtime_server import FREED_FRAMES
@@ -134,11 +133,6 @@ async def test_out_of_memory_fails_only_the_request_concerned(folder_of: FolderO
         arguments = ["--model", str(folder_of("brief", "base")), "--max-slots", "8"]
         async with runtime_process(arguments, {"VOICEWRIGHT_THREADS": "1"}) as runtime:
             assert (await short_of_memory(runtime, 1)).startswith("1 of 1 requests")
-
-
-def test_greedy_visitor_does_not_consume_the_rate_limit_of_others(folder_of: FolderOf) -> None:
-    figure = rates(folder_of("brief", "custom_voice"))
-    assert f": {PER_MINUTE} of {PER_MINUTE} of a visitor served" in figure
 
 
 def test_every_promise_and_measurement_has_a_recorded_figure(tmp_path: Path) -> None:
