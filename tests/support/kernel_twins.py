@@ -1,9 +1,13 @@
-"""Reference implementations of the kernels in plain PyTorch, and their random inputs."""
+"""Reference implementations of the kernels in plain PyTorch, and their random inputs.
+
+Tests of kernels run on a GPU if there is one, and else in Triton's interpreter.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -12,6 +16,13 @@ from runtime.engine.execution.sampling import LevelSettings, gumbel_noise, pick,
 from runtime.model.layers import RMSNorm, rotary, rotate
 
 EPS = 1e-6
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+interpreted = pytest.mark.skipif(DEVICE == "cuda", reason="a rule that the interpreter shows as well as a GPU")
+# The interpreter computes in float32 only. On a GPU, a bfloat16 key may be rounded to its neighbour, and probabilities
+# are rounded before they are normalised: a few parts in 256.
+TOLERANCE = {torch.float32: {"rtol": 1e-5, "atol": 1e-5}}
+if DEVICE == "cuda":
+    TOLERANCE = {torch.float32: {"rtol": 1e-4, "atol": 1e-4}, torch.bfloat16: {"rtol": 2e-2, "atol": 2e-2}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +56,17 @@ class Heads:
         d: int,
         length: int,
         dtype: torch.dtype,
-        device: str,
     ) -> Heads:
         """Return random arguments for ``count`` new positions and a KV cache with ``slots`` slots."""
 
         def normal(*shape: int) -> Tensor:
-            return torch.randn(*shape, generator=generator).to(device, dtype)
+            return torch.randn(*shape, generator=generator).to(DEVICE, dtype)
 
         cos, sin = rotary(torch.arange(length), d, 10_000.0, dtype)
         return cls(
             qkv=3 * normal(count, (heads + 2 * kv_heads) * d),
             heads=QKNormRope(
-                Norm(1 + 0.3 * normal(d), EPS), Norm(1 + 0.3 * normal(d), EPS), cos.to(device), sin.to(device)
+                Norm(1 + 0.3 * normal(d), EPS), Norm(1 + 0.3 * normal(d), EPS), cos.to(DEVICE), sin.to(DEVICE)
             ),
             cache=KVView(normal(slots, kv_heads, length, d), normal(slots, kv_heads, length, d)),
         )
@@ -127,7 +137,7 @@ class Slots:
     hold_until: Tensor
 
     @classmethod
-    def random(cls, generator: torch.Generator, slots: int, width: int, device: str) -> Slots:
+    def random(cls, generator: torch.Generator, slots: int, width: int) -> Slots:
         """Return random sampling parameters, including disabled and extreme values."""
 
         def uniform(low: float, high: float) -> Tensor:
@@ -148,7 +158,7 @@ class Slots:
             penalty=torch.where(often(0.3), torch.tensor(1.0), uniform(0.7, 1.8)),
             hold_until=torch.randint(0, 6, (slots,), generator=generator),
         )
-        return cls(**{name: getattr(known, name).to(device) for name in cls.__slots__})
+        return cls(**{name: getattr(known, name).to(DEVICE) for name in cls.__slots__})
 
     @property
     def state(self) -> SamplingState:
@@ -183,20 +193,20 @@ def draw_twin(logits: Tensor, rows: Tensor, slots: Slots, codebook: int, rules: 
     return pick(scores, level, gumbel_noise(slots.seed[rows], frame, codebook + 1, width)[:, codebook])
 
 
-def random_state(generator: torch.Generator, slots: int, groups: int, codes: int, texts: int, device: str) -> SlotState:
+def random_state(generator: torch.Generator, slots: int, groups: int, codes: int, texts: int) -> SlotState:
     """Return the state of slots that have generated part of their text, and of a scratch slot."""
     length = 30
 
     def ints(below: int, *shape: int) -> Tensor:
         numbers = torch.randint(0, below, (slots + 1, *shape), generator=generator)
-        return numbers.to(device)
+        return numbers.to(DEVICE)
 
     state = SlotState(
         position=ints(500),
         frame=1 + ints(length),
         codes=ints(codes, groups),
         trailing=ints(texts, length),
-        seen=torch.rand(slots + 1, codes + 3, generator=generator).to(device) < 0.2,
+        seen=torch.rand(slots + 1, codes + 3, generator=generator).to(DEVICE) < 0.2,
     )
     state.position[-1] = state.frame[-1] = 0
     return state

@@ -1,101 +1,127 @@
-"""Tests for the attention kernels in Triton's interpreter, compared with PyTorch.
-
-tests/gpu/test_kernels.py tests these kernels on a GPU.
-"""
+"""Tests for the attention kernels, on a GPU or in Triton's interpreter."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
+from torch import Tensor
 
 pytest.importorskip("triton")
 
 from runtime.device.kernels.decode_attention import PART, PARTS, decode_attention
 from runtime.device.kernels.prefill_attention import BLOCK, TILE, prefill_attention
-from tests.support.kernel_twins import Heads, attend_twin
+from tests.support.kernel_twins import DEVICE, TOLERANCE, Heads, attend_twin, interpreted
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(torch.cuda.is_available(), reason="the interpreter is not needed beside a card"),
-    pytest.mark.usefixtures("bounds_of_loops"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("bounds_of_loops")]
 
-TOLERANCE = {"rtol": 1e-5, "atol": 1e-5}
+HAS_GPU = DEVICE == "cuda"
 BLOCK_OF_ROWS = PARTS * PART
+# Number of positions of a slot. The interpreter is too slow for long slots.
+LENGTHS = (BLOCK_OF_ROWS + 40, *((16, 700) if HAS_GPU else ()))
 
 # Values of heads, kv_heads and d.
 SHAPES = {"published": (16, 8, 128), "alone": (2, 2, 16), "three": (6, 2, 32), "four": (4, 1, 64), "odd": (4, 2, 20)}
 per_shape = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
+per_dtype = pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 
 
-def heads_of(seed: int, count: int, shape: tuple[int, int, int], slots: int, length: int) -> Heads:
-    heads, kv_heads, d = shape
-    like: dict[str, Any] = {"dtype": torch.float32, "device": "cpu", "slots": slots, "length": length}
-    return Heads.random(torch.Generator().manual_seed(seed), count, heads=heads, kv_heads=kv_heads, d=d, **like)
+def heads_of(
+    seed: int, count: int, shape: tuple[int, int, int], slots: int, length: int, dtype: torch.dtype = torch.float32
+) -> Heads:
+    generator, (heads, kv_heads, d) = torch.Generator().manual_seed(seed), shape
+    return Heads.random(generator, count, slots=slots, heads=heads, kv_heads=kv_heads, d=d, length=length, dtype=dtype)
+
+
+def ints(*numbers: int) -> Tensor:
+    return torch.tensor(numbers, device=DEVICE)
 
 
 def agree(ours: Heads, twins: Heads) -> None:
     """Check that both KV caches contain the same keys and values."""
-    torch.testing.assert_close(ours.keys, twins.keys, equal_nan=True, **TOLERANCE)
+    torch.testing.assert_close(ours.keys, twins.keys, equal_nan=True, **TOLERANCE[ours.keys.dtype])
     torch.testing.assert_close(ours.values, twins.values, equal_nan=True, rtol=0, atol=0)
 
 
+@per_dtype
 @per_shape
 @pytest.mark.parametrize("new", [1, 2])
-def test_decode_attention_equals_its_pytorch_twin_within_the_row_length(shape: tuple[int, int, int], new: int) -> None:
-    length = BLOCK_OF_ROWS + 40
-    slots, positions = [4, 0, 2, 5], [0, 17, BLOCK_OF_ROWS, length - new]
-    ours = heads_of(new, len(slots) * new, shape, slots=6, length=length)
+@pytest.mark.parametrize("length", LENGTHS)
+def test_decode_attention_equals_its_pytorch_twin_within_the_row_length(
+    length: int, new: int, shape: tuple[int, int, int], dtype: torch.dtype
+) -> None:
+    slots = [4, 0, 2, 5]
+    positions = [0, length // 3, min(BLOCK_OF_ROWS, length // 2), length - new]
+    ours = heads_of(new, len(slots) * new, shape, slots=6, length=length, dtype=dtype)
     for slot, position in zip(slots, positions, strict=True):
         ours.poison(slot, position)
     twins = ours.copy()
-    out = decode_attention(*ours.given(), torch.tensor(slots), torch.tensor(positions), new)
+    out = decode_attention(*ours.given(), ints(*slots), ints(*positions), new)
     each_slot = [slot for slot in slots for _ in range(new)]
     each_position = [position + index for position in positions for index in range(new)]
-    torch.testing.assert_close(out, attend_twin(twins, each_slot, each_position), **TOLERANCE)
+    torch.testing.assert_close(out, attend_twin(twins, each_slot, each_position), **TOLERANCE[dtype])
     agree(ours, twins)
 
 
+@pytest.mark.skipif(not HAS_GPU, reason="too slow in the interpreter")
+@per_dtype
+def test_decode_attention_works_for_every_length_up_to_the_maximum(dtype: torch.dtype) -> None:
+    positions = [10, 127, 128, 129, 1000, 2047, 4000, 4095]
+    ours = heads_of(1, 8, SHAPES["published"], slots=8, length=4097, dtype=dtype)
+    for slot, position in enumerate(positions):
+        ours.poison(slot, position)
+    twins = ours.copy()
+    out = decode_attention(*ours.given(), ints(*range(8)), ints(*positions))
+    torch.testing.assert_close(out, attend_twin(twins, list(range(8)), positions), **TOLERANCE[dtype])
+    agree(ours, twins)
+
+
+@interpreted
 def test_code_predictor_attention_works_step_by_step_on_a_cache_of_16() -> None:
     """The code predictor first writes two positions, and then one position per step."""
     ours = heads_of(3, 2 * 3, SHAPES["three"], slots=3, length=16)
     for slot in range(3):
         ours.poison(slot, 0)
     twins = ours.copy()
-    rows = torch.tensor([2, 0, 1])
-    out = decode_attention(*ours.given(), rows, torch.zeros(3, dtype=torch.int64), 2)
-    torch.testing.assert_close(out, attend_twin(twins, [2, 2, 0, 0, 1, 1], [0, 1] * 3), **TOLERANCE)
+    rows = ints(2, 0, 1)
+    out = decode_attention(*ours.given(), rows, torch.zeros_like(rows), 2)
+    expected = attend_twin(twins, [2, 2, 0, 0, 1, 1], [0, 1] * 3)
+    torch.testing.assert_close(out, expected, **TOLERANCE[torch.float32])
     for position in range(2, 16):
         step = heads_of(position, 3, SHAPES["three"], slots=3, length=16)
-        args = (step.qkv, *ours.given()[1:], rows, torch.full((3,), position))
+        args = (step.qkv, *ours.given()[1:], rows, torch.full_like(rows, position))
         expected = attend_twin(Heads(step.qkv, *twins.given()[1:]), [2, 0, 1], [position] * 3)
-        torch.testing.assert_close(decode_attention(*args), expected, **TOLERANCE)
+        torch.testing.assert_close(decode_attention(*args), expected, **TOLERANCE[torch.float32])
     agree(ours, twins)
 
 
-def test_decode_attention_is_batch_invariant() -> None:
-    rows, positions = torch.tensor([3, 1, 0, 2]), torch.tensor([200, 3, 131, 64])
-    ours = heads_of(7, 4, SHAPES["three"], slots=4, length=256)
-    together = decode_attention(*ours.copy().given(), rows, positions)
-    for row in range(4):
-        alone = (ours.qkv[row : row + 1], *ours.copy().given()[1:], rows[row, None], positions[row, None])
-        assert torch.equal(decode_attention(*alone)[0], together[row])
+@per_dtype
+@pytest.mark.parametrize(("length", "new"), [(16, 2), (16, 1), (700, 1)])
+def test_decode_attention_is_batch_invariant(length: int, new: int, dtype: torch.dtype) -> None:
+    slots = 64 if HAS_GPU else 4
+    ours = heads_of(2, slots * new, SHAPES["published" if HAS_GPU else "three"], slots, length, dtype)
+    order = torch.randperm(slots, generator=torch.Generator().manual_seed(0)).to(DEVICE)
+    positions = torch.randint(0, length - new, (slots,), generator=torch.Generator().manual_seed(1)).to(DEVICE)
+    together = decode_attention(*ours.copy().given(), order, positions, new).view(slots, new, -1)
+    for count in (1, 2, 3, 7, 16, 33, 64) if HAS_GPU else (1, 3):
+        start = slots - count
+        some = (ours.qkv[start * new :], *ours.copy().given()[1:], order[start:].clone(), positions[start:].clone())
+        assert torch.equal(decode_attention(*some, new).view(count, new, -1), together[start:]), count
 
 
+@interpreted
 def test_out_of_range_position_writes_only_to_its_own_slot() -> None:
     ours = heads_of(8, 2, SHAPES["alone"], slots=3, length=16)
     before = ours.copy()
-    decode_attention(*ours.given(), torch.tensor([1, 1]), torch.tensor([2**40, 16]))
+    decode_attention(*ours.given(), ints(1, 1), ints(2**40, 16))
     assert torch.equal(ours.keys[[0, 2]], before.keys[[0, 2]])
     assert torch.equal(ours.keys[1, :, :15], before.keys[1, :, :15])
 
 
+@interpreted
 @pytest.mark.filterwarnings("ignore:All-NaN slice encountered")
 def test_non_finite_row_does_not_affect_other_rows() -> None:
     ours = heads_of(9, 3, SHAPES["three"], slots=3, length=64)
-    rows, positions = torch.tensor([0, 1, 2]), torch.tensor([20, 30, 40])
+    rows, positions = ints(0, 1, 2), ints(20, 30, 40)
     healthy = decode_attention(*ours.copy().given(), rows, positions)
     ours.qkv[1] = torch.nan
     faulty = decode_attention(*ours.copy().given(), rows, positions)
@@ -103,48 +129,84 @@ def test_non_finite_row_does_not_affect_other_rows() -> None:
     assert torch.equal(faulty[[0, 2]], healthy[[0, 2]])
 
 
+@per_dtype
 @per_shape
-@pytest.mark.parametrize(("start", "count"), [(0, TILE), (0, 50), (3, 7), (BLOCK + 9, 2 * TILE)])
-def test_prefill_attention_equals_its_pytorch_twin(shape: tuple[int, int, int], start: int, count: int) -> None:
-    ours = heads_of(start, count, shape, slots=3, length=200)
+@pytest.mark.parametrize(
+    ("start", "count"),
+    [(0, TILE), (0, 50), (3, 7), (BLOCK + 9, 2 * TILE), *([(130, 512)] if HAS_GPU else [])],
+)
+def test_prefill_attention_equals_its_pytorch_twin(
+    shape: tuple[int, int, int], start: int, count: int, dtype: torch.dtype
+) -> None:
+    ours = heads_of(start, count, shape, slots=3, length=700 if HAS_GPU else 200, dtype=dtype)
     ours.poison(1, start)
     twins = ours.copy()
-    out = prefill_attention(*ours.given(), torch.tensor([1]), torch.tensor([start]))
+    out = prefill_attention(*ours.given(), ints(1), ints(start))
     expected = attend_twin(twins, [1] * count, list(range(start, start + count)))
-    torch.testing.assert_close(out, expected, **TOLERANCE)
+    torch.testing.assert_close(out, expected, **TOLERANCE[dtype])
     agree(ours, twins)
 
 
+@per_dtype
 @pytest.mark.filterwarnings("ignore:All-NaN slice encountered")
-def test_prefill_padding_writes_to_the_unread_scratch_position() -> None:
+def test_prefill_padding_writes_to_the_unread_scratch_position(dtype: torch.dtype) -> None:
     """Only 10 of 24 positions fit into the slot.
 
     The other positions must change neither the results nor any position that is read.
     """
     length, start, count = 40, 29, 24
-    ours = heads_of(11, count, SHAPES["three"], slots=2, length=length)
+    ours = heads_of(11, count, SHAPES["three"], slots=2, length=length, dtype=dtype)
     ours.poison(1, start)
     real = length - 1 - start
     twins = ours.copy()
     ours.qkv[real + 1 :] = torch.nan
-    out = prefill_attention(*ours.given(), torch.tensor([1]), torch.tensor([start]))
+    out = prefill_attention(*ours.given(), ints(1), ints(start))
     short = Heads(twins.qkv[:real], *twins.given()[1:])
     expected = attend_twin(short, [1] * real, list(range(start, start + real)))
-    torch.testing.assert_close(out[:real], expected, **TOLERANCE)
-    torch.testing.assert_close(ours.keys[:, :, :-1], short.keys[:, :, :-1], **TOLERANCE)
+    torch.testing.assert_close(out[:real], expected, **TOLERANCE[dtype])
+    torch.testing.assert_close(ours.keys[:, :, :-1], short.keys[:, :, :-1], **TOLERANCE[dtype])
     assert torch.equal(ours.keys[0], short.keys[0])
-    follow = decode_attention(ours.qkv[:1], *ours.given()[1:], torch.tensor([1]), torch.tensor([length - 2]))
+    follow = decode_attention(ours.qkv[:1], *ours.given()[1:], ints(1), ints(length - 2))
     assert follow.isfinite().all()
 
 
+@interpreted
 def test_chunked_prefill_equals_prefill_of_the_whole_prompt() -> None:
     whole = heads_of(12, 70, SHAPES["published"], slots=2, length=128)
     parts = whole.copy()
-    slot = torch.tensor([0])
-    at_once = prefill_attention(*whole.given(), slot, torch.tensor([0]))
+    at_once = prefill_attention(*whole.given(), ints(0), ints(0))
     cut = [
-        prefill_attention(parts.qkv[start:stop], *parts.given()[1:], slot, torch.tensor([start]))
+        prefill_attention(parts.qkv[start:stop], *parts.given()[1:], ints(0), ints(start))
         for start, stop in ((0, 32), (32, 33), (33, 70))
     ]
-    torch.testing.assert_close(torch.cat(cut), at_once, **TOLERANCE)
+    torch.testing.assert_close(torch.cat(cut), at_once, **TOLERANCE[torch.float32])
     assert torch.equal(whole.keys, parts.keys)
+
+
+@pytest.mark.skipif(not HAS_GPU, reason="too slow in the interpreter")
+def test_prefill_pieces_in_one_launch_equal_the_whole_chunk() -> None:
+    """Three prefill chunks are split into interleaved pieces of 16 tokens.
+
+    All results must be bitwise equal to those of unsplit chunks.
+    """
+    counts, starts, slots, piece = (70, 128, 16), (0, 40, 300), (2, 0, 1), 16
+    whole = heads_of(21, sum(counts), SHAPES["published"], slots=4, length=700, dtype=torch.bfloat16)
+    apart = whole.copy()
+    ends = torch.tensor(counts).cumsum(0).tolist()
+    alone, order = [], []
+    for slot, start, count, end in zip(slots, starts, counts, ends, strict=True):
+        rows = whole.qkv[end - count : end].clone()
+        alone.append(prefill_attention(rows, *whole.given()[1:], ints(slot), ints(start)))
+        order += [(slot, start + at, end - count + at, min(piece, count - at)) for at in range(0, count, piece)]
+    order = order[1::2] + order[::2]
+    padded = torch.zeros(len(order), piece, apart.qkv.shape[1], device=DEVICE, dtype=torch.bfloat16)
+    for place, (_, _, row, length) in enumerate(order):
+        padded[place, :length] = apart.qkv[row : row + length]
+    given = [ints(*(slot for slot, *_ in order)), ints(*(start for _, start, *_ in order))]
+    out = prefill_attention(padded.flatten(0, 1), *apart.given()[1:], *given).view(len(order), piece, -1)
+    for place, (_, _, row, length) in enumerate(order):
+        assert torch.equal(out[place, :length], torch.cat(alone)[row : row + length]), place
+    for slot, start, count in zip(slots, starts, counts, strict=True):
+        read = slice(start, start + count)
+        assert torch.equal(apart.keys[slot, :, read], whole.keys[slot, :, read])
+        assert torch.equal(apart.values[slot, :, read], whole.values[slot, :, read])

@@ -1,4 +1,4 @@
-"""Tests of a frame's first and last kernel in Triton's interpreter, compared with PyTorch."""
+"""Tests for a frame's first and last kernel, on a GPU or in Triton's interpreter."""
 
 from __future__ import annotations
 
@@ -9,41 +9,40 @@ pytest.importorskip("triton")
 
 from runtime.device.fused import Sampled
 from runtime.device.kernels.frame_io import begin, finish
-from tests.support.kernel_twins import begin_twin, copy_of, finish_twin, random_state
+from tests.support.kernel_twins import DEVICE, TOLERANCE, begin_twin, copy_of, finish_twin, interpreted, random_state
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(torch.cuda.is_available(), reason="the interpreter is not needed beside a card"),
-]
+pytestmark = pytest.mark.slow
 
 SLOTS, CODES, TEXTS = 9, 40, 70
 SCRATCH = SLOTS
 
 
-@pytest.mark.parametrize(("groups", "width"), [(16, 300), (3, 256), (1, 20)])
-def test_frame_input_is_the_sum_of_code_and_text_embeddings(groups: int, width: int) -> None:
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+@pytest.mark.parametrize(("groups", "width"), [(16, 2048), (16, 300), (3, 256), (1, 20)])
+def test_frame_input_is_the_sum_of_code_and_text_embeddings(groups: int, width: int, dtype: torch.dtype) -> None:
     generator = torch.Generator().manual_seed(groups)
-    state = random_state(generator, SLOTS, groups, CODES, TEXTS, "cpu")
-    frames = torch.randn(groups, CODES, width, generator=generator)
-    text = torch.randn(TEXTS, width, generator=generator)
-    rows = torch.tensor([4, 0, 8, SCRATCH, 7, SCRATCH])
+    state = random_state(generator, SLOTS, groups, CODES, TEXTS)
+    frames = torch.randn(groups, CODES, width, generator=generator).to(DEVICE, dtype)
+    text = torch.randn(TEXTS, width, generator=generator).to(DEVICE, dtype)
+    rows = torch.tensor([4, 0, 8, SCRATCH, 7, SCRATCH], device=DEVICE)
     before = copy_of(state)
     x, positions = begin(rows, state, frames, text)
     expected, places = begin_twin(rows, before, frames, text)
-    torch.testing.assert_close(x, expected)
+    torch.testing.assert_close(x, expected, rtol=1e-2 if dtype == torch.bfloat16 else 1e-6, atol=1e-5)
     assert torch.equal(positions, places)
     assert all(torch.equal(now, then) for now, then in zip(state, before, strict=True))
     alone, _ = begin(rows[2:3].clone(), state, frames, text)
     assert torch.equal(alone, x[2:3])
 
 
+@interpreted
 def test_ended_row_reads_within_the_tables() -> None:
     """EOS is not a code of codebook 0, and a row that sampled EOS may run one more frame."""
     generator = torch.Generator().manual_seed(0)
-    state = random_state(generator, SLOTS, 1, CODES, TEXTS, "cpu")
+    state = random_state(generator, SLOTS, 1, CODES, TEXTS)
     state.codes[3, 0] = 10**9
-    frames, text = (torch.randn(*shape, generator=generator) for shape in ((1, CODES, 32), (TEXTS, 32)))
-    x, _ = begin(torch.tensor([3]), state, frames, text)
+    frames, text = (torch.randn(*shape, generator=generator).to(DEVICE) for shape in ((1, CODES, 32), (TEXTS, 32)))
+    x, _ = begin(torch.tensor([3], device=DEVICE), state, frames, text)
     torch.testing.assert_close(x[0], frames[0, -1] + text[state.trailing[3, state.frame[3] - 1]])
 
 
@@ -52,14 +51,14 @@ def test_ended_row_reads_within_the_tables() -> None:
 def test_row_state_advances_and_reports_its_frame(groups: int, counted: bool) -> None:
     generator = torch.Generator().manual_seed(groups)
     eos = CODES + 2
-    state = random_state(generator, SLOTS, groups, CODES, TEXTS, "cpu")
-    rows = torch.tensor([4, 0, SCRATCH, 8, SCRATCH])
-    codes = torch.randint(0, CODES, (5, groups), generator=generator)
+    state = random_state(generator, SLOTS, groups, CODES, TEXTS)
+    rows = torch.tensor([4, 0, SCRATCH, 8, SCRATCH], device=DEVICE)
+    codes = torch.randint(0, CODES, (5, groups), generator=generator).to(DEVICE)
     codes[1, 0] = eos
     codes[4] = codes[2]  # Two rows write to the scratch slot in any order, so they get equal codes.
-    finite = torch.ones(5, groups, dtype=torch.bool)
+    finite = torch.ones(5, groups, dtype=torch.bool, device=DEVICE)
     finite[3, groups - 1] = finite[0, 0] = False
-    positions, counts = state.position[rows], torch.tensor([3, 1, 9, 7, 2])
+    positions, counts = state.position[rows], torch.tensor([3, 1, 9, 7, 2], device=DEVICE)
     expected = copy_of(state)
     output = finish(rows, state, Sampled(codes, finite), eos, positions, counts if counted else None)
     stops = positions + (counts if counted else 1)
