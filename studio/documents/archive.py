@@ -61,8 +61,14 @@ class Archive:
         self._tags = 0
 
     def find(self, name: str) -> str | None:
-        """Return the stored name of an entry, ignoring case, Unicode form and kind of slash."""
-        return self._names.get(name) or self._names.get(_folded(name))
+        """Return the stored name of an entry.
+
+        Case, Unicode form, the kind of slash and a query are ignored.
+        """
+        for each in (name, _folded(name), _folded(name.partition("?")[0])):
+            if each in self._names:
+                return self._names[each]
+        return None
 
     def check_markup(self, names: Iterable[str]) -> bytes:
         """Check the total size and the number of tags of markup entries, before they are parsed.

@@ -75,6 +75,7 @@ NAV_KINDS = {"landmarks", "page-list", "loi", "lot", "loa", "lov", "doc-pagelist
 _PAGE = {"pagebreak", "doc-pagebreak"}
 _PAGE_CLASSES = {"pagenum", "pageno", "pagenumber", "page-number", "page_number"}
 _PAGE_CLASSES |= {"lnum", "linenum", "linenumber", "line-number"}
+_PAGE_ID = re.compile(r"(?:p|pg|page)[-_.]?(\d{1,4}|[ivxlc]{1,7})", re.IGNORECASE)
 _MAX_PAGE_CHARS = 40
 _MAX_COMPARED_CHARS = 200
 _NOTE = {"footnote", "footnotes", "endnote", "endnotes", "rearnote", "rearnotes"}
@@ -92,6 +93,12 @@ _NOT_SHOWN = re.compile(r"(^|[;\s])(display\s*:\s*none|visibility\s*:\s*hidden)"
 _UNNUMBERED = re.compile(r"list-style(-type)?\s*:[^;]*none", re.IGNORECASE)
 _OWN_NUMBER = re.compile(r"[(\[]?(\d+|[a-zA-Z]|[ivxlc]+)[.)\]、]")
 _LIST_KINDS = {"a": "lowerLetter", "A": "upperLetter", "i": "lowerRoman", "I": "upperRoman"}
+_LIST_KINDS |= {
+    f"{case}-{kind}": case + name
+    for case in ("lower", "upper")
+    for kind, name in (("alpha", "Letter"), ("latin", "Letter"), ("roman", "Roman"))
+}
+_LIST_STYLE = re.compile(r"list-style(?:-type)?\s*:[^;]*?\b((?:lower|upper)-(?:alpha|latin|roman))\b")
 
 _NAMED = re.compile(r"&([A-Za-z][A-Za-z0-9]{1,31});")
 _OF_XML = {"amp", "lt", "gt", "quot", "apos"}
@@ -192,6 +199,15 @@ def _is_code(preformatted: etree._Element) -> bool:
     return [_name_of(one) for one in children] == ["code"] and not any(text and text.strip() for text in texts)
 
 
+def _is_page_anchor(element: etree._Element) -> bool:
+    """True if an element has only the number of the page after which its id is named."""
+    page = _PAGE_ID.fullmatch(element.get("id") or element.get("name") or "")
+    if page is None:
+        return False
+    number = re.fullmatch(r"[\[({]?(?:p|pg|page)?\.?\s*(\w+)[\])}]?", _text_of(element), re.IGNORECASE)
+    return number is not None and number[1].lower() == page[1].lower().lstrip("0")
+
+
 def _script_of(element: etree._Element) -> str:
     """Return "superscript" or "subscript" for raised or lowered text, or an empty string."""
     parent = element.getparent()
@@ -203,7 +219,7 @@ def _script_of(element: etree._Element) -> str:
 def _text_of(element: etree._Element) -> str:
     """Return the text of an element, truncated because only short texts are compared."""
     text = ""
-    for piece in element.itertext(with_tail=False):
+    for piece in element.itertext():
         text += piece[:_MAX_COMPARED_CHARS]
         if len(text) > _MAX_COMPARED_CHARS and text.strip():
             break
@@ -296,7 +312,7 @@ class XhtmlReader:
             return True
         kind = self._kind_left_out(element, name)
         if kind:
-            example = element.get("alt") or " ".join(islice(element.itertext(with_tail=False), MAX_EXAMPLE_CHARS))
+            example = element.get("alt") or " ".join(islice(element.itertext(), MAX_EXAMPLE_CHARS))
             if kind in _SWITCHES:
                 if not self._left_out.omits(_SWITCHES[kind], example, code=kind):
                     self._append(" " if kind == "note_marks" else "")
@@ -321,10 +337,12 @@ class XhtmlReader:
         if name in _CAPTIONS:
             return "captions"
         kinds, classes = kinds_of(element), set((element.get("class") or "").lower().split())
-        is_page = kinds & _PAGE or classes & _PAGE_CLASSES or name == "pagenum"
+        is_page = kinds & _PAGE or classes & _PAGE_CLASSES or name == "pagenum" or _is_page_anchor(element)
         if is_page and 0 < len(_text_of(element)) <= _MAX_PAGE_CHARS:
             return "printed_numbers"
         if name == "noteref" or kinds & _MARK or classes & _MARK_CLASSES or (name == "a" and self._is_mark(element)):
+            return "note_marks"
+        if name == "sup" and self._are_marks(element):
             return "note_marks"
         style = element.get("style") or ""
         is_hidden = element.get("hidden") is not None or element.get("aria-hidden") == "true"
@@ -340,6 +358,16 @@ class XhtmlReader:
         parent = link.getparent()
         is_raised = (parent is not None and _name_of(parent) == "sup") or any(True for _ in link.iter("{*}sup"))
         return mark is not None and bool(bracketed or is_raised or not mark[1] or not self._last[-1:].isspace())
+
+    def _are_marks(self, raised: etree._Element) -> bool:
+        """True if raised text consists of note marks and the commas or dashes between them."""
+        links = list(raised.iter("{*}a"))
+        between = [raised.text, *(one.tail for one in raised)]
+        return (
+            len(links) == len(raised) > 0
+            and all(self._is_mark(link) for link in links)
+            and not any(text and text.strip(" \n\t,;–-") for text in between)
+        )
 
     def _enter(self, element: etree._Element) -> None:
         name = _name_of(element)
@@ -417,7 +445,9 @@ class XhtmlReader:
         first = sum(1 for _ in parent.iterchildren("{*}li")) if step < 0 and parent not in self._numbers else 1
         count = self._numbers.get(parent, _whole(parent.get("start"), first) - step) + step
         count = self._numbers[parent] = _whole(item.get("value"), count)
-        label = f"{in_numerals(count, _LIST_KINDS.get(parent.get('type') or '', 'decimal'))}."
+        style = _LIST_STYLE.search(parent.get("style") or "")
+        kind = _LIST_KINDS.get(style[1] if style else parent.get("type") or "", "decimal")
+        label = f"{in_numerals(count, kind)}."
         is_note = any(kinds_of(frame.element) & _NOTE for frame in self._frames)
         return "" if not is_note and self._left_out.omits("list_numbers", label) else label
 

@@ -92,6 +92,18 @@ OTHER: dict[str, tuple[str, list[str], dict[str, int]]] = {
     "link that is raised inside": mark('<a href="#f"><sup>iv</sup></a>'),
     "link in brackets": mark('<a href="#f">[3]</a>'),
     "star": mark('<a href="#f">*</a>'),
+    "mark of several elements": mark('<sup><a href="#f"><b>[</b>1<b>]</b></a></sup>'),
+    "raised list of marks": mark('<sup><a href="#f">1</a>, <a href="#g">2</a>–<a href="#h">4</a></sup>'),
+    "long text of a class of marks": (
+        f'<p>ALPHA <span class="pagenum"><b>1</b>{" BRAVO" * 10}</span></p>',
+        [f"ALPHA 1{' BRAVO' * 10}"],
+        {},
+    ),
+    "list of letters by a style": (
+        '<ol style="list-style: upper-roman inside"><li>ALPHA</li><li>BRAVO</li></ol>',
+        ["I. ALPHA", "II. BRAVO"],
+        {},
+    ),
     "number after a word": mark('<em></em><a href="#f">3</a>'),
     "page break by type": (
         '<p>ALPHA <span epub:type="pagebreak">12</span>BRAVO.</p>',
@@ -107,6 +119,11 @@ OTHER: dict[str, tuple[str, list[str], dict[str, int]]] = {
         '<p>ALPHA <span class="pagenum">[Pg 12]</span>BRAVO.</p>',
         ["ALPHA BRAVO."],
         {"printed_numbers": 1},
+    ),
+    "page number by the anchor's name": (
+        '<p>ALPHA <a id="Page_12">[12]</a>BRAVO <span id="pxi">xi</span>. <a id="p2">2</a> <a id="p3">4</a></p>',
+        ["ALPHA BRAVO . 4"],
+        {"printed_numbers": 3},
     ),
     "number of a line": ('<p>ALPHA BRAVO.<span class="lnum">20</span></p>', ["ALPHA BRAVO."], {"printed_numbers": 1}),
     "hidden": (
@@ -218,6 +235,7 @@ def test_contents_entry_without_an_anchor_names_the_whole_page() -> None:
         ("./x/../c.xhtml", "c.xhtml"),
         ("/O/c.xhtml", "c.xhtml"),
         ("x/c.xhtml", "x\\c.xhtml"),
+        ("c.xhtml?v=2", "c.xhtml"),
     ],
 )
 def test_references_resolve_like_file_system_paths(href: str, entry: str) -> None:
