@@ -44,7 +44,7 @@ _ALPHABETS = [
 ]
 _SIGNS = set("\xa0¡£§¨©ª«\xad®°²³´·º»½¿–—‘’‚“”„•…€™№")
 _WORDS_OF_ONE_LETTER = set("àâèéêóåöøőú")
-_NO_WORD = re.compile(r"[a-z][¡ªº¿]")
+_NO_WORD = re.compile(r"[a-z][¡ªº¿]|[A-Za-z][„“”][A-Za-z]")
 _APOSTROPHE = re.compile(r"[a-z]’[a-z]")  # A letter before and after the apostrophe, as in "isn't" and "l'amico".
 _WORD = re.compile(r"[^\W\d_]+")
 _LONG_ASCII = re.compile(rb"(?<=[\0-\x7f]{32})[\0-\x7f]{64,}(?=[\0-\x7f]{32})")
@@ -95,6 +95,8 @@ def decode(data: bytes, encoding: str | None = None, *, likely: str | None = Non
     names = [(name, one["confidence"]) for one in found if (name := one["encoding"]) is not None]
     if wide := _utf16(data, names[0][0] if names else None):
         names = [(wide, 1.0)]
+    elif kana := _kana(part):
+        names.insert(0, (kana, 1.0))
     readings = {
         name: (near, text) for name, near in names if (text := _decoded(part, name, is_whole=False)) is not None
     }
@@ -181,6 +183,17 @@ def _damaged_utf8(data: bytes) -> Decoded | None:
     has_few = damaged * UTF8_CHARS_PER_FAULT <= beyond_ascii
     if has_few or (is_valid and damaged * CHARS_PER_CONTROL <= len(text)):
         return Decoded(text, "utf-8", damaged=damaged)
+    return None
+
+
+def _kana(part: bytes) -> str | None:
+    """Return the encoding of Japanese text with few kanji, which chardet misses."""
+    for name in ("CP932", "EUC-JP"):
+        text = _decoded(part, name, is_whole=False) or ""
+        beyond_ascii = [letter for letter in text if letter > "\x7f"]
+        kana = sum("\u3041" <= letter <= "\u30ff" for letter in beyond_ascii)
+        if kana > 1 and 2 * kana >= len(beyond_ascii):
+            return name
     return None
 
 

@@ -77,6 +77,13 @@ def test_text_file_is_decoded_in_its_own_encoding(language: str, encoding: str) 
     assert decode(subtitles.encode(encoding)).text == subtitles
 
 
+@pytest.mark.parametrize("encoding", ["shift_jis", "euc_jp"])
+@pytest.mark.parametrize("text", ["ありがとうございます。またあした。", "Hello, これはテストです。\nLine two です。"])
+def test_japanese_text_without_kanji_is_decoded(text: str, encoding: str) -> None:
+    found = decode(text.encode(encoding))
+    assert (found.text, found.candidates) == (text, [])
+
+
 def test_uncertain_encoding_is_reported_with_candidates() -> None:
     assert decode("Příliš žluťoučký kůň úpěl ďábelské ódy.".encode("cp1250")).encoding == "Windows-1250"
     text = "Съешь ещё этих мягких французских булок."
@@ -106,6 +113,11 @@ def test_encoding_that_is_not_read_is_reported_as_uncertain() -> None:
 @pytest.mark.parametrize("text", ["A naïve idea, she said.", "<p>El niño duerme.</p>", "<p>A naïve idea.</p>"])
 def test_short_text_in_several_possible_encodings_is_windows_1252(text: str) -> None:
     assert decode(text.encode("cp1252")).text == text
+
+
+def test_quotation_marks_inside_words_are_letters_of_dos() -> None:
+    text = "Es war einmal ein König, der hatte eine schöne Tochter."
+    assert decode(text.encode("cp437")).text == text
 
 
 # Each non-ASCII byte is a letter in most encodings, so a short text can be decoded in several ways.
