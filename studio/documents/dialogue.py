@@ -33,10 +33,10 @@ _SOUND = re.compile(
     # Round brackets at the start of a sentence contain a sound. Inside a sentence, they contain a remark.
     r"|(?:^|(?<=\n)|(?<=[.!?…。！？\]]\s))\s*[(（][^()（）]*[)）]"
 )
-_CHANGE = re.compile(r"\s*(?:(?P<dash>[-‐–—―](?:\s+|(?=[^\W\d]|[\"“‘'¿¡(\[♪…])))|(?P<arrows>(?:>>+|»)\s*))")
+_CHANGE = re.compile(r"\s*(?:(?P<dash>[-‐−–—―](?:\s+|(?=[^\W\d]|[\"“‘'¿¡(\[♪…])))|(?P<arrows>(?:>>+|»)\s*))")
 # Change of speaker inside a row. A dash is one only in a row that begins with a dash.
 _ARROWS_INSIDE = re.compile(r"(?<=[.!?…\"”'’)\]♪])\s+(?=>>)")
-_DASH_INSIDE = re.compile(r"(?<=[.!?…\"”'’)\]♪])\s+(?=[-‐–—―]\s*[^\W\d])")
+_DASH_INSIDE = re.compile(r"(?<=[.!?…\"”'’)\]♪])\s+(?=[-‐−–—―]\s*[^\W\d])")
 _NAME = r"(?P<name>[^\W\d_][\w .'’&/#-]{0,31}?)"
 _SPEAKER = re.compile(
     rf"(?:\[(?P<boxed>[^\[\]]{{1,32}})\]|\((?P<round>[^()]{{1,32}})\)|{_NAME})\s*"
@@ -121,18 +121,26 @@ def _unrolled(cues: list[Cue], repeated: list[str]) -> list[Cue]:
 
 
 def _names(cues: list[Cue]) -> set[str]:
-    """Return the words before a colon that are names: in capitals, in brackets or repeated."""
+    """Return the words before a colon that are names.
+
+    They are in capitals, in brackets, repeated, or in all rows of a cue.
+    """
     counts: Counter[str] = Counter()
     sure: set[str] = set()
     for cue in cues:
+        inside: list[str] = []
         for row in cue.rows:
             change = _CHANGE.match(row)
             if not (found := _SPEAKER.match(row, change.end() if change else 0)):
                 continue
             name = _name_of(found)
-            counts[name.lower()] += not name[0].islower()
+            if not name[0].islower():
+                counts[name.lower()] += 1
+                inside.append(name.lower())
             if found["name"] is None or (len(name) > 1 and name.isupper()):
                 sure.add(name.lower())
+        if len(inside) == len(cue.rows) > 1:
+            sure.update(inside)
     return sure | {name for name, count in counts.items() if count > 1}
 
 

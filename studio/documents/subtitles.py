@@ -44,13 +44,15 @@ _INVALID_TIMES = re.compile(r"\s*-?\d+:\d.*(?:-->|→)")
 _DRAWING = re.compile(r"\{(?=[^{}]*\\p[1-9])[^{}]*+\}.*?(?=\{[^{}]*\\p0|$)", re.DOTALL)
 _NOT_SPOKEN = re.compile(r"(?:NOTE|STYLE|REGION)(?:[ \t].*)?")
 _TAG = re.compile(
-    r"</?(?:b|i|u|s|c|em|strong|font|span|lang|ruby|rt|rp|v|p|div|a|center|small|big|tt)(?:[.\s][^<>]*)?/?>|<(?:\d+:)?\d+:\d+[.,]\d+>",
+    r"</?(?:b|i|u|s|c|em|strong|font|span|ruby|rt|rp|p|div|a|center|small|big|tt)(?:\.[^<>]*|\s[^<>=]*=[^<>]*)?\s*/?>"
+    r"|</?(?:lang|v)(?:[.\s][^<>]*)?>|<(?:\d+:)?\d+:\d+[.,]\d+>",
     re.IGNORECASE,
 )
 _OVERRIDE = re.compile(r"\{(?:\\|[a-zA-Z]:)[^{}]*\}")
 _READING = re.compile(
     r"(?<=[^\s<>])\s*<rt\b[^<>]*>.*?(?:</rt>|(?=</ruby>)|$)|<rp\b[^<>]*>.*?</rp>", re.IGNORECASE | re.DOTALL
 )
+_DASH_BEFORE_VOICE = re.compile(r"^\s*[-–—]\s*(?=<v[.\s])", re.MULTILINE | re.IGNORECASE)
 _VOICE = re.compile(r"<v(?:\.[^\s<>]*)?\s+([^<>]+)>(.*?)(?:</v>|(?=<v[.\s])|$)", re.IGNORECASE | re.DOTALL)
 
 
@@ -155,7 +157,7 @@ def _last(rows: list[str]) -> str:
 
 def _spoken(start: float, end: float, markup: str) -> list[Cue]:
     """Split a cue at its `<v>` spans into parts with one speaker."""
-    markup = _READING.sub("", markup)
+    markup = _DASH_BEFORE_VOICE.sub("", _READING.sub("", markup))
     cues = []
     done = 0
     for span in _VOICE.finditer(markup):

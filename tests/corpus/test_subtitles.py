@@ -38,6 +38,14 @@ LINES: dict[str, Spoken] = {
         ("Speaker 2", "He - my friend. - left. Pages 10 - 20. 5 >> 3, they say."),
     ],
     "sounds.srt": [(None, "What?"), (None, "Yes (of course)."), (None, "Wait [pause 2s] here.")],
+    "turns_of_a_cue.srt": [
+        ("小明", "你好。"),
+        ("小红", "再见。"),
+        ("Speaker 1", "A?"),
+        ("Speaker 2", "if a<b and c>d"),
+        ("Mary", "One."),
+        ("John", "Two."),
+    ],
     "names.srt": [
         ("MARY", "Hello."),
         ("JOHN", "Hi."),
@@ -89,6 +97,7 @@ UNKNOWN_TO_FFMPEG = {
     "languages.smi",
     "invalid_times.srt",
     "plan.srt",
+    "turns_of_a_cue.srt",
     "times_alone.vtt",
     "other_arrows.srt",
     "youtube.sbv",
