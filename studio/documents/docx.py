@@ -293,6 +293,9 @@ class _Story:
             self._open.omitted.setdefault("hidden", _text_of(element))
 
     def _text(self, element: etree._Element) -> None:
+        before = element.getprevious()
+        if before is not None and attribute(before, "customMarkFollows") in {"1", "true", "on"}:
+            return  # The text is the mark of a note.
         self._add_symbols(scripted(element.text or "", self._script))
 
     def _symbol(self, element: etree._Element) -> None:
@@ -309,6 +312,10 @@ class _Story:
     def _field(self, element: etree._Element) -> None:
         kind = attribute(element, "fldCharType")
         if kind == "begin":
+            for choices in element.iter("{*}ddList"):  # The field of a list has no result, but shows an entry.
+                entries = [one for one in choices if tag_of(one) == "w:listEntry"]
+                chosen = value(choices, "w:result") or "0"
+                self._add("".join(attribute(one) for one in entries[int(chosen) :][:1] if chosen.isdecimal()))
             self._fields.append(False)
         elif self._fields and kind == "separate":
             self._fields[-1] = True

@@ -193,6 +193,23 @@ OTHER: dict[str, tuple[str, list[str], str]] = {
         FLAT,
         "",
     ),
+    "chosen entry of a list": (
+        paragraph(
+            A,
+            '<w:r><w:fldChar w:fldCharType="begin"><w:ffData><w:ddList><w:result w:val="1"/><w:listEntry w:val="GONE"/>'
+            '<w:listEntry w:val="BRAVO"/></w:ddList></w:ffData></w:fldChar></w:r>'
+            "<w:r><w:instrText>FORMDROPDOWN</w:instrText></w:r>",
+            char("end"),
+            C,
+        ),
+        FLAT,
+        "left out",
+    ),
+    "own mark of a note": (
+        paragraph(A, B, '<w:r><w:footnoteReference w:customMarkFollows="1" w:id="1"/><w:t>*</w:t></w:r>', C),
+        FLAT,
+        "read",
+    ),
     "deleted row": (
         word_table([paragraph("ALPHA")], [paragraph("GONE")]).replace(
             "</w:tr><w:tr>", '</w:tr><w:tr><w:trPr><w:del w:id="1" w:author="a"/></w:trPr>'
