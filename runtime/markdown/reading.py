@@ -4,8 +4,8 @@ The dialect is CommonMark with strikethrough and check boxes. Some rules differ,
 without later lines and no text is lost: A line that begins with ``|`` is a table row. Indented text and HTML are text,
 and only fences are code. A reference definition is one line with an address.
 
-As in GitHub's dialect, ``> [!NOTE]`` is spoken as its word. Footnotes and their marks are not spoken, as in imported
-documents.
+As in the dialects of GitHub and Obsidian, ``> [!NOTE]`` is spoken as its word. Footnotes and their marks are not
+spoken, as in imported documents.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _DEFINITION = re.compile(
 _FOOTNOTE_MARK = re.compile(r"\[\^(?!\w-\w)\w[\w.:-]{0,63}\]")
 _FOOTNOTE = re.compile(_FOOTNOTE_MARK.pattern + ":")
 _FOOTNOTE_INDENT_COLUMNS = 4  # Minimum indentation of a footnote's further paragraphs.
-_ALERT = re.compile(r"\[!(note|tip|important|warning|caution)\][ \t]*", re.IGNORECASE)
+_ALERT = re.compile(r"\[!([A-Za-z][A-Za-z-]{0,31})\][+-]?[ \t]*")  # Obsidian has more kinds and folds them.
 _DELIMITER_ROW = re.compile(r"[\s|:-]*")
 _BEFORE_IMAGES = "([*_~\"'“‘«>"  # Characters that may precede an image, in addition to white space.
 _ENTITY_TAIL = re.compile(r"&#?[0-9A-Za-z]{0,32}\Z")

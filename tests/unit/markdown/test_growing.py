@@ -320,6 +320,7 @@ def test_deeply_nested_lists_are_still_spoken() -> None:
     [
         ("> [!NOTE]\n> Back up *first*.", "Note.\n\nBack up first."),
         ("- a\n\n  > [!warning]  \n  > Hot.", "a.\nWarning.\nHot."),
+        ("> [!faq]-\n> Is it?", "Faq.\n\nIs it?"),
         ("> [!TIP] x", "[!TIP] x"),
         ("> a\n> [!TIP]", "a\n[!TIP]"),
         ("[!NOTE]", "[!NOTE]"),
