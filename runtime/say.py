@@ -163,11 +163,11 @@ def _pronounced(arguments: argparse.Namespace, limits: Limits) -> str:
         InvalidSetting: A replacement does not have the format WORD=SAID.
     """
     entries = []
-    for given in arguments.pronounce:
-        word, equals, replacement = (part.strip() for part in given.partition("="))
+    for kwargs in arguments.pronounce:
+        word, equals, replacement = (part.strip() for part in kwargs.partition("="))
         if not (word and equals and replacement):
             raise InvalidSetting(
-                name="--pronounce", value=repr(given), why="it must be WORD=SAID, with neither side empty"
+                name="--pronounce", value=repr(kwargs), why="it must be WORD=SAID, with neither side empty"
             )
         entries.append((word, replacement))
     return pronounced(arguments.text, entries, tag_pattern(limits, brackets=arguments.tags))[0]

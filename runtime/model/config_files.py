@@ -232,7 +232,7 @@ def _with_plain_speakers(talker: dict[str, Any]) -> dict[str, Any]:
     speakers = talker.get("spk_id")
     if not isinstance(speakers, dict):
         return talker
-    return {**talker, "spk_id": {name: _only(given) for name, given in speakers.items()}}
+    return {**talker, "spk_id": {name: _only(kwargs) for name, kwargs in speakers.items()}}
 
 
 def _only(given: Any) -> Any:

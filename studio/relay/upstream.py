@@ -53,8 +53,8 @@ def connections_closed() -> Iterator[None]:
 
 
 class _Backend(httpcore.AnyIOBackend):
-    async def connect_tcp(self, *args: Any, **words: Any) -> httpcore.AsyncNetworkStream:
-        opening = asyncio.ensure_future(super().connect_tcp(*args, **words))
+    async def connect_tcp(self, *args: Any, **kwargs: Any) -> httpcore.AsyncNetworkStream:
+        opening = asyncio.ensure_future(super().connect_tcp(*args, **kwargs))
         if (opened := _opened.get()) is not None:
             opened.append(opening)
         return await asyncio.shield(opening)

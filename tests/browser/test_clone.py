@@ -21,7 +21,7 @@ from tests.browser.steps import SHORT, await_end, await_sound, clone_from, enter
 from tests.support.app import App
 from tests.support.audio_files import audio_file
 from tests.support.signals import chords, cough, drums, voice
-from tests.support.spoken import WORDS, share_heard, spoken, words
+from tests.support.spoken import WORDS, generate, share_heard, words_of
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("no_voices")]
 
@@ -266,7 +266,7 @@ def test_selected_part_of_a_recording_can_be_played_before_cloning(studio: Page)
 
 
 def test_recording_is_transcribed_and_trimmed_to_its_speech(studio: Page) -> None:
-    quiet, speech = np.zeros(36_000, np.float32), spoken(seed=1)
+    quiet, speech = np.zeros(36_000, np.float32), generate(seed=1)
     enter(studio, "clone")
     file = audio_file(np.concatenate([quiet, speech, quiet]), kind="FLAC")
     studio.set_input_files("#vw-clone-file", {"name": "a.flac", "mimeType": "audio/flac", "buffer": file})
@@ -281,7 +281,7 @@ def test_recording_is_transcribed_and_trimmed_to_its_speech(studio: Page) -> Non
     studio.click("#vw-clone-transcribe")
     expect(studio.locator("#vw-clone-asr")).to_contain_text("pocketsphinx", timeout=120_000)
     said = studio.input_value("#vw-clone-transcript")
-    assert share_heard(WORDS, words(said)) >= 0.6, said
+    assert share_heard(WORDS, words_of(said)) >= 0.6, said
     # The user's own transcript is compared with the recording and is not overwritten.
     studio.fill("#vw-clone-transcript", said + " marmalade")
     studio.click("#vw-clone-transcribe")
@@ -333,7 +333,7 @@ def test_checkmark_appears_only_for_an_automatic_transcript(studio: Page, app: A
 def noisy(above_db: float) -> FilePayload:
     """Return speech without pauses in noise, with silence at both ends."""
     quiet = np.zeros(24_000, np.float32)
-    speech = spoken("The boat came back in the evening", seed=1)
+    speech = generate("The boat came back in the evening", seed=1)
     level = np.sqrt(np.mean(np.square(speech))) * 10 ** (-above_db / 20)
     sound = np.concatenate([quiet, speech, quiet])
     file = audio_file(sound + level * np.random.RandomState(7).standard_normal(len(sound)))
@@ -357,7 +357,7 @@ def test_noise_outside_the_selected_part_is_reported(studio: Page) -> None:
 def test_speech_over_music_is_not_a_good_recording(
     studio: Page, music: Callable[[float], NDArray[np.float32]], below_db: float
 ) -> None:
-    speech, pause = spoken(seed=1), np.zeros(12_000, np.float32)
+    speech, pause = generate(seed=1), np.zeros(12_000, np.float32)
     sound = np.concatenate([pause, speech, pause, speech, pause])
     level = np.sqrt((speech[np.abs(speech) > 0.005] ** 2).mean()) * 10 ** (-below_db / 20)
     mixed = sound + level * np.resize(music(12.0), len(sound))
@@ -435,7 +435,7 @@ def test_original_and_clone_are_played_next_to_each_other(open_studio: OpenStudi
 
 def speech_file() -> FilePayload:
     """Return a WAV file with real speech, whose text is `WORDS`."""
-    return {"name": "speech.wav", "mimeType": "audio/wav", "buffer": audio_file(spoken(seed=1))}
+    return {"name": "speech.wav", "mimeType": "audio/wav", "buffer": audio_file(generate(seed=1))}
 
 
 @pytest.mark.parametrize("how", ["faster-whisper is not installed. Install the extra of that name.", ""])

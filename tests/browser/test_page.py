@@ -48,15 +48,15 @@ def complaints(page: Page) -> dict[str, str]:
     return {field: sentence for field, sentence in said if sentence}
 
 
-def expect_complaint(page: Page, field: str, *words: str) -> None:
-    """Press Speak, and expect exactly one error message, which contains `words`, at its field."""
+def expect_complaint(page: Page, field: str, *args: str) -> None:
+    """Press Speak, and expect exactly one error message, which contains `args`, at its field."""
     page.click("#vw-speak")
     page.wait_for_function("[...document.querySelectorAll('[data-error-for]')].some((p) => p.textContent)")
     said = complaints(page)
     assert said.keys() == {field}
     sentence = said[field]
     assert sentence.endswith(".")
-    assert all(word in sentence for word in words), sentence
+    assert all(word in sentence for word in args), sentence
     place = page.locator(f"[data-error-for={field}]:not(:empty)")
     assert place.is_visible()
     expect(page.locator("#vw-stop")).to_be_disabled()

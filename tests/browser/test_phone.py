@@ -11,7 +11,7 @@ from playwright.sync_api import Locator, Page, Route, WebSocketRoute, expect
 from tests.browser.conftest import SCREENSHOTS, OpenStudio
 from tests.browser.steps import await_sound, enter, kept_take, to_words, wav
 from tests.support.audio_files import audio_file
-from tests.support.spoken import WORDS, spoken
+from tests.support.spoken import WORDS, generate
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("no_voices")]
 
@@ -86,7 +86,7 @@ def test_button_for_a_new_recording_is_visible_above_toast_and_dock(open_studio:
     page = phone(open_studio, 390, height)
     kept_take(page, "Hi.")
     enter(page, "clone")
-    page.set_input_files("#vw-clone-file", {**wav(20.0), "buffer": audio_file(np.tile(spoken(seed=1), 6))})
+    page.set_input_files("#vw-clone-file", {**wav(20.0), "buffer": audio_file(np.tile(generate(seed=1), 6))})
     expect(page.locator(".vw-toast")).to_be_visible()
     expect(page.locator("#vw-clone-clinic")).to_have_attribute("data-state", "said")
     page.screenshot(path=SCREENSHOTS / f"clone-use-{height}.png")
@@ -166,7 +166,7 @@ def test_refused_transcript_opens_its_step(open_studio: OpenStudio) -> None:
 def test_transcript_of_another_text_is_the_same_error_in_its_step_and_on_saving(open_studio: OpenStudio) -> None:
     page = phone(open_studio)
     enter(page, "clone")
-    to_words(page, {**wav(4.0), "buffer": audio_file(spoken(seed=1))})
+    to_words(page, {**wav(4.0), "buffer": audio_file(generate(seed=1))})
     error = page.locator("#vw-room-clone [data-error-for=ref_text]")
     sentence = "The transcript does not match the recording. Write exactly what is said."
     page.fill("#vw-clone-transcript", "x" * 400)

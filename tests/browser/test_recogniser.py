@@ -16,7 +16,7 @@ from tests.browser.steps import enter, to_words
 from tests.browser.test_clone import speech_file
 from tests.support.app import App, running_app
 from tests.support.hub import Hub, serving
-from tests.support.spoken import WORDS, share_heard, words
+from tests.support.spoken import WORDS, share_heard, words_of
 from tests.support.whisper import require_whisper, whisper_base
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(1200)]
@@ -93,7 +93,7 @@ def test_host_downloads_the_recogniser_which_writes_and_compares_transcripts(
     # The recogniser fills in the empty transcript automatically.
     expect(page.locator("#vw-clone-asr")).to_contain_text("faster-whisper base", timeout=HEARD_MS)
     expect(offer).to_be_hidden()
-    assert share_heard(WORDS, words(page.input_value("#vw-clone-transcript"))) >= 0.9
+    assert share_heard(WORDS, words_of(page.input_value("#vw-clone-transcript"))) >= 0.9
     page.click("#vw-clone-words-done")
     expect(step).to_have_attribute("data-verdict", "good")
     page.screenshot(path=SCREENSHOTS / "clone-compared.png")

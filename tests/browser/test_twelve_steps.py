@@ -40,7 +40,7 @@ from tests.browser.script_steps import (
 )
 from tests.browser.steps import enter, hear_clone, history_row, to_words
 from tests.support.app import App, running_app
-from tests.support.spoken import WORDS, spoken
+from tests.support.spoken import WORDS, generate
 
 pytestmark = pytest.mark.browser
 
@@ -64,7 +64,7 @@ def recorded_by_a_phone() -> FilePayload:
     file = io.BytesIO()
     with av.open(file, "w", format="ipod") as container:
         stream = container.add_stream("aac", rate=44_100, layout="mono")
-        frame = av.AudioFrame.from_ndarray(spoken()[None, :], format="flt", layout="mono")
+        frame = av.AudioFrame.from_ndarray(generate()[None, :], format="flt", layout="mono")
         frame.sample_rate = RATE
         resampler = av.AudioResampler(format="fltp", layout="mono", rate=44_100)
         for piece in (*resampler.resample(frame), *resampler.resample(None)):

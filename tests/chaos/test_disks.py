@@ -17,9 +17,9 @@ import httpx
 from runtime.voices.library import Library
 from studio.store.owned_rows import HOST_OWNER
 from tests.support.app import ROOT, START_S, App, running_app
-from tests.support.keeping import keep, pcm_of, post, visitor
+from tests.support.keeping import pcm_of, post, save, visitor
 from tests.support.small_disk import small_disk
-from tests.support.speech_client import spoken
+from tests.support.speech_client import speak_text
 from tests.support.voices import a_voice
 from tests.unit.studio.test_durability import add, opened
 from tests.unit.studio.test_durability import ids as ids_of
@@ -42,7 +42,7 @@ def studio(data: Path, log: IO[str] | None = None) -> Iterator[tuple[App, httpx.
 def say(app: App) -> None:
     """Check that the studio can still generate speech."""
     url = f"ws://127.0.0.1:{app.port}/v1/audio/speech/stream"
-    take = asyncio.run(asyncio.wait_for(spoken(url, "Still here.", max_frames=4), 60))
+    take = asyncio.run(asyncio.wait_for(speak_text(url, "Still here.", max_frames=4), 60))
     assert take.pcm
     assert take.end["type"] == "audio.done"
 
@@ -55,8 +55,8 @@ def sound(client: httpx.Client, take: dict[str, Any]) -> bytes:
     return client.get(f"/studio/takes/{take['id']}/audio", params={"format": "pcm"}).raise_for_status().content
 
 
-def one_sentence(sentence: str, why: str, folder: Path) -> None:
-    assert why in sentence
+def one_sentence(sentence: str, reason: str, folder: Path) -> None:
+    assert reason in sentence
     assert len(sentence.splitlines()) == 1
     assert str(folder) not in sentence
 
@@ -64,7 +64,7 @@ def one_sentence(sentence: str, why: str, folder: Path) -> None:
 def test_full_disk_is_reported_speech_continues_and_stored_takes_survive_restart(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", KIB) as disk:
         with studio(disk.folder) as (app, client):
-            before = [keep(client, SOUND, reference=b"RIFF....WAVE") for _ in range(3)]
+            before = [save(client, SOUND, reference=b"RIFF....WAVE") for _ in range(3)]
             script = client.put("/studio/scripts/s", json=TITLE).raise_for_status().json()
             voice = upload(client, "Grandmother").raise_for_status().json()["id"]
             disk.fill()
@@ -86,7 +86,7 @@ def test_full_disk_is_reported_speech_continues_and_stored_takes_survive_restart
             one_sentence(refused(post(client, SOUND), 507, "storage_failed"), "the disk is full", disk.folder)
             say(app)
             disk.make_room()
-            after = keep(client, SOUND)
+            after = save(client, SOUND)
             upload(client, "Wilma").raise_for_status()
             assert ids(client) == {take["id"] for take in [*before, after]}
             assert sound(client, after) == SOUND
@@ -104,7 +104,7 @@ def test_read_only_disk_is_reported_and_left_unchanged(tmp_path: Path) -> None:
         disk.allow_writing(False)
         with (tmp_path / "log").open("w") as log, studio(disk.folder, log) as (app, client):
             one_sentence(client.get("/studio/me").json()["temporary_note"], "cannot be written", disk.folder)
-            spare = keep(client, SOUND)  # The take exists until the studio exits.
+            spare = save(client, SOUND)  # The take exists until the studio exits.
             assert sound(client, spare) == SOUND
             one_sentence(refused(upload(client, "Wilma"), 507, "storage_failed"), "cannot be written", disk.folder)
             assert voice in {each["id"] for each in client.get(VOICES).json()["data"]}
@@ -142,7 +142,7 @@ def test_two_studios_share_a_folder_safely_and_cannot_share_a_port(tmp_path: Pat
 
         def write(name: str, client: httpx.Client) -> None:
             while not enough.is_set() and len(kept[name]) < 40:
-                kept[name].append(keep(client, SOUND, text=f"{name} {len(kept[name])}"))
+                kept[name].append(save(client, SOUND, text=f"{name} {len(kept[name])}"))
 
         early = threading.Thread(target=write, args=("first", first))
         early.start()

@@ -21,8 +21,8 @@ import httpx
 from tests.support.app import App, running_app
 from tests.support.checkpoints import BRIEF, write_checkpoint
 from tests.support.jumping_date import FILE, move
-from tests.support.keeping import keep, pcm_of, visitor
-from tests.support.speech_client import Take, same_sound, spoken
+from tests.support.keeping import pcm_of, save, visitor
+from tests.support.speech_client import Take, same_sound, speak_text
 
 DAY_S = 86_400.0
 JUMPS_S = (DAY_S / 4, -DAY_S / 4, 366 * DAY_S, -30 * DAY_S, 0.0)
@@ -53,7 +53,7 @@ def jumping(file: Path) -> Iterator[None]:
 
 def heard(app: App) -> Take:
     url = f"ws://127.0.0.1:{app.port}/v1/audio/speech/stream"
-    return asyncio.run(asyncio.wait_for(spoken(url, "Good morning, the kettle is on.", **VOICE), 120))
+    return asyncio.run(asyncio.wait_for(speak_text(url, "Good morning, the kettle is on.", **VOICE), 120))
 
 
 def test_clock_jumps_end_no_stream_delete_no_data_and_allow_restart(tmp_path: Path) -> None:
@@ -70,10 +70,10 @@ def test_clock_jumps_end_no_stream_delete_no_data_and_allow_restart(tmp_path: Pa
     ):
         assert b"tests.support.jumping_date" in Path(f"/proc/{app.runtime_pid}/cmdline").read_bytes()
         whole = heard(app)
-        kept, binned = keep(client, SOUND), keep(client, SOUND)
+        kept, binned = save(client, SOUND), save(client, SOUND)
         client.delete(f"/studio/takes/{binned['id']}").raise_for_status()
         move(clock, 366 * DAY_S)
-        late = keep(client, SOUND)
+        late = save(client, SOUND)
         assert late["created_at"] - time.time() > 300 * DAY_S, "the studio's clock has not jumped"
         with jumping(clock):
             for _ in range(3):

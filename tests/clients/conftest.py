@@ -75,7 +75,7 @@ def client(server: RunningServer) -> Client:
             env=kept | {"NO_PROXY": "*", "NODE_PATH": str(PACKAGES)},
         )
         assert ended.returncode == 0, ended.stderr[-3000:]
-        heard: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
-        return heard
+        result: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
+        return result
 
     return run

@@ -13,9 +13,9 @@ SPEAKERS = {"clara", "angus"}
 
 
 def test_elevenlabs_python_client_works_unmodified(client: Client, server: RunningServer) -> None:
-    heard = client("elevenlabs_client")
+    result = client("elevenlabs_client")
     pcm = say(server.http, "One sentence at once.", voice="clara", language="English", seed=7)
-    http = heard["http"]
+    http = result["http"]
     for name in ("whole", "streamed", "timed", "pieces"):
         assert http[name]["sha256"] == hashlib.sha256(pcm).hexdigest(), name
     assert http["mp3"] > 15_000  # The MP3 has 128 kbit/s.
@@ -24,7 +24,7 @@ def test_elevenlabs_python_client_works_unmodified(client: Client, server: Runni
     assert http["characters"] == http["aligned"] == "One sentence at once."
     assert http["end"] == round(len(pcm) / 48_000, 3)
 
-    dialogue = heard["dialogue"]
+    dialogue = result["dialogue"]
     for name in ("whole", "streamed", "timed", "pieces"):
         assert dialogue[name]["sha256"] == dialogue["alone"]["sha256"], name
     assert dialogue["mp3"] > 15_000
@@ -35,20 +35,20 @@ def test_elevenlabs_python_client_works_unmodified(client: Client, server: Runni
     assert dialogue["turns"] == [0, 1, 2]
     assert dialogue["refused"] == [404, "inputs.3.voice_id"]
 
-    assert heard["realtime"]["chunks"] > 5
-    assert heard["realtime"]["samples"] > 3 * HALF_A_SECOND
-    assert heard["realtime"]["rms"] > 300
-    (http_status, http_body), (close_code, said) = heard["refused"]
+    assert result["realtime"]["chunks"] > 5
+    assert result["realtime"]["samples"] > 3 * HALF_A_SECOND
+    assert result["realtime"]["rms"] > 300
+    (http_status, http_body), (close_code, said) = result["refused"]
     assert (http_status, http_body["detail"]["status"]) == (404, "unknown_voice")
     # The client reads the message, or only the close reason if the socket closes while the client is writing.
     assert (close_code, said["error"] if isinstance(said, dict) else said) == (1008, "unknown_voice")
-    assert set(heard["voices"]) >= SPEAKERS
-    assert heard["one"] == heard["voices"][0]
-    assert heard["found"] == [["clara"], False]
-    assert heard["models"] == [["demo-voice", True]]
-    assert heard["user"] == ["voicewright", 0]
+    assert set(result["voices"]) >= SPEAKERS
+    assert result["one"] == result["voices"][0]
+    assert result["found"] == [["clara"], False]
+    assert result["models"] == [["demo-voice", True]]
+    assert result["user"] == ["voicewright", 0]
 
-    kept = heard["dictionaries"]
+    kept = result["dictionaries"]
     assert all(one == other for one, other in kept["pairs"])
     assert kept["pairs"][0] != kept["pairs"][1]
     assert kept["rules"] == [["Nguyen", "Lose"]]
@@ -61,22 +61,22 @@ def test_elevenlabs_python_client_works_unmodified(client: Client, server: Runni
 
 
 def test_elevenlabs_javascript_client_works_unmodified(client: Client, server: RunningServer) -> None:
-    heard = client("elevenlabs_client.cjs")
+    result = client("elevenlabs_client.cjs")
     pcm = say(server.http, "One sentence at once.", voice="clara", language="English", seed=7)
     for name in ("whole", "streamed", "timed", "pieces"):
-        assert heard[name]["sha256"] == hashlib.sha256(pcm).hexdigest(), name
-    assert heard["characters"] == heard["aligned"] == "One sentence at once."
-    assert heard["refused"] == [404, "unknown_voice"]
-    assert set(heard["voices"]) >= SPEAKERS
-    assert heard["one"] == heard["voices"][0]
-    assert heard["found"] == [["clara"], False]
-    assert heard["models"] == [["demo-voice", True]]
-    assert heard["said"] == heard["meant"]
-    assert "In JavaScript" in heard["kept"]
+        assert result[name]["sha256"] == hashlib.sha256(pcm).hexdigest(), name
+    assert result["characters"] == result["aligned"] == "One sentence at once."
+    assert result["refused"] == [404, "unknown_voice"]
+    assert set(result["voices"]) >= SPEAKERS
+    assert result["one"] == result["voices"][0]
+    assert result["found"] == [["clara"], False]
+    assert result["models"] == [["demo-voice", True]]
+    assert result["said"] == result["meant"]
+    assert "In JavaScript" in result["kept"]
 
 
 def test_livekit_elevenlabs_plugin_works_unmodified(client: Client) -> None:
-    heard = client("livekit_elevenlabs")
+    result = client("livekit_elevenlabs")
     for turn, rate in (
         ("first", 24_000),
         ("second", 24_000),
@@ -84,22 +84,22 @@ def test_livekit_elevenlabs_plugin_works_unmodified(client: Client) -> None:
         ("at_once", 22_050),
         ("scheduled", 24_000),
     ):
-        assert heard[turn]["rates"] == [rate], turn
-        assert heard[turn]["samples"] > HALF_A_SECOND, turn
-        assert heard[turn]["rms"] > 300, turn
-    words = heard["first"]["words"]
+        assert result[turn]["rates"] == [rate], turn
+        assert result[turn]["samples"] > HALF_A_SECOND, turn
+        assert result[turn]["rms"] > 300, turn
+    words = result["first"]["words"]
     assert "".join(word for word, _, _ in words) == "The kettle is on. The boat comes back in the evening. "
     edges = [time for _, start, end in words for time in (start, end)]
     assert edges == sorted(edges)
     # Each frame has 10 ms, and the last frame is padded.
-    assert abs(edges[-1] - heard["first"]["samples"] / 24_000) < 0.0101
-    assert set(heard["voices"]) >= SPEAKERS
+    assert abs(edges[-1] - result["first"]["samples"] / 24_000) < 0.0101
+    assert set(result["voices"]) >= SPEAKERS
 
 
 def test_pipecat_elevenlabs_services_work_unmodified(client: Client) -> None:
-    heard = client("pipecat_elevenlabs")
+    result = client("pipecat_elevenlabs")
     for way in ("socket", "http"):
-        turns = heard[way]
+        turns = result[way]
         assert turns["errors"] == [], way
         assert turns["stops"] == 2, way
         assert turns["samples"] > 2 * HALF_A_SECOND, way

@@ -29,56 +29,56 @@ def same_as_native(server: RunningServer) -> str:
 
 
 def test_openai_python_client_works_unmodified(client: Client, recording: Path, same_as_native: str) -> None:
-    heard = client("openai_client", recording, REFERENCE_TEXT)
+    result = client("openai_client", recording, REFERENCE_TEXT)
 
-    whole = heard["whole"]
+    whole = result["whole"]
     assert whole["type"] == "audio/mpeg"
     assert whole["head"].startswith(("494433", "fff"))  # An MP3 file starts with an ID3 tag or with a frame.
     assert whole["bytes"] > 5_000
 
-    streamed = heard["streamed"]
+    streamed = result["streamed"]
     assert streamed["type"] == "audio/pcm"
     assert streamed["samples"] > A_SECOND
     assert streamed["rms"] > 300
     assert streamed["last_s"] - streamed["first_s"] > 0.2  # The audio arrived while it was generated.
     assert streamed["sha256"] == same_as_native
 
-    events = heard["events"]
+    events = result["events"]
     assert events["type"].startswith("text/event-stream")
     assert set(events["deltas"]) == {"speech.audio.delta"}
     assert len(events["deltas"]) > 2
     assert events["last"] == "speech.audio.done"
     assert events["sha256"] == same_as_native
 
-    stored = heard["stored"]
+    stored = result["stored"]
     assert stored["rms"] > 30
     assert (stored["object"], stored["name"], stored["kind"]) == ("audio.voice", "Neighbour", "audio_sample")
     assert stored["after_delete"]["status"] == 404
 
-    assert "demo-voice" in heard["models"]
-    assert all(0 < created <= time.time() for created in heard["created"])
-    assert heard["refused"] == {"kind": "NotFoundError", "status": 404, "code": "unknown_voice", "param": "voice"}
+    assert "demo-voice" in result["models"]
+    assert all(0 < created <= time.time() for created in result["created"])
+    assert result["refused"] == {"kind": "NotFoundError", "status": 404, "code": "unknown_voice", "param": "voice"}
     unknown = {"kind": "NotFoundError", "status": 404, "code": "model_not_found", "param": "model"}
-    assert heard["unknown_model"] == unknown
-    assert heard["empty"] == {"kind": "BadRequestError", "status": 400, "code": "empty_text", "param": "input"}
-    assert heard["too_fast"] == {"kind": "BadRequestError", "status": 400, "code": "invalid_config", "param": "speed"}
-    for file in heard["files"].values():
+    assert result["unknown_model"] == unknown
+    assert result["empty"] == {"kind": "BadRequestError", "status": 400, "code": "empty_text", "param": "input"}
+    assert result["too_fast"] == {"kind": "BadRequestError", "status": 400, "code": "invalid_config", "param": "speed"}
+    for file in result["files"].values():
         assert A_SECOND < file["said"] == file["read"]
-    assert len(heard["every_model"]) >= 4
-    assert all(size > 1_000 for size in heard["every_model"].values())
-    assert heard["request_ids"]["mine"] == "app-1"
-    assert len(heard["request_ids"]["theirs"]) == 16
+    assert len(result["every_model"]) >= 4
+    assert all(size > 1_000 for size in result["every_model"].values())
+    assert result["request_ids"]["mine"] == "app-1"
+    assert len(result["request_ids"]["theirs"]) == 16
 
 
 def test_livekit_openai_plugin_works_unmodified(client: Client) -> None:
-    heard = client("livekit_openai")
-    assert heard["rates"] == [A_SECOND]
-    assert heard["samples"] > A_SECOND
-    assert heard["rms"] > 300
+    result = client("livekit_openai")
+    assert result["rates"] == [A_SECOND]
+    assert result["samples"] > A_SECOND
+    assert result["rms"] > 300
 
 
 def test_pipecat_openai_service_works_unmodified(client: Client) -> None:
-    heard = client("pipecat_openai")
-    assert heard["errors"] == []
-    assert heard["samples"] > A_SECOND
-    assert heard["rms"] > 300
+    result = client("pipecat_openai")
+    assert result["errors"] == []
+    assert result["samples"] > A_SECOND
+    assert result["rms"] > 300

@@ -19,7 +19,7 @@ from runtime.model.layers import Operations
 from runtime.request import StopReason
 from tests.conftest import Loaded
 from tests.golden.stored import CASES, arrays, request_of
-from tests.support.engines import core_of, engine_of, said, said_together
+from tests.support.engines import core_of, engine_of, speak, speak_together
 
 # The largest observed differences are about a tenth of these limits. Embeddings have values near 1, and logits near 4.
 PROMPT_ATOL = 2e-5
@@ -68,11 +68,11 @@ def prompt_of(engine: Engine, case: dict[str, Any]) -> Prompt:
 @pytest.mark.slow
 @per_case
 def test_codes_equal_the_reference(engine_for: EngineOf, case: dict[str, Any]) -> None:
-    heard = said(engine_for(case), request_of(case))
-    assert np.array_equal(heard.codes, arrays(case["name"])["codes"])
+    recorder = speak(engine_for(case), request_of(case))
+    assert np.array_equal(recorder.codes, arrays(case["name"])["codes"])
     expected = StopReason.EOS if case["stop"] == "eos" else StopReason.MAX_TOKENS
-    assert heard.end.stop_reason is expected
-    assert heard.end.stats.prompt_tokens == case["prompt_length"]
+    assert recorder.end.stop_reason is expected
+    assert recorder.end.stats.prompt_tokens == case["prompt_length"]
 
 
 @pytest.mark.slow
@@ -81,8 +81,8 @@ def test_codes_equal_the_reference(engine_for: EngineOf, case: dict[str, Any]) -
 def test_codes_equal_the_reference_in_one_batch(loaded: Loaded, name: str, mode: str) -> None:
     cases = [case for case in CASES.values() if (case["checkpoint"], case["mode"]) == (name, mode)]
     engine = engine_of(loaded(name, mode, cases[0]["seed"]), slots=len(cases))
-    for case, heard in zip(cases, said_together(engine, *map(request_of, cases), apart=1), strict=True):
-        assert np.array_equal(heard.codes, arrays(case["name"])["codes"]), case["name"]
+    for case, recorder in zip(cases, speak_together(engine, *map(request_of, cases), apart=1), strict=True):
+        assert np.array_equal(recorder.codes, arrays(case["name"])["codes"]), case["name"]
 
 
 @per_case
@@ -118,7 +118,7 @@ def test_text_token_ids_equal_the_reference(engine_for: EngineOf, case: dict[str
 )
 def test_audio_equals_the_reference(engine_for: EngineOf, case: dict[str, Any]) -> None:
     waveform = arrays(case["name"])["waveform"]
-    pcm = said(engine_for(case), request_of(case)).pcm
+    pcm = speak(engine_for(case), request_of(case)).pcm
     # The official package may be wrong by one sample when it removes the reference audio (docs/model.md 6.1).
     offset = len(pcm) - len(waveform)
     assert offset in ((0,) if case["reference"] is None else (0, 1, -1))

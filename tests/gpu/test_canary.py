@@ -11,7 +11,7 @@ import torch
 from runtime.settings import EngineSettings, ServerSettings
 from tests.conftest import FolderOf
 from tests.support.runtime_server import RunningServer, running_server
-from tests.support.speech_client import spoken
+from tests.support.speech_client import speak_text
 
 pytestmark = [
     pytest.mark.gpu,
@@ -43,5 +43,5 @@ def test_canary_audio_is_reproducible(folder_of: FolderOf, mode: str) -> None:
             # Earlier data of other requests in slots and caches must have no effect.
             if mode != "base" and rounds > 10 * company:
                 company += 1
-                asyncio.run(spoken(server.socket, "Now.", task_type=mode, max_frames=5, instructions="Slowly."))
+                asyncio.run(speak_text(server.socket, "Now.", task_type=mode, max_frames=5, instructions="Slowly."))
             time.sleep(0.01)

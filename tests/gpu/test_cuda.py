@@ -16,7 +16,7 @@ from runtime.request import Mode, Reference, Sampling, SpeechRequest, VoicePromp
 from runtime.settings import EngineSettings, Settings
 from tests.conftest import FolderOf
 from tests.golden.stored import CASES, arrays, request_of
-from tests.support.engines import said, said_together
+from tests.support.engines import speak, speak_together
 
 pytestmark = [
     pytest.mark.gpu,
@@ -53,14 +53,14 @@ def test_codes_on_cuda_equal_the_reference(folder_of: FolderOf, name: str, mode:
     cases = [case for case in CASES.values() if (case["checkpoint"], case["mode"]) == (name, mode)]
     engine = engine_on(str(folder_of(name, mode, cases[0]["seed"])), device="cuda", slots=len(cases))
     for case in cases:
-        heard = said(engine, request_of(case))
-        assert np.array_equal(heard.codes, arrays(case["name"])["codes"]), case["name"]
+        recorder = speak(engine, request_of(case))
+        assert np.array_equal(recorder.codes, arrays(case["name"])["codes"]), case["name"]
         if case["keeps_waveform"]:
             waveform = arrays(case["name"])["waveform"]
-            ours = heard.pcm[len(heard.pcm) - len(waveform) :] / 32767
+            ours = recorder.pcm[len(recorder.pcm) - len(waveform) :] / 32767
             np.testing.assert_allclose(ours, waveform, rtol=0, atol=SOUND_ATOL)
-    for case, heard in zip(cases, said_together(engine, *map(request_of, cases), apart=1), strict=True):
-        assert np.array_equal(heard.codes, arrays(case["name"])["codes"]), case["name"]
+    for case, recorder in zip(cases, speak_together(engine, *map(request_of, cases), apart=1), strict=True):
+        assert np.array_equal(recorder.codes, arrays(case["name"])["codes"]), case["name"]
 
 
 def test_seed_gives_the_same_codes_on_cuda_and_cpu(folder_of: FolderOf) -> None:
@@ -71,17 +71,17 @@ def test_seed_gives_the_same_codes_on_cuda_and_cpu(folder_of: FolderOf) -> None:
         for seed in (0, 7, 2**63 - 1)
         for sampling in (Sampling(), Sampling(top_p=0.8, temperature=1.1), Sampling(top_k=0, repetition_penalty=1.3))
     ]
-    on_cpu = said_together(engine_on(folder, device="cpu", slots=len(requests)), *requests)
-    on_card = said_together(engine_on(folder, device="cuda", slots=len(requests)), *requests)
+    on_cpu = speak_together(engine_on(folder, device="cpu", slots=len(requests)), *requests)
+    on_card = speak_together(engine_on(folder, device="cuda", slots=len(requests)), *requests)
     for here, there in zip(on_cpu, on_card, strict=True):
         assert np.array_equal(here.codes, there.codes)
 
 
 def test_bfloat16_works_on_cuda(folder_of: FolderOf) -> None:
     engine = engine_on(str(folder_of("tiny", "voice_design")), device="cuda", dtype="bfloat16")
-    heard = said(engine, SpeechRequest(text="Half the bits.", mode=engine.cards[0].modes[0], seed=1, max_frames=12))
-    assert heard.codes.shape[0] > 2
-    assert np.abs(heard.pcm).max() > 100
+    recorder = speak(engine, SpeechRequest(text="Half the bits.", mode=engine.cards[0].modes[0], seed=1, max_frames=12))
+    assert recorder.codes.shape[0] > 2
+    assert np.abs(recorder.pcm).max() > 100
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -97,7 +97,7 @@ def test_int8_works_on_cuda_rounded_at_load_or_read_from_a_file(
         settings = EngineSettings(device="cuda", dtype=dtype, sound_dtype=dtype, max_slots=4, quantize=word)
         engine = Engine.open(Settings(models=(str(model),), engine=settings))
         assert [card.dtype for card in engine.cards] == ["int8"]
-        spoken += [heard.codes for heard in said_together(engine, request, request)]
+        spoken += [recorder.codes for recorder in speak_together(engine, request, request)]
     assert len(spoken[0]) > 2
     assert all(np.array_equal(codes, spoken[0]) for codes in spoken)
 
@@ -128,7 +128,7 @@ def test_cross_checkpoint_embeddings_work_in_graphs_with_cpu_codes(folder_of: Fo
             )
             for row in range(6)
         ]
-        said_there.append([heard.codes for heard in said_together(engine, *requests)])
+        said_there.append([recorder.codes for recorder in speak_together(engine, *requests)])
     for here, there in zip(*said_there, strict=True):
         assert np.array_equal(here, there)
     for plain, grafted in zip(said_there[1][::2], said_there[1][1::2], strict=True):

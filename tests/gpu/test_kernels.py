@@ -132,12 +132,12 @@ def test_rows_loaded_step_by_step_do_not_change_any_bit(shape: tuple[int, int, b
                 continue
             found += 1
             expected = of(rows, beside)
-            given = {"residual": beside, "gated": gated}
-            assert torch.equal(medium_m_gemm.medium_m_gemm(rows, weight, tiles, **given), expected), count
+            kwargs = {"residual": beside, "gated": gated}
+            assert torch.equal(medium_m_gemm.medium_m_gemm(rows, weight, tiles, **kwargs), expected), count
             apart = torch.zeros(count, 2, N, device="cuda", dtype=dtype)
             wide = torch.zeros(count, 2, K, device="cuda", dtype=dtype)
             wide[:, 1] = rows
-            medium_m_gemm.medium_m_gemm(wide[:, 1], weight, tiles, out=apart[:, 1], **given)
+            medium_m_gemm.medium_m_gemm(wide[:, 1], weight, tiles, out=apart[:, 1], **kwargs)
             assert torch.equal(apart[:, 1], expected), count
             assert not apart[:, 0].any()
             if not gated:
@@ -156,10 +156,10 @@ def test_gemm_split_into_several_programs_gives_the_same_bits(N: int, K: int, ro
     published, x, residual = product_of(N, K, gated=False)
     weight, scale, _ = weights_of(published, rounded=rounded)
     for count in (1, 20, 64):
-        given = {"residual": residual[:count], "scale": scale}
-        whole = gemm(x[:count], weight, **given, tiles=Tiles(16, 256, 4, 4, 4))
+        kwargs = {"residual": residual[:count], "scale": scale}
+        whole = gemm(x[:count], weight, **kwargs, tiles=Tiles(16, 256, 4, 4, 4))
         for prefetch in (False, True):
-            split = gemm(x[:count], weight, **given, tiles=Tiles(32, 256, 4, 4, 2, prefetch, split_k=True))
+            split = gemm(x[:count], weight, **kwargs, tiles=Tiles(32, 256, 4, 4, 2, prefetch, split_k=True))
             assert torch.equal(split, whole), count
 
 

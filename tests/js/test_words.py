@@ -87,7 +87,7 @@ def test_long_wait_is_not_shown_in_seconds_alone(node: Node) -> None:
         ("en", "your 10 min of speech", "in 1 h 28 min"),
         ("zh", "10 分钟", "1 小时 28 分钟"),
     ):
-        given = {"language": language, "english": words("en"), "chosen": words(language), "error": error}
-        said = node.evaluate(SENTENCE, given)
+        kwargs = {"language": language, "english": words("en"), "chosen": words(language), "error": error}
+        said = node.evaluate(SENTENCE, kwargs)
         assert spent in said
         assert wait in said

@@ -58,7 +58,7 @@ async def leavers_figure(runtime: BenchRuntime, count: int) -> str:
     return (await leavers(runtime, count)).figure
 
 
-def passed_figure(what: str, *arguments: str) -> str:
+def passed_figure(kind: str, *arguments: str) -> str:
     """Run pytest with these arguments, and return the number of passed tests as text.
 
     Raises:
@@ -66,7 +66,7 @@ def passed_figure(what: str, *arguments: str) -> str:
     """
     said = _run("-m", "pytest", *arguments)
     (passed,) = re.findall(r"(\d+) passed", said)
-    return f"{passed} {what}, 0 failures"
+    return f"{passed} {kind}, 0 failures"
 
 
 def cases_figure(tests: list[str]) -> str:

@@ -16,7 +16,7 @@ from benchmarks.common.servers import BenchRuntime
 from tests.proof.clients import LONG, quantile
 from tests.proof.crowd import at_rest
 from tests.support.signals import voice
-from tests.support.speech_client import Talk, spoken, talk
+from tests.support.speech_client import Talk, speak_text, talk
 
 TEXT = "The bread is warm."
 SHORT = {"task_type": "custom_voice", "max_frames": 12}
@@ -35,7 +35,7 @@ async def storm(runtime: BenchRuntime, count: int) -> str:
     Raises: AssertionError: A reply differs from the solo reply, a refusal has no retry time, or resources are still
     in use.
     """
-    alone = [(await spoken(runtime.stream, TEXT, seed=seed, **SHORT)).pcm for seed in range(SEEDS)]
+    alone = [(await speak_text(runtime.stream, TEXT, seed=seed, **SHORT)).pcm for seed in range(SEEDS)]
     before, dice = await at_rest(runtime), random.Random(1)
     all_there, moments = asyncio.Barrier(count), [dice.random() * STORM_S for _ in range(count)]
     refusals = 0
@@ -154,7 +154,7 @@ async def _late(runtime: BenchRuntime, client: httpx.AsyncClient, streams: int, 
 
     async def stream(seed: int) -> None:
         while time.monotonic() < until:
-            take = await spoken(runtime.stream, TEXT, seed=seed, **SHORT)
+            take = await speak_text(runtime.stream, TEXT, seed=seed, **SHORT)
             assert take.end["type"] == "audio.done", take.end
 
     async def librarian() -> None:

@@ -12,7 +12,7 @@ import httpx
 from websockets.exceptions import ConnectionClosed
 
 from tests.support.app import App
-from tests.support.speech_client import Talk, spoken, talk
+from tests.support.speech_client import Talk, speak_text, talk
 
 STREAMS = 10
 QUERY_TIMEOUT_S = 0.02
@@ -60,7 +60,7 @@ async def crash(app: App) -> CrashReport:
         while not await _is_ready(client):  # noqa: ASYNC110 - another process
             await asyncio.sleep(QUERY_TIMEOUT_S)
     ready = time.monotonic() - killed
-    take = await spoken(url, "Now.", task_type="custom_voice", max_frames=2)
+    take = await speak_text(url, "Now.", task_type="custom_voice", max_frames=2)
     assert take.end["type"] == "audio.done"
     return CrashReport(notified_s, ready, time.monotonic() - killed)
 

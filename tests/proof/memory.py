@@ -11,7 +11,7 @@ from benchmarks.common.servers import BenchRuntime
 from tests.proof.crowd import at_rest
 from tests.support.audio_files import audio_file
 from tests.support.signals import voice
-from tests.support.speech_client import Take, spoken, talk
+from tests.support.speech_client import Take, speak_text, talk
 
 NEIGHBOURS = 3
 SHORT_S, LONG_S = 1.0, 55.0  # Durations of the reference audio.
@@ -29,9 +29,9 @@ async def short_of_memory(runtime: BenchRuntime, times: int) -> str:
 
     Raises: AssertionError: Another stream changed, the same voice fails later, or a resource was not released.
     """
-    alone = [(await spoken(runtime.stream, "Hello.", **_config(SHORT_S, seed))).pcm for seed in range(NEIGHBOURS)]
+    alone = [(await speak_text(runtime.stream, "Hello.", **_config(SHORT_S, seed))).pcm for seed in range(NEIGHBOURS)]
     failed = sum([await _fail_once(runtime, alone) for _ in range(times)])
-    take = await spoken(runtime.stream, "Hello.", **_config(LONG_S, 9))
+    take = await speak_text(runtime.stream, "Hello.", **_config(LONG_S, 9))
     assert take.end["type"] == "audio.done", take.end
     after = await at_rest(runtime)
     assert not after.busy, "a slot or a session is left"

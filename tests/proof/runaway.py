@@ -8,7 +8,7 @@ from runtime.engine.engine import Engine
 from runtime.request import Guard, Mode, SpeechRequest
 from runtime.settings import Settings
 from tests.speech.test_guards import TEXTS
-from tests.support.engines import EventRecorder, said_together
+from tests.support.engines import EventRecorder, speak_together
 
 PIECES = (
     *("ha", "no", "la", "Bahnhof", "xqz", "www", "...", "!?", "—", "1234567890", "3.14159", "A.B.C.", "()", "«»"),
@@ -47,7 +47,7 @@ def runaway(count: int) -> str:
                 SpeechRequest(text=text, mode=Mode.CUSTOM_VOICE, voice=voices[number % len(voices)], seed=number)
                 for number, text in enumerate(texts[start : start + TOGETHER], start)
             ]
-            heard += said_together(engine, *requests)
+            heard += speak_together(engine, *requests)
         return heard
 
     odd, clean = spoken(odd_texts(count)), spoken(list(TEXTS))

@@ -16,7 +16,7 @@ import soxr
 from numpy.typing import NDArray
 
 from runtime.request import SAMPLE_RATE
-from tests.support.spoken import words
+from tests.support.spoken import words_of
 from tests.support.whisper import REASON, require_whisper, whisper_base
 
 faster_whisper = pytest.importorskip("faster_whisper", reason=REASON)
@@ -41,4 +41,4 @@ def heard_words(pcm: NDArray[np.int16]) -> list[str]:
     segments, _ = recogniser().transcribe(
         samples, language="en", beam_size=1, temperature=0.0, condition_on_previous_text=False, without_timestamps=True
     )
-    return words(" ".join(segment.text for segment in segments))
+    return words_of(" ".join(segment.text for segment in segments))

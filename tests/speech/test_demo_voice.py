@@ -15,7 +15,7 @@ from runtime.request import Mode, Reference, SpeechRequest, StopReason
 from runtime.settings import Settings
 from studio.presets import Presets
 from tests.speech.recogniser import heard_words
-from tests.support.engines import said, said_together
+from tests.support.engines import speak, speak_together
 from tests.support.spoken import share_heard
 from tests.support.stand_in import write_stand_in
 
@@ -47,14 +47,14 @@ def shares(engine: Engine, text: str, *requests: SpeechRequest) -> list[float]:
 
     All utterances must end with EOS.
     """
-    heards = said_together(engine, *requests)
-    assert {heard.end.stop_reason for heard in heards} == {StopReason.EOS}
-    return [share_heard(text, heard_words(heard.pcm)) for heard in heards]
+    recorders = speak_together(engine, *requests)
+    assert {recorder.end.stop_reason for recorder in recorders} == {StopReason.EOS}
+    return [share_heard(text, heard_words(recorder.pcm)) for recorder in recorders]
 
 
-def mean_share(engine: Engine, text: str, seeds: tuple[int, ...] = SEEDS, **words: object) -> float:
+def mean_share(engine: Engine, text: str, seeds: tuple[int, ...] = SEEDS, **kwargs: object) -> float:
     """Return the fraction of recognised words, averaged over several seeds."""
-    requests = [SpeechRequest(text=text, seed=seed, **words) for seed in seeds]  # type: ignore[arg-type]
+    requests = [SpeechRequest(text=text, seed=seed, **kwargs) for seed in seeds]  # type: ignore[arg-type]
     return float(np.mean(shares(engine, text, *requests)))
 
 
@@ -81,7 +81,7 @@ def test_speech_of_a_cloned_voice_is_intelligible(engine: Engine, text: str) -> 
 
 
 def spoken(engine: Engine, text: str) -> NDArray[np.float32]:
-    pcm = said(engine, SpeechRequest(text=text, mode=Mode.CUSTOM_VOICE, seed=1)).pcm
+    pcm = speak(engine, SpeechRequest(text=text, mode=Mode.CUSTOM_VOICE, seed=1)).pcm
     return (pcm / 32768).astype(np.float32)
 
 
@@ -89,5 +89,5 @@ def spoken(engine: Engine, text: str) -> NDArray[np.float32]:
 def test_speech_from_random_weights_is_unintelligible(tmp_path: Path, text: str) -> None:
     write_stand_in(tmp_path)
     engine = Engine.open(Settings(models=(str(tmp_path),)))
-    heard = said(engine, SpeechRequest(text=text, mode=Mode.CUSTOM_VOICE, seed=1, max_frames=90))
-    assert share_heard(text, heard_words(heard.pcm)) < NEXT_TO_NOTHING
+    recorder = speak(engine, SpeechRequest(text=text, mode=Mode.CUSTOM_VOICE, seed=1, max_frames=90))
+    assert share_heard(text, heard_words(recorder.pcm)) < NEXT_TO_NOTHING

@@ -9,7 +9,7 @@ from runtime.engine.audio.guards import REPEATED_FRAMES, SILENT_FRAMES, RunawayD
 from runtime.engine.engine import Engine
 from runtime.request import Guard, Mode, SpeechRequest, StopReason
 from runtime.settings import Settings
-from tests.support.engines import Codes, EventRecorder, said_together
+from tests.support.engines import Codes, EventRecorder, speak_together
 
 pytestmark = pytest.mark.slow
 
@@ -35,9 +35,9 @@ def spoken() -> list[EventRecorder]:
         SpeechRequest(text=text, mode=Mode.CUSTOM_VOICE, voice=voices[turn % len(voices)], seed=turn)
         for turn, text in enumerate(TEXTS)
     ]
-    heards = said_together(engine, *requests)
-    assert {heard.end.stop_reason for heard in heards} == {StopReason.EOS}
-    return heards
+    recorders = speak_together(engine, *requests)
+    assert {recorder.end.stop_reason for recorder in recorders} == {StopReason.EOS}
+    return recorders
 
 
 def watched(codes: Codes, pcm: bytes) -> tuple[RunawayDetector, list[int]]:

@@ -11,7 +11,7 @@ from runtime.request import SAMPLE_RATE, Mode, SpeechRequest, StopReason
 from runtime.settings import Settings
 from runtime.shared.loudness import integrated
 from tests.speech.recogniser import heard_words
-from tests.support.engines import EventRecorder, said
+from tests.support.engines import EventRecorder, speak
 from tests.support.spoken import share_heard
 
 pytestmark = pytest.mark.slow
@@ -32,16 +32,16 @@ SHORTEST_S = 2.0
 
 
 @pytest.fixture(scope="module")
-def heard() -> EventRecorder:
-    return said(Engine.open(Settings()), SpeechRequest(text=TEXT, mode=Mode.CUSTOM_VOICE, voice="Angus", seed=1))
+def recorder() -> EventRecorder:
+    return speak(Engine.open(Settings()), SpeechRequest(text=TEXT, mode=Mode.CUSTOM_VOICE, voice="Angus", seed=1))
 
 
-def pauses(heard: EventRecorder) -> NDArray[np.int64]:
+def pauses(recorder: EventRecorder) -> NDArray[np.int64]:
     """Return the first sample of each pause and the first sample after the pause.
 
     Shapes: [N, 2].
     """
-    loud = np.flatnonzero(np.abs(heard.pcm.astype(int)) > QUIET)
+    loud = np.flatnonzero(np.abs(recorder.pcm.astype(int)) > QUIET)
     gaps = np.flatnonzero(np.diff(loud) > PAUSE_S * SAMPLE_RATE)
     return np.stack([loud[gaps] + 1, loud[gaps + 1]], axis=1)
 

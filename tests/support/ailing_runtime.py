@@ -19,8 +19,8 @@ OPENED: list[engine.Engine] = []
 class Ailing(engine.Engine):
     """Engine that is listed in `OPENED`, for the signal handlers."""
 
-    def __init__(self, *arguments: object, **words: object) -> None:
-        super().__init__(*arguments, **words)  # type: ignore[arg-type]
+    def __init__(self, *arguments: object, **kwargs: object) -> None:
+        super().__init__(*arguments, **kwargs)  # type: ignore[arg-type]
         OPENED.append(self)
 
 

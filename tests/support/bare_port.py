@@ -33,8 +33,8 @@ PIECES = [b"one ", b"two ", b"three"]
 class Port:
     """Test server with routes that wait, stream or fail."""
 
-    def __init__(self, most: int = 100, **words: Any) -> None:
-        """Create a server for up to `most` connections, and pass ``words`` to uvicorn."""
+    def __init__(self, most: int = 100, **kwargs: Any) -> None:
+        """Create a server for up to `most` connections, and pass ``kwargs`` to uvicorn."""
         self.begun, self.leave = asyncio.Event(), asyncio.Event()
         self.send_s = TEST_TIMEOUT_S  # Maximum time in seconds for sending one message to a client.
         self.close_code: asyncio.Future[int] = asyncio.get_running_loop().create_future()  # Received close code.
@@ -51,9 +51,9 @@ class Port:
             WebSocketRoute("/goodbye", self.goodbye),
         ]
         connection = cast(Any, partial(HttpConnection, header_s=60, waiting=Waiting(most), shares=LoopShares()))
-        words = {"ws": WebSocketConnection} | words
-        words |= {"log_level": "critical", "lifespan": "off", "timeout_graceful_shutdown": 1}
-        self.server = Server(uvicorn.Config(Starlette(routes=routes), http=connection, **words))
+        kwargs = {"ws": WebSocketConnection} | kwargs
+        kwargs |= {"log_level": "critical", "lifespan": "off", "timeout_graceful_shutdown": 1}
+        self.server = Server(uvicorn.Config(Starlette(routes=routes), http=connection, **kwargs))
 
     async def wait(self, _: Request) -> Response:
         self.begun.set()

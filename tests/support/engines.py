@@ -166,97 +166,97 @@ def run_turns(engine: Engine, count: int) -> None:
         engine.tick()
 
 
-def said(engine: Engine, request: SpeechRequest) -> EventRecorder:
+def speak(engine: Engine, request: SpeechRequest) -> EventRecorder:
     """Submit a request, run the engine until it is idle, and return the events."""
-    heard = EventRecorder()
-    engine.submit(request, heard)
+    recorder = EventRecorder()
+    engine.submit(request, recorder)
     drain(engine)
-    return heard
+    return recorder
 
 
-def said_together(engine: Engine, *requests: SpeechRequest, apart: int = 0) -> list[EventRecorder]:
+def speak_together(engine: Engine, *requests: SpeechRequest, apart: int = 0) -> list[EventRecorder]:
     """Submit requests ``apart`` ticks after each other, run the engine, return all events."""
-    heards = []
+    recorders = []
     for request in requests:
-        heards.append(EventRecorder())
-        engine.submit(request, heards[-1])
+        recorders.append(EventRecorder())
+        engine.submit(request, recorders[-1])
         run_turns(engine, apart)
     drain(engine)
-    return heards
+    return recorders
 
 
-def said_by_thread(engine: Engine, *requests: SpeechRequest) -> list[EventRecorder]:
+def speak_on_thread(engine: Engine, *requests: SpeechRequest) -> list[EventRecorder]:
     """Serve requests on the engine's own thread, close the engine and return all events."""
-    heards = [EventRecorder() for _ in requests]
+    recorders = [EventRecorder() for _ in requests]
     engine.start()
     try:
-        for request, heard in zip(requests, heards, strict=True):
-            engine.submit(request, heard)
-        until(lambda: all(heard.ended for heard in heards))
+        for request, recorder in zip(requests, recorders, strict=True):
+            engine.submit(request, recorder)
+        until(lambda: all(recorder.ended for recorder in recorders))
     finally:
         engine.close()
-    return heards
+    return recorders
 
 
-def assert_same(heard: EventRecorder, expected: EventRecorder) -> None:
+def assert_same(recorder: EventRecorder, expected: EventRecorder) -> None:
     """Assert that both requests finished for the same reason with equal codes and samples."""
-    assert isinstance(heard.end, Finished)
+    assert isinstance(recorder.end, Finished)
     assert isinstance(expected.end, Finished)
-    assert heard.end.stop_reason == expected.end.stop_reason
-    assert np.array_equal(heard.codes, expected.codes)
-    assert np.array_equal(heard.pcm, expected.pcm)
+    assert recorder.end.stop_reason == expected.end.stop_reason
+    assert np.array_equal(recorder.codes, expected.codes)
+    assert np.array_equal(recorder.pcm, expected.pcm)
 
 
-def assert_all_same(heards: Sequence[EventRecorder], expected: Sequence[EventRecorder]) -> None:
-    for heard, other in zip(heards, expected, strict=True):
-        assert_same(heard, other)
+def assert_all_same(recorders: Sequence[EventRecorder], expected: Sequence[EventRecorder]) -> None:
+    for recorder, other in zip(recorders, expected, strict=True):
+        assert_same(recorder, other)
 
 
-def assert_one_stream(heard: EventRecorder) -> None:
+def assert_one_stream(recorder: EventRecorder) -> None:
     """Assert that the stream has a Started event and that its chunks are contiguous."""
     at = 0
-    for chunk in heard.chunks:
+    for chunk in recorder.chunks:
         assert chunk.first_sample == at
         at += len(chunk.pcm) // 2
-    assert heard.started
+    assert recorder.started
 
 
-def custom_voice(text: str = "Hello world, the old phone is slow.", **words: Any) -> SpeechRequest:
+def custom_voice(text: str = "Hello world, the old phone is slow.", **kwargs: Any) -> SpeechRequest:
     """Return a CustomVoice request, by default with greedy sampling and at most twelve frames."""
-    given = {"voice": "serena", "sampling": GREEDY, "max_frames": 12, "seed": 7, **words}
+    given = {"voice": "serena", "sampling": GREEDY, "max_frames": 12, "seed": 7, **kwargs}
     return SpeechRequest(text=text, mode=Mode.CUSTOM_VOICE, **given)
 
 
-def voice_design(text: str = "Hello world, the old phone is slow.", **words: Any) -> SpeechRequest:
+def voice_design(text: str = "Hello world, the old phone is slow.", **kwargs: Any) -> SpeechRequest:
     """Return a VoiceDesign request, by default with greedy sampling and at most twelve frames."""
-    given = {"instruct": "A warm young voice.", "sampling": GREEDY, "max_frames": 12, "seed": 7, **words}
+    given = {"instruct": "A warm young voice.", "sampling": GREEDY, "max_frames": 12, "seed": 7, **kwargs}
     return SpeechRequest(text=text, mode=Mode.VOICE_DESIGN, **given)
 
 
-def streamed(text: str = "Hello world, the old phone is slow.", **words: Any) -> SpeechRequest:
+def streamed(text: str = "Hello world, the old phone is slow.", **kwargs: Any) -> SpeechRequest:
     """Return a CustomVoice request in the streaming layout with `holds_end` set."""
-    return custom_voice(text, **{"layout": Layout.STREAMING, "holds_end": True, **words})
+    return custom_voice(text, **{"layout": Layout.STREAMING, "holds_end": True, **kwargs})
 
 
-def said_live(
+def speak_live(
     engine: Engine, request: SpeechRequest, pieces: Sequence[str], ticks: Sequence[int] = ()
 ) -> EventRecorder:
     """Submit a request with streamed text input, send its text in pieces, return the events."""
-    heard = EventRecorder()
-    ticket = engine.submit(replace(request, text="", open_text=True), heard)
+    recorder = EventRecorder()
+    ticket = engine.submit(replace(request, text="", open_text=True), recorder)
     for piece, turns in zip_longest(pieces, ticks[: len(pieces)], fillvalue=0):
         engine.append(ticket, str(piece))
         run_turns(engine, int(turns))
     engine.finish_text(ticket)
     drain(engine)
-    return heard
+    return recorder
 
 
-def cloned(text: str = "Hello world, the old phone is slow.", *, seconds: float = 1.2, **words: Any) -> SpeechRequest:
+def cloned(text: str = "Hello world, the old phone is slow.", *, seconds: float = 1.2, **kwargs: Any) -> SpeechRequest:
     """Return a voice cloning request with a transcript, by default with greedy sampling."""
-    x_vector_only = words.pop("x_vector_only", False)
+    x_vector_only = kwargs.pop("x_vector_only", False)
     reference = Reference(samples=voice(seconds, 11), text="I say hello.", x_vector_only=x_vector_only)
-    given = {"reference": reference, "sampling": GREEDY, "max_frames": 12, "seed": 7, **words}
+    given = {"reference": reference, "sampling": GREEDY, "max_frames": 12, "seed": 7, **kwargs}
     return SpeechRequest(text=text, mode=Mode.BASE, **given)
 
 
@@ -268,6 +268,6 @@ def core_of(engine: Engine, mode: Mode = Mode.CUSTOM_VOICE) -> EngineCore:
     return entry.core
 
 
-def seeded(seed: int, **words: Any) -> dict[str, Any]:
+def seeded(seed: int, **kwargs: Any) -> dict[str, Any]:
     """Return seed and sampling fields of a request, with the checkpoint's sampling defaults."""
-    return {"seed": seed, "sampling": Sampling(**words)}
+    return {"seed": seed, "sampling": Sampling(**kwargs)}

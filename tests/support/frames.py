@@ -42,8 +42,8 @@ def change_frames(runner: ModelRunner, change: Change) -> None:
     """Pass the results of all frames, except the first frame of each row, through ``change``."""
     step, first, frames = runner.step, runner.first, np.zeros(runner.slot_cache.slots, np.int64)
 
-    def counted(slots: Slots, *words: Any) -> LaunchedFrame:
-        made = first(slots, *words)
+    def counted(slots: Slots, *args: Any) -> LaunchedFrame:
+        made = first(slots, *args)
         frames[slots] = 1
         return made
 

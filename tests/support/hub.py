@@ -110,7 +110,7 @@ class _Handler(BaseHTTPRequestHandler):
             else:
                 self._respond(404, b"")
 
-    def _list(self, name: str, what: str, revision: str) -> None:
+    def _list(self, name: str, kind: str, revision: str) -> None:
         if name in self.hub.gated:
             return self._respond(403, b"", {"X-Error-Code": "GatedRepo"})
         folder = self.hub.repositories.get(name)
@@ -119,8 +119,8 @@ class _Handler(BaseHTTPRequestHandler):
         if revision not in {"main", COMMIT}:
             return self._respond(404, b"", {"X-Error-Code": "RevisionNotFound"})
         files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-        listed = [_listed(folder, path, as_tree=what == "tree") for path in files]
-        answer: Any = listed if what == "tree" else {"id": name, "sha": COMMIT, "siblings": listed}
+        listed = [_listed(folder, path, as_tree=kind == "tree") for path in files]
+        answer: Any = listed if kind == "tree" else {"id": name, "sha": COMMIT, "siblings": listed}
         self._respond(200, json.dumps(answer).encode(), {"Content-Type": "application/json"})
 
     def _resolve(self, name: str, path: str) -> None:

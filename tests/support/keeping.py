@@ -28,7 +28,7 @@ from tests.support.signals import voice
 
 
 @contextmanager
-def kept(folder: Path, runtime: str = "", **settings: Any) -> Iterator[str]:
+def serving(folder: Path, runtime: str = "", **settings: Any) -> Iterator[str]:
     """Context manager that serves the storage in `folder` and yields the URL of the server."""
     keeping = StoreService(StoreSettings(data=str(folder), **settings))
     voices = keeping.voice_routes(Relay(GivenRuntime(runtime))) if runtime else []
@@ -95,7 +95,7 @@ def post(
     return client.post("/studio/takes", data={"take": json.dumps(a_take(**fields))}, files=files)
 
 
-def keep(client: httpx.Client, pcm: bytes | None = None, reference: bytes | None = None, **fields: Any) -> Any:
+def save(client: httpx.Client, pcm: bytes | None = None, reference: bytes | None = None, **fields: Any) -> Any:
     """Upload a take and return the JSON record from the response."""
     answer = post(client, pcm, reference, **fields)
     assert answer.status_code == 201, answer.text

@@ -27,10 +27,10 @@ def indices_of(values: Any) -> list[Tensor | None]:
 
 
 def _indices(indices: list[Tensor | None]) -> Reason:
-    given = [index for index in indices if index is not None]
-    if any(index.dtype not in INTEGERS for index in given):
-        return f"an index of {given[0].dtype}"
-    if any(index.shape != given[0].shape for index in given):
+    kwargs = [index for index in indices if index is not None]
+    if any(index.dtype not in INTEGERS for index in kwargs):
+        return f"an index of {kwargs[0].dtype}"
+    if any(index.shape != kwargs[0].shape for index in kwargs):
         return "indices of different shapes"
     named = "".join("1" if index is not None else "0" for index in indices).strip("0")
     return "indices that are not beside each other" if "0" in named else None
@@ -62,14 +62,14 @@ def _index(target: Tensor, indices: Any) -> Reason:
 
 
 def _only(*dtypes: torch.dtype) -> Callable[..., Reason]:
-    def check(first: Any, *rest: Any, **words: Any) -> Reason:
+    def check(first: Any, *rest: Any, **kwargs: Any) -> Reason:
         operands = [part for part in (first, *rest) if isinstance(part, Tensor)]
         return next((f"{part.dtype}" for part in operands if part.dtype not in dtypes), None)
 
     return check
 
 
-def _sort(x: Tensor, *rest: Any, **words: Any) -> Reason:
+def _sort(x: Tensor, *rest: Any, **kwargs: Any) -> Reason:
     return f"{x.dtype}" if x.dtype not in FLOATS else "a single number" if x.shape[-1] == 1 else None
 
 
@@ -78,7 +78,7 @@ def _where(condition: Tensor, one: Any, other: Any) -> Reason:
     return next((f"{part.dtype}" for part in parts if part.dtype not in FLOATS | INTEGERS | {torch.int8}), None)
 
 
-def _always(*rest: Any, **words: Any) -> Reason:
+def _always(*rest: Any, **kwargs: Any) -> Reason:
     return "always"
 
 

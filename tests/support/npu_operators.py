@@ -114,8 +114,8 @@ def npu_fusion_attention(
     gen_mask_parallel: bool = True,
     sync: bool = False,
 ) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None, int, int, int]:
-    for name, given in (("pse", pse), ("padding_mask", padding_mask), ("prefix", prefix)):
-        need(given is None, f"not emulated: {name}")
+    for name, kwargs in (("pse", pse), ("padding_mask", padding_mask), ("prefix", prefix)):
+        need(kwargs is None, f"not emulated: {name}")
     need(actual_seq_qlen is None and actual_seq_kvlen is None, "not emulated: lengths")
     need(keep_prob == 1.0, "dropout where nothing is trained")
     takes = (torch.float16, torch.bfloat16, torch.float32)

@@ -63,7 +63,7 @@ class Simulation:
         lead_cap_s: float = 3.0,
         batch_fill_ratio: float = 0.0,
         first_alone: bool = False,
-        **words: object,
+        **kwargs: object,
     ) -> Simulation:
         table = SequenceTable(slots)
         scheduler = Scheduler(
@@ -74,7 +74,7 @@ class Simulation:
             batch_fill_ratio=batch_fill_ratio,
             first_alone=first_alone,
         )
-        simulation = cls(scheduler, table, **words)  # type: ignore[arg-type]
+        simulation = cls(scheduler, table, **kwargs)  # type: ignore[arg-type]
         table.first_chunk[:], table.largest_chunk[:], table.batch[:] = 1, largest, 4
         return simulation
 

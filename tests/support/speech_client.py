@@ -98,7 +98,7 @@ async def talk(url: str, connecting: Mapping[str, Any] = _ANYHOW, /, **config: A
         yield session
 
 
-async def spoken(url: str, text: str, **config: Any) -> Take:
+async def speak_text(url: str, text: str, **config: Any) -> Take:
     """Generate speech for a text on a new WebSocket, and return the audio and messages."""
     async with talk(url, **config) as session:
         await session.say(text)

@@ -16,16 +16,16 @@ from runtime.settings import DEMO_CHECKPOINT, EngineSettings, Settings
 WORDS = "Good morning, everybody. The kettle is on, and the bread is nearly done."
 
 
-def spoken(text: str = WORDS, seed: int = 3) -> NDArray[np.float32]:
+def generate(text: str = WORDS, seed: int = 3) -> NDArray[np.float32]:
     """Return speech for a text, generated with the embedded voice.
 
     Shapes: result [N] float32, mono, 24 kHz.
     """
-    return each_spoken(text, seed=seed)[0]
+    return generate_each(text, seed=seed)[0]
 
 
 @cache
-def each_spoken(*texts: str, seed: int = 3) -> list[NDArray[np.float32]]:
+def generate_each(*texts: str, seed: int = 3) -> list[NDArray[np.float32]]:
     """Return speech for each text, generated with the embedded voice."""
     settings = Settings(models=(str(DEMO_CHECKPOINT),), engine=EngineSettings(threads=1))
     engine = Engine.open(settings)
@@ -41,12 +41,12 @@ def _said(engine: Engine, text: str, seed: int) -> NDArray[np.float32]:
     return np.frombuffer(b"".join(chunks), "<i2").astype(np.float32) / np.float32(32768)
 
 
-def words(text: str) -> list[str]:
+def words_of(text: str) -> list[str]:
     """Return the lower-case words of a text, without punctuation."""
     return re.findall(r"[a-z']+", text.lower())
 
 
 def share_heard(text: str, heard: list[str]) -> float:
     """Return the fraction of a text's words that occur in `heard`, in any order."""
-    wanted, got = Counter(words(text)), Counter(heard)
+    wanted, got = Counter(words_of(text)), Counter(heard)
     return sum(min(count, got[word]) for word, count in wanted.items()) / sum(wanted.values())

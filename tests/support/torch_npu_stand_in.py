@@ -277,14 +277,14 @@ class StandIn(ModuleType):
         self.calls: list[tuple[str, tuple[int, ...], tuple[int, ...], int]] = []
         self.npu_rms_norm = partial(self.npu.operator, npu_operators.npu_rms_norm)
 
-    def npu_fused_infer_attention_score(self, query: Tensor, key: Tensor, value: Tensor, **words: Any) -> Any:
-        made = self.npu.operator(npu_operators.npu_fused_infer_attention_score, query, key, value, **words)
-        self.calls.append(("infer", tuple(query.shape), tuple(key.shape), words.get("sparse_mode", 0)))
+    def npu_fused_infer_attention_score(self, query: Tensor, key: Tensor, value: Tensor, **kwargs: Any) -> Any:
+        made = self.npu.operator(npu_operators.npu_fused_infer_attention_score, query, key, value, **kwargs)
+        self.calls.append(("infer", tuple(query.shape), tuple(key.shape), kwargs.get("sparse_mode", 0)))
         return made
 
-    def npu_fusion_attention(self, query: Tensor, key: Tensor, value: Tensor, *args: Any, **words: Any) -> Any:
-        made = self.npu.operator(npu_operators.npu_fusion_attention, query, key, value, *args, **words)
-        self.calls.append(("fusion", tuple(query.shape), tuple(key.shape), words.get("sparse_mode", 0)))
+    def npu_fusion_attention(self, query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: Any) -> Any:
+        made = self.npu.operator(npu_operators.npu_fusion_attention, query, key, value, *args, **kwargs)
+        self.calls.append(("fusion", tuple(query.shape), tuple(key.shape), kwargs.get("sparse_mode", 0)))
         return made
 
 

@@ -40,10 +40,10 @@ def models(folder_of: FolderOf) -> dict[str, str]:
     return {mode: str(folder_of("brief", mode)) for mode in ("custom_voice", "voice_design", "base")}
 
 
-def say(models: dict[str, str], *words: str, mode: str = "custom_voice") -> int:
+def say(models: dict[str, str], *args: str, mode: str = "custom_voice") -> int:
     """Run `voicewright say` and return its exit status, even if argparse exits."""
     try:
-        return main(["say", "--model", models[mode], "--mode", mode, "--device", "cpu", *words])
+        return main(["say", "--model", models[mode], "--mode", mode, "--device", "cpu", *args])
     except SystemExit as out:
         return int(out.code or 0)
 
@@ -89,9 +89,9 @@ def test_windowed_decoding_differs_only_after_the_first_seam(
     sound, frames = tmp_path / "take.wav", 20
     own = ["--ref-audio", str(reference), "--ref-text", "I say hello."] if mode == "base" else []
 
-    def spoken(*words: str) -> np.ndarray:
+    def spoken(*args: str) -> np.ndarray:
         greedy = ["--greedy", "--max-frames", str(frames), "--out", str(sound)]
-        assert say(models, TEXT, *own, *greedy, *words, mode=mode) == 0
+        assert say(models, TEXT, *own, *greedy, *args, mode=mode) == 0
         return soundfile.read(sound, dtype="int16")[0].reshape(frames, 1920)
 
     whole = spoken()
@@ -105,9 +105,9 @@ def test_windowed_decoding_differs_only_after_the_first_seam(
 
 
 def test_pronunciations_and_tags_are_applied(models: dict[str, str], tmp_path: Path) -> None:
-    def heard(*words: str) -> bytes:
+    def heard(*args: str) -> bytes:
         path = tmp_path / "take.wav"
-        assert say(models, *words, "--seed", "4", "--max-frames", "4", "--out", str(path)) == 0
+        assert say(models, *args, "--seed", "4", "--max-frames", "4", "--out", str(path)) == 0
         return path.read_bytes()[44:]
 
     other = heard("Hello moon.")
@@ -354,8 +354,8 @@ def test_every_field_named_in_an_error_has_an_option() -> None:
     """
     parser = cli._parser()
     say_help = parser.parse_args(["say", TEXT])
-    given = {f"--{name.replace('_', '-')}" for name in vars(say_help)}
-    assert set(OPTIONS.values()) | {option for option in WORDS.values() if option.startswith("--")} <= given
+    kwargs = {f"--{name.replace('_', '-')}" for name in vars(say_help)}
+    assert set(OPTIONS.values()) | {option for option in WORDS.values() if option.startswith("--")} <= kwargs
     message = [kind.sentence for kind in BY_CODE.values() if not issubclass(kind, SetUpError)]
     named = {name for said in message for name in re.findall(r"[a-z]+(?:_[a-z]+)+", re.sub(r"{[^}]*}", "", said))}
     assert {name for name in named if re.search("_", in_options(name))} == set()

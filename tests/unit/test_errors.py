@@ -132,7 +132,7 @@ def _raises() -> Iterator[tuple[str, str, set[str]]]:
 
 def test_every_raise_has_exactly_the_values_of_its_message() -> None:
     made = raises()
-    wrong = [(place, name) for place, name, given in made if given - {"param"} != facts_of(BY_NAME[name])]
+    wrong = [(place, name) for place, name, kwargs in made if kwargs - {"param"} != facts_of(BY_NAME[name])]
     assert len(made) > 200
     assert not wrong
 

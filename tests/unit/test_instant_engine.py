@@ -66,60 +66,60 @@ def engine() -> Iterator[InstantEngine]:
     opened.close()
 
 
-def said(engine: InstantEngine, request: SpeechRequest) -> EventRecorder:
-    heard = EventRecorder()
-    engine.submit(request, heard)
-    heard.until(Finished)
-    return heard
+def speak(engine: InstantEngine, request: SpeechRequest) -> EventRecorder:
+    recorder = EventRecorder()
+    engine.submit(request, recorder)
+    recorder.until(Finished)
+    return recorder
 
 
 def test_audio_comes_in_growing_chunks_and_is_reproducible(engine: InstantEngine) -> None:
-    heard = said(engine, REQUEST)
-    assert isinstance(heard.events[0], Started)
-    chunks = [event for event in heard.events if isinstance(event, AudioChunk)]
+    recorder = speak(engine, REQUEST)
+    assert isinstance(recorder.events[0], Started)
+    chunks = [event for event in recorder.events if isinstance(event, AudioChunk)]
     frames = [len(chunk.pcm) // 2 // FRAME_SAMPLES for chunk in chunks]
     assert frames[:2] == [1, 2]
     assert [chunk.first_sample for chunk in chunks] == [
         sum(frames[:number]) * FRAME_SAMPLES for number in range(len(frames))
     ]
-    assert heard.until(Finished).stop_reason is StopReason.EOS
-    assert said(engine, REQUEST).pcm == heard.pcm
+    assert recorder.until(Finished).stop_reason is StopReason.EOS
+    assert speak(engine, REQUEST).pcm == recorder.pcm
     for other in ({"seed": 4}, {"voice": "angus"}, {"instruct": "Slowly."}):
-        assert said(engine, replace(REQUEST, **other)).pcm != heard.pcm
+        assert speak(engine, replace(REQUEST, **other)).pcm != recorder.pcm
     assert engine.load().active == 0
 
 
 def test_unacknowledged_request_is_paused(engine: InstantEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.support.instant_engine.AT_ONCE", 10_000)
-    heard = EventRecorder()
-    ticket = engine.submit(replace(LONG, acknowledged=True), heard)
-    said(engine, REQUEST)  # The engine has processed both requests in the meantime.
-    assert 0 < len(heard.pcm) // 2 // FRAME_SAMPLES <= UNREAD
+    recorder = EventRecorder()
+    ticket = engine.submit(replace(LONG, acknowledged=True), recorder)
+    speak(engine, REQUEST)  # The engine has processed both requests in the meantime.
+    assert 0 < len(recorder.pcm) // 2 // FRAME_SAMPLES <= UNREAD
     engine.ack_sent(ticket, 10**9)
-    assert heard.until(Finished).stop_reason is StopReason.EOS
-    assert len(heard.pcm) // 2 // FRAME_SAMPLES > UNREAD
+    assert recorder.until(Finished).stop_reason is StopReason.EOS
+    assert len(recorder.pcm) // 2 // FRAME_SAMPLES > UNREAD
 
 
 def test_text_may_be_streamed(engine: InstantEngine) -> None:
-    heard = EventRecorder()
-    ticket = engine.submit(replace(REQUEST, text="", open_text=True), heard)
+    recorder = EventRecorder()
+    ticket = engine.submit(replace(REQUEST, text="", open_text=True), recorder)
     assert engine.load().waiting_for_text == 1
     engine.append(ticket, "The kettle ")
     engine.append(ticket, "is on.")
     engine.flush(ticket)
-    heard.until(WaitingForText)
+    recorder.until(WaitingForText)
     engine.append(ticket, " Come in.")
     engine.finish_text(ticket)
-    heard.until(Finished)
-    first, second = (said(engine, replace(REQUEST, text=text)).pcm for text in (REQUEST.text, "Come in."))
-    assert heard.pcm == first + second
+    recorder.until(Finished)
+    first, second = (speak(engine, replace(REQUEST, text=text)).pcm for text in (REQUEST.text, "Come in."))
+    assert recorder.pcm == first + second
 
 
 def test_requests_refused_by_the_real_engine_are_refused(engine: InstantEngine) -> None:
     with pytest.raises(UnknownVoice):
         engine.submit(replace(REQUEST, voice="nobody"), EventRecorder())
-    heard = EventRecorder()
-    engine.finish_text(engine.submit(replace(REQUEST, text="", open_text=True), heard))
-    broken = heard.until(Broken)
+    recorder = EventRecorder()
+    engine.finish_text(engine.submit(replace(REQUEST, text="", open_text=True), recorder))
+    broken = recorder.until(Broken)
     assert isinstance(broken, Broken)
     assert isinstance(broken.error, EmptyText)

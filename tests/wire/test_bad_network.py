@@ -16,7 +16,7 @@ from tests.conftest import FolderOf
 from tests.support.bad_network import Link, bad_network
 from tests.support.runtime_server import RunningServer
 from tests.support.silence import noticed_s
-from tests.support.speech_client import same_sound, spoken, talk
+from tests.support.speech_client import same_sound, speak_text, talk
 from tests.wire.conftest import Serving
 
 VOICE: dict[str, Any] = {"task_type": "custom_voice", "seed": 11, "max_frames": 12}
@@ -27,10 +27,10 @@ SECONDS = 60.0
 
 async def test_delay_and_packet_loss_change_no_byte(either: RunningServer) -> None:
     async with asyncio.timeout(SECONDS):
-        plain = await spoken(either.socket, "The bread is warm.", **VOICE)
+        plain = await speak_text(either.socket, "The bread is warm.", **VOICE)
         async with bad_network(either.port, FAR) as network:
             began = time.monotonic()
-            takes = await asyncio.gather(*(spoken(network.url, "The bread is warm.", **VOICE) for _ in range(8)))
+            takes = await asyncio.gather(*(speak_text(network.url, "The bread is warm.", **VOICE) for _ in range(8)))
             assert time.monotonic() - began > 4 * FAR.delay_s, "the network was not between them"
         assert network.lost
         assert all(same_sound(take.pcm, plain.pcm) for take in takes)
@@ -54,9 +54,9 @@ async def test_cancel_over_a_slow_network_is_acknowledged_and_nothing_follows(se
 
 async def test_client_reading_single_bytes_receives_all_audio(server: RunningServer) -> None:
     async with asyncio.timeout(SECONDS):
-        plain = await spoken(server.socket, "Slowly.", **VOICE | {"max_frames": 3})
+        plain = await speak_text(server.socket, "Slowly.", **VOICE | {"max_frames": 3})
         async with bad_network(server.port, Link(segment=1)) as network:
-            take = await spoken(network.url, "Slowly.", **VOICE | {"max_frames": 3})
+            take = await speak_text(network.url, "Slowly.", **VOICE | {"max_frames": 3})
         assert same_sound(take.pcm, plain.pcm)
         assert take.end["type"] == "audio.done"
 
@@ -78,9 +78,9 @@ async def test_connection_resets_inside_a_frame_release_every_slot_and_affect_no
             return network.cut
 
     async with asyncio.timeout(SECONDS):
-        plain = await spoken(either.socket, "Who is there?", **VOICE)
+        plain = await speak_text(either.socket, "Who is there?", **VOICE)
         cuts = [broken(dice.randrange(1, 900)) for _ in range(40)]
-        neighbours = [spoken(either.socket, "Who is there?", **VOICE) for _ in range(3)]
+        neighbours = [speak_text(either.socket, "Who is there?", **VOICE) for _ in range(3)]
         heard, ends = await asyncio.gather(asyncio.gather(*neighbours), asyncio.gather(*cuts))
         assert ends == [1] * len(cuts)
         assert all(same_sound(take.pcm, plain.pcm) for take in heard)

@@ -13,7 +13,7 @@ import pytest
 from runtime.settings import EngineSettings, ServerSettings
 from tests.conftest import FolderOf
 from tests.support.runtime_server import RunningServer, running_server
-from tests.support.speech_client import spoken
+from tests.support.speech_client import speak_text
 from tests.wire.test_voices import CONSENT, VOICES, WORDS, recording
 
 FIXED: dict[str, Any] = {"seed": 11, "max_frames": 4, "language": "English"}
@@ -52,7 +52,7 @@ def test_blend_has_the_same_audio_in_every_api_for_each_ratio(running: RunningSe
     heard = {share: ask(running, voice).raise_for_status().content for share, voice in blends.items()}
     assert heard[0.3] != heard[0.7]
     for share, voice in blends.items():
-        native = asyncio.run(spoken(running.socket, "Hello world.", voice=voice, **FIXED))
+        native = asyncio.run(speak_text(running.socket, "Hello world.", voice=voice, **FIXED))
         assert native.pcm == heard[share]
 
 

@@ -21,7 +21,7 @@ from runtime.request import OTHER_SPEAKER
 from runtime.settings import ServerSettings
 from tests.conftest import FolderOf
 from tests.support.runtime_server import FREED_FRAMES, RunningServer, running_server
-from tests.support.speech_client import WAIT_S, same_sound, spoken
+from tests.support.speech_client import WAIT_S, same_sound, speak_text
 
 NATIVE = {"container": "raw", "encoding": "pcm_s16le", "sample_rate": 24000}
 BASE: dict[str, Any] = {
@@ -78,7 +78,7 @@ def sound_of(messages: list[dict[str, Any]]) -> bytes:
 async def native(server: RunningServer, text: str) -> bytes:
     config = {"task_type": "custom_voice", "voice": "alloy", "language": "english", "seed": 11, "max_frames": 12}
     config["voice"] = speaker(server)
-    return (await spoken(server.socket, text, **config)).pcm
+    return (await speak_text(server.socket, text, **config)).pcm
 
 
 def speaker(server: RunningServer) -> str:

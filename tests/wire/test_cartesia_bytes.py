@@ -17,7 +17,7 @@ import soundfile
 
 from tests.support.errors import BY_CODE
 from tests.support.runtime_server import FREED_FRAMES, RunningServer
-from tests.support.speech_client import spoken
+from tests.support.speech_client import speak_text
 from tests.wire.test_openai import raw, wait_for_sound
 
 PATH = "/tts/bytes"
@@ -43,7 +43,7 @@ def post(server: RunningServer, **fields: Any) -> httpx.Response:
 def native(server: RunningServer) -> bytes:
     """Return the PCM that the native protocol generates for the text of BODY."""
     config = {"task_type": "custom_voice", "voice": "alloy", "language": "english", "seed": 11, "max_frames": 12}
-    return asyncio.run(spoken(server.socket, "Good morning.", **config)).pcm
+    return asyncio.run(speak_text(server.socket, "Good morning.", **config)).pcm
 
 
 def test_raw_audio_equals_that_of_the_native_protocol(server: RunningServer, native: bytes) -> None:

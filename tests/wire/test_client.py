@@ -29,7 +29,7 @@ from runtime.server.descriptions import Metrics
 from runtime.server.native.binary_frame import HEADER
 from runtime.server.native.schema import SessionConfig
 from tests.support.runtime_server import RunningServer
-from tests.support.speech_client import PROTOCOL, same_sound, spoken
+from tests.support.speech_client import PROTOCOL, same_sound, speak_text
 from voicewright import (
     MAX_WAITING,
     Cancelled,
@@ -74,7 +74,7 @@ async def test_audio_of_a_text_is_received_in_contiguous_chunks(server: RunningS
         assert speech.done.stats.frames == len(sound) // 3840
         assert speech.done.stats.ttfa_ms is not None
         assert [chunk async for chunk in speech] == []  # A finished speech yields no more chunks.
-        assert same_sound(sound, (await spoken(server.socket, "Good morning.", **VOICE)).pcm)
+        assert same_sound(sound, (await speak_text(server.socket, "Good morning.", **VOICE)).pcm)
 
 
 async def test_text_may_be_appended_during_speech(server: RunningServer) -> None:
@@ -85,7 +85,7 @@ async def test_text_may_be_appended_during_speech(server: RunningServer) -> None
         await speech.finish()
         with pytest.raises(ValueError, match="finished"):
             await speech.write("Late.")
-        assert same_sound(await speech.read(), (await spoken(server.socket, "Good morning.", **VOICE)).pcm)
+        assert same_sound(await speech.read(), (await speak_text(server.socket, "Good morning.", **VOICE)).pcm)
 
 
 async def test_flush_in_the_middle_of_a_text_is_accepted(server: RunningServer) -> None:
@@ -194,7 +194,7 @@ async def test_unread_audio_is_not_fetched(server: RunningServer) -> None:
 
 async def test_blocking_say_works_without_an_event_loop(server: RunningServer, ref_audio: str) -> None:
     sound = say(server.http, "Good morning.", **VOICE)
-    assert same_sound(sound, (await spoken(server.socket, "Good morning.", **VOICE)).pcm)
+    assert same_sound(sound, (await speak_text(server.socket, "Good morning.", **VOICE)).pcm)
     with wave.open(io.BytesIO(wav(sound))) as file:
         assert (file.getframerate(), file.getnchannels(), file.getsampwidth()) == (24_000, 1, 2)
         assert file.readframes(file.getnframes()) == sound
@@ -204,7 +204,7 @@ async def test_blocking_say_works_without_an_event_loop(server: RunningServer, r
 async def test_whole_text_is_spoken_unfiltered_by_default(server: RunningServer) -> None:
     text = "The **kettle** is `on`."
     unfiltered, filtered = [
-        (await spoken(server.socket, text, **VOICE, text_filter=name)).pcm for name in ("none", "markdown")
+        (await speak_text(server.socket, text, **VOICE, text_filter=name)).pcm for name in ("none", "markdown")
     ]
     assert unfiltered != filtered
     assert same_sound(say(server.http, text, **VOICE), unfiltered)
@@ -267,7 +267,7 @@ def test_exported_names_exist_and_are_typed() -> None:
 
 
 async def test_synchronous_client_receives_the_same_audio(server: RunningServer) -> None:
-    alone = (await spoken(server.socket, "Good morning.", **VOICE)).pcm
+    alone = (await speak_text(server.socket, "Good morning.", **VOICE)).pcm
     with sync.connect(server.http) as client:
         assert client.session["limits"]["max_contexts"] == 8
         with client.speak("Good morning.", **VOICE) as speech:
@@ -302,14 +302,14 @@ async def test_blocking_say_works_inside_a_running_event_loop(server: RunningSer
         return say(server.http, "Good morning.", **VOICE)
 
     # The server has its own event loop, so the event loop of the notebook may block.
-    assert same_sound(await notebook(), (await spoken(server.socket, "Good morning.", **VOICE)).pcm)
+    assert same_sound(await notebook(), (await speak_text(server.socket, "Good morning.", **VOICE)).pcm)
 
 
 async def test_utterance_starts_at_its_first_use(server: RunningServer) -> None:
     async with connect(server.http) as client:
         client.speak("Nobody wants to hear this.", **LONG)
         result = b"".join([chunk.pcm async for chunk in client.speak("Good morning.", **VOICE)])
-    assert same_sound(result, (await spoken(server.socket, "Good morning.", **VOICE)).pcm)
+    assert same_sound(result, (await speak_text(server.socket, "Good morning.", **VOICE)).pcm)
     server.wait_until_idle()
 
 

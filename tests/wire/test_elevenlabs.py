@@ -22,7 +22,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from runtime.settings import ServerSettings
 from tests.conftest import FolderOf
 from tests.support.runtime_server import FREED_FRAMES, RunningServer, running_server
-from tests.support.speech_client import WAIT_S, same_sound, spoken
+from tests.support.speech_client import WAIT_S, same_sound, speak_text
 from tests.wire.test_cartesia import speaker
 from tests.wire.test_openai import raw, wait_for_sound
 
@@ -86,7 +86,7 @@ def chars_of(messages: list[dict[str, Any]]) -> str:
 
 async def native(server: RunningServer, text: str) -> bytes:
     voice = {"task_type": "custom_voice", "voice": speaker(server), "language": "english"}
-    return (await spoken(server.socket, text, **voice, **SHORT)).pcm
+    return (await speak_text(server.socket, text, **voice, **SHORT)).pcm
 
 
 async def one(server: RunningServer, *texts: str, **query: str) -> tuple[list[dict[str, Any]], int | None]:

@@ -28,7 +28,7 @@ from tests.support.audio_files import audio_file
 from tests.support.processes import runs
 from tests.support.runtime_server import RunningServer, running_server
 from tests.support.signals import voice
-from tests.support.speech_client import same_sound, spoken, talk
+from tests.support.speech_client import same_sound, speak_text, talk
 from tests.support.timeouts import TEST_TIMEOUT_S, becomes, until
 from tests.wire.test_openai import raw
 from tests.wire.test_process import ROOT, start
@@ -81,7 +81,7 @@ def test_seed_gives_the_same_audio_over_http(
 
 
 async def test_seed_gives_the_same_audio_over_the_websocket(server: RunningServer, apart: RunningServer) -> None:
-    takes = [await spoken(one.socket, "Good morning.", **VOICE) for one in (server, apart)]
+    takes = [await speak_text(one.socket, "Good morning.", **VOICE) for one in (server, apart)]
     assert same_sound(*(take.pcm for take in takes))
     starts, ends = [take.start for take in takes], [take.end for take in takes]
     assert starts[0].keys() == starts[1].keys()

@@ -19,7 +19,7 @@ from runtime.request import SpeechRequest
 from runtime.shared.port import limits
 from tests.support.bare_port import exchange
 from tests.support.runtime_server import RunningServer
-from tests.support.speech_client import spoken
+from tests.support.speech_client import speak_text
 from tests.support.timeouts import TEST_TIMEOUT_S
 from tests.wire.test_peers import HANDSHAKE
 from tests.wire.test_raw_websocket import CONTINUATION, PING, TEXT, frame
@@ -146,5 +146,5 @@ async def test_other_clients_are_served_during_a_message_flood(either: RunningSe
     writer.write(HANDSHAKE)
     writer.write(frame(TEXT, b'{"type":"ping","t":1}') * 50_000)
     for _ in range(3):
-        assert (await spoken(either.socket, "Hello.", **VOICE)).end["type"] == "audio.done"
+        assert (await speak_text(either.socket, "Hello.", **VOICE)).end["type"] == "audio.done"
     writer.transport.abort()

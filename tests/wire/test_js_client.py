@@ -15,7 +15,7 @@ import numpy as np
 
 from tests.support import node
 from tests.support.runtime_server import RunningServer
-from tests.support.speech_client import same_sound, spoken
+from tests.support.speech_client import same_sound, speak_text
 from voicewright import wav
 
 VOICE = {"task_type": "custom_voice", "seed": 11, "max_frames": 12}
@@ -92,7 +92,7 @@ def run(folder: Path, *arguments: str, script: str = SCRIPT) -> list[dict[str, A
 
 
 async def test_node_receives_the_same_audio_as_other_clients(server: RunningServer, tmp_path: Path) -> None:
-    alone = (await spoken(server.socket, "Good morning.", **VOICE)).pcm
+    alone = (await speak_text(server.socket, "Good morning.", **VOICE)).pcm
     whole, live, refused = run(tmp_path, server.socket, json.dumps(VOICE))
     assert refused == {"code": "unknown_voice", "param": "voice"}
     for take in (whole, live):

@@ -23,7 +23,7 @@ from runtime.shared.reference import read_reference
 from tests.conftest import FolderOf, Loaded
 from tests.support.runtime_server import RunningServer, running_server
 from tests.support.signals import voice
-from tests.support.speech_client import same_sound, spoken, talk
+from tests.support.speech_client import same_sound, speak_text, talk
 from tests.wire import test_cartesia as cartesia
 from tests.wire import test_elevenlabs as elevenlabs
 from tests.wire import test_omni as omni
@@ -53,7 +53,7 @@ def samples_of(file: bytes) -> bytes:
 
 
 def native_whole(server: RunningServer, cast: Cast) -> bytes:
-    return asyncio.run(spoken(server.socket, TEXT, seed=SEED, max_frames=FRAMES, **cast)).pcm
+    return asyncio.run(speak_text(server.socket, TEXT, seed=SEED, max_frames=FRAMES, **cast)).pcm
 
 
 def native_in_pieces(server: RunningServer, cast: Cast) -> bytes:
@@ -87,8 +87,8 @@ def python_client(server: RunningServer, cast: Cast) -> bytes:
 # --- vLLM-Omni's dialect.
 
 
-def omni_reply(server: RunningServer, cast: Cast, *texts: str, **more: Any) -> bytes:
-    config = {"seed": SEED, "max_new_tokens": FRAMES + 1, **cast, **more}
+def omni_reply(server: RunningServer, cast: Cast, *texts: str, **kwargs: Any) -> bytes:
+    config = {"seed": SEED, "max_new_tokens": FRAMES + 1, **cast, **kwargs}
     (reply,), _ = asyncio.run(omni.speak(server, *texts, **config))
     assert reply.errors == []
     return b"".join(reply.sound)
@@ -117,8 +117,8 @@ def omni_flac(server: RunningServer, cast: Cast) -> bytes:
 # --- OpenAI's dialect.
 
 
-def post(server: RunningServer, cast: Cast, path: str = "/v1/audio/speech", **more: Any) -> httpx.Response:
-    body = {"model": "tts-1", "input": TEXT, "seed": SEED, "max_frames": FRAMES, **cast, **more}
+def post(server: RunningServer, cast: Cast, path: str = "/v1/audio/speech", **kwargs: Any) -> httpx.Response:
+    body = {"model": "tts-1", "input": TEXT, "seed": SEED, "max_frames": FRAMES, **cast, **kwargs}
     reply = httpx.post(server.http + path, json=body, timeout=60)
     assert reply.status_code == 200, reply.text
     return reply
@@ -314,7 +314,7 @@ async def test_split_text_is_equal_for_any_chunking(folder_of: FolderOf) -> None
 
     engine = EngineSettings(threads=1, max_slots=1, guard=False)
     with running_server(folder_of("brief", "custom_voice"), engine=engine) as server:
-        whole = (await spoken(server.socket, "".join(texts), **cast)).pcm
+        whole = (await speak_text(server.socket, "".join(texts), **cast)).pcm
         assert same_sound(await in_pieces(server), whole)
         assert same_sound(
             post(server, cast, input="".join(texts), max_frames=None, response_format="pcm").content, whole

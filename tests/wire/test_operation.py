@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from runtime.settings import EngineSettings, Limits
 from tests.conftest import FolderOf
 from tests.support.runtime_server import RunningServer, running_server
-from tests.support.speech_client import spoken, talk
+from tests.support.speech_client import speak_text, talk
 from tests.support.timeouts import until
 from tests.wire import test_cartesia as cartesia
 from tests.wire import test_omni as omni
@@ -55,7 +55,7 @@ def test_every_dialect_is_counted_by_name_and_logged(running: RunningServer, cap
     caplog.set_level(logging.INFO)
     assert post(running) == post(running, stream=False) == post(running, stream_format="sse") == 200
     assert post(running, "/v1/audio/speech/batch", items=[{"input": TEXT}, {"input": TEXT}]) == 200
-    asyncio.run(spoken(running.socket, TEXT, task_type="custom_voice", max_frames=5, seed=1))
+    asyncio.run(speak_text(running.socket, TEXT, task_type="custom_voice", max_frames=5, seed=1))
     asyncio.run(omni.speak(running, TEXT, **{**omni.SHORT, "max_new_tokens": 6, "seed": 1}))
     asyncio.run(cartesia.said(running, TEXT, max_frames=5, seed=1))
     wanted = {"openai": 5, "voicewright": 1, "omni": 1, "cartesia": 1}

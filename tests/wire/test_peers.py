@@ -22,7 +22,7 @@ from websockets.exceptions import InvalidStatus
 from runtime.settings import EngineSettings, Limits, ServerSettings
 from tests.conftest import FolderOf
 from tests.support.runtime_server import FREED_FRAMES, RunningServer, running_server
-from tests.support.speech_client import PROTOCOL, Talk, same_sound, spoken, talk
+from tests.support.speech_client import PROTOCOL, Talk, same_sound, speak_text, talk
 from tests.support.timeouts import until
 from tests.wire.conftest import Serving
 
@@ -80,7 +80,7 @@ async def test_thousand_disconnects_at_any_byte_leak_nothing(either: RunningServ
                 await asyncio.sleep(dice.random() * 0.02)
         writer.transport.abort()
 
-    assert (await spoken(either.socket, "First.", **VOICE)).end["type"] == "audio.done"
+    assert (await speak_text(either.socket, "First.", **VOICE)).end["type"] == "audio.done"
     threads, descriptors = threading.active_count(), len(os.listdir("/proc/self/fd"))
 
     async def one_after_the_other() -> None:
@@ -94,7 +94,7 @@ async def test_thousand_disconnects_at_any_byte_leak_nothing(either: RunningServ
     either.wait_for_no_tasks()
     until(lambda: len(os.listdir("/proc/self/fd")) <= descriptors + 2)
     assert threading.active_count() <= threads + 3  # Two decoder threads and a thread for long texts may have started.
-    assert (await spoken(either.socket, "Still here.", **VOICE)).end["type"] == "audio.done"
+    assert (await speak_text(either.socket, "Still here.", **VOICE)).end["type"] == "audio.done"
     nobody = 'voicewright_sessions{dialect="voicewright"} 0.0'
     until(lambda: nobody in either.metrics())  # The studio closes its connection later.
 
@@ -151,7 +151,7 @@ async def test_sessions_waiting_for_text_do_not_block_others(server: RunningServ
             for _ in range(40):
                 await opened.acquire()
             for _ in range(3):
-                assert (await spoken(server.socket, "Me.", **VOICE)).end["type"] == "audio.done"
+                assert (await speak_text(server.socket, "Me.", **VOICE)).end["type"] == "audio.done"
             done.set()
 
 
@@ -179,7 +179,7 @@ async def test_client_that_reads_nothing_is_disconnected_with_a_reason(serving: 
                 connection.transport.resume_reading()
                 assert await session.closed() == (1008, "slow_reader")
         server.wait_until_idle()
-        assert (await spoken(server.socket, "Next.", **VOICE)).end["type"] == "audio.done"
+        assert (await speak_text(server.socket, "Next.", **VOICE)).end["type"] == "audio.done"
         assert 'voicewright_refusals_total{code="slow_reader"} 1.0' in server.metrics()
 
 
@@ -205,7 +205,7 @@ def test_twenty_clients_that_read_nothing_use_little_memory_and_affect_no_other(
         async def scenario() -> None:
             crowd = await asyncio.gather(*(deafness(server, **LONG) for _ in range(20)))
             before = memory()
-            assert (await spoken(server.socket, "Me.", **VOICE)).end["type"] == "audio.done"
+            assert (await speak_text(server.socket, "Me.", **VOICE)).end["type"] == "audio.done"
             while server.load()["active"]:  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
             assert memory() - before < 64 * 2**20
@@ -271,7 +271,7 @@ async def test_incomplete_request_times_out(serving: Serving, folder_of: FolderO
         assert await dawdle() > 0.7
         if begun:
             assert await dawdle(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n") > 0.7
-        assert (await spoken(server.socket, "Next.", **VOICE)).end["type"] == "audio.done"
+        assert (await speak_text(server.socket, "Next.", **VOICE)).end["type"] == "audio.done"
 
 
 async def test_idle_connections_do_not_exhaust_the_limit(
@@ -282,7 +282,7 @@ async def test_idle_connections_do_not_exhaust_the_limit(
         silent = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(300)]
         async with httpx.AsyncClient(base_url=server.http, trust_env=False) as client:
             assert (await client.get("/v1/models")).status_code == 200
-        assert (await spoken(server.socket, "Me.", **VOICE)).end["type"] == "audio.done"
+        assert (await speak_text(server.socket, "Me.", **VOICE)).end["type"] == "audio.done"
         async with asyncio.timeout(60):  # Wait until the connections are closed.
             while sum(reader.at_eof() or reader.exception() is not None for reader, _ in silent) < 300 - 2 * 20:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
@@ -317,9 +317,9 @@ def test_keys_tickets_and_origins_are_enforced_on_real_sockets(folder_of: Folder
 
         codes: list[str] = []
 
-        async def opened(url: str, *subprotocols: str, **words: Any) -> int:
+        async def opened(url: str, *subprotocols: str, **kwargs: Any) -> int:
             try:
-                async with connect(url, subprotocols=[PROTOCOL, *subprotocols], **words) as connection:
+                async with connect(url, subprotocols=[PROTOCOL, *subprotocols], **kwargs) as connection:
                     assert connection.subprotocol == PROTOCOL
                     created = await Talk(connection).hear()
                     assert isinstance(created, dict)

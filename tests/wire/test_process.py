@@ -25,7 +25,7 @@ from websockets.exceptions import InvalidStatus
 
 from tests.conftest import FolderOf
 from tests.support.runtime_server import RunningServer, running_server
-from tests.support.speech_client import PROTOCOL, Talk, spoken, talk
+from tests.support.speech_client import PROTOCOL, Talk, speak_text, talk
 from tests.support.timeouts import TEST_TIMEOUT_S, until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -264,7 +264,7 @@ async def test_loading_state_is_reported(folder_of: FolderOf) -> None:
             gate.set()
             while (await client.get("/ready")).status_code != 200:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
-            assert (await spoken(url, "Now.", task_type="custom_voice", max_frames=2)).end["type"] == "audio.done"
+            assert (await speak_text(url, "Now.", task_type="custom_voice", max_frames=2)).end["type"] == "audio.done"
         serving.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await serving

@@ -11,7 +11,7 @@ import pytest
 
 from runtime.settings import ServerSettings
 from tests.support.runtime_server import RunningServer
-from tests.support.speech_client import same_sound, spoken
+from tests.support.speech_client import same_sound, speak_text
 from tests.wire.test_cartesia import said, sound_of
 from tests.wire.test_elevenlabs import MANY, ONE, post
 from tests.wire.test_elevenlabs import sound_of as eleven_sound
@@ -148,7 +148,7 @@ def test_elevenlabs_dictionary_routes(http: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("route", "body", "param", "why"),
+    ("route", "body", "param", "reason"),
     [
         (
             "add-from-rules",
@@ -173,10 +173,10 @@ def test_elevenlabs_dictionary_routes(http: httpx.Client) -> None:
     ],
 )
 def test_invalid_pronunciation_rules_are_refused(
-    server: RunningServer, route: str, body: dict[str, Any], param: str, why: str
+    server: RunningServer, route: str, body: dict[str, Any], param: str, reason: str
 ) -> None:
     reply = httpx.post(f"{server.http}{ELEVEN}/{route}", json=body, timeout=30)
-    assert why in refused(reply, 400, "invalid_config", param)
+    assert reason in refused(reply, 400, "invalid_config", param)
 
 
 def test_invalid_forms_and_pages_are_refused(server: RunningServer) -> None:
@@ -278,7 +278,7 @@ def kept(server: RunningServer) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def win(server: RunningServer) -> bytes:
-    return asyncio.run(spoken(server.socket, "Ask Win.", **CAST)).pcm
+    return asyncio.run(speak_text(server.socket, "Ask Win.", **CAST)).pcm
 
 
 def test_stored_dictionary_works_in_every_dialect(server: RunningServer, kept: str, win: bytes) -> None:

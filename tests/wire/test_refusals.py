@@ -23,7 +23,7 @@ from tests.support.engines import core_of
 from tests.support.errors import BY_CODE
 from tests.support.runtime_server import RunningServer, running_server
 from tests.support.signals import voice
-from tests.support.speech_client import spoken, talk
+from tests.support.speech_client import speak_text, talk
 from tests.wire.conftest import Serving
 
 VOICE: dict[str, Any] = {"task_type": "custom_voice", "seed": 11, "max_frames": 12}
@@ -51,7 +51,7 @@ def recording(seconds: float) -> str:
 @pytest.mark.slow
 async def test_queued_request_reports_its_wait_and_times_out(serving: Serving, folder_of: FolderOf) -> None:
     with serving(folder_of("brief", "custom_voice"), engine=ONE_SLOT, limits=Limits(queue_s=0.5)) as server:
-        await spoken(server.socket, "First.", **VOICE)  # After this request, the server can estimate waiting times.
+        await speak_text(server.socket, "First.", **VOICE)  # After this request, the server can estimate waiting times.
         async with talk(server.socket, **LONG) as speaking, talk(server.socket, **VOICE) as waiting:
             await speaking.say("Speak for a long time.")
             await speaking.first_audio()
@@ -81,7 +81,7 @@ async def test_streamed_sessions_without_text_hold_no_slot_or_queue_place(folder
             assert (load["active"], load["waiting"]) == (0, 0)
             await asyncio.sleep(1.5)  # This time is longer than the maximum waiting time in the queue.
             for _ in range(2):
-                assert (await spoken(server.socket, "Me.", **VOICE)).end["type"] == "audio.done"
+                assert (await speak_text(server.socket, "Me.", **VOICE)).end["type"] == "audio.done"
             for name in "abcd":
                 await idle.send("input.text", context_id=name, text="At last.")
                 await idle.send("input.done", context_id=name)

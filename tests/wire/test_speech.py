@@ -23,7 +23,7 @@ from tests.conftest import FolderOf
 from tests.support.errors import BY_CODE
 from tests.support.examples import examples
 from tests.support.runtime_server import FREED_FRAMES, RunningServer
-from tests.support.speech_client import PROTOCOL, same_sound, spoken, talk
+from tests.support.speech_client import PROTOCOL, same_sound, speak_text, talk
 from tests.support.timeouts import until
 from tests.wire.conftest import Serving
 
@@ -39,7 +39,7 @@ async def test_each_mode_speaks(server: RunningServer, ref_audio: str) -> None:
         {"task_type": "Base", "ref_audio": ref_audio, "x_vector_only_mode": True},
     ]
     for config in configs:
-        take = await spoken(server.socket, "Good morning.", seed=3, max_frames=5, **config)
+        take = await speak_text(server.socket, "Good morning.", seed=3, max_frames=5, **config)
         assert take.end["type"] == "audio.done", take.end
         assert take.end["stop_reason"] in {"eos", "max_tokens"}
         assert len(take.pcm) == take.end["total_bytes"] == 2 * take.end["total_samples"] > 0
@@ -56,15 +56,15 @@ async def test_audio_equals_that_of_the_engine(server: RunningServer, folder_of:
     )
     wanted = b"".join(event.pcm for event in engine.speak(request) if isinstance(event, AudioChunk))
     config = {"task_type": "custom_voice", "do_sample": False, "seed": 1, "max_frames": 9}
-    assert same_sound((await spoken(server.socket, "Good morning.", **config)).pcm, wanted)
-    other = (await spoken(server.socket, "Good evening.", **config)).pcm
+    assert same_sound((await speak_text(server.socket, "Good morning.", **config)).pcm, wanted)
+    other = (await speak_text(server.socket, "Good evening.", **config)).pcm
     assert not same_sound(other, wanted)  # Another text yields other audio, so the comparison above can fail.
 
 
 async def test_contexts_share_a_socket_with_labelled_frames(server: RunningServer) -> None:
     # The text of the second context arrives long before the audio of the first context ends.
     voice = {**VOICE, "max_frames": 80}
-    alone = {name: (await spoken(server.socket, f"This is {name}.", **voice)).pcm for name in "ab"}
+    alone = {name: (await speak_text(server.socket, f"This is {name}.", **voice)).pcm for name in "ab"}
 
     async def both() -> tuple[dict[str, bytes], list[str]]:
         pcm: dict[str, bytes] = defaultdict(bytes)

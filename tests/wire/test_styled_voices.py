@@ -12,7 +12,7 @@ import pytest
 from runtime.settings import EngineSettings, ServerSettings
 from tests.conftest import FolderOf
 from tests.support.runtime_server import RunningServer, running_server
-from tests.support.speech_client import same_sound, spoken
+from tests.support.speech_client import same_sound, speak_text
 from tests.wire import test_elevenlabs as elevenlabs
 from tests.wire.test_cartesia import cartesia, send, sound_of, until_done
 from tests.wire.test_omni import STREAM, speak
@@ -42,7 +42,7 @@ def running(folder_of: FolderOf, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 def native(server: RunningServer, manner: Manner) -> bytes:
-    return asyncio.run(spoken(server.socket, TEXT, voice=NAME, **ENGLISH, **manner)).pcm
+    return asyncio.run(speak_text(server.socket, TEXT, voice=NAME, **ENGLISH, **manner)).pcm
 
 
 def by_our_client(server: RunningServer, manner: Manner) -> bytes:
@@ -115,10 +115,10 @@ def test_every_dialect_supports_styled_voices_and_cross_checkpoint_embeddings(
 
 
 async def test_notes_say_how_the_voice_is_used(running: RunningServer) -> None:
-    started = (await spoken(running.socket, TEXT, voice=NAME, **FIXED, **MANNERS["grafted"])).start
+    started = (await speak_text(running.socket, TEXT, voice=NAME, **FIXED, **MANNERS["grafted"])).start
     assert started["mode"] == "custom_voice"
     assert [note.rpartition(";")[2] for note in started["notes"]] == 2 * [" this is experimental."]
-    ignored = (await spoken(running.socket, TEXT, voice=NAME, **FIXED, graft=True)).start
+    ignored = (await speak_text(running.socket, TEXT, voice=NAME, **FIXED, graft=True)).start
     assert ignored["mode"] == "base"
     assert ignored["notes"] == [
         "graft needs a stored voice, instructions and a Base checkpoint with the same ids; it was ignored."

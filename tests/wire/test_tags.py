@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from tests.support.runtime_server import RunningServer
-from tests.support.speech_client import Take, same_sound, spoken, talk
+from tests.support.speech_client import Take, same_sound, speak_text, talk
 from tests.wire.test_cartesia import said, sound_of, speaker
 from tests.wire.test_elevenlabs import MANY, ONE, chars_of, closed, post, send, socket, until_final
 from tests.wire.test_elevenlabs import sound_of as eleven_sound
@@ -51,7 +51,7 @@ def of_omni(server: RunningServer, text: str, **fields: Any) -> bytes:
 @pytest.fixture(scope="module")
 def excited(server: RunningServer) -> bytes:
     """Return the audio of a separate request with the style "excited"."""
-    return asyncio.run(spoken(server.socket, "Ask Win.", **CAST, instructions="excited")).pcm
+    return asyncio.run(speak_text(server.socket, "Ask Win.", **CAST, instructions="excited")).pcm
 
 
 @pytest.mark.parametrize("speak", [native, openai, of_omni])
@@ -130,9 +130,9 @@ def test_elevenlabs_routes_support_tags_and_pronunciations(server: RunningServer
 
 
 def test_cartesia_clients_can_send_pronunciations(server: RunningServer) -> None:
-    heard = asyncio.run(said(server, "Ask Nguyen.", pronunciations=WORDS, add_timestamps=True))
-    assert same_sound(sound_of(heard), sound_of(asyncio.run(said(server, "Ask Win."))))
-    times = [message for message in heard if message["type"] == "timestamps"]
+    recorder = asyncio.run(said(server, "Ask Nguyen.", pronunciations=WORDS, add_timestamps=True))
+    assert same_sound(sound_of(recorder), sound_of(asyncio.run(said(server, "Ask Win."))))
+    times = [message for message in recorder if message["type"] == "timestamps"]
     assert times
     assert all(message["estimated"] is True for message in times)
 

@@ -16,7 +16,7 @@ from runtime.server import app
 from runtime.settings import Limits
 from tests.conftest import FolderOf
 from tests.support.runtime_server import RunningServer, running_server
-from tests.support.speech_client import same_sound, spoken
+from tests.support.speech_client import same_sound, speak_text
 from tests.wire import toy_dialect
 
 TEXT = "The **kettle** is on. Tea soon."
@@ -55,7 +55,7 @@ def test_toy_dialect_has_fewer_than_80_lines() -> None:
 
 async def test_toy_dialect_equals_the_native_dialect(server: RunningServer) -> None:
     pcm, end = await play(server, {"say": TEXT}, {"end": True})
-    native = await spoken(server.socket, TEXT, text_filter="markdown", seed=7, max_frames=40)
+    native = await speak_text(server.socket, TEXT, text_filter="markdown", seed=7, max_frames=40)
     assert same_sound(pcm, native.pcm)
     assert (end["done"], end["samples"]) == ("max_tokens", len(pcm) // 2)
 

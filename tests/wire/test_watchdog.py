@@ -30,7 +30,7 @@ from tests.support.hanging_device import HangingDevice, Hangs
 from tests.support.library import MemoryLibrary
 from tests.support.runtime_server import RunningServer, running_server
 from tests.support.scripted_engine import ScriptedEngine
-from tests.support.speech_client import spoken, talk
+from tests.support.speech_client import speak_text, talk
 from tests.support.timeouts import until
 
 LONG = {"task_type": "custom_voice", "seed": 11, "max_frames": 4000}
@@ -150,7 +150,7 @@ async def test_canary_yields_to_requests_takes_no_slot_and_is_not_counted(folder
         assert (server.frames_made(), server.load()["active"]) == (0, 0)
         heard = set()
         for _ in range(20):
-            reply = await spoken(server.socket, "Now.", task_type="custom_voice", max_frames=5, seed=3)
+            reply = await speak_text(server.socket, "Now.", task_type="custom_voice", max_frames=5, seed=3)
             assert reply.end["type"] == "audio.done", reply.end
             heard.add(bytes(reply.pcm))
         assert len(heard) == 1

@@ -46,14 +46,14 @@ class Routes:
         """Return the stored voice with this name or id."""
         return await self._http.json("GET", _of(voice))
 
-    async def add_voice(self, name: str, audio: bytes, *, consent: str, **more: str) -> dict[str, Any]:
+    async def add_voice(self, name: str, audio: bytes, *, consent: str, **kwargs: str) -> dict[str, Any]:
         """Store a voice, which `Client.speak` can then select by name.
 
         Args:
             consent: Consent of the speaker, as text.
-            more: Further form fields, such as ``language`` and ``ref_text`` (exact transcript, for a better clone).
+            kwargs: Further form fields, such as ``language`` and ``ref_text`` (exact transcript, for a better clone).
         """
-        form = {"name": name, "consent": consent, **more}
+        form = {"name": name, "consent": consent, **kwargs}
         return await self._http.json("POST", VOICES, data=form, files={"audio_sample": ("audio", audio)})
 
     async def check_voice(self, audio: bytes, ref_text: str | None = None) -> dict[str, Any]:
@@ -72,14 +72,14 @@ class Routes:
         """Return a stored voice as one file, with its recording, transcript and consent."""
         return await self._http.content("GET", f"{_of(voice)}/file")
 
-    async def import_voice(self, file: bytes, **more: str) -> dict[str, Any]:
+    async def import_voice(self, file: bytes, **kwargs: str) -> dict[str, Any]:
         """Store a voice from an exported file.
 
         Args:
             file: Bytes of the exported file.
-            more: Form fields that override values in the file.
+            kwargs: Form fields that override values in the file.
         """
-        return await self._http.json("POST", VOICES, data=more, files={"file": ("voice", file)})
+        return await self._http.json("POST", VOICES, data=kwargs, files={"file": ("voice", file)})
 
     async def voice_audio(self, voice: str) -> bytes:
         """Return the recording of a stored voice as a WAV file."""

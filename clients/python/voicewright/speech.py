@@ -233,10 +233,10 @@ class Speech:
         finally:
             self._read_timeout = None
 
-    async def _send_text(self, kind: str, **more: str) -> None:
+    async def _send_text(self, kind: str, **kwargs: str) -> None:
         await self._begin()
         if isinstance(self.end, VoicewrightError):
             raise self.end
         if self._finished or self._silenced:
             raise ValueError("the text of this utterance is finished")
-        await self._send(kind, context_id=self.context_id, **more)
+        await self._send(kind, context_id=self.context_id, **kwargs)

@@ -133,8 +133,8 @@ class Client:
     def voice(self, voice: str) -> dict[str, Any]:
         return self._loop.run(self._client.voice(voice))
 
-    def add_voice(self, name: str, audio: bytes, *, consent: str, **more: str) -> dict[str, Any]:
-        return self._loop.run(self._client.add_voice(name, audio, consent=consent, **more))
+    def add_voice(self, name: str, audio: bytes, *, consent: str, **kwargs: str) -> dict[str, Any]:
+        return self._loop.run(self._client.add_voice(name, audio, consent=consent, **kwargs))
 
     def check_voice(self, audio: bytes, ref_text: str | None = None) -> dict[str, Any]:
         return self._loop.run(self._client.check_voice(audio, ref_text))
@@ -145,8 +145,8 @@ class Client:
     def export_voice(self, voice: str) -> bytes:
         return self._loop.run(self._client.export_voice(voice))
 
-    def import_voice(self, file: bytes, **more: str) -> dict[str, Any]:
-        return self._loop.run(self._client.import_voice(file, **more))
+    def import_voice(self, file: bytes, **kwargs: str) -> dict[str, Any]:
+        return self._loop.run(self._client.import_voice(file, **kwargs))
 
     def voice_audio(self, voice: str) -> bytes:
         return self._loop.run(self._client.voice_audio(voice))

@@ -103,11 +103,11 @@ class Operation:
     is_open: bool = False  # True if the route is accessible without an API key.
 
 
-def documented(**words: Any) -> Callable[[Endpoint], Endpoint]:
+def documented(**kwargs: Any) -> Callable[[Endpoint], Endpoint]:
     """Return a decorator that attaches an `Operation` with these fields to an endpoint."""
 
     def note(endpoint: Endpoint) -> Endpoint:
-        setattr(endpoint, _ATTRIBUTE, Operation(**words))
+        setattr(endpoint, _ATTRIBUTE, Operation(**kwargs))
         return endpoint
 
     return note

@@ -168,7 +168,7 @@ class Server(uvicorn.Server):
             listener.listen(LISTEN_BACKLOG)  # The backlog is set again because asyncio has changed it to `_ACCEPTED`.
 
 
-def config(app: ASGIApp, settings: Settings, *, linger_s: int, **words: Any) -> uvicorn.Config:
+def config(app: ASGIApp, settings: Settings, *, linger_s: int, **kwargs: Any) -> uvicorn.Config:
     """Return uvicorn's configuration for a port.
 
     Args:
@@ -194,5 +194,5 @@ def config(app: ASGIApp, settings: Settings, *, linger_s: int, **words: Any) -> 
         log_level="warning",  # Lower levels log URLs with query strings, which may contain tickets.
         access_log=False,
         server_header=False,
-        **words,
+        **kwargs,
     )

@@ -94,9 +94,9 @@ class Meddling:
         if name != self._call:
             return real
 
-        def call(*arguments: Any, **words: Any) -> Any:
+        def call(*arguments: Any, **kwargs: Any) -> Any:
             self._call = ""
-            result = real(*arguments, **words)
+            result = real(*arguments, **kwargs)
             self._deed()
             return result
 

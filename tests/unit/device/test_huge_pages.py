@@ -15,18 +15,18 @@ MIB = 2**20
 HEAD = re.compile(r"([0-9a-f]+)-([0-9a-f]+) ")
 
 
-def of_region(address: int, what: str) -> int:
+def of_region(address: int, kind: str) -> int:
     """Return a field of the memory region that contains an address, in bytes.
 
     Args:
         address: Address in the region.
-        what: Name of the field, for example Rss or AnonHugePages.
+        kind: Name of the field, for example Rss or AnonHugePages.
     """
     inside = False
     for line in Path("/proc/self/smaps").read_text(encoding="utf-8", errors="replace").splitlines():
         if (head := HEAD.match(line)) is not None:
             inside = int(head[1], 16) <= address < int(head[2], 16)
-        elif inside and line.startswith(f"{what}:"):
+        elif inside and line.startswith(f"{kind}:"):
             return int(line.split()[1]) * 1024
     raise AssertionError("an address lies in no region")
 

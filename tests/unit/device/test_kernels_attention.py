@@ -202,8 +202,8 @@ def test_prefill_pieces_in_one_launch_equal_the_whole_chunk() -> None:
     padded = torch.zeros(len(order), piece, apart.qkv.shape[1], device=DEVICE, dtype=torch.bfloat16)
     for place, (_, _, row, length) in enumerate(order):
         padded[place, :length] = apart.qkv[row : row + length]
-    given = [ints(*(slot for slot, *_ in order)), ints(*(start for _, start, *_ in order))]
-    out = prefill_attention(padded.flatten(0, 1), *apart.given()[1:], *given).view(len(order), piece, -1)
+    kwargs = [ints(*(slot for slot, *_ in order)), ints(*(start for _, start, *_ in order))]
+    out = prefill_attention(padded.flatten(0, 1), *apart.given()[1:], *kwargs).view(len(order), piece, -1)
     for place, (_, _, row, length) in enumerate(order):
         assert torch.equal(out[place, :length], torch.cat(alone)[row : row + length]), place
     for slot, start, count in zip(slots, starts, counts, strict=True):

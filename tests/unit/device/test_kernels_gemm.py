@@ -48,11 +48,11 @@ def test_gemm_equals_the_library(tiles: Tiles, rows: int) -> None:
 
 @per_way
 def test_gemm_supports_strided_rows(tiles: Tiles) -> None:
-    weight, given, residuals = normal(2, N, K), normal(1, 5, 3, K), normal(4, 5, 2, N)
+    weight, kwargs, residuals = normal(2, N, K), normal(1, 5, 3, K), normal(4, 5, 2, N)
     kept = torch.full((5, 2, N), -7.0)
-    out = gemm(given[:, 1], weight, residual=residuals[:, 0], out=kept[:, 1], tiles=tiles)
+    out = gemm(kwargs[:, 1], weight, residual=residuals[:, 0], out=kept[:, 1], tiles=tiles)
     assert out.data_ptr() == kept[:, 1].data_ptr()
-    expected = residuals[:, 0] + F.linear(given[:, 1], weight)
+    expected = residuals[:, 0] + F.linear(kwargs[:, 1], weight)
     torch.testing.assert_close(kept[:, 1], expected, rtol=1e-4, atol=1e-4)
     assert (kept[:, 0] == -7).all()
 
@@ -85,9 +85,9 @@ def test_gate_and_up_gemm_equals_the_library(tiles: Tiles) -> None:
 def test_int8_gemm_equals_its_pytorch_twin(tiles: Tiles, rows: int) -> None:
     x, bias, residual = normal(1, rows, K), normal(3, N), normal(4, rows, N)
     weight = Int8.of(normal(2, N, K) * torch.rand(N, 1, generator=torch.Generator().manual_seed(5)))
-    given = {"scale": weight.scales, "bias": bias, "residual": residual}
+    kwargs = {"scale": weight.scales, "bias": bias, "residual": residual}
     expected = residual + DequantizedInt8(weight)(x) + bias
-    torch.testing.assert_close(gemm(x, weight.values, **given, tiles=tiles), expected, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(gemm(x, weight.values, **kwargs, tiles=tiles), expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -52,9 +52,9 @@ def drawn(
     return result, finite[:, codebook]
 
 
-def settings(slots: int, width: int, **words: float) -> Slots:
+def settings(slots: int, width: int, **kwargs: float) -> Slots:
     """Return sampling settings that are equal in every slot, except for the seeds."""
-    plain = {"temperature": 1.0, "top_k": width, "top_p": 1.0, "greedy": False, "frame": 3, "penalty": 1.0} | words
+    plain = {"temperature": 1.0, "top_k": width, "top_p": 1.0, "greedy": False, "frame": 3, "penalty": 1.0} | kwargs
     known = Slots.random(torch.Generator().manual_seed(0), slots, width)
     return replace(known, **{name: torch.full_like(getattr(known, name), word) for name, word in plain.items()})
 

@@ -15,7 +15,7 @@ from runtime.errors import DeviceUnavailable, InvalidSetting
 from runtime.request import Sampling
 from tests.conftest import Loaded
 from tests.support.brief import few_shapes_of_sound as few_shapes_of_sound
-from tests.support.engines import cloned, custom_voice, engine_of, said_together, streamed, voice_design
+from tests.support.engines import cloned, custom_voice, engine_of, speak_together, streamed, voice_design
 from tests.support.metal_table import Recorder, has_kernel
 
 
@@ -38,10 +38,10 @@ def recorded(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> Recorder:
             engine = engine_of(loaded("brief", mode), device=Elsewhere(), slots=2)
             sampling = Sampling(temperature=0.9, top_k=20, top_p=0.9)
             both = [request(seed=1, sampling=sampling, max_frames=3), request(seed=2, max_frames=2)]
-            for heard in said_together(engine, *both):
+            for heard in speak_together(engine, *both):
                 assert heard.pcm.size > 0
         engine = engine_of(loaded("brief", "custom_voice"), device=Elsewhere(), slots=2)
-        said_together(engine, streamed(max_frames=3))
+        speak_together(engine, streamed(max_frames=3))
     return recorder
 
 

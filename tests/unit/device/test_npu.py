@@ -191,8 +191,8 @@ def test_graph_cannot_be_captured_or_replayed_inside_another(npu: NpuDevice) -> 
         inner = npu.capture(lambda: state.add_(1), Stream.FRAMES)
         capture = npu._npu.is_current_stream_capturing
 
-        def only_in_capture(what: Any) -> Any:
-            return lambda: what() if capture() else None
+        def only_in_capture(kind: Any) -> Any:
+            return lambda: kind() if capture() else None
 
         with pytest.raises(AssertionError, match="a capture cannot begin inside another capture"):
             npu.capture(only_in_capture(lambda: npu.capture(lambda: None, Stream.FRAMES)), Stream.FRAMES)

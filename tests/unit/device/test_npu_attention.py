@@ -255,18 +255,18 @@ def test_non_contiguous_mask_is_refused() -> None:
 
 @pytest.mark.parametrize("part", [0, 1, 2])
 def test_non_contiguous_heads_are_refused(part: int) -> None:
-    given = list(heads(2, 1, 9, torch.bfloat16))
-    given[part] = torch.cat((given[part], given[part]), dim=-1)[..., ::2]
-    query, key, value = given
+    kwargs = list(heads(2, 1, 9, torch.bfloat16))
+    kwargs[part] = torch.cat((kwargs[part], kwargs[part]), dim=-1)[..., ::2]
+    query, key, value = kwargs
     with pytest.raises(AttentionRefused, match="contiguous tensors"):
         check_attention(query, key, value, torch.zeros(2, 1, 1, 9, dtype=torch.bool), EXPLICIT_MASK_MODE)
 
 
 @pytest.mark.parametrize(("part", "changed"), list(product((0, 1, 2), ("dtype", "dim"))))
 def test_heads_of_another_dtype_or_layout_are_refused(part: int, changed: str) -> None:
-    given = list(heads(2, 1, 9, torch.bfloat16))
-    given[part] = given[part].float() if changed == "dtype" else given[part].flatten(2)
-    query, key, value = given
+    kwargs = list(heads(2, 1, 9, torch.bfloat16))
+    kwargs[part] = kwargs[part].float() if changed == "dtype" else kwargs[part].flatten(2)
+    query, key, value = kwargs
     with pytest.raises(AttentionRefused):
         check_attention(query, key, value, torch.zeros(2, 1, 1, 9, dtype=torch.bool), EXPLICIT_MASK_MODE)
 

@@ -36,8 +36,8 @@ from tests.support.engines import (
     core_of,
     custom_voice,
     engine_of,
-    said,
-    said_together,
+    speak,
+    speak_together,
     streamed,
     voice_design,
 )
@@ -78,7 +78,7 @@ def varied(count: int) -> list[SpeechRequest]:
 
 
 def assert_same_codes(on_npu: Engine, on_cpu: Engine, requests: list[SpeechRequest]) -> None:
-    pairs = [said_together(engine, *requests, apart=2) for engine in (on_npu, on_cpu)]
+    pairs = [speak_together(engine, *requests, apart=2) for engine in (on_npu, on_cpu)]
     for ours, theirs in zip(*pairs, strict=True):
         assert np.array_equal(ours.codes, theirs.codes)
         assert len(theirs.codes) > 2
@@ -118,7 +118,7 @@ def test_npu_codes_of_every_mode_equal_those_of_the_cpu(
         (designer, "voice_design", voice_design(sampling=Sampling())),
     ):
         engine = engine_of(on_npu("brief", mode), slots=2, device=npu, dtype="float32")
-        assert np.array_equal(said(engine, request).codes, said(engine_of(checkpoint, slots=2), request).codes)
+        assert np.array_equal(speak(engine, request).codes, speak(engine_of(checkpoint, slots=2), request).codes)
 
 
 @pytest.mark.usefixtures("few_shapes_of_sound")
@@ -126,7 +126,7 @@ def test_npu_codes_of_streamed_text_equal_those_of_the_cpu(
     speaker: Checkpoint, npu_speaker: Checkpoint, npu: NpuDevice
 ) -> None:
     engine = engine_of(npu_speaker, slots=2, device=npu, dtype="float32")
-    assert np.array_equal(said(engine, streamed()).codes, said(engine_of(speaker, slots=2), streamed()).codes)
+    assert np.array_equal(speak(engine, streamed()).codes, speak(engine_of(speaker, slots=2), streamed()).codes)
 
 
 class InFloat64(CpuDevice):
@@ -155,7 +155,7 @@ def test_half_precision_codes_with_fused_attention_equal_those_of_the_cpu(
     engine = engine_of(on_npu("brief", "custom_voice", torch.bfloat16), slots=4, device=npu)
     on_cpu = engine_of(checkpoint, slots=4, device=InFloat64())
     for request in varied(4):
-        assert np.array_equal(said(engine, request).codes, said(on_cpu, request).codes)
+        assert np.array_equal(speak(engine, request).codes, speak(on_cpu, request).codes)
     assert {name for name, *_ in ascend.calls} == {"infer"}
 
 
@@ -180,7 +180,7 @@ def test_startup_captures_every_code2wav_shape(folder_of: FolderOf, ascend: Stan
     for stream, family in FAMILIES.items():
         shapes = product(family.frames, family.up_to(2).batches)
         assert all(streams.graphs.bucket(stream, *shape) is not None for shape in shapes)
-    assert len(said(engine, custom_voice(max_frames=30)).pcm) > 0
+    assert len(speak(engine, custom_voice(max_frames=30)).pcm) > 0
     assert streams.uncaptured == 0
 
 

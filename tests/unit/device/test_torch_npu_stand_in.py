@@ -101,8 +101,8 @@ def test_inference_attention_refuses_invalid_arguments(ascend: StandIn, name: st
 
 
 def test_inference_attention_accepts_valid_arguments(ascend: StandIn) -> None:
-    def call(**words: Any) -> list[Tensor]:
-        return [part.cpu() for part in ascend.npu_fused_infer_attention_score(**on_npu(words))]
+    def call(**kwargs: Any) -> list[Tensor]:
+        return [part.cpu() for part in ascend.npu_fused_infer_attention_score(**on_npu(kwargs))]
 
     words = given()
     plain = call(**words)[0]
@@ -169,19 +169,19 @@ def captured(ascend: StandIn, work: Callable[[], object]) -> Any:
 
 
 def test_replay_repeats_the_operations_on_the_same_memory(ascend: StandIn) -> None:
-    state, given = torch.zeros(3, device=NPU), torch.ones(3, device=NPU)
+    state, kwargs = torch.zeros(3, device=NPU), torch.ones(3, device=NPU)
     calls: list[Any] = []
 
     def work() -> None:
         calls.append(len(calls))  # Python runs this function only once, during the capture.
-        doubled = given * 2
+        doubled = kwargs * 2
         state.add_(doubled[:2].sum())
         calls.append(doubled)
 
     graph = captured(ascend, work)
     assert len(calls) == 2
     assert state.tolist() == [4.0] * 3
-    given.fill_(5.0)
+    kwargs.fill_(5.0)
     address = calls[1].data_ptr()
     graph.replay()
     assert len(calls) == 2

@@ -16,9 +16,9 @@ from tests.support.engines import (
     cloned,
     custom_voice,
     engine_of,
-    said,
-    said_together,
     seeded,
+    speak,
+    speak_together,
 )
 
 pytestmark = pytest.mark.usefixtures("each_device")
@@ -51,7 +51,7 @@ def varied(sampled: bool) -> list[SpeechRequest]:
 @pytest.fixture(scope="module")
 def alone_of(speaker: Checkpoint) -> Callable[[bool], list[EventRecorder]]:
     """Return a function that runs each request of ``varied`` alone and caches the results."""
-    return cache(lambda sampled: [said(engine_of(speaker, slots=1), request) for request in varied(sampled)])
+    return cache(lambda sampled: [speak(engine_of(speaker, slots=1), request) for request in varied(sampled)])
 
 
 @pytest.mark.slow("at once-0-greedy", "at once-0-seeded", "at once-1-greedy", "at once-3-greedy", "at once-3-seeded")
@@ -61,7 +61,7 @@ def test_batch_equals_its_requests_alone(
     speaker: Checkpoint, alone_of: Callable[[bool], list[EventRecorder]], sampled: bool, apart: int
 ) -> None:
     requests, alone = varied(sampled), alone_of(sampled)
-    together = said_together(engine_of(speaker, slots=8), *requests, apart=apart)
+    together = speak_together(engine_of(speaker, slots=8), *requests, apart=apart)
     assert_all_same(together, alone)
 
 
@@ -88,14 +88,14 @@ DIFFERENT = [
 
 @pytest.fixture(scope="module")
 def different_alone(speaker: Checkpoint) -> list[EventRecorder]:
-    return [said(engine_of(speaker, slots=1), request) for request in DIFFERENT]
+    return [speak(engine_of(speaker, slots=1), request) for request in DIFFERENT]
 
 
 @pytest.mark.slow
 def test_requests_with_different_sampling_share_a_batch(
     speaker: Checkpoint, different_alone: list[EventRecorder]
 ) -> None:
-    together = said_together(engine_of(speaker, slots=len(DIFFERENT)), *DIFFERENT, apart=1)
+    together = speak_together(engine_of(speaker, slots=len(DIFFERENT)), *DIFFERENT, apart=1)
     assert_all_same(together, different_alone)
 
 
@@ -108,27 +108,27 @@ def test_cloned_voices_use_only_their_own_reference(cloner: Checkpoint) -> None:
         cloned(seconds=1.2, layout=Layout.NON_STREAMING),
         cloned("a", seconds=3.0, **seeded(3)),
     ]
-    alone = [said(engine_of(cloner, slots=1), request) for request in requests]
-    together = said_together(engine_of(cloner, slots=2), *requests, apart=2)
+    alone = [speak(engine_of(cloner, slots=1), request) for request in requests]
+    together = speak_together(engine_of(cloner, slots=2), *requests, apart=2)
     assert_all_same(together, alone)
-    assert len({heard.codes.tobytes() for heard in alone}) == len(alone)
+    assert len({recorder.codes.tobytes() for recorder in alone}) == len(alone)
 
 
 def test_seed_gives_the_same_codes_in_every_slot(speaker: Checkpoint) -> None:
     request = custom_voice(**seeded(2**63 - 1), max_frames=8)
-    heards = said_together(engine_of(speaker, slots=5), *[request] * 5)
-    assert len({heard.codes.tobytes() for heard in heards}) == 1
+    recorders = speak_together(engine_of(speaker, slots=5), *[request] * 5)
+    assert len({recorder.codes.tobytes() for recorder in recorders}) == 1
 
 
 def test_different_seeds_give_different_codes(speaker: Checkpoint) -> None:
     seeds = [0, 1, 2, 2**31, 2**32, 2**32 + 1, 2**53, 2**63 - 1]
     requests = [custom_voice(**seeded(seed), max_frames=6) for seed in seeds]
-    heards = said_together(engine_of(speaker, slots=8), *requests)
-    assert len({heard.codes.tobytes() for heard in heards}) == len(seeds)
-    assert [heard.started.seed for heard in heards] == seeds
+    recorders = speak_together(engine_of(speaker, slots=8), *requests)
+    assert len({recorder.codes.tobytes() for recorder in recorders}) == len(seeds)
+    assert [recorder.started.seed for recorder in recorders] == seeds
 
 
 def test_generated_seed_is_reported_and_repeats_the_request(speaker: Checkpoint) -> None:
-    first = said(engine_of(speaker), custom_voice(seed=None, sampling=Sampling()))
-    again = said(engine_of(speaker), custom_voice(**seeded(first.started.seed)))
+    first = speak(engine_of(speaker), custom_voice(seed=None, sampling=Sampling()))
+    again = speak(engine_of(speaker), custom_voice(**seeded(first.started.seed)))
     assert np.array_equal(first.codes, again.codes)

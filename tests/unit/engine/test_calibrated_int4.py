@@ -16,7 +16,7 @@ from runtime.model.quantize import Moments
 from runtime.model.quantize import quantize as write
 from runtime.settings import EngineSettings, Settings
 from tests.conftest import FolderOf
-from tests.support.engines import custom_voice, said, seeded
+from tests.support.engines import custom_voice, seeded, speak
 
 REQUEST = custom_voice("Hello world, the old phone is slow.", max_frames=9, **seeded(3))
 SETTINGS = EngineSettings(device="cpu", max_slots=1, max_model_len=256)
@@ -81,18 +81,18 @@ def test_inputs_of_all_layers_are_measured_in_every_mode(folder_of: FolderOf, mo
 
 
 def test_calibrated_checkpoint_speaks(folder_of: FolderOf, tmp_path: Path) -> None:
-    given: list[str] = []
+    kwargs: list[str] = []
 
     def measure(reference: str) -> Moments:
-        given.append(reference)
+        kwargs.append(reference)
         return measure_inputs(reference, requests=2, frames=4)
 
     folder = str(folder_of("tiny", "custom_voice"))
     write(folder, Quantization.INT4, tmp_path / "calibrated", measure)
     write(folder, Quantization.INT4, tmp_path / "nearest")
-    assert given == [folder]
+    assert kwargs == [folder]
     replies = [
-        said(Engine.open(Settings(models=(str(tmp_path / name),), engine=SETTINGS)), REQUEST).codes
+        speak(Engine.open(Settings(models=(str(tmp_path / name),), engine=SETTINGS)), REQUEST).codes
         for name in ("calibrated", "nearest")
     ]
     assert all(len(codes) == 9 for codes in replies)

@@ -14,7 +14,7 @@ import torch
 from runtime.model.checkpoint import Checkpoint
 from runtime.model.talker import Talker
 from runtime.request import Layout, SpeechRequest
-from tests.support.engines import cloned, core_of, custom_voice, engine_of, said, said_live, said_together, seeded
+from tests.support.engines import cloned, core_of, custom_voice, engine_of, seeded, speak, speak_live, speak_together
 from tests.unit.engine.test_styled_voices import styled
 
 pytestmark = pytest.mark.usefixtures("each_device")
@@ -52,7 +52,7 @@ def speaker_and_base(speaker: Checkpoint, cloner: Checkpoint) -> tuple[Checkpoin
 
 
 def codes_of(engine: Any, request: SpeechRequest) -> list[list[int]]:
-    codes: list[list[int]] = said(engine, request).codes.tolist()
+    codes: list[list[int]] = speak(engine, request).codes.tolist()
     return codes
 
 
@@ -70,12 +70,12 @@ def test_codes_equal_those_of_a_checkpoint_with_the_merged_tables(
 ) -> None:
     speaker, base = speaker_and_base
     engine = engine_of(speaker, base)
-    heard = said(engine, styled(text=WORDS, graft=True, **words))
-    expected = said(engine_of(grafted_by_hand(speaker, base), base), styled(text=WORDS, **words))
-    assert len(heard.codes) == 12
-    assert np.array_equal(heard.codes, expected.codes)
-    assert np.array_equal(heard.pcm, expected.pcm)
-    assert codes_of(engine, styled(text=WORDS, **words)) != heard.codes.tolist(), "without it the tables are its own"
+    recorder = speak(engine, styled(text=WORDS, graft=True, **words))
+    expected = speak(engine_of(grafted_by_hand(speaker, base), base), styled(text=WORDS, **words))
+    assert len(recorder.codes) == 12
+    assert np.array_equal(recorder.codes, expected.codes)
+    assert np.array_equal(recorder.pcm, expected.pcm)
+    assert codes_of(engine, styled(text=WORDS, **words)) != recorder.codes.tolist(), "without it the tables are its own"
 
 
 def test_source_checkpoint_may_have_another_dtype(speaker_and_base: tuple[Checkpoint, Checkpoint]) -> None:
@@ -83,17 +83,17 @@ def test_source_checkpoint_may_have_another_dtype(speaker_and_base: tuple[Checkp
     speaker, base = speaker_and_base
     narrow = replace(base, talker=copy.deepcopy(base.talker).to(torch.bfloat16))
     for one, other in ((speaker, narrow), (replace(speaker, talker=speaker.talker.to(torch.bfloat16)), base)):
-        assert len(said(engine_of(one, other), styled(text=WORDS, graft=True)).codes) == 12
+        assert len(speak(engine_of(one, other), styled(text=WORDS, graft=True)).codes) == 12
 
 
 def test_embeddings_of_an_equal_checkpoint_do_not_change_the_codes(speaker: Checkpoint, cloner: Checkpoint) -> None:
     engine = engine_of(replace(speaker, talker=copy.deepcopy(cloner.talker)), cloner)
-    plain = said(engine, styled(instruct=None))
-    grafted = said(engine, styled(instruct=None, graft=True))
-    base = said(engine, cloned(x_vector_only=True, layout=Layout.NON_STREAMING))
+    plain = speak(engine, styled(instruct=None))
+    grafted = speak(engine, styled(instruct=None, graft=True))
+    base = speak(engine, cloned(x_vector_only=True, layout=Layout.NON_STREAMING))
     assert np.array_equal(plain.codes, grafted.codes)
     assert np.array_equal(plain.codes, base.codes)
-    style = said(engine, styled()), said(engine, styled(graft=True))
+    style = speak(engine, styled()), speak(engine, styled(graft=True))
     assert np.array_equal(style[0].codes, style[1].codes)
 
 
@@ -118,8 +118,8 @@ def test_rows_with_and_without_cross_embeddings_share_a_batch(speaker_and_base: 
         custom_voice(WORDS, **seeded(6)),
     ]
     alone = [codes_of(engine, request) for request in requests]
-    together = said_together(engine, *requests, apart=2)
-    assert [heard.codes.tolist() for heard in together] == alone
+    together = speak_together(engine, *requests, apart=2)
+    assert [recorder.codes.tolist() for recorder in together] == alone
 
 
 def test_prefix_cache_separates_requests_with_cross_embeddings(speaker_and_base: tuple[Checkpoint, Checkpoint]) -> None:
@@ -136,9 +136,9 @@ def test_streamed_text_is_supported(speaker_and_base: tuple[Checkpoint, Checkpoi
     speaker, base = speaker_and_base
     words = {"layout": Layout.STREAMING, "holds_end": True}
     pieces, ticks = ["The old ", "phone is slow, ", "and the kettle is on."], [3, 5]
-    heard = said_live(engine_of(speaker, base), styled(graft=True, **words), pieces, ticks)
-    expected = said_live(engine_of(grafted_by_hand(speaker, base), base), styled(**words), pieces, ticks)
-    assert np.array_equal(heard.codes, expected.codes)
+    recorder = speak_live(engine_of(speaker, base), styled(graft=True, **words), pieces, ticks)
+    expected = speak_live(engine_of(grafted_by_hand(speaker, base), base), styled(**words), pieces, ticks)
+    assert np.array_equal(recorder.codes, expected.codes)
 
 
 def test_batch_with_cross_embeddings_runs_without_graphs(
@@ -150,9 +150,9 @@ def test_batch_with_cross_embeddings_runs_without_graphs(
     graphs, asked = core_of(engine).runner.graphs, []
     fitting = graphs.fitting
     monkeypatch.setattr(graphs, "fitting", lambda *work: asked.append(work) or fitting(*work))
-    said(engine, styled(graft=True))
+    speak(engine, styled(graft=True))
     assert not asked
-    said(engine, styled())
+    speak(engine, styled())
     assert len(asked) == 12
 
 
@@ -166,22 +166,22 @@ def test_note_is_sent_if_cross_embeddings_do_not_apply(
     speaker_and_base: tuple[Checkpoint, Checkpoint], request_of: Callable[..., SpeechRequest]
 ) -> None:
     engine = engine_of(*speaker_and_base)
-    heard = said(engine, request_of(graft=True))
-    assert NOTE in heard.started.notes
-    assert heard.codes.tolist() == codes_of(engine, request_of())
+    recorder = speak(engine, request_of(graft=True))
+    assert NOTE in recorder.started.notes
+    assert recorder.codes.tolist() == codes_of(engine, request_of())
 
 
 def test_note_is_sent_if_cross_embeddings_apply(speaker_and_base: tuple[Checkpoint, Checkpoint]) -> None:
     engine = engine_of(*speaker_and_base)
     assert [card.grafts_voices for card in engine.cards] == [True, False]
-    *_, note = said(engine, styled(graft=True, max_frames=1)).started.notes
+    *_, note = speak(engine, styled(graft=True, max_frames=1)).started.notes
     assert note == "The Base checkpoint's embeddings are used for text and codes (graft); this is experimental."
 
 
 def test_token_ids_with_a_different_meaning_are_not_replaced(speaker: Checkpoint, cloner: Checkpoint) -> None:
     strange = replace(cloner.config, tts_pad_token_id=cloner.config.tts_pad_token_id + 1)
     engine = engine_of(speaker, replace(cloner, config=strange))
-    heard = said(engine, styled(graft=True, max_frames=3))
-    assert NOTE in heard.started.notes
-    assert heard.codes.tolist() == codes_of(engine, styled(max_frames=3))
+    recorder = speak(engine, styled(graft=True, max_frames=3))
+    assert NOTE in recorder.started.notes
+    assert recorder.codes.tolist() == codes_of(engine, styled(max_frames=3))
     assert [card.grafts_voices for card in engine.cards] == [False, False]

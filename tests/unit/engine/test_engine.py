@@ -37,8 +37,8 @@ from tests.support.engines import (
     drain,
     engine_of,
     run_turns,
-    said,
-    said_together,
+    speak,
+    speak_together,
     voice_design,
 )
 
@@ -51,10 +51,10 @@ def submit(engine: Engine, *count_or_words: dict[str, object]) -> list[tuple[int
     Returns:
         Ticket and event sink of each request.
     """
-    heards = [EventRecorder() for _ in count_or_words]
+    recorders = [EventRecorder() for _ in count_or_words]
     return [
-        (engine.submit(custom_voice(**words), heard), heard)
-        for words, heard in zip(count_or_words, heards, strict=True)
+        (engine.submit(custom_voice(**words), recorder), recorder)
+        for words, recorder in zip(count_or_words, recorders, strict=True)
     ]
 
 
@@ -66,53 +66,53 @@ def test_talker_ends_a_request_after_at_least_two_frames(speaker: Checkpoint) ->
     allowed = core_of(engine).runner.frame.allowed
     allowed[:] = False
     allowed[speaker.config.talker.codec_eos_token_id] = True
-    heard = said(engine, custom_voice(max_frames=50))
-    assert heard.end.stop_reason is StopReason.EOS
-    assert len(heard.codes) == 2
-    assert len(heard.pcm) == 2 * 1920
+    recorder = speak(engine, custom_voice(max_frames=50))
+    assert recorder.end.stop_reason is StopReason.EOS
+    assert len(recorder.codes) == 2
+    assert len(recorder.pcm) == 2 * 1920
 
 
 @pytest.mark.parametrize("frames", [1, 2, 7])
 def test_max_frames_is_exact(quick: Checkpoint, frames: int) -> None:
-    heard = said(engine_of(quick), custom_voice(max_frames=frames))
-    assert heard.end.stop_reason is StopReason.MAX_TOKENS
-    assert heard.codes.shape == (frames, QUICK.code_groups)
-    assert len(heard.pcm) == frames * 1920
+    recorder = speak(engine_of(quick), custom_voice(max_frames=frames))
+    assert recorder.end.stop_reason is StopReason.MAX_TOKENS
+    assert recorder.codes.shape == (frames, QUICK.code_groups)
+    assert len(recorder.pcm) == frames * 1920
 
 
 def test_text_that_exceeds_its_frame_budget_is_a_runaway(quick: Checkpoint) -> None:
-    heard = said(engine_of(quick), custom_voice("a", max_frames=None))
-    assert heard.end.stop_reason is StopReason.RUNAWAY
-    assert len(heard.codes) == 53
+    recorder = speak(engine_of(quick), custom_voice("a", max_frames=None))
+    assert recorder.end.stop_reason is StopReason.RUNAWAY
+    assert len(recorder.codes) == 53
 
 
 def test_full_slot_is_not_a_runaway(quick: Checkpoint) -> None:
-    heard = said(engine_of(quick, length=128), custom_voice("Hello world. " * 3, max_frames=None))
-    assert heard.end.stop_reason is StopReason.MAX_TOKENS
-    assert len(heard.codes) + heard.end.stats.prompt_tokens == 128
+    recorder = speak(engine_of(quick, length=128), custom_voice("Hello world. " * 3, max_frames=None))
+    assert recorder.end.stop_reason is StopReason.MAX_TOKENS
+    assert len(recorder.codes) + recorder.end.stats.prompt_tokens == 128
 
 
 def test_streamed_text_longer_than_the_slot_is_spoken_up_to_its_end(quick: Checkpoint) -> None:
     """Text IDs for frames after the end of the slot are dropped and have no effect."""
     engine = engine_of(quick, slots=2, length=80)
     long, short = custom_voice("x y " * 100, layout=Layout.STREAMING, max_frames=60), custom_voice(max_frames=5)
-    heards = said_together(engine, long, short)
-    assert [len(heard.codes) for heard in heards] == [60, 5]
-    (alone,) = said_together(engine_of(quick, slots=1), long)
-    assert np.array_equal(alone.codes, heards[0].codes)
+    recorders = speak_together(engine, long, short)
+    assert [len(recorder.codes) for recorder in recorders] == [60, 5]
+    (alone,) = speak_together(engine_of(quick, slots=1), long)
+    assert np.array_equal(alone.codes, recorders[0].codes)
 
 
 # --- Events of a request
 
 
 def test_events_are_in_order_and_count_samples(speaker: Checkpoint) -> None:
-    heard = said(engine_of(speaker), custom_voice(max_frames=30))
-    kinds = [type(event) for event in heard.events]
+    recorder = speak(engine_of(speaker), custom_voice(max_frames=30))
+    kinds = [type(event) for event in recorder.events]
     assert kinds[0] is Started
     assert set(kinds[1:-1]) == {AudioChunk}
     assert kinds[-1] is Finished
     at = 0
-    for chunk in heard.chunks:
+    for chunk in recorder.chunks:
         assert chunk.first_sample == at
         assert chunk.codes.dtype == np.int64
         assert len(chunk.pcm) == 2 * 1920 * len(chunk.codes)
@@ -122,10 +122,10 @@ def test_events_are_in_order_and_count_samples(speaker: Checkpoint) -> None:
 
 def test_first_chunk_has_one_frame_and_later_chunks_grow_with_the_lead(quick: Checkpoint) -> None:
     clock = VirtualClock()
-    heard, engine = EventRecorder(), engine_of(quick, clock=clock, sound_work=16)
-    engine.submit(custom_voice(max_frames=80), heard)
+    recorder, engine = EventRecorder(), engine_of(quick, clock=clock, sound_work=16)
+    engine.submit(custom_voice(max_frames=80), recorder)
     drain(engine, clock, 0.01)
-    sizes = [len(chunk.codes) for chunk in heard.chunks]
+    sizes = [len(chunk.codes) for chunk in recorder.chunks]
     assert sizes[0] == 1
     assert max(sizes) == 16
     assert sum(sizes) == 80
@@ -161,10 +161,10 @@ def test_statistics_cover_only_their_own_request(quick: Checkpoint) -> None:
 
 def test_waiting_request_is_notified_when_its_place_changes(quick: Checkpoint) -> None:
     engine = engine_of(quick, slots=1)
-    given = submit(engine, *[{"max_frames": 3}] * 4)
+    kwargs = submit(engine, *[{"max_frames": 3}] * 4)
     drain(engine)
-    assert [heard.places for _, heard in given] == [[], [0], [1, 0], [2, 1, 0]]
-    for _, heard in given:
+    assert [heard.places for _, heard in kwargs] == [[], [0], [1, 0], [2, 1, 0]]
+    for _, heard in kwargs:
         assert not any(isinstance(event, Queued) for event in heard.events[heard.events.index(heard.started) :])
 
 
@@ -175,7 +175,7 @@ def test_queue_is_bounded_and_places_become_free(quick: Checkpoint) -> None:
         engine.submit(custom_voice(), EventRecorder())
     assert caught.value.retryable
     drain(engine)
-    assert said(engine, custom_voice(max_frames=2)).end.stats.frames == 2
+    assert speak(engine, custom_voice(max_frames=2)).end.stats.frames == 2
 
 
 def test_full_queue_drops_the_newest_request_of_the_largest_caller(quick: Checkpoint) -> None:
@@ -205,7 +205,7 @@ def test_full_queue_refuses_before_the_validation(quick: Checkpoint) -> None:
     with pytest.raises(UnknownVoice):  # This caller has a place, but an invalid request takes no other's place.
         engine.submit(custom_voice(caller="b", voice="nobody"), EventRecorder())
     drain(engine)
-    assert [heard.end.stats.frames for _, heard in greedy] == [2] * 4
+    assert [recorder.end.stats.frames for _, recorder in greedy] == [2] * 4
 
 
 def test_single_caller_may_use_the_whole_queue(quick: Checkpoint) -> None:
@@ -265,55 +265,55 @@ def test_refused_request_takes_no_queue_place(speaker: Checkpoint) -> None:
 
 def test_request_can_be_cancelled_before_the_engine_reads_it(quick: Checkpoint) -> None:
     engine = engine_of(quick)
-    ((ticket, heard),) = submit(engine, {})
+    ((ticket, recorder),) = submit(engine, {})
     engine.cancel(ticket)
     engine.tick()
-    assert len(heard.events) == 1
-    assert heard.end.stop_reason is StopReason.CANCELLED
-    assert heard.end.stats.ttfa_ms is None
-    assert heard.end.stats.rtf is None
+    assert len(recorder.events) == 1
+    assert recorder.end.stop_reason is StopReason.CANCELLED
+    assert recorder.end.stats.ttfa_ms is None
+    assert recorder.end.stats.rtf is None
 
 
 def test_cancel_while_waiting_starts_the_next_request(quick: Checkpoint) -> None:
     engine = engine_of(quick, slots=1)
-    given = submit(engine, *[{"max_frames": 30}] * 3)
+    kwargs = submit(engine, *[{"max_frames": 30}] * 3)
     engine.tick()
-    engine.cancel(given[1][0])
+    engine.cancel(kwargs[1][0])
     engine.tick()
-    assert given[1][1].end.stop_reason is StopReason.CANCELLED
-    assert given[2][1].places == [1, 0]
+    assert kwargs[1][1].end.stop_reason is StopReason.CANCELLED
+    assert kwargs[2][1].places == [1, 0]
     drain(engine)
-    assert not given[1][1].chunks
-    assert len(given[2][1].codes) == 30
+    assert not kwargs[1][1].chunks
+    assert len(kwargs[2][1].codes) == 30
 
 
 def test_cancel_while_speaking_releases_the_slot_within_a_frame(quick: Checkpoint) -> None:
     engine = engine_of(quick, slots=1)
-    (ticket, heard), (_, waiting) = submit(engine, {"max_frames": 100}, {"max_frames": 3})
+    (ticket, recorder), (_, waiting) = submit(engine, {"max_frames": 100}, {"max_frames": 3})
     run_turns(engine, 10)
-    before = len(heard.events)
+    before = len(recorder.events)
     engine.cancel(ticket)
     engine.tick()
-    assert len(heard.events) == before + 1
-    assert heard.end.stop_reason is StopReason.CANCELLED
-    assert heard.end.stats.frames == len(heard.codes) > 0
+    assert len(recorder.events) == before + 1
+    assert recorder.end.stop_reason is StopReason.CANCELLED
+    assert recorder.end.stats.frames == len(recorder.codes) > 0
     assert isinstance(waiting.events[1], Started)
     drain(engine)
-    assert len(heard.events) == before + 1
+    assert len(recorder.events) == before + 1
     assert len(waiting.codes) == 3
 
 
 def test_cancel_of_ended_or_unknown_requests_is_ignored(quick: Checkpoint) -> None:
     engine = engine_of(quick)
-    ((ticket, heard),) = submit(engine, {"max_frames": 2})
+    ((ticket, recorder),) = submit(engine, {"max_frames": 2})
     drain(engine)
-    events = list(heard.events)
+    events = list(recorder.events)
     for stranger in (ticket, ticket, 0, -1, 10**9):
         engine.cancel(stranger)
     engine.tick()
     assert not engine.tick()
-    assert heard.events == events
-    assert said(engine, custom_voice(max_frames=2)).end.stop_reason is StopReason.MAX_TOKENS
+    assert recorder.events == events
+    assert speak(engine, custom_voice(max_frames=2)).end.stop_reason is StopReason.MAX_TOKENS
 
 
 # --- With and without an engine thread
@@ -321,13 +321,13 @@ def test_cancel_of_ended_or_unknown_requests_is_ignored(quick: Checkpoint) -> No
 
 def test_engine_thread_serves_requests_from_any_thread(quick: Checkpoint) -> None:
     engine, done = engine_of(quick, slots=2), threading.Barrier(5)
-    heards = [EventRecorder() for _ in range(4)]
+    recorders = [EventRecorder() for _ in range(4)]
 
     def client(index: int) -> None:
         ended = threading.Event()
 
         def sink(event: SpeechEvent) -> None:
-            heards[index](event)
+            recorders[index](event)
             if isinstance(event, Finished | Broken):
                 ended.set()
 
@@ -342,29 +342,29 @@ def test_engine_thread_serves_requests_from_any_thread(quick: Checkpoint) -> Non
         done.wait(WAIT_S)
     finally:
         engine.close()
-    assert [len(heard.codes) for heard in heards] == [5, 6, 7, 8]
-    for index, heard in enumerate(heards):
-        assert np.array_equal(heard.codes, said(engine_of(quick), custom_voice(max_frames=5 + index)).codes)
+    assert [len(recorder.codes) for recorder in recorders] == [5, 6, 7, 8]
+    for index, recorder in enumerate(recorders):
+        assert np.array_equal(recorder.codes, speak(engine_of(quick), custom_voice(max_frames=5 + index)).codes)
 
 
 @pytest.mark.parametrize("started", [True, False])
 def test_close_notifies_all_requests_and_refuses_new_ones(quick: Checkpoint, started: bool) -> None:
     engine, begun = engine_of(quick, slots=1), threading.Event()
-    heards = [EventRecorder(), EventRecorder()]
+    recorders = [EventRecorder(), EventRecorder()]
 
     def sink(event: SpeechEvent) -> None:
-        heards[0](event)
+        recorders[0](event)
         begun.set()
 
     engine.submit(custom_voice(max_frames=400), sink)
-    engine.submit(custom_voice(max_frames=400), heards[1])
+    engine.submit(custom_voice(max_frames=400), recorders[1])
     if started:
         engine.start()
         assert begun.wait(WAIT_S)
     engine.close()
-    for heard in heards:
-        assert isinstance(heard.end, Broken)
-        assert isinstance(heard.end.error, EngineDead)
+    for recorder in recorders:
+        assert isinstance(recorder.end, Broken)
+        assert isinstance(recorder.end.error, EngineDead)
     with pytest.raises(EngineDead):
         engine.submit(custom_voice(), EventRecorder())
     assert not engine.alive
@@ -375,8 +375,8 @@ def test_speak_runs_on_the_thread_of_the_caller(speaker: Checkpoint) -> None:
     events = list(engine.speak(custom_voice(max_frames=5)))
     assert isinstance(events[0], Started)
     assert isinstance(events[-1], Finished)
-    heard = EventRecorder(events)
-    assert np.array_equal(heard.codes, said(engine_of(speaker), custom_voice(max_frames=5)).codes)
+    recorder = EventRecorder(events)
+    assert np.array_equal(recorder.codes, speak(engine_of(speaker), custom_voice(max_frames=5)).codes)
     assert engine.load().active == 0
 
 
@@ -393,7 +393,7 @@ def test_closing_the_speak_generator_releases_the_slot(quick: Checkpoint) -> Non
     events = engine.speak(custom_voice(max_frames=400))
     next(events)
     events.close()  # type: ignore[attr-defined]
-    assert said(engine, custom_voice(max_frames=3)).end.stats.frames == 3
+    assert speak(engine, custom_voice(max_frames=3)).end.stats.frames == 3
     assert engine.load().active == 0
 
 
@@ -416,10 +416,10 @@ def test_each_mode_has_its_checkpoint_and_all_share_one_speech_tokenizer(folder_
     tokenizers = {id(core.checkpoint.speech_tokenizer) for core in engine.registry.cores}
     assert len(tokenizers) == 1
     requests = [custom_voice(max_frames=6), voice_design(max_frames=6), cloned(max_frames=6)]
-    heards = said_together(engine, *requests, apart=1)
-    for request, heard, core in zip(requests, heards, engine.registry.cores, strict=True):
-        assert np.array_equal(heard.codes, said(engine_of(core.checkpoint), request).codes)
-        assert heard.started.checkpoint == core.checkpoint.name
+    recorders = speak_together(engine, *requests, apart=1)
+    for request, recorder, core in zip(requests, recorders, engine.registry.cores, strict=True):
+        assert np.array_equal(recorder.codes, speak(engine_of(core.checkpoint), request).codes)
+        assert recorder.started.checkpoint == core.checkpoint.name
     assert engine.load().slots == 6
 
 
@@ -458,12 +458,12 @@ def test_checkpoint_may_serve_several_modes(folder_of: FolderOf, loaded: Loaded)
     base = loaded("brief", "custom_voice")
     both = replace(base, config=replace(base.config, modes=(Mode.CUSTOM_VOICE, Mode.VOICE_DESIGN)))
     engine = engine_of(both)
-    heards = said_together(engine, custom_voice(max_frames=4), voice_design(max_frames=4))
+    recorders = speak_together(engine, custom_voice(max_frames=4), voice_design(max_frames=4))
     assert len(engine.registry.cores) == 1
-    assert [len(heard.codes) for heard in heards] == [4, 4]
+    assert [len(recorder.codes) for recorder in recorders] == [4, 4]
 
 
 def test_sampled_requests_differ_from_greedy_ones(speaker: Checkpoint) -> None:
     """If sampled requests had greedy codes, other tests of sampling could not fail."""
-    sampled = said(engine_of(speaker), custom_voice(sampling=Sampling()))
-    assert not np.array_equal(sampled.codes, said(engine_of(speaker), custom_voice()).codes)
+    sampled = speak(engine_of(speaker), custom_voice(sampling=Sampling()))
+    assert not np.array_equal(sampled.codes, speak(engine_of(speaker), custom_voice()).codes)

@@ -29,8 +29,8 @@ from tests.support.engines import (
     drain,
     engine_of,
     run_turns,
-    said,
-    said_together,
+    speak,
+    speak_together,
 )
 from tests.support.timeouts import until
 
@@ -46,18 +46,18 @@ def failing(call: Callable[..., Any], nth: int) -> Callable[..., Any]:
     """Return a wrapper of ``call`` that raises an error at the ``nth`` call."""
     calls = 0
 
-    def wrapped(*args: Any, **words: Any) -> Any:
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
         nonlocal calls
         calls += 1
         if calls == nth:
             raise Boom
-        return call(*args, **words)
+        return call(*args, **kwargs)
 
     return wrapped
 
 
-def failed(heard: EventRecorder) -> bool:
-    return isinstance(heard.end, Broken) and type(heard.end.error) is GenerationFailed
+def failed(recorder: EventRecorder) -> bool:
+    return isinstance(recorder.end, Broken) and type(recorder.end.error) is GenerationFailed
 
 
 def unreadable(read: Callable[..., list[int]], slot: int) -> Callable[..., list[int]]:
@@ -90,14 +90,14 @@ def test_error_at_the_start_of_a_request_fails_only_that_request(
     real = getattr(owner, where)
     monkeypatch.setattr(owner, where, unreadable(real, 2) if where == "prefill_chunks" else failing(real, 2))
     requests = [custom_voice(seed=index) for index in range(4)]
-    heards = [EventRecorder() for _ in requests]
-    for request, heard in zip(requests, heards, strict=True):
-        engine.submit(request, heard)
+    recorders = [EventRecorder() for _ in requests]
+    for request, recorder in zip(requests, recorders, strict=True):
+        engine.submit(request, recorder)
     drain(engine)
-    assert [failed(heard) for heard in heards] == [False, True, False, False]
-    expected = said(engine_of(speaker), requests[0]).codes
+    assert [failed(recorder) for recorder in recorders] == [False, True, False, False]
+    expected = speak(engine_of(speaker), requests[0]).codes
     for index in (0, 2, 3):
-        assert np.array_equal(heards[index].codes, expected)
+        assert np.array_equal(recorders[index].codes, expected)
     assert core.runner.slot_cache.free == 3
     assert engine.load().active == 0
 
@@ -123,14 +123,14 @@ def test_transient_step_failure_is_retried_and_fails_no_request(
     engine = engine_of(speaker, slots=2)
     part = getattr(core_of(engine), owner)
     monkeypatch.setattr(part, where, failing(getattr(part, where), nth))
-    heards = [EventRecorder() for _ in range(4)]
-    for heard in heards:
-        engine.submit(custom_voice(), heard)
+    recorders = [EventRecorder() for _ in range(4)]
+    for recorder in recorders:
+        engine.submit(custom_voice(), recorder)
     drain(engine)
-    alone = said(engine_of(speaker), custom_voice())
-    for heard in heards:
-        assert np.array_equal(heard.codes, alone.codes)
-        assert np.array_equal(heard.pcm, alone.pcm)
+    alone = speak(engine_of(speaker), custom_voice())
+    for recorder in recorders:
+        assert np.array_equal(recorder.codes, alone.codes)
+        assert np.array_equal(recorder.pcm, alone.pcm)
 
 
 def bad_codes(core: EngineCore, slot: int) -> None:
@@ -142,8 +142,8 @@ def late_fault(core: EngineCore, slot: int) -> None:
     """Make frames with one slot fail at their end, before the progress of the rows is stored."""
     draw = core.runner.frame.codes
 
-    def spoiled(hidden: Tensor, rows: Tensor, *words: Any, **ways: bool) -> tuple[Tensor, Tensor]:
-        made = draw(hidden, rows, *words, **ways)
+    def spoiled(hidden: Tensor, rows: Tensor, *args: Any, **ways: bool) -> tuple[Tensor, Tensor]:
+        made = draw(hidden, rows, *args, **ways)
         if slot in rows.tolist():
             raise Boom
         return made
@@ -170,8 +170,8 @@ def test_row_that_fails_repeatedly_ends_and_other_rows_are_unchanged(
     ]
     engine = engine_of(quick, slots=7)
     core = core_of(engine)
-    heards = [EventRecorder() for _ in requests]
-    tickets = [engine.submit(request, heard) for request, heard in zip(requests, heards, strict=True)]
+    recorders = [EventRecorder() for _ in requests]
+    tickets = [engine.submit(request, recorder) for request, recorder in zip(requests, recorders, strict=True)]
     while min((core.table.sampled[sequence.slot] for sequence in core.sequences.values()), default=0) < 3 or (
         len(core.sequences) < 7
     ):
@@ -179,14 +179,14 @@ def test_row_that_fails_repeatedly_ends_and_other_rows_are_unchanged(
     (slot,) = [slot for slot, sequence in core.sequences.items() if sequence.ticket == tickets[guilty]]
     spoil(core, slot)
     drain(engine)
-    assert [failed(heard) for heard in heards] == [index == guilty for index in range(7)]
+    assert [failed(recorder) for recorder in recorders] == [index == guilty for index in range(7)]
     solo = engine_of(quick, slots=1)
-    for index, (request, heard) in enumerate(zip(requests, heards, strict=True)):
-        alone = said(solo, request)
-        count = len(heard.codes)
+    for index, (request, recorder) in enumerate(zip(requests, recorders, strict=True)):
+        alone = speak(solo, request)
+        count = len(recorder.codes)
         assert count == len(alone.codes) or index == guilty
-        assert np.array_equal(heard.codes, alone.codes[:count])
-        assert np.array_equal(heard.pcm, alone.pcm[: len(heard.pcm)])
+        assert np.array_equal(recorder.codes, alone.codes[:count])
+        assert np.array_equal(recorder.pcm, alone.pcm[: len(recorder.pcm)])
     assert core.runner.slot_cache.free == 7
 
 
@@ -195,11 +195,11 @@ def test_failing_first_frame_ends_only_its_request(quick: Checkpoint) -> None:
     engine = engine_of(quick, slots=3)
     # Slot 2 belongs to the second request. The warm-up used the first slot, so the engine assigns that slot last.
     late_fault(core_of(engine), 2)
-    heards = said_together(engine, *(custom_voice(seed=index, sampling=Sampling()) for index in range(3)))
-    assert [failed(heard) for heard in heards] == [False, True, False]
+    recorders = speak_together(engine, *(custom_voice(seed=index, sampling=Sampling()) for index in range(3)))
+    assert [failed(recorder) for recorder in recorders] == [False, True, False]
     for index in (0, 2):
-        alone = said(engine_of(quick), custom_voice(seed=index, sampling=Sampling()))
-        assert np.array_equal(heards[index].pcm, alone.pcm)
+        alone = speak(engine_of(quick), custom_voice(seed=index, sampling=Sampling()))
+        assert np.array_equal(recorders[index].pcm, alone.pcm)
 
 
 @pytest.mark.logs_errors
@@ -209,12 +209,12 @@ def test_completed_frame_that_cannot_be_read_is_not_repeated(
     engine = engine_of(speaker, slots=2)
     device = core_of(engine).device
     monkeypatch.setattr(device, "to_host", failing(device.to_host, 4))
-    heards = [EventRecorder() for _ in range(3)]
-    for heard in heards:
-        engine.submit(custom_voice(), heard)
+    recorders = [EventRecorder() for _ in range(3)]
+    for recorder in recorders:
+        engine.submit(custom_voice(), recorder)
     drain(engine)
-    assert [failed(heard) for heard in heards] == [True, True, False]
-    assert np.array_equal(heards[2].codes, said(engine_of(speaker), custom_voice()).codes)
+    assert [failed(recorder) for recorder in recorders] == [True, True, False]
+    assert np.array_equal(recorders[2].codes, speak(engine_of(speaker), custom_voice()).codes)
 
 
 @pytest.mark.parametrize("kind", ["Started", "AudioChunk", "Finished"])
@@ -245,14 +245,14 @@ def test_death_of_the_engine_thread_is_reported_to_all_requests(
     engine = engine_of(speaker, slots=1)
     core = core_of(engine)
     monkeypatch.setattr(core, "retire", failing(core.retire, 3))
-    heards = [EventRecorder() for _ in range(3)]
-    for heard in heards:
-        engine.submit(custom_voice(max_frames=50), heard)
+    recorders = [EventRecorder() for _ in range(3)]
+    for recorder in recorders:
+        engine.submit(custom_voice(max_frames=50), recorder)
     engine.start()
-    until(lambda: all(heard.ended for heard in heards))
-    for heard in heards:
-        assert isinstance(heard.end, Broken)
-        assert isinstance(heard.end.error, EngineDead)
+    until(lambda: all(recorder.ended for recorder in recorders))
+    for recorder in recorders:
+        assert isinstance(recorder.end, Broken)
+        assert isinstance(recorder.end.error, EngineDead)
     assert not engine.alive
     with pytest.raises(EngineDead):
         engine.submit(custom_voice(), EventRecorder())
@@ -266,28 +266,28 @@ def test_death_of_the_engine_thread_is_reported_to_all_requests(
 def test_audio_decoding_failure_ends_only_its_request(quick: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = engine_of(quick, slots=3, sound_work=64)
     streams = core_of(engine).code2wav_streams
-    heards, decode = [EventRecorder() for _ in range(3)], streams.decode
-    for heard in heards:
-        engine.submit(custom_voice(max_frames=14), heard)
+    recorders, decode = [EventRecorder() for _ in range(3)], streams.decode
+    for recorder in recorders:
+        engine.submit(custom_voice(max_frames=14), recorder)
     run_turns(engine, 3)
 
     together = 0
 
-    def spoiled(slots: list[int], codes: Any, stream: Stream, **words: bool) -> Any:
+    def spoiled(slots: list[int], codes: Any, stream: Stream, **kwargs: bool) -> Any:
         nonlocal together
         if 2 in slots:  # Slot 2 belongs to the second request.
             together = max(together, len(slots))
             codes[slots.index(2), -1] = 10**6  # The codebooks have no entry with this number.
-        return decode(slots, codes, stream, **words)
+        return decode(slots, codes, stream, **kwargs)
 
     monkeypatch.setattr(streams, "decode", spoiled)
     drain(engine)
     assert together > 1
-    assert [failed(heard) for heard in heards] == [False, True, False]
+    assert [failed(recorder) for recorder in recorders] == [False, True, False]
     monkeypatch.undo()
-    after = said(engine, custom_voice(max_frames=14))
-    for heard in [heards[0], heards[2], after]:
-        assert np.array_equal(heard.pcm, said(engine_of(quick), custom_voice(max_frames=14)).pcm)
+    after = speak(engine, custom_voice(max_frames=14))
+    for recorder in [recorders[0], recorders[2], after]:
+        assert np.array_equal(recorder.pcm, speak(engine_of(quick), custom_voice(max_frames=14)).pcm)
 
 
 def test_end_of_one_request_keeps_the_pending_audio_of_others(
@@ -297,17 +297,17 @@ def test_end_of_one_request_keeps_the_pending_audio_of_others(
     engine = engine_of(quick, slots=3)
     # Because this list contains a thread, tasks stay in the queue until the test runs them.
     engine.code2wav_worker.threads.append(threading.current_thread())
-    heards = [EventRecorder() for _ in range(3)]
-    for index, heard in enumerate(heards):
-        engine.submit(custom_voice(max_frames=2 + index), heard)
+    recorders = [EventRecorder() for _ in range(3)]
+    for index, recorder in enumerate(recorders):
+        engine.submit(custom_voice(max_frames=2 + index), recorder)
     run_turns(engine, 8)
     for _ in range(20):
         task = engine.code2wav_worker.next_task()
         if task is not None:
             task()
         engine.tick()
-    assert [len(heard.codes) for heard in heards] == [2, 3, 4]
-    assert all(heard.ended for heard in heards)
+    assert [len(recorder.codes) for recorder in recorders] == [2, 3, 4]
+    assert all(recorder.ended for recorder in recorders)
 
 
 class Slow(EventRecorder):
@@ -326,25 +326,25 @@ class Slow(EventRecorder):
 
 def test_no_audio_is_sent_after_a_concurrent_cancel(quick: Checkpoint) -> None:
     """The engine's thread cancels the request while the worker is about to send audio."""
-    engine, heard = engine_of(quick, slots=1), Slow()
+    engine, recorder = engine_of(quick, slots=1), Slow()
     engine.code2wav_worker.start()
-    ticket = engine.submit(custom_voice(max_frames=50), heard)
+    ticket = engine.submit(custom_voice(max_frames=50), recorder)
 
     def turn() -> None:
-        while not heard.ended:
+        while not recorder.ended:
             engine.tick()
 
     turning = threading.Thread(target=turn)
     turning.start()
-    assert heard.inside.wait(WAIT_S)
+    assert recorder.inside.wait(WAIT_S)
     engine.cancel(ticket)
     turning.join(0.1)
-    heard.go_on.set()
+    recorder.go_on.set()
     turning.join(WAIT_S)
     assert not turning.is_alive()
     engine.code2wav_worker.close()
-    assert isinstance(heard.end, Finished)
-    assert heard.end.stats.frames == len(heard.codes)
+    assert isinstance(recorder.end, Finished)
+    assert recorder.end.stats.frames == len(recorder.codes)
 
 
 def test_pending_audio_of_a_cancelled_request_is_dropped_and_spares_the_next_owner(
@@ -354,31 +354,31 @@ def test_pending_audio_of_a_cancelled_request_is_dropped_and_spares_the_next_own
     streams = core_of(engine).code2wav_streams
     decode, inside, go_on = streams.decode, threading.Event(), threading.Event()
 
-    def held(slots: list[int], codes: Any, stream: Stream, **words: bool) -> Any:
-        sounds = decode(slots, codes, stream, **words)
+    def held(slots: list[int], codes: Any, stream: Stream, **kwargs: bool) -> Any:
+        sounds = decode(slots, codes, stream, **kwargs)
         inside.set()
         assert go_on.wait(WAIT_S)
         return sounds
 
     monkeypatch.setattr(streams, "decode", held)
     engine.code2wav_worker.start()
-    heard, after = EventRecorder(), EventRecorder()
-    ticket = engine.submit(custom_voice(max_frames=50), heard)
+    recorder, after = EventRecorder(), EventRecorder()
+    ticket = engine.submit(custom_voice(max_frames=50), recorder)
     engine.tick()
     assert inside.wait(WAIT_S)
     engine.cancel(ticket)
     engine.submit(custom_voice(seed=3, voice="ryan", max_frames=6), after)
     run_turns(engine, 4)
-    assert isinstance(heard.end, Finished)
-    assert heard.end.stats.frames == 0
+    assert isinstance(recorder.end, Finished)
+    assert recorder.end.stats.frames == 0
     go_on.set()
     late = time.monotonic() + WAIT_S
     while not after.ended:
         assert time.monotonic() < late
         engine.tick()
     engine.code2wav_worker.close()
-    assert not heard.chunks
-    expected = said(engine_of(quick), custom_voice(seed=3, voice="ryan", max_frames=6))
+    assert not recorder.chunks
+    expected = speak(engine_of(quick), custom_voice(seed=3, voice="ryan", max_frames=6))
     assert np.array_equal(after.pcm, expected.pcm)
 
 
@@ -391,9 +391,9 @@ def test_error_message_does_not_contain_its_cause(speaker: Checkpoint, monkeypat
         raise RuntimeError("/home/somebody/secret: traceback")
 
     monkeypatch.setattr(runner, "prefill_chunks", leak)
-    heard = said(engine, custom_voice())
-    assert isinstance(heard.end, Broken)
-    assert "secret" not in str(heard.end.error)
+    recorder = speak(engine, custom_voice())
+    assert isinstance(recorder.end, Broken)
+    assert "secret" not in str(recorder.end.error)
 
 
 @pytest.mark.logs_errors
@@ -411,7 +411,7 @@ def test_audio_stream_that_cannot_be_opened_ends_only_its_request(
         opened(slot, voice)  # type: ignore[arg-type]
 
     monkeypatch.setattr(streams, "open", fail_second)
-    heards = said_together(engine, *(custom_voice(max_frames=4 + index) for index in range(3)))
-    assert [isinstance(heard.end, Broken) for heard in heards] == [False, True, False]
-    assert heards[1].end.error.code == "generation_failed"
-    assert [len(heard.codes) for heard in heards] == [4, 0, 6]
+    recorders = speak_together(engine, *(custom_voice(max_frames=4 + index) for index in range(3)))
+    assert [isinstance(recorder.end, Broken) for recorder in recorders] == [False, True, False]
+    assert recorders[1].end.error.code == "generation_failed"
+    assert [len(recorder.codes) for recorder in recorders] == [4, 0, 6]

@@ -10,7 +10,7 @@ from runtime.errors import Overloaded, QueueTimeout
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import Broken, Finished, Mode, Queued, Started, StopReason
 from runtime.settings import Limits, ModeSettings
-from tests.support.engines import EventRecorder, VirtualClock, core_of, custom_voice, drain, engine_of, run_turns, said
+from tests.support.engines import EventRecorder, VirtualClock, core_of, custom_voice, drain, engine_of, run_turns, speak
 
 FRAME_S = 0.08
 SAMPLES = 1920
@@ -18,8 +18,8 @@ SAMPLES = 1920
 
 def patient(engine: Engine, frames: int = 60) -> tuple[int, EventRecorder]:
     """Submit a request with acknowledgements of audio, and return its ticket and event sink."""
-    heard = EventRecorder()
-    return engine.submit(custom_voice(max_frames=frames, acknowledged=True), heard), heard
+    recorder = EventRecorder()
+    return engine.submit(custom_voice(max_frames=frames, acknowledged=True), recorder), recorder
 
 
 # --- Slow readers
@@ -42,15 +42,15 @@ def test_reader_that_acknowledges_nothing_gets_a_bounded_number_of_frames(quick:
 
 def test_row_advances_by_the_acknowledged_audio(quick: Checkpoint) -> None:
     engine = engine_of(quick, reader_s=0.8)
-    ticket, heard = patient(engine, frames=24)
+    ticket, recorder = patient(engine, frames=24)
     run_turns(engine, 30)
     for taken in (3, 3, 10):
         engine.ack_sent(ticket, taken * SAMPLES)
         run_turns(engine, 30)
-        assert len(heard.codes) == 10 + taken
+        assert len(recorder.codes) == 10 + taken
     engine.ack_sent(ticket, 20 * SAMPLES)
     drain(engine)
-    assert np.array_equal(heard.pcm, said(engine_of(quick), custom_voice(max_frames=24)).pcm)
+    assert np.array_equal(recorder.pcm, speak(engine_of(quick), custom_voice(max_frames=24)).pcm)
 
 
 @pytest.mark.parametrize("reader_s", [0.1, 0.4, 1.0])
@@ -60,18 +60,18 @@ def test_reader_with_a_small_window_does_not_wait_for_a_large_chunk(quick: Check
     Without this chunk, the reader would never acknowledge more audio.
     """
     engine = engine_of(quick, reader_s=reader_s, sound_work=16)
-    ticket, heard = patient(engine, frames=30)
+    ticket, recorder = patient(engine, frames=30)
     for _ in range(200):
         engine.tick()
-        engine.ack_sent(ticket, len(heard.pcm))
-        if heard.ended:
+        engine.ack_sent(ticket, len(recorder.pcm))
+        if recorder.ended:
             break
-    assert len(heard.codes) == 30
+    assert len(recorder.codes) == 30
 
 
 def test_request_without_acknowledgements_is_never_paused(quick: Checkpoint) -> None:
     engine = engine_of(quick, reader_s=0.1)
-    assert len(said(engine, custom_voice(max_frames=20)).codes) == 20
+    assert len(speak(engine, custom_voice(max_frames=20)).codes) == 20
 
 
 # --- Rows ahead of playback
@@ -88,14 +88,14 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_no_frame_is_decoded_before_pending_first_audio(quick: Checkpoint) -> None:
     engine = engine_of(quick, slots=1, clock=VirtualClock())
-    said(engine, custom_voice(max_frames=3))  # This request measures the durations that the scheduler uses.
-    engine.submit(custom_voice(max_frames=9), heard := EventRecorder())
+    speak(engine, custom_voice(max_frames=3))  # This request measures the durations that the scheduler uses.
+    engine.submit(custom_voice(max_frames=9), recorder := EventRecorder())
     table = core_of(engine).table
     while not table.sampled[0]:
         engine.tick()
     assert (table.launched[0], table.last_chunk[0]) == (1, 0)
     drain(engine)
-    assert len(heard.codes) == 9
+    assert len(recorder.codes) == 9
 
 
 @pytest.mark.usefixtures("slow")
@@ -122,14 +122,14 @@ def test_playback_reports_change_the_lead_of_a_row(quick: Checkpoint) -> None:
 
 def test_acknowledgements_of_unknown_requests_are_ignored(quick: Checkpoint) -> None:
     engine = engine_of(quick)
-    heard = EventRecorder()
-    ended = engine.submit(custom_voice(max_frames=1), heard)
+    recorder = EventRecorder()
+    ended = engine.submit(custom_voice(max_frames=1), recorder)
     drain(engine)
     for stranger in (ended, 0, -1, 10**9):
         engine.ack_sent(stranger, 10**9)
         engine.ack_played(stranger, 1e9)
     run_turns(engine, 2)
-    assert len(said(engine, custom_voice(max_frames=2)).codes) == 2
+    assert len(speak(engine, custom_voice(max_frames=2)).codes) == 2
 
 
 # --- Waiting queue
@@ -138,15 +138,15 @@ def test_acknowledgements_of_unknown_requests_are_ignored(quick: Checkpoint) -> 
 def test_wait_estimate_is_sent_after_slots_have_been_used(quick: Checkpoint) -> None:
     clock = VirtualClock()
     engine = engine_of(quick, slots=1, clock=clock)
-    heards = [EventRecorder() for _ in range(3)]
-    for heard in heards:
-        engine.submit(custom_voice(max_frames=3), heard)
+    recorders = [EventRecorder() for _ in range(3)]
+    for recorder in recorders:
+        engine.submit(custom_voice(max_frames=3), recorder)
     drain(engine, clock, 0.5)
-    assert heards[1].of(Queued) == [Queued(0, None)]
-    unknown, known = heards[2].of(Queued)
+    assert recorders[1].of(Queued) == [Queued(0, None)]
+    unknown, known = recorders[2].of(Queued)
     assert unknown == Queued(1, None)
     assert known.position == 0
-    held_ms = heards[1].end.stats.queue_ms  # The second request waited for as long as the first request held the slot.
+    held_ms = recorders[1].end.stats.queue_ms  # The second request waited until the first request ended.
     assert known.eta_ms == pytest.approx(held_ms)
 
 
@@ -178,12 +178,12 @@ def test_queue_timeout_with_a_free_slot_serves_the_request(quick: Checkpoint) ->
     """A slot becomes free in a tick that takes longer than the queue timeout."""
     clock = VirtualClock()
     engine = engine_of(quick, slots=1, clock=clock, limits=Limits(queue_s=0.0))
-    heard = EventRecorder()
-    engine.submit(custom_voice(max_frames=2), heard)
+    recorder = EventRecorder()
+    engine.submit(custom_voice(max_frames=2), recorder)
     engine.run_commands()
     clock.now += 0.001
     drain(engine)
-    assert len(heard.codes) == 2
+    assert len(recorder.codes) == 2
 
 
 def test_refusal_reports_when_a_place_may_be_free(quick: Checkpoint) -> None:
@@ -236,8 +236,8 @@ def test_request_can_be_cancelled_during_chunked_prefill(quick: Checkpoint) -> N
     modes = {mode: ModeSettings(prefills=1) for mode in Mode}
     engine = engine_of(quick, slots=1, prompt_piece=16, modes=modes)
     long = custom_voice("Hello world, the old phone is slow, I say it again and again and again.")
-    heard, after = EventRecorder(), EventRecorder()
-    ticket = engine.submit(long, heard)
+    recorder, after = EventRecorder(), EventRecorder()
+    ticket = engine.submit(long, recorder)
     engine.submit(custom_voice(max_frames=4), after)
     run_turns(engine, 2)
     sequence = core_of(engine).sequences[0]
@@ -245,10 +245,10 @@ def test_request_can_be_cancelled_during_chunked_prefill(quick: Checkpoint) -> N
     assert 0 < sequence.prefill_position < len(sequence.prompt.embeds)
     engine.cancel(ticket)
     drain(engine)
-    assert heard.end.stop_reason is StopReason.CANCELLED
-    assert not heard.chunks
+    assert recorder.end.stop_reason is StopReason.CANCELLED
+    assert not recorder.chunks
     assert not core_of(engine).prefilling
-    assert np.array_equal(after.pcm, said(engine_of(quick), custom_voice(max_frames=4)).pcm)
+    assert np.array_equal(after.pcm, speak(engine_of(quick), custom_voice(max_frames=4)).pcm)
 
 
 def test_chunked_prefill_does_not_delay_frames_of_others(quick: Checkpoint) -> None:
@@ -267,5 +267,5 @@ def test_chunked_prefill_does_not_delay_frames_of_others(quick: Checkpoint) -> N
     assert len(made) >= 3
     assert np.diff(made).tolist() == [1] * (len(made) - 1)
     drain(engine)
-    whole = said(engine_of(quick, prompt_piece=16), request)
+    whole = speak(engine_of(quick, prompt_piece=16), request)
     assert np.array_equal(long.codes, whole.codes)

@@ -250,9 +250,9 @@ def frames_until_the_end(runner: ModelRunner, slot: int, prompt: Prompt) -> int:
 def test_held_end_is_allowed_at_the_last_text_frame(eager: Checkpoint) -> None:
     runner, prompt = runner_of(eager), prompt_of(eager, 0, 9)
 
-    def end_of(ids: list[int], **words: bool) -> int:
+    def end_of(ids: list[int], **kwargs: bool) -> int:
         return frames_until_the_end(
-            runner, runner.slot_cache.allocate(SlotInputs(settings_of(0), 1, ids, **words)), prompt
+            runner, runner.slot_cache.allocate(SlotInputs(settings_of(0), 1, ids, **kwargs)), prompt
         )
 
     assert end_of([1, 2, 3, 4, 5]) == 2  # Without `holds_end`, the row ends as in the reference implementation.

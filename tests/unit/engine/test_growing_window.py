@@ -22,7 +22,7 @@ from runtime.model.talker import Talker
 from runtime.request import Layout, Sampling, SpeechRequest
 from runtime.settings import Limits
 from tests.conftest import Loaded
-from tests.support.engines import Codes, cloned, custom_voice, engine_of, said_together
+from tests.support.engines import Codes, cloned, custom_voice, engine_of, speak_together
 
 pytestmark = pytest.mark.slow
 
@@ -152,15 +152,15 @@ def test_consecutive_batches_of_different_sizes_equal_the_growing_window(
                     seed=serial,
                 )
             )
-        for request, heard in zip(requests, said_together(engine, *requests), strict=True):
-            assert np.array_equal(heard.codes, slow(checkpoint, request))
+        for request, recorder in zip(requests, speak_together(engine, *requests), strict=True):
+            assert np.array_equal(recorder.codes, slow(checkpoint, request))
 
 
 @pytest.mark.parametrize("layout", list(Layout))
 def test_a_clone_equals_the_growing_window(cloner: Checkpoint, layout: Layout) -> None:
     request = cloned(layout=layout, max_frames=8)
-    (heard,) = said_together(engine_of(cloner), request)
-    assert np.array_equal(heard.codes, slow(cloner, request))
+    (recorder,) = speak_together(engine_of(cloner), request)
+    assert np.array_equal(recorder.codes, slow(cloner, request))
 
 
 def test_repetition_penalty_counts_every_drawn_code(speaker: Checkpoint) -> None:
@@ -170,7 +170,7 @@ def test_repetition_penalty_counts_every_drawn_code(speaker: Checkpoint) -> None
     """
     sampling = Sampling(greedy=True, repetition_penalty=1.6)
     request = custom_voice("Hello world.", sampling=sampling, max_frames=60)
-    (heard,) = said_together(engine_of(speaker), request)
-    assert np.array_equal(heard.codes, slow(speaker, request))
-    (without,) = said_together(engine_of(speaker), custom_voice("Hello world.", max_frames=60))
-    assert not np.array_equal(heard.codes, without.codes)
+    (recorder,) = speak_together(engine_of(speaker), request)
+    assert np.array_equal(recorder.codes, slow(speaker, request))
+    (without,) = speak_together(engine_of(speaker), custom_voice("Hello world.", max_frames=60))
+    assert not np.array_equal(recorder.codes, without.codes)

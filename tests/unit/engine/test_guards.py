@@ -18,7 +18,7 @@ from runtime.engine.engine import Engine
 from runtime.engine.execution.model_runner import FrameResult
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import Guard, SpeechRequest, Split, StopReason
-from tests.support.engines import EventRecorder, core_of, custom_voice, drain, engine_of, run_turns, said, streamed
+from tests.support.engines import EventRecorder, core_of, custom_voice, drain, engine_of, run_turns, speak, streamed
 from tests.support.frames import Slots, change_frames, end_parts_after
 
 pytestmark = pytest.mark.usefixtures("each_device")
@@ -59,21 +59,21 @@ def silent(engine: Engine) -> None:
     streams.can_follow = lambda voice: False  # type: ignore[method-assign]
 
 
-def free(text: str = TEXT, **words: Any) -> SpeechRequest:
+def free(text: str = TEXT, **kwargs: Any) -> SpeechRequest:
     """Return a request that can be ended only by the frame budget and the guards."""
-    return custom_voice(text, **{"max_frames": None, **words})
+    return custom_voice(text, **{"max_frames": None, **kwargs})
 
 
-def ended_by(heard: EventRecorder) -> tuple[StopReason, Guard | None]:
-    return heard.end.stop_reason, heard.end.stats.guard
+def ended_by(recorder: EventRecorder) -> tuple[StopReason, Guard | None]:
+    return recorder.end.stop_reason, recorder.end.stats.guard
 
 
 def test_frame_budget_ends_speech_without_repetition_or_silence(quick: Checkpoint) -> None:
     engine = engine_of(quick)
     counting(engine)
-    heard = said(engine, free())
-    assert ended_by(heard) == (StopReason.RUNAWAY, Guard.BUDGET)
-    assert len(heard.codes) == 53
+    recorder = speak(engine, free())
+    assert ended_by(recorder) == (StopReason.RUNAWAY, Guard.BUDGET)
+    assert len(recorder.codes) == 53
 
 
 @pytest.mark.parametrize("live", [False, True])
@@ -81,82 +81,82 @@ def test_repetition_after_the_text_is_stopped(quick: Checkpoint, live: bool) -> 
     engine = engine_of(quick)
     looping(engine)
     text = "Hello world, you speak."
-    heard = EventRecorder()
+    recorder = EventRecorder()
     if live:
-        ticket = engine.submit(streamed("", open_text=True, max_frames=400), heard)
+        ticket = engine.submit(streamed("", open_text=True, max_frames=400), recorder)
         engine.append(ticket, text)
         engine.finish_text(ticket)
     else:
-        engine.submit(free(text, max_frames=400), heard)
+        engine.submit(free(text, max_frames=400), recorder)
     drain(engine)
-    assert ended_by(heard) == (StopReason.RUNAWAY, Guard.REPETITION)
+    assert ended_by(recorder) == (StopReason.RUNAWAY, Guard.REPETITION)
     spoken = spoken_after(text)
-    assert spoken + REPEATED_FRAMES - LOOP <= len(heard.codes) <= spoken + REPEATED_FRAMES + 8
-    assert heard.end.stats.frames == len(heard.codes)
+    assert spoken + REPEATED_FRAMES - LOOP <= len(recorder.codes) <= spoken + REPEATED_FRAMES + 8
+    assert recorder.end.stats.frames == len(recorder.codes)
 
 
 def test_silence_after_the_text_is_stopped(quick: Checkpoint) -> None:
     engine = engine_of(quick)
     counting(engine)
     silent(engine)
-    heard = said(engine, free(max_frames=400))
-    assert ended_by(heard) == (StopReason.RUNAWAY, Guard.SILENCE)
+    recorder = speak(engine, free(max_frames=400))
+    assert ended_by(recorder) == (StopReason.RUNAWAY, Guard.SILENCE)
     spoken = spoken_after(TEXT)
-    assert spoken + SILENT_FRAMES <= len(heard.codes) <= spoken + SILENT_FRAMES + 8
+    assert spoken + SILENT_FRAMES <= len(recorder.codes) <= spoken + SILENT_FRAMES + 8
 
 
 def test_repetition_runs_to_the_frame_limit_if_detection_is_off(quick: Checkpoint) -> None:
     engine = engine_of(quick, guard=False)
     looping(engine)
     silent(engine)
-    heard = said(engine, free(max_frames=80))
-    assert ended_by(heard) == (StopReason.MAX_TOKENS, None)
-    assert len(heard.codes) == 80
+    recorder = speak(engine, free(max_frames=80))
+    assert ended_by(recorder) == (StopReason.MAX_TOKENS, None)
+    assert len(recorder.codes) == 80
 
 
 def test_repetition_while_the_text_is_open_is_not_stopped(quick: Checkpoint) -> None:
     """The guard needs the length of the text, which is not known before the text is closed."""
     engine = engine_of(quick)
     looping(engine)
-    heard = EventRecorder()
-    ticket = engine.submit(streamed("x " * 70, open_text=True, max_frames=400), heard)
+    recorder = EventRecorder()
+    ticket = engine.submit(streamed("x " * 70, open_text=True, max_frames=400), recorder)
     run_turns(engine, 90)
-    assert len(heard.codes) > REPEATED_FRAMES + spoken_after(TEXT)
-    assert not heard.ended
+    assert len(recorder.codes) > REPEATED_FRAMES + spoken_after(TEXT)
+    assert not recorder.ended
     engine.cancel(ticket)
     drain(engine)
 
 
 def test_other_rows_are_unaffected_by_a_runaway(quick: Checkpoint) -> None:
     request = custom_voice(max_frames=70)
-    alone = said(engine_of(quick), request)
+    alone = speak(engine_of(quick), request)
     engine = engine_of(quick, slots=2)
-    heard, neighbour = EventRecorder(), EventRecorder()
-    engine.submit(free(max_frames=400), heard)
+    recorder, neighbour = EventRecorder(), EventRecorder()
+    engine.submit(free(max_frames=400), recorder)
     engine.tick()
     (slot,) = core_of(engine).sequences
     looping(engine, slot)
     engine.submit(request, neighbour)
     drain(engine)
-    assert ended_by(heard) == (StopReason.RUNAWAY, Guard.REPETITION)
+    assert ended_by(recorder) == (StopReason.RUNAWAY, Guard.REPETITION)
     assert np.array_equal(neighbour.pcm, alone.pcm)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("runaway", [looping, silent])
 def test_runaway_is_detected_at_the_same_frame_for_any_chunking(quick: Checkpoint, runaway: Any) -> None:
-    heards = []
+    recorders = []
     for work, first in ((1, 1), (4, 1), (16, 5), (16, 16)):
         engine = engine_of(quick, sound_work=work)
         runaway(engine)
-        heards.append(said(engine, free(max_frames=300, first_chunk_frames=first)))
-    assert {ended_by(heard) for heard in heards} == {
+        recorders.append(speak(engine, free(max_frames=300, first_chunk_frames=first)))
+    assert {ended_by(recorder) for recorder in recorders} == {
         (StopReason.RUNAWAY, Guard.REPETITION if runaway is looping else Guard.SILENCE)
     }
-    assert len({len(heard.codes) for heard in heards}) == 1
-    assert len({heard.pcm.tobytes() for heard in heards}) == 1
-    assert all(len(heard.pcm) == 1920 * len(heard.codes) for heard in heards)
-    assert all(heard.end.stats.frames == len(heard.codes) for heard in heards)
+    assert len({len(recorder.codes) for recorder in recorders}) == 1
+    assert len({recorder.pcm.tobytes() for recorder in recorders}) == 1
+    assert all(len(recorder.pcm) == 1920 * len(recorder.codes) for recorder in recorders)
+    assert all(recorder.end.stats.frames == len(recorder.codes) for recorder in recorders)
 
 
 def test_chunk_is_checked_by_the_detector_of_its_own_segment(

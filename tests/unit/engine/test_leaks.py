@@ -22,8 +22,8 @@ from tests.support.engines import (
     drain,
     engine_of,
     run_turns,
-    said_together,
     seeded,
+    speak_together,
 )
 from tests.support.frames import Slots, change_frames
 
@@ -58,18 +58,18 @@ def poison(core: EngineCore) -> None:
 
 def drain_poisoned(engine: Engine, requests: list[SpeechRequest]) -> list[EventRecorder]:
     """Serve requests, submitted one tick apart, with `poison` before every tick."""
-    heards: list[EventRecorder] = []
+    recorders: list[EventRecorder] = []
 
     def spoil() -> None:
         for core in engine.registry.cores:
             poison(core)
-        if len(heards) < len(requests):
-            heards.append(EventRecorder())
-            engine.submit(requests[len(heards) - 1], heards[-1])
+        if len(recorders) < len(requests):
+            recorders.append(EventRecorder())
+            engine.submit(requests[len(recorders) - 1], recorders[-1])
 
     drain(engine, before_tick=spoil)
-    assert len(heards) == len(requests)
-    return heards
+    assert len(recorders) == len(requests)
+    return recorders
 
 
 def assert_identical(left: list[EventRecorder], right: list[EventRecorder]) -> None:
@@ -85,13 +85,13 @@ def test_poisoned_slots_do_not_change_any_output(speaker: Checkpoint) -> None:
         custom_voice("Hello."[: 2 + index % 4], max_frames=2 + 3 * (index % 4), **(seeded(index) if index % 2 else {}))
         for index in range(10)
     ]
-    clean = said_together(engine_of(speaker, slots=3), *requests, apart=1)
+    clean = speak_together(engine_of(speaker, slots=3), *requests, apart=1)
     assert_identical(drain_poisoned(engine_of(speaker, slots=3), requests), clean)
 
 
 def test_poisoned_streams_do_not_change_a_clone(cloner: Checkpoint) -> None:
     requests = [cloned(seconds=1.2 + 0.4 * (index % 3), x_vector_only=index == 2, max_frames=6) for index in range(6)]
-    clean = said_together(engine_of(cloner, slots=2), *requests, apart=1)
+    clean = speak_together(engine_of(cloner, slots=2), *requests, apart=1)
     assert_identical(drain_poisoned(engine_of(cloner, slots=2), requests), clean)
 
 
@@ -104,8 +104,8 @@ def speak_with_a_bad_row(speaker: Checkpoint, spoil: str) -> tuple[EventRecorder
     engine = engine_of(speaker, slots=3)
     runner = core_of(engine).runner
     requests = [custom_voice(max_frames=16, **seeded(index)) for index in range(3)]
-    heards = [EventRecorder() for _ in requests]
-    tickets = [engine.submit(request, heard) for request, heard in zip(requests, heards, strict=True)]
+    recorders = [EventRecorder() for _ in requests]
+    tickets = [engine.submit(request, recorder) for request, recorder in zip(requests, recorders, strict=True)]
     run_turns(engine, 5)
     (victim,) = (slot for slot, sequence in core_of(engine).sequences.items() if sequence.ticket == tickets[1])
     if spoil == "keys":
@@ -119,7 +119,7 @@ def speak_with_a_bad_row(speaker: Checkpoint, spoil: str) -> tuple[EventRecorder
     engine.tick()
     runner.__dict__.pop("step", None)
     drain(engine)
-    return heards[1], [heards[0], heards[2]]
+    return recorders[1], [recorders[0], recorders[2]]
 
 
 def test_non_finite_row_ends_and_other_rows_are_unchanged(speaker: Checkpoint) -> None:
@@ -140,25 +140,25 @@ def test_overflowing_weights_end_the_request_with_an_error(
     weight = {"talker": talker.model.norm.weight, "predictor": talker.code_predictor.model.norm.weight}[where]
     monkeypatch.setattr(weight, "data", torch.full_like(weight, math.inf))
     engine = engine_of(speaker)
-    heard = EventRecorder()
-    engine.submit(custom_voice(), heard)
+    recorder = EventRecorder()
+    engine.submit(custom_voice(), recorder)
     drain(engine)
-    assert isinstance(heard.end, Broken)
-    assert isinstance(heard.end.error, NonFiniteOutput)
-    assert not heard.chunks
+    assert isinstance(recorder.end, Broken)
+    assert isinstance(recorder.end.error, NonFiniteOutput)
+    assert not recorder.chunks
 
 
 def test_non_finite_audio_is_an_error_and_not_silence(speaker: Checkpoint) -> None:
-    engine, heards = engine_of(speaker, slots=2), [EventRecorder(), EventRecorder()]
-    tickets = [engine.submit(custom_voice(max_frames=16), heard) for heard in heards]
-    while not all(heard.chunks for heard in heards):
+    engine, recorders = engine_of(speaker, slots=2), [EventRecorder(), EventRecorder()]
+    tickets = [engine.submit(custom_voice(max_frames=16), recorder) for recorder in recorders]
+    while not all(recorder.chunks for recorder in recorders):
         engine.tick()
     slots = {sequence.ticket: slot for slot, sequence in core_of(engine).sequences.items()}
     with torch.inference_mode():
         core_of(engine).code2wav_streams.network.state.convs[0][slots[tickets[1]]] = math.nan  # type: ignore[attr-defined]
     drain(engine)
-    (whole,) = said_together(engine_of(speaker, slots=1), custom_voice(max_frames=16))
-    other, victim = heards
+    (whole,) = speak_together(engine_of(speaker, slots=1), custom_voice(max_frames=16))
+    other, victim = recorders
     assert isinstance(other.end, Finished)
     assert np.array_equal(other.codes, whole.codes)
     assert isinstance(victim.end, Broken)
@@ -167,18 +167,18 @@ def test_non_finite_audio_is_an_error_and_not_silence(speaker: Checkpoint) -> No
 
 def test_slot_serves_the_next_request_after_a_failure(speaker: Checkpoint) -> None:
     engine = engine_of(speaker, slots=1)
-    heard, after = EventRecorder(), EventRecorder()
-    engine.submit(custom_voice(max_frames=16), heard)
+    recorder, after = EventRecorder(), EventRecorder()
+    engine.submit(custom_voice(max_frames=16), recorder)
     engine.tick()
     core_of(engine).runner.slot_cache.keys[1][0] = math.nan
     engine.submit(custom_voice(), after)
     drain(engine)
-    assert isinstance(heard.end, Broken)
-    (fresh,) = said_together(engine_of(speaker, slots=1), custom_voice())
+    assert isinstance(recorder.end, Broken)
+    (fresh,) = speak_together(engine_of(speaker, slots=1), custom_voice())
     assert_identical([after], [fresh])
 
 
 def test_every_slot_is_released(speaker: Checkpoint) -> None:
     engine = engine_of(speaker, slots=2)
-    said_together(engine, *[custom_voice(max_frames=2)] * 5)
+    speak_together(engine, *[custom_voice(max_frames=2)] * 5)
     assert core_of(engine).runner.slot_cache.free == 2

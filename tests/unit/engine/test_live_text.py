@@ -27,9 +27,9 @@ from tests.support.engines import (
     drain,
     engine_of,
     run_turns,
-    said,
-    said_live,
     seeded,
+    speak,
+    speak_live,
     streamed,
 )
 from tests.support.frames import end_parts_after
@@ -45,17 +45,17 @@ def engine(quick: Checkpoint) -> Engine:
 
 
 @pytest.fixture(scope="module")
-def whole(quick: Checkpoint) -> EventRecorder:
-    return said(engine_of(quick, slots=1), streamed(TEXT, max_frames=14))
+def whole_text(quick: Checkpoint) -> EventRecorder:
+    return speak(engine_of(quick, slots=1), streamed(TEXT, max_frames=14))
 
 
-def begun(engine: Engine, text: str = "", **words: object) -> tuple[int, EventRecorder]:
+def begin_request(engine: Engine, text: str = "", **kwargs: object) -> tuple[int, EventRecorder]:
     """Submit a request with streamed text input, and return its ticket and event sink."""
-    heard = EventRecorder()
-    return engine.submit(streamed(text, open_text=True, **words), heard), heard
+    recorder = EventRecorder()
+    return engine.submit(streamed(text, open_text=True, **kwargs), recorder), recorder
 
 
-def until(engine: Engine, come: Callable[[], bool]) -> None:
+def tick_until(engine: Engine, come: Callable[[], bool]) -> None:
     for _ in range(2000):
         if come():
             return
@@ -72,32 +72,32 @@ def until(engine: Engine, come: Callable[[], bool]) -> None:
     ticks=st.lists(st.integers(0, 4), min_size=7, max_size=7),
 )
 def test_streamed_text_gives_the_codes_and_bytes_of_the_whole_text(
-    engine: Engine, whole: EventRecorder, cuts: list[int], ticks: list[int]
+    engine: Engine, whole_text: EventRecorder, cuts: list[int], ticks: list[int]
 ) -> None:
     places = [0, *cuts, len(TEXT)]
     pieces = [TEXT[start:stop] for start, stop in pairwise(places)]
-    assert_same(said_live(engine, streamed(max_frames=14), pieces, ticks), whole)
+    assert_same(speak_live(engine, streamed(max_frames=14), pieces, ticks), whole_text)
 
 
 def test_full_networks_give_the_same_codes_letter_by_letter(speaker: Checkpoint) -> None:
     request = streamed("Hello world, you.", max_frames=6, **seeded(5))
-    expected = said(engine_of(speaker, slots=1), request)
-    assert_same(said_live(engine_of(speaker, slots=1), request, list(request.text), [1] * len(request.text)), expected)
+    expected = speak(engine_of(speaker, slots=1), request)
+    assert_same(speak_live(engine_of(speaker, slots=1), request, list(request.text), [1] * len(request.text)), expected)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("pieces", [["  Hello", " world", ". \n"], ["", "Hello world", "", ".", "   "]])
 def test_surrounding_white_space_changes_neither_codes_nor_frame_budget(engine: Engine, pieces: list[str]) -> None:
-    expected = said(engine, streamed("Hello world.", max_frames=None))
-    heard = said_live(engine, streamed(max_frames=None), pieces, [2] * len(pieces))
-    assert_same(heard, expected)
-    assert heard.end.stats.guard is expected.end.stats.guard is Guard.BUDGET
+    expected = speak(engine, streamed("Hello world.", max_frames=None))
+    recorder = speak_live(engine, streamed(max_frames=None), pieces, [2] * len(pieces))
+    assert_same(recorder, expected)
+    assert recorder.end.stats.guard is expected.end.stats.guard is Guard.BUDGET
 
 
-def test_row_waiting_for_text_runs_no_frames_and_delays_no_other_row(engine: Engine, whole: EventRecorder) -> None:
-    ticket, heard = begun(engine, "Hello world, ", max_frames=14)
+def test_row_waiting_for_text_runs_no_frames_and_delays_no_other_row(engine: Engine, whole_text: EventRecorder) -> None:
+    ticket, recorder = begin_request(engine, "Hello world, ", max_frames=14)
     run_turns(engine, 12)
-    said_so_far = len(heard.codes)
+    said_so_far = len(recorder.codes)
     made = int(core_of(engine).table.sampled[0:].sum())
     assert 0 < said_so_far < 8
     run_turns(engine, 5)
@@ -105,12 +105,12 @@ def test_row_waiting_for_text_runs_no_frames_and_delays_no_other_row(engine: Eng
     other = EventRecorder()
     engine.submit(streamed(TEXT, max_frames=14), other)
     run_turns(engine, 25)
-    assert_same(other, whole)
-    assert len(heard.codes) == said_so_far
+    assert_same(other, whole_text)
+    assert len(recorder.codes) == said_so_far
     engine.append(ticket, TEXT.removeprefix("Hello world, "))
     engine.finish_text(ticket)
     drain(engine)
-    assert_same(heard, whole)
+    assert_same(recorder, whole_text)
 
 
 def test_speech_does_not_end_before_the_text_is_closed(loaded: Loaded) -> None:
@@ -118,93 +118,93 @@ def test_speech_does_not_end_before_the_text_is_closed(loaded: Loaded) -> None:
     checkpoint = loaded("quick", "custom_voice")
     engine = engine_of(checkpoint)
     allowed = core_of(engine).runner.frame.allowed
-    ticket, heard = begun(engine, "Hello world the old ", max_frames=50)
+    ticket, recorder = begin_request(engine, "Hello world the old ", max_frames=50)
     run_turns(engine, 15)
     allowed[:] = False
     allowed[checkpoint.config.talker.codec_eos_token_id] = True
     run_turns(engine, 10)
-    assert not heard.ended
+    assert not recorder.ended
     engine.finish_text(ticket)
     drain(engine)
-    assert heard.end.stop_reason is StopReason.EOS
-    assert len(heard.codes) >= 5
+    assert recorder.end.stop_reason is StopReason.EOS
+    assert len(recorder.codes) >= 5
 
 
 def test_flush_speaks_an_incomplete_word(engine: Engine) -> None:
-    ticket, heard = begun(engine, "Hello", max_frames=14)
+    ticket, recorder = begin_request(engine, "Hello", max_frames=14)
     run_turns(engine, 4)
-    assert not heard.chunks
+    assert not recorder.chunks
     engine.flush(ticket)
     run_turns(engine, 4)
-    assert heard.chunks
+    assert recorder.chunks
     engine.append(ticket, " world.")
     engine.finish_text(ticket)
     drain(engine)
-    assert_same(heard, said(engine, streamed("Hello world.", max_frames=14)))
+    assert_same(recorder, speak(engine, streamed("Hello world.", max_frames=14)))
 
 
 def test_request_without_speakable_text_holds_no_slot_or_place(quick: Checkpoint) -> None:
     engine = engine_of(quick, slots=1, max_waiting=0)
     opened = []
     for _ in range(4):
-        opened.append(begun(engine, max_frames=3))
+        opened.append(begin_request(engine, max_frames=3))
         engine.tick()
     other = EventRecorder()
     engine.submit(custom_voice(max_frames=2), other)
     run_turns(engine, 8)
     assert len(other.codes) == other.end.stats.frames == 2
-    for ticket, heard in opened:
-        assert not heard.events
+    for ticket, recorder in opened:
+        assert not recorder.events
         engine.append(ticket, "Hello you.")
         engine.finish_text(ticket)
     drain(engine)
-    assert [len(heard.codes) for _, heard in opened] == [3] * 4
+    assert [len(recorder.codes) for _, recorder in opened] == [3] * 4
 
 
 @pytest.mark.parametrize("after", [["append"], ["finish_text"], ["flush"], ["finish_text", "append", "flush"]])
-def test_appends_after_the_end_of_the_text_are_ignored(engine: Engine, whole: EventRecorder, after: list[str]) -> None:
-    ticket, heard = begun(engine, TEXT, max_frames=14)
+def test_text_after_the_end_is_ignored(engine: Engine, whole_text: EventRecorder, after: list[str]) -> None:
+    ticket, recorder = begin_request(engine, TEXT, max_frames=14)
     run_turns(engine, 3)
     engine.finish_text(ticket)
     run_turns(engine, 2)
     for name in after:
         getattr(engine, name)(ticket, *(["more"] if name == "append" else []))
     drain(engine)
-    assert_same(heard, whole)
+    assert_same(recorder, whole_text)
 
 
-def test_whole_text_request_accepts_no_appends(engine: Engine, whole: EventRecorder) -> None:
-    heard = EventRecorder()
-    ticket = engine.submit(streamed(TEXT, max_frames=14), heard)
+def test_whole_text_request_accepts_no_appends(engine: Engine, whole_text: EventRecorder) -> None:
+    recorder = EventRecorder()
+    ticket = engine.submit(streamed(TEXT, max_frames=14), recorder)
     run_turns(engine, 2)
     engine.append(ticket, " and more")
     engine.finish_text(ticket)
     drain(engine)
-    assert_same(heard, whole)
+    assert_same(recorder, whole_text)
 
 
 def test_text_for_unknown_requests_is_ignored(engine: Engine) -> None:
-    heard = EventRecorder()
-    ended = engine.submit(custom_voice(max_frames=1), heard)
+    recorder = EventRecorder()
+    ended = engine.submit(custom_voice(max_frames=1), recorder)
     drain(engine)
-    events = list(heard.events)
+    events = list(recorder.events)
     for stranger in (ended, 0, -1, 10**9):
         engine.append(stranger, "Hello.")
         engine.flush(stranger)
         engine.finish_text(stranger)
     run_turns(engine, 2)
-    assert heard.events == events
+    assert recorder.events == events
     assert not engine.busy
 
 
 def test_requests_waiting_for_text_are_counted_separately(quick: Checkpoint) -> None:
     engine = engine_of(quick, slots=2)
-    wordless, _ = begun(engine)
-    speaking, heard = begun(engine, "Hello world. ", max_frames=200)
+    wordless, _ = begin_request(engine)
+    speaking, recorder = begin_request(engine, "Hello world. ", max_frames=200)
     run_turns(engine, 1)
     load = engine.load()
     assert (load.active, load.waiting, load.waiting_for_text) == (1, 0, 1)
-    while len(heard.codes) < 3 or engine.load().waiting_for_text < 2:
+    while len(recorder.codes) < 3 or engine.load().waiting_for_text < 2:
         engine.tick()
     assert (engine.load().active, engine.load().waiting) == (1, 0)
     engine.append(speaking, "You speak. ")
@@ -220,31 +220,31 @@ def test_requests_waiting_for_text_are_counted_separately(quick: Checkpoint) -> 
 
 def test_waiting_for_text_is_reported_after_all_audio_was_sent(quick: Checkpoint) -> None:
     engine = engine_of(quick, slots=2)
-    heard = EventRecorder()
-    ticket = engine.submit(custom_voice("", open_text=True, max_frames=None, layout=Layout.NON_STREAMING), heard)
+    recorder = EventRecorder()
+    ticket = engine.submit(custom_voice("", open_text=True, max_frames=None, layout=Layout.NON_STREAMING), recorder)
     first, second, third = "Hello world. ", "You speak. ", "The"
     engine.append(ticket, first)
     run_turns(engine, 40)
-    assert heard.events == []  # The sentence may continue, so no speech starts.
+    assert recorder.events == []  # The sentence may continue, so no speech starts.
     engine.flush(ticket)
-    until(engine, lambda: bool(heard.of(WaitingForText)))
-    assert heard.events[-1] == WaitingForText(len(first))
-    assert heard.chunks
-    said_so_far = len(heard.codes)
+    tick_until(engine, lambda: bool(recorder.of(WaitingForText)))
+    assert recorder.events[-1] == WaitingForText(len(first))
+    assert recorder.chunks
+    said_so_far = len(recorder.codes)
     run_turns(engine, 40)
-    assert len(heard.of(WaitingForText)) == 1
+    assert len(recorder.of(WaitingForText)) == 1
     engine.append(ticket, second)
     engine.append(ticket, third)
-    until(engine, lambda: len(heard.codes) > said_so_far and core_of(engine).waiting_for_text == 1)
+    tick_until(engine, lambda: len(recorder.codes) > said_so_far and core_of(engine).waiting_for_text == 1)
     run_turns(engine, 40)
-    assert len(heard.of(WaitingForText)) == 1  # The engine buffers the last word until more text or a flush arrives.
+    assert len(recorder.of(WaitingForText)) == 1  # The engine buffers the last word until more text or a flush arrives.
     engine.flush(ticket)
-    until(engine, lambda: len(heard.of(WaitingForText)) == 2)
-    assert heard.events[-1] == WaitingForText(len(first + second + third))
+    tick_until(engine, lambda: len(recorder.of(WaitingForText)) == 2)
+    assert recorder.events[-1] == WaitingForText(len(first + second + third))
     engine.finish_text(ticket)
     drain(engine)
-    assert isinstance(heard.end, Finished)
-    assert len(heard.of(WaitingForText)) == 2
+    assert isinstance(recorder.end, Finished)
+    assert len(recorder.of(WaitingForText)) == 2
 
 
 @pytest.mark.parametrize(
@@ -254,10 +254,10 @@ def test_waiting_for_text_is_reported_only_after_a_possible_sentence_end(
     quick: Checkpoint, text: str, is_reported: bool
 ) -> None:
     engine = engine_of(quick, slots=1)
-    ticket, heard = begun(engine, text, max_frames=200)
-    until(engine, lambda: bool(heard.chunks) and core_of(engine).waiting_for_text == 1)
+    ticket, recorder = begin_request(engine, text, max_frames=200)
+    tick_until(engine, lambda: bool(recorder.chunks) and core_of(engine).waiting_for_text == 1)
     run_turns(engine, 60)
-    assert [event.chars for event in heard.of(WaitingForText)] == [len(text)] * is_reported
+    assert [event.chars for event in recorder.of(WaitingForText)] == [len(text)] * is_reported
     engine.cancel(ticket)
     drain(engine)
 
@@ -282,9 +282,9 @@ def test_unspeakable_text_fails_only_its_request(
     engine = engine_of(quick, slots=2, limits=Limits(max_text_chars=40, queue_s=1e9))
     other = EventRecorder()
     engine.submit(custom_voice(max_frames=6), other)
-    heard = said_live(engine, streamed(), pieces, [ticks] * len(pieces))
-    assert isinstance(heard.end, Broken)
-    assert type(heard.end.error) is error
+    recorder = speak_live(engine, streamed(), pieces, [ticks] * len(pieces))
+    assert isinstance(recorder.end, Broken)
+    assert type(recorder.end.error) is error
     assert len(other.codes) == 6
     assert core_of(engine).runner.slot_cache.free == 2
 
@@ -295,13 +295,13 @@ def test_queued_request_with_bad_text_leaves_the_queue(quick: Checkpoint, text: 
     engine = engine_of(quick, slots=1, limits=Limits(max_text_chars=40, queue_s=1e9))
     first = EventRecorder()
     engine.submit(custom_voice(max_frames=5), first)
-    ticket, heard = begun(engine, "Hello you. ")
+    ticket, recorder = begin_request(engine, "Hello you. ")
     run_turns(engine, 2)
-    assert heard.places == [0]
+    assert recorder.places == [0]
     engine.append(ticket, text)
     drain(engine)
-    assert isinstance(heard.end, Broken)
-    assert not heard.of(Started)
+    assert isinstance(recorder.end, Broken)
+    assert not recorder.of(Started)
     assert len(first.codes) == 5
     assert engine.load().active == engine.load().waiting == 0
 
@@ -309,8 +309,8 @@ def test_queued_request_with_bad_text_leaves_the_queue(quick: Checkpoint, text: 
 # --- Segments of whole sentences
 
 
-def sentence_wise(**words: object) -> SpeechRequest:
-    return custom_voice(layout=Layout.NON_STREAMING, split=Split.SENTENCE, max_frames=None, **words)
+def sentence_wise(**kwargs: object) -> SpeechRequest:
+    return custom_voice(layout=Layout.NON_STREAMING, split=Split.SENTENCE, max_frames=None, **kwargs)
 
 
 @pytest.mark.slow("at once-0", "at once-9")
@@ -320,35 +320,35 @@ def test_sentence_segments_are_independent_of_chunking(quick: Checkpoint, ticks:
     left, other = engine_of(quick, slots=1), engine_of(quick, slots=1)
     for engine in (left, other):
         end_parts_after(core_of(engine, request.mode), 4)
-    expected = said(left, request)
+    expected = speak(left, request)
     pieces = [request.text[at : at + 3] for at in range(0, len(request.text), 3)]
-    heard = said_live(other, request, pieces, [ticks] * len(pieces))
-    assert_same(heard, expected)
-    assert heard.end.stats.parts == 3
-    assert len(heard.codes) == 12
+    recorder = speak_live(other, request, pieces, [ticks] * len(pieces))
+    assert_same(recorder, expected)
+    assert recorder.end.stats.parts == 3
+    assert len(recorder.codes) == 12
 
 
 def test_segment_starts_only_after_the_next_sentence_has_begun(quick: Checkpoint) -> None:
     engine = engine_of(quick, slots=1)
     request = custom_voice("", open_text=True, max_frames=None)
     end_parts_after(core_of(engine, request.mode), 3)
-    heard = EventRecorder()
-    ticket = engine.submit(request, heard)
+    recorder = EventRecorder()
+    ticket = engine.submit(request, recorder)
     engine.append(ticket, "Hello world. ")
     run_turns(engine, 3)
-    assert not heard.events
+    assert not recorder.events
     engine.append(ticket, "You")
     run_turns(engine, 9)
-    assert len(heard.codes) == 3
-    assert not heard.ended
+    assert len(recorder.codes) == 3
+    assert not recorder.ended
     engine.flush(ticket)
     run_turns(engine, 9)
-    assert len(heard.codes) == 6
-    assert not heard.ended
+    assert len(recorder.codes) == 6
+    assert not recorder.ended
     engine.finish_text(ticket)
     drain(engine)
-    assert heard.end.stop_reason is StopReason.EOS
-    assert heard.end.stats.parts == 2
+    assert recorder.end.stop_reason is StopReason.EOS
+    assert recorder.end.stats.parts == 2
 
 
 def test_clone_with_reference_codes_speaks_streamed_text_by_sentence(cloner: Checkpoint) -> None:
@@ -356,24 +356,24 @@ def test_clone_with_reference_codes_speaks_streamed_text_by_sentence(cloner: Che
     left, other = engine_of(cloner, slots=1), engine_of(cloner, slots=1)
     for engine in (left, other):
         end_parts_after(core_of(engine, request.mode), 2)
-    expected = said(left, request)
-    heard = said_live(other, request, ["Hello wor", "ld. You sp", "eak."], [1, 4, 0])
-    assert_same(heard, expected)
-    assert heard.end.stats.parts == 2
+    expected = speak(left, request)
+    recorder = speak_live(other, request, ["Hello wor", "ld. You sp", "eak."], [1, 4, 0])
+    assert_same(recorder, expected)
+    assert recorder.end.stats.parts == 2
 
 
 # --- Cancellation
 
 
 @pytest.mark.parametrize("when", range(0, 12, 2))
-def test_streamed_request_can_be_cancelled_at_any_time(engine: Engine, whole: EventRecorder, when: int) -> None:
-    ticket, heard = begun(engine, max_frames=14)
+def test_streamed_request_can_be_cancelled_at_any_time(engine: Engine, whole_text: EventRecorder, when: int) -> None:
+    ticket, recorder = begin_request(engine, max_frames=14)
     for turn in range(when):
         engine.append(ticket, TEXT[3 * turn : 3 * turn + 3])
         engine.tick()
     engine.cancel(ticket)
     engine.append(ticket, "more")
     drain(engine)
-    assert heard.end.stop_reason is StopReason.CANCELLED
-    assert np.array_equal(heard.pcm, whole.pcm[: len(heard.pcm)])
-    assert_same(said(engine, streamed(TEXT, max_frames=14)), whole)
+    assert recorder.end.stop_reason is StopReason.CANCELLED
+    assert np.array_equal(recorder.pcm, whole_text.pcm[: len(recorder.pcm)])
+    assert_same(speak(engine, streamed(TEXT, max_frames=14)), whole_text)

@@ -19,7 +19,7 @@ from runtime.errors import CheckpointUnusable, EmptyText, EngineDead, UnknownVoi
 from runtime.request import Broken, Mode, Queued, StopReason
 from runtime.settings import EngineSettings, Limits, Settings
 from tests.conftest import FolderOf, Loaded
-from tests.support.engines import EventRecorder, custom_voice, drain, engine_of, said, streamed, voice_design
+from tests.support.engines import EventRecorder, custom_voice, drain, engine_of, speak, streamed, voice_design
 
 WAIT_S = 60.0
 
@@ -44,7 +44,7 @@ def broken(folder_of: FolderOf, tmp_path: Path) -> Path:
     return folder
 
 
-def until(engine: Engine, done: Callable[[], bool]) -> None:
+def tick_until(engine: Engine, done: Callable[[], bool]) -> None:
     """Call `tick` until a condition is true."""
     late = time.monotonic() + WAIT_S
     while not done():
@@ -59,9 +59,9 @@ def test_model_card_is_available_before_the_checkpoint_is_loaded(folder_of: Fold
     assert (card.modes, card.loaded, card.samples_per_frame) == ((Mode.CUSTOM_VOICE,), False, 1920)
     assert card.speakers[0] == "serena"
     assert engine.load().slots == 2
-    heard = EventRecorder()
-    engine.submit(custom_voice(max_frames=3), heard)
-    until(engine, lambda: heard.ended)
+    recorder = EventRecorder()
+    engine.submit(custom_voice(max_frames=3), recorder)
+    tick_until(engine, lambda: recorder.ended)
     (after,) = engine.cards
     assert after.loaded
     assert after.fingerprint == card.fingerprint
@@ -69,14 +69,14 @@ def test_model_card_is_available_before_the_checkpoint_is_loaded(folder_of: Fold
 
 def test_requests_waiting_for_their_checkpoint_are_served_in_order(folder_of: FolderOf, loaded: Loaded) -> None:
     engine = waiting_engine(folder_of("quick", "custom_voice"))
-    heards = [EventRecorder() for _ in range(4)]
-    for index, heard in enumerate(heards):
-        engine.submit(custom_voice(max_frames=3 + index), heard)
-        assert heard.events == [Queued(index)]
-    until(engine, lambda: all(heard.ended for heard in heards))
+    recorders = [EventRecorder() for _ in range(4)]
+    for index, recorder in enumerate(recorders):
+        engine.submit(custom_voice(max_frames=3 + index), recorder)
+        assert recorder.events == [Queued(index)]
+    tick_until(engine, lambda: all(recorder.ended for recorder in recorders))
     alone = engine_of(loaded("quick", "custom_voice"))
-    for index, heard in enumerate(heards):
-        assert np.array_equal(heard.codes, said(alone, custom_voice(max_frames=3 + index)).codes)
+    for index, recorder in enumerate(recorders):
+        assert np.array_equal(recorder.codes, speak(alone, custom_voice(max_frames=3 + index)).codes)
 
 
 @pytest.mark.slow
@@ -90,8 +90,8 @@ def test_commands_during_loading_keep_their_order(folder_of: FolderOf, loaded: L
         engine.tick()
     engine.cancel(other)
     engine.finish_text(ticket)
-    until(engine, lambda: live.ended and gone.ended)
-    expected = said(engine_of(loaded("quick", "custom_voice")), streamed("Hello world, you speak.", max_frames=8))
+    tick_until(engine, lambda: live.ended and gone.ended)
+    expected = speak(engine_of(loaded("quick", "custom_voice")), streamed("Hello world, you speak.", max_frames=8))
     assert np.array_equal(live.codes, expected.codes)
     assert gone.end.stop_reason is StopReason.CANCELLED
     assert not gone.chunks
@@ -107,15 +107,15 @@ def test_commands_at_the_end_of_loading_are_not_lost(
     engine = waiting_engine(folder_of("quick", "custom_voice"))
     entry = engine.registry.entries[0]
     monkeypatch.setattr(engine, "_load_late", lambda _: None)
-    heard = EventRecorder()
-    ticket = engine.submit(streamed("Hello ", open_text=True, max_frames=6), heard)
+    recorder = EventRecorder()
+    ticket = engine.submit(streamed("Hello ", open_text=True, max_frames=6), recorder)
     engine.loader.add(entry, loaded("quick", "custom_voice"))
     engine.append(ticket, "world.")
     engine.finish_text(ticket)
     engine.tick()
     engine.admit_waiting(entry)
     drain(engine)
-    assert np.array_equal(heard.codes, said(engine, streamed("Hello world.", max_frames=6)).codes)
+    assert np.array_equal(recorder.codes, speak(engine, streamed("Hello world.", max_frames=6)).codes)
 
 
 @pytest.mark.parametrize("usable", [True, False])
@@ -128,23 +128,23 @@ def test_request_arriving_as_loading_ends_is_served_or_notified(
     entry.is_loading = True
     add = engine._open.add
 
-    def loaded_meanwhile(*words: Any) -> int:
+    def loaded_meanwhile(*args: Any) -> int:
         if usable:
             engine.loader.add(entry, loaded("quick", "custom_voice"))
         else:
             entry.has_failed = True
         engine.commands.clear()
-        return add(*words)
+        return add(*args)
 
     monkeypatch.setattr(engine._open, "add", loaded_meanwhile)
-    heard = EventRecorder()
-    engine.submit(custom_voice(max_frames=3), heard)
+    recorder = EventRecorder()
+    engine.submit(custom_voice(max_frames=3), recorder)
     drain(engine)
     if usable:
-        assert len(heard.codes) == 3
+        assert len(recorder.codes) == 3
     else:
-        assert isinstance(heard.end, Broken)
-        assert type(heard.end.error) is CheckpointUnusable
+        assert isinstance(recorder.end, Broken)
+        assert type(recorder.end.error) is CheckpointUnusable
 
 
 @pytest.mark.logs_errors
@@ -159,57 +159,57 @@ def test_broken_checkpoint_fails_only_its_own_mode(
         load(entry)
 
     monkeypatch.setattr(engine.loader, "load", load_once_all_wait)
-    heards = [EventRecorder(), EventRecorder(), EventRecorder()]
-    engine.submit(voice_design(), heards[0])
-    engine.submit(voice_design(), heards[1])
-    engine.submit(custom_voice(max_frames=3), heards[2])
+    recorders = [EventRecorder(), EventRecorder(), EventRecorder()]
+    engine.submit(voice_design(), recorders[0])
+    engine.submit(voice_design(), recorders[1])
+    engine.submit(custom_voice(max_frames=3), recorders[2])
     all_wait.set()
-    until(engine, lambda: all(heard.ended for heard in heards))
-    for heard in heards[:2]:
-        assert isinstance(heard.end, Broken)
-        assert type(heard.end.error) is CheckpointUnusable
-        assert str(broken) not in str(heard.end.error)
-    assert len(heards[2].codes) == 3
+    tick_until(engine, lambda: all(recorder.ended for recorder in recorders))
+    for recorder in recorders[:2]:
+        assert isinstance(recorder.end, Broken)
+        assert type(recorder.end.error) is CheckpointUnusable
+        assert str(broken) not in str(recorder.end.error)
+    assert len(recorders[2].codes) == 3
     with pytest.raises(CheckpointUnusable):
         engine.submit(voice_design(), EventRecorder())
     assert [card.loaded for card in engine.cards] == [True, False]
-    assert len(said(engine, custom_voice(max_frames=2)).codes) == 2
+    assert len(speak(engine, custom_voice(max_frames=2)).codes) == 2
 
 
 def test_invalid_requests_are_refused_once_the_checkpoint_is_loaded(folder_of: FolderOf) -> None:
     engine = waiting_engine(folder_of("quick", "custom_voice"))
     bad = [(custom_voice(voice="nobody"), UnknownVoice), (custom_voice(" \n"), EmptyText)]
-    heards = [EventRecorder() for _ in bad]
+    recorders = [EventRecorder() for _ in bad]
     good = EventRecorder()
-    for (request, _), heard in zip(bad, heards, strict=True):
-        engine.submit(request, heard)
+    for (request, _), recorder in zip(bad, recorders, strict=True):
+        engine.submit(request, recorder)
     engine.submit(custom_voice(max_frames=2), good)
-    until(engine, lambda: good.ended)
-    for (_, error), heard in zip(bad, heards, strict=True):
-        assert isinstance(heard.end, Broken)
-        assert type(heard.end.error) is error
+    tick_until(engine, lambda: good.ended)
+    for (_, error), recorder in zip(bad, recorders, strict=True):
+        assert isinstance(recorder.end, Broken)
+        assert type(recorder.end.error) is error
     assert engine.load().waiting == 0
 
 
 def test_close_during_loading_notifies_waiting_requests(folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = waiting_engine(folder_of("quick", "custom_voice"))
     monkeypatch.setattr(engine, "_load_late", lambda _: None)
-    heard = EventRecorder()
-    ticket = engine.submit(streamed("Hello", open_text=True), heard)
+    recorder = EventRecorder()
+    ticket = engine.submit(streamed("Hello", open_text=True), recorder)
     engine.append(ticket, " world")
     engine.close()
-    assert isinstance(heard.end, Broken)
-    assert type(heard.end.error) is EngineDead
+    assert isinstance(recorder.end, Broken)
+    assert type(recorder.end.error) is EngineDead
 
 
 @pytest.mark.slow
 def test_checkpoints_loaded_later_share_one_speech_tokenizer(folder_of: FolderOf) -> None:
     engine = waiting_engine(folder_of("tiny", "custom_voice"), folder_of("tiny", "voice_design"))
     for request in (custom_voice(max_frames=2), voice_design(max_frames=2)):
-        heard = EventRecorder()
-        engine.submit(request, heard)
-        until(engine, lambda heard=heard: heard.ended)  # type: ignore[misc]
-        assert len(heard.codes) == 2
+        recorder = EventRecorder()
+        engine.submit(request, recorder)
+        tick_until(engine, lambda recorder=recorder: recorder.ended)  # type: ignore[misc]
+        assert len(recorder.codes) == 2
     one, other = (core.checkpoint.speech_tokenizer for core in engine.registry.cores)
     assert one is other
 
@@ -230,6 +230,6 @@ def test_cancel_is_answered_while_the_checkpoint_loads(folder_of: FolderOf, monk
     assert gone.end.stop_reason is StopReason.CANCELLED
     assert not stays.ended
     gate.set()
-    until(engine, lambda: stays.ended)
+    tick_until(engine, lambda: stays.ended)
     assert len(stays.codes) == 3
     assert not gone.chunks

@@ -16,7 +16,7 @@ from runtime.engine.text.text_stream import TextStream
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import SpeechRequest, Split
 from runtime.settings import Limits
-from tests.support.engines import core_of, custom_voice, engine_of, said, said_live, seeded, streamed
+from tests.support.engines import core_of, custom_voice, engine_of, seeded, speak, speak_live, streamed
 from tests.support.examples import examples
 from tests.support.frames import end_parts_after
 
@@ -41,8 +41,8 @@ def few_frames(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("runtime.engine.scheduling.segment_runner.frame_budget", lambda _: 3)
 
 
-def free(text: str = TEXT, **words: Any) -> SpeechRequest:
-    return custom_voice(text, **{"max_frames": None, **seeded(11), **words})
+def free(text: str = TEXT, **kwargs: Any) -> SpeechRequest:
+    return custom_voice(text, **{"max_frames": None, **seeded(11), **kwargs})
 
 
 def parts_of(request: SpeechRequest, checkpoint: Checkpoint, **limits: Any) -> list[str]:
@@ -53,23 +53,23 @@ def parts_of(request: SpeechRequest, checkpoint: Checkpoint, **limits: Any) -> l
 @pytest.mark.usefixtures("few_frames")
 def test_long_text_is_split_into_segments_with_their_own_codes(short: Checkpoint) -> None:
     engine = engine_of(short)
-    heard = said(engine, free())
-    assert heard.end.stats.parts == 2
-    alone = [said(engine, free(part)) for part in SENTENCES_IN_PARTS]
-    assert np.array_equal(heard.codes, np.concatenate([heard.codes for heard in alone]))
+    recorder = speak(engine, free())
+    assert recorder.end.stats.parts == 2
+    alone = [speak(engine, free(part)) for part in SENTENCES_IN_PARTS]
+    assert np.array_equal(recorder.codes, np.concatenate([recorder.codes for recorder in alone]))
 
 
 @pytest.mark.usefixtures("few_frames")
 def test_text_below_the_limit_is_one_segment_with_unchanged_codes(quick: Checkpoint, short: Checkpoint) -> None:
     for text in (SENTENCES_IN_PARTS[0], "x" * PART):
-        heard = said(engine_of(short), free(text))
-        assert heard.end.stats.parts == 1
-        assert np.array_equal(heard.codes, said(engine_of(quick), free(text, split=Split.NONE)).codes)
+        recorder = speak(engine_of(short), free(text))
+        assert recorder.end.stats.parts == 1
+        assert np.array_equal(recorder.codes, speak(engine_of(quick), free(text, split=Split.NONE)).codes)
 
 
 @pytest.mark.usefixtures("few_frames")
 def test_split_none_keeps_one_segment_of_any_length(short: Checkpoint) -> None:
-    assert said(engine_of(short), free(split=Split.NONE)).end.stats.parts == 1
+    assert speak(engine_of(short), free(split=Split.NONE)).end.stats.parts == 1
     assert parts_of(free(split=Split.NONE), short) == [TEXT]
 
 
@@ -101,7 +101,7 @@ def test_segment_length_of_the_checkpoint_overrides_the_settings(short: Checkpoi
 @pytest.mark.usefixtures("few_frames")
 def test_text_streamed_at_once_has_the_segments_of_the_whole_text(short: Checkpoint) -> None:
     engine = engine_of(short)
-    assert np.array_equal(said_live(engine, free(), [TEXT]).codes, said(engine, free()).codes)
+    assert np.array_equal(speak_live(engine, free(), [TEXT]).codes, speak(engine, free()).codes)
     _, text_stream = admit(replace(free(), text="", open_text=True), short, Limits(), 512)
     text_stream.add(TEXT)
     assert [part.text for part in text_stream.segments] == SENTENCES_IN_PARTS[:1]
@@ -112,8 +112,8 @@ def test_text_streamed_at_once_has_the_segments_of_the_whole_text(short: Checkpo
 LONG = " ".join(SENTENCES * 2)
 
 
-def by_token(text: str = LONG, **words: Any) -> SpeechRequest:
-    return streamed(text, **{"max_frames": None, **seeded(11), **words})
+def by_token(text: str = LONG, **kwargs: Any) -> SpeechRequest:
+    return streamed(text, **{"max_frames": None, **seeded(11), **kwargs})
 
 
 def token_parts(checkpoint: Checkpoint, text: str, *pieces: str) -> list[tuple[str, list[int]]]:
@@ -132,10 +132,10 @@ def test_streamed_text_starts_a_new_segment_after_the_limit(short: Checkpoint) -
     tokenizer = short.text_tokenizer
     assert [tokens for _, tokens in parts] == [tokenizer.body(TEXT)] * 2
     engine = engine_of(short)
-    heard = said(engine, by_token())
-    assert heard.end.stats.parts == 2
-    alone = said(engine, by_token(TEXT))
-    assert np.array_equal(heard.codes, np.concatenate([alone.codes] * 2))
+    recorder = speak(engine, by_token())
+    assert recorder.end.stats.parts == 2
+    alone = speak(engine, by_token(TEXT))
+    assert np.array_equal(recorder.codes, np.concatenate([alone.codes] * 2))
 
 
 def test_streamed_text_without_sentences_is_cut_after_a_word(short: Checkpoint) -> None:
@@ -175,12 +175,12 @@ def test_chunking_of_streamed_text_changes_no_segment_or_token(
 def test_streamed_text_has_the_same_codes_for_any_chunking(short: Checkpoint, ticks: int) -> None:
     engine: Engine = engine_of(short)
     end_parts_after(core_of(engine), 40)  # No segment reaches this number of frames before its text is complete.
-    whole = said(engine, by_token())
+    whole = speak(engine, by_token())
     pieces = [LONG[start : start + 17] for start in range(0, len(LONG), 17)]
-    heard = said_live(engine, by_token(), pieces, [ticks] * len(pieces))
-    assert np.array_equal(heard.codes, whole.codes)
-    assert np.array_equal(heard.pcm, whole.pcm)
-    assert heard.end.stats.parts == 2
+    recorder = speak_live(engine, by_token(), pieces, [ticks] * len(pieces))
+    assert np.array_equal(recorder.codes, whole.codes)
+    assert np.array_equal(recorder.pcm, whole.pcm)
+    assert recorder.end.stats.parts == 2
 
 
 def test_thousands_of_streamed_tokens_are_split_quickly(short: Checkpoint) -> None:

@@ -12,7 +12,7 @@ from runtime.engine.execution.model_runner import FrameResult
 from runtime.errors import DoesNotFit
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import Guard, SpeechRequest, Split, StopReason
-from tests.support.engines import EventRecorder, assert_one_stream, core_of, custom_voice, engine_of, said, seeded
+from tests.support.engines import EventRecorder, assert_one_stream, core_of, custom_voice, engine_of, seeded, speak
 from tests.support.frames import Slots, change_frames
 
 pytestmark = pytest.mark.usefixtures("each_device")
@@ -20,8 +20,8 @@ pytestmark = pytest.mark.usefixtures("each_device")
 SENTENCES = "Hello world. You speak. The old phone is slow."
 
 
-def parted(text: str = SENTENCES, split: Split = Split.SENTENCE, **words: Any) -> SpeechRequest:
-    return custom_voice(text, split=split, **{"max_frames": None, **words})
+def parted(text: str = SENTENCES, split: Split = Split.SENTENCE, **kwargs: Any) -> SpeechRequest:
+    return custom_voice(text, split=split, **{"max_frames": None, **kwargs})
 
 
 def short_budget(monkeypatch: pytest.MonkeyPatch, frames: int = 5) -> None:
@@ -33,12 +33,12 @@ def short_budget(monkeypatch: pytest.MonkeyPatch, frames: int = 5) -> None:
 
 def test_segments_follow_each_other_in_one_stream(quick: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     short_budget(monkeypatch)
-    heard = said(engine_of(quick), parted())
-    assert_one_stream(heard)
-    assert len(heard.codes) == 15
-    assert heard.end.stats.parts == 3
-    assert heard.end.stats.frames == 15
-    assert (heard.end.stop_reason, heard.end.stats.guard) == (StopReason.RUNAWAY, Guard.BUDGET)
+    recorder = speak(engine_of(quick), parted())
+    assert_one_stream(recorder)
+    assert len(recorder.codes) == 15
+    assert recorder.end.stats.parts == 3
+    assert recorder.end.stats.frames == 15
+    assert (recorder.end.stop_reason, recorder.end.stats.guard) == (StopReason.RUNAWAY, Guard.BUDGET)
 
 
 def test_every_segment_uses_the_seed_and_voice_of_the_request(
@@ -47,15 +47,15 @@ def test_every_segment_uses_the_seed_and_voice_of_the_request(
     """The codes must equal those of separate requests for each segment."""
     short_budget(monkeypatch)
     words: dict[str, Any] = {"voice": "ryan", **seeded(11)}
-    heard = said(engine_of(quick), parted(**words))
-    alone = [said(engine_of(quick), parted(text, **words)) for text in ("Hello world.", "You speak.")]
-    assert np.array_equal(heard.codes[:10], np.concatenate([heard.codes for heard in alone]))
-    assert heard.end.stats.prompt_tokens > sum(heard.end.stats.prompt_tokens for heard in alone)
+    recorder = speak(engine_of(quick), parted(**words))
+    alone = [speak(engine_of(quick), parted(text, **words)) for text in ("Hello world.", "You speak.")]
+    assert np.array_equal(recorder.codes[:10], np.concatenate([recorder.codes for recorder in alone]))
+    assert recorder.end.stats.prompt_tokens > sum(recorder.end.stats.prompt_tokens for recorder in alone)
 
 
 @pytest.mark.parametrize(("most", "parts"), [(3, 1), (5, 1), (7, 2), (10, 2), (12, 3)])
 def test_max_frames_applies_to_all_segments_together(quick: Checkpoint, most: int, parts: int) -> None:
-    whole = said(engine_of(quick), parted("Hello world.", max_frames=5))
+    whole = speak(engine_of(quick), parted("Hello world.", max_frames=5))
     engine = engine_of(quick)
 
     def end_after_five(slots: Slots, frames: Slots, result: FrameResult) -> FrameResult:
@@ -63,11 +63,11 @@ def test_max_frames_applies_to_all_segments_together(quick: Checkpoint, most: in
         return result
 
     change_frames(core_of(engine).runner, end_after_five)
-    heard = said(engine, parted(max_frames=most))
-    assert len(heard.codes) == most
-    assert heard.end.stats.parts == parts
-    assert heard.end.stop_reason is StopReason.MAX_TOKENS
-    assert np.array_equal(heard.codes[:5], whole.codes[:most])
+    recorder = speak(engine, parted(max_frames=most))
+    assert len(recorder.codes) == most
+    assert recorder.end.stats.parts == parts
+    assert recorder.end.stop_reason is StopReason.MAX_TOKENS
+    assert np.array_equal(recorder.codes[:5], whole.codes[:most])
 
 
 LONG = "The old phone is slow and the young voice is warm. " * 4
@@ -75,10 +75,10 @@ LONG = "The old phone is slow and the young voice is warm. " * 4
 
 def test_text_longer_than_a_slot_is_split_into_segments(quick: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     short_budget(monkeypatch)
-    heard = said(engine_of(quick, length=256), parted(LONG, split=Split.AUTO))
-    assert_one_stream(heard)
-    assert heard.end.stats.parts > 3
-    assert said(engine_of(quick, length=512), parted(LONG, split=Split.AUTO)).end.stats.parts == 1
+    recorder = speak(engine_of(quick, length=256), parted(LONG, split=Split.AUTO))
+    assert_one_stream(recorder)
+    assert recorder.end.stats.parts > 3
+    assert speak(engine_of(quick, length=512), parted(LONG, split=Split.AUTO)).end.stats.parts == 1
     with pytest.raises(DoesNotFit):
         engine_of(quick, length=256).submit(parted(LONG, split=Split.NONE), EventRecorder())
 
@@ -86,20 +86,20 @@ def test_text_longer_than_a_slot_is_split_into_segments(quick: Checkpoint, monke
 @pytest.mark.parametrize("split", [Split.AUTO, Split.NONE, Split.SENTENCE, Split.CLAUSE])
 def test_single_sentence_is_one_segment_for_every_split_setting(quick: Checkpoint, split: Split) -> None:
     engine = engine_of(quick)
-    heard = said(engine, parted("Hello world.", split=split, max_frames=6))
-    assert heard.end.stats.parts == 1
-    assert np.array_equal(heard.pcm, said(engine, custom_voice("Hello world.", max_frames=6)).pcm)
+    recorder = speak(engine, parted("Hello world.", split=split, max_frames=6))
+    assert recorder.end.stats.parts == 1
+    assert np.array_equal(recorder.pcm, speak(engine, custom_voice("Hello world.", max_frames=6)).pcm)
 
 
 def test_other_requests_do_not_affect_segment_changes(quick: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     short_budget(monkeypatch)
-    alone = said(engine_of(quick, slots=1), parted())
+    alone = speak(engine_of(quick, slots=1), parted())
     engine: Engine = engine_of(quick, slots=3)
-    heards = [EventRecorder() for _ in range(5)]
-    for index, heard in enumerate(heards):
-        engine.submit(parted() if index % 2 else custom_voice(max_frames=4 + index), heard)
+    recorders = [EventRecorder() for _ in range(5)]
+    for index, recorder in enumerate(recorders):
+        engine.submit(parted() if index % 2 else custom_voice(max_frames=4 + index), recorder)
         engine.tick()
     while engine.busy:
         engine.tick()
-    for heard in heards[1::2]:
-        assert np.array_equal(heard.pcm, alone.pcm)
+    for recorder in recorders[1::2]:
+        assert np.array_equal(recorder.pcm, alone.pcm)

@@ -26,10 +26,10 @@ from tests.support.engines import (
     drain,
     engine_of,
     run_turns,
-    said,
-    said_by_thread,
-    said_together,
     seeded,
+    speak,
+    speak_on_thread,
+    speak_together,
     streamed,
 )
 from tests.support.frames import Slots, change_frames
@@ -66,10 +66,10 @@ def test_next_segment_is_unaffected_by_a_late_frame_of_the_previous(
 ) -> None:
     words: dict[str, Any] = {"split": Split.SENTENCE, "max_frames": most, **seeded(5)}
     request = custom_voice("Hello world. You speak. It is slow.", **words)
-    expected = said(ending_after(engine_of(quick), 4), request)
+    expected = speak(ending_after(engine_of(quick), 4), request)
     assert (expected.end.stats.parts, len(expected.codes)) == (3, most or 12)
-    heard = said(ending_after(engine_of(quick, device=LateDevice(seed, chance)), 4), request)
-    assert_same(heard, expected)
+    recorder = speak(ending_after(engine_of(quick, device=LateDevice(seed, chance)), 4), request)
+    assert_same(recorder, expected)
 
 
 @each_lateness
@@ -78,7 +78,7 @@ def test_slot_reassigned_at_an_end_serves_the_next_request_correctly(
 ) -> None:
     requests = [custom_voice("Hello world."[: 5 + index], max_frames=None, **seeded(index)) for index in range(5)]
     expected = [
-        said(ending_after(engine_of(quick, slots=1), 3 + index), request) for index, request in enumerate(requests)
+        speak(ending_after(engine_of(quick, slots=1), 3 + index), request) for index, request in enumerate(requests)
     ]
     engine = engine_of(quick, slots=1, device=LateDevice(seed, chance))
     lengths = {index: 3 + index for index in range(5)}
@@ -88,40 +88,40 @@ def test_slot_reassigned_at_an_end_serves_the_next_request_correctly(
         return FrameResult(result.codes, made > lengths[sequence.seed], result.finite)
 
     change_frames(core_of(engine).runner, end)
-    assert_all_same(said_together(engine, *requests), expected)
+    assert_all_same(speak_together(engine, *requests), expected)
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_cancel_at_any_time_leaves_other_requests_unaffected(quick: Checkpoint, seed: int) -> None:
     requests = [custom_voice(max_frames=4 + 5 * (index % 3), **seeded(index)) for index in range(12)]
-    alone = [said(engine_of(quick, slots=1), request) for request in requests]
+    alone = [speak(engine_of(quick, slots=1), request) for request in requests]
     stream = np.random.RandomState(seed)
-    engine, heards = engine_of(quick, slots=3, device=LateDevice(seed, 0.3)), [EventRecorder() for _ in requests]
+    engine, recorders = engine_of(quick, slots=3, device=LateDevice(seed, 0.3)), [EventRecorder() for _ in requests]
     tickets: list[int] = []
     doomed = set(stream.choice(12, 5, replace=False).tolist())
-    for request, heard in zip(requests, heards, strict=True):
-        tickets.append(engine.submit(request, heard))
+    for request, recorder in zip(requests, recorders, strict=True):
+        tickets.append(engine.submit(request, recorder))
         run_turns(engine, stream.randint(0, 6))
         for index in doomed & set(range(len(tickets))):
             if stream.randint(4) == 0:
                 engine.cancel(tickets[index])
     drain(engine)
-    for index, heard in enumerate(heards):
-        if index in doomed and heard.end.stop_reason is StopReason.CANCELLED:
-            assert np.array_equal(heard.pcm, alone[index].pcm[: len(heard.pcm)])
+    for index, recorder in enumerate(recorders):
+        if index in doomed and recorder.end.stop_reason is StopReason.CANCELLED:
+            assert np.array_equal(recorder.pcm, alone[index].pcm[: len(recorder.pcm)])
         else:
-            assert_same(heard, alone[index])
+            assert_same(recorder, alone[index])
 
 
 def test_first_frames_of_cancelled_requests_are_not_assigned_to_others(quick: Checkpoint) -> None:
     """More first frames than slots finish before the host reads a result."""
     request = custom_voice(max_frames=4, **seeded(1))
-    alone, device = said(engine_of(quick), request), LateDevice(0, 0.0)
+    alone, device = speak(engine_of(quick), request), LateDevice(0, 0.0)
     modes = dict.fromkeys(Mode, ModeSettings(prefills=8))  # GPUs have the same limit of prefills.
-    engine, heard = engine_of(quick, slots=2, device=device, modes=modes), EventRecorder()
+    engine, recorder = engine_of(quick, slots=2, device=device, modes=modes), EventRecorder()
     # Because this list contains a thread, the engine does not wait for the device.
     engine.completion_waiter.threads.append(threading.current_thread())
-    engine.submit(request, heard)
+    engine.submit(request, recorder)
     engine.tick()
     for seed in range(2, 8):
         ticket = engine.submit(custom_voice("Bread.", max_frames=4, **seeded(seed)), EventRecorder())
@@ -131,7 +131,7 @@ def test_first_frames_of_cancelled_requests_are_not_assigned_to_others(quick: Ch
     device.tell(Stream.PROMPTS, device.asked[Stream.PROMPTS])
     engine.completion_waiter.threads.clear()
     drain(engine)
-    assert_same(heard, alone)
+    assert_same(recorder, alone)
 
 
 def test_first_frame_of_a_cancelled_request_is_not_measured_as_a_decode_step(quick: Checkpoint) -> None:
@@ -150,9 +150,9 @@ def test_first_frame_of_a_cancelled_request_is_not_measured_as_a_decode_step(qui
 
 
 def test_tokens_appended_during_prefill_are_not_lost(quick: Checkpoint) -> None:
-    expected = said(engine_of(quick), streamed("Hello world, you speak.", max_frames=12))
-    engine, heard = engine_of(quick, device=LateDevice(0, 0.0)), EventRecorder()
-    ticket = engine.submit(streamed("", open_text=True, max_frames=12), heard)
+    expected = speak(engine_of(quick), streamed("Hello world, you speak.", max_frames=12))
+    engine, recorder = engine_of(quick, device=LateDevice(0, 0.0)), EventRecorder()
+    ticket = engine.submit(streamed("", open_text=True, max_frames=12), recorder)
     engine.append(ticket, "Hello ")
     # Because this list contains a thread, the engine does not wait for the device.
     engine.completion_waiter.threads.append(threading.current_thread())
@@ -164,7 +164,7 @@ def test_tokens_appended_during_prefill_are_not_lost(quick: Checkpoint) -> None:
     engine.tick()
     engine.completion_waiter.threads.clear()
     drain(engine)
-    assert_same(heard, expected)
+    assert_same(recorder, expected)
 
 
 # --- Number of frames in flight
@@ -204,17 +204,17 @@ def test_prefills_run_concurrently_with_frames(quick: Checkpoint) -> None:
 
 def test_chunked_prompts_on_an_asynchronous_device_equal_a_synchronous_one(cloner: Checkpoint) -> None:
     requests = [cloned(seconds=3.0 + index, max_frames=4) for index in range(3)]
-    expected = [said(engine_of(cloner, slots=1, prompt_piece=16), request) for request in requests]
+    expected = [speak(engine_of(cloner, slots=1, prompt_piece=16), request) for request in requests]
     engine = engine_of(cloner, slots=2, prompt_piece=16, device=LateDevice(3, 0.2))
-    assert_all_same(said_together(engine, *requests), expected)
+    assert_all_same(speak_together(engine, *requests), expected)
 
 
 @pytest.mark.quick
 def test_device_events_wake_the_engine_thread(quick: Checkpoint) -> None:
     requests = [custom_voice(max_frames=6 + index, **seeded(index)) for index in range(6)]
-    expected = [said(engine_of(quick, slots=1), request) for request in requests]
-    heards = said_by_thread(engine_of(quick, slots=3, device=LateDevice(0, 0.0)), *requests)
-    assert_all_same(heards, expected)
+    expected = [speak(engine_of(quick, slots=1), request) for request in requests]
+    recorders = speak_on_thread(engine_of(quick, slots=3, device=LateDevice(0, 0.0)), *requests)
+    assert_all_same(recorders, expected)
 
 
 # --- Graphs
@@ -227,11 +227,11 @@ def test_every_graph_size_gives_the_codes_of_its_rows_alone(quick: Checkpoint, c
     The remaining rows of the graphs are padding.
     """
     requests = [custom_voice(max_frames=5, **seeded(index)) for index in range(count)]
-    expected = [said(engine_of(quick, slots=1), request) for request in requests]
+    expected = [speak(engine_of(quick, slots=1), request) for request in requests]
     device = LateDevice(count)
     modes = {mode: ModeSettings(prefills=10) for mode in Mode}
     engine = engine_of(quick, slots=10, device=device, modes=modes)
-    assert_all_same(said_together(engine, *requests), expected)
+    assert_all_same(speak_together(engine, *requests), expected)
     assert device.replayed >= 4
 
 
@@ -242,10 +242,10 @@ def test_engine_runs_without_a_graph_that_cannot_be_captured(
         def capture(self, work: Callable[[], Made], stream: Stream) -> Graph[Made]:
             raise RuntimeError("an operation that no graph holds")
 
-    expected = said(engine_of(quick), custom_voice())
+    expected = speak(engine_of(quick), custom_voice())
     device = Forgetful()
     with caplog.at_level(logging.WARNING):
-        heard = said(engine_of(quick, device=device), custom_voice())
-    assert_same(heard, expected)
+        recorder = speak(engine_of(quick, device=device), custom_voice())
+    assert_same(recorder, expected)
     assert device.replayed == 0
     assert "an operation that no graph holds" in caplog.text

@@ -14,7 +14,7 @@ from runtime.engine.execution.prompt import Prompt
 from runtime.engine.execution.slots import PromptPrefix
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import Layout, Mode, SpeechRequest
-from tests.support.engines import cloned, core_of, engine_of, said, voice_design
+from tests.support.engines import cloned, core_of, engine_of, speak, voice_design
 
 pytestmark = pytest.mark.usefixtures("each_device")
 
@@ -63,7 +63,7 @@ def test_cached_prefix_gives_the_same_bytes_and_is_computed_once(
 ) -> None:
     checkpoint = designer if mode == "design" else cloner
     first, second = requests(mode)
-    alone = said(engine_of(checkpoint, prompt_cache=0), second)
+    alone = speak(engine_of(checkpoint, prompt_cache=0), second)
     engine = engine_of(checkpoint)
     core = core_of(engine, Mode.VOICE_DESIGN if mode == "design" else Mode.BASE)
     read: list[int] = []
@@ -74,11 +74,11 @@ def test_cached_prefix_gives_the_same_bytes_and_is_computed_once(
         return real(wanted)
 
     core.runner.prefill_chunks = noting  # type: ignore[method-assign]
-    said(engine, first)
+    speak(engine, first)
     assert read[0] == 0
     assert len(read) == 2
     read.clear()
-    again = said(engine, second)
+    again = speak(engine, second)
     assert len(read) == 1
     assert read[0] >= 24
     assert len(core.prefix_cache) == 1
@@ -93,17 +93,17 @@ def test_prefix_without_following_text_excludes_its_last_position(layout: Layout
     assert request.reference is not None
     wordy = replace(request, reference=replace(request.reference, text="I say hello to you and all the others. " * 3))
     engine = engine_of(cloner)
-    heards = [said(engine, wordy) for _ in range(3)]
+    recorders = [speak(engine, wordy) for _ in range(3)]
     assert len(core_of(engine, Mode.BASE).prefix_cache) == 1
-    for heard in heards:
-        assert len(heard.codes) == 3
-        assert np.array_equal(heard.codes, heards[0].codes)
+    for recorder in recorders:
+        assert len(recorder.codes) == 3
+        assert np.array_equal(recorder.codes, recorders[0].codes)
 
 
 def test_prefix_of_another_voice_is_not_used(designer: Checkpoint) -> None:
     engine = engine_of(designer)
     first, _ = requests("design")
-    said(engine, first)
+    speak(engine, first)
     other = replace(first, instruct=LONG_INSTRUCT.replace("young", "older"))
-    assert said(engine, other).pcm.tobytes() == said(engine_of(designer), other).pcm.tobytes()
+    assert speak(engine, other).pcm.tobytes() == speak(engine_of(designer), other).pcm.tobytes()
     assert len(core_of(engine, Mode.VOICE_DESIGN).prefix_cache) == 2

@@ -48,8 +48,8 @@ def build(checkpoint: Checkpoint, utterance: PromptInputs) -> Prompt:
     return build_prompt(utterance, checkpoint.config, checkpoint.text_tokenizer, checkpoint.talker)
 
 
-def utterance(mode: Mode, layout: Layout, **words: object) -> PromptInputs:
-    return PromptInputs(text=TEXT, mode=mode, layout=layout, **{"language": "auto", **words})  # type: ignore[arg-type]
+def utterance(mode: Mode, layout: Layout, **kwargs: object) -> PromptInputs:
+    return PromptInputs(text=TEXT, mode=mode, layout=layout, **{"language": "auto", **kwargs})  # type: ignore[arg-type]
 
 
 def voice(checkpoint: Checkpoint, frames: int | None) -> ClonedVoice:

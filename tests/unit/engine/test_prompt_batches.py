@@ -48,9 +48,9 @@ def launched(ways: PromptBatches, chunks: list[Chunk]) -> tuple[dict[tuple[int, 
             assert (row, stop) in ((SCRATCH, 0), (slot, start + count))
             stands[row] = stop
             if slot != SCRATCH:
-                given = laid[piece * size : piece * size + count].tolist()
+                kwargs = laid[piece * size : piece * size + count].tolist()
                 assert not read.keys() & {(slot, start + at) for at in range(count)}
-                read |= {(slot, start + at): value for at, value in enumerate(given)}
+                read |= {(slot, start + at): value for at, value in enumerate(kwargs)}
     return read, stands
 
 

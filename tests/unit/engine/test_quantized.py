@@ -18,7 +18,7 @@ from runtime.model.products import Linear
 from runtime.model.weights import load_weights, on_meta
 from runtime.settings import EngineSettings, Settings
 from tests.conftest import FolderOf, Loaded
-from tests.support.engines import custom_voice, engine_of, said, said_together, seeded
+from tests.support.engines import custom_voice, engine_of, seeded, speak, speak_together
 
 KINDS = kinds_here()
 # Users can select these kinds. The engine itself selects float16 on some machines.
@@ -43,9 +43,9 @@ def products(network: nn.Module) -> Iterator[Linear]:
 
 @pytest.mark.slow("int4", "float16")
 def test_quantized_request_is_batch_invariant(rounded: Checkpoint) -> None:
-    alone = [said(engine_of(rounded, slots=1), request) for request in REQUESTS]
+    alone = [speak(engine_of(rounded, slots=1), request) for request in REQUESTS]
     for apart in (0, 2):
-        together = said_together(engine_of(rounded, slots=4), *REQUESTS, apart=apart)
+        together = speak_together(engine_of(rounded, slots=4), *REQUESTS, apart=apart)
         for single, other in zip(alone, together, strict=True):
             assert np.array_equal(single.codes, other.codes)
             assert np.array_equal(single.pcm, other.pcm)

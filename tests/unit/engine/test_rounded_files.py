@@ -23,7 +23,7 @@ from runtime.model.quantize import quantize as write
 from runtime.quantize import quantize
 from runtime.settings import EngineSettings, Settings
 from tests.conftest import FolderOf
-from tests.support.engines import custom_voice, engine_of, said, seeded
+from tests.support.engines import custom_voice, engine_of, seeded, speak
 
 KINDS = {Quantization.INT8: 8, Quantization.INT4: 4}
 CPU = torch.device("cpu")
@@ -51,7 +51,7 @@ def test_quantized_file_gives_the_codes_of_quantization_at_load(
     again = load_checkpoint(str(written), CPU, dtype)
     assert again.quantization is kind
     assert again.talker.dtype is dtype
-    first, second = said(engine_of(origin, slots=1), REQUEST), said(engine_of(again, slots=1), REQUEST)
+    first, second = speak(engine_of(origin, slots=1), REQUEST), speak(engine_of(again, slots=1), REQUEST)
     assert np.array_equal(first.codes, second.codes)
     assert np.array_equal(first.pcm, second.pcm)
 
@@ -139,7 +139,7 @@ def test_memory_mapped_table_gives_the_same_codes(
     assert copied.talker.model.text_embedding.weight.dtype is torch.float32
     assert lying.talker.model.text_embedding.weight.dtype is torch.bfloat16
     assert torch.equal(copied.talker.model.text_embedding.rows, lying.talker.model.text_embedding.rows)
-    first, second = said(engine_of(copied, slots=1), REQUEST), said(engine_of(lying, slots=1), REQUEST)
+    first, second = speak(engine_of(copied, slots=1), REQUEST), speak(engine_of(lying, slots=1), REQUEST)
     assert np.array_equal(first.codes, second.codes)
 
 

@@ -33,9 +33,9 @@ AT_ONCE = torch.zeros(1, dtype=torch.int64)  # Values of `hold_until` for rows i
 per_setting = pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting["name"])
 
 
-def level(rows: int, **words: Any) -> LevelSettings:
+def level(rows: int, **kwargs: Any) -> LevelSettings:
     """Return sampling settings of one network, equal for every row."""
-    given = {"temperature": 1.0, "top_k": VOCAB, "top_p": 1.0, "greedy": False, **words}
+    given = {"temperature": 1.0, "top_k": VOCAB, "top_p": 1.0, "greedy": False, **kwargs}
     return LevelSettings(
         temperature=torch.full((rows,), given["temperature"]),
         top_k=torch.full((rows,), given["top_k"]),
@@ -271,8 +271,8 @@ def test_rows_keep_their_own_top_k_in_a_batch() -> None:
 @pytest.mark.parametrize("noise", [None, 1e6])
 def test_greedy_takes_the_maximum_regardless_of_noise(noise: float | None) -> None:
     scores = torch.tensor([[1.0, 3.0, 2.0]])
-    given = None if noise is None else noise * torch.tensor([[1.0, 0.0, 0.0]])
-    assert pick(scores, level(1, greedy=True), given).tolist() == [1]
+    kwargs = None if noise is None else noise * torch.tensor([[1.0, 0.0, 0.0]])
+    assert pick(scores, level(1, greedy=True), kwargs).tolist() == [1]
 
 
 DEFAULTS = GenerationDefaults(

@@ -189,15 +189,15 @@ def test_slow_reader_pauses_alone_and_resumes() -> None:
     assert scheduler.runnable(table, 0.0, is_scarce=False).tolist() == [0, 1]
 
 
-@pytest.mark.parametrize("what", ["limit", "text", "backlog", "reader"])
-def test_frames_in_flight_count_as_generated(what: str) -> None:
+@pytest.mark.parametrize("kind", ["limit", "text", "backlog", "reader"])
+def test_frames_in_flight_count_as_generated(kind: str) -> None:
     scheduler, table = speaking(2, made=9)
     table.emitted[:], table.launched[0] = 9, 10
-    if what == "limit":
+    if kind == "limit":
         table.limit[:] = 10
-    elif what == "text":
+    elif kind == "text":
         table.text_limit[:] = 10
-    elif what == "backlog":
+    elif kind == "backlog":
         table.emitted[:], table.launched[:] = 10 - MAX_BACKLOG_FRAMES, (10, 9)
     else:
         table.has_acks[:], table.acknowledged_frames[:] = True, 10 - scheduler.reader_frames

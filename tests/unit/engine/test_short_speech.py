@@ -13,7 +13,7 @@ from runtime.engine.scheduling.input_processor import seed_of_repeat
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import Guard, Sampling, SpeechRequest, Split, StopReason
 from runtime.shared.speech_rate import expected_frames, min_frames
-from tests.support.engines import GREEDY, EventRecorder, core_of, custom_voice, engine_of, said, said_live, streamed
+from tests.support.engines import GREEDY, EventRecorder, core_of, custom_voice, engine_of, speak, speak_live, streamed
 from tests.support.frames import end_parts_after
 
 pytestmark = pytest.mark.usefixtures("each_device")
@@ -32,8 +32,8 @@ def speaking(quick: Checkpoint) -> Checkpoint:
     return replace(quick, config=replace(quick.config, speaks=True))
 
 
-def free(text: str = TEXT, **words: Any) -> SpeechRequest:
-    return custom_voice(text, **{"max_frames": None, "sampling": Sampling(), "seed": 5, **words})
+def free(text: str = TEXT, **kwargs: Any) -> SpeechRequest:
+    return custom_voice(text, **{"max_frames": None, "sampling": Sampling(), "seed": 5, **kwargs})
 
 
 def ending(checkpoint: Checkpoint, *frames: int, **settings: Any) -> Engine:
@@ -43,46 +43,46 @@ def ending(checkpoint: Checkpoint, *frames: int, **settings: Any) -> Engine:
     return engine
 
 
-def outcome(heard: EventRecorder) -> tuple[StopReason, Guard | None, int, int]:
-    return heard.end.stop_reason, heard.end.stats.guard, heard.end.stats.repeated, heard.end.stats.parts
+def outcome(recorder: EventRecorder) -> tuple[StopReason, Guard | None, int, int]:
+    return recorder.end.stop_reason, recorder.end.stats.guard, recorder.end.stats.repeated, recorder.end.stats.parts
 
 
 def test_much_too_short_segment_is_retried_with_another_seed(speaking: Checkpoint) -> None:
     assert min_frames(TEXT) == MIN_FRAMES
-    heard = said(ending(speaking, SHORT, ENOUGH), free())
-    assert outcome(heard) == (StopReason.EOS, None, 1, 1)
-    again = said(ending(speaking, ENOUGH), free(seed=seed_of_repeat(5)))
-    assert np.array_equal(heard.codes[SHORT:], again.codes)
-    assert np.array_equal(heard.codes, said(ending(speaking, SHORT, ENOUGH), free()).codes)
+    recorder = speak(ending(speaking, SHORT, ENOUGH), free())
+    assert outcome(recorder) == (StopReason.EOS, None, 1, 1)
+    again = speak(ending(speaking, ENOUGH), free(seed=seed_of_repeat(5)))
+    assert np.array_equal(recorder.codes[SHORT:], again.codes)
+    assert np.array_equal(recorder.codes, speak(ending(speaking, SHORT, ENOUGH), free()).codes)
 
 
 def test_segment_too_short_twice_is_noted(speaking: Checkpoint) -> None:
-    heard = said(ending(speaking, SHORT, SHORT), free())
-    assert outcome(heard) == (StopReason.SHORT, Guard.SHORT, 1, 1)
-    assert len(heard.codes) == 2 * SHORT
+    recorder = speak(ending(speaking, SHORT, SHORT), free())
+    assert outcome(recorder) == (StopReason.SHORT, Guard.SHORT, 1, 1)
+    assert len(recorder.codes) == 2 * SHORT
 
 
 def test_other_segments_keep_their_seed_and_codes(speaking: Checkpoint) -> None:
     text = f"{TEXT} {TEXT}"
-    heard = said(ending(speaking, SHORT, ENOUGH, ENOUGH), free(text, split=Split.SENTENCE))
-    assert outcome(heard) == (StopReason.EOS, None, 1, 2)
-    alone = said(ending(speaking, ENOUGH), free())
-    assert np.array_equal(heard.codes[SHORT + ENOUGH :], alone.codes)
+    recorder = speak(ending(speaking, SHORT, ENOUGH, ENOUGH), free(text, split=Split.SENTENCE))
+    assert outcome(recorder) == (StopReason.EOS, None, 1, 2)
+    alone = speak(ending(speaking, ENOUGH), free())
+    assert np.array_equal(recorder.codes[SHORT + ENOUGH :], alone.codes)
 
 
 def test_streamed_segment_is_retried_after_its_text_is_complete(speaking: Checkpoint) -> None:
     request = streamed(TEXT, max_frames=None, sampling=Sampling(), holds_end=False)
-    for heard in (
-        said(ending(speaking, SHORT, ENOUGH), request),
-        said_live(ending(speaking, SHORT, ENOUGH), request, [TEXT]),
+    for recorder in (
+        speak(ending(speaking, SHORT, ENOUGH), request),
+        speak_live(ending(speaking, SHORT, ENOUGH), request, [TEXT]),
     ):
-        assert outcome(heard) == (StopReason.EOS, None, 1, 1)
-        assert len(heard.codes) == SHORT + ENOUGH
+        assert outcome(recorder) == (StopReason.EOS, None, 1, 1)
+        assert len(recorder.codes) == SHORT + ENOUGH
 
 
 @pytest.mark.parametrize("frames", [MIN_FRAMES, ENOUGH])
 def test_long_enough_speech_is_not_retried(speaking: Checkpoint, frames: int) -> None:
-    assert outcome(said(ending(speaking, frames), free())) == (StopReason.EOS, None, 0, 1)
+    assert outcome(speak(ending(speaking, frames), free())) == (StopReason.EOS, None, 0, 1)
 
 
 def test_requests_with_max_frames_or_greedy_sampling_are_not_retried(speaking: Checkpoint, quick: Checkpoint) -> None:
@@ -95,9 +95,9 @@ def test_requests_with_max_frames_or_greedy_sampling_are_not_retried(speaking: C
         (speaking, {"sampling": GREEDY}),
         (replace(quick, config=replace(quick.config, speaks=False)), {}),
     ):
-        heard = said(ending(checkpoint, SHORT), free(**words))
-        assert outcome(heard) == (StopReason.EOS, None, 0, 1)
-    assert outcome(said(ending(speaking, SHORT, guard=False), free())) == (StopReason.EOS, None, 0, 1)
+        recorder = speak(ending(checkpoint, SHORT), free(**words))
+        assert outcome(recorder) == (StopReason.EOS, None, 0, 1)
+    assert outcome(speak(ending(speaking, SHORT, guard=False), free())) == (StopReason.EOS, None, 0, 1)
 
 
 @pytest.mark.parametrize("text", ["1000000000000", "Nooooooooooooo!", "... , — !?", "Hi.", "a b c"])

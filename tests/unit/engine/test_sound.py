@@ -28,10 +28,10 @@ from tests.support.engines import (
     custom_voice,
     drain,
     engine_of,
-    said,
-    said_by_thread,
-    said_together,
     seeded,
+    speak,
+    speak_on_thread,
+    speak_together,
     streamed,
 )
 from tests.support.late_device import LateDevice
@@ -41,7 +41,7 @@ pytestmark = pytest.mark.usefixtures("each_device")
 TEXTS = ("Hello world.", "a", "The old phone is slow. You speak.", "你好，我的声音。", "iPhone 12")
 
 
-def mixed(index: int, **words: Any) -> SpeechRequest:
+def mixed(index: int, **kwargs: Any) -> SpeechRequest:
     """Return one of sixteen different requests.
 
     The requests differ in every field that may differ within a batch.
@@ -53,17 +53,17 @@ def mixed(index: int, **words: Any) -> SpeechRequest:
         given["first_chunk_frames"] = 3
     if index % 4 == 1:
         given["split"] = Split.SENTENCE
-    return make(TEXTS[index % len(TEXTS)], **{**given, **words})
+    return make(TEXTS[index % len(TEXTS)], **{**given, **kwargs})
 
 
 @pytest.fixture(scope="module")
 def alone(quick: Checkpoint) -> list[EventRecorder]:
     engine = engine_of(quick, slots=1)
-    return [said(engine, mixed(index)) for index in range(16)]
+    return [speak(engine, mixed(index)) for index in range(16)]
 
 
-def modes_of(**words: int) -> dict[Mode, ModeSettings]:
-    return dict.fromkeys(Mode, ModeSettings(**words))
+def modes_of(**kwargs: int) -> dict[Mode, ModeSettings]:
+    return dict.fromkeys(Mode, ModeSettings(**kwargs))
 
 
 CHUNKS = [
@@ -89,12 +89,12 @@ def test_audio_bytes_are_independent_of_chunking_batch_and_lead(
     clock = VirtualClock()
     engine = engine_of(quick, slots=4, modes=modes_of(**words), sound_work=work, clock=clock)
     picked = range(0, 16, 3)
-    heards = {index: EventRecorder() for index in picked}
-    for index, heard in heards.items():
-        engine.submit(mixed(index), heard)
+    recorders = {index: EventRecorder() for index in picked}
+    for index, recorder in recorders.items():
+        engine.submit(mixed(index), recorder)
     drain(engine, clock, turn_s)
-    for index, heard in heards.items():
-        assert_same(heard, alone[index])
+    for index, recorder in recorders.items():
+        assert_same(recorder, alone[index])
 
 
 @pytest.mark.slow
@@ -104,7 +104,7 @@ def test_sixteen_mixed_requests_equal_their_solo_runs(
 ) -> None:
     stream, clock = np.random.RandomState(order), VirtualClock()
     engine = engine_of(quick, slots=5, reader_s=0.4, lead_cap_s=0.5, clock=clock)
-    heards = [EventRecorder() for _ in range(16)]
+    recorders = [EventRecorder() for _ in range(16)]
     slow = set(stream.choice(16, 5, replace=False).tolist())
     doomed = set(stream.choice(16, 4, replace=False).tolist())
     tickets: dict[int, int] = {}
@@ -112,29 +112,29 @@ def test_sixteen_mixed_requests_equal_their_solo_runs(
     for _ in range(600):
         if waiting:
             index = int(waiting.pop())
-            tickets[index] = engine.submit(mixed(index, acknowledged=index in slow), heards[index])
+            tickets[index] = engine.submit(mixed(index, acknowledged=index in slow), recorders[index])
         engine.tick()
         clock.now += float(stream.choice([0.0, 0.02, 0.2]))
         for index in slow & tickets.keys():
             if stream.randint(3) == 0:
-                engine.ack_sent(tickets[index], len(heards[index].pcm))
+                engine.ack_sent(tickets[index], len(recorders[index].pcm))
         for index in doomed & tickets.keys():
             if stream.randint(9) == 0:
                 engine.cancel(tickets[index])
         if not waiting and not engine.busy:
             break
-    for index, heard in enumerate(heards):
+    for index, recorder in enumerate(recorders):
         if index in doomed:
-            assert isinstance(heard.end, Finished)
-            assert np.array_equal(heard.pcm, alone[index].pcm[: len(heard.pcm)])
-            assert len(heard.codes) == heard.end.stats.frames
+            assert isinstance(recorder.end, Finished)
+            assert np.array_equal(recorder.pcm, alone[index].pcm[: len(recorder.pcm)])
+            assert len(recorder.codes) == recorder.end.stats.frames
         else:
-            assert_same(heard, alone[index])
+            assert_same(recorder, alone[index])
 
 
 def test_separate_audio_thread_changes_no_byte(quick: Checkpoint, alone: list[EventRecorder]) -> None:
-    heards = said_by_thread(engine_of(quick, slots=4), *map(mixed, range(16)))
-    assert_all_same(heards, alone)
+    recorders = speak_on_thread(engine_of(quick, slots=4), *map(mixed, range(16)))
+    assert_all_same(recorders, alone)
 
 
 def test_mixed_requests_include_both_layouts() -> None:
@@ -146,16 +146,16 @@ def test_mixed_requests_include_both_layouts() -> None:
 
 def test_every_chunk_contains_the_audio_of_its_own_codes(quick: Checkpoint) -> None:
     engine: Engine = engine_of(quick, slots=2)
-    heards = [EventRecorder(), EventRecorder()]
-    for index, heard in enumerate(heards):
-        engine.submit(custom_voice(max_frames=9, **seeded(index)), heard)
+    recorders = [EventRecorder(), EventRecorder()]
+    for index, recorder in enumerate(recorders):
+        engine.submit(custom_voice(max_frames=9, **seeded(index)), recorder)
     drain(engine)
     streams = core_of(engine_of(quick, slots=1)).code2wav_streams
-    for heard in heards:
+    for recorder in recorders:
         streams.open(0)
-        (whole,) = streams.decode([0], torch.from_numpy(heard.codes[None]))
-        assert whole == heard.pcm.tobytes()
-        assert all(len(chunk.pcm) == 3840 * len(chunk.codes) for chunk in heard.chunks)
+        (whole,) = streams.decode([0], torch.from_numpy(recorder.codes[None]))
+        assert whole == recorder.pcm.tobytes()
+        assert all(len(chunk.pcm) == 3840 * len(chunk.codes) for chunk in recorder.chunks)
 
 
 @pytest.mark.parametrize("max_frames", [1, 9])
@@ -165,23 +165,23 @@ def test_first_audio_is_launched_with_its_frame_if_graphs_are_available(
     fresh: list[bool] = []
     decode = Code2WavStreams.decode
 
-    def noted(self: Code2WavStreams, slots: list[int], codes: torch.Tensor, stream: Stream, **words: Any) -> Any:
+    def noted(self: Code2WavStreams, slots: list[int], codes: torch.Tensor, stream: Stream, **kwargs: Any) -> Any:
         fresh.extend(self._rows[slots, 2] == 0)  # Column 2 is the number of decoded frames.
-        return decode(self, slots, codes, stream, **words)
+        return decode(self, slots, codes, stream, **kwargs)
 
     engine = engine_of(quick)
     monkeypatch.setattr(Code2WavStreams, "decode", noted)
     requests = [custom_voice(text, max_frames=max_frames, seed=index) for index, text in enumerate(TEXTS)]
-    heards = said_together(engine, *requests)
+    recorders = speak_together(engine, *requests)
     assert any(fresh) == (not engine.device.holds_graphs), "the worker makes what did not follow"
-    for heard, request in zip(heards, requests, strict=True):
-        assert_same(heard, said(engine_of(quick, device=CpuDevice()), request))
+    for recorder, request in zip(recorders, requests, strict=True):
+        assert_same(recorder, speak(engine_of(quick, device=CpuDevice()), request))
 
 
 def test_first_frame_with_end_token_leaves_a_fresh_audio_stream(quick: Checkpoint) -> None:
     """The first frame is EOS, so its audio is discarded."""
     two = custom_voice("One. Two.", split=Split.SENTENCE, max_frames=12, seed=4)
-    expected = said(engine_of(quick, device=CpuDevice()), two)
+    expected = speak(engine_of(quick, device=CpuDevice()), two)
     engine = engine_of(quick)
     core, first = core_of(engine), []
     follow = core.code2wav_scheduler.launch_first_audio
@@ -191,7 +191,7 @@ def test_first_frame_with_end_token_leaves_a_fresh_audio_stream(quick: Checkpoin
         first.extend(sequence for sequence in sequences if sequence.first_audio is not None)
 
     core.code2wav_scheduler.launch_first_audio = noted  # type: ignore[method-assign]
-    assert_same(said(engine, two), expected)
+    assert_same(speak(engine, two), expected)
     assert len(first) == (1 if engine.device.holds_graphs else 0), "of a request, only its first part's"
 
 
@@ -207,9 +207,9 @@ def test_batching_changes_no_bit_of_the_audio(quick: Checkpoint) -> None:
     core.scheduler = core.code2wav_scheduler.scheduler = many
     make = core.code2wav_scheduler.make
 
-    def noted(chunk: Code2WavChunk, *rest: Any, **words: Any) -> None:
+    def noted(chunk: Code2WavChunk, *rest: Any, **kwargs: Any) -> None:
         chunks.append(chunk)
-        make(chunk, *rest, **words)
+        make(chunk, *rest, **kwargs)
 
     core.code2wav_scheduler.make = noted  # type: ignore[method-assign]
     # Chunks of the first request end after 5, 21 and 37 frames, and chunks of the others after 15 and 31.
@@ -217,8 +217,8 @@ def test_batching_changes_no_bit_of_the_audio(quick: Checkpoint) -> None:
     requests = [
         custom_voice("Hello.", max_frames=end, seed=end, first_chunk_frames=1 if end > 50 else 3) for end in ends
     ]
-    for heard, request in zip(said_together(engine, *requests), requests, strict=True):
-        assert_same(heard, said(engine_of(quick, device=CpuDevice()), request))
+    for recorder, request in zip(speak_together(engine, *requests), requests, strict=True):
+        assert_same(recorder, speak(engine_of(quick, device=CpuDevice()), request))
     assert any(not chunk.is_urgent and len(chunk.slots) > 1 for chunk in chunks)
     assert any(len(set(chunk.frames.tolist())) > 1 for chunk in chunks), "an end goes into another's call"
 
@@ -226,18 +226,18 @@ def test_batching_changes_no_bit_of_the_audio(quick: Checkpoint) -> None:
 def test_remaining_audio_longer_than_a_chunk_is_not_padded(quick: Checkpoint) -> None:
     """There is no graph for three frames, and the reply ended while the worker was busy."""
     words = {"first_chunk_frames": 3, "max_chunk_frames": 3}
-    engine, request, heard = (
+    engine, request, recorder = (
         engine_of(quick, slots=1, modes=modes_of(**words)),
         custom_voice(max_frames=8),
         EventRecorder(),
     )
     core = core_of(engine)
     offer, core.code2wav_scheduler.offer = core.code2wav_scheduler.offer, lambda: None  # type: ignore[method-assign]
-    engine.submit(request, heard)
+    engine.submit(request, recorder)
     while not core.table.ended[0]:
         engine.tick()
     core.code2wav_scheduler.offer = offer  # type: ignore[method-assign]
     offer()
     drain(engine)
-    assert [len(chunk.codes) for chunk in heard.chunks] == [3, 3, 2]
-    assert_same(heard, said(engine_of(quick, device=CpuDevice()), request))
+    assert [len(chunk.codes) for chunk in recorder.chunks] == [3, 3, 2]
+    assert_same(recorder, speak(engine_of(quick, device=CpuDevice()), request))

@@ -15,22 +15,22 @@ from runtime.errors import ModeNotServed, ReferenceTooShort
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import Mode, Reference, SpeechRequest, VoicePrompt
 from tests.conftest import FolderOf
-from tests.support.engines import EventRecorder, cloned, core_of, custom_voice, engine_of, said, said_together
+from tests.support.engines import EventRecorder, cloned, core_of, custom_voice, engine_of, speak, speak_together
 from tests.support.signals import voice
-from tests.unit.engine.test_loading import until, waiting_engine
+from tests.unit.engine.test_loading import tick_until, waiting_engine
 from tests.unit.engine.test_voice_cache import counted, prompt_for
 
 STYLE = "Slowly, in a low voice."
 SAMPLES = voice(1.2, 11)
 
 
-def styled(**words: object) -> SpeechRequest:
+def styled(**kwargs: object) -> SpeechRequest:
     """Return a CustomVoice request with a style.
 
     Its voice is defined only by reference audio.
     """
     reference = Reference(samples=SAMPLES, text="I say hello.")
-    return custom_voice(**{"voice": None, "instruct": STYLE, "reference": reference, **words})
+    return custom_voice(**{"voice": None, "instruct": STYLE, "reference": reference, **kwargs})
 
 
 @pytest.fixture
@@ -46,18 +46,18 @@ def test_cloned_voice_in_custom_voice_equals_a_speaker_with_its_x_vector(
     x_vector = np.random.default_rng(3).normal(size=base.config.talker.hidden_size).astype(np.float32)
     prompt = VoicePrompt(fingerprint=base.fingerprint, x_vector=x_vector)
     engine = engine_of(*twins)
-    heard = said(engine, styled(reference=Reference(samples=SAMPLES, prompt=prompt)))
-    as_published = said(engine, custom_voice(instruct=STYLE))
-    assert len(heard.codes) == 12
-    assert not np.array_equal(as_published.codes, heard.codes), "the voice counts"
-    plain = said(engine, styled(instruct=None, reference=Reference(samples=SAMPLES, prompt=prompt)))
-    assert not np.array_equal(plain.codes, heard.codes), "the style counts"
+    recorder = speak(engine, styled(reference=Reference(samples=SAMPLES, prompt=prompt)))
+    as_published = speak(engine, custom_voice(instruct=STYLE))
+    assert len(recorder.codes) == 12
+    assert not np.array_equal(as_published.codes, recorder.codes), "the voice counts"
+    plain = speak(engine, styled(instruct=None, reference=Reference(samples=SAMPLES, prompt=prompt)))
+    assert not np.array_equal(plain.codes, recorder.codes), "the style counts"
     with torch.inference_mode():
         row = customs.config.talker.spk_id["serena"]
         customs.talker.model.codec_embedding.weight[row] = torch.tensor(x_vector)
-    expected = said(engine_of(*twins), custom_voice(instruct=STYLE))
-    assert np.array_equal(heard.codes, expected.codes)
-    assert np.array_equal(heard.pcm, expected.pcm)
+    expected = speak(engine_of(*twins), custom_voice(instruct=STYLE))
+    assert np.array_equal(recorder.codes, expected.codes)
+    assert np.array_equal(recorder.pcm, expected.pcm)
 
 
 def test_both_checkpoints_share_one_encoding_of_the_reference(
@@ -65,9 +65,9 @@ def test_both_checkpoints_share_one_encoding_of_the_reference(
 ) -> None:
     engine = engine_of(*twins)
     reads = counted(core_of(engine, Mode.BASE).voice_cache, "read", monkeypatch)
-    said_together(engine, styled(), styled(instruct="Loud."), cloned(x_vector_only=True, max_frames=2))
+    speak_together(engine, styled(), styled(instruct="Loud."), cloned(x_vector_only=True, max_frames=2))
     assert len(reads) == 2, "with and without the words of the recording"
-    said(engine, styled())
+    speak(engine, styled())
     assert len(reads) == 2
 
 
@@ -75,16 +75,16 @@ def test_stored_base_prompt_avoids_encoding(
     twins: tuple[Checkpoint, Checkpoint], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = engine_of(*twins)
-    expected = said(engine, styled())
+    expected = speak(engine, styled())
     prompt = prompt_for(engine, cloned())
     encoded = counted(twins[1].speaker_encoder, "forward", monkeypatch)
-    heard = said(engine, styled(reference=Reference(samples=SAMPLES, text="I say hello.", prompt=prompt)))
+    recorder = speak(engine, styled(reference=Reference(samples=SAMPLES, text="I say hello.", prompt=prompt)))
     assert not encoded
-    assert np.array_equal(heard.codes, expected.codes)
+    assert np.array_equal(recorder.codes, expected.codes)
 
 
 def test_note_explains_how_the_stored_voice_is_used(twins: tuple[Checkpoint, Checkpoint]) -> None:
-    (note,) = said(engine_of(*twins), styled(max_frames=1)).started.notes
+    (note,) = speak(engine_of(*twins), styled(max_frames=1)).started.notes
     assert note == "Only the x-vector of the voice is used, so that a style can be applied; this is experimental."
 
 
@@ -109,7 +109,7 @@ def test_voices_cannot_be_styled_without_a_base_checkpoint_of_the_same_size(
     assert not any(card.styles_voices for card in engine.cards)
     with pytest.raises(ModeNotServed):
         engine.submit(styled(), EventRecorder())
-    assert len(said(engine, custom_voice(max_frames=2)).codes) == 2
+    assert len(speak(engine, custom_voice(max_frames=2)).codes) == 2
 
 
 def test_model_cards_list_voice_styling_support(
@@ -135,14 +135,14 @@ def each_without_style() -> Callable[[Engine], None]:
 @pytest.mark.parametrize("order", [("custom_voice", "base"), ("base", "custom_voice")])
 def test_first_request_loads_both_checkpoints(folder_of: FolderOf, order: tuple[str, str]) -> None:
     engine = waiting_engine(*(folder_of("brief", mode) for mode in order))
-    heard, plain, gone = EventRecorder(), EventRecorder(), EventRecorder()
-    engine.submit(styled(max_frames=3), heard)
+    recorder, plain, gone = EventRecorder(), EventRecorder(), EventRecorder()
+    engine.submit(styled(max_frames=3), recorder)
     engine.submit(custom_voice(max_frames=3), plain)
     ticket = engine.submit(styled(), gone)
     engine.cancel(ticket)
-    until(engine, lambda: heard.ended and plain.ended)
-    assert len(heard.codes) == len(plain.codes) == 3
+    tick_until(engine, lambda: recorder.ended and plain.ended)
+    assert len(recorder.codes) == len(plain.codes) == 3
     assert all(card.loaded for card in engine.cards)
     assert not gone.chunks
-    again = said(engine, styled(max_frames=3))
-    assert np.array_equal(again.codes, heard.codes)
+    again = speak(engine, styled(max_frames=3))
+    assert np.array_equal(again.codes, recorder.codes)

@@ -24,8 +24,8 @@ from tests.support.engines import (
     drain,
     engine_of,
     run_turns,
-    said,
-    said_together,
+    speak,
+    speak_together,
 )
 from tests.support.signals import voice
 
@@ -37,9 +37,9 @@ def counted(owner: object, name: str, monkeypatch: pytest.MonkeyPatch) -> list[t
     calls: list[tuple[Any, ...]] = []
     method = getattr(owner, name)
 
-    def wrapped(*args: Any, **words: Any) -> Any:
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
         calls.append(args)
-        return method(*args, **words)
+        return method(*args, **kwargs)
 
     monkeypatch.setattr(owner, name, wrapped)
     return calls
@@ -49,8 +49,8 @@ def voices_of(engine: Engine) -> VoiceCache:
     return core_of(engine, Mode.BASE).voice_cache
 
 
-def of_prompt(prompt: VoicePrompt, **words: Any) -> SpeechRequest:
-    request = cloned(max_frames=3, **words)
+def of_prompt(prompt: VoicePrompt, **kwargs: Any) -> SpeechRequest:
+    request = cloned(max_frames=3, **kwargs)
     assert request.reference is not None
     return replace(request, reference=replace(request.reference, prompt=prompt))
 
@@ -72,13 +72,13 @@ def test_reference_is_encoded_once_for_concurrent_requests(
     engine = engine_of(cloner, slots=2)
     reads = counted(voices_of(engine), "read", monkeypatch)
     warmed = counted(core_of(engine, Mode.BASE).code2wav_streams.network, "after", monkeypatch)
-    heards = said_together(engine, *[cloned(max_frames=3)] * 4, apart=apart)
+    recorders = speak_together(engine, *[cloned(max_frames=3)] * 4, apart=apart)
     assert len(reads) == 1
     assert len(warmed) == 1, "the state of Code2Wav after the reference is made once"
-    (alone,) = said_together(engine_of(cloner, slots=1), cloned(max_frames=3))
-    for heard in heards:
-        assert np.array_equal(heard.codes, alone.codes)
-        assert np.array_equal(heard.pcm, alone.pcm)
+    (alone,) = speak_together(engine_of(cloner, slots=1), cloned(max_frames=3))
+    for recorder in recorders:
+        assert np.array_equal(recorder.codes, alone.codes)
+        assert np.array_equal(recorder.pcm, alone.pcm)
 
 
 def test_equal_references_have_equal_keys_and_others_differ() -> None:
@@ -103,7 +103,7 @@ def test_cache_size_is_limited_by_the_setting(cloner: Checkpoint, monkeypatch: p
     reads = counted(voices_of(engine), "read", monkeypatch)
     # When the cache needs space for 1.6, the entry 1.4 is the least recently used.
     for seconds in (1.2, 1.4, 1.2, 1.6, 1.2, 1.4):
-        said(engine, cloned(seconds=seconds, x_vector_only=True, max_frames=1))
+        speak(engine, cloned(seconds=seconds, x_vector_only=True, max_frames=1))
     lengths = [round(len(args[0].samples) / 24_000, 1) for args in reads]
     assert lengths == [1.2, 1.4, 1.6, 1.4]
     assert len(voices_of(engine).cached_voices) == 2
@@ -111,8 +111,8 @@ def test_cache_size_is_limited_by_the_setting(cloner: Checkpoint, monkeypatch: p
 
 def test_cache_of_size_zero_still_serves_requests(cloner: Checkpoint) -> None:
     engine = engine_of(cloner, prompt_cache=0)
-    heards = said_together(engine, *[cloned(max_frames=2)] * 2)
-    assert [len(heard.codes) for heard in heards] == [2, 2]
+    recorders = speak_together(engine, *[cloned(max_frames=2)] * 2)
+    assert [len(recorder.codes) for recorder in recorders] == [2, 2]
     assert not voices_of(engine).cached_voices
 
 
@@ -122,12 +122,12 @@ def test_cache_of_size_zero_still_serves_requests(cloner: Checkpoint) -> None:
 def test_prompt_of_the_same_checkpoint_avoids_encoding(cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = engine_of(cloner)
     prompt = prompt_for(engine, cloned())
-    expected = said(engine, cloned(max_frames=3))
+    expected = speak(engine, cloned(max_frames=3))
     encoded = counted(cloner.speech_tokenizer.encoder, "forward", monkeypatch)
-    heard = said(engine, of_prompt(prompt))
+    recorder = speak(engine, of_prompt(prompt))
     assert not encoded
-    assert np.array_equal(heard.codes, expected.codes)
-    assert np.array_equal(heard.pcm, expected.pcm)
+    assert np.array_equal(recorder.codes, expected.codes)
+    assert np.array_equal(recorder.pcm, expected.pcm)
 
 
 SPOILED: dict[str, Callable[[VoicePrompt], VoicePrompt]] = {
@@ -147,16 +147,16 @@ def test_unsuitable_prompt_is_encoded_again_from_samples(
     cloner: Checkpoint, spoil: Callable[[VoicePrompt], VoicePrompt]
 ) -> None:
     engine = engine_of(cloner)
-    heard = said(engine, of_prompt(spoil(prompt_for(engine, cloned()))))
-    assert np.array_equal(heard.codes, said(engine_of(cloner), cloned(max_frames=3)).codes)
+    recorder = speak(engine, of_prompt(spoil(prompt_for(engine, cloned()))))
+    assert np.array_equal(recorder.codes, speak(engine_of(cloner), cloned(max_frames=3)).codes)
 
 
 def test_forged_prompt_is_not_used_for_another_voice(cloner: Checkpoint) -> None:
     engine = engine_of(cloner)
     prompt = prompt_for(engine, cloned())
-    forged = said(engine, of_prompt(replace(prompt, x_vector=-prompt.x_vector)))
-    honest = said(engine, cloned(max_frames=3))
-    expected = said(engine_of(cloner), cloned(max_frames=3))
+    forged = speak(engine, of_prompt(replace(prompt, x_vector=-prompt.x_vector)))
+    honest = speak(engine, cloned(max_frames=3))
+    expected = speak(engine_of(cloner), cloned(max_frames=3))
     assert not np.array_equal(forged.pcm, expected.pcm)
     assert np.array_equal(honest.pcm, expected.pcm)
 
@@ -222,18 +222,18 @@ def test_request_cancelled_during_encoding_sends_no_event_and_the_voice_is_cache
     reading: tuple[Engine, Gate],
 ) -> None:
     engine, gate = reading
-    heard, after = EventRecorder(), EventRecorder()
-    ticket = engine.submit(cloned(), heard)
+    recorder, after = EventRecorder(), EventRecorder()
+    ticket = engine.submit(cloned(), recorder)
     engine.tick()
     engine.cancel(ticket)
     engine.tick()
-    assert heard.end.stop_reason is StopReason.CANCELLED
+    assert recorder.end.stop_reason is StopReason.CANCELLED
     gate.open.set()
     settle(engine)
     engine.submit(cloned(max_frames=2), after)
     settle(engine)
     drain(engine)
-    assert len(heard.events) == 1
+    assert len(recorder.events) == 1
     assert len(after.codes) == 2
     assert gate.reads == 1
 
@@ -284,11 +284,11 @@ def test_audio_failure_after_the_reference_is_not_cached(cloner: Checkpoint, mon
             raise RuntimeError
 
         spoiled.setattr(network, "after", fail)
-        broken = said(engine, cloned(max_frames=3))
+        broken = speak(engine, cloned(max_frames=3))
     assert isinstance(broken.end, Broken)
     assert type(broken.end.error) is GenerationFailed
-    whole = said(engine, cloned(max_frames=3))
-    assert np.array_equal(whole.pcm, said(engine_of(cloner), cloned(max_frames=3)).pcm)
+    whole = speak(engine, cloned(max_frames=3))
+    assert np.array_equal(whole.pcm, speak(engine_of(cloner), cloned(max_frames=3)).pcm)
 
 
 # --- Speaker embeddings of clients
@@ -304,9 +304,9 @@ def test_speaker_embedding_gives_the_codes_of_its_reference(cloner: Checkpoint) 
     engine = engine_of(cloner)
     clone = cloned(x_vector_only=True, max_frames=3)
     prompt = prompt_for(engine, clone)
-    heard = said(engine, of_embedding(prompt.x_vector))
-    assert np.array_equal(heard.codes, said(engine, clone).codes)
-    assert not np.array_equal(said(engine, of_embedding(-prompt.x_vector)).codes, heard.codes)
+    recorder = speak(engine, of_embedding(prompt.x_vector))
+    assert np.array_equal(recorder.codes, speak(engine, clone).codes)
+    assert not np.array_equal(speak(engine, of_embedding(-prompt.x_vector)).codes, recorder.codes)
 
 
 @pytest.mark.parametrize("spoil", [lambda x: x[1:], lambda x: np.append(x, x), lambda x: x * np.nan, lambda x: x[:0]])
@@ -316,7 +316,7 @@ def test_unsuitable_speaker_embedding_is_refused(
     engine = engine_of(cloner)
     embedding = spoil(np.ones(cloner.config.talker.hidden_size, np.float32))
     with pytest.raises(InvalidConfig) as refused:
-        said(engine, of_embedding(embedding))
+        speak(engine, of_embedding(embedding))
     assert refused.value.param == "speaker_embedding"
 
 
@@ -324,8 +324,8 @@ def test_unsuitable_speaker_embedding_is_refused(
 def test_speaker_embedding_of_any_size_affects_no_other_row(cloner: Checkpoint, size: float) -> None:
     engine = engine_of(cloner, slots=2)
     extreme = of_embedding(np.full(cloner.config.talker.hidden_size, size, np.float32))
-    alone = said(engine, cloned(max_frames=3))
-    _, beside = said_together(engine, extreme, cloned(max_frames=3))
+    alone = speak(engine, cloned(max_frames=3))
+    _, beside = speak_together(engine, extreme, cloned(max_frames=3))
     assert np.array_equal(beside.codes, alone.codes)
 
 

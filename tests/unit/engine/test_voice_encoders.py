@@ -16,7 +16,7 @@ from runtime.errors import SpeechError
 from runtime.model.checkpoint import Checkpoint
 from runtime.model.code2wav import StreamState
 from runtime.request import Mode, VoicePrompt
-from tests.support.engines import EventRecorder, cloned, core_of, drain, engine_of, said, said_together
+from tests.support.engines import EventRecorder, cloned, core_of, drain, engine_of, speak, speak_together
 from tests.support.late_device import LateDevice
 from tests.support.signals import voice
 from tests.unit.engine.test_sound_graphs import GraphDevice
@@ -59,7 +59,7 @@ def test_recording_is_encoded_in_the_shortest_fitting_graph(
 def test_encoders_run_without_graphs_if_capture_fails(cloner: Checkpoint) -> None:
     engine = engine_of(cloner, device=GraphDevice(broken=range(10_000)))
     assert not voices_of(engine).encoders.lengths  # type: ignore[union-attr]
-    assert np.array_equal(said(engine, cloned()).codes, said(engine_of(cloner), cloned()).codes)
+    assert np.array_equal(speak(engine, cloned()).codes, speak(engine_of(cloner), cloned()).codes)
 
 
 def test_first_clone_needs_no_further_capture(cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +75,7 @@ def test_first_clone_needs_no_further_capture(cloner: Checkpoint, monkeypatch: p
     assert [len(calls) for calls in ran] == [1, 1, 1]
     assert not voices_of(engine).cached_voices, "it is nobody's voice"
     mel = speaker.prepare()
-    said(engine, cloned())
+    speak(engine, cloned())
     assert speaker.prepare() is mel
 
 
@@ -86,7 +86,7 @@ def test_encoder_failure_at_startup_does_not_prevent_serving(
     with monkeypatch.context() as broken:
         broken.setattr(cloner.speech_tokenizer.encoder, "forward", lambda *_: 1 / 0)
         engine = engine_of(cloner)
-    assert np.array_equal(said(engine, cloned()).codes, said(engine_of(cloner), cloned()).codes)
+    assert np.array_equal(speak(engine, cloned()).codes, speak(engine_of(cloner), cloned()).codes)
 
 
 def test_reference_audio_is_warmed_up_on_the_encoder_stream(
@@ -103,12 +103,12 @@ def test_reference_audio_is_warmed_up_on_the_encoder_stream(
 
     monkeypatch.setattr(network, "after", seen)
     voices_of(engine).start(lambda: None)
-    heard = EventRecorder()
-    engine.submit(cloned(max_frames=4), heard)
+    recorder = EventRecorder()
+    engine.submit(cloned(max_frames=4), recorder)
     settle(engine)
     drain(engine)
     assert threads == ["voices_0"]
-    assert np.array_equal(heard.codes, said(engine_of(cloner), cloned(max_frames=4)).codes)
+    assert np.array_equal(recorder.codes, speak(engine_of(cloner), cloned(max_frames=4)).codes)
 
 
 def test_preparing_a_prompt_decodes_no_audio(cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,14 +136,14 @@ def test_new_voice_is_batch_invariant(cloner: Checkpoint, device: str | None) ->
 
     together = engine()
     voices_of(together).start(lambda: None)
-    heards = [EventRecorder() for _ in requests]
-    for request, heard in zip(requests, heards, strict=True):
-        together.submit(request, heard)
+    recorders = [EventRecorder() for _ in requests]
+    for request, recorder in zip(requests, recorders, strict=True):
+        together.submit(request, recorder)
     settle(together)
     drain(together)
-    for request, heard in zip(requests, heards, strict=True):
-        (alone,) = said_together(engine(), request)
-        assert np.array_equal(heard.codes, alone.codes)
-        assert np.array_equal(heard.pcm, alone.pcm)
+    for request, recorder in zip(requests, recorders, strict=True):
+        (alone,) = speak_together(engine(), request)
+        assert np.array_equal(recorder.codes, alone.codes)
+        assert np.array_equal(recorder.pcm, alone.pcm)
     kept = list(core_of(together, Mode.BASE).voice_cache.cached_voices.values())
     assert len({tuple(voice.x_vector.tolist()) for voice in kept}) == 4

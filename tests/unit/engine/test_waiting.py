@@ -118,13 +118,13 @@ def test_requests_and_their_commands_are_held_until_the_checkpoint_is_loaded() -
 
 def test_queue_positions_are_reported_once_and_when_they_change() -> None:
     queue = queue_of(3)
-    heards = [heard_by(queue.find(ticket)) for ticket in range(3)]
+    recorders = [heard_by(queue.find(ticket)) for ticket in range(3)]
     queue.report_places(7.0)
     queue.report_places(7.0)
-    assert [heard.places for heard in heards] == [[0], [1], [2]]
+    assert [recorder.places for recorder in recorders] == [[0], [1], [2]]
     queue.next()
     queue.report_places(7.0)
-    assert [heard.places for heard in heards] == [[0], [1, 0], [2, 1]]
+    assert [recorder.places for recorder in recorders] == [[0], [1, 0], [2, 1]]
 
 
 def test_queue_positions_of_many_requests_are_reported_at_intervals() -> None:
@@ -174,12 +174,12 @@ def test_reported_queue_position_accounts_for_callers_taking_turns() -> None:
     queue = queue_of(0)
     for ticket, caller in enumerate("aab"):
         queue.add_request(sequence_of(ticket, caller=caller), float(ticket))
-    heards = [heard_by(queue.find(ticket)) for ticket in range(3)]
+    recorders = [heard_by(queue.find(ticket)) for ticket in range(3)]
     queue.report_places(2.0)
-    assert [heard.places for heard in heards] == [[0], [2], [1]]
+    assert [recorder.places for recorder in recorders] == [[0], [2], [1]]
     queue.add_request(sequence_of(3, caller="c"), 2.1)
     queue.report_places(2.1)
-    assert [heard.places for heard in heards] == [[0], [2, 3], [1]]
+    assert [recorder.places for recorder in recorders] == [[0], [2, 3], [1]]
 
 
 def test_timed_out_request_is_removed_and_others_stay() -> None:

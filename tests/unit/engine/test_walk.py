@@ -141,7 +141,7 @@ class Walk(RuleBasedStateMachine):
         acknowledged: bool,
         holds_end: bool,
     ) -> None:
-        heard = EventRecorder()
+        recorder = EventRecorder()
         request = custom_voice(
             "Hello world. You speak.",
             seed=seed,
@@ -153,13 +153,13 @@ class Walk(RuleBasedStateMachine):
             holds_end=holds_end,
         )
         try:
-            ticket = self.engine.submit(request, heard)
+            ticket = self.engine.submit(request, recorder)
         except Busy:
-            waiting = len([heard for heard in self.heards.values() if not heard.ended]) - SLOTS
+            waiting = len([recorder for recorder in self.heards.values() if not recorder.ended]) - SLOTS
             is_too_long = (core_of(self.engine).waiting.wait_s(waiting) or 0.0) > QUEUE_S
             assert waiting >= MAX_WAITING or (waiting > 0 and is_too_long)
             return
-        self.heards[ticket], self.seeds[ticket] = heard, seed
+        self.heards[ticket], self.seeds[ticket] = recorder, seed
 
     @rule(back=st.integers(0, 9), text=st.sampled_from(TEXTS))
     def append(self, back: int, text: str) -> None:
@@ -204,24 +204,24 @@ class Walk(RuleBasedStateMachine):
 
     @invariant()
     def everybody_hears_its_own_sound_and_nothing_after_the_end(self) -> None:
-        for ticket, heard in self.heards.items():
-            if self.checked.get(ticket) == len(heard.events):
+        for ticket, recorder in self.heards.items():
+            if self.checked.get(ticket) == len(recorder.events):
                 continue  # Events are only appended and never changed, so earlier checks stay valid.
-            self.checked[ticket] = len(heard.events)
+            self.checked[ticket] = len(recorder.events)
             at = 0
-            for chunk in heard.chunks:
+            for chunk in recorder.chunks:
                 assert chunk.first_sample == at
                 at += len(chunk.pcm) // 2
                 assert (chunk.codes[:, 0] == self.seeds[ticket]).all()
-            assert (heard.pcm == np.int16(self.seeds[ticket])).all()
-            assert len(heard.of(Started)) <= 1
-            ends = [place for place, event in enumerate(heard.events) if isinstance(event, Finished | Broken)]
-            assert ends in ([], [len(heard.events) - 1])
-            if ends and isinstance(heard.events[-1], Broken) and isinstance(heard.events[-1].error, GenerationFailed):
+            assert (recorder.pcm == np.int16(self.seeds[ticket])).all()
+            assert len(recorder.of(Started)) <= 1
+            ends = [place for place, event in enumerate(recorder.events) if isinstance(event, Finished | Broken)]
+            assert ends in ([], [len(recorder.events) - 1])
+            if ends and isinstance(end := recorder.events[-1], Broken) and isinstance(end.error, GenerationFailed):
                 assert self.stand.has_failed, "nothing fails that was not told to"
             if ends:
-                assert heard.end.stats.frames == at // 1920
-                frames = np.concatenate([chunk.codes[:, 1] for chunk in heard.chunks] or [np.empty(0, np.int64)])
+                assert recorder.end.stats.frames == at // 1920
+                frames = np.concatenate([chunk.codes[:, 1] for chunk in recorder.chunks] or [np.empty(0, np.int64)])
                 assert np.isin(np.diff(frames), [1, *(1 - frames)]).all(), "in order, anew for every part"
 
     def teardown(self) -> None:
@@ -232,12 +232,12 @@ class Walk(RuleBasedStateMachine):
         for _ in range(MAX_TICKS):
             self.engine.tick()
             self.clock.now += 0.01
-            for ticket, heard in self.heards.items():
-                self.engine.ack_sent(ticket, len(heard.pcm))
-            if all(heard.ended for heard in self.heards.values()):
+            for ticket, recorder in self.heards.items():
+                self.engine.ack_sent(ticket, len(recorder.pcm))
+            if all(recorder.ended for recorder in self.heards.values()):
                 break
         self.engine.tick()
-        assert all(heard.ended for heard in self.heards.values())
+        assert all(recorder.ended for recorder in self.heards.values())
         assert self.engine.load().active == self.engine.load().waiting == 0
 
 

@@ -228,8 +228,8 @@ def test_only_possible_syntax_is_buffered() -> None:
         "#",
         " T\n",
     )
-    given = [growing.add(piece) for piece in pieces]
-    assert given == [
+    kwargs = [growing.add(piece) for piece in pieces]
+    assert kwargs == [
         "A ",
         "",
         "bold word",

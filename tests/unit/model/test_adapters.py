@@ -23,7 +23,7 @@ from runtime.model.weights import opened_weights
 from runtime.settings import EngineSettings
 from tests.conftest import FolderOf
 from tests.support.changed_checkpoint import Tensors
-from tests.support.engines import custom_voice, engine_of, said
+from tests.support.engines import custom_voice, engine_of, speak
 
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 LAYER = "model.layers.0.self_attn.q_proj"
@@ -78,11 +78,11 @@ def test_adapter_speaks_as_the_merged_checkpoint(base: Path, tmp_path: Path, is_
     takes = []
     for place in (folder, whole):
         checkpoint = load_checkpoint(str(place), torch.device("cpu"), torch.float32)
-        takes.append(said(engine_of(checkpoint), request).codes.tolist())
+        takes.append(speak(engine_of(checkpoint), request).codes.tolist())
     assert takes[0] == takes[1]
     if not is_beside:
         plain = load_checkpoint(str(base), torch.device("cpu"), torch.float32)
-        assert takes[0] != said(engine_of(plain), request).codes.tolist()
+        assert takes[0] != speak(engine_of(plain), request).codes.tolist()
 
 
 @pytest.mark.parametrize("parent", ["", "talker."], ids=["talker", "whole model"])
@@ -197,7 +197,7 @@ def test_quantized_copy_has_the_merged_weights(base: Path, tmp_path: Path) -> No
     device, request = torch.device("cpu"), custom_voice(max_frames=8)
     at_load = load_checkpoint(str(folder), device, torch.float32, quantization=Quantization.INT8)
     stored, plain = (load_checkpoint(str(tmp_path / name), device, torch.float32) for name in ("int8", "plain"))
-    takes = [said(engine_of(one), request).codes.tolist() for one in (at_load, stored, plain)]
+    takes = [speak(engine_of(one), request).codes.tolist() for one in (at_load, stored, plain)]
     assert takes[0] == takes[1] != takes[2]
 
 

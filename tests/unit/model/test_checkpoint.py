@@ -24,7 +24,7 @@ from runtime.errors import CheckpointInvalid, CheckpointMissing, CheckpointUnsup
 from runtime.model.checkpoint import Checkpoint, load_checkpoint, resolve
 from tests.conftest import FolderOf, Loaded
 from tests.support.changed_checkpoint import Tensors, rewrite, rewrite_config, shard
-from tests.support.engines import custom_voice, engine_of, said
+from tests.support.engines import custom_voice, engine_of, speak
 
 CPU = torch.device("cpu")
 WEIGHTS = ("model.safetensors", "speech_tokenizer/model.safetensors")
@@ -289,9 +289,9 @@ def test_bfloat16_applies_to_talker_and_code_predictor_only(folder: Path, folder
     tokenizer = checkpoint.speech_tokenizer
     for network in (tokenizer.code2wav, tokenizer.encoder):
         assert {weight.dtype for weight in network.parameters()} == {torch.float32}
-    heard = said(engine_of(checkpoint), custom_voice(max_frames=6))
-    assert heard.codes.shape == (6, 16)
-    assert heard.pcm.any()
+    recorder = speak(engine_of(checkpoint), custom_voice(max_frames=6))
+    assert recorder.codes.shape == (6, 16)
+    assert recorder.pcm.any()
     base = load(folder_of("tiny", "base"), torch.bfloat16)
     assert base.speaker_encoder is not None
     assert base.speaker_encoder.fc.weight.dtype is torch.float32

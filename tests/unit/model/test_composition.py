@@ -32,7 +32,7 @@ from runtime.model.weights import opened_weights
 from runtime.request import Mode, ModelCard, Sampling
 from runtime.settings import EngineSettings, Limits, Settings
 from tests.conftest import FolderOf
-from tests.support.engines import cloned, custom_voice, engine_of, said, said_together
+from tests.support.engines import cloned, custom_voice, engine_of, speak, speak_together
 
 ROWS = "base_model.model.model.codec_embedding.token_adapter.trainable_tokens_delta"
 LAYER = "base_model.model.model.layers.0.self_attn.q_proj"
@@ -83,7 +83,7 @@ def loaded(source: Path | CheckpointSource, **kwargs: Any) -> Checkpoint:
 
 
 def codes_of(checkpoint: Checkpoint, voice: str) -> NDArray[np.int64]:
-    return said(engine_of(checkpoint), custom_voice(voice=voice, sampling=DRAWN)).codes
+    return speak(engine_of(checkpoint), custom_voice(voice=voice, sampling=DRAWN)).codes
 
 
 def table_of(source: CheckpointSource) -> torch.Tensor:
@@ -112,8 +112,8 @@ def test_speakers_of_several_adapters_speak_as_alone(base: Path, kind: Quantizat
     assert together.name == "base"
     assert {*alone} < {*together.config.talker.spk_id}
     requests = [custom_voice(voice=name, sampling=DRAWN) for name in alone]
-    for name, heard in zip(alone, said_together(engine_of(together), *requests), strict=True):
-        assert np.array_equal(heard.codes, alone[name]), name
+    for name, recorder in zip(alone, speak_together(engine_of(together), *requests), strict=True):
+        assert np.array_equal(recorder.codes, alone[name]), name
         assert np.array_equal(codes_of(together, name), alone[name]), name
 
 
@@ -151,7 +151,7 @@ def test_adapter_of_a_cloning_checkpoint_adds_speakers_to_it(cloner: Path) -> No
     for folder, name in zip(folders, "ab", strict=True):
         assert np.array_equal(codes_of(together, name), codes_of(loaded(folder), name))
     request = cloned(max_frames=6)
-    assert np.array_equal(said(engine_of(together), request).codes, said(engine_of(loaded(cloner)), request).codes)
+    assert np.array_equal(speak(engine_of(together), request).codes, speak(engine_of(loaded(cloner)), request).codes)
 
 
 def test_dialect_of_a_speaker_remains(base: Path) -> None:

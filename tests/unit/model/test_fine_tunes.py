@@ -16,7 +16,7 @@ from runtime.model.config_files import read_model_config
 from runtime.model.text_tokenizer import TextTokenizer
 from tests.conftest import FolderOf
 from tests.support.changed_checkpoint import Tensors, rewrite, rewrite_config
-from tests.support.engines import custom_voice, engine_of, said
+from tests.support.engines import custom_voice, engine_of, speak
 
 WEIGHTS, SOUND = "model.safetensors", "speech_tokenizer/model.safetensors"
 TEXT = "McDonald's iPhone 12, 你好"
@@ -53,7 +53,7 @@ def test_output_of_the_official_fine_tuning_script_speaks(folder: Path, speakers
     make_custom_voice(folder, speakers)
     checkpoint = load(folder)
     assert checkpoint.speaker_encoder is None
-    takes = {said(engine_of(checkpoint), custom_voice(voice=name, max_frames=8)).codes.tobytes() for name in speakers}
+    takes = {speak(engine_of(checkpoint), custom_voice(voice=name, max_frames=8)).codes.tobytes() for name in speakers}
     assert len(takes) == len(speakers)
 
 

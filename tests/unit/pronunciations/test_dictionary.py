@@ -147,7 +147,7 @@ def test_preferred_alias_and_first_homograph_are_used(true: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
+    ("text", "reason"),
     [
         (LEXICON.replace("alias>", "phoneme>"), r"phonemes are not supported.*: UN, U\.N\.$"),
         (LEXICON.replace("lexicon", "words"), "is not lexicon"),
@@ -158,6 +158,6 @@ def test_preferred_alias_and_first_homograph_are_used(true: str) -> None:
         ("<" * (MAX_BYTES + 1), "bytes"),
     ],
 )
-def test_invalid_or_phonetic_lexicon_is_refused(text: str, why: str) -> None:
-    with pytest.raises(ValueError, match=why):
+def test_invalid_or_phonetic_lexicon_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
         read_lexicon(text.encode())

@@ -32,7 +32,7 @@ def test_storable_json_is_unchanged(value: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
+    ("text", "reason"),
     [
         ("", "cannot be read"),
         ("{", "cannot be read"),
@@ -54,8 +54,8 @@ def test_storable_json_is_unchanged(value: object) -> None:
     ],
     ids=lambda value: repr(value)[:20],
 )
-def test_json_that_cannot_be_stored_is_refused(text: str | bytes, why: str) -> None:
-    with pytest.raises(ValueError, match=why):
+def test_json_that_cannot_be_stored_is_refused(text: str | bytes, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
         parse(text)
 
 

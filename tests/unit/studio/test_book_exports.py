@@ -20,12 +20,12 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.support.keeping import keep, kept, pcm_of, visitor
+from tests.support.keeping import pcm_of, save, serving, visitor
 
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[httpx.Client]:
-    with kept(tmp_path / "data") as address, visitor(address) as client:
+    with serving(tmp_path / "data") as address, visitor(address) as client:
         yield client
 
 
@@ -57,9 +57,9 @@ def test_a_book_has_chapters_a_cover_and_tags(
     client: httpx.Client, tmp_path: Path, wanted: str, codec: str, late_s: float, image: str, kind: str
 ) -> None:
     clips = [
-        {"take": keep(client, pcm_of(2.0, 1))["id"]},
+        {"take": save(client, pcm_of(2.0, 1))["id"]},
         {"silence_s": 0.5},
-        {"take": keep(client, pcm_of(1.5, 2))["id"]},
+        {"take": save(client, pcm_of(1.5, 2))["id"]},
     ]
     answer = client.post(
         "/studio/exports",
@@ -93,7 +93,7 @@ def test_a_book_has_chapters_a_cover_and_tags(
 
 
 def test_invalid_cover_is_refused(client: httpx.Client) -> None:
-    clips = [{"take": keep(client, pcm_of(0.5, 1))["id"]}]
+    clips = [{"take": save(client, pcm_of(0.5, 1))["id"]}]
     page = "data:text/html;base64," + base64.b64encode(b"<p>").decode()
     false = "data:image/png;base64," + base64.b64encode(b"<svg/>").decode()
     large = "data:image/jpeg;base64," + base64.b64encode(b"\xff\xd8\xff" + bytes(2**20)).decode()
@@ -103,7 +103,7 @@ def test_invalid_cover_is_refused(client: httpx.Client) -> None:
 
 
 def test_chapter_files_contain_only_their_chapter(client: httpx.Client, tmp_path: Path) -> None:
-    clips = [{"take": keep(client, pcm_of(1.0, seed))["id"]} for seed in (1, 2)]
+    clips = [{"take": save(client, pcm_of(1.0, seed))["id"]} for seed in (1, 2)]
     chapters = [{"title": "One", "first_clip": 0}, {"title": "Two", "first_clip": 1}]
     body = {"clips": clips, "format": "m4b", "shape": "chapters", "chapters": chapters, "name": "Book"}
     answer = client.post("/studio/exports", json=body)

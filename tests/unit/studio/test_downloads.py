@@ -48,11 +48,11 @@ async def studio(
         return [{"id": DEMO_CHECKPOINT.name, "modes": ["custom_voice", "voice_design", "base"]}]
 
     downloads = Downloads(runtime, folder, cards)
-    given, plan = StudioSettings(**settings), Plan()
+    kwargs, plan = StudioSettings(**settings), Plan()
     plan.latest = machine
     routes = [
-        *RealVoiceRoutes(runtime, given, downloads, plan).routes(),
-        *HostRoutes(runtime, given, {}, downloads.forget).routes(),
+        *RealVoiceRoutes(runtime, kwargs, downloads, plan).routes(),
+        *HostRoutes(runtime, kwargs, {}, downloads.forget).routes(),
     ]
     supervision = asyncio.create_task(runtime.run())
     async with (

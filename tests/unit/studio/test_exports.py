@@ -19,13 +19,13 @@ import soundfile
 from runtime.shared.encoding import AI_COMMENT, read_tags
 from runtime.shared.loudness import integrated, true_peak
 from studio.store.exports import MAX_CLIPS
-from tests.support.keeping import keep, kept, pcm_of, samples, visitor
+from tests.support.keeping import pcm_of, samples, save, serving, visitor
 from tests.unit.studio.test_takes import refused
 
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[httpx.Client]:
-    with kept(tmp_path / "data") as address, visitor(address) as client:
+    with serving(tmp_path / "data") as address, visitor(address) as client:
         yield client
 
 
@@ -50,7 +50,7 @@ def dbtp(values: Any) -> float:
 
 def test_export_without_loudness_joins_samples_bit_for_bit(client: httpx.Client) -> None:
     first, two = pcm_of(1.0, 1), pcm_of(0.7, 2)
-    clips = [{"take": keep(client, first)["id"]}, {"silence_s": 0.5}, {"take": keep(client, two)["id"]}]
+    clips = [{"take": save(client, first)["id"]}, {"silence_s": 0.5}, {"take": save(client, two)["id"]}]
     data = got(client, clips, format="pcm")
     assert data == first + bytes(24_000) + two
     wav = got(client, clips, name="Two lines")
@@ -64,7 +64,7 @@ def test_export_without_loudness_joins_samples_bit_for_bit(client: httpx.Client)
 
 @pytest.mark.parametrize("target", [-30.0, -23.0, -16.0, -14.0])
 def test_export_with_loudness_reaches_the_target_below_the_ceiling(client: httpx.Client, target: float) -> None:
-    clips = [{"take": keep(client, pcm_of(3.0, seed))["id"]} for seed in (1, 2)]
+    clips = [{"take": save(client, pcm_of(3.0, seed))["id"]} for seed in (1, 2)]
     values = samples(got(client, clips, format="pcm", loudness_lufs=target))
     assert len(values) == 6 * 24_000
     loudness = integrated(values)
@@ -76,9 +76,9 @@ def test_export_with_loudness_reaches_the_target_below_the_ceiling(client: httpx
 def test_export_balances_voices_and_keeps_whispers_quiet(client: httpx.Client) -> None:
     sound = pcm_of(3.0)
     said = [
-        keep(client, louder(sound, 0.5), voice="anna"),
-        keep(client, louder(sound, 0.05), voice="anna"),
-        keep(client, louder(sound, 0.1), voice="ben"),
+        save(client, louder(sound, 0.5), voice="anna"),
+        save(client, louder(sound, 0.05), voice="anna"),
+        save(client, louder(sound, 0.1), voice="ben"),
     ]
     values = samples(got(client, [{"take": message["id"]} for message in said], format="pcm", loudness_lufs=-20))
     anna, whisper, ben = (integrated(part) for part in np.split(values, 3))
@@ -91,13 +91,13 @@ def test_export_balances_voices_and_keeps_whispers_quiet(client: httpx.Client) -
 
 def test_silence_is_not_amplified(client: httpx.Client) -> None:
     quiet = np.zeros(24_000, "<i2").tobytes()
-    assert got(client, [{"take": keep(client, quiet)["id"]}], format="pcm", loudness_lufs=-16) == quiet
+    assert got(client, [{"take": save(client, quiet)["id"]}], format="pcm", loudness_lufs=-16) == quiet
 
 
 def test_export_as_files_has_one_file_per_line_in_order(client: httpx.Client) -> None:
     first, two, three = pcm_of(0.5, 1), pcm_of(0.6, 2), pcm_of(0.7, 3)
     ids = [
-        keep(client, pcm, text=text)["id"]
+        save(client, pcm, text=text)["id"]
         for pcm, text in ((first, "First: a/b"), (two, "goes on."), (three, "Zweite Zeile"))
     ]
     clips = [
@@ -117,7 +117,7 @@ def test_export_as_files_has_one_file_per_line_in_order(client: httpx.Client) ->
 
 
 def test_bit_rate_of_an_export_can_be_chosen(client: httpx.Client) -> None:
-    clips = [{"take": keep(client, pcm_of(1.0, 1))["id"]}]
+    clips = [{"take": save(client, pcm_of(1.0, 1))["id"]}]
     for form, rate in (("mp3", 128_000), ("m4b", 96_000)):
         with av.open(io.BytesIO(got(client, clips, format=form, bit_rate=rate))) as container:
             assert container.streams.audio[0].bit_rate == pytest.approx(rate, rel=0.2)
@@ -125,7 +125,7 @@ def test_bit_rate_of_an_export_can_be_chosen(client: httpx.Client) -> None:
 
 
 def test_subtitle_times_match_the_audio(client: httpx.Client) -> None:
-    ids = [keep(client, pcm_of(1.25, 1), text="One\n--> two")["id"], keep(client, pcm_of(0.5, 2), text="Drei")["id"]]
+    ids = [save(client, pcm_of(1.25, 1), text="One\n--> two")["id"], save(client, pcm_of(0.5, 2), text="Drei")["id"]]
     clips = [{"take": ids[0]}, {"silence_s": 0.5}, {"take": ids[1], "line": 5}, {"take": ids[1], "line": 5}]
     answer = ask(client, clips, shape="srt", name="Sub")
     assert answer.headers["content-disposition"].startswith('attachment; filename="Sub.srt"')
@@ -136,7 +136,7 @@ def test_subtitle_times_match_the_audio(client: httpx.Client) -> None:
 
 def test_subtitles_of_a_long_line_are_short_and_name_each_speaker(client: httpx.Client) -> None:
     question = "I could not see my own boots. Then I heard the water, a thin line in the moss, no wider than my hand."
-    takes = [keep(client, pcm_of(seconds, 1), text=text)["id"] for seconds, text in ((10.0, question), (1.0, "Yes."))]
+    takes = [save(client, pcm_of(seconds, 1), text=text)["id"] for seconds, text in ((10.0, question), (1.0, "Yes."))]
     clips = [
         {"take": take, "line": at, "speaker": name} for at, (take, name) in enumerate(zip(takes, "AB", strict=True))
     ]
@@ -155,7 +155,7 @@ def test_subtitles_of_a_long_line_are_short_and_name_each_speaker(client: httpx.
 def test_subtitles_contain_no_inline_tags(client: httpx.Client) -> None:
     text = "[sad] It [1] rains. [pause 1s] Still."
     takes = [
-        keep(client, pcm_of(1.0, 1), text=text, config={**config, "language": "auto"})
+        save(client, pcm_of(1.0, 1), text=text, config={**config, "language": "auto"})
         for config in ({"tags": True}, {})
     ]
     srt = ask(client, [{"take": take["id"], "line": at} for at, take in enumerate(takes)], shape="srt").text
@@ -163,7 +163,7 @@ def test_subtitles_contain_no_inline_tags(client: httpx.Client) -> None:
 
 
 def test_full_export_contains_the_joined_audio_subtitles_and_lines(client: httpx.Client) -> None:
-    clips = [{"take": keep(client, pcm_of(1.0, seed), text=f"Line {seed}")["id"], "line": seed} for seed in (1, 2)]
+    clips = [{"take": save(client, pcm_of(1.0, seed), text=f"Line {seed}")["id"], "line": seed} for seed in (1, 2)]
     with zipfile.ZipFile(io.BytesIO(got(client, clips, shape="all", loudness_lufs=-18, name="Ünï"))) as archive:
         assert archive.namelist() == ["Ünï.wav", "Ünï.srt", "lines/001 Line 1.wav", "lines/002 Line 2.wav"]
         whole, *lines = (
@@ -202,7 +202,7 @@ def test_invalid_export_is_refused(
 
 def test_chapter_files_are_cut_from_one_continuous_audio(client: httpx.Client) -> None:
     sounds = [pcm_of(1.0, seed) for seed in (1, 2, 3)]
-    takes = [keep(client, pcm, text=f"Line {number}")["id"] for number, pcm in enumerate(sounds, 1)]
+    takes = [save(client, pcm, text=f"Line {number}")["id"] for number, pcm in enumerate(sounds, 1)]
     clips = [{"take": takes[0]}, {"silence_s": 0.5}, {"take": takes[1]}, {"take": takes[2]}]
     chapters = [{"title": "Out/side", "first_clip": 2}, {"first_clip": 3}]
     data = got(client, clips, shape="chapters", format="pcm", name="Book", chapters=chapters)
@@ -220,24 +220,24 @@ def test_chapter_files_are_cut_from_one_continuous_audio(client: httpx.Client) -
 
 
 def test_export_duration_is_limited_for_visitors_only(client: httpx.Client, tmp_path: Path) -> None:
-    clips = [{"take": keep(client, pcm_of(0.5))["id"]}, *[{"silence_s": 60}] * 2]
+    clips = [{"take": save(client, pcm_of(0.5))["id"]}, *[{"silence_s": 60}] * 2]
     assert len(got(client, clips, format="pcm")) == 48_000 * 120.5
     assert client.get("/studio/me").json()["features"]["export"] == {"max_s": None, "max_clips": MAX_CLIPS}
-    with kept(tmp_path / "other", max_export_s=60.0, visitors="each") as address, visitor(address) as client:
+    with serving(tmp_path / "other", max_export_s=60.0, visitors="each") as address, visitor(address) as client:
         assert client.get("/studio/me").json()["features"]["export"]["max_s"] == 60
-        clips = [{"take": keep(client, pcm_of(0.5))["id"]}, {"silence_s": 60}]
+        clips = [{"take": save(client, pcm_of(0.5))["id"]}, {"silence_s": 60}]
         assert "the limit is 60 s" in refused(ask(client, clips), 400, "invalid_config", "clips")
 
 
 def test_export_is_refused_if_disk_space_is_low(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    clips = [{"take": keep(client, pcm_of(1.0))["id"]}]
+    clips = [{"take": save(client, pcm_of(1.0))["id"]}]
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=90_000))
     assert "which has 0 MB left" in refused(ask(client, clips), 507, "store_full")
     assert ask(client, clips, shape="srt").status_code == 200
 
 
 def test_export_leaves_no_temporary_file(client: httpx.Client, tmp_path: Path) -> None:
-    clips = [{"take": keep(client, pcm_of(1.0))["id"]}, *[{"silence_s": 60}] * 8]
+    clips = [{"take": save(client, pcm_of(1.0))["id"]}, *[{"silence_s": 60}] * 8]
     before = sorted(tmp_path.rglob("*"))
     got(client, clips, loudness_lufs=-20, shape="all")
     assert sorted(tmp_path.rglob("*")) == before

@@ -18,7 +18,7 @@ from runtime.errors import InvalidMessage
 from studio.routes.responses import read_body
 from studio.store.database import FILE
 from tests.support.examples import examples
-from tests.support.keeping import a_take, keep, kept, pcm_of, visitor
+from tests.support.keeping import a_take, pcm_of, save, serving, visitor
 
 DEEP = "[" * 960 + "]" * 960
 BOTTOMLESS = "[" * 100_000 + "]" * 100_000
@@ -51,13 +51,13 @@ LISTS = ("/studio/me", "/studio/takes", "/studio/takes?search=a", "/studio/scrip
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    with kept(tmp_path_factory.mktemp("store")) as address, visitor(address) as client:
+    with serving(tmp_path_factory.mktemp("store")) as address, visitor(address) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
 def take(client: httpx.Client) -> str:
-    return str(keep(client)["id"])
+    return str(save(client)["id"])
 
 
 def under(name: str, value: str) -> str:
@@ -125,8 +125,8 @@ INVALID_JSON = {
 @pytest.mark.slow("a long number", "half a character", "too deep")
 @pytest.mark.parametrize("invalid_json", INVALID_JSON.values(), ids=INVALID_JSON.keys())
 def test_unreadable_row_is_skipped_and_the_rest_is_listed(tmp_path: Path, invalid_json: str) -> None:
-    with kept(tmp_path) as address, visitor(address) as client:
-        good, bad = keep(client, text="good")["id"], keep(client, text="bad")["id"]
+    with serving(tmp_path) as address, visitor(address) as client:
+        good, bad = save(client, text="good")["id"], save(client, text="bad")["id"]
         for name in ("good", "bad"):
             client.put(f"/studio/scripts/{name}", json={"name": name, "lines": []}).raise_for_status()
         client.patch("/studio/me", json={"theme": "dark"}).raise_for_status()
@@ -137,7 +137,7 @@ def test_unreadable_row_is_skipped_and_the_rest_is_listed(tmp_path: Path, invali
         connection.execute("UPDATE scripts SET script = ? WHERE id = 'bad'", (invalid_json,))
         connection.execute("UPDATE preferences SET chosen = ?", (invalid_json,))
 
-    with kept(tmp_path) as address, visitor(address) as client:
+    with serving(tmp_path) as address, visitor(address) as client:
         assert client.get("/studio/me").json()["preferences"] == {"language": None, "theme": None}
         takes: list[dict[str, Any]] = client.get("/studio/takes").json()["takes"]
         assert [take["id"] for take in takes] == [good]
@@ -149,7 +149,7 @@ def test_unreadable_row_is_skipped_and_the_rest_is_listed(tmp_path: Path, invali
     assert held == [("preferences", invalid_json), ("scripts", invalid_json), ("takes", invalid_json)]
 
     # The file is complete, so the studio recovers the take.
-    with kept(tmp_path) as address, visitor(address) as client:
+    with serving(tmp_path) as address, visitor(address) as client:
         assert {take["id"] for take in client.get("/studio/takes").json()["takes"]} == {good, bad}
 
 

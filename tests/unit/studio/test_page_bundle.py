@@ -86,16 +86,16 @@ def test_changed_module_is_bundled_again(tmp_path: Path, modules: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
+    ("text", "reason"),
     [
         ("export default 1;\n", "not read here"),
         ("import all from './all.js';\n", "not read here"),
         ("import { sum } from '../studio.js';\n", "imported by"),
     ],
 )
-def test_unbundlable_module_error_contains_the_module(modules: Path, text: str, why: str) -> None:
+def test_unbundlable_module_error_contains_the_module(modules: Path, text: str, reason: str) -> None:
     (modules / "parts/numbers.js").write_text(text)
-    with pytest.raises(ValueError, match=why):
+    with pytest.raises(ValueError, match=reason):
         Bundles().get("page.js")
 
 

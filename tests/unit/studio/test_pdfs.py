@@ -89,15 +89,15 @@ def test_superscript_numbers_are_footnote_marks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "why"),
+    ("data", "reason"),
     [
         (pdf([[], []], picture=True), NO_TEXT),
         (pdf([[(60, 700, 11, "Hello.")]])[:200], DAMAGED),
         (b"%PDF-1.7\n" + bytes(1000), DAMAGED),
     ],
 )
-def test_scanned_and_damaged_files_are_refused_with_a_message(data: bytes, why: str) -> None:
-    with pytest.raises(UnreadableError, match=why):
+def test_scanned_and_damaged_files_are_refused_with_a_message(data: bytes, reason: str) -> None:
+    with pytest.raises(UnreadableError, match=reason):
         read(data)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support.keeping import kept, visitor
+from tests.support.keeping import serving, visitor
 from tests.unit.studio.test_takes import refused
 
 ROUTE = "/studio/pronunciation"
@@ -17,7 +17,7 @@ WORDS = [{"word": "Nguyen", "said": "Win"}, {"word": "重庆", "said": "崇庆"}
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[httpx.Client]:
-    with kept(tmp_path / "data", visitors="each") as address, visitor(address) as client:
+    with serving(tmp_path / "data", visitors="each") as address, visitor(address) as client:
         yield client
 
 

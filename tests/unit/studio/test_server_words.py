@@ -82,8 +82,8 @@ def test_page_has_a_text_for_every_user_visible_reason() -> None:
     found: dict[str, str] = {}
     for path, call, name in _calls("runtime", "studio"):
         if name in MET:
-            for given in call.keywords:
-                if given.arg in REASONS and (shape := _shape(given.value)) is not None:
+            for kwargs in call.keywords:
+                if kwargs.arg in REASONS and (shape := _shape(kwargs.value)) is not None:
                     found[shape] = f"{path.name}:{call.lineno}"
     assert len(found) > 20
     assert {shape: where for shape, where in found.items() if shape not in SHAPES} == {}
@@ -138,8 +138,8 @@ def test_page_has_texts_for_status_and_notes() -> None:
         "studio/runtimes/supervisor.py", "studio", "runtime/engine/scheduling/input_processor.py"
     ):
         if name in {"Status", "_set_status", "_set_change"} or (name == "append" and path.name == "input_processor.py"):
-            for given in call.args:
-                if (shape := _shape(given)) is not None:
+            for kwargs in call.args:
+                if (shape := _shape(kwargs)) is not None:
                     said[shape] = f"{path.name}:{call.lineno}"
     assert len(said) > 6
     assert {shape: where for shape, where in said.items() if shape not in SHAPES} == {}

@@ -25,8 +25,8 @@ def test_arguments_override_environment_and_environment_overrides_defaults() -> 
     assert read([], {}) == StudioSettings(host="127.0.0.1", port=7860)
     assert read([], {"PORT": "80", "HOST": "0.0.0.0"}) == StudioSettings(host="0.0.0.0", port=80)
     assert read(["--port", "81"], {"PORT": "80"}).port == 81
-    given = read([], {"VOICEWRIGHT_RUNTIME_URL": "http://gpu:8210/"})
-    assert given.runtime_url == "http://gpu:8210"
+    kwargs = read([], {"VOICEWRIGHT_RUNTIME_URL": "http://gpu:8210/"})
+    assert kwargs.runtime_url == "http://gpu:8210"
 
 
 def test_unknown_arguments_are_passed_to_the_runtime() -> None:

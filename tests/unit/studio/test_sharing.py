@@ -13,7 +13,7 @@ import pytest
 
 from studio.routes import sharing
 from studio.settings import StudioSettings
-from tests.support.keeping import keep, kept, pcm_of, visitor
+from tests.support.keeping import pcm_of, save, serving, visitor
 from tests.unit.studio.test_takes import refused
 
 SECRETS = {
@@ -28,7 +28,7 @@ TEXT = 'He said: "<b>Hi</b> & bye" </blockquote><script>alert(1)</script>'
 
 @pytest.fixture
 def address(tmp_path: Path) -> Iterator[str]:
-    with kept(tmp_path / "data", visitors="each", share_links="on", bin_s=86400.0) as address:
+    with serving(tmp_path / "data", visitors="each", share_links="on", bin_s=86400.0) as address:
         yield address
 
 
@@ -51,7 +51,7 @@ def shared(owner: httpx.Client, **fields: Any) -> tuple[str, str]:
     Returns:
         The ID of the take and the path of its link.
     """
-    take = keep(owner, pcm_of(0.5), **fields)["id"]
+    take = save(owner, pcm_of(0.5), **fields)["id"]
     answer = owner.post(f"/studio/takes/{take}/share")
     assert answer.status_code == 201
     return take, f"/{answer.json()['link']}"
@@ -162,8 +162,8 @@ def test_too_many_concurrent_downloads_get_retry_after(
 
 def test_sharing_is_off_by_default(tmp_path: Path) -> None:
     assert StudioSettings().store.share_links == "off"
-    with kept(tmp_path / "off", visitors="each") as address, visitor(address) as client:
-        take = keep(client, pcm_of(0.1))["id"]
+    with serving(tmp_path / "off", visitors="each") as address, visitor(address) as client:
+        take = save(client, pcm_of(0.1))["id"]
         assert client.get("/studio/me").json()["features"]["share"] is False
         refused(client.post(f"/studio/takes/{take}/share"), 403, "sharing_off")
         assert client.get("/shared/" + "a" * 43).status_code == 404
@@ -171,8 +171,8 @@ def test_sharing_is_off_by_default(tmp_path: Path) -> None:
 
 def test_existing_links_are_disabled_if_the_host_turns_sharing_off(tmp_path: Path) -> None:
     folder = tmp_path / "both"
-    with kept(folder, share_links="on") as address, visitor(address) as client:
+    with serving(folder, share_links="on") as address, visitor(address) as client:
         _, link = shared(client)
-    with kept(folder) as address, visitor(address) as client:
+    with serving(folder) as address, visitor(address) as client:
         assert client.get(link).status_code == 404
         assert client.get(f"{link}/audio").status_code == 404

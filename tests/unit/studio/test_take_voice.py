@@ -12,7 +12,7 @@ import pytest
 from runtime.settings import EngineSettings
 from studio.routes.voices import CONSENT
 from tests.conftest import FolderOf
-from tests.support.keeping import keep, kept, pcm_of, visitor
+from tests.support.keeping import pcm_of, save, serving, visitor
 from tests.support.runtime_server import RunningServer, running_server
 
 VOICES = "/v1/audio/voices"
@@ -33,7 +33,7 @@ def running(folder_of: FolderOf) -> Iterator[RunningServer]:
 
 @pytest.fixture
 def client(running: RunningServer, tmp_path: Path) -> Iterator[httpx.Client]:
-    with kept(tmp_path / "data", running.http) as address, visitor(address) as client:
+    with serving(tmp_path / "data", running.http) as address, visitor(address) as client:
         yield client
     with httpx.Client(base_url=running.http) as own:
         for voice in own.get(VOICES).json()["data"]:
@@ -50,7 +50,7 @@ def refusal(answer: httpx.Response) -> tuple[int, str, str | None]:
 
 
 def test_designed_take_becomes_a_voice_with_its_origin(client: httpx.Client, running: RunningServer) -> None:
-    take = keep(client, pcm_of(3.5), **DESIGNED)
+    take = save(client, pcm_of(3.5), **DESIGNED)
     answer = made(client, take, "Harbour")
     assert answer.status_code == 200, answer.text
     voice = answer.json()
@@ -73,32 +73,32 @@ def test_designed_take_becomes_a_voice_with_its_origin(client: httpx.Client, run
 
 def test_transcript_of_the_voice_contains_no_tags(client: httpx.Client) -> None:
     fields = {**DESIGNED, "text": "[sad] Ask Nguyen.", "spoken": "[sad] Ask Win."}
-    take = keep(client, pcm_of(3.5), **{**fields, "config": {**DESIGNED["config"], "tags": True}})
+    take = save(client, pcm_of(3.5), **{**fields, "config": {**DESIGNED["config"], "tags": True}})
     assert made(client, take, "Tagged").json()["transcript"] == "Ask Win."
 
 
 def test_voice_from_a_cloned_take_has_the_description_of_the_first_take(client: httpx.Client) -> None:
-    first = keep(client, pcm_of(3.5), **DESIGNED)
+    first = save(client, pcm_of(3.5), **DESIGNED)
     after: dict[str, Any] = {"room": "design", "mode": "base", "config": {"ref_text": "Hi."}}
-    second = keep(client, pcm_of(3.5, seed=2), **after, parent=first["id"])
-    third = keep(client, pcm_of(3.5, seed=3), **after, parent=second["id"])
+    second = save(client, pcm_of(3.5, seed=2), **after, parent=first["id"])
+    third = save(client, pcm_of(3.5, seed=3), **after, parent=second["id"])
     voice = made(client, third, "Harbour two").json()
     assert voice["description"] == LOW
     assert (voice["provenance"]["parent"], voice["provenance"]["description"]) == (second["id"], LOW)
     client.delete(f"/studio/takes/{second['id']}").raise_for_status()
-    orphan = keep(client, pcm_of(3.5, seed=4), **after, parent="t-nobody")
+    orphan = save(client, pcm_of(3.5, seed=4), **after, parent="t-nobody")
     voice = made(client, orphan, "Harbour three").json()
     assert (voice["description"], "description" in voice["provenance"]) == (None, False)
 
 
 def test_only_a_designed_take_can_become_a_voice(client: httpx.Client) -> None:
     for fields in ({}, {"room": "clone", "mode": "base"}):
-        take = keep(client, pcm_of(3.5), **fields)
+        take = save(client, pcm_of(3.5), **fields)
         assert refusal(made(client, take, "Harbour")) == (400, "invalid_config", "take")
 
 
 def test_runtime_refusals_are_forwarded_and_nothing_is_stored(client: httpx.Client, running: RunningServer) -> None:
-    take = keep(client, pcm_of(3.5), **DESIGNED)
+    take = save(client, pcm_of(3.5), **DESIGNED)
     assert made(client, take, "Harbour").status_code == 200
     assert refusal(made(client, take, "harbour")) == (409, "voice_name_taken", "name")
     assert refusal(made(client, take, " ")) == (400, "invalid_config", "name")
@@ -108,16 +108,16 @@ def test_runtime_refusals_are_forwarded_and_nothing_is_stored(client: httpx.Clie
 
 
 def test_visitor_cannot_make_a_voice_from_the_take_of_another_visitor(running: RunningServer, tmp_path: Path) -> None:
-    served = kept(tmp_path / "data", running.http, visitors="each")
+    served = serving(tmp_path / "data", running.http, visitors="each")
     with served as address, visitor(address) as anna, visitor(address) as bert:
-        take = keep(anna, pcm_of(3.5), **DESIGNED)
+        take = save(anna, pcm_of(3.5), **DESIGNED)
         assert refusal(made(bert, take, "Stolen"))[:2] == (404, "not_found")
 
 
 def test_blend_becomes_a_voice_with_the_consent_of_both(client: httpx.Client) -> None:
-    anna = made(client, keep(client, pcm_of(3.5), **DESIGNED), "Anna").json()
+    anna = made(client, save(client, pcm_of(3.5), **DESIGNED), "Anna").json()
     blend = f"{anna['id']}:0.40+clara:0.60"
-    take = keep(client, pcm_of(3.5), room="design", mode="custom_voice", config={"voice": blend}, voice=blend)
+    take = save(client, pcm_of(3.5), room="design", mode="custom_voice", config={"voice": blend}, voice=blend)
     voice = made(client, take, "Between").json()
     assert (voice["provenance"]["source"], voice["provenance"]["blend"]) == ("blend", blend)
     assert voice["consent"] == f"Anna: {CONSENT} clara: a speaker of the checkpoint."

@@ -21,14 +21,14 @@ from hypothesis import strategies as st
 from runtime.shared.encoding import AI_COMMENT, read_tags
 from studio.store.audio_files import outline
 from tests.support.examples import examples
-from tests.support.keeping import a_take, keep, kept, pcm_of, post, visitor
+from tests.support.keeping import a_take, pcm_of, post, save, serving, visitor
 
 SOUND = pcm_of(2.0)
 
 
 @pytest.fixture
 def address(tmp_path: Path) -> Iterator[str]:
-    with kept(tmp_path / "data") as address:
+    with serving(tmp_path / "data") as address:
         yield address
 
 
@@ -46,7 +46,7 @@ def refused(answer: httpx.Response, status: int, code: str, param: str | None = 
 
 def test_stored_take_is_returned_unchanged(client: httpx.Client) -> None:
     sent = a_take()
-    record = keep(client, SOUND)
+    record = save(client, SOUND)
     assert {name: record[name] for name in sent} == sent
     assert record["sha256"] == hashlib.sha256(SOUND).hexdigest()
     assert (record["samples"], record["seconds"]) == (48000, 2.0)
@@ -60,7 +60,7 @@ def test_stored_take_is_returned_unchanged(client: httpx.Client) -> None:
 
 def test_outline_contains_the_peak_level_of_each_part(client: httpx.Client) -> None:
     steps = np.repeat(np.arange(32) * 1024, 100) * np.where(np.arange(3200) % 2, 1, -1)
-    path = f"/studio/takes/{keep(client, steps.astype('<i2').tobytes())['id']}/outline"
+    path = f"/studio/takes/{save(client, steps.astype('<i2').tobytes())['id']}/outline"
     answer = client.get(path)
     assert answer.json() == {"outline": [step * 1024 * 255 // 32768 for step in range(32)]}
     assert answer.headers["cache-control"] == "private, max-age=86400, immutable"
@@ -71,7 +71,7 @@ def test_outline_contains_the_peak_level_of_each_part(client: httpx.Client) -> N
 
 @pytest.mark.parametrize("wanted", ["wav", "flac"])
 def test_lossless_files_preserve_every_sample(client: httpx.Client, wanted: str) -> None:
-    record = keep(client, SOUND)
+    record = save(client, SOUND)
     audio = client.get(f"/studio/takes/{record['id']}/audio", params={"format": wanted})
     values, rate = soundfile.read(io.BytesIO(audio.content), dtype="int16")
     assert rate == 24_000
@@ -80,7 +80,7 @@ def test_lossless_files_preserve_every_sample(client: httpx.Client, wanted: str)
 
 @pytest.mark.parametrize("wanted", ["mp3", "flac", "opus"])
 def test_file_tags_name_the_model_and_seed(client: httpx.Client, wanted: str) -> None:
-    record = keep(client, SOUND, name="Ein Gruß, 你好")
+    record = save(client, SOUND, name="Ein Gruß, 你好")
     audio = client.get(f"/studio/takes/{record['id']}/audio", params={"format": wanted})
     tags = read_tags(io.BytesIO(audio.content))
     assert tags["title"] == "Ein Gruß, 你好"
@@ -94,7 +94,7 @@ def test_file_tags_name_the_model_and_seed(client: httpx.Client, wanted: str) ->
 
 
 def test_wav_tags_name_the_model_and_seed(client: httpx.Client) -> None:
-    record = keep(client, SOUND)
+    record = save(client, SOUND)
     data = client.get(f"/studio/takes/{record['id']}/audio").content
     with wave.open(io.BytesIO(data)) as file:
         assert file.readframes(10**9) == SOUND
@@ -107,7 +107,7 @@ def test_wav_tags_name_the_model_and_seed(client: httpx.Client) -> None:
 
 
 def test_mp3_decodes_to_the_audio(client: httpx.Client) -> None:
-    record = keep(client, SOUND)
+    record = save(client, SOUND)
     data = client.get(f"/studio/takes/{record['id']}/audio", params={"format": "mp3"}).content
     with av.open(io.BytesIO(data)) as container:
         count = sum(frame.samples for frame in container.decode(audio=0))
@@ -115,7 +115,7 @@ def test_mp3_decodes_to_the_audio(client: httpx.Client) -> None:
 
 
 def test_bit_rate_of_a_lossy_file_can_be_chosen(client: httpx.Client) -> None:
-    path = f"/studio/takes/{keep(client, SOUND)['id']}/audio"
+    path = f"/studio/takes/{save(client, SOUND)['id']}/audio"
     answers = [client.get(path, params={"format": "mp3", "bit_rate": rate}) for rate in (64_000, 128_000)]
     assert answers[0].headers["etag"] != answers[1].headers["etag"]
     for answer, rate in zip(answers, (64_000, 128_000), strict=True):
@@ -126,7 +126,7 @@ def test_bit_rate_of_a_lossy_file_can_be_chosen(client: httpx.Client) -> None:
 
 
 def test_file_has_the_given_name_and_supports_conditional_requests(client: httpx.Client) -> None:
-    record = keep(client, name='Wer "da"? ../é')
+    record = save(client, name='Wer "da"? ../é')
     answer = client.get(f"/studio/takes/{record['id']}/audio")
     disposition = answer.headers["content-disposition"]
     assert disposition.startswith('attachment; filename="Wer da .. _.wav"')
@@ -142,21 +142,21 @@ def test_file_has_the_given_name_and_supports_conditional_requests(client: httpx
 
 def test_reference_is_served_with_its_detected_type(client: httpx.Client) -> None:
     reference = b"RIFF\x00\x00\x00\x00WAVE<script>"
-    record = keep(client, reference=reference, mode="base", room="clone")
-    two = keep(client, reference=reference, mode="base", room="clone")
+    record = save(client, reference=reference, mode="base", room="clone")
+    two = save(client, reference=reference, mode="base", room="clone")
     assert record["reference"] == two["reference"] == hashlib.sha256(reference).hexdigest()
     answer = client.get(f"/studio/takes/{two['id']}/reference")
     assert (answer.content, answer.headers["content-type"]) == (reference, "audio/wav")
-    html = keep(client, reference=b"<html><script>alert(1)</script>")
+    html = save(client, reference=b"<html><script>alert(1)</script>")
     answer = client.get(f"/studio/takes/{html['id']}/reference")
     assert answer.headers["content-type"] == "application/octet-stream"
     assert answer.headers["x-content-type-options"] == "nosniff"
-    refused(client.get(f"/studio/takes/{keep(client)['id']}/reference"), 404, "not_found")
+    refused(client.get(f"/studio/takes/{save(client)['id']}/reference"), 404, "not_found")
 
 
 def test_takes_can_be_searched_and_paged(client: httpx.Client) -> None:
-    ids = [keep(client, pcm_of(0.1), text=f"Sentence {number}", room="design")["id"] for number in range(7)]
-    other = keep(client, pcm_of(0.1), text="GRÜSSE aus Köln", tags=["Intro"], label="A")["id"]
+    ids = [save(client, pcm_of(0.1), text=f"Sentence {number}", room="design")["id"] for number in range(7)]
+    other = save(client, pcm_of(0.1), text="GRÜSSE aus Köln", tags=["Intro"], label="A")["id"]
 
     def page(**query: Any) -> tuple[list[str], str | None]:
         answer = client.get("/studio/takes", params=query).json()
@@ -183,7 +183,7 @@ def test_takes_can_be_searched_and_paged(client: httpx.Client) -> None:
 
 
 def test_takes_of_a_script_are_listed_separately(client: httpx.Client) -> None:
-    alone, first, second = (keep(client, pcm_of(0.1))["id"] for _ in range(3))
+    alone, first, second = (save(client, pcm_of(0.1))["id"] for _ in range(3))
     lines = [{"id": "a", "takes": [{"key": "k", "take": first}]}, {"id": "b", "takes": [{"key": "l", "take": second}]}]
     client.put("/studio/scripts/river", json={"name": "River", "lines": lines})
     client.put("/studio/scripts/other", json={"lines": []})
@@ -201,16 +201,16 @@ def test_takes_of_a_script_are_listed_separately(client: httpx.Client) -> None:
 
 
 def test_pages_do_not_shift_while_takes_change(client: httpx.Client) -> None:
-    ids = [keep(client, pcm_of(0.1))["id"] for _ in range(4)]
+    ids = [save(client, pcm_of(0.1))["id"] for _ in range(4)]
     first = client.get("/studio/takes", params={"limit": 2}).json()
-    keep(client, pcm_of(0.1))
+    save(client, pcm_of(0.1))
     client.delete(f"/studio/takes/{ids[3]}")
     second = client.get("/studio/takes", params={"limit": 2, "cursor": first["next"]}).json()
     assert [take["id"] for take in second["takes"]] == [ids[1], ids[0]]
 
 
 def test_update_changes_only_the_given_fields(client: httpx.Client) -> None:
-    record = keep(client, tags=["one"], notes="before")
+    record = save(client, tags=["one"], notes="before")
     path = f"/studio/takes/{record['id']}"
     changed = client.patch(path, json={"name": " Take two ", "favourite": True}).json()
     assert changed == record | {"name": "Take two", "favourite": True}
@@ -223,7 +223,7 @@ def test_update_changes_only_the_given_fields(client: httpx.Client) -> None:
 
 
 def test_deletion_of_a_take_can_be_undone(client: httpx.Client) -> None:
-    record = keep(client, SOUND)
+    record = save(client, SOUND)
     path = f"/studio/takes/{record['id']}"
     assert client.delete(path).json() == {"id": record["id"], "deleted": True}
     for answer in (client.get(path), client.get(f"{path}/audio"), client.patch(path, json={}), client.delete(path)):
@@ -271,20 +271,20 @@ def test_invalid_form_is_refused(client: httpx.Client) -> None:
 
 
 def test_take_size_is_limited(tmp_path: Path) -> None:
-    with kept(tmp_path / "data", max_take_bytes=48_000) as address, visitor(address) as client:
-        keep(client, bytes(48_000))
+    with serving(tmp_path / "data", max_take_bytes=48_000) as address, visitor(address) as client:
+        save(client, bytes(48_000))
         sentence = refused(post(client, bytes(48_002)), 413, "message_too_large")
         assert "48002 bytes; the limit is 48000" in sentence
         refused(post(client, bytes(20_000_000)), 413, "message_too_large", "pcm")
 
 
 def test_unknown_format_error_lists_the_available_ones(client: httpx.Client) -> None:
-    answer = client.get(f"/studio/takes/{keep(client)['id']}/audio", params={"format": "aac"})
+    answer = client.get(f"/studio/takes/{save(client)['id']}/audio", params={"format": "aac"})
     assert "wav, mp3, flac, opus, pcm" in refused(answer, 400, "unsupported_format", "format")
 
 
 def test_foreign_origin_may_not_write(client: httpx.Client) -> None:
-    record = keep(client)
+    record = save(client)
     answer = client.delete(f"/studio/takes/{record['id']}", headers={"origin": "http://evil.example"})
     refused(answer, 403, "origin_refused")
     assert client.get(f"/studio/takes/{record['id']}").status_code == 200
@@ -297,7 +297,7 @@ def test_foreign_origin_may_not_write(client: httpx.Client) -> None:
     config=st.dictionaries(st.text(max_size=8), st.integers() | st.text(max_size=20) | st.booleans(), max_size=4),
 )
 def test_any_audio_and_text_round_trip(client: httpx.Client, pcm: bytes, text: str, config: dict[str, Any]) -> None:
-    record = keep(client, pcm, text=text, config=config)
+    record = save(client, pcm, text=text, config=config)
     assert (record["text"], record["config"]) == (text, config)
     path = f"/studio/takes/{record['id']}"
     assert client.get(path).json() == record

@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 import soundfile
 
-from tests.support.keeping import keep, kept, pcm_of, samples, visitor
+from tests.support.keeping import pcm_of, samples, save, serving, visitor
 
 RATE = 24_000
 
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[httpx.Client]:
-    with kept(tmp_path / "data") as address, visitor(address) as client:
+    with serving(tmp_path / "data") as address, visitor(address) as client:
         yield client
 
 
@@ -34,7 +34,7 @@ def first_sound(values: Any) -> float:
 
 
 def test_lines_begin_at_their_times_and_the_file_has_the_given_length(client: httpx.Client) -> None:
-    take = keep(client, pcm_of(1.0, 1))["id"]
+    take = save(client, pcm_of(1.0, 1))["id"]
     clips = [
         {"take": take, "line": 1, "starts_s": 0.5},
         {"silence_s": 5.0, "line": 1},  # Pauses after a line have no effect.
@@ -56,7 +56,7 @@ def test_lines_begin_at_their_times_and_the_file_has_the_given_length(client: ht
 
 
 def test_overlong_line_is_spoken_faster_before_the_next_is_delayed(client: httpx.Client) -> None:
-    take = keep(client, pcm_of(2.0, 1))["id"]
+    take = save(client, pcm_of(2.0, 1))["id"]
     fits = [{"take": take, "line": 1, "starts_s": 0.0}, {"take": take, "line": 2, "starts_s": 1.8}]
     answer = exported(client, fits)
     assert "x-notes" not in answer.headers
@@ -68,7 +68,7 @@ def test_overlong_line_is_spoken_faster_before_the_next_is_delayed(client: httpx
 
 
 def test_lines_of_one_cue_follow_each_other_and_are_not_late(client: httpx.Client) -> None:
-    take = keep(client, pcm_of(1.0, 1))["id"]
+    take = save(client, pcm_of(1.0, 1))["id"]
     starts = (0.0, 0.0, 3.0)  # The first cue has a question and its answer.
     answer = exported(client, [{"take": take, "line": at + 1, "starts_s": start} for at, start in enumerate(starts)])
     assert "x-notes" not in answer.headers
@@ -77,7 +77,7 @@ def test_lines_of_one_cue_follow_each_other_and_are_not_late(client: httpx.Clien
 
 
 def test_a_last_line_that_exceeds_the_given_length_is_reported(client: httpx.Client) -> None:
-    take = keep(client, pcm_of(2.0, 1))["id"]
+    take = save(client, pcm_of(2.0, 1))["id"]
     clips = [{"take": take, "line": 1, "starts_s": 1.0}]
     answer = exported(client, clips, length_s=2.0)
     assert answer.headers["x-notes"] == "The audio ends 0.7 s after the given length."
@@ -86,7 +86,7 @@ def test_a_last_line_that_exceeds_the_given_length_is_reported(client: httpx.Cli
 
 @pytest.mark.parametrize("starts", [(1.0, None), (2.0, 1.0)])
 def test_every_line_has_a_time_and_they_do_not_decrease(client: httpx.Client, starts: tuple[float | None, ...]) -> None:
-    take = keep(client, pcm_of(0.5, 1))["id"]
+    take = save(client, pcm_of(0.5, 1))["id"]
     clips = [{"take": take, "line": line, "starts_s": start} for line, start in enumerate(starts)]
     assert (exported(client, clips).status_code, exported(client, clips).json()["error"]["param"]) == (400, "clips")
 
@@ -121,7 +121,7 @@ def test_each_of_1300_cues_is_within_100_ms_or_reported(client: httpx.Client, tm
     times, lengths = film()
     client.timeout = httpx.Timeout(300)
     known = [f"{length:.1f}" for length in lengths]
-    takes = {length: keep(client, spoken_take(float(length)))["id"] for length in set(known)}
+    takes = {length: save(client, spoken_take(float(length)))["id"] for length in set(known)}
     clips = [
         {"take": takes[length], "line": line, "starts_s": start}
         for line, ((start, _), length) in enumerate(zip(times, known, strict=True), 1)
@@ -143,7 +143,7 @@ def test_each_of_1300_cues_is_within_100_ms_or_reported(client: httpx.Client, tm
 
 
 def test_timed_line_starts_with_speech_without_leading_silence(client: httpx.Client) -> None:
-    take = keep(client, spoken_take(1.0))["id"]
+    take = save(client, spoken_take(1.0))["id"]
     values = samples(exported(client, [{"take": take, "line": 1, "starts_s": 2.0}]).content)
     assert first_sound(values) == pytest.approx(2.02, abs=0.005)
     assert len(values) == pytest.approx(3.04 * RATE, abs=0.01 * RATE)

@@ -28,7 +28,7 @@ from studio.transcribing.service import TranscriptionService
 from tests.support.audio_files import audio_file
 from tests.support.hub import Hub, serving
 from tests.support.signals import voice
-from tests.support.spoken import WORDS, share_heard, spoken, words
+from tests.support.spoken import WORDS, generate, share_heard, words_of
 from tests.support.timeouts import TEST_TIMEOUT_S, until
 from tests.support.whisper import require_whisper, whisper_base
 from tests.unit.studio.serving import served
@@ -87,10 +87,10 @@ def code(response: httpx.Response) -> tuple[int, str, str]:
 
 
 def test_recording_is_transcribed() -> None:
-    (heard,) = asked(SPHINX, wav(spoken()))
+    (heard,) = asked(SPHINX, wav(generate()))
     assert heard.status_code == 200
     said = heard.json()
-    assert share_heard(WORDS, words(said["text"])) >= 0.6, said
+    assert share_heard(WORDS, words_of(said["text"])) >= 0.6, said
     assert (said["language"], said["by"]) == ("en", "pocketsphinx")
 
 
@@ -139,7 +139,7 @@ async def test_host_downloads_whisper_and_resumes_after_a_stop(tmp_path: Path, m
             assert code(await client.post(path))[:2] == (403, "host_only")
             hosts[0] = True
             assert (await until_state("absent"))["of"] == 148_000_000
-            assert code(await client.post("/studio/transcribe", content=wav(spoken())))[1] == "transcriber_missing"
+            assert code(await client.post("/studio/transcribe", content=wav(generate())))[1] == "transcriber_missing"
             hub.status = 503
             await client.post(path)
             assert (await until_state("failed"))["problem"]["code"] == "hub_unreachable"
@@ -154,8 +154,8 @@ async def test_host_downloads_whisper_and_resumes_after_a_stop(tmp_path: Path, m
             here = await until_state("here")
             assert here["got"] == here["of"] > stopped["got"]
             assert [ranges for ranges in hub.weights_asked() if ranges.startswith("bytes=")], "from where it stopped"
-            heard = await client.post("/studio/transcribe", content=wav(spoken()))
-            assert share_heard(WORDS, words(heard.json()["text"])) >= 0.9, heard.json()
+            heard = await client.post("/studio/transcribe", content=wav(generate()))
+            assert share_heard(WORDS, words_of(heard.json()["text"])) >= 0.9, heard.json()
             assert heard.json()["by"] == "faster-whisper base"
         await service.aclose()
 

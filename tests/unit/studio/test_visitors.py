@@ -15,7 +15,7 @@ from studio.store.database import FILE
 from studio.store_service import KEY_FILE as FILE_OF_KEY
 from studio.store_service import cookie_key
 from studio.visitors.visitors import COOKIE, Visitors
-from tests.support.keeping import keep, kept, pcm_of, post, visitor
+from tests.support.keeping import pcm_of, post, save, serving, visitor
 from tests.support.visiting import VISITORS, header_of
 from tests.unit.studio.test_takes import refused
 
@@ -29,13 +29,13 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def address(folder: Path) -> Iterator[str]:
-    with kept(folder, visitors="each") as address:
+    with serving(folder, visitors="each") as address:
         yield address
 
 
 def test_data_of_one_visitor_is_unreachable_for_another(address: str) -> None:
     with visitor(address) as anna, visitor(address) as ben:
-        record = keep(anna, SOUND, reference=b"RIFF secret")
+        record = save(anna, SOUND, reference=b"RIFF secret")
         anna.put("/studio/scripts/s", json={"name": "Secret"}).raise_for_status()
         anna.patch("/studio/me", json={"language": "zh"}).raise_for_status()
         path = f"/studio/takes/{record['id']}"
@@ -59,14 +59,14 @@ def test_data_of_one_visitor_is_unreachable_for_another(address: str) -> None:
         assert anna.get("/studio/scripts/s").json()["name"] == "Secret"
         assert anna.get(path).json() == record
         # Two visitors with the same recording share one file, and each can access it only through their own takes.
-        same = keep(ben, SOUND, reference=b"RIFF secret")
+        same = save(ben, SOUND, reference=b"RIFF secret")
         anna.delete(path).raise_for_status()
         assert ben.get(f"/studio/takes/{same['id']}/reference").content == b"RIFF secret"
 
 
 def test_visitor_is_identified_by_a_cookie_that_the_database_does_not_store(address: str, folder: Path) -> None:
     with visitor(address) as anna:
-        record = keep(anna, SOUND)
+        record = save(anna, SOUND)
         token = anna.cookies[COOKIE]
         assert len(token) == 87
         with httpx.Client(base_url=address, cookies={COOKIE: token}, trust_env=False) as again:
@@ -93,7 +93,7 @@ def test_cookie_works_in_an_https_frame_and_over_plain_http(address: str) -> Non
 def test_first_request_without_a_page_sets_a_cookie_and_uses_its_visitor(address: str) -> None:
     with httpx.Client(base_url=address, trust_env=False) as client:
         assert client.get("/studio/me").json()["visitor"]["kind"] == "visitor"
-        record = keep(client, SOUND)
+        record = save(client, SOUND)
         assert client.get(f"/studio/takes/{record['id']}").json() == record
 
 
@@ -118,9 +118,9 @@ def test_forged_cookie_is_replaced_with_a_new_visitor_id(address: str) -> None:
     invented = {"cookie": f"{COOKIE}={'a' * 43}"}
     with httpx.Client(base_url=address, trust_env=False) as client:
         refused(client.put("/studio/scripts/s", json={}, headers=invented), 401, "visitor_unknown")
-        given = client.get("/", headers=invented).headers["set-cookie"]
-        assert invented["cookie"] not in given
-        assert keep(client, SOUND)["id"]
+        kwargs = client.get("/", headers=invented).headers["set-cookie"]
+        assert invented["cookie"] not in kwargs
+        assert save(client, SOUND)["id"]
 
 
 def test_cookie_key_is_created_once_and_private(folder: Path) -> None:
@@ -143,8 +143,8 @@ def test_store_contains_keyed_hashes_and_no_addresses(folder: Path) -> None:
     assert here == hashed(b"key", "::ffff:192.0.2.7")
     assert here not in {hashed(b"key", "192.0.2.8"), hashed(b"other", "192.0.2.7")}
     assert hashed(b"key", "2a00:1450:4001:81b::1") == hashed(b"key", "2a00:1450:4001:81b:ffff::2")
-    with kept(folder, visitors="each") as address, visitor(address) as client:
-        keep(client)
+    with serving(folder, visitors="each") as address, visitor(address) as client:
+        save(client)
         client.put("/studio/scripts/s", json={"name": "s", "lines": []})
     with sqlite3.connect(folder / FILE) as connection:
         places = set(connection.execute("SELECT address FROM kept"))
@@ -154,9 +154,9 @@ def test_store_contains_keyed_hashes_and_no_addresses(folder: Path) -> None:
 
 
 def test_shared_studio_sets_no_cookie(tmp_path: Path) -> None:
-    with kept(tmp_path / "shared", visitors="one") as address, visitor(address) as anna, visitor(address) as ben:
+    with serving(tmp_path / "shared", visitors="one") as address, visitor(address) as anna, visitor(address) as ben:
         assert not anna.cookies
-        record = keep(anna, SOUND)
+        record = save(anna, SOUND)
         assert ben.get(f"/studio/takes/{record['id']}").json() == record
         assert ben.get("/studio/me").json()["visitor"] == {"kind": "host", "name": None}
 

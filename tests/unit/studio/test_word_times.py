@@ -19,8 +19,8 @@ from studio.aligning import plugin
 from studio.aligning.fitting import MisfitError, fitted, written
 from studio.aligning.service import MAX_WAITING, AlignmentService
 from studio.routes.word_times import webvtt
-from tests.support.keeping import keep, kept, pcm_of, visitor
-from tests.support.spoken import each_spoken
+from tests.support.keeping import pcm_of, save, serving, visitor
+from tests.support.spoken import generate_each
 from tests.support.timeouts import TEST_TIMEOUT_S
 from tests.unit.studio.test_takes import refused
 
@@ -48,7 +48,7 @@ def known() -> Known:
     Each phrase has a start time and an end time in seconds.
     """
     sound, truth = np.zeros(0, np.float32), []
-    for said, silence_s in zip(map(trimmed, each_spoken(*PHRASES, seed=2)), SILENCES, strict=False):
+    for said, silence_s in zip(map(trimmed, generate_each(*PHRASES, seed=2)), SILENCES, strict=False):
         start = len(sound) / SAMPLE_RATE + silence_s
         truth.append((start, start + len(said) / SAMPLE_RATE))
         sound = np.concatenate([sound, np.zeros(round(silence_s * SAMPLE_RATE), np.float32), said])
@@ -212,8 +212,8 @@ def words_of(client: httpx.Client, take: dict[str, Any]) -> Any:
 
 def test_plugin_aligner_provides_word_times(only: Install, tmp_path: Path) -> None:
     only("unknown", "right")
-    with kept(tmp_path / "other") as address, visitor(address) as client:
-        take = keep(client, pcm_of(2.0), text="[sad] Ask Nguyen.", spoken="[sad] Ask Win.", config={"tags": True})
+    with serving(tmp_path / "other") as address, visitor(address) as client:
+        take = save(client, pcm_of(2.0), text="[sad] Ask Nguyen.", spoken="[sad] Ask Win.", config={"tags": True})
         found = words_of(client, take)
         assert (found["estimated"], found["by"]) == (False, "1-right")
         assert found["words"] == [
@@ -229,8 +229,8 @@ def test_plugin_aligner_provides_word_times(only: Install, tmp_path: Path) -> No
 
 def test_without_an_aligner_times_are_estimated_and_marked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("studio.plugins.version", absent)
-    with kept(tmp_path / "data") as address, visitor(address) as client:
-        take = keep(client, pcm_of(2.0), text="Good  morning,\neverybody.")
+    with serving(tmp_path / "data") as address, visitor(address) as client:
+        take = save(client, pcm_of(2.0), text="Good  morning,\neverybody.")
         found = words_of(client, take)
         assert (found["estimated"], found["by"]) == (True, None)
         assert [word["word"] for word in found["words"]] == ["Good", "morning,", "everybody."]
@@ -239,7 +239,7 @@ def test_without_an_aligner_times_are_estimated_and_marked(tmp_path: Path, monke
         assert "NOTE Times are estimated.\n" in client.get(path, params={"format": "vtt"}).text
         refused(client.get(path, params={"format": "srt"}), 400, "unsupported_format", "format")
         refused(client.get("/studio/takes/nobodys/words"), 404, "not_found")
-        assert words_of(client, keep(client, pcm_of(0.1), text="…"))["estimated"]
+        assert words_of(client, save(client, pcm_of(0.1), text="…"))["estimated"]
 
 
 def absent(name: str) -> str:
@@ -265,7 +265,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("function", "why"),
+    ("function", "reason"),
     [
         ("wrong", "0-wrong: its words differ from the text"),
         pytest.param("raising", "0-raising: RuntimeError", marks=pytest.mark.slow),
@@ -273,29 +273,29 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     ],
 )
 def test_failing_plugin_is_logged_without_text_and_the_next_is_tried(
-    only: Install, caplog: pytest.LogCaptureFixture, function: str, why: str
+    only: Install, caplog: pytest.LogCaptureFixture, function: str, reason: str
 ) -> None:
     only(function, "right")
     ((words, by),) = asked()
     assert (words.words, by) == (["Secret", "words."], "1-right")
-    assert warnings(caplog) == [f"an aligner could not align the words of a take: {why}"]
+    assert warnings(caplog) == [f"an aligner could not align the words of a take: {reason}"]
 
 
 @pytest.mark.slow
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("function", "why", "timeout_s"),
+    ("function", "reason", "timeout_s"),
     [
         ("crashing", "its process ended", TEST_TIMEOUT_S),
         ("hanging", "it took too long", 5.0),
     ],  # The hanging aligner would sleep for 600 s.
 )
 def test_aligner_crash_or_hang_affects_no_other_request(
-    only: Install, caplog: pytest.LogCaptureFixture, function: str, why: str, timeout_s: float
+    only: Install, caplog: pytest.LogCaptureFixture, function: str, reason: str, timeout_s: float
 ) -> None:
     only(function)
     assert asked(timeout_s=timeout_s, times=2) == [None, None]
-    assert [line.rpartition(": ")[2] for line in warnings(caplog)] == [why] * 2
+    assert [line.rpartition(": ")[2] for line in warnings(caplog)] == [reason] * 2
 
 
 async def test_alignment_queue_is_bounded(only: Install) -> None:

@@ -21,7 +21,7 @@ from tests.support.checkpoints.spec import CheckpointSpec
 from tests.support.checkpoints.tensors import model_tensors, speech_tokenizer_tensors
 from tests.support.checkpoints.tiny import TINY, TINY_EOS
 from tests.support.checkpoints.torch_draw import TorchDraw
-from tests.support.engines import cloned, custom_voice, engine_of, said, voice_design
+from tests.support.engines import cloned, custom_voice, engine_of, speak, voice_design
 from tests.unit.model import published
 
 pytestmark = pytest.mark.slow
@@ -84,17 +84,17 @@ def test_configuration_fields_equal_the_published_ones(variant: str, tmp_path: P
 def test_endless_checkpoint_speaks_until_stopped(mode: str, sampling: Sampling, tmp_path: Path) -> None:
     checkpoint = load(tmp_path, ENDLESS, mode)
     request = {"custom_voice": custom_voice, "voice_design": voice_design, "base": cloned}[mode]
-    heard = said(engine_of(checkpoint, guard=False), request(max_frames=FRAMES, sampling=sampling))
-    assert isinstance(heard.end, Finished)
-    assert (heard.end.stop_reason, len(heard.codes)) == (StopReason.MAX_TOKENS, FRAMES)
+    recorder = speak(engine_of(checkpoint, guard=False), request(max_frames=FRAMES, sampling=sampling))
+    assert isinstance(recorder.end, Finished)
+    assert (recorder.end.stop_reason, len(recorder.codes)) == (StopReason.MAX_TOKENS, FRAMES)
 
 
 def test_speech_from_unmodified_weights_ends(tmp_path: Path) -> None:
     """If unmodified weights did not end speech, the test above could not fail."""
     checkpoint = load(tmp_path, replace(ENDLESS, is_endless=False), "custom_voice")
-    heard = said(engine_of(checkpoint, guard=False), custom_voice(max_frames=FRAMES, sampling=WILD))
-    assert isinstance(heard.end, Finished)
-    assert heard.end.stop_reason is StopReason.EOS
+    recorder = speak(engine_of(checkpoint, guard=False), custom_voice(max_frames=FRAMES, sampling=WILD))
+    assert isinstance(recorder.end, Finished)
+    assert recorder.end.stop_reason is StopReason.EOS
 
 
 def test_logits_stay_small_and_the_end_token_far_below(tmp_path: Path) -> None:

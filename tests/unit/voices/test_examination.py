@@ -18,7 +18,7 @@ from runtime.voices.checks import check_transcript
 from runtime.voices.examination import MARGIN_S, PAUSE_S, clean_reference, examine, prepare_recording
 from runtime.voices.speech_detector import _likelihood, find_speech
 from tests.support.signals import chords, cough, drums, voice
-from tests.support.spoken import WORDS, spoken
+from tests.support.spoken import WORDS, generate
 
 LIMITS = Limits()
 Samples = NDArray[np.float32]
@@ -40,7 +40,7 @@ def codes(samples: Samples, transcript: str | None = None) -> set[str]:
 @pytest.fixture(scope="module")
 def speech() -> Samples:
     """Four seconds of speech of the embedded voice."""
-    return spoken()
+    return generate()
 
 
 # --- speech detection

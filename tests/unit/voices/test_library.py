@@ -345,10 +345,10 @@ def test_voice_is_listed_again_after_a_temporary_read_failure(
     with monkeypatch.context() as failing:
         real = os.open
 
-        def failing_disk(file: str | Path, *how: int, **words: int) -> int:
+        def failing_disk(file: str | Path, *how: int, **kwargs: int) -> int:
             if Path(file) == path:
                 raise OSError(errno.EIO, "the disk failed")
-            return real(file, *how, **words)
+            return real(file, *how, **kwargs)
 
         failing.setattr(os, "open", failing_disk)
         restarted = opened(folder)
@@ -449,10 +449,10 @@ def test_killed_writer_leaves_the_old_or_the_new_file(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "why"), [(errno.ENOSPC, "full"), (errno.EROFS, "cannot be written"), (errno.EIO, "an error")]
+    ("number", "reason"), [(errno.ENOSPC, "full"), (errno.EROFS, "cannot be written"), (errno.EIO, "an error")]
 )
 def test_failed_write_is_reported_and_changes_nothing(
-    library: Library, folder: Path, monkeypatch: pytest.MonkeyPatch, number: int, why: str
+    library: Library, folder: Path, monkeypatch: pytest.MonkeyPatch, number: int, reason: str
 ) -> None:
     card = library.add(a_voice("Clara"))
     before = library.export(card.id)
@@ -467,7 +467,7 @@ def test_failed_write_is_reported_and_changes_nothing(
             lambda: library.add(a_voice("Clara"), replace_id=card.id),
             lambda: library.change(card.id, Edit(name="Other")),
         ):
-            with pytest.raises(StorageFailed, match=why):
+            with pytest.raises(StorageFailed, match=reason):
                 work()
     assert library.export(card.id) == before
     assert library.cards() == (card,)

@@ -21,7 +21,7 @@ from runtime.server.voices.forms import VoiceForm, voice_of
 from runtime.settings import Limits
 from runtime.voices.voice import Voice
 from runtime.voices.voice_file import read_voice, write_voice
-from tests.support.engines import cloned, engine_of, said
+from tests.support.engines import cloned, engine_of, speak
 from tests.support.signals import voice
 
 FIELDS = {"name": "Wilma", "consent": "Wilma said yes."}
@@ -61,8 +61,8 @@ def imported(file: bytes, limits: Limits | None = None, **fields: str) -> Voice:
     return read_voice(write_voice(voice_of(form, limits or Limits())))
 
 
-def spoken_with(stored: Voice, **words: Any) -> SpeechRequest:
-    return replace(cloned(max_frames=3, **words), reference=stored.as_reference("of no checkpoint"))
+def spoken_with(stored: Voice, **kwargs: Any) -> SpeechRequest:
+    return replace(cloned(max_frames=3, **kwargs), reference=stored.as_reference("of no checkpoint"))
 
 
 def prompt_for(engine: Engine, request: SpeechRequest) -> VoicePrompt:
@@ -86,13 +86,13 @@ def test_demo_voice_gives_the_codes_of_the_clone_that_it_was_saved_from(
     stored = imported(demo_file(prompt, clone.reference.text))
     assert (stored.name, stored.provenance["source"]) == ("Wilma", "qwen-tts demo")
     same = replace(clone, reference=replace(clone.reference, prompt=prompt))
-    assert np.array_equal(said(engine, spoken_with(stored)).codes, said(engine, same).codes)
+    assert np.array_equal(speak(engine, spoken_with(stored)).codes, speak(engine, same).codes)
 
 
 def test_demo_voice_of_another_width_is_refused_by_the_checkpoint(cloner: Checkpoint) -> None:
     prompt = VoicePrompt(fingerprint="", x_vector=np.ones(2048, np.float32))
     with pytest.raises(InvalidConfig, match="x-vector has 2048 numbers; this checkpoint needs") as refused:
-        said(engine_of(cloner), spoken_with(imported(demo_file(prompt))))
+        speak(engine_of(cloner), spoken_with(imported(demo_file(prompt))))
     assert refused.value.param == "voice"
 
 
@@ -107,7 +107,7 @@ def test_demo_voice_with_codes_of_another_model_is_refused(cloner: Checkpoint, c
     prompt = VoicePrompt(fingerprint="imported", x_vector=x_vector, codes=codes)
     reference = replace(request.reference, prompt=prompt, text="Words.", x_vector_only=False)
     with pytest.raises(InvalidConfig, match="its codes"):
-        said(engine_of(cloner), replace(request, reference=reference))
+        speak(engine_of(cloner), replace(request, reference=reference))
 
 
 PROMPT = VoicePrompt(fingerprint="", x_vector=np.ones(8, np.float32))

@@ -123,7 +123,7 @@ def rewritten(change: Callable[[dict[str, Any]], None]) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("change", "why"),
+    ("change", "reason"),
     [
         (lambda header: header["__metadata__"].update(version="4"), "version"),
         (lambda header: header["__metadata__"].update(version="3"), "neither a recording"),
@@ -147,8 +147,8 @@ def rewritten(change: Callable[[dict[str, Any]], None]) -> bytes:
         (lambda header: header.update({f"prompt.{n}.codes": header["reference"] for n in range(99)}), "too many"),
     ],
 )
-def test_foreign_header_is_refused_with_its_reason(change: Callable[[dict[str, Any]], None], why: str) -> None:
-    with pytest.raises(VoiceFileInvalid, match=why):
+def test_foreign_header_is_refused_with_its_reason(change: Callable[[dict[str, Any]], None], reason: str) -> None:
+    with pytest.raises(VoiceFileInvalid, match=reason):
         read_voice(rewritten(change))
 
 

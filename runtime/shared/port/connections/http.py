@@ -55,12 +55,12 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
     task is unknown.
     """
 
-    def __init__(self, *arguments: Any, header_s: float, waiting: Waiting, shares: LoopShares, **words: Any) -> None:
+    def __init__(self, *arguments: Any, header_s: float, waiting: Waiting, shares: LoopShares, **kwargs: Any) -> None:
         self._meter = RequestMeter()
         self._refusal: SpeechError | None = None
         self._ignored_bytes = 0  # Number of bytes that arrived after an error response was sent.
         self._upgrade_end: int | None = None  # Position in the data after the head of an upgrade that was ignored.
-        super().__init__(*arguments, **words)
+        super().__init__(*arguments, **kwargs)
         self.url = b""
         self._header_s = header_s
         self._waiting = waiting

@@ -76,8 +76,8 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
     Each send waits until earlier data is in the kernel's send buffer, which is small (serving.py).
     """
 
-    def __init__(self, *arguments: Any, shares: LoopShares | None = None, **words: Any) -> None:
-        super().__init__(*arguments, **words)
+    def __init__(self, *arguments: Any, shares: LoopShares | None = None, **kwargs: Any) -> None:
+        super().__init__(*arguments, **kwargs)
         self.conn = Handshake(max_size=self.config.ws_max_size, logger=self.logger)
         self._share = LoopShare(LoopShares() if shares is None else shares, self.loop)
         self._meter = FrameMeter(self.loop.time)

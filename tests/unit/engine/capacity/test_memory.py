@@ -108,8 +108,8 @@ def test_memory_of_later_checkpoints_is_estimated_from_file_sizes(folder_of: Fol
 def test_gpu_reserves_memory_for_later_checkpoints(folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[int, int]] = []
 
-    def noting(*words: Any) -> int:
-        seen.append(words[-2:])
+    def noting(*args: Any) -> int:
+        seen.append(args[-2:])
         return 1
 
     monkeypatch.setattr(loader, "slots_for", noting)

@@ -229,15 +229,15 @@ def test_word_timestamps_are_sent_if_requested() -> None:
     for frame in range(10):
         driver.sound(1, first=frame)
     driver.finish(1)
-    heard = driver.heard()
-    times = [event for event in heard if event["type"] == "timestamps"]
+    messages = driver.heard()
+    times = [event for event in messages if event["type"] == "timestamps"]
     assert times[0]["context_id"] == "c"
-    assert heard.index(times[0]) < 9  # The word times are sent during the speech.
+    assert messages.index(times[0]) < 9  # The word times are sent during the speech.
     words = [word for each_word in times for word in each_word["word_timestamps"]["words"]]
     ends = [end for word in times for end in word["word_timestamps"]["end"]]
     assert words == ["Hello", "there", "you."]
     assert ends[-1] == 0.8
-    assert heard[-1]["type"] == "done"
+    assert messages[-1]["type"] == "done"
 
 
 # --- several contexts
@@ -251,14 +251,14 @@ def test_contexts_on_one_socket_keep_their_audio_apart() -> None:
     driver.sound(1)
     driver.finish(1)
     driver.finish(2)
-    heard = driver.heard()
-    assert [(event["type"], event["context_id"]) for event in heard] == [
+    messages = driver.heard()
+    assert [(event["type"], event["context_id"]) for event in messages] == [
         ("chunk", "b"),
         ("chunk", "a"),
         ("done", "a"),
         ("done", "b"),
     ]
-    assert sound_of(heard[:1]) != sound_of(heard[1:2])
+    assert sound_of(messages[:1]) != sound_of(messages[1:2])
 
 
 def test_cancel_drops_unsent_audio_sends_nothing_and_frees_the_slot() -> None:

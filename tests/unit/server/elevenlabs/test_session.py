@@ -205,8 +205,8 @@ def test_without_a_schedule_text_is_spoken_immediately() -> None:
     driver.send({"context_id": "c", "close_context": True})
     driver.sound(1, frames=25)
     driver.finish(1)
-    heard = driver.heard()
-    assert aligned_text(heard) == "One. Two. Thr "  # The client splits words at the spaces after them.
+    messages = driver.heard()
+    assert aligned_text(messages) == "One. Two. Thr "  # The client splits words at the spaces after them.
 
 
 def test_pause_after_a_sentence_triggers_speech() -> None:
@@ -249,8 +249,8 @@ def test_alignment_is_relative_to_the_previous_chunk_or_absolute() -> None:
         for frame in range(12):
             driver.sound(1, first=frame)
         driver.finish(1)
-        heard = driver.heard()
-        times = [message["alignment"] for message in heard if message["alignment"]]
+        messages = driver.heard()
+        times = [message["alignment"] for message in messages if message["alignment"]]
         assert len(times) > 1
         position = 0
         for each in times:
@@ -260,7 +260,7 @@ def test_alignment_is_relative_to_the_previous_chunk_or_absolute() -> None:
             end = each["charStartTimesMs"][-1] + each["charDurationsMs"][-1]
             position = position + end if is_relative else end
         assert position == 960
-        assert aligned_text(heard) == aligned_text(heard, "normalizedAlignment") == "Hello there you. "
+        assert aligned_text(messages) == aligned_text(messages, "normalizedAlignment") == "Hello there you. "
 
 
 def test_alignment_accounts_for_the_requested_speed() -> None:
@@ -269,10 +269,10 @@ def test_alignment_accounts_for_the_requested_speed() -> None:
     driver.send({"context_id": "c", "close_context": True})
     driver.sound(1, frames=50)
     driver.finish(1)
-    heard = driver.heard()
-    last = [message["alignment"] for message in heard if message["alignment"]][-1]
+    messages = driver.heard()
+    last = [message["alignment"] for message in messages if message["alignment"]][-1]
     assert last["charStartTimesMs"][-1] + last["charDurationsMs"][-1] <= 2000
-    assert len(sound_of(heard)) == pytest.approx(50 * 1920, rel=0.05)
+    assert len(sound_of(messages)) == pytest.approx(50 * 1920, rel=0.05)
 
 
 def test_times_of_the_remaining_words_are_computed_on_a_worker() -> None:
@@ -323,9 +323,9 @@ def test_contexts_keep_their_audio_apart_and_end_once() -> None:
         driver.send({"context_id": name, "close_context": True})
     driver.finish(2)
     driver.finish(1)
-    heard = driver.heard()
+    messages = driver.heard()
     for name, pcm in (("a", first), ("b", second)):
-        own = [message for message in heard if message["contextId"] == name]
+        own = [message for message in messages if message["contextId"] == name]
         assert sound_of(own) == pcm
         assert [message["isFinal"] for message in own][-1] is True
         assert [message["isFinal"] for message in own].count(True) == 1
@@ -372,8 +372,8 @@ def test_error_ends_only_its_context() -> None:
     spoken(driver, "Two.", context_id="b")
     spoken(driver, "Three.", context_id="d")
     driver.sound(1)
-    heard = driver.heard()
-    assert [(message.get("error"), message["contextId"]) for message in heard] == [
+    messages = driver.heard()
+    assert [(message.get("error"), message["contextId"]) for message in messages] == [
         *(("invalid_config", "b"), (None, "b")),
         *(("too_many_contexts", "d"), (None, "d")),
         (None, "a"),

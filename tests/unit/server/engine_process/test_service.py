@@ -159,16 +159,16 @@ def apart(request: pytest.FixtureRequest) -> Iterator[Apart]:
 
 
 def test_request_is_accepted_and_its_events_arrive_in_order(apart: Apart) -> None:
-    ticket, heard = apart.submit(replace(REQUEST, seed=5))
+    ticket, recorder = apart.submit(replace(REQUEST, seed=5))
     _, other = apart.submit()
     until(lambda: len(apart.engine.requests) == 2)
     assert apart.engine.is_started
     assert apart.engine.requests[0] == replace(REQUEST, seed=5)
     apart.engine.say(1, started(5), chunk(1, 1), chunk(2, 2), finished())
     apart.engine.say(2, started(6), finished())
-    until(lambda: len(heard) == 4 and len(other) == 2)
-    assert [type(event) for event in heard] == [type(event) for event in (started(), chunk(), chunk(), finished())]
-    assert (heard[0], heard[3], other[0]) == (started(5), finished(), started(6))
+    until(lambda: len(recorder) == 4 and len(other) == 2)
+    assert [type(event) for event in recorder] == [type(event) for event in (started(), chunk(), chunk(), finished())]
+    assert (recorder[0], recorder[3], other[0]) == (started(5), finished(), started(6))
     assert ticket != 0
 
 
@@ -210,11 +210,11 @@ def test_acknowledgements_are_batched_and_only_the_latest_is_sent(apart: Apart) 
 
 
 def test_commands_for_unknown_or_ended_tickets_are_ignored(apart: Apart) -> None:
-    ticket, heard = apart.submit()
+    ticket, recorder = apart.submit()
     until(lambda: apart.engine.requests)
     apart.client.cancel(ticket + 1000)
     apart.engine.say(1, finished())
-    until(lambda: heard)
+    until(lambda: recorder)
     apart.settle()  # Ended tickets are removed after the batch that contains their last event.
     apart.client.append(ticket, "Too late.")
     apart.client.cancel(ticket)
@@ -226,8 +226,8 @@ def test_commands_for_unknown_or_ended_tickets_are_ignored(apart: Apart) -> None
 @pytest.mark.parametrize("script", [[finished()], [started(), Broken(GenerationFailed(), RequestStats())]], ids=len)
 def test_request_that_ends_during_submit_is_removed(apart: Apart, script: list[SpeechEvent]) -> None:
     apart.engine.script[1] = script
-    _, heard = apart.submit()
-    until(lambda: len(heard) == len(script))
+    _, recorder = apart.submit()
+    until(lambda: len(recorder) == len(script))
     apart.settle()
     assert apart.service._engine._requests == {}
 
@@ -237,11 +237,11 @@ def test_request_that_ends_during_submit_is_removed(apart: Apart, script: list[S
 )
 def test_refusal_is_the_only_event_of_a_request(apart: Apart, error: SpeechError) -> None:
     apart.engine.refusal = error
-    ticket, heard = apart.submit()
-    until(lambda: heard)
+    ticket, recorder = apart.submit()
+    until(lambda: recorder)
     apart.client.cancel(ticket)
     apart.settle()
-    (event,) = heard
+    (event,) = recorder
     assert isinstance(event, Refused)
     assert (type(event.error), event.error.param, str(event.error)) == (type(error), error.param, str(error))
     assert apart.engine.commands == []
@@ -253,9 +253,9 @@ def test_refusal_is_the_only_event_of_a_request(apart: Apart, error: SpeechError
 @pytest.mark.logs_errors
 def test_engine_error_at_submit_is_a_refusal_without_its_cause(apart: Apart) -> None:
     apart.engine.refusal = RuntimeError("a secret")  # type: ignore[assignment]
-    _, heard = apart.submit()
-    until(lambda: heard)
-    (event,) = heard
+    _, recorder = apart.submit()
+    until(lambda: recorder)
+    (event,) = recorder
     assert isinstance(event, Refused)
     assert isinstance(event.error, GenerationFailed)
     assert "secret" not in str(event.error)
@@ -280,11 +280,11 @@ def test_failing_sink_ends_only_its_request(apart: Apart, caplog: pytest.LogCapt
         raise RuntimeError("the listener")
 
     apart.client.submit(REQUEST, fail)
-    _, heard = apart.submit()
+    _, recorder = apart.submit()
     until(lambda: len(apart.engine.requests) == 2)
     apart.engine.say(1, started())
     apart.engine.say(2, started(), finished())
-    until(lambda: len(heard) == 2)
+    until(lambda: len(recorder) == 2)
     apart.settle()
     assert apart.engine.commands == [("cancel", 1)]
     assert [record.name for record in caplog.records if record.levelno >= logging.ERROR] == [client_module.__name__]
@@ -322,10 +322,10 @@ def test_failing_prompt_callback_does_not_block_other_events(apart: Apart) -> No
     apart.client.prepare(REFERENCE, Mode.BASE, fail)
     until(lambda: apart.engine.prepared)
     apart.engine.prepared.pop()(PROMPT)
-    _, heard = apart.submit()
+    _, recorder = apart.submit()
     until(lambda: apart.engine.requests)
     apart.engine.say(1, finished())
-    until(lambda: heard)
+    until(lambda: recorder)
 
 
 def test_metrics_and_model_cards_are_forwarded_to_the_server_process(apart: Apart) -> None:
@@ -399,7 +399,7 @@ def test_process_exit_is_reported_to_every_request_once(apart: Apart) -> None:
 
 @pytest.mark.logs_errors
 def test_unreadable_message_counts_as_process_exit(apart: Apart, monkeypatch: pytest.MonkeyPatch) -> None:
-    _, heard = apart.submit()
+    _, recorder = apart.submit()
 
     def spoilt() -> Iterator[bytearray]:
         yield bytearray(1)
@@ -407,8 +407,8 @@ def test_unreadable_message_counts_as_process_exit(apart: Apart, monkeypatch: py
 
     monkeypatch.setattr(apart.client._channel, "_assemble_messages", spoilt)
     until(lambda: not apart.client.alive)  # The client fails at the next batch after the pending batch.
-    until(lambda: heard)
-    assert isinstance(heard[0], Broken)
+    until(lambda: recorder)
+    assert isinstance(recorder[0], Broken)
 
 
 def test_close_ends_the_engine_and_the_process(apart: Apart) -> None:

@@ -124,8 +124,8 @@ def as_openai_s(body: dict[str, Any]) -> dict[str, Any]:
     return {**body, "code": body["error_code"]}
 
 
-def knock(door: Door | None = None, *arguments: Any, **words: Any) -> tuple[int, str | None]:
-    status, error, _ = asyncio.run((door or Door()).knock(*arguments, **words))
+def knock(door: Door | None = None, *arguments: Any, **kwargs: Any) -> tuple[int, str | None]:
+    status, error, _ = asyncio.run((door or Door()).knock(*arguments, **kwargs))
     return status, error.get("code")
 
 
@@ -303,8 +303,8 @@ async def test_loopback_address_has_a_higher_connection_limit() -> None:
 def test_requests_per_minute_are_counted_by_key_or_address() -> None:
     door = Door(ServerSettings(**KEYS, requests_per_minute=2))
 
-    def ask(**words: Any) -> int:
-        return knock(door, "http", **words)[0]
+    def ask(**kwargs: Any) -> int:
+        return knock(door, "http", **kwargs)[0]
 
     assert [ask(x_api_key=KEY, address=f"192.0.2.{n}") for n in range(3)] == [200, 200, 429]
     assert ask(x_api_key="key-two") == 200

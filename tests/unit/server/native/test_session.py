@@ -641,12 +641,12 @@ def test_dialogue_is_one_utterance_with_pauses_and_one_seed() -> None:
     second = driver.submitted[-1]
     assert (second.utterance, second.request.text, second.request.seed) == (first.utterance, "Two.", 7)
     turn_of(driver, first.utterance)
-    heard = driver.heard()
-    replies = [item for item in heard if isinstance(item, dict)]
+    messages = driver.heard()
+    replies = [item for item in messages if isinstance(item, dict)]
     assert [reply["type"] for reply in replies] == ["audio.start", "dialogue.turn", "dialogue.turn", "audio.done"]
     assert [(reply["turn"], reply["first_sample"]) for reply in replies[1:3]] == [(0, 0), (1, 3840)]
     assert (replies[3]["total_samples"], replies[3]["metrics"]["frames"]) == (5760, 2)
-    starts = [struct.unpack_from("<Q", item, 8)[0] for item in heard if isinstance(item, bytes)]
+    starts = [struct.unpack_from("<Q", item, 8)[0] for item in messages if isinstance(item, bytes)]
     assert starts == [0, 1920, 3840]
 
 

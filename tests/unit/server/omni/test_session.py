@@ -53,9 +53,9 @@ def test_streamed_utterance_gets_vllm_omni_messages() -> None:
     (submit,) = driver.submitted
     driver.start(submit.utterance, seed=5, notes=("It is another voice.",))
     pcm = driver.sound(submit.utterance, frames=4)
-    heard = driver.heard()
-    assert b"".join(heard) == pcm
-    assert [len(piece) for piece in heard] == [12_000, 3_360]
+    messages = driver.heard()
+    assert b"".join(messages) == pcm
+    assert [len(piece) for piece in messages] == [12_000, 3_360]
     driver.finish(submit.utterance, notes=("A letter was strange.",))
     done, end = driver.heard()
     metrics = done.pop("metrics")
@@ -161,8 +161,8 @@ def test_each_sentence_is_a_request_with_the_first_seed_and_the_next_is_prefetch
     assert driver.kinds() == []
     assert len(driver.submitted) == 2  # At most one sentence is prefetched.
     driver.finish(1)
-    heard = driver.heard()
-    assert [item["type"] if isinstance(item, dict) else item for item in heard] == [
+    messages = driver.heard()
+    assert [item["type"] if isinstance(item, dict) else item for item in messages] == [
         "audio.done",
         "audio.start",
         second,
@@ -264,10 +264,10 @@ def test_unusable_reference_fails_each_sentence_of_the_utterance() -> None:
     driver = configured(ref_audio="AAAA", ref_text="x", split_granularity="sentence", **STREAM)
     say(driver, "One. Two.")
     driver.dialect.on_reference(1, BadReferenceAudio(why="it is silent"))
-    heard = driver.heard()
-    assert [item["type"] for item in heard] == ["audio.start", "error", "audio.done"] * 2 + ["session.done"]
+    messages = driver.heard()
+    assert [item["type"] for item in messages] == ["audio.start", "error", "audio.done"] * 2 + ["session.done"]
     prefix = "Generation failed for utterance 0, sentence 1: The reference audio cannot be used"
-    assert heard[4]["message"].startswith(prefix)
+    assert messages[4]["message"].startswith(prefix)
 
 
 # --- errors

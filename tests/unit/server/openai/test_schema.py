@@ -119,7 +119,7 @@ def test_body_with_too_many_fields_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "why"),
+    ("fields", "reason"),
     [
         ({"volume": 0}, "volume is not valid: it must be at least 0.05"),
         (
@@ -132,7 +132,7 @@ def test_body_with_too_many_fields_is_refused() -> None:
         ({"timestamp_granularities": ["segment"]}, "timestamp_granularities.0 is not valid"),
     ],
 )
-def test_level_bit_rate_and_times_are_refused_for_unsuitable_formats(fields: dict[str, Any], why: str) -> None:
+def test_level_bit_rate_and_times_are_refused_for_unsuitable_formats(fields: dict[str, Any], reason: str) -> None:
     with pytest.raises(InvalidConfig) as raised:
         read_speech({"input": "Hi.", **fields})
-    assert why in str(raised.value)
+    assert reason in str(raised.value)

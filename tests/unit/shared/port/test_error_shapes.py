@@ -52,10 +52,10 @@ def host(**server: Any) -> Host:
     return Host(Settings(server=ServerSettings(**server), limits=limits), no_engine, MemoryLibrary())
 
 
-async def asked(app: ASGIApp, path: str, method: str = "POST", **words: Any) -> httpx.Response:
+async def asked(app: ASGIApp, path: str, method: str = "POST", **kwargs: Any) -> httpx.Response:
     transport = httpx.ASGITransport(app, client=("192.0.2.7", 5000))
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-        return await client.request(method, path, **words)
+        return await client.request(method, path, **kwargs)
 
 
 @EachPath
