@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import re
 import zipfile
-from typing import Any
 
 import av
 import numpy as np
@@ -32,14 +31,13 @@ from tests.browser.script_steps import (
     line,
     listen_anew,
     make_all,
-    paste,
     silence,
     sound_of,
     stored_script,
     text_of,
     texts,
 )
-from tests.browser.steps import reading, wav
+from tests.browser.steps import reading
 from tests.support.app import App
 
 pytestmark = pytest.mark.browser
@@ -256,41 +254,3 @@ def test_reload_restores_the_whole_script(script: Page, app: App) -> None:
     script.click("#vw-speak")
     await_silence(script)
     assert np.array_equal(heard(script), np.trim_zeros(expected)), "it sounds as it did"
-
-
-def record_of(script: Page, app: App) -> dict[str, Any]:
-    """Return the stored take of the fourth line."""
-    with client(script, app) as http:
-        take = stored_script(script, app)["lines"][3]["takes"][0]["take"]
-        record: dict[str, Any] = http.get(f"/studio/takes/{take}").json()
-        return record
-
-
-def test_stored_voice_speaks_a_line_with_a_style_if_a_checkpoint_supports_it(script: Page, app: App) -> None:
-    sample = wav(4.0)
-    with client(script, app) as http:
-        form = {"name": "Grandmother", "consent": "She agreed.", "x_vector_only": "true"}
-        files = {"audio_sample": (sample["name"], sample["buffer"], sample["mimeType"])}
-        kept = http.post("/v1/audio/voices", data=form, files=files)
-        assert kept.is_success, kept.text
-    script.reload(wait_until="domcontentloaded")
-    script.locator("#vw-speak:enabled").wait_for()
-    enter_script(script)
-    paste(script, 3, "GRANDMOTHER: Good night.")
-    expect(line(script, 4).locator(".vw-line-voice")).to_have_text("Grandmother")
-    instruct = line(script, 4).locator(".vw-line-instruct")
-    expect(instruct).to_be_enabled()
-    line(script, 4).locator(".vw-line-play").click()
-    await_made(script, 4)
-    await_kept(script, 4)
-    plain = record_of(script, app)
-    instruct.fill("Slowly.")
-    line(script, 4).locator(".vw-line-play").click()
-    await_made(script, 4)
-    await_kept(script, 4, beside={plain["id"]})
-    styled = record_of(script, app)
-    with client(script, app) as http:
-        http.delete(f"/v1/audio/voices/{plain['config']['voice']}")
-    assert (plain["mode"], plain["text"]) == ("base", "Good night.")
-    assert (styled["mode"], styled["config"]["instructions"]) == ("custom_voice", "Slowly.")
-    assert styled["config"]["voice"] == plain["config"]["voice"]

@@ -21,10 +21,9 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from runtime.settings import ServerSettings
 from tests.conftest import FolderOf
-from tests.support.runtime_server import FREED_FRAMES, RunningServer, running_server
+from tests.support.runtime_server import RunningServer, running_server
 from tests.support.speech_client import WAIT_S, same_sound, speak_text
 from tests.wire.test_cartesia import speaker
-from tests.wire.test_openai import raw, wait_for_sound
 
 ONE, MANY = "stream-input", "multi-stream-input"
 SHORT = {"seed": 11, "max_frames": 12}  # Fields of the native protocol that ElevenLabs' messages may also contain.
@@ -155,15 +154,6 @@ async def test_invalid_query_is_reported_as_one_error(server: RunningServer, que
 # --- Several contexts per socket.
 
 
-async def test_disconnect_releases_its_slots(server: RunningServer) -> None:
-    async with socket(server, MANY) as connection:
-        await send(connection, "Speak for a long time. ", context_id="a", flush=True, max_frames=4000)
-        await send(connection, "Speak for a long ", context_id="b", flush=True, max_frames=4000)
-        assert (await hear(connection))["audio"]
-        connection.transport.abort()
-    assert server.frames_until_idle() <= FREED_FRAMES
-
-
 # --- One text over HTTP.
 
 
@@ -280,16 +270,6 @@ async def test_every_refusal_on_elevenlabs_routes_has_their_format(folder_of: Fo
         voices = f"{locked.http}/v1/audio/voices"
         elsewhere = await asyncio.to_thread(httpx.get, voices, headers={"xi-api-key": "guess"})
         assert elsewhere.json()["error"]["code"] == "unauthorized"
-
-
-@pytest.mark.slow
-def test_http_disconnect_releases_the_slot(server: RunningServer) -> None:
-    body = {"text": "Speak for a long time.", "max_frames": 4000}
-    connection = raw(server, body, "/v1/text-to-speech/alloy/stream")
-    wait_for_sound(server, connection)
-    connection.close()
-    assert server.frames_until_idle() <= FREED_FRAMES
-    server.wait_for_no_tasks()
 
 
 @pytest.mark.slow

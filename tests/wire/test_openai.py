@@ -26,7 +26,7 @@ import soundfile
 
 from runtime.request import DESCRIBED_VOICE, AudioChunk, SpeechEvent
 from runtime.server.http.speech_stream import SpeechStream
-from runtime.settings import EngineSettings, Limits, ServerSettings
+from runtime.settings import EngineSettings, ServerSettings
 from runtime.shared.encoding import FORMATS
 from tests.conftest import FolderOf
 from tests.support.runtime_server import FREED_FRAMES, RunningServer, running_server
@@ -397,17 +397,6 @@ def test_slow_reader_pauses_its_row_and_resumes(
             while heard < held + 48_000:
                 heard += len(connection.recv(65_536))
         server.wait_until_idle()
-
-
-@pytest.mark.slow
-def test_request_without_its_body_times_out(serving: Serving, folder_of: FolderOf) -> None:
-    with serving(folder_of("brief", "custom_voice"), limits=Limits(config_s=0.3)) as server:
-        with sockets.create_connection(("127.0.0.1", server.port)) as connection:
-            connection.sendall(b"POST /v1/audio/speech HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50\r\n\r\n{")
-            connection.settimeout(60)
-            reply = b"".join(iter(lambda: connection.recv(4096), b""))  # The server closes the connection.
-        assert b" 408 " in reply.split(b"\r\n")[0]
-        assert b"idle_timeout" in reply
 
 
 @pytest.mark.slow

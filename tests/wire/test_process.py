@@ -192,14 +192,6 @@ def test_allow_header_lists_every_method_of_a_route(
     assert allowed in reply.json()["error"]["message"]
 
 
-def test_http_1_0_client_gets_unchunked_speech(either: RunningServer) -> None:
-    text = json.dumps({"input": "Hello.", "response_format": "pcm", "max_frames": 5, "seed": 1})
-    head, body = bare(either, f"POST /v1/audio/speech HTTP/1.0\nContent-Length: {len(text)}\n\n{text}")
-    assert head.startswith(b"HTTP/1.1 200 ")
-    assert b"chunked" not in head.lower()
-    assert len(body) == 5 * 3840
-
-
 @pytest.mark.logs_errors
 async def test_dead_engine_is_reported_to_all_requests_and_ends_the_process(folder_of: FolderOf) -> None:
     with running_server(folder_of("brief", "custom_voice")) as server:
@@ -371,28 +363,6 @@ def test_signals_during_a_forward_pass_end_the_process_cleanly(
     finally:
         child.kill()
         child.communicate()
-
-
-@pytest.mark.slow
-def test_second_signal_during_speech_ends_the_process_cleanly(process: tuple[subprocess.Popen[str], str]) -> None:
-    child, url = process
-
-    async def speaking() -> None:
-        async with talk(url.replace("http", "ws") + "/v1/audio/speech/stream", **LONG) as session:
-            await session.say("Speak for a long time.")
-            while not isinstance(await session.hear(), bytes):
-                pass
-            for _ in range(3):
-                child.send_signal(signal.SIGINT)
-            await session.closed()
-
-    asyncio.run(speaking())
-    while child.poll() is None:
-        child.send_signal(signal.SIGINT)
-        time.sleep(0.02)
-    assert child.returncode == 0
-    assert child.stderr is not None
-    assert "Traceback" not in child.stderr.read()
 
 
 @pytest.mark.slow

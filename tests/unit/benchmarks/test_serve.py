@@ -27,7 +27,7 @@ from benchmarks.serve.plan import Manner, Plan, Rounds, Workload, closed_loop, o
 from benchmarks.serve.targets import TRANSPORTS, Target, open_targets
 from runtime.request import Mode
 from runtime.server.voices.uploads import read_upload
-from runtime.settings import DEMO_CHECKPOINT, Limits
+from runtime.settings import Limits
 from tests.unit.studio.serving import served
 
 pytestmark = pytest.mark.slow
@@ -122,16 +122,6 @@ def test_recordings_differ_between_calls_and_are_reproducible() -> None:
     upload = voices.upload(1)
     assert upload["ref_text"] == first.text
     assert len(read_upload(upload["ref_audio"], Limits())) == len(first.samples)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("transport", TRANSPORTS)
-async def test_early_end_by_the_model_is_not_a_failure(transport: str) -> None:
-    async with open_targets([OURS], [transport], environment_of(DEMO_CHECKPOINT)) as (target,):
-        plan = closed_loop(LOAD, 1, Rounds(0, 2))
-        longer = tuple(replace(call, frames=2 * call.frames) for call in plan.calls)  # More than the voice generates.
-        found = await target.endpoint.drive(replace(plan, calls=longer))
-    assert all(trace.is_good for trace in found), found
-    assert all(trace.stop == "eos" and trace.bytes < trace.wanted_bytes for trace in found)
 
 
 async def test_reply_ending_before_its_text_is_a_failure(endless: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,6 @@ from runtime.device.quantized import (
     WeightOnlyInt4,
     WeightOnlyInt8,
     kinds_here,
-    kinds_on,
     multiplies_float16,
     quantized,
     quantized_bytes,
@@ -83,12 +82,6 @@ def test_gpu_twin_accumulates_in_float32_before_scaling(dtype: torch.dtype) -> N
     assert made.dtype is dtype
     truth = rows.double() @ weight.values.double().t() * weight.scales.double()
     torch.testing.assert_close(made.double(), truth, rtol=2**-7 if dtype is torch.bfloat16 else 1e-5, atol=1e-5)
-
-
-def test_gpu_supports_int8_and_other_accelerators_no_quantization() -> None:
-    assert kinds_on("cpu") == kinds_here()
-    assert kinds_on("cuda") == [Quantization.INT8]
-    assert kinds_on("npu") == kinds_on("mps") == []
 
 
 @FLOAT16

@@ -11,13 +11,8 @@ from runtime.request import UNKNOWN_FIELDS
 from runtime.server.native.schema import SessionConfig
 from runtime.server.omni.schema import read_config
 from runtime.server.openai.schema import read_speech
-from runtime.server.wire import checked, decode
+from runtime.server.wire import checked
 from runtime.settings import Limits
-
-
-def test_byte_order_mark_before_a_message_is_accepted() -> None:
-    assert decode('\ufeff{"type": "ping"}') == {"type": "ping"}
-
 
 CONFIG = {"type": "session.config", "voice": "anna"}
 

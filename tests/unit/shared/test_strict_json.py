@@ -20,11 +20,6 @@ VALUES = st.recursive(
 )
 
 
-@pytest.mark.parametrize("text", ['\ufeff{"a": 1}', '\ufeff{"a": 1}'.encode()], ids=["text", "bytes"])
-def test_byte_order_mark_is_accepted(text: str | bytes) -> None:
-    assert parse_object(text) == {"a": 1}
-
-
 @given(VALUES)
 def test_storable_json_is_unchanged(value: object) -> None:
     assert parse(json.dumps(value)) == value

@@ -650,16 +650,6 @@ def test_session_has_a_maximum_duration() -> None:
     assert driver.dialect.deadline is None
 
 
-def test_disconnect_releases_every_slot() -> None:
-    driver = cartesia()
-    driver.send(generation("One.", context="a"))
-    driver.send(generation("Two ", context="b", **{"continue": True}))
-    driver.dialect.on_disconnect()
-    driver.gather()
-    assert driver.cancelled == [1, 2]
-    assert driver.heard() == []
-
-
 def test_server_shutdown_is_reported_to_every_context() -> None:
     driver = cartesia()
     driver.send(generation())

@@ -446,18 +446,6 @@ def test_session_close_waits_for_pending_speech() -> None:
     assert len(driver.submitted) == 1
 
 
-def test_disconnect_releases_every_slot() -> None:
-    driver = configured(split_granularity="sentence", **STREAM)
-    say(driver, "One. Two. Three.")
-    driver.start(1)
-    driver.dialect.on_disconnect()
-    driver.gather()
-    assert driver.cancelled == [1, 2]
-    assert driver.heard() == []
-    driver.sound(1)
-    assert driver.heard() == []
-
-
 def test_server_shutdown_is_reported_with_a_reason() -> None:
     driver = configured(**STREAM)
     say(driver, "One.")
