@@ -20,12 +20,12 @@ from runtime.shared.wav_reader import is_plain_wav, read_wav
 from runtime.voices.voice_file import read_voice, write_voice
 from studio.documents.reading import read as read_document
 from studio.documents.values import UnreadableError
+from tests.fuzz.messages import BODIES, SESSIONS
 from tests.fuzz.mutation import LINE, Mutation
 from tests.support.audio_files import audio_file
 from tests.support.documents import epub, letter
 from tests.support.voices import a_voice
 from tests.unit.server.native.driver import Driver
-from tests.unit.server.test_any_message import BODIES, SESSIONS
 
 LIMITS = Limits()
 ENDS = (StopReason.EOS, StopReason.CANCELLED)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import struct
 from collections import defaultdict
@@ -10,8 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.typing import Subprotocol
@@ -20,8 +17,6 @@ from runtime.engine.engine import Engine
 from runtime.request import AudioChunk, Mode, Sampling, SpeechRequest
 from runtime.settings import Limits, Settings
 from tests.conftest import FolderOf
-from tests.support.errors import BY_CODE
-from tests.support.examples import examples
 from tests.support.runtime_server import FREED_FRAMES, RunningServer
 from tests.support.speech_client import PROTOCOL, same_sound, speak_text, talk
 from tests.support.timeouts import until
@@ -237,51 +232,6 @@ async def test_unknown_subprotocol_error_names_the_supported_one(either: Running
 async def test_compression_is_not_negotiated(either: RunningServer) -> None:
     async with connect(either.socket, subprotocols=[PROTOCOL]) as connection:
         assert list(connection.protocol.extensions) == []
-
-
-MESSAGES = st.one_of(
-    st.text(max_size=60),
-    st.binary(max_size=40),
-    st.fixed_dictionaries(
-        {"type": st.sampled_from(["session.config", "input.text", "input.done", "context.cancel", "playback", "ping"])},
-        optional={
-            "context_id": st.sampled_from(["a", "b", "", None, 7]),
-            "text": st.sampled_from(["Hi.", "", None, 3]),
-            "task_type": st.sampled_from(["custom_voice", "base", "x"]),
-            "ref_audio": st.sampled_from(["AAAA", "", 5]),
-            "max_frames": st.sampled_from([1, 2, 0, "1"]),
-            "frames": st.sampled_from(["labelled", "plain", 1]),
-            "played_ms": st.sampled_from([0, -1, 1.5, None]),
-        },
-    ).map(json.dumps),
-)
-
-
-@pytest.mark.slow
-@settings(
-    max_examples=examples(60),
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
-@given(messages=st.lists(MESSAGES, max_size=10))
-async def test_any_message_sequence_is_answered_by_known_codes(
-    either: RunningServer, messages: list[str | bytes]
-) -> None:
-    async def speak() -> None:
-        async with talk(either.socket) as session:
-            with contextlib.suppress(ConnectionClosed):
-                for message in messages:
-                    await session.connection.send(message)
-                await session.send("ping", t=42)
-                while (reply := await session.hear()) != {"type": "pong", "t": 42}:
-                    if isinstance(reply, dict) and reply["type"] == "error":
-                        assert reply["code"] in BY_CODE
-                        assert reply["code"] not in {"generation_failed", "engine_dead"}
-                return
-            assert session.connection.close_code in {1003, 1007}
-
-    await speak()
-    either.wait_until_idle()
 
 
 async def test_complete_sentence_is_spoken_before_more_text_follows(server: RunningServer) -> None:

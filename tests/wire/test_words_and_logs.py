@@ -33,13 +33,13 @@ from studio.runtimes.given_runtime import GivenRuntime
 from studio.settings import StoreSettings, StudioSettings
 from studio.store_service import StoreService
 from studio.transcribing.service import TranscriptionService
+from tests.fuzz.messages import CARTESIA, ELEVENLABS, OMNI, WYOMING
 from tests.support.app import ROOT, App, running_app
 from tests.support.keeping import a_take, pcm_of
 from tests.support.marked_requests import SPEAKER, WORD, Marked, of_document, of_messages
 from tests.support.speech_client import PROTOCOL
 from tests.support.studio_port import NOBODY
 from tests.support.wyoming_client import WyomingClient
-from tests.unit.server.test_any_message import CARTESIA, ELEVENLABS, OMNI, WYOMING
 
 GOOD, WRONG = f"{WORD}-the-key", f"{WORD}-no-key"
 READY = re.compile(r"Voicewright runtime ready at (http://\S+)")
