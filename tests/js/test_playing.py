@@ -1,4 +1,4 @@
-"""Tests for the playback order and the start buffer (programme.js, start_buffer.js)."""
+"""Tests for the playback order and the start buffer (playlist.js, start_buffer.js)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ def module(node: Node, body: str, **given: Any) -> Any:
     return node.evaluate(f"async (given) => {{ {body} }}", given)
 
 
-def test_programme_plays_in_order_from_any_position(node: Node) -> None:
+def test_playlist_plays_in_order_from_any_position(node: Node) -> None:
     """Takes and silences play without a gap or a repeated sample, even during generation."""
     handed = module(
         node,
         """
-        const { Playlist } = await import('/js/player/programme.js');
+        const { Playlist } = await import('/js/player/playlist.js');
         const { Take } = await import('/js/player/take.js');
         const take = (first) => Object.assign(new Take({ config: {}, text: '' }), { first });
         const ramp = (from, count) => Int16Array.from({ length: count }, (_, i) => from + i);
@@ -28,10 +28,10 @@ def test_programme_plays_in_order_from_any_position(node: Node) -> None:
         one.append(ramp(100, 50));
         one.enter('done', 'done');
         async function* items() { yield one; yield { silence: 0.01 }; yield two; }
-        const programme = new Playlist(items());
+        const playlist = new Playlist(items());
         const read = async (from) => {
           const all = [];
-          for await (const pcm of programme.pieces(from)) all.push(...pcm);
+          for await (const pcm of playlist.pieces(from)) all.push(...pcm);
           return all;
         };
         const whole = read();
@@ -46,7 +46,7 @@ def test_programme_plays_in_order_from_any_position(node: Node) -> None:
         for await (const pcm of louder.pieces()) loud.push(...pcm);
         return {
           whole: await whole,
-          place: [0, 149, 150, 389, 390, 449].map((at) => programme.locate(at)).map(({ span, at }) => [span.index, at]),
+          place: [0, 149, 150, 389, 390, 449].map((at) => playlist.locate(at)).map(({ span, at }) => [span.index, at]),
           again: await read({ index: 2, at: 40 }),
           loud,
         };

@@ -20,10 +20,10 @@ STRETCH = """async ({ pcm, rate }) => {
   const block = new Float32Array(128);
   const out = [];
   for (let at = 0, count = 1; count > 0; ) {
-    const taken = Math.min(stretch.wanted, all.length - at);
-    stretch.put(all, at, taken);
+    const taken = Math.min(stretch.neededSamples, all.length - at);
+    stretch.append(all, at, taken);
     at += taken;
-    count = stretch.take(block, 0, rate);
+    count = stretch.read(block, 0, rate);
     for (let i = 0; i < count; i++) out.push(block[i] * 32768);
   }
   return out;

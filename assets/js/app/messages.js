@@ -105,7 +105,7 @@ export class ErrorMessages {
   /**
    * Messages that are shown while the runtime is away, by element.
    *
-   * `then` is the message to show when the runtime is available again.
+   * `nextText` is the message to show when the runtime is available again.
    *
    * @type {Map<HTMLElement, {sentence: string, then: string}>}
    */
@@ -133,7 +133,7 @@ export class ErrorMessages {
    * @param {HTMLElement|string} place @param {Error|string} error @param {string} [room] id of a room, by default the current one
    * @returns {HTMLElement|null} the element with the message, or null for a toast or no message
    */
-  say(place, error, room = this.studio.current?.id) {
+  showMessage(place, error, room = this.studio.current?.id) {
     const sentence = typeof error === 'string' ? error : error.message;
     const holder = place instanceof HTMLElement ? place : this.errorElement(place, room);
     if (!holder) {
@@ -148,13 +148,13 @@ export class ErrorMessages {
   /**
    * Show an error while the runtime is unavailable.
    *
-   * When the runtime is available again, the message `then` replaces the error.
+   * When the runtime is available again, the message `nextText` replaces the error.
    *
-   * @param {HTMLElement|string} place @param {Error|string} error @param {string} then @param {string} [room]
+   * @param {HTMLElement|string} place @param {Error|string} error @param {string} nextText @param {string} [room]
    */
-  showUntilReady(place, error, then, room) {
-    const holder = this.say(place, error, room);
-    if (holder) this.shownWhileAway.set(holder, { sentence: holder.textContent ?? '', then });
+  showUntilReady(place, error, nextText, room) {
+    const holder = this.showMessage(place, error, room);
+    if (holder) this.shownWhileAway.set(holder, { sentence: holder.textContent ?? '', then: nextText });
   }
 
   /** Replace the messages when the runtime is available again. */
@@ -246,16 +246,16 @@ export class Undo {
   /**
    * Offer to undo an action, instead of the earlier action.
    *
-   * @param {() => void} back function that undoes the action @param {string} [sentence] text of the toast
+   * @param {() => void} undoAction function that undoes the action @param {string} [sentence] text of the toast
    */
-  offer(back, sentence = '') {
+  offer(undoAction, sentence = '') {
     const { studio, back: before } = this;
     /** @type {(() => void)|null} */
     let dismiss = null;
     const undo = () => {
       if (this.back === undo) this.back = before;
       dismiss?.();
-      back();
+      undoAction();
       studio.drafts.touch();
     };
     this.back = undo;

@@ -24,7 +24,7 @@ async function translate() {
   document.documentElement.lang = words.language;
 }
 
-async function ask() {
+async function loadStatus() {
   try {
     const response = await fetch(new URL('studio/status', document.baseURI), { cache: 'no-store' });
     const status = await response.json();
@@ -38,8 +38,8 @@ async function ask() {
   } catch {
     // The server is stopping or starting. The next request may succeed.
   }
-  setTimeout(ask, ASK_MS);
+  setTimeout(loadStatus, ASK_MS);
 }
 
 translate().catch(() => {}); // If the translation fails, the English markup remains.
-ask();
+loadStatus();

@@ -245,20 +245,20 @@ export class Studio {
     return this.roomAddress.room ?? first.id;
   }
 
-  /** Open another room, from which Back returns to this room. @param {string} id @param {RoomOptions} [given] */
-  go(id, given = {}) {
+  /** Open another room, from which Back returns to this room. @param {string} id @param {RoomOptions} [options] */
+  go(id, options = {}) {
     this.roomAddress.go(id);
-    this.enter(id, given);
+    this.enter(id, options);
   }
 
   /**
    * Show one room and hide the other rooms.
    *
-   * `given` has the values with which the room is opened.
+   * `options` has the values with which the room is opened.
    *
-   * @param {string} id @param {RoomOptions} [given]
+   * @param {string} id @param {RoomOptions} [options]
    */
-  enter(id, given = {}) {
+  enter(id, options = {}) {
     const room = this.room(id);
     if (room !== this.current) {
       if (this.current) this.scrollPositions.set(this.current.id, this.scroller.scrollTop);
@@ -279,7 +279,7 @@ export class Studio {
     }
     this.clearErrors();
     this.realVoices.refresh();
-    room.enter?.(given);
+    room.enter?.(options);
     this.refresh();
     this.facts.refreshNow();
   }
@@ -388,9 +388,9 @@ export class Studio {
     this.undo.replacing(...replaced);
   }
 
-  /** Offer to undo an action. @param {UndoFunction} back @param {string} [sentence] text of the toast */
-  offerUndo(back, sentence) {
-    this.undo.offer(back, sentence);
+  /** Offer to undo an action. @param {UndoFunction} undo @param {string} [sentence] text of the toast */
+  offerUndo(undo, sentence) {
+    this.undo.offer(undo, sentence);
   }
 
   // --- Speaking.
@@ -449,15 +449,15 @@ export class Studio {
    *
    * The take does not play until it is passed to the stage.
    *
-   * @param {import('../player/take.js').TakeRequest} asked
+   * @param {import('../player/take.js').TakeRequest} request
    * @returns {Take}
    * @throws {FieldError} There is no text, or no connection.
    */
-  say(asked) {
+  say(request) {
     if (this.status.isStudioAway) throw Object.assign(new FieldError('request', this.t('shell.not_sent')), { unreachable: true });
-    if (!asked.text.trim()) throw new FieldError('text', this.t('shell.text_first'));
-    const config = configFor(asked.config, asked.text);
-    const take = this.speech.say({ spoken: this.pronunciation.spoken(asked.text), ...asked, config });
+    if (!request.text.trim()) throw new FieldError('text', this.t('shell.text_first'));
+    const config = configFor(request.config, request.text);
+    const take = this.speech.say({ spoken: this.pronunciation.spokenText(request.text), ...request, config });
     if (!take.isSample) this.interruptedRequests.forget();
     if (!take.isTyped) take.planned = this.paces.samplesOf(take);
     for (const event of ['state', 'done', 'error']) take.addEventListener(event, () => this.refreshPlayback());
@@ -568,7 +568,7 @@ export class Studio {
     if (!this.current) return;
     this.speakButton.disabled = !this.current.speak || !this.serves(this.current) || this.cards.size === 0;
     this.dock.refresh(this.isBusy);
-    this.note(this.stage.take);
+    this.noteTake(this.stage.take);
   }
 
   /** Show that a take could not be saved. @param {import('../common/api.js').AppError} error */
@@ -594,7 +594,7 @@ export class Studio {
   }
 
   /** Show the notes of a take next to its name. @param {import('../player/stage.js').ShownAudio|null} take */
-  note(take) {
+  noteTake(take) {
     const { notes } = this;
     if (!take || (take instanceof Take && take.state === 'stopped')) return notes.say('');
     if (take instanceof Take && take.isUnanswered) return notes.say(performance.now() - take.askedAt < UNANSWERED_DELAY_MS ? '' : this.t('shell.no_answer_yet'));
@@ -619,7 +619,7 @@ export class Studio {
    * @param {string} [room] id of a room, by default the current one
    */
   showError(place, error, room) {
-    this.errorMessages.say(place, error, room);
+    this.errorMessages.showMessage(place, error, room);
   }
 
   clearErrors() {
@@ -651,7 +651,7 @@ function socketUrl() {
 async function load() {
   const words = new Words();
   const [presets, me, kept] = await Promise.all([
-    api.ask('studio/bundle/presets.json', { cache: 'default' }).then((response) => response.json()),
+    api.request('studio/bundle/presets.json', { cache: 'default' }).then((response) => response.json()),
     api.get('studio/me').catch(() => ({ preferences: {}, features: {} })),
     api.get('studio/pronunciation').catch(() => null),
     words.load('en'), // English texts are shown if a translation is missing.

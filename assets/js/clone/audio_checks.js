@@ -14,7 +14,7 @@ const MIN_EDGE_SILENCE_S = 0.3; // Shorter silence at an edge is not reported.
  * @typedef {import('./selection.js').Fault} Fault
  * @typedef {'leaveOut'|'shorten'|'pauses'|'best'|'trim'|'another'} AudioRemedy
  *
- * @typedef {{sound: Blob, transcript: string|null, surroundings?: Blob|null}} Given  recording to check
+ * @typedef {{sound: Blob, transcript: string|null, surroundings?: Blob|null}} Inputs  recording to check
  *
  * @typedef {Object} CheckResult     result of the runtime's checks, in seconds and dBFS
  * @property {boolean} usable
@@ -67,19 +67,19 @@ export class AudioChecks {
   /**
    * Request the checks when the selection has not changed for a moment.
    *
-   * @param {() => Given} given
+   * @param {() => Inputs} inputs
    */
-  checkSoon(given) {
+  checkSoon(inputs) {
     clearTimeout(this.timer);
     const asked = ++this.asked;
     this.list.dataset.state = 'asking';
-    this.timer = setTimeout(() => this.ask(asked, given()), SETTLED_MS);
+    this.timer = setTimeout(() => this.runCheck(asked, inputs()), SETTLED_MS);
   }
 
   /**
    * Request the runtime's checks of a recording.
    *
-   * @param {Given} given
+   * @param {Inputs} given
    * @returns {Promise<CheckResult>}
    * @throws {Error} The runtime refuses the recording.
    */
@@ -90,21 +90,21 @@ export class AudioChecks {
     return api.form('v1/audio/voices/check', form);
   }
 
-  /** Measure the noise around a selection that has no pause. @param {CheckResult} report @param {Blob} sound */
-  async measureNoise(report, sound) {
-    const { levels, advice } = await this.check({ sound, transcript: null }).catch(() => report);
+  /** Measure the noise around a selection that has no pause. @param {CheckResult} report @param {Blob} audio */
+  async measureNoise(report, audio) {
+    const { levels, advice } = await this.check({ sound: audio, transcript: null }).catch(() => report);
     report.levels.pauses_db = levels.pauses_db;
     report.advice.push(...advice.filter(({ code }) => code === 'noise'));
   }
 
-  /** @param {number} asked @param {Given} given */
-  async ask(asked, given) {
+  /** @param {number} check @param {Inputs} inputs */
+  async runCheck(check, inputs) {
     try {
-      const report = await this.check(given);
-      if (report.levels.pauses_db === null && given.surroundings) await this.measureNoise(report, given.surroundings);
-      if (asked === this.asked) this.show(report);
+      const report = await this.check(inputs);
+      if (report.levels.pauses_db === null && inputs.surroundings) await this.measureNoise(report, inputs.surroundings);
+      if (check === this.asked) this.show(report);
     } catch (error) {
-      if (asked !== this.asked) return;
+      if (check !== this.asked) return;
       this.clear();
       this.onRefused(errorOf(error));
     }

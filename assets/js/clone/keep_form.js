@@ -124,13 +124,13 @@ export class KeepForm extends Emitter {
    * @param {HTMLElement} root  panel of the room
    * @param {import('../app/studio.js').Studio} studio
    * @param {Comparison} comparison
-   * @param {() => {sound: Blob, fields: Object<string, string>, provenance: Object<string, string>}} given  returns the reference or throws FieldError
+   * @param {() => {sound: Blob, fields: Object<string, string>, provenance: Object<string, string>}} getReference  returns the reference or throws FieldError
    */
-  constructor(root, studio, comparison, given) {
+  constructor(root, studio, comparison, getReference) {
     super();
     this.comparison = comparison;
     this.studio = studio;
-    this.getReference = given;
+    this.getReference = getReference;
     this.form = getElement(root, '#vw-clone-keep', HTMLFormElement);
     this.name = getElement(root, '#vw-clone-keep-name', HTMLInputElement);
     this.consent = getElement(root, '#vw-clone-consent', HTMLInputElement);
@@ -154,7 +154,7 @@ export class KeepForm extends Emitter {
     studio.clearErrors();
     this.button.disabled = true;
     try {
-      const voice = await this.keep();
+      const voice = await this.save();
       await studio.voices.refresh();
       this.emit('kept', voice);
     } catch (thrown) {
@@ -169,7 +169,7 @@ export class KeepForm extends Emitter {
     }
   }
 
-  async keep() {
+  async save() {
     const { studio, name, consent } = this;
     const { sound, fields, provenance } = this.getReference();
     const unnamed = name.value.trim() ? null : new FieldError('name', studio.t('clone.name_first'));

@@ -294,13 +294,13 @@ export class CloneRoom {
     studio.drafts.touch();
   }
 
-  /** Show the saved voice, or the form that saves it. @param {StoredVoice|null} made */
-  show(made) {
+  /** Show the saved voice, or the form that saves it. @param {StoredVoice|null} voice */
+  show(voice) {
     const { reference } = this;
-    this.currentVoice = made;
-    if (made || !reference) this.savedState.forget();
+    this.currentVoice = voice;
+    if (voice || !reference) this.savedState.forget();
     else this.savedState.store(reference);
-    if (made) this.find('done-name').textContent = this.studio.t('clone.done', { name: made.name });
+    if (voice) this.find('done-name').textContent = this.studio.t('clone.done', { name: voice.name });
     this.steps.open(3);
   }
 

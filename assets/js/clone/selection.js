@@ -41,18 +41,18 @@ export function bestPart(analysis, longest = MAX_SELECTION_S) {
  * Yield possible edges in pauses, and every half second in speech without pauses.
  *
  * @param {RecordingAnalysis} analysis
- * @param {Stretch} whole
+ * @param {Stretch} range
  * @returns {Generator<[number, number]>}
  */
-function* candidates(analysis, whole) {
+function* candidates(analysis, range) {
   const rests = pauses(analysis, MIN_EDGE_PAUSE_S);
   const margin = (/** @type {Stretch} */ { start, end }) => Math.min(PAUSE_MARGIN_S, (end - start) / 2);
-  const begins = [whole.start, ...rests.map((rest) => rest.end - margin(rest))];
-  const ends = [...rests.map((rest) => rest.start + margin(rest)), whole.end];
+  const begins = [range.start, ...rests.map((rest) => rest.end - margin(rest))];
+  const ends = [...rests.map((rest) => rest.start + margin(rest)), range.end];
   for (const start of begins) {
     for (const end of ends) if (end - start >= MIN_PART_S && end - start <= MAX_SELECTION_S) yield [start, end];
   }
-  for (let start = whole.start; start + WANTED_S <= whole.end; start += SEARCH_STEP_S) yield [start, start + WANTED_S];
+  for (let start = range.start; start + WANTED_S <= range.end; start += SEARCH_STEP_S) yield [start, start + WANTED_S];
 }
 
 /**
@@ -206,14 +206,14 @@ export class PartSelector {
     });
   }
 
-  /** @param {import('./speech_detection.js').TimeSpan} out */
-  cut(out) {
+  /** @param {import('./speech_detection.js').TimeSpan} span */
+  cut(span) {
     const { reference } = this;
     if (!reference) return;
     const { start, end, cuts } = reference.selection;
-    if (out.start - start < AT_EDGE_S && end - out.end > 1) reference.select({ start: out.end, end, cuts });
-    else if (end - out.end < AT_EDGE_S && out.start - start > 1) reference.select({ start, end: out.start, cuts });
-    else reference.cutOut(out);
+    if (span.start - start < AT_EDGE_S && end - span.end > 1) reference.select({ start: span.end, end, cuts });
+    else if (end - span.end < AT_EDGE_S && span.start - start > 1) reference.select({ start, end: span.start, cuts });
+    else reference.cutOut(span);
   }
 
   /** Change the selection, with undo by the toast and Ctrl+Z. @param {string} sentence @param {() => void} action */

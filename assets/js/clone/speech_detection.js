@@ -73,11 +73,11 @@ export function analyseRecording(pcm) {
  * Return the pauses within the speech that have at least this duration.
  *
  * @param {RecordingAnalysis} analysis
- * @param {number} least seconds
+ * @param {number} minSeconds seconds
  * @returns {TimeSpan[]}
  */
-export function pauses({ speech, seconds }, least) {
-  return stretches(speech, seconds, 0).filter(({ start, end }) => end - start >= least && start > 0 && end < seconds - FRAME_S);
+export function pauses({ speech, seconds }, minSeconds) {
+  return stretches(speech, seconds, 0).filter(({ start, end }) => end - start >= minSeconds && start > 0 && end < seconds - FRAME_S);
 }
 
 /**
@@ -211,14 +211,14 @@ function bursting({ levels, repeats, bright, throat, least, loud, hum }) {
 }
 
 /**
- * True if `holds` returns true for at least one frame.
+ * True if `condition` returns true for at least one frame.
  *
  * @param {number} from
  * @param {number} to
- * @param {(frame: number) => boolean} holds
+ * @param {(frame: number) => boolean} condition
  */
-function some(from, to, holds) {
-  for (let frame = Math.max(0, from); frame < to; frame++) if (holds(frame)) return true;
+function some(from, to, condition) {
+  for (let frame = Math.max(0, from); frame < to; frame++) if (condition(frame)) return true;
   return false;
 }
 
@@ -248,12 +248,12 @@ function runs(flags, value) {
  * @param {Uint8Array} flags
  * @param {number} value
  * @param {number} gap
- * @param {(frame: number) => boolean} [may]
+ * @param {(frame: number) => boolean} [canFill]
  */
-function fill(flags, value, gap, may = () => true) {
+function fill(flags, value, gap, canFill = () => true) {
   for (const [from, to] of runs(flags, 1 - value)) {
     const isInside = from > 0 && to < flags.length;
-    if (isInside && (to - from) * FRAME_S < gap && !some(from, to, (frame) => !may(frame))) flags.fill(value, from, to);
+    if (isInside && (to - from) * FRAME_S < gap && !some(from, to, (frame) => !canFill(frame))) flags.fill(value, from, to);
   }
 }
 

@@ -132,7 +132,7 @@ export class CloneView {
     room.find('read').textContent = this.readingText;
     const isDecoded = Boolean(reference?.pcm);
     room.trimmer.root.hidden = !isDecoded;
-    room.playback.offer(isDecoded);
+    room.playback.showPlayButtons(isDecoded);
     const best = room.find('best');
     best.hidden = !room.partSelector.isLong;
     best.textContent = studio.t('clone.best', { s: Math.round(room.partSelector.bestSeconds) });

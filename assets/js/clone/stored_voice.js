@@ -91,9 +91,9 @@ export class ReferencePlayback {
     getElement(root, '#vw-clone-stored-play').onclick = () => this.playStored();
   }
 
-  /** Show or hide the play buttons. @param {boolean} can */
-  offer(can) {
-    for (const play of this.plays) play.hidden = !can;
+  /** Show or hide the play buttons. @param {boolean} isShown */
+  showPlayButtons(isShown) {
+    for (const play of this.plays) play.hidden = !isShown;
   }
 
   /** Play the selection of the reference audio. */
@@ -130,13 +130,13 @@ export class ReferencePlayback {
 /**
  * Convert a time in the selection without cuts to a time in the whole recording.
  *
- * @param {{start: number, end: number}[]} kept
+ * @param {{start: number, end: number}[]} parts
  * @param {number} at
  */
-function wholeTime(kept, at) {
-  for (const { start, end } of kept) {
+function wholeTime(parts, at) {
+  for (const { start, end } of parts) {
     if (at <= end - start) return start + at;
     at -= end - start;
   }
-  return kept.at(-1)?.end ?? 0;
+  return parts.at(-1)?.end ?? 0;
 }

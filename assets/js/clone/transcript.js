@@ -10,9 +10,9 @@ import { MISMATCH } from './audio_checks.js';
 const ALIKE = 0.75;
 const MIN_COMPARED_LETTERS = 8;
 
-/** @param {string} one @param {string} other */
-export function areSimilar(one, other) {
-  const [a, b] = [one, other].map(letters);
+/** @param {string} first @param {string} second */
+export function areSimilar(first, second) {
+  const [a, b] = [first, second].map(letters);
   if (Math.min(a.length, b.length) < MIN_COMPARED_LETTERS) return a === b && a.length > 0;
   const [ours, theirs] = [pairs(a), pairs(b)];
   let shared = 0;
@@ -38,16 +38,16 @@ function pairs(text) {
 // --- Comparison of a transcript with the result of speech recognition. All functions are pure.
 
 /**
- * @param {string} written @param {string} heard @param {string} [language] language of the page, for word boundaries
+ * @param {string} expected @param {string} recognised @param {string} [language] language of the page, for word boundaries
  * @returns {{words: {word: string, heard: boolean}[], heard: number, extra: string[]}} extra: words that are only in the recognised text
  */
-export function compareWords(written, heard, language) {
-  const [ours, theirs] = [written, heard].map((text) => wordsOf(text, language));
+export function compareWords(expected, recognised, language) {
+  const [ours, theirs] = [expected, recognised].map((text) => wordsOf(text, language));
   // Longest common subsequence: number of matching words in the rest of both texts, for each pair of positions.
   const fits = Array.from({ length: ours.length + 1 }, () => new Uint16Array(theirs.length + 1));
   for (let i = ours.length - 1; i >= 0; i--) {
     for (let k = theirs.length - 1; k >= 0; k--) {
-      fits[i][k] = plain(ours[i]) === plain(theirs[k]) ? fits[i + 1][k + 1] + 1 : Math.max(fits[i + 1][k], fits[i][k + 1]);
+      fits[i][k] = normalised(ours[i]) === normalised(theirs[k]) ? fits[i + 1][k + 1] + 1 : Math.max(fits[i + 1][k], fits[i][k + 1]);
     }
   }
   /** @type {{word: string, heard: boolean}[]} */
@@ -56,8 +56,8 @@ export function compareWords(written, heard, language) {
   const extra = [];
   let k = 0;
   for (let i = 0; i < ours.length; i++) {
-    while (k < theirs.length && plain(ours[i]) !== plain(theirs[k]) && fits[i][k + 1] === fits[i][k]) extra.push(theirs[k++]);
-    const isHeard = k < theirs.length && plain(ours[i]) === plain(theirs[k]);
+    while (k < theirs.length && normalised(ours[i]) !== normalised(theirs[k]) && fits[i][k + 1] === fits[i][k]) extra.push(theirs[k++]);
+    const isHeard = k < theirs.length && normalised(ours[i]) === normalised(theirs[k]);
     if (isHeard) k++;
     words.push({ word: ours[i], heard: isHeard });
   }
@@ -70,7 +70,7 @@ function wordsOf(text, language) {
 }
 
 /** @param {string} word */
-function plain(word) {
+function normalised(word) {
   return word.normalize('NFKC').toLowerCase();
 }
 
@@ -234,7 +234,7 @@ export class Transcript {
     const before = this.feature.model?.state;
     if (method === 'POST') room.showError('ref_text', '');
     try {
-      const response = await api.ask(`${PATH}/model`, { method, headers: { 'x-host-key': studio.realVoices.key } });
+      const response = await api.request(`${PATH}/model`, { method, headers: { 'x-host-key': studio.realVoices.key } });
       studio.me.features.transcribe = await response.json();
     } catch (error) {
       room.showError('ref_text', errorOf(error).message);
@@ -286,13 +286,13 @@ export class Transcript {
     }
   }
 
-  /** @param {string} text @param {string} by */
-  useResult(text, by) {
+  /** @param {string} text @param {string} recogniser */
+  useResult(text, recogniser) {
     const { studio, selection } = this;
     this.result = text ? { text, selection } : null;
-    if (!text) return this.showNote(studio.t('clone.nothing_heard', { by }));
+    if (!text) return this.showNote(studio.t('clone.nothing_heard', { by: recogniser }));
     if (this.field.value.trim()) this.showNote('');
-    else return this.fillIn(text, studio.t('clone.transcribed', { by }));
+    else return this.fillIn(text, studio.t('clone.transcribed', { by: recogniser }));
     this.paint();
   }
 }

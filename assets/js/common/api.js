@@ -9,9 +9,9 @@ import { errorSentence } from './server_messages.js';
  *   StudioError, SpeechError of the client, or FieldError (fields.js)
  */
 
-/** @param {unknown} thrown @returns {AppError} */
-export function errorOf(thrown) {
-  return thrown instanceof Error ? thrown : new Error(String(thrown));
+/** @param {unknown} error @returns {AppError} */
+export function errorOf(error) {
+  return error instanceof Error ? error : new Error(String(error));
 }
 
 // --- JSON requests. Every failure is thrown as a StudioError with one sentence.
@@ -60,7 +60,7 @@ async function refusal(response) {
 }
 
 /** @param {string} path @param {RequestInit} [options] @returns {Promise<Response>} */
-async function ask(path, options = {}) {
+async function request(path, options = {}) {
   let response;
   try {
     response = await fetch(address(path), { cache: 'no-store', ...options });
@@ -77,13 +77,13 @@ async function send(method, path, json) {
   const body = json === undefined ? undefined : JSON.stringify(json);
   /** @type {Record<string, string>} */
   const headers = body === undefined ? {} : { 'content-type': 'application/json' };
-  const response = await ask(path, { method, headers, body });
+  const response = await request(path, { method, headers, body });
   return response.status === 204 ? null : response.json();
 }
 
 export const api = {
   /** Send a request and return the response, or throw a StudioError. */
-  ask,
+  request,
   /** @param {string} path */
   get: (path) => send('GET', path),
   /** @param {string} path @param {Object<string, any>} [json] */
@@ -95,8 +95,8 @@ export const api = {
   /** @param {string} path */
   delete: (path) => send('DELETE', path),
   /** @param {string} path @param {FormData} data @param {string} [method] */
-  form: async (path, data, method = 'POST') => (await ask(path, { method, body: data })).json(),
+  form: async (path, data, method = 'POST') => (await request(path, { method, body: data })).json(),
   /** @param {string} path @param {RequestInit} [options] @returns {Promise<Blob>} */
-  blob: async (path, options) => (await ask(path, options)).blob(),
+  blob: async (path, options) => (await request(path, options)).blob(),
   address,
 };

@@ -66,13 +66,13 @@ export function copyOf(template) {
  *
  * Children that remain are not moved because they would lose the focus.
  *
- * @param {Element} parent @param {Element[]} wanted
+ * @param {Element} parent @param {Element[]} children
  */
-export function arrangeChildren(parent, wanted) {
-  wanted.forEach((child, at) => {
+export function arrangeChildren(parent, children) {
+  children.forEach((child, at) => {
     if (parent.children[at] !== child) parent.insertBefore(child, parent.children[at] ?? null);
   });
-  while (parent.children.length > wanted.length) parent.lastElementChild?.remove();
+  while (parent.children.length > children.length) parent.lastElementChild?.remove();
 }
 
 /**

@@ -43,19 +43,19 @@ export async function digestOf(blob) {
 
 // --- Files that are dropped on an element, which is highlighted during the drag (`vw-drop`).
 
-/** @param {HTMLElement} place @param {(files: File[]) => void} take */
-export function acceptDrops(place, take) {
+/** @param {HTMLElement} element @param {(files: File[]) => void} onFiles */
+export function acceptDrops(element, onFiles) {
   /** @param {boolean} on */
-  const hover = (on) => place.classList.toggle('vw-drop', on);
-  place.ondragover = (event) => {
+  const hover = (on) => element.classList.toggle('vw-drop', on);
+  element.ondragover = (event) => {
     if (!event.dataTransfer?.types.includes('Files')) return;
     event.preventDefault();
     hover(true);
   };
-  place.ondragleave = () => hover(false);
-  place.ondrop = (event) => {
+  element.ondragleave = () => hover(false);
+  element.ondrop = (event) => {
     event.preventDefault();
     hover(false);
-    take([...(event.dataTransfer?.files ?? [])]);
+    onFiles([...(event.dataTransfer?.files ?? [])]);
   };
 }

@@ -99,14 +99,14 @@ const plainName = (name) => (name.toLowerCase().endsWith('dialect') ? 'chinese' 
 /**
  * Return the language of a text in Latin letters if this language is clearly unsupported.
  *
- * @param {string} text @param {string[]} known
+ * @param {string} text @param {string[]} languages
  */
-function latinLanguage(text, known) {
+function latinLanguage(text, languages) {
   const words = text.toLowerCase().match(/\p{L}+/gu) ?? [];
   if (words.length < MIN_WORDS) return null;
   const scores = WORDS.map(([tag, common]) => ({ tag, share: words.filter((word) => common.has(word)).length / words.length }));
   scores.sort((one, other) => other.share - one.share);
-  const ours = Math.max(...scores.filter(({ tag }) => known.includes(NAMES[tag])).map(({ share }) => share), 0);
+  const ours = Math.max(...scores.filter(({ tag }) => languages.includes(NAMES[tag])).map(({ share }) => share), 0);
   const [best] = scores;
-  return best.share >= MIN_COMMON_WORDS_SHARE && best.share > 1.5 * ours && !known.includes(NAMES[best.tag]) ? { language: best.tag } : null;
+  return best.share >= MIN_COMMON_WORDS_SHARE && best.share > 1.5 * ours && !languages.includes(NAMES[best.tag]) ? { language: best.tag } : null;
 }

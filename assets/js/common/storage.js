@@ -6,25 +6,25 @@ const inMemory = new Map();
 /**
  * Read a stored value, or return null if the value is missing or invalid.
  *
- * @param {'localStorage'|'sessionStorage'} where @param {string} key @returns {any}
+ * @param {'localStorage'|'sessionStorage'} storage @param {string} key @returns {any}
  */
-export function recall(where, key) {
+export function recall(storage, key) {
   try {
-    return JSON.parse(inMemory.get(key) ?? window[where].getItem(key) ?? 'null');
+    return JSON.parse(inMemory.get(key) ?? window[storage].getItem(key) ?? 'null');
   } catch {
     return null;
   }
 }
 
-/** Store a JSON value. @param {'localStorage'|'sessionStorage'} where @param {string} key @param {unknown} value */
-export function remember(where, key, value) {
-  rememberText(where, key, JSON.stringify(value));
+/** Store a JSON value. @param {'localStorage'|'sessionStorage'} storage @param {string} key @param {unknown} value */
+export function remember(storage, key, value) {
+  rememberText(storage, key, JSON.stringify(value));
 }
 
-/** @param {'localStorage'|'sessionStorage'} where @param {string} key @param {string} text JSON text */
-function rememberText(where, key, text) {
+/** @param {'localStorage'|'sessionStorage'} storage @param {string} key @param {string} text JSON text */
+function rememberText(storage, key, text) {
   try {
-    window[where].setItem(key, text);
+    window[storage].setItem(key, text);
   } catch {
     inMemory.set(key, text);
   }
@@ -45,13 +45,13 @@ function opened() {
   });
 }
 
-/** @param {IDBTransactionMode} mode @param {(store: IDBObjectStore) => IDBRequest} ask */
-async function runTransaction(mode, ask) {
+/** @param {IDBTransactionMode} mode @param {(store: IDBObjectStore) => IDBRequest} makeRequest */
+async function runTransaction(mode, makeRequest) {
   try {
     const database = await opened();
     return await new Promise((resolve, reject) => {
       const transaction = database.transaction(STORE, mode);
-      const asked = ask(transaction.objectStore(STORE));
+      const asked = makeRequest(transaction.objectStore(STORE));
       transaction.oncomplete = () => {
         database.close();
         resolve(asked.result);
@@ -102,8 +102,8 @@ export class Drafts {
     /** Duration of the last write in milliseconds. */
     this.tookMs = 0;
     for (const event of ['input', 'change', 'click']) document.addEventListener(event, () => this.touch());
-    document.addEventListener('visibilitychange', () => document.hidden && this.keep());
-    addEventListener('pagehide', () => this.keep());
+    document.addEventListener('visibilitychange', () => document.hidden && this.saveNow());
+    addEventListener('pagehide', () => this.saveNow());
   }
 
   /** Restore the drafts of all sources. */
@@ -125,10 +125,10 @@ export class Drafts {
 
   /** Save the drafts after a delay. */
   touch() {
-    this.timer ??= setTimeout(() => this.keep(), Math.max(SAVE_DELAY_MS, SAVE_TIME_RATIO * this.tookMs));
+    this.timer ??= setTimeout(() => this.saveNow(), Math.max(SAVE_DELAY_MS, SAVE_TIME_RATIO * this.tookMs));
   }
 
-  keep() {
+  saveNow() {
     clearTimeout(this.timer);
     this.timer = undefined;
     const begun = performance.now();

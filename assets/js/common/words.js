@@ -71,7 +71,7 @@ export class Words {
 
 /** @param {string} language @returns {Promise<Object<string, string>>} */
 async function loadTexts(language) {
-  return (await api.ask(`studio/bundle/${language}.json`, { cache: 'default' })).json();
+  return (await api.request(`studio/bundle/${language}.json`, { cache: 'default' })).json();
 }
 
 /**

@@ -56,7 +56,7 @@ export class CardActions {
   /** Run an action that a card has requested. @param {TakeCard} card @param {CardAction} asks */
   runAction(card, { act, change, clicked }) {
     const { requests } = this.room;
-    if (act === 'keep') return this.keep(card);
+    if (act === 'keep') return this.saveVoice(card);
     if (act === 'use') return this.use(card);
     if (act === 'again') return requests.repeatTake(card);
     if (act === 'closer') return requests.requestVariations(card, { clicked });
@@ -64,7 +64,7 @@ export class CardActions {
   }
 
   /** @param {TakeCard} card */
-  async keep(card) {
+  async saveVoice(card) {
     const { room } = this;
     if (room.canClone) {
       room.keepForm.open(card, room.presetOf(card.description));

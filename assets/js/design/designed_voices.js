@@ -115,7 +115,7 @@ export class BlendForm {
     getElement(root, '#vw-blend-hear').onclick = () => this.playBlend();
     getElement(root, '#vw-blend form', HTMLFormElement).onsubmit = (event) => {
       event.preventDefault();
-      this.keep();
+      this.saveBlend();
     };
   }
 
@@ -178,7 +178,7 @@ export class BlendForm {
     this.show();
   }
 
-  async keep() {
+  async saveBlend() {
     const { studio, take } = this;
     const name = this.name.value.trim();
     this.error.textContent = name ? '' : studio.t('design.name_first');

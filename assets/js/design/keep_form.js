@@ -58,7 +58,7 @@ export class KeepForm extends Emitter {
     this.isResubmitted = false;
     this.form.onsubmit = (event) => {
       event.preventDefault();
-      this.keep();
+      this.save();
     };
     this.form.onkeydown = (event) => {
       if (event.key !== 'Escape') return;
@@ -129,14 +129,14 @@ export class KeepForm extends Emitter {
     this.button.disabled = isTooShort;
   }
 
-  /** @param {string} name error message for the name @param {string} rest other error message */
-  showErrors(name, rest) {
+  /** @param {string} name error message for the name @param {string} otherError other error message */
+  showErrors(name, otherError) {
     this.nameError.textContent = name;
-    this.keepError.textContent = rest;
+    this.keepError.textContent = otherError;
     this.name.setAttribute('aria-invalid', String(Boolean(name)));
   }
 
-  async keep() {
+  async save() {
     const { card, studio } = this;
     if (!card) return;
     if (this.isKeeping) return void (this.isResubmitted = true);
@@ -168,7 +168,7 @@ export class KeepForm extends Emitter {
       this.isKeeping = false;
       const isWanted = this.isResubmitted;
       this.isResubmitted = false;
-      if (isWanted) this.keep();
+      if (isWanted) this.save();
     }
   }
 

@@ -36,8 +36,8 @@ export class TakePlayback {
     this.cards = cards;
     /** Card of the take that was played last, or null. @type {TakeCard|null} */
     this.current = null;
-    /** @type {import('../player/programme.js').Playlist|null} */
-    this.programme = null;
+    /** @type {import('../player/playlist.js').Playlist|null} */
+    this.playlist = null;
     this.alignSoon = throttle(() => this.align());
     stage.addEventListener('change', () => this.onStage());
     stage.addEventListener('place', () => this.follow());
@@ -64,13 +64,13 @@ export class TakePlayback {
     const over = !take.isReceiving && from >= take.seconds;
     this.current = card;
     stage.play(take, { from: over ? 0 : from, gainDb, clicked });
-    this.programme = stage.playlist;
+    this.playlist = stage.playlist;
     this.onStage();
   }
 
   onStage() {
     const { stage, current } = this;
-    const sounding = stage.isPlaying && stage.playlist === this.programme ? current : null;
+    const sounding = stage.isPlaying && stage.playlist === this.playlist ? current : null;
     for (const card of this.cards()) card.showPlaying(card === sounding, card === current);
     this.follow();
   }

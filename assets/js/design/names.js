@@ -19,7 +19,7 @@ const key = (name) => name.normalize('NFKC').toLowerCase().trim();
  * @returns {string}
  */
 export function newVoiceName(preset, description, others) {
-  return unusedName(preset || beginning(description), others);
+  return unusedName(preset || firstWords(description), others);
 }
 
 /**
@@ -37,7 +37,7 @@ export function suggestedName(preset, description) {
 }
 
 /** Return the first words of a description. @param {string} description */
-function beginning(description) {
+function firstWords(description) {
   const [phrase, mark = ''] = description.trim().split(/([.,:;!?。，：；！？、\n])/u);
   const words = phrase.trim().split(/\s+/u).slice(0, WORDS);
   // The comma in "a man with a calm, dark voice" does not end the phrase.
@@ -53,10 +53,10 @@ function beginning(description) {
  * Return the name, or the name with the first unused number.
  *
  * @param {string} name
- * @param {Iterable<string>} others existing names
+ * @param {Iterable<string>} takenNames existing names
  */
-export function unusedName(name, others) {
-  const existing = new Set([...others].map(key));
+export function unusedName(name, takenNames) {
+  const existing = new Set([...takenNames].map(key));
   const stem = name || 'Voice';
   for (let number = 1; ; number++) {
     const tail = number === 1 ? '' : ` ${number}`;
@@ -75,11 +75,11 @@ const NUMBERED_CAPTION = /^\S+ \d*[ABC]$/u;
  * @param {string} preset  name of the preset that equals the description, or ''
  * @param {string} numbered  number of the set and letter of the take
  * @param {string} description  description of the voice
- * @param {string} [whole]  description if the request does not contain it
+ * @param {string} [fullDescription]  description if the request does not contain it
  */
-export function captionForRequest(preset, numbered, description, whole = '') {
+export function captionForRequest(preset, numbered, description, fullDescription = '') {
   const name = suggestedName(preset, description);
-  return [name, numbered, whole === name ? '' : whole].filter(Boolean).join(BETWEEN);
+  return [name, numbered, fullDescription === name ? '' : fullDescription].filter(Boolean).join(BETWEEN);
 }
 
 /**

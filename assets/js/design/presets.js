@@ -31,7 +31,7 @@ export class PresetPicker extends Emitter {
   }
 
   /** @param {ModelCard} card */
-  offer(card) {
+  showPresets(card) {
     this.spoken = card.languages;
     this.fill();
   }

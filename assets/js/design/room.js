@@ -77,7 +77,7 @@ export class DesignRoom {
     const card = this.studio.cards.get(this.mode);
     if (!card) return;
     fillLanguages(this.language, card, this.t);
-    this.picker.offer(card);
+    this.picker.showPresets(card);
     for (const shown of this.shownSets.cards) shown.canVary = this.canClone;
     this.refresh();
   }
@@ -171,9 +171,9 @@ export class DesignRoom {
     return parent ? wavBlob([await this.studio.history.loadPcm(parent)], SAMPLE_RATE) : null;
   }
 
-  /** Show that sets are being restored, so that the elements below do not move later. @param {boolean} coming */
-  showRestoring(coming) {
-    this.root.toggleAttribute('data-coming', coming);
+  /** Show that sets are being restored, so that the elements below do not move later. @param {boolean} isRestoring */
+  showRestoring(isRestoring) {
+    this.root.toggleAttribute('data-coming', isRestoring);
   }
 
   /** True if a text comes from presets/ and not from the user. @param {string} text */

@@ -205,20 +205,20 @@ export class ShownSets {
    * Add one more take to a set.
    *
    * @param {TakeSet} set
-   * @param {Parameters<ShownSets['insert']>[1][0]} given
+   * @param {Parameters<ShownSets['insert']>[1][0]} content
    * @param {string} description
    */
-  addTake(set, given, description) {
-    set.insertCard(this.card({ ...given, set: set.number, description }));
+  addTake(set, content, description) {
+    set.insertCard(this.card({ ...content, set: set.number, description }));
     this.room.playback.match();
     this.refresh();
   }
 
-  /** @param {ConstructorParameters<typeof TakeCard>[1]} given */
-  card(given) {
+  /** @param {ConstructorParameters<typeof TakeCard>[1]} content */
+  card(content) {
     const { room } = this;
     const { studio } = room;
-    const card = new TakeCard(this.templates.take, given, room.t, studio.voices);
+    const card = new TakeCard(this.templates.take, content, room.t, studio.voices);
     const { take } = card;
     studio.words.apply(card.element);
     card.canVary = room.canClone;

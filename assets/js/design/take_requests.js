@@ -109,16 +109,16 @@ export class TakeRequests {
   /**
    * Request takes as a new set, and play the first take.
    *
-   * @param {{asked: TakeRequest, letter?: string, note?: string|null}[]} wanted
+   * @param {{asked: TakeRequest, letter?: string, note?: string|null}[]} takes
    * @param {Origin} origin
    * @param {{clicked: number, description?: string}} options  description: description of a cloned voice
    */
-  requestSet(wanted, origin, { clicked, description }) {
+  requestSet(takes, origin, { clicked, description }) {
     const { room } = this;
     const number = room.shownSets.count + 1;
-    const followed = description ?? wanted[0].asked.config.instructions ?? '';
+    const followed = description ?? takes[0].asked.config.instructions ?? '';
     const preset = room.presetOf(followed);
-    const cards = wanted.map(({ asked, letter = '', note = null }, index) => {
+    const cards = takes.map(({ asked, letter = '', note = null }, index) => {
       const own = letter || LETTERS[index];
       // The name distinguishes takes of different voices. A request without a preset is labelled with its description.
       const label = captionForRequest(preset, this.room.t('design.take', { letter: `${number}${own}` }), followed, description);

@@ -35,12 +35,12 @@ export class Sparkline {
 /**
  * Return the SVG path of a line, with the newest point at the right edge.
  *
- * @param {(number|null)[]} points @param {number} length @param {number} most largest value, which is at the top
+ * @param {(number|null)[]} points @param {number} length @param {number} max largest value, which is at the top
  */
-function path(points, length, most) {
+function path(points, length, max) {
   const x = (/** @type {number} */ index) => WIDTH - ((points.length - 1 - index) * WIDTH) / (length - 1);
   return points
-    .flatMap((value, index) => (value === null ? [] : [`${x(index).toFixed(2)},${(HEIGHT - (value / most) * HEIGHT).toFixed(2)}`]))
+    .flatMap((value, index) => (value === null ? [] : [`${x(index).toFixed(2)},${(HEIGHT - (value / max) * HEIGHT).toFixed(2)}`]))
     .join(' ');
 }
 
@@ -100,8 +100,8 @@ const FIGURES = [
 ];
 
 export class Figures {
-  /** @param {HTMLElement} place @param {Translate} t */
-  constructor(place, t) {
+  /** @param {HTMLElement} element @param {Translate} t */
+  constructor(element, t) {
     this.t = t;
     /** Last frame count and its time (performance.now()), or null. @type {{frames: number, at: number}|null} */
     this.lastCount = null;
@@ -115,18 +115,18 @@ export class Figures {
       const title = t(`host.figure.${name}_title`);
       const figure = createElement('figure', { id: `vw-host-figure-${name}`, title }, [caption, value, chart.element]);
       figure.dataset.i18nTitle = `host.figure.${name}_title`;
-      place.append(figure);
+      element.append(figure);
       return { figure, chart, large, small, lines, say, isHidden };
     });
   }
 
-  /** @param {RuntimeMetrics} now @param {{isCpu: boolean}} device */
-  show(now, device) {
-    const rate = this.rate(now.frames);
+  /** @param {RuntimeMetrics} metrics @param {{isCpu: boolean}} device */
+  show(metrics, device) {
+    const rate = this.rate(metrics.frames);
     for (const { figure, chart, large, small, lines, say, isHidden } of this.shown) {
-      figure.hidden = isHidden(now, device);
-      chart.add(lines(now, rate));
-      const [main, beside] = say(now, rate, this.t);
+      figure.hidden = isHidden(metrics, device);
+      chart.add(lines(metrics, rate));
+      const [main, beside] = say(metrics, rate, this.t);
       large.data = `${main} `;
       small.textContent = beside;
     }

@@ -52,27 +52,27 @@ export class RealVoices {
     this.sheet = new CheckpointSheet(getElement(page, '#vw-real-voices', HTMLDialogElement), this);
     this.detailsButton.onclick = () => this.open();
     this.dismissButton.onclick = () => this.dismiss();
-    this.pauseButton.onclick = () => this.act(this.download.state === 'fetching' ? 'pause' : 'resume');
+    this.pauseButton.onclick = () => this.runAction(this.download.state === 'fetching' ? 'pause' : 'resume');
     this.loadedButton.onclick = () => {
       this.loaded.hidePopover();
       this.open();
     };
     this.paint();
-    if (this.isHost) this.ask();
+    if (this.isHost) this.loadStatus();
   }
 
   /**
    * Use the host's key for downloads as well.
    *
    * @param {string} key
-   * @param {boolean} own true if the studio has started the runtime
+   * @param {boolean} isOwn true if the studio has started the runtime
    */
-  allow(key, own) {
-    if (this.isHost === own && this.key === key) return;
+  allow(key, isOwn) {
+    if (this.isHost === isOwn && this.key === key) return;
     this.key = key;
-    this.isHost = own;
+    this.isHost = isOwn;
     this.paint();
-    if (own) this.ask();
+    if (isOwn) this.loadStatus();
   }
 
   /** Update the banner after a change of the room or its checkpoint. */
@@ -89,12 +89,12 @@ export class RealVoices {
   async send(path = '', method = 'GET', json) {
     /** @type {Record<string, string>} */
     const headers = this.key ? { 'x-host-key': this.key } : {};
-    const response = await this.studio.api.ask(PATH + path, { method, headers, body: json && JSON.stringify(json) });
+    const response = await this.studio.api.request(PATH + path, { method, headers, body: json && JSON.stringify(json) });
     return response.json();
   }
 
   /** Poll the state of the download while it changes. */
-  async ask() {
+  async loadStatus() {
     clearTimeout(this.timer);
     let moves = UNDER_WAY.has(this.download.state) || this.sheet.isOpen;
     try {
@@ -110,14 +110,14 @@ export class RealVoices {
       }
     }
     clearTimeout(this.timer);
-    if (moves) this.timer = setTimeout(() => this.ask(), ASK_MS);
+    if (moves) this.timer = setTimeout(() => this.loadStatus(), ASK_MS);
   }
 
-  /** @param {'pause'|'resume'|'stop'|'back'} what */
-  async act(what) {
+  /** @param {'pause'|'resume'|'stop'|'back'} action */
+  async runAction(action) {
     this.sheet.showError('');
-    await this.request(() => this.send(what === 'stop' ? '' : `/${what}`, what === 'stop' ? 'DELETE' : 'POST'));
-    if (what === 'stop') this.showToast(this.t('real_voices.stopped'));
+    await this.request(() => this.send(action === 'stop' ? '' : `/${action}`, action === 'stop' ? 'DELETE' : 'POST'));
+    if (action === 'stop') this.showToast(this.t('real_voices.stopped'));
   }
 
   /**
@@ -140,7 +140,7 @@ export class RealVoices {
       this.sheet.showError(error.message);
       if (!this.sheet.isOpen) this.showToast(error.message);
     }
-    this.ask();
+    this.loadStatus();
   }
 
   /** @param {Download} download */
@@ -153,7 +153,7 @@ export class RealVoices {
 
   onDone() {
     this.sheet.close();
-    const undo = { action: this.t('shell.undo'), onAction: () => this.act('back') };
+    const undo = { action: this.t('shell.undo'), onAction: () => this.runAction('back') };
     this.showToast(this.t('real_voices.here'), this.download.can_go_back ? undo : {});
   }
 
@@ -172,7 +172,7 @@ export class RealVoices {
   open() {
     if (!this.isHost) return;
     this.sheet.open();
-    this.ask();
+    this.loadStatus();
   }
 
   dismiss() {

@@ -53,8 +53,8 @@ export class CheckpointSheet {
         this.chosen.map(({ id }) => id),
         this.weights,
       );
-    this.pauseButton.onclick = () => voices.act(voices.download.state === 'fetching' ? 'pause' : 'resume');
-    this.stop.onclick = () => voices.act('stop');
+    this.pauseButton.onclick = () => voices.runAction(voices.download.state === 'fetching' ? 'pause' : 'resume');
+    this.stop.onclick = () => voices.runAction('stop');
     this.list.onchange = ({ target }) => target instanceof HTMLInputElement && this.pick(target);
   }
 

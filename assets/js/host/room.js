@@ -84,17 +84,17 @@ export class HostRoom {
   // --- Requests.
 
   /** @param {string} path @param {RequestInit} [options] */
-  async ask(path, options = {}) {
+  async request(path, options = {}) {
     /** @type {Record<string, string>} */
     const headers = this.key ? { 'x-host-key': this.key } : {};
-    const response = await this.studio.api.ask(path, { ...options, headers });
+    const response = await this.studio.api.request(path, { ...options, headers });
     return response.json();
   }
 
   async refresh() {
     clearTimeout(this.timer);
     try {
-      this.show(await this.ask('studio/host'));
+      this.show(await this.request('studio/host'));
     } catch (error) {
       if (!(error instanceof StudioError)) throw error;
       if (error.code === 'host_only') this.lock();
@@ -130,7 +130,7 @@ export class HostRoom {
   async send(path, method, body) {
     this.loadError.textContent = '';
     try {
-      await this.ask(path, { method, body });
+      await this.request(path, { method, body });
     } catch (error) {
       if (!(error instanceof StudioError)) throw error;
       this.loadError.textContent = error.message;
@@ -140,26 +140,26 @@ export class HostRoom {
 
   // --- Rendering.
 
-  /** @param {HostStatus} now */
-  show(now) {
+  /** @param {HostStatus} status */
+  show(status) {
     this.keyForm.hidden = true;
     this.content.hidden = false;
-    this.studio.realVoices.allow(this.key, now.own);
-    const { sentence, problem, change, loaded, of } = now.runtime;
-    const isProblem = Boolean(problem) && !now.changing;
-    this.state.textContent = translateMessage(now.changing ? (change ?? sentence) : (problem ?? sentence));
+    this.studio.realVoices.allow(this.key, status.own);
+    const { sentence, problem, change, loaded, of } = status.runtime;
+    const isProblem = Boolean(problem) && !status.changing;
+    this.state.textContent = translateMessage(status.changing ? (change ?? sentence) : (problem ?? sentence));
     this.state.classList.toggle('vw-error', isProblem);
     this.state.classList.toggle('vw-hint', !isProblem);
-    this.submit.disabled = now.changing || !now.own;
-    this.wanted.disabled = !now.own;
-    this.cancelButton.hidden = this.progress.hidden = !now.changing;
-    if (now.changing && of) this.progress.value = (loaded ?? 0) / of;
+    this.submit.disabled = status.changing || !status.own;
+    this.wanted.disabled = !status.own;
+    this.cancelButton.hidden = this.progress.hidden = !status.changing;
+    if (status.changing && of) this.progress.value = (loaded ?? 0) / of;
     else this.progress.removeAttribute('value');
-    this.showModels(now.models);
-    this.showProblems(now.voice_problems);
-    this.showWyoming(now);
-    this.showOnce(now);
-    if (now.figures) this.figures.show({ ...now.figures, host: now.memory }, { isCpu: now.models.every(({ device }) => device === 'cpu') });
+    this.showModels(status.models);
+    this.showProblems(status.voice_problems);
+    this.showWyoming(status);
+    this.showOnce(status);
+    if (status.figures) this.figures.show({ ...status.figures, host: status.memory }, { isCpu: status.models.every(({ device }) => device === 'cpu') });
   }
 
   /** @param {HostStatus['models']} models */

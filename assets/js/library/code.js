@@ -279,7 +279,7 @@ export class CodeDialog {
   showPresent({ mode, config, text, reference }) {
     const { studio } = this;
     const content = text.trim() ? text : studio.presets.texts.auto;
-    const spoken = studio.pronunciation.spoken(content) ?? content;
+    const spoken = studio.pronunciation.spokenText(content) ?? content;
     const { lock, seed } = studio.variation;
     const fixed = lock.checked ? { seed: seed.valueAsNumber } : {};
     this.open({ mode, config: configFor(config, content), text: spoken, ...fixed, model: studio.cards.get(mode)?.id, hasReference: Boolean(reference) });

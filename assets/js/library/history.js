@@ -21,10 +21,10 @@ function joined(chunks, samples) {
  *
  * The second take is at least as long as the first take.
  *
- * @param {import('../player/take.js').Take} one @param {import('../player/take.js').Take} other
+ * @param {import('../player/take.js').Take} first @param {import('../player/take.js').Take} second
  */
-function differenceOf(one, other) {
-  const [a, b] = [one, other].map(({ chunks, samples }) => joined(chunks, samples));
+function differenceOf(first, second) {
+  const [a, b] = [first, second].map(({ chunks, samples }) => joined(chunks, samples));
   let count = 0;
   let most = 0;
   for (let i = 0; i < a.length; i++) {
@@ -112,9 +112,9 @@ export class TakeHistory extends EventTarget {
     this.t = t;
   }
 
-  /** Reload the list of takes. @param {TakeHistory['filter']} [wanted] */
-  async refresh(wanted = this.filter) {
-    this.filter = wanted;
+  /** Reload the list of takes. @param {TakeHistory['filter']} [filter] */
+  async refresh(filter = this.filter) {
+    this.filter = filter;
     const turn = (this.requestNumber += 1);
     let edits, first;
     do {

@@ -69,7 +69,7 @@ export class TakesPanel {
     this.paint();
   }
 
-  get wanted() {
+  get filter() {
     return {
       search: this.search.value.trim(),
       room: this.room.value,
@@ -90,7 +90,7 @@ export class TakesPanel {
   }
 
   refresh() {
-    const { wanted } = this;
+    const { filter: wanted } = this;
     this.requestNumber += 1;
     const scripts = this.scripts.refresh(wanted).catch(() => {}); // The same error is shown in the list of takes.
     const takes = this.studio.history.refresh(wanted);
@@ -98,11 +98,11 @@ export class TakesPanel {
     return this.guard(this.isLoaded ? takes : Promise.all([takes, scripts]));
   }
 
-  /** Show the error of a failed request instead of the list. @param {Promise<unknown>} asked */
-  async guard(asked) {
+  /** Show the error of a failed request instead of the list. @param {Promise<unknown>} request */
+  async guard(request) {
     const turn = this.requestNumber;
     try {
-      await asked;
+      await request;
       this.loadError = null;
       if (!this.isLoaded && turn === this.requestNumber) this.showList();
     } catch (thrown) {
@@ -137,7 +137,7 @@ export class TakesPanel {
     entries.sort((one, other) => other.at - one.at);
     const elements = this.withHeadings(entries);
     arrangeChildren(this.list, elements);
-    const { search, room, favourite, cursor } = this.wanted;
+    const { search, room, favourite, cursor } = this.filter;
     const { loadError } = this;
     this.empty.hidden = entries.length > 0 && !loadError;
     this.begin.hidden = entries.length > 0 || Boolean(loadError || search || room || favourite || cursor);
@@ -196,7 +196,7 @@ export class TakeSpace {
     this.dialog = getElement(root, '#vw-takes-freeing', HTMLDialogElement);
     this.choice = getElement(this.dialog, 'select', HTMLSelectElement);
     this.binLine = getElement(root, '#vw-takes-bin');
-    this.button.onclick = () => this.ask();
+    this.button.onclick = () => this.openDialog();
     const say = (/** @type {unknown} */ error) => studio.toast(errorOf(error).message);
     getElement(this.binLine, '[data-do=restore]').onclick = () => studio.history.restoreBin().catch(say);
     const emptying = getElement(root, '#vw-takes-emptying', HTMLDialogElement);
@@ -239,7 +239,7 @@ export class TakeSpace {
   }
 
   /** Open the dialog that shows which takes would be deleted. */
-  async ask() {
+  async openDialog() {
     await this.refresh();
     if (!this.space) return;
     const { t } = this.studio;
@@ -307,7 +307,7 @@ export class LibraryRoom {
    */
   enter({ half, isFull } = {}) {
     if (half) this.show(half);
-    if (isFull) this.space.ask();
+    if (isFull) this.space.openDialog();
     else this.space.refresh();
     this.takes.follow();
     this.takes.refresh();

@@ -37,7 +37,7 @@ export function outlineWhenSeen(place, id, api) {
   waiting.set(place, async () => {
     try {
       // The browser may cache this response, because the audio of a take never changes.
-      const answer = await api.ask(`studio/takes/${id}/outline`, { cache: 'default' });
+      const answer = await api.request(`studio/takes/${id}/outline`, { cache: 'default' });
       const { outline } = await answer.json();
       place.replaceChildren(outlineImage(outline));
     } catch (error) {

@@ -155,12 +155,12 @@ export class ScheduledOutput {
     this.waiting = [];
   }
 
-  /** @param {Int16Array} pcm @param {number} soonest earliest context time at which the samples can start */
-  play(pcm, soonest) {
-    if (this.firstTime !== null && this.nextTime < soonest) {
-      this.underrunSamples += Math.round((soonest - this.nextTime) * SAMPLE_RATE);
+  /** @param {Int16Array} pcm @param {number} earliest earliest context time at which the samples can start */
+  play(pcm, earliest) {
+    if (this.firstTime !== null && this.nextTime < earliest) {
+      this.underrunSamples += Math.round((earliest - this.nextTime) * SAMPLE_RATE);
     }
-    const at = Math.max(this.nextTime, soonest);
+    const at = Math.max(this.nextTime, earliest);
     const buffer = this.context.createBuffer(1, pcm.length, SAMPLE_RATE);
     const channel = buffer.getChannelData(0);
     for (let i = 0; i < pcm.length; i++) channel[i] = pcm[i] / 32768;

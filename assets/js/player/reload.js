@@ -169,7 +169,7 @@ export class InterruptedRequests {
     const { requests, studio } = this;
     this.requests = [];
     if (requests.length === 0) return;
-    const records = await this.kept(requests);
+    const records = await this.recordsOf(requests);
     const found = requests.map((one) => ({ ...one, record: records.find((record) => isSameRequest(record, one)) }));
     for (const { place, record } of found) if (record) await this.show(record, place).catch((error) => studio.toast(errorOf(error).message));
     const lost = found.filter(({ record }) => !record);
@@ -190,7 +190,7 @@ export class InterruptedRequests {
    * @param {InterruptedRequest[]} left
    * @returns {Promise<TakeRecord[]>}
    */
-  async kept([{ asked }]) {
+  async recordsOf([{ asked }]) {
     const { takes } = await this.studio.api.get(`studio/takes?room=${asked.room}&limit=${SEARCHED_TAKES}`).catch(() => ({ takes: [] }));
     return takes.filter((/** @type {TakeRecord} */ record) => record.stop_reason !== 'cancelled');
   }

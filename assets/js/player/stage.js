@@ -1,7 +1,7 @@
 /**
  * The player on the page: waveform, playback controls and level meter.
  *
- * The player plays a programme, which usually has one take. To continue after a pause or a seek, a new programme starts at
+ * The player plays a playlist, which usually has one take. To continue after a pause or a seek, a new playlist starts at
  * the position. Events: 'change' when playback starts, pauses or ends, or when another take is shown; 'place' when the
  * position changes; 'star', 'share' and 'code' when a button is pressed.
  *
@@ -14,7 +14,7 @@ import { clock, SAMPLE_RATE } from '../common/audio.js';
 import { formatDuration } from '../common/dates.js';
 import { setAttributes, getElement, throttle, writeText } from '../common/elements.js';
 import { Player } from './player.js';
-import { Playlist } from './programme.js';
+import { Playlist } from './playlist.js';
 import { TakeActions, progressOf, Meter } from './stage_panel.js';
 import { Waveform } from './waveform.js';
 
@@ -52,7 +52,7 @@ export class Stage extends EventTarget {
     this.lastWithAudio = null;
     /** Progress callback of an item that consists of several takes. @type {ProgressCallbacks|null} */
     this.callbacks = null;
-    this.index = 0; // Index of the current item in the programme.
+    this.index = 0; // Index of the current item in the playlist.
     this.at = 0; // Position in the shown take in samples.
     this.playing = 0;
     this.reportedIndex = -1; // Index of the last item whose start was reported.
@@ -128,32 +128,32 @@ export class Stage extends EventTarget {
   }
 
   /**
-   * @param {Playlist} programme @param {{index?: number, at?: number}} [from]
-   * @param {ProgressCallbacks|null} [within]  set for full audio @param {number} [shown] position in the shown take in samples
+   * @param {Playlist} playlist @param {{index?: number, at?: number}} [from]
+   * @param {ProgressCallbacks|null} [callbacks]  set for full audio @param {number} [shownPosition] position in the shown take in samples
    */
-  begin(programme, { index = 0, at = 0 } = {}, within = null, shown = at) {
-    this.playlist = programme;
-    this.callbacks = within;
+  begin(playlist, { index = 0, at = 0 } = {}, callbacks = null, shownPosition = at) {
+    this.playlist = playlist;
+    this.callbacks = callbacks;
     this.index = index;
-    this.at = shown;
+    this.at = shownPosition;
     this.reportedIndex = -1;
-    const playing = this.player.begin(within || isFullAudio(this.take) ? {} : (this.take ?? {}));
+    const playing = this.player.begin(callbacks || isFullAudio(this.take) ? {} : (this.take ?? {}));
     this.playing = playing;
-    const pumped = this.feedPlayer(programme, playing, { index, at });
+    const pumped = this.feedPlayer(playlist, playing, { index, at });
     this.refresh();
     this.followSoon();
     return pumped;
   }
 
   /**
-   * Pass the audio of a programme to the player.
+   * Pass the audio of a playlist to the player.
    *
-   * @param {Playlist} programme
+   * @param {Playlist} playlist
    * @param {number} playing
    * @param {{index: number, at: number}} from
    */
-  async feedPlayer(programme, playing, from) {
-    for await (const pcm of programme.pieces(from)) {
+  async feedPlayer(playlist, playing, from) {
+    for await (const pcm of playlist.pieces(from)) {
       if (playing !== this.playing) return;
       this.player.push(playing, pcm);
     }
@@ -259,7 +259,7 @@ export class Stage extends EventTarget {
     if (place) this.showItem(place.span, place.at);
   }
 
-  /** Show the position of playback in an item. @param {import('./programme.js').Span} span @param {number} at */
+  /** Show the position of playback in an item. @param {import('./playlist.js').Span} span @param {number} at */
   showItem({ item, index, start }, at) {
     if (this.reportedIndex !== index) {
       this.reportedIndex = index;

@@ -146,13 +146,13 @@ export class Take extends EventTarget {
    * Return a stored take whose audio is loaded on demand.
    *
    * @param {TakeRecord} record
-   * @param {() => Promise<Int16Array|null>} ask returns null after showing an error if the audio is unavailable
+   * @param {() => Promise<Int16Array|null>} load returns null after showing an error if the audio is unavailable
    */
-  static withLoader(record, ask) {
+  static withLoader(record, load) {
     const take = Take.fromRecord(record, new Int16Array());
     take.samples = record.samples;
     take.chunks = [];
-    take.audioLoader = ask;
+    take.audioLoader = load;
     return take;
   }
 

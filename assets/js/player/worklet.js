@@ -148,7 +148,7 @@ class PcmPlayer extends AudioWorkletProcessor {
 
   /** True if there is audio to play. */
   get hasSound() {
-    return this.chunks.length > 0 || this.stretch.ahead > 0;
+    return this.chunks.length > 0 || this.stretch.bufferedSamples > 0;
   }
 
   /** Current speed of playback. */
@@ -244,45 +244,45 @@ class PcmPlayer extends AudioWorkletProcessor {
     this.enter(this.ended ? 'draining' : 'playing');
   }
 
-  /** Write queued samples to the output and return the number of written samples. @param {Float32Array} out */
-  render(out) {
+  /** Write queued samples to the output and return the number of written samples. @param {Float32Array} output */
+  render(output) {
     const { pace } = this;
-    const done = pace === 1 && this.stretch.ahead === 0 ? this.copySamples(out) : this.writeStretched(out, pace);
+    const done = pace === 1 && this.stretch.bufferedSamples === 0 ? this.copySamples(output) : this.writeStretched(output, pace);
     this.played = this.hasSound ? Math.min(this.played + done * pace, this.received) : this.received;
     for (let i = 0; i < done && this.fadeIn > 0; i++, this.fadeIn--) {
-      out[i] *= 1 - this.fadeIn / this.ramp;
+      output[i] *= 1 - this.fadeIn / this.ramp;
     }
-    if (done > 0) this.last = out[done - 1];
+    if (done > 0) this.last = output[done - 1];
     return done;
   }
 
-  /** Write samples without changing their speed. @param {Float32Array} out */
-  copySamples(out) {
+  /** Write samples without changing their speed. @param {Float32Array} output */
+  copySamples(output) {
     let done = 0;
-    while (done < out.length && this.chunks.length > 0) {
-      const count = Math.min(out.length - done, this.chunks[0].length - this.offset);
+    while (done < output.length && this.chunks.length > 0) {
+      const count = Math.min(output.length - done, this.chunks[0].length - this.offset);
       const chunk = this.chunks[0];
-      for (let i = 0; i < count; i++) out[done + i] = chunk[this.offset + i] / 32768;
+      for (let i = 0; i < count; i++) output[done + i] = chunk[this.offset + i] / 32768;
       done += count;
       this.drop(count);
     }
     return done;
   }
 
-  /** Write samples with a changed speed. @param {Float32Array} out @param {number} pace */
-  writeStretched(out, pace) {
+  /** Write samples with a changed speed. @param {Float32Array} output @param {number} pace */
+  writeStretched(output, pace) {
     const { stretch } = this;
     let done = 0;
     let count;
     do {
-      while (stretch.wanted > 0 && this.chunks.length > 0) {
-        const count = Math.min(stretch.wanted, this.chunks[0].length - this.offset);
-        stretch.put(this.chunks[0], this.offset, count);
+      while (stretch.neededSamples > 0 && this.chunks.length > 0) {
+        const count = Math.min(stretch.neededSamples, this.chunks[0].length - this.offset);
+        stretch.append(this.chunks[0], this.offset, count);
         this.drop(count);
       }
-      count = stretch.take(out, done, pace);
+      count = stretch.read(output, done, pace);
       done += count;
-    } while (count > 0 && done < out.length);
+    } while (count > 0 && done < output.length);
     return done;
   }
 
@@ -297,10 +297,10 @@ class PcmPlayer extends AudioWorkletProcessor {
   /**
    * Fill the rest of a block with silence.
    *
-   * @param {Float32Array} out
+   * @param {Float32Array} output
    * @param {number} from index of the first silent sample
    */
-  silence(out, from) {
+  silence(output, from) {
     if (this.state === 'draining') {
       this.last = 0;
       this.finish();
@@ -309,9 +309,9 @@ class PcmPlayer extends AudioWorkletProcessor {
       this.isEmpty = true;
       this.enter('buffering');
     }
-    if (this.state === 'buffering' && this.played > 0 && !this.isResting) this.starved += out.length - from;
-    for (let i = from; i < out.length; i++) {
-      out[i] = this.tailLeft > 0 ? (this.tail * --this.tailLeft) / this.ramp : 0;
+    if (this.state === 'buffering' && this.played > 0 && !this.isResting) this.starved += output.length - from;
+    for (let i = from; i < output.length; i++) {
+      output[i] = this.tailLeft > 0 ? (this.tail * --this.tailLeft) / this.ramp : 0;
     }
   }
 

@@ -37,12 +37,12 @@ export class TimeStretch {
   }
 
   /** Number of samples that were put in and not taken out yet. */
-  get ahead() {
+  get bufferedSamples() {
     return this.end - this.at + this.outCount - this.readCount;
   }
 
   /** Number of input samples that are needed now. */
-  get wanted() {
+  get neededSamples() {
     return Math.max(0, this.lookahead - (this.end - this.at));
   }
 
@@ -51,9 +51,9 @@ export class TimeStretch {
    *
    * @param {Int16Array} pcm
    * @param {number} from
-   * @param {number} count number of samples, at most `wanted`
+   * @param {number} count number of samples, at most `neededSamples`
    */
-  put(pcm, from, count) {
+  append(pcm, from, count) {
     this.makeRoom(count);
     for (let i = 0; i < count; i++) this.buffer[this.end + i] = pcm[from + i] / 32768;
     this.end += count;
@@ -78,7 +78,7 @@ export class TimeStretch {
    * @param {Float32Array} target @param {number} from @param {number} rate input samples per output sample @returns
    * {number} number of written samples
    */
-  take(target, from, rate) {
+  read(target, from, rate) {
     if (this.readCount === this.outCount) this.make(rate);
     const count = Math.min(target.length - from, this.outCount - this.readCount);
     for (let i = 0; i < count; i++) target[from + i] = this.out[this.readCount + i];
@@ -94,7 +94,7 @@ export class TimeStretch {
     if (rate === 1) this.lag = 0;
     // Jump that would match the speed exactly at the middle of this step.
     const due = this.lag + (hop * (rate - 1)) / 2;
-    const step = 2 * Math.abs(due) >= hop && this.outCount === hop ? this.best(Math.round(due)) : 0;
+    const step = 2 * Math.abs(due) >= hop && this.outCount === hop ? this.bestPosition(Math.round(due)) : 0;
     if (step === 0) out.set(buffer.subarray(at, at + this.outCount));
     else for (let i = 0; i < hop; i++) out[i] = buffer[at + i] * (1 - fade[i]) + buffer[at + step + i] * fade[i];
     this.at += step + this.outCount;
@@ -106,7 +106,7 @@ export class TimeStretch {
    *
    * @param {number} middle expected offset
    */
-  best(middle) {
+  bestPosition(middle) {
     const { buffer, at, hop } = this;
     const first = Math.max(middle - this.reach, -at);
     const last = Math.min(middle + this.reach, this.end - at - hop);

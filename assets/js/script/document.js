@@ -170,7 +170,7 @@ export class Script extends Emitter {
     this.lines.splice(at, 0, ...lines);
     this.notify(true);
     const added = new Set(lines);
-    return () => this.keep((line) => !added.has(line));
+    return () => this.filterLines((line) => !added.has(line));
   }
 
   /** Insert a copy of a line after the line. @param {string} id @returns {Line} the copy */
@@ -208,17 +208,17 @@ export class Script extends Emitter {
    * Move a line in front of another line.
    *
    * @param {string} id
-   * @param {string|null} before id of the other line, or null for the end
+   * @param {string|null} nextId id of the other line, or null for the end
    * @returns {(() => void)|null} function that undoes the change, or null without a change
    */
-  moveBefore(id, before) {
+  moveBefore(id, nextId) {
     const from = this.indexOf(id);
-    const to = before === null ? this.lines.length : this.indexOf(before);
+    const to = nextId === null ? this.lines.length : this.indexOf(nextId);
     return this.move(id, to > from ? to - 1 : to);
   }
 
   /** Remove all lines for which a function returns false. @param {(line: Line) => boolean} rule */
-  keep(rule) {
+  filterLines(rule) {
     this.lines = this.lines.filter(rule);
     this.notify(true);
   }

@@ -130,7 +130,7 @@ export async function exportClips(api, script, { clips, chapters }, { shape, for
   const { author, cover } = script.book;
   const asked = { clips, chapters: isTimed ? [] : chapters, shape, format, bit_rate: format === 'mp3' ? rate : null, loudness_lufs: loudness, name, author, cover: cover || null, length_s: isTimed ? filmS : null };
   const headers = { 'content-type': 'application/json' };
-  const answer = await api.ask('studio/exports', { method: 'POST', headers, body: JSON.stringify(asked) });
+  const answer = await api.request('studio/exports', { method: 'POST', headers, body: JSON.stringify(asked) });
   const suffix = { joined: format, files: 'zip', chapters: 'zip', srt: 'srt', all: 'zip' }[shape];
   const notes = answer.headers.get('x-notes') ?? ''; // The notes may list hundreds of line numbers.
   const shown = notes.length <= MAX_NOTE_CHARS ? notes : `${notes.slice(0, MAX_NOTE_CHARS)} …`;
@@ -245,7 +245,7 @@ export class ExportForm {
     this.progress.hidden = false;
     try {
       room.check(lines.map(({ id }) => id));
-      const { wanted } = this;
+      const { options: wanted } = this;
       const onProgress = (/** @type {number} */ made, /** @type {number} */ of, /** @type {number|null} */ left) => {
         const line = left === null ? t('script.making', { n: made + 1, of }) : t('script.making_left', { n: made + 1, of, time: studio.facts.time(left) });
         this.showProgress(made / (of + 1), made < of ? line : t('script.joining'));
@@ -267,7 +267,7 @@ export class ExportForm {
   }
 
   /** Selected options, as defined in assets/html/rooms/script.html. @returns {ExportOptions} */
-  get wanted() {
+  get options() {
     const loudness = this.loudness.value ? Number(this.loudness.value) : null;
     return /** @type {ExportOptions} */ ({ shape: this.shape.value, format: this.format.value, rate: bitRate(), loudness, isTimed: this.timed.checked, filmS: this.film.valueAsNumber || null });
   }

@@ -85,18 +85,18 @@ export class ScriptPerformance {
    * Record an item for the player and return the item.
    *
    * @param {Item} item
-   * @param {number} place
+   * @param {number} index
    * @param {number} part
    * @param {number} [skipped]
    */
-  recordItem(item, place, part, skipped = 0) {
-    this.givenItems.push({ item, place, part, skipped });
+  recordItem(item, index, part, skipped = 0) {
+    this.givenItems.push({ item, place: index, part, skipped });
     return item;
   }
 
-  /** Resolve when playback is close enough to a line to generate the line. @param {number} place */
-  async waitUntilNear(place) {
-    while (place - this.sounding > MAX_LINES_AHEAD) await new Promise((wake) => (this.wake = () => wake(undefined)));
+  /** Resolve when playback is close enough to a line to generate the line. @param {number} index */
+  async waitUntilNear(index) {
+    while (index - this.sounding > MAX_LINES_AHEAD) await new Promise((wake) => (this.wake = () => wake(undefined)));
   }
 }
 

@@ -15,15 +15,15 @@ const KINDS = { note_marks: false, page_numbers: false, code: false, tables: tru
 
 class KindSwitches {
   /**
-   * @param {HTMLElement} place fieldset for the switches
+   * @param {HTMLElement} fieldset fieldset for the switches
    * @param {import('../app/studio.js').Studio} studio
    * @param {() => void} onChange
    */
-  constructor(place, studio, onChange) {
-    this.place = place;
+  constructor(fieldset, studio, onChange) {
+    this.place = fieldset;
     this.studio = studio;
-    this.legend = getElement(place, 'legend');
-    place.onchange = onChange;
+    this.legend = getElement(fieldset, 'legend');
+    fieldset.onchange = onChange;
   }
 
   /** Show switches for the kinds of content in a document, with their defaults. @param {ParsedDocument} document */
@@ -88,13 +88,13 @@ export class ChapterSheet {
    *
    * Footnotes and endnotes are a chapter that is not selected by default.
    *
-   * @param {string} title @param {ParsedDocument} found @returns {Promise<Chapter[]|null>} selected chapters, or null if cancelled
+   * @param {string} title @param {ParsedDocument} parsed @returns {Promise<Chapter[]|null>} selected chapters, or null if cancelled
    */
-  choose(title, found) {
+  choose(title, parsed) {
     this.title.textContent = title;
-    this.found = found;
-    this.kinds.offer(found);
-    this.show(found.chapters);
+    this.found = parsed;
+    this.kinds.offer(parsed);
+    this.show(parsed.chapters);
     this.dialog.showModal();
     return new Promise((resolve) => (this.answer = resolve));
   }
@@ -142,7 +142,7 @@ export class ChapterSheet {
     const row = document.createElement('li');
     const label = createElement('label', { className: 'vw-check' });
     const box = createElement('input', { type: 'checkbox', name: String(index) });
-    const named = isNotes ? this.studio.t('importing.notes') : title || beginning(paragraphs[0]);
+    const named = isNotes ? this.studio.t('importing.notes') : title || preview(paragraphs[0]);
     const name = createElement('span', { textContent: named, dir: 'auto' });
     const time = document.createElement('small');
     time.textContent = this.studio.facts.time(secondsOf(paragraphs));
@@ -192,7 +192,7 @@ function secondsOf(paragraphs) {
 }
 
 /** Return the beginning of a text, cut between words. @param {string} text */
-function beginning(text) {
+function preview(text) {
   return text.length <= MAX_TITLE_CHARS ? text : `${text.slice(0, MAX_TITLE_CHARS).replace(/\s+\S*$/u, '')} …`;
 }
 
@@ -244,18 +244,18 @@ export class ImportSheet {
    *
    * The dialog for chapters has its own switches.
    *
-   * @param {string} title @param {ParsedDocument} found @returns {Promise<ParsedDocument|null>} parsed file, or null if cancelled
+   * @param {string} title @param {ParsedDocument} parsed @returns {Promise<ParsedDocument|null>} parsed file, or null if cancelled
    */
-  choose(title, found) {
-    this.reread = found.parseAgain;
+  choose(title, parsed) {
+    this.reread = parsed.parseAgain;
     this.title.textContent = title;
-    const { encodings = [], notes } = found;
+    const { encodings = [], notes } = parsed;
     this.encoding.hidden = encodings.length < 2;
     this.encodings.replaceChildren(...encodings.map((name) => new Option(name, name)));
     this.sounds.hidden = !notes.some(({ code }) => code === 'sounds');
     this.keepsSounds.checked = false;
-    this.kinds.offer(found.chapters.length > 1 ? { ...found, found: {} } : found);
-    this.show(found);
+    this.kinds.offer(parsed.chapters.length > 1 ? { ...parsed, found: {} } : parsed);
+    this.show(parsed);
     this.dialog.showModal();
     return new Promise((resolve) => (this.answer = resolve));
   }
@@ -279,15 +279,15 @@ export class ImportSheet {
     }
   }
 
-  /** Show a parsed file. @param {ParsedDocument} found */
-  show(found) {
+  /** Show a parsed file. @param {ParsedDocument} parsed */
+  show(parsed) {
     const { t } = this.studio;
-    this.found = found;
-    const cues = found.cues ?? [];
-    const paragraphs = found.chapters.flatMap((chapter) => chapter.paragraphs);
+    this.found = parsed;
+    const cues = parsed.cues ?? [];
+    const paragraphs = parsed.chapters.flatMap((chapter) => chapter.paragraphs);
     const first = paragraphs.slice(0, MAX_PREVIEW_LINES).map((text, at) => [cues[at]?.name, text].filter(Boolean).join(': '));
     this.preview.replaceChildren(...first.map((text) => row(text.length > MAX_PREVIEW_CHARS ? `${text.slice(0, MAX_PREVIEW_CHARS)} …` : text)));
-    this.notes.replaceChildren(...noteSentences(found.notes, t).map(row));
+    this.notes.replaceChildren(...noteSentences(parsed.notes, t).map(row));
     this.message.textContent = t('importing.paragraphs', { n: paragraphs.length });
     this.go.disabled = paragraphs.length === 0;
   }
@@ -335,9 +335,9 @@ export class AddressSheet {
   /**
    * Ask for the address of a web page until the page can be read.
    *
-   * @param {(address: string) => Promise<ParsedDocument>} read @returns {Promise<ParsedDocument|null>} the page, or null if cancelled
+   * @param {(address: string) => Promise<ParsedDocument>} fetchPage @returns {Promise<ParsedDocument|null>} the page, or null if cancelled
    */
-  choose(read) {
+  choose(fetchPage) {
     this.error.textContent = '';
     this.dialog.showModal();
     this.field.select();
@@ -348,7 +348,7 @@ export class AddressSheet {
         this.error.textContent = '';
         this.go.disabled = true;
         try {
-          resolve(await read(webAddress(this.field.value)));
+          resolve(await fetchPage(webAddress(this.field.value)));
           this.dialog.close();
         } catch (error) {
           this.error.textContent = errorOf(error).message;
@@ -424,27 +424,27 @@ export class Importer {
    *
    * A text becomes a script if it is too long for one take, has times, or is a chat.
    *
-   * @param {ImportedText|null} read
+   * @param {ImportedText|null} imported
    */
-  useText(read) {
+  useText(imported) {
     const { studio } = this;
-    if (!read) return;
-    if (read.lines || readChat(read.text) || [...read.text.trim()].length > studio.facts.maxChars) {
-      return studio.go('script', { text: read.text, lines: read.lines, title: read.title, spokenBy: studio.current?.spokenBy?.() ?? null });
+    if (!imported) return;
+    if (imported.lines || readChat(imported.text) || [...imported.text.trim()].length > studio.facts.maxChars) {
+      return studio.go('script', { text: imported.text, lines: imported.lines, title: imported.title, spokenBy: studio.current?.spokenBy?.() ?? null });
     }
-    studio.replaceWithUndo(studio.current ?? studio, studio.isOwnText, () => void (studio.text = read.text));
+    studio.replaceWithUndo(studio.current ?? studio, studio.isOwnText, () => void (studio.text = imported.text));
     studio.drafts.touch();
   }
 
   /**
    * Parse a file as text, or show an error.
    *
-   * @param {File|undefined} file @param {number} [between] the script's gap between lines in seconds @returns
+   * @param {File|undefined} file @param {number} [gap] the script's gap between lines in seconds @returns
    * {Promise<ImportedText|null>} null without a file, after an error, or if the user cancels
    */
-  async readFile(file, between = 0) {
+  async readFile(file, gap = 0) {
     const found = file && (await this.parseFile(file, IS_MARKDOWN.test(file.name) ? { markdown: '1' } : {}));
-    return found ? this.choose(found, titleOf(file.name), IS_DOCUMENT.test(file.name), between) : null;
+    return found ? this.choose(found, titleOf(file.name), IS_DOCUMENT.test(file.name), gap) : null;
   }
 
   /**
@@ -461,16 +461,16 @@ export class Importer {
   /**
    * Let the user select chapters if the document has several.
    *
-   * @param {ParsedDocument} found @param {string} name title for a document without a title @param {boolean} isDocument
-   * @param {number} [between] @returns {Promise<ImportedText|null>} null if cancelled
+   * @param {ParsedDocument} parsed @param {string} name title for a document without a title @param {boolean} isDocument
+   * @param {number} [gap] @returns {Promise<ImportedText|null>} null if cancelled
    */
-  async choose(found, name, isDocument, between = 0) {
-    const title = (found.title || name).slice(0, MAX_NAME_CHARS);
-    const chosen = found.chapters.length > 1 ? await this.chapters.choose(title, found) : found.chapters;
+  async choose(parsed, name, isDocument, gap = 0) {
+    const title = (parsed.title || name).slice(0, MAX_NAME_CHARS);
+    const chosen = parsed.chapters.length > 1 ? await this.chapters.choose(title, parsed) : parsed.chapters;
     if (!chosen) return null;
     const paragraphs = chosen.flatMap((chapter) => chapter.paragraphs);
-    const lines = found.cues?.length ? cuesToLines(paragraphs, found.cues, between) : undefined;
-    const { author, cover } = found;
+    const lines = parsed.cues?.length ? cuesToLines(paragraphs, parsed.cues, gap) : undefined;
+    const { author, cover } = parsed;
     return { title, text: paragraphs.join('\n\n'), lines, isDocument, chapters: chosen, book: { author, cover } };
   }
 
@@ -507,15 +507,15 @@ export class Importer {
    *
    * Without options, the notes about the document are shown.
    *
-   * @param {ParsedDocument} found @param {string} name @returns {Promise<ParsedDocument|null>} parsed document, or null if cancelled
+   * @param {ParsedDocument} parsed @param {string} name @returns {Promise<ParsedDocument|null>} parsed document, or null if cancelled
    */
-  async chooseOptions(found, name) {
+  async chooseOptions(parsed, name) {
     const { studio } = this;
-    const hasKinds = found.chapters.length <= 1 && kindsOf(found).length > 0;
-    if (hasKinds || (found.encodings ?? []).length > 1 || found.notes.some(({ code }) => code === 'sounds')) return this.sheet.choose(name, found);
-    const warning = noteSentences(found.notes, studio.t).join(' ');
+    const hasKinds = parsed.chapters.length <= 1 && kindsOf(parsed).length > 0;
+    if (hasKinds || (parsed.encodings ?? []).length > 1 || parsed.notes.some(({ code }) => code === 'sounds')) return this.sheet.choose(name, parsed);
+    const warning = noteSentences(parsed.notes, studio.t).join(' ');
     if (warning) studio.toast(warning, { isOfPage: true, stayMs: NOTES_MS });
-    return found;
+    return parsed;
   }
 
   /**
@@ -529,7 +529,7 @@ export class Importer {
     const { studio } = this;
     const leave = !file || IS_DOCUMENT.test(name) ? studio.toast(studio.t('importing.reading', { name }), { isOfPage: true }) : null;
     try {
-      const response = await api.ask(`studio/documents?${new URLSearchParams(query)}`, { method: 'POST', body: file });
+      const response = await api.request(`studio/documents?${new URLSearchParams(query)}`, { method: 'POST', body: file });
       return { ...(await response.json()), parseAgain: (/** @type {ParserOptions} */ choice) => this.requestText({ name, file }, { ...query, ...choice }) };
     } finally {
       leave?.();

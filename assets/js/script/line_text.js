@@ -65,9 +65,9 @@ function readLength(words) {
   return seconds <= MAX_PAUSE_S ? seconds : null;
 }
 
-/** Add a text to the segments of a line. @param {Part[]} parts @param {string} stretch */
-function addText(parts, stretch) {
-  const text = stretch.trim();
+/** Add a text to the segments of a line. @param {Part[]} parts @param {string} content */
+function addText(parts, content) {
+  const text = content.trim();
   if (!text) return;
   if (SPOKEN.test(text)) {
     parts.push({ text });
@@ -107,14 +107,14 @@ const MIN_PAUSE_S = 0.3; // Minimum length of a pause in seconds. A shorter sile
 
 /**
  * @param {string[]} texts @param {Cue[]} cues one cue for each text
- * @param {number} [between] the script's gap between lines in seconds
+ * @param {number} [gap] the script's gap between lines in seconds
  * @returns {import('./reading.js').ParsedLine[]}
  */
-export function cuesToLines(texts, cues, between = 0) {
+export function cuesToLines(texts, cues, gap = 0) {
   return texts.map((text, at) => {
     const { start, end, name } = cues[at];
     const next = cues[at + 1];
-    const pause = next ? Math.min(next.start - end - between, MAX_PAUSE_S) : 0;
+    const pause = next ? Math.min(next.start - end - gap, MAX_PAUSE_S) : 0;
     return { name, instruct: '', text: pause >= MIN_PAUSE_S ? `${text} ${writePause(pause)}` : text, starts: start };
   });
 }

@@ -1,7 +1,7 @@
 /**
  * View of one line: voice, text and controls.
  *
- * The view reports user actions to `acts`, the list of lines (lines_view.js).
+ * The view reports user actions to `list`, the list of lines (lines_view.js).
  *
  * @typedef {import('./document.js').Line} Line
  * @typedef {import('./document.js').Voice} Voice
@@ -19,12 +19,12 @@ import { valueOf } from './voice_assignment.js';
 const NAMED = /** @type {const} */ (['grip', 'description', 'instruct', 'text', 'language', 'seed', 'gap', 'play', 'remake', 'open', 'copy', 'up', 'down', 'remove']);
 
 export class LineView {
-  /** @param {Line} line @param {import('./lines_view.js').LinesView} acts @param {HTMLTemplateElement} template */
-  constructor(line, acts, template) {
+  /** @param {Line} line @param {import('./lines_view.js').LinesView} list @param {HTMLTemplateElement} template */
+  constructor(line, list, template) {
     this.line = line;
-    this.acts = acts;
+    this.list = list;
     this.element = copyOf(template);
-    acts.studio.words.apply(this.element);
+    list.studio.words.apply(this.element);
     this.element.dataset.line = line.id;
     this.parts = partsOf(this.element);
     this.offeredKey = ''; // Key of the voice that the button shows.
@@ -35,20 +35,20 @@ export class LineView {
   }
 
   listen() {
-    const { line, acts, parts } = this;
-    const change = (/** @type {Partial<Line>} */ values) => acts.script.change(line.id, values);
+    const { line, list, parts } = this;
+    const change = (/** @type {Partial<Line>} */ values) => list.script.change(line.id, values);
     parts.text.oninput = () => change({ text: parts.text.value });
     parts.text.onscroll = () => (parts.paper.scrollTop = parts.text.scrollTop);
-    parts.text.onkeydown = (event) => acts.onTextKey(event, this);
-    parts.text.onpaste = (event) => acts.onPaste(event, this);
+    parts.text.onkeydown = (event) => list.onTextKey(event, this);
+    parts.text.onpaste = (event) => list.onPaste(event, this);
     parts.instruct.oninput = () => change({ instruct: parts.instruct.value });
     parts.description.oninput = () => this.changeVoice({ description: parts.description.value });
-    acts.studio.voicePopover.attach(parts.voice, {
+    list.studio.voicePopover.attach(parts.voice, {
       chosen: () => (line.voice ? valueOf(line.voice) : ''),
       choose: (choice) => this.choose(choice),
       describe: () => this.describe(),
     });
-    acts.studio.voicePopover.attach(parts.recast, {
+    list.studio.voicePopover.attach(parts.recast, {
       chosen: () => '',
       choose: (choice) => this.choose(choice),
       describe: () => this.describe(),
@@ -59,42 +59,42 @@ export class LineView {
     };
     parts.language.onchange = () => this.changeVoice({ language: parts.language.value });
     parts.seed.onchange = () => change(this.readSeed());
-    parts.gap.onchange = () => parts.gap.reportValidity() && acts.script.setGap(line.id, parts.gap.value === '' ? null : parts.gap.valueAsNumber);
+    parts.gap.onchange = () => parts.gap.reportValidity() && list.script.setGap(line.id, parts.gap.value === '' ? null : parts.gap.valueAsNumber);
     parts.lock.onchange = () => change({ locked: parts.lock.checked });
-    parts.play.onclick = () => acts.playFrom(line.id);
-    parts.remake.onclick = () => acts.remake(line.id);
+    parts.play.onclick = () => list.playFrom(line.id);
+    parts.remake.onclick = () => list.remake(line.id);
     parts.open.onclick = () => this.unfold(parts.more.hidden);
-    parts.copy.onclick = () => acts.duplicate(line.id);
-    parts.up.onclick = () => acts.move(line.id, -1, parts.up);
-    parts.down.onclick = () => acts.move(line.id, 1, parts.down);
-    parts.remove.onclick = () => acts.remove(line.id);
-    this.element.onkeydown = (event) => acts.onLineKey(event, this);
+    parts.copy.onclick = () => list.duplicate(line.id);
+    parts.up.onclick = () => list.move(line.id, -1, parts.up);
+    parts.down.onclick = () => list.move(line.id, 1, parts.down);
+    parts.remove.onclick = () => list.remove(line.id);
+    this.element.onkeydown = (event) => list.onLineKey(event, this);
   }
 
   /** Use a voice for this line. @param {import('../speak/voices.js').Choice} choice */
   choose(choice) {
     const { mode, voice } = choice;
     this.setVoice({ mode, voice, name: mode === 'base' ? choice.name : undefined, language: this.line.voice?.language });
-    this.acts.studio.catalogue.remember(choice);
-    this.acts.show();
+    this.list.studio.catalogue.remember(choice);
+    this.list.show();
   }
 
   /** Use a voice with a description for this line. */
   describe() {
     this.setVoice({ mode: 'voice_design', description: '', language: this.line.voice?.language });
-    this.acts.show();
+    this.list.show();
     this.parts.description.focus();
   }
 
   /** Return the words for each pace in the page's language. */
   paces() {
-    const { t } = this.acts.studio;
+    const { t } = this.list.studio;
     return { slow: t('script.pace.slow_words'), fast: t('script.pace.fast_words') };
   }
 
   /** Assign a voice to the line. @param {Voice} voice */
   setVoice(voice) {
-    this.acts.script.assignVoice(this.line.id, voice);
+    this.list.script.assignVoice(this.line.id, voice);
   }
 
   /** Change properties of the line's voice. @param {Partial<Voice>} values */
@@ -125,16 +125,16 @@ export class LineView {
 
   /** Offer the stored takes of the line if there are several. */
   async listTakes() {
-    const { line, acts } = this;
+    const { line, list } = this;
     const { takes: place } = this.parts;
-    const { t } = acts.studio;
-    const takes = await acts.maker.takesOf(line).catch(() => []); // Without the store, no take is offered.
+    const { t } = list.studio;
+    const takes = await list.maker.takesOf(line).catch(() => []); // Without the store, no take is offered.
     place.hidden = takes.length < 2;
-    const offered = [acts.studio.words.language, ...takes.map(({ seed }) => seed)].join();
+    const offered = [list.studio.words.language, ...takes.map(({ seed }) => seed)].join();
     if (place.dataset.offered !== offered) {
       const chips = takes.map((take, index) => {
         const s = take.records.reduce((sum, { seconds: length }) => sum + length, 0).toFixed(1);
-        return createElement('button', { type: 'button', value: String(take.seed), textContent: t('script.take', { n: index + 1, s }), onclick: () => acts.chooseTake(line, take) });
+        return createElement('button', { type: 'button', value: String(take.seed), textContent: t('script.take', { n: index + 1, s }), onclick: () => list.chooseTake(line, take) });
       });
       place.replaceChildren(createElement('span', { textContent: t('script.takes'), ariaHidden: 'true' }), ...chips);
       place.dataset.offered = offered;
@@ -144,23 +144,23 @@ export class LineView {
 
   /** Update the shown voice after a change of the library. */
   offer() {
-    const { parts, line, acts } = this;
-    const { t } = acts.studio;
+    const { parts, line, list } = this;
+    const { t } = list.studio;
     this.offeredKey = line.voice ? valueOf(line.voice) : '';
     this.shown = '';
-    showVoice(parts.voice, acts.voiceAssignment.displayOf(line.voice));
+    showVoice(parts.voice, list.voiceAssignment.displayOf(line.voice));
     parts.voice.dataset.voice = this.offeredKey;
-    const card = line.voice && acts.studio.cards.get(line.voice.mode);
+    const card = line.voice && list.studio.cards.get(line.voice.mode);
     if (card) fillLanguages(parts.language, card, t);
   }
 
   /** Show the line. @param {{index: number, count: number, sounding: boolean}} place */
   show({ index, count, sounding }) {
-    const { parts, line, acts, element } = this;
-    const { t } = acts.studio;
+    const { parts, line, list, element } = this;
+    const { t } = list.studio;
     const n = index + 1;
     const { voice } = line;
-    const state = acts.maker.state(line);
+    const state = list.maker.state(line);
     this.write(parts.text, line.text);
     this.write(parts.instruct, line.instruct);
     if (parts.gap !== document.activeElement) this.write(parts.gap, line.gap === undefined ? '' : String(line.gap));
@@ -169,7 +169,7 @@ export class LineView {
     if ((voice ? valueOf(voice) : '') !== this.offeredKey) this.offer();
     writeText(parts.length, state.state === 'made' || state.state === 'coming' ? seconds(state.seconds) : '');
     const values = { ...line, takes: parts.more.hidden ? 0 : line.takes.map(({ take }) => take), ...state, seconds: 0, error: state.error?.message, short: Boolean(state.short) };
-    const shown = JSON.stringify([index, count, sounding, acts.script.gap, values]);
+    const shown = JSON.stringify([index, count, sounding, list.script.gap, values]);
     if (shown === this.shown) return; // Each write costs style and layout, so skip a line that has not changed.
     this.shown = shown;
     if (!parts.more.hidden) this.listTakes();
@@ -177,21 +177,21 @@ export class LineView {
     element.dataset.state = state.state;
     element.toggleAttribute('data-sounding', sounding);
     element.ariaCurrent = String(sounding);
-    parts.gap.placeholder = String(acts.script.gap);
+    parts.gap.placeholder = String(list.script.gap);
     parts.language.value = voice?.language ?? 'auto';
     parts.lock.checked = line.locked;
     parts.number.textContent = String(n);
     parts.role.textContent = line.name ?? '';
     parts.describing.hidden = voice?.mode !== 'voice_design';
-    parts.instruct.disabled = !acts.voiceAssignment.takesInstruct(voice);
+    parts.instruct.disabled = !list.voiceAssignment.takesInstruct(voice);
     this.showPace(parts.instruct.disabled);
-    const name = acts.voiceAssignment.nameOf(voice);
+    const name = list.voiceAssignment.nameOf(voice);
     parts.instruct.title = voice?.mode === 'base' && !parts.instruct.disabled ? t('speakers.styled', { name }) : '';
     const none = voice?.mode === 'base' ? 'script.no_instruct' : 'script.no_instruct_model';
     parts.instruct.placeholder = t(parts.instruct.disabled ? none : 'script.instruct_hint', { name });
     parts.instructing.dataset.grow = line.instruct || (parts.instruct.disabled ? parts.instruct.placeholder : '');
     parts.error.textContent = fault ? t('script.fault', { fault, most: MAX_PAUSE_S }) : (state.error?.message ?? this.note(state));
-    parts.recast.hidden = !acts.voiceAssignment.isDeleted(voice);
+    parts.recast.hidden = !list.voiceAssignment.isDeleted(voice);
     this.paint();
     parts.play.disabled = parts.remake.disabled = state.state === 'empty';
     parts.up.disabled = index === 0;
@@ -236,16 +236,16 @@ export class LineView {
       button.disabled = isOwn;
       button.ariaPressed = String(button.dataset.pace === pace);
     }
-    this.parts.pace.title = isOwn ? this.acts.studio.t('script.pace.own') : '';
+    this.parts.pace.title = isOwn ? this.list.studio.t('script.pace.own') : '';
   }
 
   /** Return a note about a line that can be spoken. @param {import('./making.js').LineState} state */
   note({ short }) {
-    const { acts, line } = this;
-    if (short) return acts.studio.shortness(short);
-    if (acts.voiceAssignment.isDeleted(line.voice)) return acts.studio.t('script.voice_deleted_here');
-    const isLeftOut = line.voice && line.instruct.trim() && !acts.voiceAssignment.takesInstruct(line.voice);
-    return isLeftOut ? acts.studio.t('script.left_out', { instruct: line.instruct.trim() }) : '';
+    const { list, line } = this;
+    if (short) return list.studio.shortness(short);
+    if (list.voiceAssignment.isDeleted(line.voice)) return list.studio.t('script.voice_deleted_here');
+    const isLeftOut = line.voice && line.instruct.trim() && !list.voiceAssignment.takesInstruct(line.voice);
+    return isLeftOut ? list.studio.t('script.left_out', { instruct: line.instruct.trim() }) : '';
   }
 
   /**

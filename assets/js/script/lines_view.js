@@ -243,11 +243,11 @@ export class LinesView {
    * Move a line by a number of positions.
    *
    * @param {string} id
-   * @param {number} by
+   * @param {number} distance
    * @param {Element|null} [focus] element that keeps the focus
    */
-  move(id, by, focus = document.activeElement) {
-    const undo = this.script.move(id, this.script.indexOf(id) + by);
+  move(id, distance, focus = document.activeElement) {
+    const undo = this.script.move(id, this.script.indexOf(id) + distance);
     if (undo) this.studio.offerUndo(undo);
     if (focus instanceof HTMLElement) focus.focus();
     this.room.announce(this.studio.t('script.moved', { n: this.script.indexOf(id) + 1 }));
@@ -317,21 +317,21 @@ export class LinesView {
    * @param {Line} [after] line that was pasted into, or undefined to add the lines at the end. The voice of this line speaks
    * lines without a name.
    */
-  insertParsed({ lines: read, leftOut, title = '' }, after) {
+  insertParsed({ lines: parsed, leftOut, title = '' }, after) {
     const { script } = this;
-    if (!this.room.hasRoom(script.lines.length + read.length)) return;
+    if (!this.room.hasRoom(script.lines.length + parsed.length)) return;
     const before = script.lines.slice();
-    const lines = read.map((values) => newLine(values));
+    const lines = parsed.map((values) => newLine(values));
     this.voiceAssignment.assign(lines, before, after?.voice ?? undefined);
     const at = after ? script.indexOf(after.id) : script.lines.length - 1;
     const replaced = at >= 0 && !script.lines[at].text.trim() ? [script.lines[at]] : [];
     const isNamed = title !== '' && !script.name.trim();
     if (isNamed) script.name = title;
     script.insert(lines, at + 1);
-    script.keep((line) => !replaced.includes(line));
+    script.filterLines((line) => !replaced.includes(line));
     const undo = () => {
       if (isNamed && script.name === title) script.name = '';
-      script.keep((line) => !lines.includes(line));
+      script.filterLines((line) => !lines.includes(line));
       script.insert(replaced, Math.max(0, at));
     };
     this.studio.offerUndo(undo, this.room.summary('script.added', lines.length, leftOut));

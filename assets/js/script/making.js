@@ -97,13 +97,13 @@ export class Maker extends EventTarget {
     const source = [text, seed, voice, instruct, this.voiceAssignment.takesInstruct(voice), pronunciation.words];
     const known = this.plans.get(line);
     if (known && source.every((one, at) => one === known.source[at])) return known;
-    const plan = { source, stretches: this.stretches(line), replaced: pronunciation.count(text) };
+    const plan = { source, stretches: this.segments(line), replaced: pronunciation.count(text) };
     this.plans.set(line, plan);
     return plan;
   }
 
   /** @param {Line} line @returns {Segment[]} */
-  stretches(line) {
+  segments(line) {
     const { text, seed, voice } = line;
     const request = voice && this.voiceAssignment.request(line);
     let style = ''; // Style that an earlier segment of the line has set.
@@ -116,7 +116,7 @@ export class Maker extends EventTarget {
         style = lastStyle(part.text);
       }
       const config = configFor(own, part.text);
-      const asked = { mode, config, text: part.text, spoken: this.studio.pronunciation.spoken(part.text), seed };
+      const asked = { mode, config, text: part.text, spoken: this.studio.pronunciation.spokenText(part.text), seed };
       return { ...part, mode, config, key: seed === null ? null : keyOf(asked) };
     });
   }
@@ -152,7 +152,7 @@ export class Maker extends EventTarget {
     const { api, pronunciation } = this.studio;
     const query = new URLSearchParams({ room: 'script', limit: '100', search: text.slice(0, MAX_SEARCH_CHARS) });
     const { takes } = await api.get(`studio/takes?${query}`);
-    const asked = { mode, config, text, spoken: pronunciation.spoken(text) };
+    const asked = { mode, config, text, spoken: pronunciation.spokenText(text) };
     const same = takes.filter((/** @type {TakeRecord} */ one) => one.stop_reason !== 'cancelled' && keyOf(one) === keyOf({ ...asked, seed: one.seed }));
     return new Map(same.reverse().map((/** @type {TakeRecord} */ one) => [one.seed, one]));
   }
@@ -225,13 +225,13 @@ export class Maker extends EventTarget {
   /**
    * Return the take of a segment: an existing take, a stored take, or a new request.
    *
-   * @param {Segment} stretch @param {Line} line
+   * @param {Segment} segment @param {Line} line
    * @returns {Promise<Take>}
    */
-  async take(stretch, line) {
-    const { key } = stretch;
+  async take(segment, line) {
+    const { key } = segment;
     if (key && !this.takes.has(key) && this.storedTakes.has(key)) await this.loadStored(key);
-    return (key && this.takes.get(key)) || this.requestTake(stretch, line);
+    return (key && this.takes.get(key)) || this.requestTake(segment, line);
   }
 
   /** Load the audio of a stored take, or forget the take if it was deleted. @param {string} key */
@@ -261,11 +261,11 @@ export class Maker extends EventTarget {
     const label = script && `${nameOfScript(script) || this.studio.t('script.untitled')}, ${script.indexOf(line.id) + 1}`;
     const take = this.studio.say({ room: 'script', mode, config, text, seed, label, isQuiet: true, keepsStopped: false });
     const forget = () => this.takes.get(key) === take && this.takes.delete(key);
-    /** @param {string} event @param {() => void} then */
-    const on = (event, then) =>
+    /** @param {string} event @param {() => void} listener */
+    const on = (event, listener) =>
       take.addEventListener(event, () => {
         if (this.script !== script) return;
-        then();
+        listener();
         this.changed();
       });
     this.takes.set(key, take);
@@ -313,15 +313,15 @@ export class Maker extends EventTarget {
   /**
    * Generate and store the take of a segment.
    *
-   * @param {Segment} stretch
+   * @param {Segment} segment
    * @param {Line} line
    * @returns {Promise<string>} id of the stored take
    */
-  async store(stretch, line) {
-    const { key } = stretch;
+  async store(segment, line) {
+    const { key } = segment;
     const kept = key && this.storedTakes.get(key);
     if (kept) return kept.take;
-    const take = (key && this.takes.get(key)) || this.requestTake(stretch, line);
+    const take = (key && this.takes.get(key)) || this.requestTake(segment, line);
     await take.stored();
     if (take.id) return take.id;
     const { storing, refusedTakes } = this.studio.speech;
@@ -344,10 +344,10 @@ export class Maker extends EventTarget {
     }
   }
 
-  /** Return an error that contains the number of a line. @param {Line} line @param {unknown} thrown */
-  lineError(line, thrown) {
+  /** Return an error that contains the number of a line. @param {Line} line @param {unknown} error */
+  lineError(line, error) {
     const n = (this.script?.indexOf(line.id) ?? 0) + 1;
-    return new Error(this.studio.t('script.line_failed', { n, why: errorOf(thrown).message }), { cause: thrown });
+    return new Error(this.studio.t('script.line_failed', { n, why: errorOf(error).message }), { cause: error });
   }
 
   /**

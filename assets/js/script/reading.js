@@ -35,14 +35,14 @@ const PAUSES_ONLY = /^(?:\s*\[\s*pause\b[^\]]*\])+\s*$/iu;
  * speaker until the next name. It counts as a name if it is known, written in capitals, or occurs twice.
  *
  * @param {string} text
- * @param {(name: string) => boolean} [known]  returns true if a voice has this name
+ * @param {(name: string) => boolean} [isVoice]  returns true if a voice has this name
  * @returns {ParsedText}
  */
-export function readText(text, known = () => false) {
+export function readText(text, isVoice = () => false) {
   const chat = readChat(text);
   if (chat) return { lines: chat.lines.flatMap((line) => splitText(line.text).map((part) => ({ ...line, text: part }))), leftOut: chat.leftOut };
   const { paragraphs, names } = toParagraphs(joinBroken(text.replace(/^\uFEFF/, '').replace(/\r\n?|[\u0085\u2028]/g, '\n').replace(/[\f\u2029]/g, '\n\n')));
-  const isName = nameRule(paragraphs, (name) => known(name) || names.has(name));
+  const isName = nameRule(paragraphs, (name) => isVoice(name) || names.has(name));
   /** @type {ParsedLine[]} */
   const lines = [];
   let speaker = null;
@@ -137,10 +137,10 @@ function join(before, after) {
  * Return a test for names of speakers.
  *
  * @param {string[]} paragraphs
- * @param {(name: string) => boolean} known
+ * @param {(name: string) => boolean} isVoice
  * @returns {(name: string) => boolean}
  */
-function nameRule(paragraphs, known) {
+function nameRule(paragraphs, isVoice) {
   const counts = new Map();
   for (const paragraph of paragraphs) {
     const name = PREFIX.exec(paragraph)?.[1].toLowerCase();
@@ -151,7 +151,7 @@ function nameRule(paragraphs, known) {
   const isInterview = counts.has('q') && counts.has('a');
   return (name) => {
     const plain = name.toLowerCase();
-    if (known(name)) return true;
+    if (isVoice(name)) return true;
     if (NOBODY.has(plain)) return false;
     return capitals(name) || counts.get(plain) > 1 || (isInterview && (plain === 'q' || plain === 'a'));
   };

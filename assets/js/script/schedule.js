@@ -93,14 +93,14 @@ const expected = new WeakMap();
 /**
  * Return the length of a segment in samples.
  *
- * @param {import('./making.js').Segment} stretch
- * @param {SegmentTake|null} sound
+ * @param {import('./making.js').Segment} segment
+ * @param {SegmentTake|null} take
  */
-function lengthOf(stretch, sound) {
-  const { silence, text = '' } = stretch;
+function lengthOf(segment, take) {
+  const { silence, text = '' } = segment;
   if (silence) return samplesOf(silence);
-  if (sound && !('isReceiving' in sound && sound.isReceiving)) return sound.samples;
-  const samples = expected.get(stretch) ?? samplesOf(expectedSeconds(text));
-  expected.set(stretch, samples);
-  return Math.max(samples, sound?.samples ?? 0);
+  if (take && !('isReceiving' in take && take.isReceiving)) return take.samples;
+  const samples = expected.get(segment) ?? samplesOf(expectedSeconds(text));
+  expected.set(segment, samples);
+  return Math.max(samples, take?.samples ?? 0);
 }

@@ -318,11 +318,11 @@ export class ScriptListView {
   /**
    * Return the list element of a script.
    *
-   * @param {{id: string, name: string, begins?: string}} one
+   * @param {{id: string, name: string, begins?: string}} script
    * @param {boolean} isOpen
    */
-  entry(one, isOpen) {
-    return entry(this.nameOf(one), () => this.choose(() => this.scriptList.load(one.id)), isOpen);
+  entry(script, isOpen) {
+    return entry(this.nameOf(script), () => this.choose(() => this.scriptList.load(script.id)), isOpen);
   }
 
   /** Show the reason why saving fails, with possible actions. @param {ScriptList['state']} state */

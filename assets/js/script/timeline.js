@@ -25,10 +25,10 @@ const MIN_PEAK_HEIGHT = 0.3; // If all peaks are below this fraction of the heig
  */
 
 export class Timeline {
-  /** @param {HTMLElement} root element of the slider @param {TimelineCallbacks} acts */
-  constructor(root, acts) {
+  /** @param {HTMLElement} root element of the slider @param {TimelineCallbacks} callbacks */
+  constructor(root, callbacks) {
     this.root = root;
-    this.acts = acts;
+    this.callbacks = callbacks;
     /** @type {HTMLElement} */
     this.inner = part(root, 'in');
     this.marks = part(root, 'marks');
@@ -59,7 +59,7 @@ export class Timeline {
     /** @type {number|undefined} */
     this.frame = undefined;
     root.addEventListener('scroll', () => this.onScroll(), { passive: true });
-    root.onkeydown = (event) => this.acts.onKey(event);
+    root.onkeydown = (event) => this.callbacks.onKey(event);
     this.inner.onpointermove = (event) => this.onHover(event);
     this.inner.onpointerleave = () => (this.hover.hidden = true);
     new ResizeObserver(([{ contentRect }]) => {
@@ -70,9 +70,9 @@ export class Timeline {
 
   /** Show the clips of a script. @param {Clip[]} clips */
   show(clips) {
-    const { acts } = this;
+    const { callbacks } = this;
     this.clips = clips;
-    const outlines = clips.flatMap(({ parts }) => parts.map((one) => acts.levels(one)));
+    const outlines = clips.flatMap(({ parts }) => parts.map((one) => callbacks.levels(one)));
     this.peaks = new Map(outlines.map((levels) => [levels, this.peaks.get(levels) ?? heightOf(highest(levels))]));
     this.loudest = Math.max(MIN_PEAK_HEIGHT, ...this.peaks.values());
     this.samples = clips.at(-1)?.end ?? 0;
@@ -113,9 +113,9 @@ export class Timeline {
   drawClip({ line, state, start, end, parts }, element) {
     const [name, sound] = element.children;
     setAttributes(element, { class: `vw-clip vw-hue-${hueOf(line.voice?.voice ?? line.voice?.mode ?? '')}`, 'data-state': state });
-    this.place(element, start, end - start);
-    writeText(name, this.acts.nameOf(line));
-    const outline = parts.map((one) => outlineOf(this.acts.levels(one), (one.start - start) / LEVEL_SAMPLES, 0.96 / this.loudest)).join('');
+    this.placeElement(element, start, end - start);
+    writeText(name, this.callbacks.nameOf(line));
+    const outline = parts.map((one) => outlineOf(this.callbacks.levels(one), (one.start - start) / LEVEL_SAMPLES, 0.96 / this.loudest)).join('');
     setAttributes(sound, { viewBox: `0 0 ${((end - start) / LEVEL_SAMPLES).toFixed(2)} 2` });
     setAttributes(/** @type {Element} */ (sound.firstElementChild), { d: outline });
     return element;
@@ -127,7 +127,7 @@ export class Timeline {
       const { line, end } = clips[at];
       const { start } = clips[at + 1];
       setAttributes(handle, { 'data-gap': line.id });
-      this.place(handle, (end + start) / 2, start - end);
+      this.placeElement(handle, (end + start) / 2, start - end);
     });
   }
 
@@ -157,14 +157,14 @@ export class Timeline {
    * Move a dragged clip with the pointer, and mark where a drop would insert it.
    *
    * @param {string} id
-   * @param {number} by distance in pixels
-   * @param {string|null} before
+   * @param {number} distance distance in pixels
+   * @param {string|null} nextId
    */
-  dragTo(id, by, before) {
-    this.elements.get(id)?.style.setProperty('--by', `${by}px`);
-    const at = this.clips.findIndex(({ line }) => line.id === before);
+  dragTo(id, distance, nextId) {
+    this.elements.get(id)?.style.setProperty('--by', `${distance}px`);
+    const at = this.clips.findIndex(({ line }) => line.id === nextId);
     const left = this.clips[(at < 0 ? this.clips.length : at) - 1]?.end ?? 0;
-    this.place(this.drop, at < 0 ? this.samples : (left + this.clips[at].start) / 2);
+    this.placeElement(this.drop, at < 0 ? this.samples : (left + this.clips[at].start) / 2);
   }
 
   /** Show a clip at its place again after a drag. @param {string} id */
@@ -179,7 +179,7 @@ export class Timeline {
   showAtPointer(event, words) {
     this.hover.hidden = false;
     writeText(this.hover, words);
-    this.place(this.hover, this.placeOf(event));
+    this.placeElement(this.hover, this.placeOf(event));
   }
 
   /** Mark the selected line. @param {string|null} id */
@@ -195,7 +195,7 @@ export class Timeline {
    * @param {number} start samples
    * @param {number} [length] samples
    */
-  place({ style }, start, length) {
+  placeElement({ style }, start, length) {
     const pixels = (/** @type {number} */ samples) => `${((samples / SAMPLE_RATE) * this.scale).toFixed(2)}px`;
     style.translate = pixels(start);
     if (length !== undefined) style.width = pixels(length);
@@ -216,7 +216,7 @@ export class Timeline {
     const { root, head } = this;
     this.position = at;
     head.hidden = at === null || this.samples === 0;
-    this.place(head, at ?? 0);
+    this.placeElement(head, at ?? 0);
     setAttributes(root, {
       'aria-valuemax': (this.samples / SAMPLE_RATE).toFixed(1),
       'aria-valuenow': ((at ?? 0) / SAMPLE_RATE).toFixed(1),
@@ -238,7 +238,7 @@ export class Timeline {
     resizeChildren(this.marks, 'span', this.samples > 0 ? 1 + Math.max(0, Math.floor(to / step)) - first : 0).forEach((mark, at) => {
       const time = (first + at) * step;
       writeText(mark, `${Math.floor(time / 60)}:${String(time % 60).padStart(2, '0')}`);
-      this.place(mark, time * SAMPLE_RATE);
+      this.placeElement(mark, time * SAMPLE_RATE);
     });
   }
 

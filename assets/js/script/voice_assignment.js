@@ -117,17 +117,17 @@ export class VoiceAssignment {
    * A name gets the voice with this name, a role gets an unused voice, and lines without a name get the narrator's voice.
    *
    * @param {Line[]} lines  lines that are changed in place
-   * @param {Line[]} before existing lines of the script
+   * @param {Line[]} existing existing lines of the script
    * @param {Voice|null} [narrator]
    */
-  assign(lines, before, narrator = this.narrator(before)) {
-    const roles = new Map(before.filter(({ name, voice }) => name && voice).map(({ name, voice }) => [name, voice]));
+  assign(lines, existing, narrator = this.narrator(existing)) {
+    const roles = new Map(existing.filter(({ name, voice }) => name && voice).map(({ name, voice }) => [name, voice]));
     const nameless = lines.filter(({ name }) => !name);
     for (const line of nameless) line.voice = narrator && { ...narrator };
     for (const line of lines) {
       if (!line.name) continue;
       const own = this.findVoice(line.name);
-      const voice = own ?? roles.get(line.name) ?? this.unused([...before, ...lines]);
+      const voice = own ?? roles.get(line.name) ?? this.unused([...existing, ...lines]);
       line.voice = voice && { ...voice };
       if (own) line.name = null; // The role has the name of its voice, which the line shows anyway.
       else roles.set(line.name, voice);

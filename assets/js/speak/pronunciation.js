@@ -110,9 +110,9 @@ function prepare(entries) {
   return prepared;
 }
 
-/** Remove brackets from a replacement, so that the replacement is not a tag. @param {string} said */
-function withoutBrackets(said) {
-  return said.replace(/[[\]<>]/g, '');
+/** Remove brackets from a replacement, so that the replacement is not a tag. @param {string} replacement */
+function withoutBrackets(replacement) {
+  return replacement.replace(/[[\]<>]/g, '');
 }
 
 /** Return the pattern that matches a word as a whole word. @param {string} word */
@@ -170,10 +170,10 @@ export function readWordList(text) {
  *
  * The result is the dictionary of the other window with the additions, changes and removals of this page.
  *
- * @param {Entry[]} before common base @param {Entry[]} mine @param {Entry[]} theirs @returns {Entry[]}
+ * @param {Entry[]} base common base @param {Entry[]} mine @param {Entry[]} theirs @returns {Entry[]}
  */
-export function mergedWords(before, mine, theirs) {
-  const [first, own] = [before, mine].map((words) => new Map(words.map(({ word, said }) => [word, said])));
+export function mergedWords(base, mine, theirs) {
+  const [first, own] = [base, mine].map((words) => new Map(words.map(({ word, said }) => [word, said])));
   const kept = theirs.filter(({ word }) => own.has(word) || !first.has(word));
   const merged = new Map(kept.map(({ word, said }) => [word, said]));
   for (const [word, said] of own) {
@@ -222,14 +222,14 @@ export class Pronunciation extends EventTarget {
   /** Promise that resolves when all saves have finished. @type {Promise<unknown>} */
   saving = Promise.resolve();
 
-  /** @param {StoredDictionary|null} kept stored dictionary, or null if it is not available */
-  constructor(kept) {
+  /** @param {StoredDictionary|null} dictionary stored dictionary, or null if it is not available */
+  constructor(dictionary) {
     super();
-    if (kept) this.setDictionary(kept);
+    if (dictionary) this.setDictionary(dictionary);
   }
 
   /** Return the text with replacements, or null if nothing was replaced. @param {string} text @returns {string|null} */
-  spoken(text) {
+  spokenText(text) {
     const { text: spoken, count } = replaceWords(text, this.words);
     return count > 0 ? spoken : null;
   }

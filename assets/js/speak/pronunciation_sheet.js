@@ -45,7 +45,7 @@ export class PronunciationSheet {
     getElement(page, '#vw-pronunciation-save').onclick = () => saveFile(new Blob([writeWordList(this.entries())], { type: 'text/csv' }), 'pronunciation.csv');
     getElement(page, '#vw-pronunciation-close').onclick = () => this.dialog.close();
     this.file.onchange = () => this.importFiles();
-    this.list.onchange = () => this.keep();
+    this.list.onchange = () => this.save();
     this.list.onkeydown = (event) => this.onKey(event);
     // A click on the backdrop has the dialog as its target.
     this.dialog.onclick = ({ target }) => target === this.dialog && this.dialog.close();
@@ -136,10 +136,10 @@ export class PronunciationSheet {
     row.remove();
     (next?.querySelector('input') ?? this.addButton).focus();
     if (this.entries().length === before.length) return; // The removed row was incomplete, so nothing has to be saved.
-    this.keep();
+    this.save();
     this.showMessage(this.studio.t('pronunciation.removed', { word: word.value }), () => {
       this.show(before);
-      this.keep();
+      this.save();
     });
   }
 
@@ -164,7 +164,7 @@ export class PronunciationSheet {
   }
 
   /** Save the entries of the complete rows. @param {string} [sentence] message that is shown after saving */
-  async keep(sentence = this.studio.t('pronunciation.kept')) {
+  async save(sentence = this.studio.t('pronunciation.kept')) {
     const entries = this.entries();
     const [twice] = getElements(this.list, '[aria-invalid=true]', HTMLInputElement);
     this.showError(twice ? this.studio.t('pronunciation.twice', { word: twice.value.trim() }) : '');
@@ -233,7 +233,7 @@ export class PronunciationSheet {
     if (brought.length === 0) return this.showError(this.studio.t('pronunciation.nothing_in', { name: file.name }));
     const merged = new Map([...this.entries(), ...brought].map(({ word, said }) => [word, said]));
     this.show([...merged].map(([word, said]) => ({ word, said })));
-    await this.keep(this.studio.t(leftOut ? 'pronunciation.brought_but' : 'pronunciation.brought', { n: brought.length, left: leftOut }));
+    await this.save(this.studio.t(leftOut ? 'pronunciation.brought_but' : 'pronunciation.brought', { n: brought.length, left: leftOut }));
   }
 
   /** @param {string} sentence */

@@ -37,9 +37,9 @@ export class SpeakersRoom {
     /** Voice that was chosen before, which is used if the chosen voice is deleted. @type {ChosenVoice|null} */
     this.previousVoice = null;
     this.offered = '';
-    const acts = { chosen: () => this.chosen?.key ?? '', choose: (/** @type {Choice} */ choice) => this.choose(choice) };
-    this.picker = new VoicePicker(getElement(root, '#vw-speakers-picker'), studio, acts);
-    studio.voicePopover.attach(this.chip, acts);
+    const callbacks = { chosen: () => this.chosen?.key ?? '', choose: (/** @type {Choice} */ choice) => this.choose(choice) };
+    this.picker = new VoicePicker(getElement(root, '#vw-speakers-picker'), studio, callbacks);
+    studio.voicePopover.attach(this.chip, callbacks);
     this.typed = new TypedSpeech(this, studio.page);
     studio.catalogue.addEventListener('change', () => this.updateForm());
     this.suggestStyles();

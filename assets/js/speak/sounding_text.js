@@ -74,18 +74,18 @@ export function pausesOf({ low, high }) {
  * @param {number[]} lengths  expected duration of each clause in seconds
  * @param {TextRange[]} pauses
  * @param {number|null} total  duration of the take in seconds, or null during generation
- * @param {number} [usual]  known pace of the voice: actual seconds per expected second
+ * @param {number} [usualPace]  known pace of the voice: actual seconds per expected second
  * @returns {number[]} start times in seconds
  */
-export function startTimesOf(lengths, pauses, total, usual = 1) {
+export function startTimesOf(lengths, pauses, total, usualPace = 1) {
   const sum = lengths.reduce((all, length) => all + length, 0);
   if (total !== null) return startTimesForPace(lengths, pauses, total / sum);
   // During generation the pace is unknown. A first assignment gives the pace for the second.
-  const first = startTimesForPace(lengths, pauses, usual);
+  const first = startTimesForPace(lengths, pauses, usualPace);
   const last = first.findLastIndex((at) => at > 0 && pauses.some(({ to }) => to === at));
   if (last < 0) return first;
   const spoken = lengths.slice(0, last).reduce((all, length) => all + length, 0);
-  return startTimesForPace(lengths, pauses, (first[last] + PACE_WEIGHT_S * usual) / (spoken + PACE_WEIGHT_S));
+  return startTimesForPace(lengths, pauses, (first[last] + PACE_WEIGHT_S * usualPace) / (spoken + PACE_WEIGHT_S));
 }
 
 /** @typedef {{time: number, cost: number, before: End|null}} End */
@@ -210,7 +210,7 @@ export class SentenceHighlight {
     studio.stage.addEventListener('change', () => this.follow());
     this.field.addEventListener('input', () => this.follow());
     this.field.addEventListener('scroll', () => (this.mirror.scrollTop = this.field.scrollTop));
-    new ResizeObserver(() => this.place()).observe(this.field);
+    new ResizeObserver(() => this.placeHighlight()).observe(this.field);
   }
 
   follow() {
@@ -253,9 +253,9 @@ export class SentenceHighlight {
    */
   typedRange(take, at) {
     const pauses = pausesOf(Peaks.of(take));
-    /** @param {number[]} lengths @param {number} begun */
-    const beginnings = (lengths, begun) => {
-      const later = pauses.filter(({ from }) => from > begun).map(({ from, to }) => ({ from: from - begun, to: to - begun }));
+    /** @param {number[]} lengths @param {number} start */
+    const beginnings = (lengths, start) => {
+      const later = pauses.filter(({ from }) => from > start).map(({ from, to }) => ({ from: from - start, to: to - start }));
       return startTimesOf(lengths, later, null, this.studio.paces.paceOf(take));
     };
     return this.typed.rangeAt(beginnings, at);
@@ -266,7 +266,7 @@ export class SentenceHighlight {
     if (this.parsedText?.take === take) return this.parsedText;
     const sentences = sentencesOf(take.text);
     const clauses = sentences.flatMap(({ from, to }, index) =>
-      clausesOf(take.text.slice(from, to)).map((text) => ({ index, length: expectedSeconds(untagged(this.studio.pronunciation.spoken(text) ?? text)) })),
+      clausesOf(take.text.slice(from, to)).map((text) => ({ index, length: expectedSeconds(untagged(this.studio.pronunciation.spokenText(text) ?? text)) })),
     );
     this.index = -1;
     this.parsedText = { take, sentences, clauses };
@@ -285,12 +285,12 @@ export class SentenceHighlight {
     const end = from + words.trimEnd().length;
     this.mark.textContent = value.slice(from, end);
     this.mirror.replaceChildren(value.slice(0, from), this.mark, `${value.slice(end)}\n`);
-    this.place();
+    this.placeHighlight();
     reveal(this.field, this.mark);
   }
 
   /** Give the copy the same text and layout as the field. */
-  place() {
+  placeHighlight() {
     if (!this.shownKey) return;
     const { field, mirror } = this;
     const style = getComputedStyle(field);

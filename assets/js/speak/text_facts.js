@@ -255,7 +255,7 @@ export class TextFacts {
 
   /** Return the length of a text as it is sent, with tags and pronunciations. @param {string} text */
   sentLength(text) {
-    return sentLength(this.studio.pronunciation.spoken(text) ?? text);
+    return sentLength(this.studio.pronunciation.spokenText(text) ?? text);
   }
 
   /** Return the name of the voice and the estimated duration as a text. @param {string} voice */

@@ -242,7 +242,7 @@ export class TypedSpeech {
     const { studio, room } = this;
     // Separate a correction from the previous word with a space.
     const gap = this.isOpen && WORD.test(text[0]) && !isSyllabic(text[0]) && !/\s$/u.test(this.take?.text ?? '') ? ' ' : '';
-    const spoken = studio.pronunciation.spoken(gap + text);
+    const spoken = studio.pronunciation.spokenText(gap + text);
     const [from, now] = [this.sentLength, performance.now()];
     const isNew = !this.isOpen;
     let begun = null;

@@ -36,11 +36,11 @@ const MARKUP = `
 </div>`;
 
 export class VoicePicker {
-  /** @param {HTMLElement} root @param {import('../app/studio.js').Studio} studio @param {PickerCallbacks} acts */
-  constructor(root, studio, acts) {
+  /** @param {HTMLElement} root @param {import('../app/studio.js').Studio} studio @param {PickerCallbacks} callbacks */
+  constructor(root, studio, callbacks) {
     this.root = root;
     this.studio = studio;
-    this.acts = acts;
+    this.callbacks = callbacks;
     root.classList.add('vw-picker');
     root.innerHTML = MARKUP;
     studio.words.apply(root);
@@ -65,8 +65,8 @@ export class VoicePicker {
     for (const button of this.kinds) button.onclick = () => catalogue.show(button.dataset.kind ?? 'all');
     this.list.onkeydown = (event) => this.onKey(event);
     this.list.addEventListener('focusin', ({ target }) => this.setTabStop(rowOf(target)));
-    for (const link of this.root.querySelectorAll('a')) link.onclick = () => this.acts.leave?.();
-    this.describe.onclick = () => this.acts.describe?.();
+    for (const link of this.root.querySelectorAll('a')) link.onclick = () => this.callbacks.leave?.();
+    this.describe.onclick = () => this.callbacks.describe?.();
     catalogue.addEventListener('change', () => this.fill());
     samples.addEventListener('change', () => this.updatePlaying());
   }
@@ -119,7 +119,7 @@ export class VoicePicker {
     const top = this.list.scrollTop;
     const wasSeen = Math.abs(this.scrollDistance()) < 1; // Positions may differ by fractions of a pixel.
     for (const button of this.kinds) button.setAttribute('aria-pressed', String(button.dataset.kind === catalogue.kind));
-    this.describe.hidden = !this.acts.describe || !this.studio.cards.has('voice_design');
+    this.describe.hidden = !this.callbacks.describe || !this.studio.cards.has('voice_design');
     const groups = this.groups();
     const lately = catalogue.kind === 'all' && !this.search.value.trim() ? catalogue.recentVoices : [];
     this.list.replaceChildren(
@@ -178,7 +178,7 @@ export class VoicePicker {
   offer(button, choice) {
     if (choice.why) button.setAttribute('aria-disabled', 'true');
     else button.onclick = () => {
-      this.acts.choose(choice);
+      this.callbacks.choose(choice);
       this.mark();
     };
   }
@@ -195,7 +195,7 @@ export class VoicePicker {
 
   /** Mark the chosen voice. */
   mark() {
-    const chosen = this.acts.chosen();
+    const chosen = this.callbacks.chosen();
     for (const chip of this.list.querySelectorAll('.vw-recents button')) chip.setAttribute('aria-pressed', String(keyAt(chip) === chosen));
     for (const row of this.rows) {
       const isChosen = keyAt(row) === chosen;
@@ -293,21 +293,21 @@ export class VoicePopover {
   /**
    * Let a button open the picker.
    *
-   * @param {HTMLButtonElement} button @param {PickerCallbacks} acts  actions of the picker
+   * @param {HTMLButtonElement} button @param {PickerCallbacks} callbacks  actions of the picker
    */
-  attach(button, acts) {
+  attach(button, callbacks) {
     button.popoverTargetElement = this.element;
     button.ariaHasPopup = 'dialog';
     button.addEventListener('click', () => {
       this.opener = button;
-      this.show(acts);
+      this.show(callbacks);
     });
   }
 
-  /** Show the picker with the actions of the button that opened it. @param {PickerCallbacks} acts */
-  show(acts) {
-    this.acts = acts;
-    const describe = acts.describe ?? null;
+  /** Show the picker with the actions of the button that opened it. @param {PickerCallbacks} callbacks */
+  show(callbacks) {
+    this.acts = callbacks;
+    const describe = callbacks.describe ?? null;
     this.picker ??= new VoicePicker(/** @type {HTMLElement} */ (this.element.lastElementChild), this.studio, {
       chosen: () => this.acts.chosen(),
       choose: (choice) => {
@@ -316,7 +316,7 @@ export class VoicePopover {
       },
       leave: () => this.element.hidePopover(),
     });
-    this.picker.acts.describe = describe && (() => {
+    this.picker.callbacks.describe = describe && (() => {
       this.element.hidePopover();
       describe();
     });

@@ -109,11 +109,11 @@ const NATURAL = new Intl.Collator(undefined, { numeric: true, sensitivity: 'base
 /**
  * Compare two voices: the visitor's own voices first, then by name.
  *
- * @param {StoredVoice} one
- * @param {StoredVoice} other
+ * @param {StoredVoice} first
+ * @param {StoredVoice} second
  */
-function inOrder(one, other) {
-  return Number(other.yours !== false) - Number(one.yours !== false) || NATURAL.compare(one.name, other.name);
+function inOrder(first, second) {
+  return Number(second.yours !== false) - Number(first.yours !== false) || NATURAL.compare(first.name, second.name);
 }
 
 /**

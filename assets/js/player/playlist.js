@@ -7,7 +7,7 @@
  * @typedef {Object} Span     position of an item in the audio that was given to the player
  * @property {Item} item
  * @property {number} index   index of the item
- * @property {number} start   start of the item in the programme in samples
+ * @property {number} start   start of the item in the playlist in samples
  * @property {number} from    number of skipped samples of the item
  */
 
@@ -34,7 +34,7 @@ export class Playlist {
   }
 
   /**
-   * Yield the audio of the programme as it becomes available.
+   * Yield the audio of the playlist as it becomes available.
    *
    * A new call resets `spans`.
    *
