@@ -9,14 +9,15 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from runtime.errors import BadReferenceAudio, GenerationFailed, Overloaded
 from runtime.request import Broken, RequestStats, WaitingForText
-from runtime.server.session.commands import Append, Cancel, Close, Decode, FinishText, Flush, Recall, Submit
+from runtime.server.session.commands import Append, Cancel, Close, Decode, FinishText, Flush, Played, Recall, Submit
 from runtime.settings import Limits
-from tests.unit.server.dialects import REFERENCE, Clock, DialectDriver
+from tests.unit.server.dialects import REFERENCE, Clock
+from tests.unit.server.driver import SessionDriver
 
 LIMITS = Limits(max_contexts=2, max_text_chars=20, session_s=500)
 
 
-def named(driver: DialectDriver) -> str:
+def named(driver: SessionDriver) -> str:
     """Return the kinds of all pending replies and commands, separated by commas."""
     return ", ".join([*driver.kinds(), *(type(command).__name__.lower() for command in driver.commands)])
 
@@ -27,9 +28,10 @@ class AnyDialect(RuleBasedStateMachine):
     Subclasses simulate the client.
     """
 
-    driver: DialectDriver
+    driver: Any
+    submits_only_words = True
 
-    def begin(self, driver: DialectDriver, clock: Clock) -> None:
+    def begin(self, driver: SessionDriver, clock: Clock) -> None:
         self.driver, self.clock = driver, clock
         self.running: dict[int, bool] = {}  # True if the running request with this number may still receive text.
         self.used: set[int] = set()
@@ -43,7 +45,7 @@ class AnyDialect(RuleBasedStateMachine):
             match command:
                 case Submit(number, request):
                     assert number not in self.used
-                    assert any(map(str.isalnum, request.text))
+                    assert any(map(str.isalnum, request.text)) or not (request.open_text or self.submits_only_words)
                     self.used.add(number)
                     self.running[number] = request.open_text
                 case Append(number) | Flush(number):
@@ -55,6 +57,8 @@ class AnyDialect(RuleBasedStateMachine):
                     del self.running[number]
                 case Decode(number) | Recall(number):
                     self.reading.append(number)
+                case Played(number):
+                    assert number in self.running
         self.driver.commands.clear()
         assert not (self.driver.dialect.closed and self.running)
 
@@ -116,7 +120,7 @@ class AnyDialect(RuleBasedStateMachine):
     @rule(text=st.sampled_from(["{", "[]", "{}", '{"type":7}', '{"context_id":{}}', '{"a":1,"a":2}']))
     @precondition(lambda self: self.clock.now > 60)  # An earlier error would end most sequences.
     def nonsense(self, text: str) -> None:
-        self.driver.send(text)
+        self.driver.receive(text)
         self.after()
 
     def teardown(self) -> None:

@@ -22,6 +22,7 @@ from runtime.server.session.commands import (
 from runtime.server.voices.voice_library import VoiceCard
 from runtime.settings import Limits
 from tests.support.library import MemoryLibrary
+from tests.unit.server.dialects import Clock
 from tests.unit.server.driver import CARD, CLONER, SessionDriver
 
 REFERENCE = Reference(samples=np.tile(np.float32([0.5, 0.0]), 12_000))
@@ -43,16 +44,24 @@ class Driver(SessionDriver):
     """
 
     def __init__(self, limits: Limits | None = None, cards: tuple[ModelCard, ...] = (CARD, CLONER)) -> None:
-        self.now = 0.0
+        self.clock = Clock()
         self.session = Session(
             limits=limits or Limits(),
             cards=cards,
             library=two_voices(),
             session_id="s",
             server="test",
-            clock=lambda: self.now,
+            clock=self.clock,
         )
         super().__init__(self.session)
+
+    @property
+    def now(self) -> float:
+        return self.clock.now
+
+    @now.setter
+    def now(self, seconds: float) -> None:
+        self.clock.now = seconds
 
     def send(self, kind: str, **fields: Any) -> None:
         self.receive({"type": kind, **fields})
