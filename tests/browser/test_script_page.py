@@ -15,6 +15,7 @@ from tests.browser.script_steps import (
     cast,
     enter_script,
     line,
+    make_all,
     new_script,
     paste,
     stored_script,
@@ -68,6 +69,29 @@ def test_two_tabs_with_the_same_script_notify_each_other(script: Page, open_stud
     second.locator("#vw-script-conflict").get_by_role("button", name="Use the other version").click()
     expect(text_of(second, 2)).to_have_value("From this tab.")
     assert texts(second)[2] == "[pause 300ms] Go on."
+
+
+def test_text_of_one_tab_joins_the_speech_of_another(script: Page, app: App) -> None:
+    await_saved(script)
+    second = script.context.new_page()
+    second.goto(app.url, wait_until="domcontentloaded")
+    second.locator("#vw-speak:enabled").wait_for()
+    enter_script(second)
+    make_all(script)
+    spoken = stored_script(script, app)["lines"]
+    text_of(second, 2).fill("From this tab.")
+    await_saved(second)
+    await_made(second, 1, 3)
+    kept = stored_script(second, app)["lines"]
+    assert kept[1]["text"] == "From this tab."
+    assert [kept[at]["takes"] for at in (0, 2)] == [spoken[at]["takes"] for at in (0, 2)]
+    # The first tab has no text of its own, but it may be playing, so it asks.
+    line(script, 1).locator(".vw-line-remake").click()
+    conflict = script.locator("#vw-script-conflict")
+    expect(conflict).to_contain_text("Another tab changed this script")
+    conflict.get_by_role("button", name="Use the other version").click()
+    expect(text_of(script, 2)).to_have_value("From this tab.")
+    await_made(script, 1, 3)
 
 
 def test_two_tabs_that_start_the_same_new_script_notify_each_other(

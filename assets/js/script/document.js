@@ -37,6 +37,8 @@
 import { Emitter } from '../common/elements.js';
 
 export const MAX_LINES = 10_000; // Maximum number of lines of a script, as in the studio.
+// Properties of a line that people edit.
+const WRITTEN = /** @type {const} */ (['id', 'name', 'text', 'voice', 'instruct', 'locked', 'gap', 'starts', 'chapter']);
 const MAX_CHAPTER_CHARS = 60; // Maximum number of characters of a chapter title that is taken from the text.
 export const DEFAULT_GAP_S = 0.4; // Default pause between two lines.
 
@@ -66,6 +68,11 @@ export function markChapters(lines, chapters) {
     lines[at].chapter = title || first.slice(0, MAX_CHAPTER_CHARS);
     from = at + 1;
   }
+}
+
+/** Return the edited properties of a line for comparisons. @param {Line} line */
+function written(line) {
+  return JSON.stringify(WRITTEN.map((field) => (field === 'voice' ? Object.entries(line.voice ?? {}).sort() : line[field])));
 }
 
 /** @extends {Emitter<{change: {lines: boolean}}>} */
@@ -98,6 +105,29 @@ export class Script extends Emitter {
   toJSON() {
     const { id, name, gap, lines, seconds, voices, book, updatedAt } = this;
     return { id, name, gap_s: gap, lines, seconds, voices, ...book, updated_at: updatedAt };
+  }
+
+  /** Return true if another version differs at most in seeds and takes. @param {Script} other */
+  isWrittenAs({ name, gap, book, lines }) {
+    const isSame = JSON.stringify([name, gap, book]) === JSON.stringify([this.name, this.gap, this.book]);
+    return isSame && lines.length === this.lines.length && lines.every((line, at) => written(line) === written(this.lines[at]));
+  }
+
+  /**
+   * Use the seeds and takes of another version for equal lines.
+   *
+   * @param {Script} other @param {Script|null} [base] common earlier version; lines with a seed of their own keep it
+   * @returns {boolean} true if a line changed
+   */
+  adoptTakes(other, base = null) {
+    const [theirs, before] = [other, base].map((script) => new Map(script?.lines.map((line) => [line.id, line])));
+    const changed = this.lines.filter((line) => {
+      const their = theirs.get(line.id);
+      const isOwn = line.seed !== (before.get(line.id)?.seed ?? null);
+      if (!their || isOwn || their.seed === line.seed || written(their) !== written(line)) return false;
+      return Object.assign(line, { seed: their.seed, takes: their.takes });
+    });
+    return changed.length > 0;
   }
 
   /** Text of the first line that has text. */

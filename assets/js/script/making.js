@@ -81,7 +81,12 @@ export class Maker extends EventTarget {
     this.cancel();
     this.script = script;
     for (const known of [this.takes, this.storedTakes, this.errors]) known.clear();
-    for (const part of script.lines.flatMap(({ takes }) => takes)) this.storedTakes.set(part.key, part);
+    this.readTakes();
+  }
+
+  /** Read which takes the script has. */
+  readTakes() {
+    for (const part of this.script?.lines.flatMap(({ takes }) => takes) ?? []) this.storedTakes.set(part.key, part);
     this.changed();
   }
 

@@ -91,6 +91,7 @@ export class ScriptRoom {
   listen() {
     const { parts, maker, scriptList, studio } = this;
     scriptList.addEventListener('open', () => scriptList.script && this.open(scriptList.script));
+    scriptList.addEventListener('adopted', () => maker.readTakes());
     const soundSoon = throttle(() => this.showSoon());
     maker.addEventListener('change', () => {
       this.regeneration.follow();

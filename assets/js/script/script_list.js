@@ -28,7 +28,7 @@ export function nameScript(id, isNext) {
 }
 
 // --- List of stored scripts, the open script, and automatic saving. Events: 'open' after another script was opened,
-// 'list' after a change of the list, 'state' after a change of `state`.
+// 'adopted' after takes of another tab were adopted, 'list' after a change of the list, 'state' after a change of `state`.
 
 const SAVE_DELAY_MS = 700; // Delay between the last edit and saving.
 const SAVE_TIME_RATIO = 5; // The delay is at least this multiple of the duration of the last save, for long scripts.
@@ -56,6 +56,8 @@ export class ScriptList extends EventTarget {
     this.error = null;
     /** @type {ReturnType<typeof setTimeout>|undefined} */
     this.timer = undefined;
+    /** Version of the script that this tab and the studio had in common, as JSON. */
+    this.base = '';
     this.onChange = () => this.touch();
     addEventListener('pagehide', () => this.leave());
   }
@@ -82,7 +84,7 @@ export class ScriptList extends EventTarget {
   /** Save pending changes and open another stored script. @param {string} id */
   async load(id) {
     await this.flush();
-    this.open(new Script(await this.api.get(`studio/scripts/${id}`)), 'saved');
+    this.open(await this.stored(id), 'saved');
   }
 
   /** Open a script. @param {Script} script @param {ScriptList['state']} [state] */
@@ -91,6 +93,7 @@ export class ScriptList extends EventTarget {
     this.script?.removeEventListener('change', this.onChange);
     script.addEventListener('change', this.onChange);
     this.script = script;
+    this.base = JSON.stringify(script);
     this.dispatchEvent(new Event('open'));
     this.enter(state);
   }
@@ -125,16 +128,19 @@ export class ScriptList extends EventTarget {
     if (script === this.script) this.enter('saving');
     this.runningPuts += 1;
     const begun = performance.now();
+    const sent = JSON.stringify(script);
     try {
       const { updated_at } = await this.api.put(`studio/scripts/${script.id}`, script);
       script.updatedAt = updated_at;
       if (script !== this.script) return;
+      this.base = sent;
       if (this.state === 'saving') this.enter('saved');
       this.remember(script);
     } catch (thrown) {
       const error = errorOf(thrown);
       if (script !== this.script) return;
       this.error = error;
+      if (error.status === 409 && (await this.followSpeech(script).catch(() => false))) return void this.put(script);
       this.enter(error.status === 409 ? 'conflict' : 'unkept');
     } finally {
       this.runningPuts -= 1;
@@ -150,14 +156,46 @@ export class ScriptList extends EventTarget {
 
   /** Resolve a conflict between two tabs by loading the version of the other tab. */
   async loadOther() {
-    if (this.script) this.open(new Script(await this.api.get(`studio/scripts/${this.script.id}`)), 'saved');
+    const { script } = this;
+    if (!script) return;
+    const other = await this.stored(script.id);
+    const isChanged = other.adoptTakes(script);
+    this.open(other, 'saved');
+    if (isChanged) this.touch();
+  }
+
+  /** Return a stored script. @param {string} id */
+  async stored(id) {
+    return new Script(await this.api.get(`studio/scripts/${id}`));
+  }
+
+  /**
+   * Follow another tab that has only spoken lines of the script.
+   *
+   * @param {Script} script
+   * @returns {Promise<boolean>} false if the other tab changed more
+   */
+  async followSpeech(script) {
+    const other = await this.stored(script.id);
+    const isSpeech = other.isWrittenAs(new Script(JSON.parse(this.base)));
+    if (isSpeech) this.adopt(other);
+    return isSpeech;
+  }
+
+  /** Continue from another version of the open script, with the text of this tab. @param {Script} other */
+  adopt(other) {
+    const { script } = this;
+    if (!script) return;
+    script.adoptTakes(other, new Script(JSON.parse(this.base)));
+    script.updatedAt = other.updatedAt;
+    this.dispatchEvent(new Event('adopted'));
   }
 
   /** Resolve a conflict between two tabs by saving the version of this tab. */
   async saveOwn() {
     const { script } = this;
     if (!script) return;
-    script.updatedAt = (await this.api.get(`studio/scripts/${script.id}`)).updated_at;
+    this.adopt(await this.stored(script.id));
     await this.save();
   }
 
