@@ -82,7 +82,8 @@ def advise(samples: NDArray[np.float32], activity: Activity, levels: Levels, *, 
     """
     if not is_speech:
         yield Advice("no_speech", "No clear speech was found in the recording; the clone may not sound like a voice.")
-    yield from _length(activity.seconds)
+    else:
+        yield from _length(activity.seconds)
     if levels.clipped > MAX_CLIPPED_SHARE:
         yield Advice("clipping", "The recording is clipped; record it again with less gain.")
     yield from _judged(levels)
