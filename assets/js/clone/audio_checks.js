@@ -1,6 +1,7 @@
 /** The runtime's checks of the selected audio, requested shortly after the last change. */
 
 import { api, errorOf } from '../common/api.js';
+import { clock, SAMPLE_RATE } from '../common/audio.js';
 import { createElement, getElement } from '../common/elements.js';
 
 const REFUSED = 'transcript_mismatch'; // Code of advice on a transcript that cannot be saved.
@@ -165,7 +166,7 @@ export class AudioChecks {
 
   /** Return a list item for a fault that the page has detected. @param {Fault} fault */
   faultItem(fault) {
-    const places = { at: clock(fault.at), s: fault.seconds.toFixed(1) };
+    const places = { at: clock(fault.at * SAMPLE_RATE), s: fault.seconds.toFixed(1) };
     const remedy = fault.code === 'pause' ? 'shorten' : 'leaveOut';
     return this.item(this.studio.t(`clone.found.${fault.code}`, places), fault.code, remedy, [fault]);
   }
@@ -227,9 +228,4 @@ export class AudioChecks {
     const textContent = this.studio.t(`clone.remedy.${remedy}`);
     return createElement('button', { type: 'button', className: 'vw-link', textContent, onclick: () => this.remedies[remedy](faults) });
   }
-}
-
-/** @param {number} seconds */
-export function clock(seconds) {
-  return `${Math.floor(seconds / 60)}:${String(Math.floor(seconds % 60)).padStart(2, '0')}`;
 }

@@ -3,11 +3,11 @@
  */
 
 import { errorOf } from '../common/api.js';
+import { clock, SAMPLE_RATE } from '../common/audio.js';
 import { formatDuration } from '../common/dates.js';
 import { getElement, writeText } from '../common/elements.js';
 import { selectValue } from '../common/fields.js';
 import { recordings } from '../common/storage.js';
-import { clock } from './audio_checks.js';
 import { decoded, Reference, FileTooLarge } from './reference.js';
 import { addressed } from './steps.js';
 
@@ -196,10 +196,10 @@ export class RecordingIntake {
     room.keepForm.forget();
     room.partSelector.analyse(reference);
     room.find('name').textContent = reference?.name ?? '';
-    room.find('length').textContent = reference?.pcm ? clock(reference.seconds) : '';
+    room.find('length').textContent = reference?.pcm ? clock(reference.seconds * SAMPLE_RATE) : '';
     const cut = room.find('cut');
     cut.hidden = !reference?.isTooLong;
-    if (reference?.isTooLong) cut.textContent = this.studio.t('clone.cut', { s: clock(reference.seconds), most: reference.maxSeconds });
+    if (reference?.isTooLong) cut.textContent = this.studio.t('clone.cut', { s: clock(reference.seconds * SAMPLE_RATE), most: reference.maxSeconds });
     room.trimmer.show(reference);
     room.view.paint();
     this.onChanged();

@@ -1,7 +1,8 @@
 /** The three steps of the Clone room, and the content of each step. */
 
+import { clock, SAMPLE_RATE } from '../common/audio.js';
 import { getElements, getElement, writeText } from '../common/elements.js';
-import { clock, MISMATCH } from './audio_checks.js';
+import { MISMATCH } from './audio_checks.js';
 
 // --- The three steps of the Clone room. One step is open, and the address has its number.
 
@@ -172,7 +173,7 @@ export class CloneView {
     const { reference, studio, audioChecks } = room;
     const name = { summary: room.currentVoice?.name ?? '', verdict: /** @type {const} */ ('good') };
     if (!reference) return [name, name, name];
-    const lengths = { name: reference.name, s: reference.length.toFixed(1), all: clock(reference.seconds) };
+    const lengths = { name: reference.name, s: reference.length.toFixed(1), all: clock(reference.seconds * SAMPLE_RATE) };
     const chosen = reference.pcm ? studio.t(reference.isWhole ? 'clone.sum.whole' : 'clone.sum.chosen', lengths) : reference.name;
     const verdict = audioChecks.hasFaults ? 'care' : audioChecks.isNoiseKnown ? 'good' : 'unchecked';
     return [{ summary: chosen, verdict }, this.transcriptOutcome(), name];

@@ -12,7 +12,6 @@ import { Bars, BIN, redrawOnTheme, Peaks } from '../player/waveform.js';
 
 const STEP_S = 0.05;
 const RULER_MARKS = 5;
-const MAX_FRACTIONS_S = 10; // For recordings shorter than this, the ruler shows fractions of seconds.
 
 /** @typedef {'start'|'end'} Edge */
 
@@ -54,8 +53,7 @@ export class Trimmer extends EventTarget {
     const marks = Array.from({ length: RULER_MARKS }, (_, k) => {
       const mark = document.createElement('span');
       const at = (seconds * k) / (RULER_MARKS - 1);
-      const time = clock(at * SAMPLE_RATE);
-      mark.textContent = seconds < MAX_FRACTIONS_S ? time : time.replace(/\.\d$/, '');
+      mark.textContent = clock(at * SAMPLE_RATE);
       return mark;
     });
     this.ruler.replaceChildren(...marks);
