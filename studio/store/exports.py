@@ -125,7 +125,7 @@ class ExportFields(Fields):
         if any(later <= earlier for earlier, later in pairwise([*firsts, len(info.data.get("clips", ()))])):
             raise ValueError("each must begin after the one before it, at one of the clips")
         if not firsts and info.data.get("shape") == "chapters":
-            raise ValueError("files of chapters need them")
+            raise ValueError("the shape chapters needs at least one")
         return chapters
 
 

@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import FilePayload, Page, expect
 
 from tests.browser.conftest import SCREENSHOTS, OpenStudio
-from tests.browser.script_steps import decoded, enter_script, export, text_of, texts
+from tests.browser.script_steps import decoded, enter_script, export, paste, text_of, texts
 from tests.browser.steps import enter
 from tests.support.app import running_app
 from tests.support.documents import XHTML, epub, letter, paragraph, word
@@ -48,12 +48,29 @@ def test_chapters_of_a_book_become_a_script_with_its_title(studio: Page) -> None
     assert texts(studio) == ["Chapter One", "It was a dark night.", "Wind & rain came. On.", 'The "end"', "重庆漢"]
 
 
+def test_a_new_script_is_shown_from_its_first_line(studio: Page) -> None:
+    enter_script(studio)
+    paste(studio, 1, "\n\n".join(f"Line {n}." for n in range(30)))
+    studio.locator("#vw-script-add").scroll_into_view_if_needed()
+    many = [("Normal", f"Sentence {n}.") for n in range(30)]
+    studio.set_input_files("#vw-script-file", {**LETTER, "buffer": letter(*many)})
+    expect(text_of(studio, 30)).to_have_value("Sentence 29.")
+    expect(text_of(studio, 1)).to_be_in_viewport()
+
+
 def test_an_imported_book_is_exported_with_its_chapters(studio: Page) -> None:
     two = f"{XHTML}<body><h2 id='b'>Two</h2><p>It ends.</p></body></html>"
     enter_script(studio)
+    files = studio.locator("#vw-script-shape option[value=chapters]")
+    studio.click("#vw-script-files")
+    expect(files).to_be_disabled()
+    studio.keyboard.press("Escape")
     studio.set_input_files("#vw-script-file", {**BOOK, "buffer": epub(**{"two a": two})})
     studio.locator("#vw-chapters-go").click()
     assert texts(studio) == ["Chapter One", "It was a dark night.", "Wind & rain came. On.", "Two", "It ends."]
+    studio.click("#vw-script-files")
+    expect(files).to_be_enabled()
+    studio.keyboard.press("Escape")
     name, data = export(studio, "joined", format="m4b")
     assert name == "A Book.m4b"
     with av.open(io.BytesIO(data), "r") as book:

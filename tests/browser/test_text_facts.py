@@ -69,6 +69,19 @@ def test_text_above_the_limit_is_spoken_as_a_script_in_one_press(studio: Page) -
     assert voice_of(studio, 40) == "custom_voice:clara"
     assert complaints(studio) == {}
     studio.click("#vw-stop")
+    address = studio.url
+    enter(studio, "speakers")
+    studio.click("#vw-speak")
+    expect(studio.locator("#vw-stop")).to_be_enabled()
+    assert studio.url == address, "the same script"
+    studio.click("#vw-stop")
+    enter(studio, "speakers")
+    choose(studio, "Angus")
+    studio.click("#vw-speak")
+    expect(studio.locator("#vw-stop")).to_be_enabled()
+    assert studio.url != address, "another voice is another script"
+    assert voice_of(studio, 40) == "custom_voice:angus"
+    studio.click("#vw-stop")
 
 
 def test_surrounding_white_space_does_not_count_towards_the_limit(studio: Page) -> None:

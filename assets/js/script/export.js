@@ -194,6 +194,9 @@ export class ExportForm {
     const chosen = part.value;
     const chapters = room.script.lines.filter(({ chapter }) => chapter);
     part.replaceChildren(new Option(studio.t('script.export_whole'), ''), ...chapters.map(({ id, chapter }) => new Option(chapter, id)));
+    const files = getElement(this.shape, '[value="chapters"]', HTMLOptionElement);
+    files.disabled = chapters.length === 0;
+    if (files.disabled && files.selected) this.shape.value = 'joined';
     part.value = chapters.some(({ id }) => id === chosen) ? chosen : '';
     /** @type {HTMLElement} */ (part.parentElement).hidden = chapters.length < 2;
     this.checkLength();

@@ -179,6 +179,7 @@ export class ScriptRoom {
   /** Open a script. @param {Script} script */
   open(script) {
     const isNext = this.scriptList.list.some(({ id }) => id === this.opened?.id);
+    if (this.studio.current === this && script.id !== this.opened?.id) this.studio.scroller.scrollTop = 0;
     this.leaveScript?.();
     this.opened = script;
     this.regeneration.forget();
@@ -274,7 +275,7 @@ export class ScriptRoom {
   }
 
   /**
-   * Create a script from parsed lines.
+   * Create a script from parsed lines, unless the open script is equal.
    *
    * @param {import('./reading.js').ParsedText} read
    * @param {SpokenBy|null} spokenBy  voice for lines without a name @param {string} title
@@ -288,6 +289,11 @@ export class ScriptRoom {
     const nameless = lines.filter(({ name }) => !name);
     this.voiceAssignment.assign(lines, []);
     if (spokenBy) for (const line of nameless) Object.assign(line, structuredClone(spokenBy));
+    const requests = (/** @type {import('./document.js').Line[]} */ all) => JSON.stringify(all.map(({ name, text, voice, instruct }) => [name, text, voice?.voice, instruct]));
+    if (this.opened && requests(lines) === requests(this.opened.lines)) {
+      nameScript(this.opened.id, false);
+      return true;
+    }
     await this.scriptList.flush().catch(() => {}); // The list of scripts shows an error of saving.
     const script = new Script({ name: title, lines, ...book });
     this.scriptList.open(script, 'unsaved');
