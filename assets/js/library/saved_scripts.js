@@ -91,7 +91,7 @@ export class SavedScripts extends EventTarget {
     find('.vw-script-entry-marks').append(...this.voiceMarks(script));
     getElement(entry, 'a', HTMLAnchorElement).href = `#/script/${id}`;
     find('.vw-take-text').textContent = name;
-    const length = seconds && clock(seconds * SAMPLE_RATE);
+    const length = seconds && t('shell.about_length', { time: clock(seconds * SAMPLE_RATE).replace(/\.\d$/, '') });
     find('small').textContent = [t('library.script', { n: lines }), length, timeOfDay(at * 1000, studio.words.language)].filter(Boolean).join(' · ');
     const [takes, remove] = getElements(entry, '[data-do]');
     takes.ariaLabel = takes.title = t('library.takes_of', { name });
