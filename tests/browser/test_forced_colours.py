@@ -57,6 +57,18 @@ def test_icons_and_chosen_controls_are_distinguishable_in_every_room(open_studio
     assert pressed.isdisjoint(looks(page, "#vw-speakers-picker .vw-chips [aria-pressed=false]"))
 
 
+def test_selects_have_an_arrow_and_borders_do_not_cross(open_studio: OpenStudio) -> None:
+    page = open_studio(forced_colors="active")
+    selects = page.locator("#vw select").evaluate_all("(all) => all.map((each) => getComputedStyle(each).appearance)")
+    assert set(selects) == {"auto"}, "the arrow of the page is a gradient, which is not drawn"
+    assert looks(page, "#vw-text-open").isdisjoint(looks(page, ".vw-text-tags button")), "only one has a border"
+    enter(page, "script")
+    prompt = page.locator("#vw-script-lines .vw-line-instruct").first
+    shown = "(field) => getComputedStyle(field, '::placeholder').opacity"
+    page.mouse.move(0, 0)
+    assert prompt.evaluate(shown) == "0"
+
+
 def test_border_of_the_status_does_not_touch_its_text(open_studio: OpenStudio) -> None:
     page = open_studio(forced_colors="active")
     border = page.locator("#vw-loaded-open").bounding_box()
