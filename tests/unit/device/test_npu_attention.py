@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from itertools import product
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
@@ -189,16 +189,45 @@ def test_masks_in_use_are_accepted() -> None:
     check_attention(*heads(2, 1, 9, torch.bfloat16), torch.zeros(2, 1, 1, 9, dtype=torch.bool), EXPLICIT_MASK_MODE)
 
 
-@pytest.mark.parametrize("size", [COMPRESSED_MASK_SIZE - 1, COMPRESSED_MASK_SIZE + 1])
-def test_compressed_mask_of_another_size_is_refused(size: int) -> None:
-    with pytest.raises(AttentionRefused, match="2048 by 2048"):
-        check_attention(*heads(1, 3, 9, torch.bfloat16), causal(size), BOTTOM_RIGHT)
+def every_other(tensor: Tensor) -> Tensor:
+    """Return a copy of a tensor that is not contiguous."""
+    return torch.stack((tensor, tensor), dim=-1)[..., 0]
 
 
-@pytest.mark.parametrize(("new", "total"), [(3, 9), (9, 9), (1, 9)])
-def test_top_left_aligned_mask_is_refused(new: int, total: int) -> None:
-    with pytest.raises(AttentionRefused, match="mode 2 is unknown, or aligns the first query with the first key"):
-        check_attention(*heads(1, new, total, torch.bfloat16), causal(), 2)
+def changed_parts(change: Callable[[Tensor], Tensor]) -> Iterator[list[Tensor]]:
+    """Yield queries, keys and values of which one is changed."""
+    for changed in range(3):
+        yield [change(part) if number == changed else part for number, part in enumerate((Q, K, V))]
+
+
+Q, K, V = heads(2, 1, 9, torch.bfloat16)
+SEEN = torch.zeros(2, 1, 1, 9, dtype=torch.bool)
+LAYOUT = "queries, keys and values must have the shape"
+NUMBERS = (torch.float32, torch.bfloat16, torch.uint8, torch.int8)
+SHAPES = [(2, 9), (9,), (1, 1, 1, 9), (2, 1, 1, 8), (2, 6, 1, 9)]
+# Queries, keys, values, mask, mode and a part of the message. PyTorch adds numeric masks to the scores, and the NPU's
+# operator would convert them to booleans.
+REFUSED: list[tuple[Tensor, Tensor, Tensor, Tensor | None, int, str]] = [
+    *((*heads(1, 3, 9, torch.bfloat16), causal(size), BOTTOM_RIGHT, "2048 by 2048") for size in (2047, 2049)),
+    *((*heads(1, P, 9, torch.bfloat16), causal(), 2, "mode 2 is unknown, or aligns the first") for P in (1, 3, 9)),
+    (*heads(1, 5, 4, torch.bfloat16), causal(), BOTTOM_RIGHT, "cannot have more queries than keys"),
+    (*heads(1, 2, 9, torch.bfloat16), None, EXPLICIT_MASK_MODE, "also attend to later keys"),
+    *((Q, K, V, SEEN.to(kind), 0, "the mask must be Boolean") for kind in NUMBERS),
+    *((Q, K, V, torch.zeros(shape, dtype=torch.bool), 0, "for 1 queries and 9 keys") for shape in SHAPES),
+    (Q, K, V, every_other(SEEN), 0, "contiguous masks"),
+    *((*parts, SEEN, 0, "contiguous tensors") for parts in changed_parts(every_other)),
+    *((*parts, SEEN, 0, "must have the same dtype") for parts in changed_parts(Tensor.float)),
+    *((*parts, SEEN, 0, LAYOUT) for parts in changed_parts(lambda part: part.flatten(2))),
+    (Q, K.transpose(1, 2).contiguous(), V, None, EXPLICIT_MASK_MODE, "of 2 rows"),
+]
+
+
+@pytest.mark.parametrize(("q", "k", "v", "mask", "mode", "message"), REFUSED, ids=range(len(REFUSED)))
+def test_what_the_operators_would_misinterpret_is_refused(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, mode: int, message: str
+) -> None:
+    with pytest.raises(AttentionRefused, match=message):
+        check_attention(q, k, v, mask, mode)
 
 
 def test_top_left_aligned_mask_would_silently_give_wrong_results(ascend: StandIn) -> None:
@@ -218,63 +247,6 @@ def test_top_left_aligned_mask_would_silently_give_wrong_results(ascend: StandIn
     assert_near(outs[0], expected(q, k, v, seen.tril(0)))
     assert_near(outs[1], expected(q, k, v, seen.tril(7)))
     assert not torch.allclose(outs[0].float(), outs[1].float(), atol=0.1)
-
-
-def test_more_queries_than_keys_are_refused() -> None:
-    q, k, v = heads(1, 5, 4, torch.bfloat16)
-    with pytest.raises(AttentionRefused, match="cannot have more queries than keys"):
-        check_attention(q, k, v, causal(), BOTTOM_RIGHT)
-
-
-def test_several_queries_without_a_mask_are_refused() -> None:
-    with pytest.raises(AttentionRefused, match="also attend to later keys"):
-        check_attention(*heads(1, 2, 9, torch.bfloat16), None, EXPLICIT_MASK_MODE)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.uint8, torch.int8])
-def test_numeric_mask_is_refused(dtype: torch.dtype) -> None:
-    """PyTorch adds float masks to the scores.
-
-    The NPU operator would convert a float mask to booleans.
-    """
-    with pytest.raises(AttentionRefused, match="the mask must be Boolean"):
-        check_attention(*heads(2, 1, 9, torch.bfloat16), torch.zeros(2, 1, 1, 9, dtype=dtype), EXPLICIT_MASK_MODE)
-
-
-@pytest.mark.parametrize("shape", [(2, 9), (9,), (1, 1, 1, 9), (2, 1, 1, 8), (2, 6, 1, 9)])
-def test_mask_of_another_shape_is_refused(shape: tuple[int, ...]) -> None:
-    with pytest.raises(AttentionRefused, match="for 1 queries and 9 keys"):
-        check_attention(*heads(2, 1, 9, torch.bfloat16), torch.zeros(shape, dtype=torch.bool), EXPLICIT_MASK_MODE)
-
-
-def test_non_contiguous_mask_is_refused() -> None:
-    wide = torch.zeros(2, 1, 1, 18, dtype=torch.bool)
-    with pytest.raises(AttentionRefused, match="contiguous masks"):
-        check_attention(*heads(2, 1, 9, torch.bfloat16), wide[..., ::2], EXPLICIT_MASK_MODE)
-
-
-@pytest.mark.parametrize("part", [0, 1, 2])
-def test_non_contiguous_heads_are_refused(part: int) -> None:
-    kwargs = list(heads(2, 1, 9, torch.bfloat16))
-    kwargs[part] = torch.cat((kwargs[part], kwargs[part]), dim=-1)[..., ::2]
-    query, key, value = kwargs
-    with pytest.raises(AttentionRefused, match="contiguous tensors"):
-        check_attention(query, key, value, torch.zeros(2, 1, 1, 9, dtype=torch.bool), EXPLICIT_MASK_MODE)
-
-
-@pytest.mark.parametrize(("part", "changed"), list(product((0, 1, 2), ("dtype", "dim"))))
-def test_heads_of_another_dtype_or_layout_are_refused(part: int, changed: str) -> None:
-    kwargs = list(heads(2, 1, 9, torch.bfloat16))
-    kwargs[part] = kwargs[part].float() if changed == "dtype" else kwargs[part].flatten(2)
-    query, key, value = kwargs
-    with pytest.raises(AttentionRefused):
-        check_attention(query, key, value, torch.zeros(2, 1, 1, 9, dtype=torch.bool), EXPLICIT_MASK_MODE)
-
-
-def test_row_first_key_layout_is_refused() -> None:
-    q, k, v = heads(2, 1, 9, torch.bfloat16)
-    with pytest.raises(AttentionRefused):
-        check_attention(q, k.transpose(1, 2).contiguous(), v, None, EXPLICIT_MASK_MODE)
 
 
 def test_unsupported_checkpoint_is_refused_with_the_reason() -> None:
