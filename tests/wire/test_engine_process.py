@@ -111,41 +111,6 @@ def test_stored_voice_speaks_and_its_prompt_is_saved(apart: RunningServer) -> No
         assert any(by_prompt.content)
 
 
-async def test_text_may_be_streamed(apart: RunningServer) -> None:
-    async with talk(apart.socket, **{**VOICE, "max_frames": 40}) as session:
-        await session.send("input.text", text="One sentence that is whole. And the be")
-        await session.send("input.flush")
-        first = await session.first_audio()
-        await session.send("input.text", text="ginning of another")
-        await session.send("input.flush")
-        await session.send("input.text", text=" that goes on.")
-        await session.send("input.done")
-        take = await session.take()
-        assert take.end["type"] == "audio.done"
-        assert len(first) + len(take.pcm) == take.end["total_bytes"]
-
-
-@pytest.mark.slow
-def test_cancel_during_speech_releases_the_slot(folder_of: FolderOf) -> None:
-    with running_server(folder_of("brief", "custom_voice"), engine=ONE_SLOT, apart=True) as server:
-
-        async def scenario() -> None:
-            async with talk(server.socket, **{**LONG, "max_frames": 200}) as session:
-                await session.say("Speak for a long time.")
-                await session.first_audio()
-                before = server.frames_made()
-                await session.send("context.cancel")
-                await session.until("context.cancelled")
-                assert await asyncio.to_thread(server.frames_until_idle) < 200 - before
-                await session.say("And now?")
-                assert (await session.take()).end["type"] == "audio.done"
-
-        asyncio.run(scenario())
-        with raw(server, {"input": "Speak for a long time.", "max_frames": 200, "response_format": "pcm"}):
-            until(lambda: server.load()["active"])
-        until(lambda: not server.load()["active"])  # The server also releases the slot after a disconnect.
-
-
 @pytest.mark.slow
 def test_slow_reader_pauses_only_its_own_row(folder_of: FolderOf) -> None:
     settings = ServerSettings(send_buffer_bytes=4096)
