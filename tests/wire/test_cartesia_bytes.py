@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
-import json
 import re
-from pathlib import Path
 from typing import Any
 
 import av
@@ -31,7 +29,6 @@ BODY: dict[str, Any] = {
     "max_frames": 12,
 }
 SECONDS = 12 * 0.08
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "api.md").read_text()
 
 
 def post(server: RunningServer, **fields: Any) -> httpx.Response:
@@ -134,15 +131,6 @@ def test_unsupported_request_is_refused_before_any_audio(
     assert error["title"]
     assert error["message"]
     assert "nobody" not in error["message"]
-
-
-def test_documented_curl_command_works(server: RunningServer) -> None:
-    section = PAGE.split("\n### One text over HTTP\n")[1].split("\n## ")[0]
-    (found,) = re.findall(r"^curl http://127\.0\.0\.1:7860(\S+).*?-d '(.+?)'$", section, re.DOTALL | re.MULTILINE)
-    path, body = found
-    reply = httpx.post(server.http + path, json={**json.loads(body), "max_frames": 12}, timeout=60)
-    assert reply.status_code == 200
-    assert soundfile.info(io.BytesIO(reply.content)).format == "WAV"
 
 
 def test_reply_is_counted_with_its_dialect(server: RunningServer) -> None:

@@ -6,10 +6,8 @@ import asyncio
 import base64
 import io
 import json
-import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import av
@@ -28,7 +26,6 @@ from tests.wire.test_cartesia import speaker
 ONE, MANY = "stream-input", "multi-stream-input"
 SHORT = {"seed": 11, "max_frames": 12}  # Fields of the native protocol that ElevenLabs' messages may also contain.
 SECONDS = 12 * 0.08
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "api.md").read_text()
 
 
 @asynccontextmanager
@@ -270,16 +267,6 @@ async def test_every_refusal_on_elevenlabs_routes_has_their_format(folder_of: Fo
         voices = f"{locked.http}/v1/audio/voices"
         elsewhere = await asyncio.to_thread(httpx.get, voices, headers={"xi-api-key": "guess"})
         assert elsewhere.json()["error"]["code"] == "unauthorized"
-
-
-@pytest.mark.slow
-def test_documented_curl_command_works(server: RunningServer) -> None:
-    section = PAGE.split("\n### ElevenLabs' routes over HTTP\n")[1].split("\n## ")[0]
-    ((address, body),) = re.findall(
-        r"^curl 'http://127\.0\.0\.1:7860(\S+)'.*?-d '(.+?)'$", section, re.DOTALL | re.MULTILINE
-    )
-    reply = httpx.post(server.http + address, json={**json.loads(body), "max_frames": 4}, timeout=60)
-    assert (reply.status_code, reply.headers["content-type"]) == (200, "audio/mpeg")
 
 
 # --- Voices and models.

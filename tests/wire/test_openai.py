@@ -30,7 +30,6 @@ from runtime.settings import EngineSettings, ServerSettings
 from runtime.shared.encoding import FORMATS
 from tests.conftest import FolderOf
 from tests.support.runtime_server import FREED_FRAMES, RunningServer, running_server
-from tests.support.signals import voice
 from tests.support.speech_client import same_sound
 from tests.support.timeouts import TEST_TIMEOUT_S, until
 from tests.wire.conftest import Serving
@@ -481,38 +480,6 @@ def test_models_are_listed_on_the_openai_route(server: RunningServer) -> None:
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 SECTION = (DOCS / "api.md").read_text().split("\n## POST /v1/audio/speech\n")[1].split("\n## ")[0]
-EXAMPLES = re.findall(r"^curl .*?127\.0\.0\.1:7860(\S+).*?-d '(.+?)'$", SECTION, re.DOTALL | re.MULTILINE)
-
-
-def test_docs_page_has_examples() -> None:
-    assert len(EXAMPLES) >= 4
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("path", "body"), EXAMPLES)
-def test_each_documented_curl_command_works(server: RunningServer, path: str, body: str) -> None:
-    fields = {"max_frames": 5, **json.loads(body.replace("clara", "serena").replace("angus", "ryan"))}
-    reply = httpx.post(server.http + path, json=fields, timeout=60)
-    assert reply.status_code == 200
-    assert len(reply.content) > 500
-    if path.endswith("batch"):
-        assert reply.json()["failed"] == 0
-
-
-@pytest.mark.slow
-def test_each_documented_python_example_works(
-    server: RunningServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    soundfile.write("voice.wav", voice(2.0, 5), 24_000)
-    pages = SECTION + (DOCS / "quickstart.md").read_text()
-    programs = [one for one in re.findall(r"```python\n(.+?)```", pages, re.DOTALL) if "import httpx" in one]
-    assert len(programs) == 2
-    for program in programs:
-        program = program.replace("http://127.0.0.1:7860", server.http).replace("clara", "serena")
-        exec(compile(program.replace('"seed": 7', '"seed": 7, "max_frames": 12'), "docs/api.md", "exec"), {})
-    assert len((tmp_path / "morning.pcm").read_bytes()) == 2 * SAMPLES
-    assert len(decoded((tmp_path / "morning.mp3").read_bytes())[0]) > 1000
 
 
 def test_docs_page_lists_every_format_with_its_media_type() -> None:

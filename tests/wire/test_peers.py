@@ -22,7 +22,7 @@ from websockets.exceptions import InvalidStatus
 from runtime.settings import EngineSettings, Limits, ServerSettings
 from tests.conftest import FolderOf
 from tests.support.runtime_server import FREED_FRAMES, RunningServer, running_server
-from tests.support.speech_client import PROTOCOL, Talk, same_sound, speak_text, talk
+from tests.support.speech_client import PROTOCOL, Talk, speak_text, talk
 from tests.support.timeouts import until
 from tests.wire.conftest import Serving
 
@@ -117,22 +117,6 @@ async def test_cancel_after_input_done_stops_within_a_frame_and_nothing_follows(
             await session.send("ping", t=number)
             assert await session.hear() == {"type": "pong", "t": number}
             assert either.frames_until_idle() <= FREED_FRAMES
-
-
-async def test_streamed_text_is_spoken_as_one(server: RunningServer) -> None:
-    async def live(*pieces: str) -> tuple[bytes, dict[str, Any]]:
-        async with talk(server.socket, **{**VOICE, "split_granularity": "none"}) as session:
-            for piece in pieces:
-                await session.send("input.text", text=piece)
-                await asyncio.sleep(0.02)
-            await session.send("input.done")
-            take = await session.take()
-            return take.pcm, take.end
-
-    whole, _ = await live("Good morning, the kettle is on.")
-    pieces, end = await live(" ", "Good mor", "ning", ", the kettle", " is on.")
-    assert end["type"] == "audio.done"
-    assert same_sound(pieces, whole)
 
 
 async def test_sessions_waiting_for_text_do_not_block_others(server: RunningServer) -> None:
