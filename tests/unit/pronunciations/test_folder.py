@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import random
-import signal
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NoReturn
@@ -106,23 +103,6 @@ def test_full_disk_changes_nothing(folder: DictionaryFolder, monkeypatch: pytest
     with pytest.raises(StorageFailed, match="pronunciation dictionary could not be stored: the disk is full"):
         folder.change(made.id, DictionaryEdit(name="Other"))
     assert folder.find(made.id) == made
-
-
-def test_killed_write_leaves_the_old_or_the_new_file(folder: DictionaryFolder) -> None:
-    made, chance = folder.add("Names", NGUYEN), random.Random(7)
-    for number in range(5):
-        if (child := os.fork()) == 0:
-            while True:
-                folder.change(made.id, DictionaryEdit(description=str(number) * 500))
-        time.sleep(0.02 * chance.random())
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        (found,) = DictionaryFolder(folder.folder).all()
-        assert found.latest == made.latest
-        assert found.description in {"", *(str(other) * 500 for other in range(number + 1))}
-    folder.change(made.id, DictionaryEdit(name="Last"))
-    # The temporary files of the killed writers were deleted.
-    assert not [path for path in folder.folder.iterdir() if path.name.endswith(".tmp")]
 
 
 # --- owners
