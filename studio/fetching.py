@@ -65,7 +65,7 @@ class Plan:
     def is_asking(self) -> bool:
         return self._asking is not None and not self._asking.done()
 
-    def ask(self, device: Sequence[str]) -> None:
+    def update(self, device: Sequence[str]) -> None:
         """Start to compute a new plan in the background unless the last plan is recent.
 
         `device` has the command-line arguments for device and dtype.

@@ -107,10 +107,10 @@ class StoreService:
         """Delete the runtime's voices and dictionaries of visitors who have not returned."""
         for owner in await self._workers(self.store.left_owners):
             for path in RUNTIME_COLLECTIONS:
-                answer = await relay.ask_as(owner, "GET", path)
+                answer = await relay.send_as(owner, "GET", path)
                 for item in answer.raise_for_status().json()["data"]:
                     if item["yours"]:
-                        (await relay.ask_as(owner, "DELETE", f"{path}/{item['id']}")).raise_for_status()
+                        (await relay.send_as(owner, "DELETE", f"{path}/{item['id']}")).raise_for_status()
             await self._workers(self.store.runtime_owners.forget, owner)
 
     async def _tidy(self, relay: Relay | None) -> None:

@@ -42,7 +42,7 @@ class Code2WavNetwork(Protocol):
     def reset(self, slot: int) -> None:
         """Reset a slot to the state of a new stream."""
 
-    def after(self, codes: Tensor) -> tuple[StreamState, int]:
+    def state_after(self, codes: Tensor) -> tuple[StreamState, int]:
         """Return the state of a new stream after its reference frames, and its parity of chunks.
 
         The audio of the reference frames is not decoded. The content of the state depends on the network.
@@ -51,8 +51,8 @@ class Code2WavNetwork(Protocol):
         Thread: Only one thread at a time may call this method. Other threads may call `decode` in the meantime.
         """
 
-    def put(self, slot: int, state: StreamState) -> None:
-        """Set the state of a slot to a state that `after` returned."""
+    def write_state(self, slot: int, state: StreamState) -> None:
+        """Set the state of a slot to a state that `state_after` returned."""
 
 
 class SteppedCode2Wav(Code2WavNetwork, Protocol):
@@ -99,13 +99,13 @@ class TorchCode2Wav:
     def reset(self, slot: int) -> None:
         self.state.reset(slot)
 
-    def after(self, codes: Tensor) -> tuple[StreamState, int]:
+    def state_after(self, codes: Tensor) -> tuple[StreamState, int]:
         state = self.code2wav.fresh_state(1)
         self.code2wav.warm(codes.to(self.state.frames.device).unsqueeze(0), state)
         # Return a copy, because the state may consist of views of larger tensors.
         return state.rows(torch.zeros(1, device=self.state.frames.device, dtype=torch.int64)), 0
 
-    def put(self, slot: int, state: StreamState) -> None:
+    def write_state(self, slot: int, state: StreamState) -> None:
         self.state.write(torch.tensor([slot], device=self.state.frames.device), state)
 
 

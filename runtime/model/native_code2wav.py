@@ -53,12 +53,12 @@ class NativeCode2Wav:
     def reset(self, slot: int) -> None:
         self.state.reset(slot)
 
-    def after(self, codes: Tensor) -> tuple[StreamState, int]:
+    def state_after(self, codes: Tensor) -> tuple[StreamState, int]:
         state, rows = self._fresh_state(1), torch.zeros((1, ROW_COLUMNS), dtype=torch.int32)
         self._decode(state, rows, codes.to(torch.int32).unsqueeze(0), min(len(codes), self.tail_frames))
         return state, 0
 
-    def put(self, slot: int, state: StreamState) -> None:
+    def write_state(self, slot: int, state: StreamState) -> None:
         self.state.write(torch.tensor([slot]), state)
 
     def _fresh_state(self, rows: int) -> StreamState:

@@ -60,7 +60,7 @@ class PackedCode2Wav:
     def stepped(self) -> PackedCode2Wav:
         return self
 
-    def after(self, codes: Tensor) -> tuple[StreamState, int]:
+    def state_after(self, codes: Tensor) -> tuple[StreamState, int]:
         codes = codes.to(self.device, torch.int32).unsqueeze(0)
         early = max(0, codes.shape[1] - self.tail_frames)
         ends = [*range(self.max_call_frames, early, self.max_call_frames), early, codes.shape[1]]
@@ -81,7 +81,7 @@ class PackedCode2Wav:
     def state_of(self, slot: int) -> StreamState:
         return StreamState([self.memory[:, slot].clone()], [self.rings[slot].clone()], [], torch.empty(0))
 
-    def put(self, slot: int, state: StreamState) -> None:
+    def write_state(self, slot: int, state: StreamState) -> None:
         self.memory[:, slot], self.rings[slot] = state.convs[0], state.keys[0]
 
     # --- The network in the order of its data flow.

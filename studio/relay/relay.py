@@ -156,7 +156,7 @@ class Relay:
         allowed = self.allowed(connection) if self.allowed is not None else None
         return own if allowed is None else own | allowed.headers()
 
-    async def ask(self, connection: HTTPConnection, method: str, path: str, **content: Any) -> httpx.Response:
+    async def send(self, connection: HTTPConnection, method: str, path: str, **content: Any) -> httpx.Response:
         """Send a request of the studio to the runtime on behalf of a caller.
 
         Args:
@@ -171,7 +171,7 @@ class Relay:
         """
         return await self._request(method, path, self._own_headers(connection), **content)
 
-    async def ask_as(self, owner: str, method: str, path: str) -> httpx.Response:
+    async def send_as(self, owner: str, method: str, path: str) -> httpx.Response:
         """Send a request of the studio to the runtime on behalf of an owner of stored voices.
 
         Raises:

@@ -56,14 +56,14 @@ def openapi_routes(relay: Relay, routes: Sequence[BaseRoute]) -> list[Route]:
         return any(route.matches(scope)[0] is Match.FULL for route in (*routes, *own))
 
     async def as_json(request: Request) -> Response:
-        answer = await relay.ask(request, "GET", "/openapi.json")
+        answer = await relay.send(request, "GET", "/openapi.json")
         if answer.status_code != httpx.codes.OK:
             return passed_on(answer)
         document, _ = await asyncio.to_thread(rendered, answer.content)
         return Response(document, headers=FRESH, media_type="application/json")
 
     async def as_page(request: Request) -> Response:
-        answer = await relay.ask(request, "GET", "/openapi.json")
+        answer = await relay.send(request, "GET", "/openapi.json")
         if answer.status_code != httpx.codes.OK:
             return passed_on(answer)
         _, html = await asyncio.to_thread(rendered, answer.content)

@@ -117,7 +117,7 @@ class RealVoiceRoutes:
             args = self._runtime.args if isinstance(self._runtime, ChildRuntime) else ()
             names = ("--device", "--dtype", BITS)
             device = [f"{name}={value}" for name in names for value in values_of(args, name)[-1:]]
-            self._plan.ask(device)
+            self._plan.update(device)
             state["plan"] = plan_of(self._plan.latest) | {"asking": self._plan.is_asking}
         return json_response(state)
 

@@ -85,7 +85,7 @@ class SharingRoutes(StoreRoutes):
 
     async def link(self, request: Request) -> Response:
         """Return the path of a take's shared link, relative to the studio's URL, or null."""
-        return json_response(_address(await self._workers(self._store.shares.of, *self._named(request))))
+        return json_response(_address(await self._workers(self._store.shares.token_of, *self._named(request))))
 
     async def begin(self, request: Request) -> Response:
         return json_response(_address(await self._workers(self._store.shares.begin, *self._named(request))), 201)
@@ -112,7 +112,7 @@ class SharingRoutes(StoreRoutes):
         """
         language = request.headers.get("accept-language", "")
         try:
-            record = await self._workers(self._store.shares.take, self._token(request))
+            record = await self._workers(self._store.shares.record_of, self._token(request))
         except NotKept:
             return HTMLResponse(ended(language), status_code=404, headers=HEADERS)
         except SpeechError as error:
@@ -122,7 +122,7 @@ class SharingRoutes(StoreRoutes):
     async def audio(self, request: Request) -> Response:
         """Return the audio of a shared take, or the requested byte range."""
         token = self._token(request)
-        record = await self._workers(self._store.shares.take, token)
+        record = await self._workers(self._store.shares.record_of, token)
         data = self._files.get(record["sha256"])
         if data is None:
             data = await self._encoded(token, record["sha256"])

@@ -96,7 +96,7 @@ class VoiceRoutes(StoreRoutes):
         """Restore a deleted voice by importing its file into the runtime."""
         owner, voice_id = self._owner(request), request.path_params["voice"]
         file = await self._workers(self._store.voice_bin.get, owner, voice_id)
-        answer = await self._relay.ask(request, "POST", VOICES, files={"file": file})
+        answer = await self._relay.send(request, "POST", VOICES, files={"file": file})
         if answer.status_code == httpx.codes.OK:
             await self._workers(self._store.voice_bin.forget, owner, voice_id)
         return passed_on(answer)
@@ -112,12 +112,12 @@ class VoiceRoutes(StoreRoutes):
         if named := parse_blend(form.pop("blend", "")):
             form["consent"] = " ".join([await self._consent(request, name) for name, _ in named])
         files = {"audio_sample": ("take.wav", sound)}
-        return passed_on(await self._relay.ask(request, "POST", VOICES, data=form, files=files))
+        return passed_on(await self._relay.send(request, "POST", VOICES, data=form, files=files))
 
     async def _consent(self, request: Request, name: str) -> str:
         """Return the consent text of one voice of a blend, for the record of the blended voice."""
         stored = name.removeprefix(STORED_PREFIX)
-        card = await self._relay.ask(request, "GET", f"{VOICES}/{quote(stored, safe='')}")
+        card = await self._relay.send(request, "GET", f"{VOICES}/{quote(stored, safe='')}")
         if card.status_code != httpx.codes.OK:
             return f"{name}: a speaker of the checkpoint."
         fields = card.json()
@@ -141,16 +141,16 @@ class VoiceRoutes(StoreRoutes):
         return {field: value for field, value in form.items() if value}, encoded("wav", pcm, tags_of(record))
 
     async def _card(self, request: Request) -> httpx.Response:
-        return await self._relay.ask(request, "GET", f"{VOICES}/{quote(request.path_params['voice'], safe='')}")
+        return await self._relay.send(request, "GET", f"{VOICES}/{quote(request.path_params['voice'], safe='')}")
 
     async def _delete_in_runtime(self, request: Request, voice_id: str, *, into_bin: bool) -> httpx.Response:
         owner, address = self._owner(request), f"{VOICES}/{voice_id}"
         if into_bin:
-            file = await self._relay.ask(request, "GET", f"{address}/file")
+            file = await self._relay.send(request, "GET", f"{address}/file")
             if file.status_code != httpx.codes.OK:
                 return file
             await self._workers(self._store.voice_bin.put, owner, voice_id, file.content)
-        deleted = await self._relay.ask(request, "DELETE", address)
+        deleted = await self._relay.send(request, "DELETE", address)
         if into_bin and deleted.status_code != httpx.codes.OK:
             await self._workers(self._store.voice_bin.forget, owner, voice_id)
         return deleted

@@ -28,7 +28,7 @@ class Shares:
         self._database = database
         self._takes = takes
 
-    def of(self, owner: str, take_id: str) -> str | None:
+    def token_of(self, owner: str, take_id: str) -> str | None:
         """Return the token of the link to a take, or None if the take is not shared.
 
         Raises:
@@ -45,7 +45,7 @@ class Shares:
             NotKept: The owner has no such take.
         """
         with self._database.writing("The link") as connection:
-            known = self.of(owner, take_id)
+            known = self.token_of(owner, take_id)
             if known is not None:
                 return known
             token = secrets.token_urlsafe(32)
@@ -64,7 +64,7 @@ class Shares:
         with self._database.writing("The link") as connection:
             connection.execute("DELETE FROM shares WHERE owner = ? AND take = ?", (owner, take_id))
 
-    def take(self, token: str) -> dict[str, Any]:
+    def record_of(self, token: str) -> dict[str, Any]:
         """Return the record of the take with this link.
 
         Raises:

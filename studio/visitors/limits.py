@@ -59,7 +59,7 @@ class Accounts:
         self._day = 0
         self._known: OrderedDict[str, set[str]] = OrderedDict()  # Visitors of the current day by network address.
 
-    def of(self, connection: HTTPConnection) -> tuple[str, str]:
+    def account_of(self, connection: HTTPConnection) -> tuple[str, str]:
         """Return the kind of the visitor and the name of the account for a request."""
         visitor = self.visitors.of(connection)
         address = address_of(connection)
@@ -115,7 +115,7 @@ class VisitLimits:
             return
         path = str(scope["path"])
         try:
-            kind, who = self.accounts.of(HTTPConnection(scope))
+            kind, who = self.accounts.account_of(HTTPConnection(scope))
             if self.must_sign_in and kind != "member" and path.startswith(CLOSED) and not path.startswith(OPEN):
                 raise SignInNeeded
             is_surplus = who.startswith(ADDRESS) and self.accounts.visitors.of(HTTPConnection(scope)).owner is not None
@@ -167,7 +167,7 @@ def allowances(accounts: Accounts, settings: VisitSettings) -> Allowed:
     def allowed(connection: HTTPConnection) -> Allowance:
         if not accounts.visitors.each:
             return Allowance(f"{ADDRESS}{address_of(connection)}")
-        kind, who = accounts.of(connection)
+        kind, who = accounts.account_of(connection)
         seconds = settings.member_speech_s if kind == "member" else settings.visitor_speech_s
         return Allowance(who, seconds or None)
 

@@ -64,7 +64,7 @@ def _native(data: bytes) -> None:
     driver = Driver()
     for line in data.split(LINE):
         driver.session.receive_text(line.decode("utf-8", "replace"))
-        driver.heard()
+        driver.pop_messages()
 
 
 def _session(name: str, data: bytes) -> None:
@@ -78,12 +78,12 @@ def _session(name: str, data: bytes) -> None:
         for submitted in driver.submitted[ended:]:
             if len(line) % 3:
                 driver.start(submitted.utterance)
-                driver.sound(submitted.utterance)
+                driver.send_audio(submitted.utterance)
             finished = Finished(stop_reason=ENDS[len(line) % 2], stats=RequestStats())
             driver.dialect.on_speech(submitted.utterance, finished)
             driver.gather()
         ended = len(driver.submitted)
-        driver.heard()
+        driver.pop_messages()
 
 
 def _body(name: str, data: bytes) -> None:

@@ -131,7 +131,7 @@ def test_captured_reference_steps_leave_identical_state(streams: Code2WavStreams
     reference = codes[0, :frames].to(streams.device.torch_device)
     with torch.inference_mode(), streams.device.stream(Stream.VOICES):
         sound = streams.after(reference)
-        state, turn = streams.network.after(reference)
+        state, turn = streams.network.state_after(reference)
         torch.cuda.synchronize()
     assert torch.equal(sound.state.keys[0], state.keys[0])
     assert torch.equal(sound.state.convs[0][sound.parity], state.convs[0][turn])

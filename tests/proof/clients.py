@@ -81,7 +81,7 @@ async def leavers(runtime: BenchRuntime, count: int) -> LeaversReport:
 
 async def _hang_up(runtime: BenchRuntime, client: httpx.AsyncClient, report: LeaversReport) -> None:
     async with talk(runtime.stream, **LONG) as session:
-        await session.say("Speak for a long time.")
+        await session.send_text("Speak for a long time.")
         await session.first_audio()
         made = await frames_made(client)
         session.connection.transport.abort()
@@ -94,14 +94,14 @@ async def _hang_up(runtime: BenchRuntime, client: httpx.AsyncClient, report: Lea
 
 async def _cancel(runtime: BenchRuntime, report: LeaversReport) -> None:
     async with talk(runtime.stream, **LONG) as session:
-        await session.say("Speak for a long time.")
+        await session.send_text("Speak for a long time.")
         await session.first_audio()
         began = time.perf_counter()
         await session.send("context.cancel")
-        await session.until("context.cancelled")
+        await session.receive_until("context.cancelled")
         report.cancelled_ms.append(1000 * (time.perf_counter() - began))
         await session.send("ping", t=1)
-        report.after += isinstance(await session.hear(), bytes)
+        report.after += isinstance(await session.receive(), bytes)
 
 
 async def deaf_ears(runtime: BenchRuntime, send_s: float) -> str:
@@ -148,8 +148,8 @@ async def _heard(runtime: BenchRuntime) -> _Heard:
     heard = _Heard()
     async with talk(runtime.stream, **HEARD) as session:
         began = time.perf_counter()
-        await session.say("The bread is warm.")
-        while isinstance(message := await session.hear(), bytes) or message["type"] != "audio.done":
+        await session.send_text("The bread is warm.")
+        while isinstance(message := await session.receive(), bytes) or message["type"] != "audio.done":
             if isinstance(message, bytes):
                 now_ms = 1000 * (time.perf_counter() - began)
                 heard.first_ms = heard.first_ms or now_ms
@@ -184,11 +184,11 @@ async def drain(runtime: BenchRuntime, streams: int) -> str:
 
     async def reply() -> bool:
         async with talk(runtime.stream, **(SHORT | {"max_frames": 30})) as session:
-            await session.say("Let me finish.")
+            await session.send_text("Let me finish.")
             await session.first_audio()
             ready.release()
             await is_terminating.wait()
-            return (await session.take()).end["type"] == "audio.done"
+            return (await session.receive_take()).end["type"] == "audio.done"
 
     replies = [asyncio.create_task(reply()) for _ in range(streams)]
     for _ in replies:

@@ -44,7 +44,7 @@ async def storm(runtime: BenchRuntime, count: int) -> str:
         nonlocal refusals
         async with AsyncExitStack() as stack:
             session = await _let_in(stack, runtime, LONG)
-            await session.say(TEXT)
+            await session.send_text(TEXT)
             await all_there.wait()
             await asyncio.sleep(moments[number])
             session.connection.transport.abort()
@@ -52,8 +52,8 @@ async def storm(runtime: BenchRuntime, count: int) -> str:
         while True:
             async with AsyncExitStack() as stack:
                 session = await _let_in(stack, runtime, {**SHORT, "seed": number % SEEDS})
-                await session.say(TEXT)
-                take = await session.take()
+                await session.send_text(TEXT)
+                take = await session.receive_take()
             if take.end["type"] == "audio.done":
                 assert take.pcm == alone[number % SEEDS], "a reply is not what it is alone"
                 return time.monotonic() - lost
@@ -97,13 +97,13 @@ async def greedy(runtime: BenchRuntime, running: int, seconds: float) -> str:
         began = time.perf_counter()
         while True:
             async with talk(runtime.stream, {"local_addr": (address, 0)}, **SHORT, seed=seed) as session:
-                await session.say(TEXT)
-                message = await session.hear()
+                await session.send_text(TEXT)
+                message = await session.receive()
                 while not isinstance(message, bytes) and message["type"] != "error":
-                    message = await session.hear()
+                    message = await session.receive()
                 if isinstance(message, bytes):
                     ms = 1000 * (time.perf_counter() - began)
-                    await session.take()
+                    await session.receive_take()
                     return ms
             if time.perf_counter() > gone:
                 return None

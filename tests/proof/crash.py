@@ -41,8 +41,8 @@ async def crash(app: App) -> CrashReport:
 
     async def stream() -> float:
         async with talk(url, task_type="custom_voice", max_frames=4000) as session:
-            await session.say("A sentence that will not come to its end.")
-            while not isinstance(await session.hear(), bytes):
+            await session.send_text("A sentence that will not come to its end.")
+            while not isinstance(await session.receive(), bytes):
                 pass
             speaking.release()
             await _end(session)
@@ -68,7 +68,7 @@ async def crash(app: App) -> CrashReport:
 async def _end(session: Talk) -> None:
     """Receive messages until the connection ends or an error message arrives."""
     try:
-        while isinstance(message := await session.hear(), bytes) or message["type"] != "error":
+        while isinstance(message := await session.receive(), bytes) or message["type"] != "error":
             pass
     except ConnectionClosed:
         return

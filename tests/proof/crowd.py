@@ -103,12 +103,12 @@ async def crowd(runtime: BenchRuntime, count: int, seed: int = 1) -> CrowdReport
 async def _short(runtime: BenchRuntime, kind: str, dice: random.Random) -> None:
     config = {"task_type": "custom_voice", "max_frames": dice.randint(1, FRAMES), "seed": dice.randrange(100)}
     async with talk(runtime.stream, **config) as session:
-        await session.say("The bread is warm.")
+        await session.send_text("The bread is warm.")
         match kind:
             case "cancelled":
                 await asyncio.sleep(dice.random() * 0.1)
                 await session.send("context.cancel")
-                await session.until("context.cancelled", "audio.done", "error")
+                await session.receive_until("context.cancelled", "audio.done", "error")
             case "hung up":
                 await asyncio.sleep(dice.random() * 0.1)
                 session.connection.transport.abort()
@@ -118,7 +118,7 @@ async def _short(runtime: BenchRuntime, kind: str, dice: random.Random) -> None:
 
 async def _heard(session: Talk, pause_s: float) -> None:
     while True:
-        message = await session.hear()
+        message = await session.receive()
         if isinstance(message, dict) and message["type"] in ("audio.done", "error"):
             return
         await asyncio.sleep(pause_s)
@@ -244,8 +244,8 @@ async def _first(runtime: BenchRuntime) -> tuple[float, dict[str, Any] | None]:
     """Return the milliseconds to the first audio or the refusal, and the refusal or None."""
     async with talk(runtime.stream, task_type="custom_voice", max_frames=12, seed=1) as session:
         began = time.perf_counter()
-        await session.say("The bread is warm.")
-        while not isinstance(message := await session.hear(), bytes):
+        await session.send_text("The bread is warm.")
+        while not isinstance(message := await session.receive(), bytes):
             if message["type"] == "error":
                 return 1000 * (time.perf_counter() - began), message
         ms = 1000 * (time.perf_counter() - began)

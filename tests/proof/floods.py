@@ -70,7 +70,7 @@ async def _pair(runtime: BenchRuntime, name: str, port: int, heard: int) -> tupl
     async def first_ms() -> float:
         async with talk(url, **SHORT) as session:
             began = time.perf_counter()
-            await session.say("The bread is warm.")
+            await session.send_text("The bread is warm.")
             await session.first_audio()
             return 1000 * (time.perf_counter() - began)
 

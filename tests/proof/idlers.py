@@ -73,11 +73,11 @@ async def _first_sounds_ms(runtime: BenchRuntime, times: int) -> list[float]:
         async with talk(runtime.stream, **VOICE) as session:
             for _ in range(times):
                 began = time.perf_counter()
-                await session.say("The bread is warm.")
-                while not isinstance(await session.hear(), bytes):
+                await session.send_text("The bread is warm.")
+                while not isinstance(await session.receive(), bytes):
                     pass
                 times_ms.append(1000 * (time.perf_counter() - began))
-                await session.take()
+                await session.receive_take()
         return times_ms
 
     each_ms = await asyncio.gather(*(speaker() for _ in range(SPEAKERS)))

@@ -50,10 +50,10 @@ async def _fail_once(runtime: BenchRuntime, alone: list[bytes]) -> bool:
 
     async def neighbour(seed: int) -> Take:
         async with talk(runtime.stream, **_config(SHORT_S, seed)) as session:
-            await session.say("Hello.")
-            await session.until("audio.start")
+            await session.send_text("Hello.")
+            await session.receive_until("audio.start")
             speaking.release()
-            return await session.take()
+            return await session.receive_take()
 
     running = [asyncio.create_task(neighbour(seed)) for seed in range(NEIGHBOURS)]
     for _ in running:
@@ -62,8 +62,8 @@ async def _fail_once(runtime: BenchRuntime, alone: list[bytes]) -> bool:
         limit = _address_space(runtime.pid) + ROOM_BYTES
         resource.prlimit(runtime.pid, resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
         try:
-            await session.say("Hello.")
-            take = await session.take()
+            await session.send_text("Hello.")
+            take = await session.receive_take()
         finally:
             resource.prlimit(runtime.pid, resource.RLIMIT_AS, ANY)
     heard = await asyncio.gather(*running)

@@ -45,11 +45,11 @@ async def _heard(url: str) -> tuple[float, bytes]:
     """Return the milliseconds from the text to the first audio, and the complete audio."""
     async with talk(url, **VOICE) as session:
         began = time.perf_counter()
-        await session.say("The bread is warm.")
-        while not isinstance(first := await session.hear(), bytes):
+        await session.send_text("The bread is warm.")
+        while not isinstance(first := await session.receive(), bytes):
             pass
         ms = 1000 * (time.perf_counter() - began)
-        return ms, first + (await session.take()).pcm
+        return ms, first + (await session.receive_take()).pcm
 
 
 async def _noticed_s(runtime: BenchRuntime, port: int) -> float:

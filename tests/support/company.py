@@ -23,11 +23,11 @@ async def _first_sound_ms(server: RunningServer, seed: int) -> float:
     """Return the milliseconds between sending the text and the first audio message."""
     async with talk(server.socket, task_type="custom_voice", seed=seed, max_frames=25) as client:
         began = time.perf_counter()
-        await client.say(TEXT)
-        while not isinstance(await client.hear(), bytes):
+        await client.send_text(TEXT)
+        while not isinstance(await client.receive(), bytes):
             pass
         waited = 1000 * (time.perf_counter() - began)
-        await client.take()
+        await client.receive_take()
         return waited
 
 

@@ -65,13 +65,13 @@ class EventRecorder:
     def __call__(self, event: SpeechEvent) -> None:
         self.events.append(event)
 
-    def of(self, kind: type[SpeechEvent]) -> list[Any]:
+    def events_of(self, kind: type[SpeechEvent]) -> list[Any]:
         """Return all stored events of type `kind`, in order."""
         return [event for event in self.events if isinstance(event, kind)]
 
     @property
     def chunks(self) -> list[AudioChunk]:
-        return self.of(AudioChunk)
+        return self.events_of(AudioChunk)
 
     @property
     def codes(self) -> Codes:
@@ -90,12 +90,12 @@ class EventRecorder:
         return np.frombuffer(b"".join(chunk.pcm for chunk in self.chunks), np.int16)
 
     @property
-    def places(self) -> list[int]:
-        return [event.position for event in self.of(Queued)]
+    def positions(self) -> list[int]:
+        return [event.position for event in self.events_of(Queued)]
 
     @property
     def started(self) -> Started:
-        (event,) = self.of(Started)
+        (event,) = self.events_of(Started)
         return event
 
     @property

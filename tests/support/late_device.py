@@ -37,10 +37,10 @@ class LateEvent:
         self.device, self.stream, self.at = device, stream, at
 
     def query(self) -> bool:
-        return self.device.ask(self)
+        return self.device.query(self)
 
     def synchronize(self) -> None:
-        self.device.tell(self.stream, self.at)
+        self.device.publish_until(self.stream, self.at)
 
 
 class LateGraph(Graph[Made]):
@@ -52,7 +52,7 @@ class LateGraph(Graph[Made]):
 
     def replay(self) -> None:
         self._device.replayed += 1
-        self._device.put(self._again)
+        self._device.enqueue(self._again)
 
     def _again(self) -> None:
         result = self._work()
@@ -102,7 +102,7 @@ class LateDevice(CpuDevice):
 
     def wait(self, event: Event) -> None:
         assert isinstance(event, LateEvent)
-        self.put(lambda: self.do(event.stream, event.at))
+        self.enqueue(lambda: self.run_until(event.stream, event.at))
 
     def capture(self, work: Callable[[], Made], stream: Stream) -> Graph[Made]:
         return LateGraph(self, work)
@@ -110,7 +110,7 @@ class LateDevice(CpuDevice):
     def to_host(self, tensor: Tensor, into: Tensor) -> None:
         snapshot: list[Tensor] = []
         into.fill_(invalid_number(into.dtype))
-        self.put(lambda: snapshot.append(tensor.clone()))
+        self.enqueue(lambda: snapshot.append(tensor.clone()))
         with self._lock:
             at = self.asked[self._current]
             self._copies[self._current].append((at, into, snapshot))
@@ -122,7 +122,7 @@ class LateDevice(CpuDevice):
 
     # --- Methods of the simulation.
 
-    def put(self, work: Callable[[], None]) -> None:
+    def enqueue(self, work: Callable[[], None]) -> None:
         """Queue work on the current stream.
 
         Work without a stream runs immediately.
@@ -132,9 +132,9 @@ class LateDevice(CpuDevice):
             self._work[stream].append(work)
             self.asked[stream] += 1
             if stream is None:
-                self.tell(None, self.asked[None])
+                self.publish_until(None, self.asked[None])
 
-    def do(self, stream: Stream | None, upto: int) -> None:
+    def run_until(self, stream: Stream | None, upto: int) -> None:
         """Run the queued work of a stream up to operation number `upto`, including that operation."""
         with self._lock, torch.inference_mode():
             before, self._mine.works = self._works, True
@@ -143,29 +143,29 @@ class LateDevice(CpuDevice):
                 self._work[stream].popleft()()
             self._mine.works = before
 
-    def tell(self, stream: Stream | None, upto: int) -> None:
+    def publish_until(self, stream: Stream | None, upto: int) -> None:
         """Run the queued work of a stream up to operation number `upto`.
 
         The results become visible to the host.
         """
         with self._lock, torch.inference_mode():
-            self.do(stream, upto)
+            self.run_until(stream, upto)
             copies = self._copies[stream]
             while copies and copies[0][0] <= upto:
                 _, into, snapshot = copies.popleft()
                 into.copy_(snapshot[0])
             self._done_upto[stream] = max(self._done_upto[stream], upto)
 
-    def ask(self, event: LateEvent) -> bool:
+    def query(self, event: LateEvent) -> bool:
         with self._lock:
             if self._done_upto[event.stream] < event.at and self._luck.random() < self.chance:
-                self.tell(event.stream, event.at)
+                self.publish_until(event.stream, event.at)
             return self._done_upto[event.stream] >= event.at
 
     def catch_up(self) -> None:
         """Run all queued work of the current stream."""
         if not self._works:
-            self.do(self._current, self.asked[self._current])
+            self.run_until(self._current, self.asked[self._current])
 
     @property
     def _works(self) -> bool:

@@ -103,7 +103,7 @@ class ScriptedEngine:
             sink(event)
         return ticket
 
-    def say(self, ticket: int, *events: SpeechEvent) -> None:
+    def emit(self, ticket: int, *events: SpeechEvent) -> None:
         for event in events:
             self.sinks[ticket - self.first_ticket](event)
 

@@ -20,8 +20,8 @@ async def noticed_s(url: str, network: BadNetwork, session: Talk, *, others: int
         url: HTTP URL of the runtime itself, because a studio does not relay the runtime's metrics.
         session: Session over the bad network that has not sent requests yet.
     """
-    await session.say("Speak for a long time.")
-    while not isinstance(await session.hear(), bytes):
+    await session.send_text("Speak for a long time.")
+    while not isinstance(await session.receive(), bytes):
         pass
     async with httpx.AsyncClient(base_url=url, trust_env=False) as client:
         network.fall_silent()

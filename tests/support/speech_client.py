@@ -38,32 +38,32 @@ class Talk:
     async def send(self, kind: str, **fields: Any) -> None:
         await self.connection.send(json.dumps({"type": kind, **fields}))
 
-    async def hear(self) -> dict[str, Any] | bytes:
+    async def receive(self) -> dict[str, Any] | bytes:
         message = await asyncio.wait_for(self.connection.recv(), WAIT_S)
         return json.loads(message) if isinstance(message, str) else message
 
-    async def until(self, *kinds: str) -> dict[str, Any]:
+    async def receive_until(self, *kinds: str) -> dict[str, Any]:
         """Skip messages until one of these types arrives, and return that message."""
         while True:
-            message = await self.hear()
+            message = await self.receive()
             if isinstance(message, dict) and message["type"] in kinds:
                 return message
 
     async def first_audio(self) -> bytes:
         """Skip JSON messages until an audio message arrives, and return its bytes."""
-        while not isinstance(message := await self.hear(), bytes):
+        while not isinstance(message := await self.receive(), bytes):
             pass
         return message
 
-    async def say(self, text: str, **fields: Any) -> None:
+    async def send_text(self, text: str, **fields: Any) -> None:
         await self.send("input.text", text=text, **fields)
         await self.send("input.done", **fields)
 
-    async def take(self) -> Take:
+    async def receive_take(self) -> Take:
         """Receive audio and messages until the only context ends, and return them."""
         take = Take()
         while True:
-            message = await self.hear()
+            message = await self.receive()
             if isinstance(message, bytes):
                 take.pcm += message
             elif message["type"] == "audio.start":
@@ -90,7 +90,7 @@ async def talk(url: str, connecting: Mapping[str, Any] = _ANYHOW, /, **config: A
     protocols = [Subprotocol(PROTOCOL)]
     async with connect(url, subprotocols=protocols, max_size=None, compression=None, **connecting) as connection:
         session = Talk(connection)
-        created = await session.hear()
+        created = await session.receive()
         assert isinstance(created, dict)
         session.created = created
         if config:
@@ -101,8 +101,8 @@ async def talk(url: str, connecting: Mapping[str, Any] = _ANYHOW, /, **config: A
 async def speak_text(url: str, text: str, **config: Any) -> Take:
     """Generate speech for a text on a new WebSocket, and return the audio and messages."""
     async with talk(url, **config) as session:
-        await session.say(text)
-        return await session.take()
+        await session.send_text(text)
+        return await session.receive_take()
 
 
 def same_sound(one: bytes, other: bytes) -> bool:

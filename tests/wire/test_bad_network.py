@@ -42,13 +42,13 @@ async def test_delay_and_packet_loss_change_no_byte(either: RunningServer) -> No
 async def test_cancel_over_a_slow_network_is_acknowledged_and_nothing_follows(server: RunningServer) -> None:
     async with asyncio.timeout(SECONDS):
         async with bad_network(server.port, FAR) as network, talk(network.url, **LONG) as session:
-            await session.say("Speak for a long time.")
-            while not isinstance(await session.hear(), bytes):
+            await session.send_text("Speak for a long time.")
+            while not isinstance(await session.receive(), bytes):
                 pass
             await session.send("context.cancel")
-            await session.until("context.cancelled")
+            await session.receive_until("context.cancelled")
             await session.send("ping", t=5)
-            assert await session.hear() == {"type": "pong", "t": 5}
+            assert await session.receive() == {"type": "pong", "t": 5}
     server.wait_until_idle()
 
 
@@ -72,7 +72,7 @@ async def test_connection_resets_inside_a_frame_release_every_slot_and_affect_no
         async with bad_network(either.port, Link(segment=97, cut_after=cut_after)) as network:
             with suppress(ConnectionClosed, ConnectionError, InvalidMessage, EOFError):
                 async with talk(network.url, **LONG, instructions="x" * 200) as session:
-                    await session.say("Speak for a long time.")
+                    await session.send_text("Speak for a long time.")
                     await session.send("input.text", text="And after that?" * 20)
                     await session.closed()
             return network.cut
@@ -112,7 +112,7 @@ async def test_silent_network_is_detected_within_two_pings_and_a_slow_one_is_not
             assert after_s < 2 * ping_s + 2
             await asyncio.sleep(max(0.0, 2.5 * ping_s - after_s))
             await patient.send("ping", t=1)
-            assert await patient.until("pong") == {"type": "pong", "t": 1}
+            assert await patient.receive_until("pong") == {"type": "pong", "t": 1}
             silent.reset()  # No client waits for the server's close frame.
 
     with serving(folder_of("brief", "custom_voice"), server=ServerSettings(ping_s=ping_s, send_s=60)) as server:

@@ -28,10 +28,10 @@ def test_clock_jump_ends_no_session_ticket_or_rate_window(folder_of: FolderOf, m
     async def take(ticket: str, url: str) -> Take:
         async with connect(f"{url}?ticket={ticket}", subprotocols=[PROTOCOL], compression=None) as connection:
             session = Talk(connection)
-            await session.hear()
+            await session.receive()
             await session.send("session.config", **VOICE)
-            await session.say("Good morning, the kettle is on.")
-            return await session.take()
+            await session.send_text("Good morning, the kettle is on.")
+            return await session.receive_take()
 
     def ticket(url: str) -> str:
         return str(httpx.post(f"{url}/v1/session_ticket", headers=KEY).json()["ticket"])

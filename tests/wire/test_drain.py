@@ -48,10 +48,10 @@ def test_running_replies_finish_and_idle_sessions_are_closed(folder_of: FolderOf
     async def scenario(server: RunningServer) -> None:
         async def speak() -> tuple[Take, int, tuple[int, str]]:
             async with talk(server.socket, **VOICE, max_frames=60) as session:
-                await session.say("Let me finish.")
+                await session.send_text("Let me finish.")
                 heard = await session.first_audio()
                 speaking.release()
-                take = await session.take()
+                take = await session.receive_take()
                 return take, len(heard), await session.closed()
 
         speaking = asyncio.Semaphore(0)
@@ -60,7 +60,7 @@ def test_running_replies_finish_and_idle_sessions_are_closed(folder_of: FolderOf
             for _ in replies:
                 await speaking.acquire()
             server.tell_to_end()
-            assert (await idle.until("error"))["code"] == "draining"
+            assert (await idle.receive_until("error"))["code"] == "draining"
             assert await idle.closed() == (1001, "draining")
         async with httpx.AsyncClient(base_url=server.http) as client:
             ready = await client.get("/ready")
@@ -85,18 +85,18 @@ def test_session_with_running_speech_may_not_start_another(folder_of: FolderOf) 
             await sounding_or_nothing(session)
             server.tell_to_end()
             await until_draining(server.http)
-            await session.say("No more.", context_id="b")
-            error = await session.until("error")
+            await session.send_text("No more.", context_id="b")
+            error = await session.receive_until("error")
             assert (error["code"], error["context_id"], error["retryable"]) == ("draining", "b", True)
             await session.send("input.text", text="sentence.", context_id="a")
             await session.send("input.done", context_id="a")
-            assert (await session.until("audio.done"))["context_id"] == "a"
+            assert (await session.receive_until("audio.done"))["context_id"] == "a"
             assert await session.closed() == (1001, "draining")
 
     async def sounding_or_nothing(session: Talk) -> None:
         """Send a ping and wait for its pong, before which the engine receives the text."""
         await session.send("ping", t=1)
-        await session.until("pong")
+        await session.receive_until("pong")
 
     assert draining(folder_of, scenario, drain_s=240) == 0
 
@@ -104,11 +104,11 @@ def test_session_with_running_speech_may_not_start_another(folder_of: FolderOf) 
 def test_drain_ends_after_its_timeout(folder_of: FolderOf) -> None:
     async def scenario(server: RunningServer) -> None:
         async with talk(server.socket, **LONG) as session:
-            await session.say("Speak for a long time.")
+            await session.send_text("Speak for a long time.")
             await session.first_audio()
             start_s = time.monotonic()
             server.tell_to_end()
-            error = await session.until("error")
+            error = await session.receive_until("error")
             assert (error["code"], error["context_id"], error["partial_audio"]) == ("draining", "default", True)
             assert await session.closed() == (1001, "draining")
             assert time.monotonic() - start_s > 0.4
@@ -125,7 +125,7 @@ async def test_second_signal_ends_immediately(folder_of: FolderOf, number: signa
         url = child.stdout.readline().rpartition(" ")[2].strip()
 
         async with talk(url.replace("http", "ws") + "/v1/audio/speech/stream", **LONG) as session:
-            await session.say("Speak for a long time.")
+            await session.send_text("Speak for a long time.")
             await session.first_audio()
             child.send_signal(number)
             await until_draining(url)

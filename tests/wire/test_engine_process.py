@@ -200,24 +200,24 @@ def test_full_engine_gives_the_same_error_and_the_session_continues(
             talk(server.socket, **{**LONG, "max_frames": 200}) as speaking,
             talk(server.socket, **VOICE) as other,
         ):
-            await speaking.say("Speak for a long time.")
+            await speaking.send_text("Speak for a long time.")
             await speaking.first_audio()
             before, ended = counted(server)
             said: list[Any] = [refusal_of(await asyncio.to_thread(post, server))]
-            await other.say("Me too.")
-            said.append(without_estimate(await other.until("error")))
+            await other.send_text("Me too.")
+            said.append(without_estimate(await other.receive_until("error")))
             await other.send("input.text", text="And a text that goes on. ")
             await other.send("input.flush")
-            said.append(without_estimate(await other.until("error")))
+            said.append(without_estimate(await other.receive_until("error")))
             assert counted(server) == ({**before, "overloaded": before.get("overloaded", 0) + 3}, ended)
             await other.send("input.text", text="What comes behind a refusal is passed over.")
             await other.send("input.done")
             await speaking.send("context.cancel")
-            await speaking.until("context.cancelled")
+            await speaking.receive_until("context.cancelled")
             end = {"code": "overloaded"}
             while end.get("code") == "overloaded":  # Repeat until the slot is free.
-                await other.say("And now?")
-                end = (await other.take()).end
+                await other.send_text("And now?")
+                end = (await other.receive_take()).end
             return [*said, end["type"]]
 
     here, there = (asyncio.run(scenario(server)) for server in narrow)
@@ -239,10 +239,10 @@ def heard_at_the_end(server: RunningServer, deed: signal.Signals) -> tuple[list[
 
     async def scenario() -> tuple[list[Any], list[tuple[int, str]]]:
         async with talk(server.socket, **LONG) as session, talk(server.socket) as idle:
-            await session.say("Speak for a long time.")
+            await session.send_text("Speak for a long time.")
             await session.first_audio()
             os.kill(pid, deed)
-            errors = [await session.until("error"), await idle.until("error")]
+            errors = [await session.receive_until("error"), await idle.receive_until("error")]
             return (
                 [(error["code"], error["context_id"]) for error in errors],
                 [await session.closed(), await idle.closed()],
@@ -286,11 +286,11 @@ async def test_engine_ignores_the_signals_that_end_the_server(folder_of: FolderO
         assert server.engine_pid is not None
 
         async with talk(server.socket, **{**VOICE, "max_frames": 40}) as session:
-            await session.say("Let me finish.")
+            await session.send_text("Let me finish.")
             await session.first_audio()
             for number in (signal.SIGTERM, signal.SIGINT):
                 os.kill(server.engine_pid or 0, number)
-            assert (await session.take()).end["type"] == "audio.done"
+            assert (await session.receive_take()).end["type"] == "audio.done"
         pid = server.engine_pid
     assert not runs(pid)  # The server has closed the engine process.
 
@@ -333,7 +333,7 @@ def started(*arguments: str, **settings: str) -> Iterator[tuple[subprocess.Popen
 async def test_killed_server_leaves_no_engine_process(folder_of: FolderOf) -> None:
     with started("--model", str(folder_of("brief", "custom_voice"))) as (child, engine, url):
         async with talk(url.replace("http", "ws") + "/v1/audio/speech/stream", **LONG) as session:
-            await session.say("Speak for a long time.")
+            await session.send_text("Speak for a long time.")
             await session.first_audio()
             assert runs(engine)
             child.kill()
@@ -368,10 +368,10 @@ async def test_signal_ends_both_processes_in_order_after_running_requests(folder
     folder = str(folder_of("brief", "custom_voice"))
     with started("--model", folder, VOICEWRIGHT_DRAIN_S="240") as (child, engine, url):
         async with talk(url.replace("http", "ws") + "/v1/audio/speech/stream", **VOICE) as session:
-            await session.say("Let me finish.")
+            await session.send_text("Let me finish.")
             await session.first_audio()
             deed(child.pid)
-            end = (await session.take()).end
+            end = (await session.receive_take()).end
             assert (end["type"], end["metrics"]["frames"]) == ("audio.done", 12)
             assert await session.closed() == (1001, "draining")
         assert child.wait(60) == 0

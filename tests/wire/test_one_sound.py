@@ -63,7 +63,7 @@ def native_in_pieces(server: RunningServer, cast: Cast) -> bytes:
                 await session.send("input.text", text=piece)
                 await asyncio.sleep(0.03)
             await session.send("input.done")
-            return (await session.take()).pcm
+            return (await session.receive_take()).pcm
 
     return asyncio.run(speak())
 
@@ -72,8 +72,8 @@ def native_labelled(server: RunningServer, cast: Cast) -> bytes:
     async def speak() -> bytes:
         pcm = b""
         async with talk(server.socket, frames="labelled", seed=SEED, max_frames=FRAMES, **cast) as session:
-            await session.say(TEXT, context_id="one")
-            while not isinstance(message := await session.hear(), dict) or message["type"] != "audio.done":
+            await session.send_text(TEXT, context_id="one")
+            while not isinstance(message := await session.receive(), dict) or message["type"] != "audio.done":
                 pcm += message[16:] if isinstance(message, bytes) else b""
         return pcm
 
@@ -308,7 +308,7 @@ async def test_split_text_is_equal_for_any_chunking(folder_of: FolderOf) -> None
                 await session.send("input.text", text=piece)
                 await asyncio.sleep(0.03)
             await session.send("input.done")
-            take = await session.take()
+            take = await session.receive_take()
             assert take.end["metrics"]["parts"] == 3
             return take.pcm
 

@@ -95,8 +95,8 @@ def test_refusal_is_counted_by_code_and_not_as_a_request(running: RunningServer)
 async def test_queue_timeout_counts_as_an_ended_request_and_not_as_a_refusal(folder_of: FolderOf) -> None:
     async def crowd(running: RunningServer) -> None:
         async with talk(running.socket, task_type="custom_voice", max_frames=4000) as session:
-            await session.say(TEXT)
-            await session.until("audio.start")
+            await session.send_text(TEXT)
+            await session.receive_until("audio.start")
             assert await asyncio.to_thread(post, running) == 503
 
     with running_server(folder_of("brief", "custom_voice"), engine=ONE_SLOT, limits=Limits(queue_s=0.3)) as running:

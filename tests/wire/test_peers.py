@@ -107,15 +107,15 @@ def _large(text: bytes) -> bytes:
 async def test_cancel_after_input_done_stops_within_a_frame_and_nothing_follows(either: RunningServer) -> None:
     async with talk(either.socket, **LONG, frames="labelled") as session:
         for number in range(5):
-            await session.say("Speak for a long time.", context_id=f"c{number}")
-            await session.until("audio.start")
-            await session.hear()
+            await session.send_text("Speak for a long time.", context_id=f"c{number}")
+            await session.receive_until("audio.start")
+            await session.receive()
             await session.send("context.cancel", context_id=f"c{number}")
-            while isinstance(message := await session.hear(), bytes):
+            while isinstance(message := await session.receive(), bytes):
                 pass
             assert message["type"] == "context.cancelled"
             await session.send("ping", t=number)
-            assert await session.hear() == {"type": "pong", "t": number}
+            assert await session.receive() == {"type": "pong", "t": number}
             assert either.frames_until_idle() <= FREED_FRAMES
 
 
@@ -155,8 +155,8 @@ async def test_client_that_reads_nothing_is_disconnected_with_a_reason(serving: 
             async with connect(server.socket, subprotocols=[PROTOCOL], sock=deaf, compression=None) as connection:
                 session = Talk(connection)
                 await session.send("session.config", **LONG)
-                await session.say("Speak for a long time.")
-                await session.until("audio.start")
+                await session.send_text("Speak for a long time.")
+                await session.receive_until("audio.start")
                 connection.transport.pause_reading()
                 while server.tasks():  # noqa: ASYNC110
                     await asyncio.sleep(0.05)
@@ -173,8 +173,8 @@ async def deafness(server: RunningServer, **config: Any) -> tuple[Talk, ClientCo
     connection = await connect(server.socket, subprotocols=[PROTOCOL], sock=deaf, compression=None, ping_interval=None)
     session = Talk(connection)
     await session.send("session.config", **config)
-    await session.say("Speak for a long time.")
-    await session.until("audio.start")
+    await session.send_text("Speak for a long time.")
+    await session.receive_until("audio.start")
     connection.transport.pause_reading()
     return session, connection
 
@@ -214,7 +214,7 @@ async def test_row_of_a_stalled_reader_pauses_and_resumes(serving: Serving, fold
             await asyncio.sleep(1.5)
             work_s = time.process_time() - start_s
             connection.transport.resume_reading()
-            take = await deaf.take()
+            take = await deaf.receive_take()
             assert (take.end["type"], take.end["metrics"]["frames"]) == ("audio.done", 800)
             assert len(take.pcm) == take.end["total_bytes"] == 800 * 3840
             assert work_s < 0.4
@@ -279,9 +279,9 @@ async def test_idle_connections_do_not_exhaust_the_limit(
 async def test_session_is_warned_before_its_maximum_duration(serving: Serving, folder_of: FolderOf) -> None:
     with serving(folder_of("brief", "custom_voice"), limits=Limits(session_s=4)) as server:
         async with talk(server.socket, **LONG) as session:
-            await session.say("Speak for a long time.")
-            assert 0 < (await session.until("session.expiring"))["remaining_s"] <= 0.4
-            assert (await session.until("error"))["code"] == "session_timeout"
+            await session.send_text("Speak for a long time.")
+            assert 0 < (await session.receive_until("session.expiring"))["remaining_s"] <= 0.4
+            assert (await session.receive_until("error"))["code"] == "session_timeout"
             assert await session.closed() == (1008, "session_timeout")
 
 
@@ -305,7 +305,7 @@ def test_keys_tickets_and_origins_are_enforced_on_real_sockets(folder_of: Folder
             try:
                 async with connect(url, subprotocols=[PROTOCOL, *subprotocols], **kwargs) as connection:
                     assert connection.subprotocol == PROTOCOL
-                    created = await Talk(connection).hear()
+                    created = await Talk(connection).receive()
                     assert isinstance(created, dict)
                     assert created["type"] == "session.created"
                     return 101
@@ -354,10 +354,10 @@ def test_client_input_is_neither_echoed_nor_logged(folder_of: FolderOf, caplog: 
             async with connect(server.socket, subprotocols=[PROTOCOL], additional_headers=headers) as connection:
                 session = Talk(connection)
                 await session.send("session.config", **{"max_frames": 2, **config})
-                await session.say(f"Say {canary}.")
-                said.append(await session.until("audio.done", "error"))
+                await session.send_text(f"Say {canary}.")
+                said.append(await session.receive_until("audio.done", "error"))
                 await connection.send(canary)
-                said.append(await session.until("error"))
+                said.append(await session.receive_until("error"))
                 said.append(await session.closed())
 
     keys = ServerSettings(api_keys="s3cret")

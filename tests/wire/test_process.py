@@ -202,12 +202,12 @@ async def test_dead_engine_is_reported_to_all_requests_and_ends_the_process(fold
             raise RuntimeError("the device is gone")
 
         async with talk(server.socket, **LONG) as session, talk(server.socket) as idle:
-            await session.say("Speak for a long time.")
-            while not isinstance(await session.hear(), bytes):
+            await session.send_text("Speak for a long time.")
+            while not isinstance(await session.receive(), bytes):
                 pass
             engine.tick = broken  # type: ignore[method-assign]
-            context_and_code = [(error := await session.until("error"))["context_id"], error["code"]]
-            error = await idle.until("error")
+            context_and_code = [(error := await session.receive_until("error"))["context_id"], error["code"]]
+            error = await idle.receive_until("error")
             assert (error["code"], error["context_id"]) == ("engine_dead", None)
             assert await idle.closed() == (1011, "engine_dead")
             assert (context_and_code, await session.closed()) == (["default", "engine_dead"], (1011, "engine_dead"))
@@ -249,7 +249,7 @@ async def test_loading_state_is_reported(folder_of: FolderOf) -> None:
             assert (await client.get("/v1/models")).json()["data"] == []
             url = f"ws://127.0.0.1:{port}/v1/audio/speech/stream"
             async with connect(url, subprotocols=[PROTOCOL]) as connection:
-                error = await Talk(connection).hear()
+                error = await Talk(connection).receive()
                 assert isinstance(error, dict)
                 assert (error["code"], error["retryable"]) == ("loading", True)
                 assert await Talk(connection).closed() == (1013, "loading")
@@ -270,11 +270,11 @@ async def test_signal_during_speech_ends_the_process(
     child, url = process
 
     async with talk(url.replace("http", "ws") + "/v1/audio/speech/stream", **LONG) as session:
-        await session.say("Speak for a long time.")
-        while not isinstance(await session.hear(), bytes):
+        await session.send_text("Speak for a long time.")
+        while not isinstance(await session.receive(), bytes):
             pass
         child.send_signal(number)
-        error = await session.until("error")
+        error = await session.receive_until("error")
         assert error["context_id"] == "default"
         assert (error["code"], await session.closed()) == ("draining", (1001, "draining"))
     assert child.wait(60) == 0
@@ -290,7 +290,7 @@ async def test_signal_to_an_idle_process_prints_nothing(process: tuple[subproces
 
     async with talk(url.replace("http", "ws") + "/v1/audio/speech/stream", **LONG, voice="serena") as session:
         child.send_signal(signal.SIGINT)
-        await session.until("error")
+        await session.receive_until("error")
         assert await session.closed() == (1001, "draining")
     assert child.wait(60) == 0
     assert child.stdout is not None
@@ -306,8 +306,8 @@ async def test_signal_ends_the_process_if_its_output_is_not_read(process: tuple[
     child.stdout.close()
 
     async with talk(url.replace("http", "ws") + "/v1/audio/speech/stream", **LONG) as session:
-        await session.say("Speak for a long time.")
-        while not isinstance(await session.hear(), bytes):
+        await session.send_text("Speak for a long time.")
+        while not isinstance(await session.receive(), bytes):
             pass
         child.send_signal(signal.SIGINT)
         assert await session.closed() == (1001, "draining")

@@ -53,19 +53,19 @@ async def test_queued_request_reports_its_wait_and_times_out(serving: Serving, f
     with serving(folder_of("brief", "custom_voice"), engine=ONE_SLOT, limits=Limits(queue_s=0.5)) as server:
         await speak_text(server.socket, "First.", **VOICE)  # After this request, the server can estimate waiting times.
         async with talk(server.socket, **LONG) as speaking, talk(server.socket, **VOICE) as waiting:
-            await speaking.say("Speak for a long time.")
+            await speaking.send_text("Speak for a long time.")
             await speaking.first_audio()
-            await waiting.say("Me too.")
-            queued = await waiting.until("queue")
+            await waiting.send_text("Me too.")
+            queued = await waiting.receive_until("queue")
             assert queued["position"] == 0
             assert queued["eta_ms"] > 0
-            error = await waiting.until("error")
+            error = await waiting.receive_until("error")
             assert (error["code"], error["retryable"]) == ("queue_timeout", True)
             refused(await asyncio.to_thread(post, server), "queue_timeout")
             await speaking.send("context.cancel")
-            await speaking.until("context.cancelled")
-            await waiting.say("And now?")
-            assert (await waiting.take()).end["type"] == "audio.done"
+            await speaking.receive_until("context.cancelled")
+            await waiting.send_text("And now?")
+            assert (await waiting.receive_take()).end["type"] == "audio.done"
 
 
 @pytest.mark.slow
@@ -76,7 +76,7 @@ async def test_streamed_sessions_without_text_hold_no_slot_or_queue_place(folder
             for name in "abcd":  # These contexts are open but have no text to speak.
                 await idle.send("input.text", context_id=name, text=" ")
             await idle.send("ping", t=1)
-            await idle.until("pong")
+            await idle.receive_until("pong")
             load = server.load()
             assert (load["active"], load["waiting"]) == (0, 0)
             await asyncio.sleep(1.5)  # This time is longer than the maximum waiting time in the queue.
@@ -85,7 +85,7 @@ async def test_streamed_sessions_without_text_hold_no_slot_or_queue_place(folder
             for name in "abcd":
                 await idle.send("input.text", context_id=name, text="At last.")
                 await idle.send("input.done", context_id=name)
-                end = await idle.until("audio.done", "error")
+                end = await idle.receive_until("audio.done", "error")
                 assert (end["type"], end["context_id"]) == ("audio.done", name)
 
 
@@ -106,8 +106,8 @@ def test_utterances_over_the_rate_limit_are_refused(folder_of: FolderOf) -> None
             async with talk(server.socket, **VOICE) as session:
                 # The rate limit counts the WebSocket handshake and its first request together.
                 for code in (None, None, None, "rate_limited"):
-                    await session.say("Once more.")
-                    end = (await session.take()).end
+                    await session.send_text("Once more.")
+                    end = (await session.receive_take()).end
                     assert end.get("code") == code
                 assert end["retry_after_s"] > 1
 
@@ -127,8 +127,8 @@ def test_connections_over_the_limit_are_refused(serving: Serving, folder_of: Fol
             async with talk(server.socket, **VOICE) as session:
                 refused(await asyncio.to_thread(post, server), "too_many_connections")
                 assert await asyncio.to_thread(handshake, server) == "too_many_connections"
-                await session.say("I am in.")
-                assert (await session.take()).end["type"] == "audio.done"
+                await session.send_text("I am in.")
+                assert (await session.receive_take()).end["type"] == "audio.done"
 
         asyncio.run(scenario())
         while server.tasks():
@@ -154,11 +154,11 @@ async def test_out_of_order_and_too_many_contexts_are_refused(serving: Serving, 
     with serving(folder_of("brief", "custom_voice"), limits=Limits(max_contexts=2)) as server:
         async with talk(server.socket) as session:
             await session.send("input.text", text="Before any voice.")
-            assert (await session.until("error"))["code"] == "out_of_order"
+            assert (await session.receive_until("error"))["code"] == "out_of_order"
             await session.send("session.config", **LONG, frames="labelled")
             for name in "abc":
                 await session.send("input.text", context_id=name, text="One of many. ")
-            error = await session.until("error")
+            error = await session.receive_until("error")
             assert (error["code"], error["context_id"]) == ("too_many_contexts", "c")
         server.wait_until_idle()
 

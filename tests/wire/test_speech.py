@@ -67,10 +67,10 @@ async def test_contexts_share_a_socket_with_labelled_frames(server: RunningServe
         channels: dict[int, str] = {}
         async with talk(server.socket, frames="labelled", **voice) as session:
             for name in "ab":
-                await session.say(f"This is {name}.", context_id=name)
+                await session.send_text(f"This is {name}.", context_id=name)
             ends = 0
             while ends < 2:
-                message = await session.hear()
+                message = await session.receive()
                 if isinstance(message, bytes):
                     version, kind, channel, number, first = struct.unpack("<BBHIQ", message[:16])
                     name = channels[channel]
@@ -92,31 +92,31 @@ async def test_contexts_share_a_socket_with_labelled_frames(server: RunningServe
 
 async def test_cancel_stops_audio_immediately_and_releases_the_slot(either: RunningServer) -> None:
     async with talk(either.socket, **LONG) as session:
-        await session.say("Speak for a long time.")
+        await session.send_text("Speak for a long time.")
         for _ in range(3):
-            while not isinstance(await session.hear(), bytes):
+            while not isinstance(await session.receive(), bytes):
                 pass
         await session.send("context.cancel", played_ms=100)
-        end = await session.until("context.cancelled")
+        end = await session.receive_until("context.cancelled")
         made = either.frames_made()
         assert end["played_ms"] == 100
         assert end["sent_ms"] >= 240
         await session.send("ping", t=1)
-        following = await session.hear()
+        following = await session.receive()
         assert isinstance(following, dict)  # No more audio arrives.
         assert following == {"type": "pong", "t": 1}
         either.wait_until_idle()
         assert either.frames_made() - made <= FREED_FRAMES
         await session.send("session.config", **VOICE)
-        await session.say("And once more.")
-        assert (await session.take()).end["type"] == "audio.done"
+        await session.send_text("And once more.")
+        assert (await session.receive_take()).end["type"] == "audio.done"
 
 
 async def test_disconnect_releases_its_slot_within_a_few_frames(either: RunningServer) -> None:
     for _ in range(5):
         async with talk(either.socket, **LONG) as session:
-            await session.say("Speak for a long time.")
-            while not isinstance(await session.hear(), bytes):
+            await session.send_text("Speak for a long time.")
+            while not isinstance(await session.receive(), bytes):
                 pass
             session.connection.transport.abort()
         assert either.frames_until_idle() <= FREED_FRAMES
@@ -154,14 +154,14 @@ async def test_invalid_request_gets_one_error_and_the_session_continues(
         config = {**config, "ref_audio": ref_audio}
 
     async with talk(server.socket, **{"task_type": "custom_voice", **config}) as session:
-        await session.say(text)
-        error = await session.hear()
+        await session.send_text(text)
+        error = await session.receive()
         assert isinstance(error, dict)
         assert (error["type"], error["code"], error["context_id"]) == ("error", code, "default")
         assert error["message"].endswith(".")
         await session.send("session.config", **VOICE)
-        await session.say("Good.")
-        assert (await session.take()).end["type"] == "audio.done"
+        await session.send_text("Good.")
+        assert (await session.receive_take()).end["type"] == "audio.done"
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ async def test_protocol_violation_closes_with_its_code(
 ) -> None:
     async with talk(either.socket) as session:
         await session.connection.send(message)
-        error = await session.hear()
+        error = await session.receive()
         assert isinstance(error, dict)
         assert error["code"] == code
         assert await session.closed() == (close, code)
@@ -187,11 +187,11 @@ async def test_oversized_messages_are_refused(serving: Serving, folder_of: Folde
             await session.send("input.done")
             await session.send("session.config", ref_audio="A" * 25_000)
             for expected in ("default", "default"):
-                error = await session.until("error")
+                error = await session.receive_until("error")
                 assert (error["code"], error["context_id"]) == ("message_too_large", expected)
             await session.send("session.config", **VOICE)
-            await session.say("Good.")
-            assert (await session.take()).end["type"] == "audio.done"
+            await session.send_text("Good.")
+            assert (await session.receive_take()).end["type"] == "audio.done"
             await session.connection.send("x" * 50_000)
             assert (await session.closed())[0] == 1009
 
@@ -242,9 +242,9 @@ async def test_complete_sentence_is_spoken_before_more_text_follows(server: Runn
     async with talk(server.socket) as session:
         await session.send("session.config", **{**VOICE, "max_frames": 40})
         await session.send("input.text", text="Let me check that for you. ")
-        while not isinstance(await session.hear(), bytes):
+        while not isinstance(await session.receive(), bytes):
             pass
         await session.send("input.text", text="It is sunny.")
         await session.send("input.done")
-        end = (await session.take()).end
+        end = (await session.receive_take()).end
     assert (end["type"], end["error"]) == ("audio.done", False)

@@ -28,7 +28,7 @@ def native(server: RunningServer, text: str, *, size: int = 1000, **config: Any)
             for start in range(0, len(text), size):
                 await session.send("input.text", text=text[start : start + size])
             await session.send("input.done")
-            return await session.take()
+            return await session.receive_take()
 
     return asyncio.run(speak())
 

@@ -50,26 +50,26 @@ async def take_turns(port: int, greedy: Somebody, polite: Somebody) -> None:
     """Check that a polite client is served next although a greedy client fills the queue."""
     async with AsyncExitStack() as stack:
         speaking = await greedy.talk(stack, port, **LONG)
-        await speaking.say("Speak for a long time.")
-        await speaking.until("audio.start")
+        await speaking.send_text("Speak for a long time.")
+        await speaking.receive_until("audio.start")
         waiting = [await greedy.talk(stack, port, **VOICE) for _ in range(PLACES - 1)]
         for place, session in enumerate(waiting):
-            await session.say("Me too.")
-            assert (await session.until("queue"))["position"] == place
+            await session.send_text("Me too.")
+            assert (await session.receive_until("queue"))["position"] == place
         async with asyncio.TaskGroup() as group:
             newest = group.create_task(greedy.post(port))
             other = await polite.talk(stack, port, **VOICE)
             await asyncio.to_thread(until, lambda: waiting_at(port) == PLACES)
-            await other.say("And me?")
-            assert (await other.until("queue"))["position"] == 0
+            await other.send_text("And me?")
+            assert (await other.receive_until("queue"))["position"] == 0
         refused = newest.result()
         assert (refused.status_code, refused.json()["error"]["code"]) == (429, "overloaded")
         assert "retry-after" in refused.headers
-        assert [(await session.until("queue"))["position"] for session in waiting] == [1, 2]
+        assert [(await session.receive_until("queue"))["position"] for session in waiting] == [1, 2]
         assert (await greedy.post(port)).json()["error"]["code"] == "overloaded"
         await speaking.send("context.cancel")
         for session in (other, *waiting):
-            assert (await session.take()).end["type"] == "audio.done"
+            assert (await session.receive_take()).end["type"] == "audio.done"
 
 
 def waiting_at(port: int) -> int:
@@ -118,6 +118,6 @@ async def test_rate_limited_visitor_does_not_block_other_visitors(folder_of: Fol
             async with AsyncExitStack() as stack:
                 session = await polite.talk(stack, port, **VOICE)
                 for code in (None, None, None, None, "rate_limited"):
-                    await session.say("Once more.")
-                    assert (await session.take()).end.get("code") == code
+                    await session.send_text("Once more.")
+                    assert (await session.receive_take()).end.get("code") == code
             assert (await polite.post(port)).json()["error"]["code"] == "rate_limited"

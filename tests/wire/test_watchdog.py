@@ -53,11 +53,11 @@ async def test_stuck_frame_fails_health_ends_clients_and_the_process(
     with running_server(folder_of("brief", "custom_voice"), server=ServerSettings(frame_s=2.0)) as server:
         began = time.monotonic()
         async with talk(server.socket, **LONG) as session, talk(server.socket) as idle:
-            await session.say("Speak for a long time.")
-            while not isinstance(await session.hear(), bytes):
+            await session.send_text("Speak for a long time.")
+            while not isinstance(await session.receive(), bytes):
                 pass
             device.hang()
-            error_codes = [(await session.until("error"))["code"], (await idle.until("error"))["code"]]
+            error_codes = [(await session.receive_until("error"))["code"], (await idle.receive_until("error"))["code"]]
             assert (error_codes, await session.closed()) == (["engine_dead"] * 2, (1011, "engine_dead"))
         assert time.monotonic() - began > 1.9
         until(lambda: server.exit_status is not None)

@@ -123,7 +123,7 @@ class Code2WavStreams:
             if voice is not None and voice.codes is not None:
                 voice.stream_state = voice.stream_state or self.after(voice.codes)
                 parity, frames = voice.stream_state.parity, voice.stream_state.frames
-                self.network.put(slot, voice.stream_state.state)
+                self.network.write_state(slot, voice.stream_state.state)
             self._last[slot] = stream, self.device.mark()
         self._rows[slot, 1:] = parity, frames
 

@@ -86,7 +86,7 @@ class ReferencePrefill:
             network = self._network.stepped
             captured: list[Any] = [self._graphs.get(work, size) for work, size, _ in self._works()]
             if network is None or None in captured or len(codes) < network.tail_frames:
-                state, parity = self._network.after(codes)
+                state, parity = self._network.state_after(codes)
                 return VoiceStreamState(state, parity, len(codes))
             steps: dict[int, _Step] = {size: step for (size,), step in self._graphs.of(Work.REFERENCE).items()}
             sizes = [*pieces(len(codes) - network.tail_frames, list(steps)), network.tail_frames]

@@ -320,7 +320,7 @@ class ModelRunner:
         """Write the noise of the slots' next frames to the first rows of the batch."""
         slot_cache = self.slot_cache
         seeds = np.array([slot_cache.inputs[slot].seed for slot in slots.tolist()], np.int64)
-        noise.put(seeds, slot_cache.host_frame[slots], slot_cache.drawing(slots))
+        noise.write(seeds, slot_cache.host_frame[slots], slot_cache.drawing(slots))
 
     def _fitting(
         self, slots: Slots, work: Work, *least: int, plain: bool = False

@@ -49,7 +49,7 @@ class HostNoise:
         level = min(codebook, 1)
         return self._device[level][codebook - level, :rows]
 
-    def put(self, seeds: NDArray[np.int64], frames: NDArray[np.int64], uses_noise: NDArray[np.bool_]) -> None:
+    def write(self, seeds: NDArray[np.int64], frames: NDArray[np.int64], uses_noise: NDArray[np.bool_]) -> None:
         """Compute the noise of each row's next frame, and queue its copy to the device.
 
         Greedy rows get arbitrary finite values.

@@ -163,7 +163,7 @@ def test_waiting_request_is_notified_when_its_place_changes(quick: Checkpoint) -
     engine = engine_of(quick, slots=1)
     kwargs = submit(engine, *[{"max_frames": 3}] * 4)
     drain(engine)
-    assert [heard.places for _, heard in kwargs] == [[], [0], [1, 0], [2, 1, 0]]
+    assert [heard.positions for _, heard in kwargs] == [[], [0], [1, 0], [2, 1, 0]]
     for _, heard in kwargs:
         assert not any(isinstance(event, Queued) for event in heard.events[heard.events.index(heard.started) :])
 
@@ -191,7 +191,7 @@ def test_full_queue_drops_the_newest_request_of_the_largest_caller(quick: Checkp
         assert isinstance(displaced.end, Broken)
         assert isinstance(displaced.end.error, Overloaded)
         assert displaced.end.error.retryable
-        assert not displaced.of(Started)
+        assert not displaced.events_of(Started)
     for _, served in [*greedy[:2], *polite]:
         assert served.end.stats.frames == 2
     assert engine.load() == EngineLoad(slots=1, active=0, waiting=0)
@@ -281,7 +281,7 @@ def test_cancel_while_waiting_starts_the_next_request(quick: Checkpoint) -> None
     engine.cancel(kwargs[1][0])
     engine.tick()
     assert kwargs[1][1].end.stop_reason is StopReason.CANCELLED
-    assert kwargs[2][1].places == [1, 0]
+    assert kwargs[2][1].positions == [1, 0]
     drain(engine)
     assert not kwargs[1][1].chunks
     assert len(kwargs[2][1].codes) == 30

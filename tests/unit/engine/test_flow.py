@@ -142,8 +142,8 @@ def test_wait_estimate_is_sent_after_slots_have_been_used(quick: Checkpoint) -> 
     for recorder in recorders:
         engine.submit(custom_voice(max_frames=3), recorder)
     drain(engine, clock, 0.5)
-    assert recorders[1].of(Queued) == [Queued(0, None)]
-    unknown, known = recorders[2].of(Queued)
+    assert recorders[1].events_of(Queued) == [Queued(0, None)]
+    unknown, known = recorders[2].events_of(Queued)
     assert unknown == Queued(1, None)
     assert known.position == 0
     held_ms = recorders[1].end.stats.queue_ms  # The second request waited until the first request ended.
@@ -167,8 +167,8 @@ def test_queue_timeout_reports_when_to_retry(quick: Checkpoint) -> None:
     assert type(late.end.error) is QueueTimeout
     assert "within 5 s" in str(late.end.error)
     assert late.end.error.retryable
-    assert not late.of(Started)
-    assert later.places == [1, 0]
+    assert not late.events_of(Started)
+    assert later.positions == [1, 0]
     drain(engine)
     assert len(first.codes) == 40
     assert isinstance(later.end, Finished)

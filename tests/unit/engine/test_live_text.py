@@ -227,24 +227,25 @@ def test_waiting_for_text_is_reported_after_all_audio_was_sent(quick: Checkpoint
     run_turns(engine, 40)
     assert recorder.events == []  # The sentence may continue, so no speech starts.
     engine.flush(ticket)
-    tick_until(engine, lambda: bool(recorder.of(WaitingForText)))
+    tick_until(engine, lambda: bool(recorder.events_of(WaitingForText)))
     assert recorder.events[-1] == WaitingForText(len(first))
     assert recorder.chunks
     said_so_far = len(recorder.codes)
     run_turns(engine, 40)
-    assert len(recorder.of(WaitingForText)) == 1
+    assert len(recorder.events_of(WaitingForText)) == 1
     engine.append(ticket, second)
     engine.append(ticket, third)
     tick_until(engine, lambda: len(recorder.codes) > said_so_far and core_of(engine).waiting_for_text == 1)
     run_turns(engine, 40)
-    assert len(recorder.of(WaitingForText)) == 1  # The engine buffers the last word until more text or a flush arrives.
+    # The engine buffers the last word until more text or a flush arrives.
+    assert len(recorder.events_of(WaitingForText)) == 1
     engine.flush(ticket)
-    tick_until(engine, lambda: len(recorder.of(WaitingForText)) == 2)
+    tick_until(engine, lambda: len(recorder.events_of(WaitingForText)) == 2)
     assert recorder.events[-1] == WaitingForText(len(first + second + third))
     engine.finish_text(ticket)
     drain(engine)
     assert isinstance(recorder.end, Finished)
-    assert len(recorder.of(WaitingForText)) == 2
+    assert len(recorder.events_of(WaitingForText)) == 2
 
 
 @pytest.mark.parametrize(
@@ -257,7 +258,7 @@ def test_waiting_for_text_is_reported_only_after_a_possible_sentence_end(
     ticket, recorder = begin_request(engine, text, max_frames=200)
     tick_until(engine, lambda: bool(recorder.chunks) and core_of(engine).waiting_for_text == 1)
     run_turns(engine, 60)
-    assert [event.chars for event in recorder.of(WaitingForText)] == [len(text)] * is_reported
+    assert [event.chars for event in recorder.events_of(WaitingForText)] == [len(text)] * is_reported
     engine.cancel(ticket)
     drain(engine)
 
@@ -297,11 +298,11 @@ def test_queued_request_with_bad_text_leaves_the_queue(quick: Checkpoint, text: 
     engine.submit(custom_voice(max_frames=5), first)
     ticket, recorder = begin_request(engine, "Hello you. ")
     run_turns(engine, 2)
-    assert recorder.places == [0]
+    assert recorder.positions == [0]
     engine.append(ticket, text)
     drain(engine)
     assert isinstance(recorder.end, Broken)
-    assert not recorder.of(Started)
+    assert not recorder.events_of(Started)
     assert len(first.codes) == 5
     assert engine.load().active == engine.load().waiting == 0
 

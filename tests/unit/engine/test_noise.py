@@ -19,7 +19,7 @@ def test_host_noise_is_bitwise_equal_to_device_noise() -> None:
     noise = HostNoise(CpuDevice(), 8, widths, groups, 2)
     uses_noise = np.array([True, True, False, True, True, True])
     expected = gumbel_noise(torch.from_numpy(SEEDS), torch.from_numpy(FRAMES), groups, max(widths))
-    noise.put(SEEDS, FRAMES, uses_noise)
+    noise.write(SEEDS, FRAMES, uses_noise)
     for codebook in range(groups):
         made, width = noise.of(codebook, 6), widths[codebook > 0]
         assert made.shape == (6, width)
@@ -38,7 +38,7 @@ def test_cpu_noise_is_equal_for_every_row() -> None:
 
 def test_greedy_rows_need_no_noise() -> None:
     noise = HostNoise(CpuDevice(), 2, (300, 200), 3, 2)
-    noise.put(SEEDS[:2], FRAMES[:2], np.zeros(2, np.bool_))
+    noise.write(SEEDS[:2], FRAMES[:2], np.zeros(2, np.bool_))
     assert not noise.of(0, 2).any()
 
 

@@ -128,7 +128,7 @@ def test_first_frames_of_cancelled_requests_are_not_assigned_to_others(quick: Ch
         engine.tick()
         engine.cancel(ticket)
     engine.tick()
-    device.tell(Stream.PROMPTS, device.asked[Stream.PROMPTS])
+    device.publish_until(Stream.PROMPTS, device.asked[Stream.PROMPTS])
     engine.completion_waiter.threads.clear()
     drain(engine)
     assert_same(recorder, alone)
@@ -142,7 +142,7 @@ def test_first_frame_of_a_cancelled_request_is_not_measured_as_a_decode_step(qui
     engine.tick()
     engine.cancel(ticket)
     engine.tick()
-    device.tell(Stream.PROMPTS, device.asked[Stream.PROMPTS])
+    device.publish_until(Stream.PROMPTS, device.asked[Stream.PROMPTS])
     engine.tick()
     assert not core_of(engine).in_flight.is_prefilling
     assert core_of(engine).code2wav_scheduler.pace.turn_s == np.inf

@@ -95,13 +95,13 @@ def test_reference_audio_is_warmed_up_on_the_encoder_stream(
     """If the stream of first audio were used, other requests would have to wait."""
     engine = engine_of(cloner, device=LateDevice())
     network, threads = core_of(engine, Mode.BASE).code2wav_streams.network, []
-    after = network.after
+    after = network.state_after
 
     def seen(codes: Tensor) -> tuple[StreamState, int]:
         threads.append(threading.current_thread().name)
         return after(codes)
 
-    monkeypatch.setattr(network, "after", seen)
+    monkeypatch.setattr(network, "state_after", seen)
     voices_of(engine).start(lambda: None)
     recorder = EventRecorder()
     engine.submit(cloned(max_frames=4), recorder)

@@ -121,10 +121,10 @@ def test_queue_positions_are_reported_once_and_when_they_change() -> None:
     recorders = [heard_by(queue.find(ticket)) for ticket in range(3)]
     queue.report_places(7.0)
     queue.report_places(7.0)
-    assert [recorder.places for recorder in recorders] == [[0], [1], [2]]
+    assert [recorder.positions for recorder in recorders] == [[0], [1], [2]]
     queue.next()
     queue.report_places(7.0)
-    assert [recorder.places for recorder in recorders] == [[0], [1, 0], [2, 1]]
+    assert [recorder.positions for recorder in recorders] == [[0], [1, 0], [2, 1]]
 
 
 def test_queue_positions_of_many_requests_are_reported_at_intervals() -> None:
@@ -133,9 +133,9 @@ def test_queue_positions_of_many_requests_are_reported_at_intervals() -> None:
     queue.report_places(7.0)
     queue.next()
     queue.report_places(7.1)
-    assert last.places == [FRONT_REQUESTS + 1], "all were told a moment ago"
+    assert last.positions == [FRONT_REQUESTS + 1], "all were told a moment ago"
     queue.report_places(7.0 + POSITION_INTERVAL_S)
-    assert last.places == [FRONT_REQUESTS + 1, FRONT_REQUESTS]
+    assert last.positions == [FRONT_REQUESTS + 1, FRONT_REQUESTS]
 
 
 def test_there_is_no_wait_estimate_before_a_slot_was_released() -> None:
@@ -176,10 +176,10 @@ def test_reported_queue_position_accounts_for_callers_taking_turns() -> None:
         queue.add_request(sequence_of(ticket, caller=caller), float(ticket))
     recorders = [heard_by(queue.find(ticket)) for ticket in range(3)]
     queue.report_places(2.0)
-    assert [recorder.places for recorder in recorders] == [[0], [2], [1]]
+    assert [recorder.positions for recorder in recorders] == [[0], [2], [1]]
     queue.add_request(sequence_of(3, caller="c"), 2.1)
     queue.report_places(2.1)
-    assert [recorder.places for recorder in recorders] == [[0], [2, 3], [1]]
+    assert [recorder.positions for recorder in recorders] == [[0], [2, 3], [1]]
 
 
 def test_timed_out_request_is_removed_and_others_stay() -> None:

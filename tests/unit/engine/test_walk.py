@@ -214,7 +214,7 @@ class Walk(RuleBasedStateMachine):
                 at += len(chunk.pcm) // 2
                 assert (chunk.codes[:, 0] == self.seeds[ticket]).all()
             assert (recorder.pcm == np.int16(self.seeds[ticket])).all()
-            assert len(recorder.of(Started)) <= 1
+            assert len(recorder.events_of(Started)) <= 1
             ends = [place for place, event in enumerate(recorder.events) if isinstance(event, Finished | Broken)]
             assert ends in ([], [len(recorder.events) - 1])
             if ends and isinstance(end := recorder.events[-1], Broken) and isinstance(end.error, GenerationFailed):

@@ -139,8 +139,8 @@ def test_reference_frames_give_the_state_of_decoding_them(
     codes = codes_of(readable, 1)
     samples = reference * readable.config.samples_per_frame
     expected = decoded(network, codes, cycle([3]))[:, samples:]
-    state, turn = network.after(codes[0, :reference].long())
-    network.put(SLOTS - 1, state)
+    state, turn = network.state_after(codes[0, :reference].long())
+    network.write_state(SLOTS - 1, state)
     assert turn == 0
     made = decoded(network, codes, cycle([2]), reference)
     assert (made.int() - expected.int()).abs().max() <= ROUNDING_STEPS

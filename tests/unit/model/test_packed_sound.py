@@ -151,9 +151,9 @@ def test_warm_state_equals_decoding_the_reference_and_dropping_its_audio(small: 
     truth = plain(small, codes)[:, reference * small.config.samples_per_frame :]
     streams = packed(small)
     with torch.inference_mode():
-        kept, turn = streams.sound.after(codes[0, :reference])
-        streams.sound.put(1, kept)
-        streams.sound.put(4, kept)
+        kept, turn = streams.sound.state_after(codes[0, :reference])
+        streams.sound.write_state(1, kept)
+        streams.sound.write_state(4, kept)
     for slot in (1, 4):
         streams.rows[slot] = slot, turn, reference
     ours = in_chunks(streams, [4, 1], codes[:, reference:].repeat(2, 1, 1), [1, 4])
@@ -174,7 +174,7 @@ def test_captured_warm_up_steps_equal_one_pass(small: Code2Wav, reference: int) 
     after(codes_of(small, 1, 9, seed=4)[0])  # Encode another reference, whose state must have no effect.
     sound = after(codes[0, :reference])
     with torch.inference_mode():
-        streams.sound.put(2, sound.state)
+        streams.sound.write_state(2, sound.state)
     streams.rows[2] = 2, sound.parity, sound.frames
     ours = in_chunks(streams, [2], codes[:, reference:], [1, 4])
     assert (ours.int() - truth).abs().max() <= STEP

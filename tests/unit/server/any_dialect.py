@@ -68,7 +68,7 @@ class AnyDialect(RuleBasedStateMachine):
 
     @rule()
     def take_everything(self) -> None:
-        for item in self.driver.heard():
+        for item in self.driver.pop_messages():
             assert not self.is_over
             if isinstance(item, Close):
                 self.is_over = True
@@ -80,7 +80,7 @@ class AnyDialect(RuleBasedStateMachine):
     def sound(self, data: st.DataObject, frames: int) -> None:
         number = data.draw(st.sampled_from(sorted(self.running)))
         self.driver.start(number)
-        self.driver.sound(number, frames)
+        self.driver.send_audio(number, frames)
         self.after()
 
     @precondition(lambda self: self.running)
@@ -129,4 +129,4 @@ class AnyDialect(RuleBasedStateMachine):
             self.driver.dialect.on_disconnect()
             self.after()
             assert self.running == {}
-            assert self.driver.heard() == []
+            assert self.driver.pop_messages() == []

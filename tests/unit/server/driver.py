@@ -64,7 +64,7 @@ class SessionDriver:
         self.dialect.on_speech(number, Started(seed=seed, checkpoint="tiny", notes=notes))
         self.gather()
 
-    def sound(self, number: int, frames: int = 1, first: int = 0) -> bytes:
+    def send_audio(self, number: int, frames: int = 1, first: int = 0) -> bytes:
         """Send generated frames to the session as the engine does, and return their samples."""
         pcm = (np.arange(first * 1920, (first + frames) * 1920) % 20_000).astype("<i2").tobytes()
         chunk = AudioChunk(pcm=pcm, codes=np.zeros((frames, 16), np.int64), first_sample=first * 1920)
@@ -77,17 +77,17 @@ class SessionDriver:
         self.dialect.on_speech(number, Finished(stop_reason=reason, stats=stats, notes=notes))
         self.gather()
 
-    def of(self, kind: type[Any]) -> list[Any]:
+    def commands_of(self, kind: type[Any]) -> list[Any]:
         """Return all recorded commands of type `kind`."""
         return [command for command in self.commands if isinstance(command, kind)]
 
     @property
     def submitted(self) -> list[Submit]:
-        return self.of(Submit)
+        return self.commands_of(Submit)
 
     @property
     def cancelled(self) -> list[int]:
-        return [command.utterance for command in self.of(Cancel)]
+        return [command.utterance for command in self.commands_of(Cancel)]
 
     @property
     def received_text(self) -> str:
@@ -110,28 +110,28 @@ class SessionDriver:
     def uploads(self) -> list[Decode | Recall]:
         return [command for command in self.commands if isinstance(command, Decode | Recall)]
 
-    def heard(self) -> list[Any]:
+    def pop_messages(self) -> list[Any]:
         """Take all pending replies, and return them as dicts, bytes and Close objects."""
-        heard: list[Any] = []
+        messages: list[Any] = []
         while (item := self.dialect.pop_message()) is not None:
             match item:
                 case TextMessage(text):
-                    heard.append(json.loads(text))
+                    messages.append(json.loads(text))
                 case AudioMessage(data):
-                    heard.append(data)
+                    messages.append(data)
                 case EncodedMessage(make):
                     if text := make():
-                        heard.append(json.loads(text))
+                        messages.append(json.loads(text))
                 case Close():
-                    heard.append(item)
-        return heard
+                    messages.append(item)
+        return messages
 
     def kinds(self) -> list[str]:
         """Take all pending replies, and return their names.
 
         A name is a message type, an error code, "sound" for audio, or a close code.
         """
-        return [self.kind(item) for item in self.heard()]
+        return [self.kind(item) for item in self.pop_messages()]
 
     def kind(self, item: Any) -> str:
         """Return the name of a reply, as in `kinds`."""

@@ -104,13 +104,13 @@ async def test_only_sent_audio_is_acknowledged_to_the_engine() -> None:
         client.say("session.config")
         client.say("input.text", text="Hello.")
         await becomes(lambda: bool(engine.sinks))
-        engine.say(101, Started(seed=1, checkpoint="tiny"))
-        engine.say(101, CHUNK)
+        engine.emit(101, Started(seed=1, checkpoint="tiny"))
+        engine.emit(101, CHUNK)
         await client.hears("audio.start", "sound")
         await becomes(lambda: ("ack_sent", 101, 1920) in engine.commands)
         client.reads.clear()
         for _ in range(3):
-            engine.say(101, CHUNK)
+            engine.emit(101, CHUNK)
         await asyncio.sleep(0.02)
         assert [commands for commands in engine.commands if commands[0] == "ack_sent"] == [("ack_sent", 101, 1920)]
         client.reads.set()
@@ -119,7 +119,7 @@ async def test_only_sent_audio_is_acknowledged_to_the_engine() -> None:
         assert [commands[2] for commands in engine.commands if commands[0] == "ack_sent"] == [1920, 3840, 5760, 7680]
         client.say("playback", played_ms=80)
         await becomes(lambda: ("ack_played", 101, 80.0) in engine.commands)
-        engine.say(101, END)
+        engine.emit(101, END)
         await client.hears("audio.done")
         assert ("cancel", 101) not in engine.commands
 
@@ -153,7 +153,7 @@ async def test_client_that_reads_nothing_is_disconnected_with_the_reason() -> No
         await becomes(lambda: bool(engine.sinks))
         client.reads.clear()
         for _ in range(9):
-            engine.say(101, CHUNK)
+            engine.emit(101, CHUNK)
         (close,) = await client.hears("websocket.close")
         assert (close["code"], close["reason"]) == (1008, "slow_reader")
         assert ("cancel", 101) in engine.commands
@@ -226,7 +226,7 @@ async def test_drain_finishes_running_replies_and_starts_none() -> None:
         assert (error["code"], error["context_id"]) == ("draining", "b")
         client.say("input.done", context_id="a")
         await becomes(lambda: ("finish_text", 101) in engine.commands)
-        engine.say(101, END)
+        engine.emit(101, END)
         _, last, close = await client.hears("audio.done", "error", "websocket.close")
         assert (last["code"], last["context_id"], close["code"]) == ("draining", None, 1001)
 
@@ -239,7 +239,7 @@ async def test_drain_continues_a_reply_after_a_refused_sentence() -> None:
         await becomes(lambda: bool(engine.sinks))
         for socket in host.sockets:
             socket.drain()
-        engine.say(101, Refused(UnreadableText()))
+        engine.emit(101, Refused(UnreadableText()))
         await becomes(lambda: len(engine.sinks) == 2)
 
 

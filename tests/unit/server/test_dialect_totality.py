@@ -75,7 +75,7 @@ def omni_in(state: str) -> DialectDriver:
         driver.send({"type": "input.done"})
     if state in {"leaving", "closed"}:
         driver.send({"type": "session.close"})
-    driver.heard()
+    driver.pop_messages()
     driver.commands.clear()
     return driver
 
@@ -172,7 +172,7 @@ def cartesia_in(state: str) -> DialectDriver:
         driver.send({"context_id": "c", "cancel": True})
     elif state == "closed":
         driver.send("{")
-    driver.heard()
+    driver.pop_messages()
     driver.commands.clear()
     return driver
 
@@ -246,7 +246,7 @@ def wyoming_in(state: str) -> DialectDriver:
         driver.send({"type": "synthesize", "data": {"text": "Text.", "voice": {"name": name}}})
     elif state == "closed":
         driver.send("{")
-    driver.heard()
+    driver.pop_messages()
     driver.commands.clear()
     return driver
 
@@ -455,7 +455,7 @@ def test_audio_messages_of_every_dialect_report_their_sample_count() -> None:
     events.send({"type": "synthesize", "data": {"text": "Hi."}})
     eleven.send({"context_id": "c", "text": "Hi."})
     for driver in (whole, streamed, json_, events, eleven):
-        driver.sound(1, frames=7)
+        driver.send_audio(1, frames=7)
         driver.finish(1)
         samples = 0
         while (item := driver.dialect.pop_message()) is not None:

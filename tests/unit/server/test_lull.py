@@ -119,7 +119,7 @@ def waits(driver: DialectDriver, clock: Clock, seconds: float) -> int:
     clock.now += seconds
     driver.dialect.tick()
     driver.gather()
-    return len(driver.of(Flush))
+    return len(driver.commands_of(Flush))
 
 
 @pytest.mark.parametrize(("fields", "delay"), [({}, 3.0), ({"max_buffer_delay_ms": 500}, 0.5)])
@@ -151,7 +151,7 @@ def test_omni_sentence_without_trailing_space_is_spoken_after_the_delay() -> Non
     for number in (1, 2):
         driver.start(number)
         driver.finish(number)
-    kinds = driver.heard()
+    kinds = driver.pop_messages()
     assert [kind["sentence_text"] for kind in kinds if isinstance(kind, dict) and kind["type"] == "audio.start"] == [
         "Let me check.",
         "It is sunny.",

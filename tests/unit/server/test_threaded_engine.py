@@ -124,7 +124,7 @@ def test_accepted_requests_continue_during_a_validation(threaded: Threaded) -> N
     threaded.slow.is_validating.clear()
     threaded.begin()
     threaded.engine.append(first, "More.")
-    threaded.slow.say(101, started(), finished())
+    threaded.slow.emit(101, started(), finished())
     assert threaded.slow.commands == [("append", 101, "More.")]
     assert threaded.heard[first] == [started(), finished()]
 
@@ -147,7 +147,7 @@ def test_request_cancelled_during_its_validation_is_cancelled_by_the_engine(thre
     assert threaded.heard[ticket] == []
     threaded.settle()
     assert threaded.slow.commands == [("cancel", 101)]
-    threaded.slow.say(101, CANCELLED)
+    threaded.slow.emit(101, CANCELLED)
     threaded.engine.cancel(ticket)
     assert threaded.slow.commands == [("cancel", 101)]
 

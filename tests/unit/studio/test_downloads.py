@@ -90,14 +90,14 @@ def hub(folder_of: FolderOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 async def test_failed_download_plan_is_not_retried_immediately() -> None:
     """The page polls every second, and each attempt would start a process that imports torch."""
     plan = Plan(("json.tool", "--no-such-argument"))
-    plan.ask(())
+    plan.update(())
     assert plan.is_asking
     await becomes(lambda: not plan.is_asking)
-    plan.ask(())
+    plan.update(())
     assert not plan.is_asking
     assert plan.latest is None
     plan.forget()
-    plan.ask(())
+    plan.update(())
     assert plan.is_asking, "what is here has changed"
     await plan.aclose()
 

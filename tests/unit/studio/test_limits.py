@@ -155,7 +155,7 @@ def test_visitors_over_the_daily_limit_share_one_account_per_address() -> None:
 
     def who(letter: str, address: str = "192.0.2.7") -> str:
         raw = [(name.encode(), value.encode()) for name, value in header_of(letter).items()]
-        return accounts.of(HTTPConnection({"type": "http", "headers": raw, "client": (address, 5)}))[1]
+        return accounts.account_of(HTTPConnection({"type": "http", "headers": raw, "client": (address, 5)}))[1]
 
     own = {who("a"), who("b")}
     assert {account[:8] for account in own} == {"visitor:"}

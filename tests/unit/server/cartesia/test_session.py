@@ -53,16 +53,16 @@ def test_complete_text_is_answered_with_cartesia_messages() -> None:
     assert request.acknowledged
     driver.dialect.on_speech(1, Queued(0))
     driver.start(1)
-    pcm = driver.sound(1)
+    pcm = driver.send_audio(1)
     item = driver.dialect.pop_message()
     assert isinstance(item, TextMessage)
     assert (item.number, item.samples) == (1, 1920)
     driver.finish(1)
-    assert driver.heard() == [{"type": "done", "context_id": "c", "done": True, "status_code": 206}]
+    assert driver.pop_messages() == [{"type": "done", "context_id": "c", "done": True, "status_code": 206}]
     driver.send(generation())
     again = driver.submitted[1].utterance
-    assert driver.sound(again) == pcm
-    (chunk,) = driver.heard()
+    assert driver.send_audio(again) == pcm
+    (chunk,) = driver.pop_messages()
     assert base64.b64decode(chunk.pop("data")) == pcm
     assert chunk.pop("step_time") == 0
     assert chunk == {"type": "chunk", "context_id": "c", "done": False, "status_code": 206, "flush_id": 1}
@@ -88,7 +88,7 @@ def test_notes_are_sent_once_in_the_last_message_of_the_context(reason: StopReas
     last = driver.submitted[1].utterance
     driver.start(last, notes=("It is another voice.",))
     driver.finish(last, reason)
-    *_, done = driver.heard()
+    *_, done = driver.pop_messages()
     assert (done["type"], done["notes"]) == (
         "done",
         ["It is another voice.", "A letter was strange.", note],
@@ -98,7 +98,7 @@ def test_notes_are_sent_once_in_the_last_message_of_the_context(reason: StopReas
 def test_long_chunks_are_split_without_losing_samples() -> None:
     driver = cartesia()
     driver.send(generation(output_format={**NATIVE, "encoding": "pcm_mulaw", "sample_rate": 8000}))
-    driver.sound(1, frames=16)
+    driver.send_audio(1, frames=16)
     driver.finish(1)
     items = []
     while (item := driver.dialect.pop_message()) is not None:
@@ -112,9 +112,9 @@ def test_long_chunks_are_split_without_losing_samples() -> None:
 def test_resampled_audio_has_the_exact_length() -> None:
     driver = cartesia()
     driver.send(generation(output_format={"container": "raw", "encoding": "pcm_f32le", "sample_rate": 44100}))
-    driver.sound(1, frames=4)
+    driver.send_audio(1, frames=4)
     driver.finish(1)
-    assert abs(len(sound_of(driver.heard())) // 4 - 4 * 1920 * 441 // 240) <= 1
+    assert abs(len(sound_of(driver.pop_messages())) // 4 - 4 * 1920 * 441 // 240) <= 1
 
 
 def test_streamed_text_is_forwarded_to_the_engine_immediately() -> None:
@@ -123,7 +123,7 @@ def test_streamed_text_is_forwarded_to_the_engine_immediately() -> None:
     driver.send(generation("Hello ", **{"continue": True}))
     assert [submit.request.open_text for submit in driver.submitted] == [True]
     driver.send(generation("there.", **{"continue": True}))
-    driver.sound(1)  # Audio starts before the text is complete.
+    driver.send_audio(1)  # Audio starts before the text is complete.
     driver.send(generation("", **{"continue": False}))
     assert driver.received_text == "Hello there.|"
     assert driver.commands[1:] == [Append(1, "there."), FinishText(1)]
@@ -148,7 +148,7 @@ def test_engine_request_starts_with_the_first_speakable_word() -> None:
     assert driver.received_text == '"Hi'
     driver.send(generation(" ", context="other", **{"continue": False}))
     driver.send(generation("...", context="dots", **{"continue": False}))
-    assert [(message["type"], message["context_id"]) for message in driver.heard()] == [
+    assert [(message["type"], message["context_id"]) for message in driver.pop_messages()] == [
         ("done", "other"),
         ("done", "dots"),
     ]
@@ -163,23 +163,26 @@ def test_flush_speaks_the_buffered_text_and_is_acknowledged() -> None:
     driver.send(generation("you", **{"continue": True}))
     driver.send(generation("", **{"continue": True, "flush": True}))
     assert len(driver.submitted) == 1  # The next request starts after the end of this request.
-    assert driver.heard() == []  # A flush is acknowledged after its audio.
+    assert driver.pop_messages() == []  # A flush is acknowledged after its audio.
     driver.start(1)
-    driver.sound(1)
+    driver.send_audio(1)
     driver.finish(1)
-    assert [(message["type"], message["flush_id"]) for message in driver.heard()] == [("chunk", 1), ("flush_done", 1)]
+    assert [(m["type"], m["flush_id"]) for m in driver.pop_messages()] == [
+        ("chunk", 1),
+        ("flush_done", 1),
+    ]
     second = driver.submitted[1]
     assert (second.utterance, second.request.text, second.request.seed) == (2, "you", 7)
     driver.send(generation("Bye", **{"continue": False}))
     driver.start(2)
-    driver.sound(2)
+    driver.send_audio(2)
     driver.finish(2)
     third = driver.submitted[2]
     assert (third.request.text, third.request.open_text) == ("Bye", False)
     driver.start(third.utterance)
-    driver.sound(third.utterance)
+    driver.send_audio(third.utterance)
     driver.finish(third.utterance)
-    assert [(message["type"], message.get("flush_id")) for message in driver.heard()] == [
+    assert [(message["type"], message.get("flush_id")) for message in driver.pop_messages()] == [
         ("chunk", 2),
         ("flush_done", 2),
         ("chunk", 3),
@@ -192,7 +195,7 @@ def test_pending_flushes_are_bounded() -> None:
     driver.send(generation("Hello ", **{"continue": True}))
     for _ in range(200):
         driver.send(generation("", **{"continue": True, "flush": True}))
-    errors = [message for message in driver.heard() if message["type"] == "error"]
+    errors = [message for message in driver.pop_messages() if message["type"] == "error"]
     assert [(error["error_code"], error["context_id"]) for error in errors] == [("out_of_order", "c")]
 
 
@@ -220,16 +223,16 @@ def test_zero_buffer_delay_flushes_every_message() -> None:
     for text in ("One.", "Two."):
         driver.send(generation(text, **{"continue": True, "max_buffer_delay_ms": 0}))
     assert driver.commands[1:] == [Flush(1), Append(1, "Two."), Flush(1)]
-    assert driver.heard() == []
+    assert driver.pop_messages() == []
 
 
 def test_word_timestamps_are_sent_if_requested() -> None:
     driver = cartesia()
     driver.send(generation("Hello there you.", add_timestamps=True))
     for frame in range(10):
-        driver.sound(1, first=frame)
+        driver.send_audio(1, first=frame)
     driver.finish(1)
-    messages = driver.heard()
+    messages = driver.pop_messages()
     times = [event for event in messages if event["type"] == "timestamps"]
     assert times[0]["context_id"] == "c"
     assert messages.index(times[0]) < 9  # The word times are sent during the speech.
@@ -247,11 +250,11 @@ def test_contexts_on_one_socket_keep_their_audio_apart() -> None:
     driver = cartesia()
     driver.send(generation("One.", context="a", voice={"mode": "id", "id": None}))
     driver.send(generation("Two.", context="b"))
-    driver.sound(2, first=5)
-    driver.sound(1)
+    driver.send_audio(2, first=5)
+    driver.send_audio(1)
     driver.finish(1)
     driver.finish(2)
-    messages = driver.heard()
+    messages = driver.pop_messages()
     assert [(event["type"], event["context_id"]) for event in messages] == [
         ("chunk", "b"),
         ("chunk", "a"),
@@ -269,28 +272,28 @@ def test_cancel_drops_unsent_audio_sends_nothing_and_frees_the_slot() -> None:
     driver = cartesia()
     driver.send(generation("One.", context="a", add_timestamps=True))
     driver.send(generation("Two.", context="b"))
-    driver.sound(1, frames=8)
-    driver.sound(2)
+    driver.send_audio(1, frames=8)
+    driver.send_audio(2)
     driver.send({"context_id": "a", "cancel": True})
     assert driver.cancelled == [1]
-    assert [(message["type"], message["context_id"]) for message in driver.heard()] == [("chunk", "b")]
-    driver.sound(1)
+    assert [(message["type"], message["context_id"]) for message in driver.pop_messages()] == [("chunk", "b")]
+    driver.send_audio(1)
     driver.finish(1)
     driver.send({"context_id": "a", "cancel": True})
     driver.send({"context_id": "never", "cancel": True})
-    assert driver.heard() == []
+    assert driver.pop_messages() == []
 
 
 def test_cancel_drops_an_unsent_final_message() -> None:
     driver = cartesia()
     driver.send(generation("One.", context="a"))
     driver.send(generation("Two.", context="b", voice={"mode": "id", "id": "nobody"}))
-    driver.sound(1)
+    driver.send_audio(1)
     driver.finish(1)
     driver.send({"context_id": "a", "cancel": True})
     driver.send({"context_id": "b", "cancel": True})
     driver.send({"cancel": True})
-    assert driver.heard() == []
+    assert driver.pop_messages() == []
     assert not driver.dialect.is_congested
 
 
@@ -299,7 +302,7 @@ def test_final_message_after_a_cancel_does_not_start_a_new_text() -> None:
     driver.send(generation("One ", context="a", **{"continue": True}))
     driver.send({"context_id": "a", "cancel": True})
     driver.send(generation("", context="a"))
-    assert driver.heard() == []
+    assert driver.pop_messages() == []
     driver.send(generation("Again.", context="a"))
     driver.finish(driver.submitted[1].utterance)
     assert driver.kinds() == ["done"]
@@ -311,7 +314,7 @@ def test_contexts_over_the_limit_are_refused_by_id() -> None:
     driver.send(generation("Two", context="b", **{"continue": True}))
     driver.send(generation(" more", context="b", **{"continue": True}))
     driver.send(generation("", context="b"))
-    (error,) = driver.heard()
+    (error,) = driver.pop_messages()
     assert (error["error_code"], error["context_id"], error["status_code"]) == ("too_many_contexts", "b", 429)
     driver.finish(1)
     driver.send(generation("Two.", context="b"))
@@ -373,7 +376,7 @@ def test_deleted_stored_voice_is_an_error_of_its_context() -> None:
     driver = cartesia()
     driver.send(generation(voice={"mode": "id", "id": "v1"}))
     driver.dialect.on_reference(1, VoiceNotFound())
-    (error,) = driver.heard()
+    (error,) = driver.pop_messages()
     assert (error["error_code"], error["context_id"]) == ("voice_not_found", "c")
 
 
@@ -416,7 +419,7 @@ def test_voicewright_fields_are_accepted_and_unknown_fields_ignored() -> None:
 def test_invalid_request_is_one_error_and_the_socket_stays_open(fields: dict[str, Any], code: str) -> None:
     driver = cartesia()
     driver.send({**generation(), **fields})
-    (error,) = driver.heard()
+    (error,) = driver.pop_messages()
     assert error["type"] == "error"
     assert error["error_code"] == code
     assert error["context_id"] == "c"
@@ -447,18 +450,18 @@ def test_misspelt_transcript_key_is_an_error(goes_on: bool) -> None:
     misspelt = {"context_id": "c", "transcipt": "Hello there.", "voice": "anna", "continue": goes_on, "flush": True}
     for _ in range(2):  # A streamed text reports only its first error.
         driver.send(misspelt)
-    errors = driver.heard()
+    errors = driver.pop_messages()
     assert len(errors) == (1 if goes_on else 2)
     assert {(error["error_code"], error["context_id"], error["done"]) for error in errors} == {
         ("invalid_config", "c", True)
     }
     assert errors[0]["message"] == "transcript is not valid: it is required; send an empty text to end the transcript."
     driver.send({**misspelt, "continue": False})
-    driver.heard()
+    driver.pop_messages()
     driver.send(misspelt)
     assert driver.kinds() == ["invalid_config"]
     driver.send({"context_id": "c", "cancel": True})
-    assert driver.heard() == []
+    assert driver.pop_messages() == []
     assert driver.submitted == []
 
 
@@ -475,9 +478,9 @@ def test_text_after_the_end_is_refused_and_the_request_continues() -> None:
     driver = cartesia()
     driver.send(generation("One."))
     driver.send(generation(" ", **{"continue": True}))
-    assert driver.heard() == []
+    assert driver.pop_messages() == []
     driver.send(generation("Two."))
-    (error,) = driver.heard()
+    (error,) = driver.pop_messages()
     assert (error["error_code"], error["done"]) == ("out_of_order", False)
     driver.finish(1)
     assert driver.kinds() == ["done"]
@@ -493,7 +496,7 @@ def test_failure_is_the_last_message_of_its_context(how: str) -> None:
         driver.dialect.on_speech(1, Broken(GenerationFailed(), RequestStats()))
     driver.send(generation("two", **{"continue": True}))
     driver.send(generation(""))
-    (error,) = driver.heard()
+    (error,) = driver.pop_messages()
     assert error["error_code"] == ("overloaded" if how == "refused" else "generation_failed")
     assert error["retryable"] is True
     assert driver.cancelled == []
@@ -507,7 +510,7 @@ def test_message_that_is_not_a_json_object_closes_the_socket(message: str) -> No
     assert driver.cancelled == [1]
     assert driver.kinds() == ["invalid_json", "invalid_json", "close 1007"]
     driver.send(generation())
-    assert driver.heard() == []
+    assert driver.pop_messages() == []
 
 
 def test_binary_messages_are_refused() -> None:
@@ -526,14 +529,14 @@ def test_idle_socket_times_out_after_five_minutes_and_an_idle_context_earlier() 
     driver.send(generation("One ", **{"continue": True}))
     assert driver.dialect.deadline == 120
     clock.now = 50
-    driver.sound(1)
+    driver.send_audio(1)
     assert driver.dialect.deadline == 170
     driver.send(generation(""))
     assert driver.dialect.deadline == 3600  # A session that is speaking is not idle.
     driver.finish(1)
     assert driver.dialect.deadline == 350
     driver.send(generation("One ", context="slow", **{"continue": True}))
-    driver.heard()
+    driver.pop_messages()
     clock.now = 170
     driver.dialect.tick()
     driver.gather()
@@ -568,12 +571,12 @@ def test_context_expires_one_second_after_its_last_audio() -> None:
     driver.send(generation("One.", **{"continue": True, "max_buffer_delay_ms": 0}))
     waits(driver, clock, 5)
     driver.start(1)
-    driver.sound(1)
+    driver.send_audio(1)
     short(driver, 1, len("One."))
     waits(driver, clock, 0.9)
-    assert driver.of(FinishText) == []
+    assert driver.commands_of(FinishText) == []
     waits(driver, clock, 0.2)
-    assert driver.of(FinishText) == [FinishText(1)]  # The slot is released for other requests.
+    assert driver.commands_of(FinishText) == [FinishText(1)]  # The slot is released for other requests.
     assert driver.kinds() == ["chunk"]
     driver.finish(1)
     waits(driver, clock, 0.01)
@@ -589,20 +592,20 @@ def test_context_that_receives_text_does_not_expire() -> None:
     driver = cartesia(clock=clock)
     driver.send(generation("One.", **{"continue": True, "max_buffer_delay_ms": 0}))
     driver.start(1)
-    driver.sound(1)
+    driver.send_audio(1)
     driver.send(generation(" Two", **{"continue": True}))
     short(driver, 1, len("One."))  # The engine sent this event before it received the text.
     waits(driver, clock, 3)
-    assert driver.of(FinishText) == []
+    assert driver.commands_of(FinishText) == []
     short(driver, 1, len("One. Two"))
     waits(driver, clock, 0.9)
-    driver.sound(1)
+    driver.send_audio(1)
     waits(driver, clock, 0.9)
     short(driver, 1, len("One. Two"))
     waits(driver, clock, 0.9)
-    assert driver.of(FinishText) == []
+    assert driver.commands_of(FinishText) == []
     waits(driver, clock, 0.2)
-    assert driver.of(FinishText) == [FinishText(1)]
+    assert driver.commands_of(FinishText) == [FinishText(1)]
 
 
 def test_text_for_an_expiring_context_continues_in_its_voice() -> None:
@@ -610,13 +613,13 @@ def test_text_for_an_expiring_context_continues_in_its_voice() -> None:
     driver = cartesia(clock=clock)
     driver.send(generation("One.", **{"continue": True, "max_buffer_delay_ms": 0}))
     driver.start(1, seed=9)
-    driver.sound(1)
+    driver.send_audio(1)
     short(driver, 1, len("One."))
     waits(driver, clock, 1)
     driver.send(generation("Two.", **{"continue": True}))
-    driver.sound(1)  # The engine still had audio of the first text.
+    driver.send_audio(1)  # The engine still had audio of the first text.
     driver.finish(1)
-    assert [(message["type"], message["flush_id"]) for message in driver.heard()] == [("chunk", 1), ("chunk", 1)]
+    assert [(m["type"], m["flush_id"]) for m in driver.pop_messages()] == [("chunk", 1), ("chunk", 1)]
     second = driver.submitted[1]
     assert (second.request.text, second.request.seed, second.request.open_text) == ("Two.", 9, True)
     driver.send(generation(""))
@@ -632,7 +635,7 @@ def test_context_expires_after_a_flush_and_not_before_its_first_audio() -> None:
     assert driver.kinds() == ["flush_done"]
     driver.send(generation("One.", **{"continue": True, "flush": True}))
     waits(driver, clock, 10)
-    driver.sound(1)
+    driver.send_audio(1)
     driver.finish(driver.submitted[0].utterance)
     waits(driver, clock, 0.9)
     assert driver.kinds()[-1] == "flush_done"
@@ -662,12 +665,12 @@ def test_socket_is_not_read_while_its_client_receives_nothing() -> None:
     for _ in range(300):
         driver.send(generation("", context="x"))
     assert driver.dialect.is_congested
-    driver.heard()
+    driver.pop_messages()
     assert not driver.dialect.is_congested
 
 
 def test_samples_are_unchanged_by_base64() -> None:
     driver = cartesia()
     driver.send(generation())
-    pcm = driver.sound(1, frames=7)
-    assert np.array_equal(np.frombuffer(sound_of(driver.heard()), "<i2"), np.frombuffer(pcm, "<i2"))
+    pcm = driver.send_audio(1, frames=7)
+    assert np.array_equal(np.frombuffer(sound_of(driver.pop_messages()), "<i2"), np.frombuffer(pcm, "<i2"))

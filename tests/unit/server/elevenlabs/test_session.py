@@ -59,7 +59,7 @@ def test_substituted_voice_is_noted_in_the_last_message(voice: str, *, is_multi:
     driver.start(1, notes=(note,))
     driver.send({"close_context": True, "context_id": "default"} if is_multi else END)
     driver.finish(1, notes=("A letter was strange.",))
-    final = next(message for message in driver.heard() if isinstance(message, dict) and message["isFinal"])
+    final = next(message for message in driver.pop_messages() if isinstance(message, dict) and message["isFinal"])
     assert final["notes"] == [note, "A letter was strange."]
 
 
@@ -73,9 +73,9 @@ def test_single_text_is_answered_and_closes_the_socket() -> None:
     assert (request.voice, request.language, request.seed, request.mode) == ("anna", "english", 5, Mode.CUSTOM_VOICE)
     assert request.acknowledged
     assert driver.received_text.strip("| ") == "Hello there."
-    pcm = driver.sound(1, frames=8)
+    pcm = driver.send_audio(1, frames=8)
     driver.finish(1)
-    *sound, last, close = driver.heard()
+    *sound, last, close = driver.pop_messages()
     assert sound_of(sound) == pcm
     assert {"audio", "isFinal", "alignment", "normalizedAlignment"} == set(sound[0])
     assert sound[0]["isFinal"] is None
@@ -97,7 +97,7 @@ def test_any_error_closes_a_single_text_socket() -> None:
         driver = elevenlabs(is_multi=False)
         spoken(driver, "Hello ")
         driver.send(wrong)
-        error, close = driver.heard()
+        error, close = driver.pop_messages()
         assert {"message", "error", "code"} <= set(error)
         assert (error["code"], close.code, close.reason) == (1008, 1008, error["error"])
         assert driver.cancelled == [1]
@@ -107,7 +107,7 @@ def test_final_error_message_contains_the_close_code() -> None:
     for wrong in ("{", {"txt": "Hello."}, {"context_id": "c", "txt": "Hello."}):
         driver = elevenlabs(is_multi=False)
         driver.send(wrong)
-        error, close = driver.heard()
+        error, close = driver.pop_messages()
         assert (error["error"], error["code"]) == (close.reason, close.code)
         assert close.code == 1008
 
@@ -116,7 +116,7 @@ def test_final_error_message_contains_the_close_code() -> None:
 def test_message_without_text_or_command_is_refused(more: dict[str, Any]) -> None:
     driver = elevenlabs()
     driver.send({"context_id": "c", "txt": "Hello.", **more})
-    error, final = driver.heard()
+    error, final = driver.pop_messages()
     assert (error["error"], error["param"], error["contextId"], final["isFinal"]) == (
         "invalid_config",
         "text",
@@ -129,7 +129,7 @@ def test_message_without_text_or_command_is_refused(more: dict[str, Any]) -> Non
 def test_messages_with_a_command_and_no_text_are_accepted(fine: dict[str, Any]) -> None:
     driver = elevenlabs()
     driver.send(fine)
-    assert driver.heard() == []
+    assert driver.pop_messages() == []
 
 
 def test_error_contains_the_elevenlabs_field_name() -> None:
@@ -142,7 +142,7 @@ def test_unknown_pronunciation_dictionary_is_reported_in_one_sentence() -> None:
     driver = elevenlabs(is_multi=False)
     locators = [{"pronunciation_dictionary_id": "d", "version_id": "v"}]
     driver.send({"text": " ", "pronunciation_dictionary_locators": locators})
-    error, _ = driver.heard()
+    error, _ = driver.pop_messages()
     assert error["error"] == "pronunciation_dictionary_not_found"
     assert error["param"] == "pronunciation_dictionary_locators"
     driver = elevenlabs(is_multi=False)
@@ -167,34 +167,34 @@ def test_chunk_length_schedule_does_not_cut_words() -> None:
     schedule = {"generation_config": {"chunk_length_schedule": [20, 30]}}
     spoken(driver, "Once there was a ki", context_id="c", **schedule)
     spoken(driver, "ng", context_id="c")
-    assert driver.of(Flush) == []
+    assert driver.commands_of(Flush) == []
     spoken(driver, " ", context_id="c")
-    assert len(driver.of(Flush)) == 1
+    assert len(driver.commands_of(Flush)) == 1
     # The next flush is sent when the client would run out of audio, and not earlier.
     spoken(driver, "who had three sons and a castle ", context_id="c")
-    assert len(driver.of(Flush)) == 1
+    assert len(driver.commands_of(Flush)) == 1
     driver.start(1)
-    driver.sound(1, frames=25)  # 25 frames are two seconds of audio.
+    driver.send_audio(1, frames=25)  # 25 frames are two seconds of audio.
     waits(driver, clock, 0.9)
-    assert len(driver.of(Flush)) == 1
+    assert len(driver.commands_of(Flush)) == 1
     waits(driver, clock, 0.2)
-    assert len(driver.of(Flush)) == 2
+    assert len(driver.commands_of(Flush)) == 2
 
 
 def test_complete_sentence_needs_no_scheduled_flush() -> None:
     driver = elevenlabs()
     for word in ("It is late. ", "The kettle ", "is on. ", "Come in ", "and sit. "):
         spoken(driver, word, context_id="c", generation_config={"chunk_length_schedule": [20]})
-    assert driver.of(Flush) == []
+    assert driver.commands_of(Flush) == []
 
 
 def test_try_trigger_generation_speaks_from_fifty_characters() -> None:
     """ElevenLabs' own client sends try_trigger_generation with every word."""
     driver = elevenlabs(is_multi=False)
     spoken(driver, "Once there was a king who had a castle by ", try_trigger_generation=True)
-    assert driver.of(Flush) == []
+    assert driver.commands_of(Flush) == []
     spoken(driver, "the sea and ", try_trigger_generation=True)
-    assert len(driver.of(Flush)) == 1
+    assert len(driver.commands_of(Flush)) == 1
 
 
 def test_without_a_schedule_text_is_spoken_immediately() -> None:
@@ -203,9 +203,9 @@ def test_without_a_schedule_text_is_spoken_immediately() -> None:
     spoken(driver, " ", "One.", "Two.", "Thr", context_id="c")
     assert [type(command) for command in driver.commands[1:]] == [Flush, Append, Flush, Append]
     driver.send({"context_id": "c", "close_context": True})
-    driver.sound(1, frames=25)
+    driver.send_audio(1, frames=25)
     driver.finish(1)
-    messages = driver.heard()
+    messages = driver.pop_messages()
     assert aligned_text(messages) == "One. Two. Thr "  # The client splits words at the spaces after them.
 
 
@@ -214,9 +214,9 @@ def test_pause_after_a_sentence_triggers_speech() -> None:
     driver = elevenlabs(clock=clock)
     spoken(driver, "Let me see.", context_id="c")
     waits(driver, clock, 0.29)
-    assert driver.of(Flush) == []
+    assert driver.commands_of(Flush) == []
     waits(driver, clock, 0.02)
-    assert len(driver.of(Flush)) == 1
+    assert len(driver.commands_of(Flush)) == 1
 
 
 def test_white_space_after_buffered_text_is_kept() -> None:
@@ -231,10 +231,10 @@ def test_tags_are_not_spoken() -> None:
     spoken(driver, "Hello.<break ", 'time="1.5s" />You <phoneme alphabet="ipa" ph="x">there</phoneme>.', context_id="c")
     driver.send({"context_id": "c", "close_context": True})
     assert driver.received_text == 'Hello.<break time="1.5s" />You there.|'
-    assert driver.of(Submit)[0].request.max_break_s == 3.0
-    driver.sound(1)
+    assert driver.commands_of(Submit)[0].request.max_break_s == 3.0
+    driver.send_audio(1)
     driver.finish(1)
-    times = [message["alignment"] for message in driver.heard() if message.get("alignment")]
+    times = [message["alignment"] for message in driver.pop_messages() if message.get("alignment")]
     assert "".join(character for piece in times for character in piece["chars"]) == "Hello. You there. "
 
 
@@ -247,9 +247,9 @@ def test_alignment_is_relative_to_the_previous_chunk_or_absolute() -> None:
         spoken(driver, "Hello there you.", context_id="c")
         driver.send({"context_id": "c", "close_context": True})
         for frame in range(12):
-            driver.sound(1, first=frame)
+            driver.send_audio(1, first=frame)
         driver.finish(1)
-        messages = driver.heard()
+        messages = driver.pop_messages()
         times = [message["alignment"] for message in messages if message["alignment"]]
         assert len(times) > 1
         position = 0
@@ -267,9 +267,9 @@ def test_alignment_accounts_for_the_requested_speed() -> None:
     driver = elevenlabs(sync_alignment="true")
     spoken(driver, "Hello there.", context_id="c", voice_settings={"speed": 2.0, "stability": 0.5})
     driver.send({"context_id": "c", "close_context": True})
-    driver.sound(1, frames=50)
+    driver.send_audio(1, frames=50)
     driver.finish(1)
-    messages = driver.heard()
+    messages = driver.pop_messages()
     last = [message["alignment"] for message in messages if message["alignment"]][-1]
     assert last["charStartTimesMs"][-1] + last["charDurationsMs"][-1] <= 2000
     assert len(sound_of(messages)) == pytest.approx(50 * 1920, rel=0.05)
@@ -279,7 +279,7 @@ def test_times_of_the_remaining_words_are_computed_on_a_worker() -> None:
     driver = elevenlabs()
     spoken(driver, "one two " * 500, context_id="c")
     driver.send({"context_id": "c", "close_context": True})
-    driver.sound(1)
+    driver.send_audio(1)
     driver.finish(1)
     *sound, last, _final = iter(driver.dialect.pop_message, None)
     assert all(isinstance(item, TextMessage) for item in sound)
@@ -294,7 +294,7 @@ def test_codecs_encode_on_a_worker_and_count_samples() -> None:
     driver = elevenlabs(output_format="mp3_22050_32")
     spoken(driver, "Hello there.", context_id="c")
     driver.send({"context_id": "c", "close_context": True})
-    driver.sound(1, frames=12)
+    driver.send_audio(1, frames=12)
     driver.finish(1)
     *sound, last = iter(driver.dialect.pop_message, None)
     encoded = [item for item in sound if isinstance(item, EncodedMessage)]
@@ -305,7 +305,7 @@ def test_codecs_encode_on_a_worker_and_count_samples() -> None:
     assert aligned_text(made) == "Hello there. "
     assert isinstance(last, TextMessage)
     driver.send({"context_id": "d", "text": "Hello."})
-    driver.sound(2)
+    driver.send_audio(2)
     for _ in range(2):
         driver.send({"context_id": "d", "close_context": True})
     assert driver.kinds() == ["final"]  # Audio that has not been encoded yet is dropped.
@@ -318,12 +318,12 @@ def test_contexts_keep_their_audio_apart_and_end_once() -> None:
     driver = elevenlabs()
     spoken(driver, "One.", context_id="a")
     spoken(driver, "Two.", contextId="b")
-    first, second = driver.sound(1), driver.sound(2, first=3)
+    first, second = driver.send_audio(1), driver.send_audio(2, first=3)
     for name in ("a", "b"):
         driver.send({"context_id": name, "close_context": True})
     driver.finish(2)
     driver.finish(1)
-    messages = driver.heard()
+    messages = driver.pop_messages()
     for name, pcm in (("a", first), ("b", second)):
         own = [message for message in messages if message["contextId"] == name]
         assert sound_of(own) == pcm
@@ -336,7 +336,7 @@ def test_messages_without_a_context_id_share_the_default_context() -> None:
     spoken(driver, "", " ", "Hi.")  # Pipecat sends the first text to keep the socket open.
     driver.send({"close_context": True})
     driver.finish(1)
-    assert [message["contextId"] for message in driver.heard()] == ["default"]
+    assert [message["contextId"] for message in driver.pop_messages()] == ["default"]
 
 
 def test_second_close_stops_the_context_immediately() -> None:
@@ -344,11 +344,11 @@ def test_second_close_stops_the_context_immediately() -> None:
     spoken(driver, "Hello there.", context_id="c")
     for _ in range(2):
         driver.send({"context_id": "c", "close_context": True})
-        driver.sound(1)
+        driver.send_audio(1)
     assert driver.cancelled == [1]
     assert driver.kinds() == ["final"]  # No audio of the context was sent before the second close.
     driver.send({"context_id": "c", "close_context": True})
-    assert driver.heard() == []
+    assert driver.pop_messages() == []
 
 
 def test_socket_closes_after_all_audio_was_sent() -> None:
@@ -357,8 +357,8 @@ def test_socket_closes_after_all_audio_was_sent() -> None:
     spoken(driver, " ", context_id="b")
     driver.send({"close_socket": True})
     spoken(driver, "More.", context_id="d")
-    assert [command.utterance for command in driver.of(FinishText)] == [1]
-    driver.sound(1)
+    assert [command.utterance for command in driver.commands_of(FinishText)] == [1]
+    driver.send_audio(1)
     driver.finish(1)
     assert driver.kinds() == ["final", "audio", "audio", "final", "close 1000"]
 
@@ -371,8 +371,8 @@ def test_error_ends_only_its_context() -> None:
     driver.send({"context_id": "b", "close_context": True})
     spoken(driver, "Two.", context_id="b")
     spoken(driver, "Three.", context_id="d")
-    driver.sound(1)
-    messages = driver.heard()
+    driver.send_audio(1)
+    messages = driver.pop_messages()
     assert [(message.get("error"), message["contextId"]) for message in messages] == [
         *(("invalid_config", "b"), (None, "b")),
         *(("too_many_contexts", "d"), (None, "d")),
@@ -391,9 +391,9 @@ def test_idle_context_times_out_and_releases_its_slot() -> None:
     waits(driver, clock, 29)
     driver.send({"text": "", "context_id": "c"})
     waits(driver, clock, 29)
-    assert driver.of(FinishText) == []
+    assert driver.commands_of(FinishText) == []
     waits(driver, clock, 2)
-    assert driver.of(FinishText) == [FinishText(1)]
+    assert driver.commands_of(FinishText) == [FinishText(1)]
     driver.finish(1)
     assert driver.kinds() == ["final"]
 
@@ -403,7 +403,7 @@ def test_idle_single_text_is_an_error() -> None:
     driver = elevenlabs(clock=clock, is_multi=False)
     spoken(driver, "Hello there")
     waits(driver, clock, 20)
-    error, close = driver.heard()
+    error, close = driver.pop_messages()
     assert (error["error"], error["code"], close.code) == ("idle_timeout", 1008, 1008)
     assert "20 s" in error["message"]
     assert driver.cancelled == [1]
@@ -414,7 +414,7 @@ def test_socket_without_contexts_stays_open_for_the_requested_timeout() -> None:
         clock = Clock()
         driver = elevenlabs(clock=clock, is_multi=is_multi, inactivity_timeout="180")
         waits(driver, clock, seconds - 1)
-        assert driver.heard() == []
+        assert driver.pop_messages() == []
         waits(driver, clock, 2)
         assert driver.kinds() == ["idle_timeout", "close 1008"]
 
@@ -495,4 +495,4 @@ def test_unsupported_fields_are_ignored() -> None:
     more = {"similarity_boost": 0.7, "style": 0.1, "use_speaker_boost": True, "stability": None}
     driver.send({"context_id": "c", "text": "Hi.", "voice_settings": more, "xi_api_key": "k", "previous_text": "x"})
     assert driver.submitted[0].request.sampling == Sampling()
-    assert driver.heard() == []
+    assert driver.pop_messages() == []

@@ -77,7 +77,7 @@ def elevenlabs_in(state: str) -> DialectDriver:
         driver.send({"context_id": "c", "text": " " if state == "opened" else "Text."})
     if state in {"complete", "leaving"}:
         driver.send({"close_socket": True} if state == "leaving" else {"context_id": "c", "close_context": True})
-    driver.heard()
+    driver.pop_messages()
     driver.commands.clear()
     return driver
 

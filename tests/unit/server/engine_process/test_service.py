@@ -164,8 +164,8 @@ def test_request_is_accepted_and_its_events_arrive_in_order(apart: Apart) -> Non
     until(lambda: len(apart.engine.requests) == 2)
     assert apart.engine.is_started
     assert apart.engine.requests[0] == replace(REQUEST, seed=5)
-    apart.engine.say(1, started(5), chunk(1, 1), chunk(2, 2), finished())
-    apart.engine.say(2, started(6), finished())
+    apart.engine.emit(1, started(5), chunk(1, 1), chunk(2, 2), finished())
+    apart.engine.emit(2, started(6), finished())
     until(lambda: len(recorder) == 4 and len(other) == 2)
     assert [type(event) for event in recorder] == [type(event) for event in (started(), chunk(), chunk(), finished())]
     assert (recorder[0], recorder[3], other[0]) == (started(5), finished(), started(6))
@@ -213,7 +213,7 @@ def test_commands_for_unknown_or_ended_tickets_are_ignored(apart: Apart) -> None
     ticket, recorder = apart.submit()
     until(lambda: apart.engine.requests)
     apart.client.cancel(ticket + 1000)
-    apart.engine.say(1, finished())
+    apart.engine.emit(1, finished())
     until(lambda: recorder)
     apart.settle()  # Ended tickets are removed after the batch that contains their last event.
     apart.client.append(ticket, "Too late.")
@@ -282,8 +282,8 @@ def test_failing_sink_ends_only_its_request(apart: Apart, caplog: pytest.LogCapt
     apart.client.submit(REQUEST, fail)
     _, recorder = apart.submit()
     until(lambda: len(apart.engine.requests) == 2)
-    apart.engine.say(1, started())
-    apart.engine.say(2, started(), finished())
+    apart.engine.emit(1, started())
+    apart.engine.emit(2, started(), finished())
     until(lambda: len(recorder) == 2)
     apart.settle()
     assert apart.engine.commands == [("cancel", 1)]
@@ -324,7 +324,7 @@ def test_failing_prompt_callback_does_not_block_other_events(apart: Apart) -> No
     apart.engine.prepared.pop()(PROMPT)
     _, recorder = apart.submit()
     until(lambda: apart.engine.requests)
-    apart.engine.say(1, finished())
+    apart.engine.emit(1, finished())
     until(lambda: recorder)
 
 
@@ -361,7 +361,7 @@ def test_silent_engine_counts_as_busy(apart: Apart, monkeypatch: pytest.MonkeyPa
     assert since == apart.client._status_at
     apart.submit()
     until(lambda: apart.engine.requests)
-    apart.engine.say(1, started())  # The service sends its status after this event.
+    apart.engine.emit(1, started())  # The service sends its status after this event.
     until(lambda: apart.client._status_at > since)
 
 
@@ -383,7 +383,7 @@ def test_process_exit_is_reported_to_every_request_once(apart: Apart) -> None:
     answers: list[VoicePrompt | SpeechError] = []
     apart.client.prepare(REFERENCE, Mode.BASE, answers.append)
     until(lambda: apart.engine.prepared)
-    apart.engine.say(2, finished())
+    apart.engine.emit(2, finished())
     until(lambda: second)
     apart.service._channel.close(TEST_TIMEOUT_S)
     until(lambda: answers)

@@ -114,7 +114,7 @@ async def test_end_is_reported_once_after_the_stream_was_closed() -> None:
     engine, ends = ScriptedEngine({1: [started(), chunk()]}), []
     async with SpeechStream(engine, REQUEST, on_end=ends.append) as speech:
         await anext(speech)
-    engine.say(1, finished(StopReason.CANCELLED))
+    engine.emit(1, finished(StopReason.CANCELLED))
     await settle()
     assert [end.stop_reason for end in ends] == [StopReason.CANCELLED]
 
@@ -132,7 +132,7 @@ async def test_event_after_the_loop_has_closed_raises_no_error() -> None:
 
     async with SpeechStream(engine, REQUEST):
         pass
-    engine.say(1, chunk())
+    engine.emit(1, chunk())
 
 
 async def spoken_pieces(engine: ScriptedEngine) -> AsyncGenerator[bytes, None]:
@@ -147,16 +147,16 @@ async def test_http_status_waits_for_the_first_audio() -> None:
     reply = reply_of(spoken_pieces(engine), **{"X-Late": "2"})
     serving = asyncio.create_task(reply({}, wire.receive, wire.send))
     await settle()
-    engine.say(1, Queued(0), started())
+    engine.emit(1, Queued(0), started())
     await settle()
     assert wire.sent == []
-    engine.say(1, chunk())
+    engine.emit(1, chunk())
     await settle()
     assert [message["type"] for message in wire.sent] == ["http.response.start", "http.response.body"]
     headers = dict(wire.sent[0]["headers"])
     assert (headers[b"x-early"], headers[b"x-late"], headers[b"content-type"]) == (b"1", b"2", b"audio/pcm")
     assert b"content-length" not in headers
-    engine.say(1, chunk(2), finished())
+    engine.emit(1, chunk(2), finished())
     await serving
     assert wire.is_complete
     assert len(wire.body) == 3 * 3840
@@ -179,7 +179,7 @@ def test_disconnect_cancels_before_and_after_the_first_byte(heard: int) -> None:
         engine, wire = ScriptedEngine(), Wire()
         serving = asyncio.create_task(reply_of(spoken_pieces(engine))({}, wire.receive, wire.send))
         await settle()
-        engine.say(1, Queued(0), started(), *[chunk()] * heard)
+        engine.emit(1, Queued(0), started(), *[chunk()] * heard)
         await settle()
         wire.gone.set()
         await asyncio.wait_for(serving, 60)
@@ -195,10 +195,10 @@ async def test_client_that_reads_nothing_is_paused_and_disconnected() -> None:
     reply = reply_of(spoken_pieces(engine), send_s=0.1)
     serving = asyncio.create_task(reply({}, wire.receive, wire.send))
     await settle()
-    engine.say(1, started(), chunk())
+    engine.emit(1, started(), chunk())
     await settle()
     wire.reading.clear()
-    engine.say(1, chunk(), chunk(), chunk())
+    engine.emit(1, chunk(), chunk(), chunk())
     await settle()
     assert engine.sent == [(1, 1920)]  # The second chunk is still being sent.
     await asyncio.wait_for(serving, 60)
@@ -245,7 +245,7 @@ async def test_shutdown_ends_work_after_its_timeout(heard: int) -> None:
     reply = reply_of(spoken_pieces(engine), replies=host.replies)
     serving = asyncio.create_task(reply({}, wire.receive, wire.send))
     await settle()
-    engine.say(1, started(), *[chunk()] * heard)
+    engine.emit(1, started(), *[chunk()] * heard)
     await settle()
     await host.close_sessions(Draining(), 1001, timeout_s=0.05)
     if heard:

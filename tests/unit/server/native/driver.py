@@ -77,7 +77,7 @@ class Driver(SessionDriver):
 
     @property
     def decodes(self) -> list[Decode]:
-        return self.of(Decode)
+        return self.commands_of(Decode)
 
     def sent_texts(self, number: int) -> list[str | None]:
         """Return the text commands of an utterance, in order.
@@ -102,7 +102,7 @@ class Driver(SessionDriver):
         self.gather()
 
     def replies(self) -> list[dict[str, Any]]:
-        return [item for item in self.heard() if isinstance(item, dict)]
+        return [item for item in self.pop_messages() if isinstance(item, dict)]
 
     def kind(self, item: Any) -> str:
         """Return the name of a reply, including the context ID of an error."""

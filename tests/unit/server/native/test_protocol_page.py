@@ -30,7 +30,7 @@ def everything_said() -> list[dict[str, Any]]:
     driver.session.on_speech(first, Queued(1, 20.0))
     for number in (first, two):
         driver.start(number)
-        driver.sound(number)
+        driver.send_audio(number)
     driver.finish(first, StopReason.RUNAWAY)
     said += driver.replies()
     driver.session.on_speech(two, Broken(NonFiniteOutput(), RequestStats()))

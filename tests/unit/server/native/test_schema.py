@@ -117,7 +117,7 @@ def test_error_sentences_do_not_quote_the_client(kind: str, where: str) -> None:
     driver.send(kind, **{"text": "x", "played_ms": 1, where: [CANARY]} if where != "type" else {})
     driver.session.receive_text(json.dumps({"type": CANARY, where: CANARY, CANARY: CANARY}))
     driver.session.receive_text(CANARY)
-    assert CANARY not in json.dumps([reply for reply in driver.heard() if isinstance(reply, dict)])
+    assert CANARY not in json.dumps([reply for reply in driver.pop_messages() if isinstance(reply, dict)])
 
 
 def test_unknown_keys_are_ignored_and_aliases_accepted() -> None:

@@ -29,9 +29,9 @@ def test_text_is_answered_with_events_from_queued_to_done() -> None:
     number = driver.speak("Good morning.")
     driver.session.on_speech(number, Queued(0, 1500.5))
     driver.start(number)
-    driver.sound(number)
+    driver.send_audio(number)
     driver.finish(number)
-    queue, start, sound, done = driver.heard()
+    queue, start, sound, done = driver.pop_messages()
     assert queue == {"type": "queue", "context_id": "default", "position": 0, "eta_ms": 1500.5}
     assert (start["type"], start["seed"], start["voice"], start["model"]) == ("audio.start", 7, "anna", "tiny")
     assert len(sound) == 3840
@@ -91,10 +91,10 @@ def test_audio_may_start_before_the_text_is_complete() -> None:
     driver = ready()
     driver.send("input.text", text="One. ")
     driver.start(1)
-    driver.sound(1)
+    driver.send_audio(1)
     driver.send("input.text", text="Two.")
     driver.send("input.done")
-    driver.sound(1, first=1)
+    driver.send_audio(1, first=1)
     driver.finish(1)
     assert driver.kinds() == ["audio.start", "sound", "sound", "audio.done"]
 
@@ -115,8 +115,8 @@ def test_text_over_the_limit_stops_its_speech() -> None:
     driver = ready(Limits(max_text_chars=8))
     driver.send("input.text", text="abcd")
     driver.start(1)
-    driver.sound(1)
-    driver.sound(1, first=1)
+    driver.send_audio(1)
+    driver.send_audio(1, first=1)
     assert driver.session.pop_message() is not None  # The first message is audio.start.
     assert driver.session.pop_message() is not None  # The second message contains the first 80 ms of audio.
     driver.send("input.text", text="efghi")
@@ -203,7 +203,7 @@ def test_context_id_may_be_reused_after_its_end() -> None:
     first = driver.speak("One.")
     driver.finish(first)
     second = driver.speak("Two.")
-    driver.sound(first)  # This late audio belongs to the first utterance.
+    driver.send_audio(first)  # This late audio belongs to the first utterance.
     driver.finish(second)
     assert first != second
     assert driver.kinds() == ["audio.done", "audio.done"]
@@ -214,10 +214,10 @@ def test_labelled_frames_contain_their_context_id() -> None:
     first, two = driver.speak(context_id="a"), driver.speak(context_id="b")
     driver.start(first)
     driver.start(two)
-    driver.sound(two)
-    driver.sound(first)
-    driver.sound(first, first=1)
-    start_one, start_two, *sounds = driver.heard()
+    driver.send_audio(two)
+    driver.send_audio(first)
+    driver.send_audio(first, first=1)
+    start_one, start_two, *sounds = driver.pop_messages()
     labels = [struct.unpack("<BBHIQ", sound[:16]) for sound in sounds]
     assert labels == [
         (1, 1, start_two["channel"], 0, 0),
@@ -230,8 +230,8 @@ def test_labelled_frames_contain_their_context_id() -> None:
 def test_long_chunks_are_split_without_loss() -> None:
     driver = ready(frames="labelled")
     number = driver.speak()
-    driver.sound(number, frames=16)
-    sounds = driver.heard()
+    driver.send_audio(number, frames=16)
+    sounds = driver.pop_messages()
     assert all(len(sound) <= 16 + 12_000 for sound in sounds)
     samples = b"".join(sound[16:] for sound in sounds)
     assert len(samples) == 16 * 3840
@@ -243,16 +243,16 @@ def test_cancel_drops_unsent_audio() -> None:
     driver = ready()
     number = driver.speak()
     driver.start(number)
-    driver.sound(number)
-    driver.sound(number, first=1)
+    driver.send_audio(number)
+    driver.send_audio(number, first=1)
     assert driver.session.pop_message() is not None  # The first message is audio.start.
     assert driver.session.pop_message() is not None  # The second message contains the first 80 ms of audio.
     driver.send("playback", played_ms=30)
     driver.send("context.cancel")
     assert driver.cancelled == [number]
-    driver.sound(number, first=2)  # The engine had generated this frame before the cancel.
+    driver.send_audio(number, first=2)  # The engine had generated this frame before the cancel.
     driver.finish(number, StopReason.CANCELLED)
-    (cancelled,) = driver.heard()
+    (cancelled,) = driver.pop_messages()
     assert cancelled == {
         "type": "context.cancelled", "context_id": "default", "sent_ms": 80.0, "played_ms": 30,
     }  # fmt: skip
@@ -261,8 +261,8 @@ def test_cancel_drops_unsent_audio() -> None:
 def test_cancel_keeps_the_audio_of_other_contexts() -> None:
     driver = ready(frames="labelled")
     first, two = driver.speak(context_id="a"), driver.speak(context_id="b")
-    driver.sound(first)
-    driver.sound(two)
+    driver.send_audio(first)
+    driver.send_audio(two)
     driver.send("context.cancel", context_id="a")
     assert driver.kinds() == ["sound", "context.cancelled"]
     assert driver.cancelled == [first]
@@ -300,9 +300,9 @@ def test_refused_request_gets_one_error_and_its_context_id_is_free() -> None:
 def test_failed_request_reports_whether_audio_was_sent() -> None:
     driver = ready()
     number = driver.speak()
-    driver.sound(number)
+    driver.send_audio(number)
     driver.session.on_speech(number, Broken(NonFiniteOutput(), RequestStats()))
-    sound, error = driver.heard()
+    sound, error = driver.pop_messages()
     assert isinstance(sound, bytes)
     assert (error["code"], error["partial_audio"], error["retryable"]) == ("non_finite_output", True, True)
 
@@ -552,7 +552,7 @@ def test_open_text_without_messages_times_out_as_idle() -> None:
     driver = ready(Limits(idle_s=60))
     driver.send("input.text", text="Half a ")
     driver.now = 50.0
-    driver.sound(1)
+    driver.send_audio(1)
     driver.now = 109.9
     driver.session.tick()
     assert driver.kinds() == ["sound"]
@@ -584,7 +584,7 @@ def test_close_cancels_utterances_and_is_acknowledged() -> None:
     driver.send("input.text", text="half", context_id="b")
     driver.send("session.close")
     assert driver.cancelled == [number, number + 1]
-    *_, done, close = driver.heard()
+    *_, done, close = driver.pop_messages()
     assert done == {"type": "session.done", "utterances": 2}
     assert (close.code, close.reason) == (1000, "")
     driver.send("ping")
@@ -595,7 +595,7 @@ def test_close_cancels_utterances_and_is_acknowledged() -> None:
 def test_server_may_close_the_session() -> None:
     driver = ready(frames="labelled")
     number = driver.speak(context_id="a")
-    driver.sound(number)
+    driver.send_audio(number)
     driver.session.close_with(Draining(), 1001)
     driver.session.close_with(Draining(), 1001)
     assert driver.kinds() == ["draining@a", "draining@None", "close 1001"]
@@ -606,7 +606,7 @@ def test_disconnect_releases_all_resources() -> None:
     driver = ready(frames="labelled")
     number = driver.speak(context_id="a")
     driver.send("input.text", text="half", context_id="b")
-    driver.sound(number)
+    driver.send_audio(number)
     driver.session.on_disconnect()
     assert [command.utterance for command in driver.session.commands()] == [number, number + 1]
     driver.finish(number)
@@ -620,7 +620,7 @@ def test_client_that_reads_no_replies_is_congested() -> None:
     for index in range(257):
         driver.send("ping", t=index)
     assert driver.session.is_congested
-    driver.heard()
+    driver.pop_messages()
     assert not driver.session.is_congested
 
 
@@ -629,7 +629,7 @@ TURNS = [{"text": "One.", "voice": "anna"}, {"text": "Two."}, {"text": "Three.",
 
 def turn_of(driver: Driver, number: int, frames: int = 1) -> None:
     driver.start(number)
-    driver.sound(number, frames=frames)
+    driver.send_audio(number, frames=frames)
     driver.finish(number)
 
 
@@ -641,7 +641,7 @@ def test_dialogue_is_one_utterance_with_pauses_and_one_seed() -> None:
     second = driver.submitted[-1]
     assert (second.utterance, second.request.text, second.request.seed) == (first.utterance, "Two.", 7)
     turn_of(driver, first.utterance)
-    messages = driver.heard()
+    messages = driver.pop_messages()
     replies = [item for item in messages if isinstance(item, dict)]
     assert [reply["type"] for reply in replies] == ["audio.start", "dialogue.turn", "dialogue.turn", "audio.done"]
     assert [(reply["turn"], reply["first_sample"]) for reply in replies[1:3]] == [(0, 0), (1, 3840)]
@@ -660,10 +660,10 @@ def test_stored_voice_of_a_turn_is_read_before_the_turn() -> None:
     driver.session.on_reference(recall.upload, REFERENCE)
     driver.gather()
     assert [submit.request.text for submit in driver.submitted] == ["One.", "Three."]
-    driver.heard()
+    driver.pop_messages()
 
     driver.session.on_refused(number, Overloaded(slots=1, waiting=1, retry_after_s=1.0))
-    assert driver.heard() == []
+    assert driver.pop_messages() == []
     driver.now += 1.0
     driver.session.tick()
     driver.gather()
@@ -679,7 +679,7 @@ def test_played_position_counts_from_the_turn() -> None:
     turn_of(driver, number)
     driver.start(number)
     driver.send("playback", played_ms=170)
-    assert driver.of(Played)[-1] == Played(number, 10.0)
+    assert driver.commands_of(Played)[-1] == Played(number, 10.0)
     driver.send("context.cancel")
     assert driver.kinds()[-1] == "context.cancelled"
 

@@ -60,7 +60,7 @@ def in_state(state: str) -> Driver:
         driver.send("input.text", text="Text.")
     if state in {"reading", "speaking"}:
         driver.send("input.done")
-    driver.heard()
+    driver.pop_messages()
     driver.commands.clear()
     return driver
 

@@ -19,7 +19,7 @@ STREAM = {"stream_audio": True, "response_format": "pcm"}
 def configured(limits: Limits | None = None, clock: Clock | None = None, **fields: Any) -> DialectDriver:
     driver = omni(limits, clock)
     driver.send({"type": "session.config", **fields})
-    assert driver.heard() == []
+    assert driver.pop_messages() == []
     return driver
 
 
@@ -30,7 +30,7 @@ def say(driver: DialectDriver, *texts: str) -> None:
 
 
 def text_of(driver: DialectDriver) -> list[str]:
-    return [item["message"] if isinstance(item, dict) else f"close {item.code}" for item in driver.heard()]
+    return [item["message"] if isinstance(item, dict) else f"close {item.code}" for item in driver.pop_messages()]
 
 
 # --- one utterance
@@ -39,7 +39,7 @@ def text_of(driver: DialectDriver) -> list[str]:
 def test_streamed_utterance_gets_vllm_omni_messages() -> None:
     driver = configured(**STREAM)
     say(driver, "Hello ", "there.")
-    assert driver.heard() == [
+    assert driver.pop_messages() == [
         {
             "type": "audio.start",
             "utterance_index": 0,
@@ -52,12 +52,12 @@ def test_streamed_utterance_gets_vllm_omni_messages() -> None:
     ]
     (submit,) = driver.submitted
     driver.start(submit.utterance, seed=5, notes=("It is another voice.",))
-    pcm = driver.sound(submit.utterance, frames=4)
-    messages = driver.heard()
+    pcm = driver.send_audio(submit.utterance, frames=4)
+    messages = driver.pop_messages()
     assert b"".join(messages) == pcm
     assert [len(piece) for piece in messages] == [12_000, 3_360]
     driver.finish(submit.utterance, notes=("A letter was strange.",))
-    done, end = driver.heard()
+    done, end = driver.pop_messages()
     metrics = done.pop("metrics")
     assert done == {
         "type": "audio.done",
@@ -81,18 +81,18 @@ def test_single_segment_requires_split_granularity_none() -> None:
 def test_without_stream_audio_each_sentence_is_one_file() -> None:
     driver = configured()
     say(driver, "Hello.")
-    (start,) = driver.heard()
+    (start,) = driver.pop_messages()
     assert (start["format"], "sample_rate" in start) == ("wav", False)
     (submit,) = driver.submitted
     assert not submit.request.acknowledged  # No audio is sent before the file is complete.
     driver.start(submit.utterance)
-    pcm = driver.sound(submit.utterance) + driver.sound(submit.utterance, first=1)
-    assert driver.heard() == []
+    pcm = driver.send_audio(submit.utterance) + driver.send_audio(submit.utterance, first=1)
+    assert driver.pop_messages() == []
     driver.finish(submit.utterance)
     sound = driver.dialect.pop_message()
     assert isinstance(sound, AudioMessage)
     assert (sound.data, sound.number, sound.samples) == (b"[wav@1:" + pcm + b"]", submit.utterance, 3840)
-    done, end = driver.heard()
+    done, end = driver.pop_messages()
     assert done["total_bytes"] == len(sound.data)
     assert end["type"] == "session.done"
 
@@ -101,7 +101,7 @@ def test_formats_and_speeds_reach_the_encoder() -> None:
     driver = configured(response_format="opus", speed=1.5)
     say(driver, "Hello.")
     driver.finish(1)
-    assert driver.heard()[1] == b"[opus@1.5:]"
+    assert driver.pop_messages()[1] == b"[opus@1.5:]"
 
 
 def test_request_has_the_configured_fields() -> None:
@@ -132,7 +132,7 @@ def test_request_has_the_configured_fields() -> None:
 def test_newer_streaming_field_name_is_accepted() -> None:
     driver = configured(streaming_mode="token_level")
     say(driver, "Hello.")
-    assert driver.heard()[0]["sample_rate"] == 24000
+    assert driver.pop_messages()[0]["sample_rate"] == 24000
 
 
 def test_utterance_without_text_is_done_at_once() -> None:
@@ -140,7 +140,7 @@ def test_utterance_without_text_is_done_at_once() -> None:
     say(driver, "")
     say(driver, " \n")
     ends = [{"type": "session.done", "utterance_index": index, "total_sentences": 0} for index in (0, 1)]
-    assert driver.heard() == ends
+    assert driver.pop_messages() == ends
 
 
 # --- sentences
@@ -154,14 +154,14 @@ def test_each_sentence_is_a_request_with_the_first_seed_and_the_next_is_prefetch
     assert [submit.request.text for submit in driver.submitted] == ["One.", "Two."]
     driver.send({"type": "input.done"})
     driver.start(2, seed=33)
-    first = driver.sound(1)
-    second = driver.sound(2)
+    first = driver.send_audio(1)
+    second = driver.send_audio(2)
     assert driver.kinds() == ["audio.start", "sound"]  # The second sentence's audio waits.
     driver.finish(2)
     assert driver.kinds() == []
     assert len(driver.submitted) == 2  # At most one sentence is prefetched.
     driver.finish(1)
-    messages = driver.heard()
+    messages = driver.pop_messages()
     assert [item["type"] if isinstance(item, dict) else item for item in messages] == [
         "audio.done",
         "audio.start",
@@ -173,7 +173,7 @@ def test_each_sentence_is_a_request_with_the_first_seed_and_the_next_is_prefetch
     assert [submit.request.text for submit in driver.submitted] == ["One.", "Two.", "Three"]
     assert [submit.request.seed for submit in driver.submitted] == [None, 33, 33]
     driver.finish(3)
-    assert driver.heard()[-1] == {"type": "session.done", "utterance_index": 0, "total_sentences": 3}
+    assert driver.pop_messages()[-1] == {"type": "session.done", "utterance_index": 0, "total_sentences": 3}
 
 
 @pytest.mark.parametrize("how", ["refused", "broken"])
@@ -186,11 +186,11 @@ def test_sentence_that_cannot_be_prefetched_waits_for_its_turn(how: str) -> None
     else:
         driver.dialect.on_speech(2, Queued(0))
         driver.dialect.on_speech(2, Broken(QueueTimeout(limit=1.0, retry_after_s=1.0), RequestStats()))
-    driver.sound(1)
+    driver.send_audio(1)
     assert len(driver.submitted) == 2
     driver.finish(1)
     assert [submit.request.text for submit in driver.submitted] == ["One.", "Two.", "Two."]
-    driver.sound(3)
+    driver.send_audio(3)
     driver.finish(3)
     assert driver.kinds().count("audio.done") == 2
 
@@ -224,7 +224,7 @@ def test_next_utterance_may_be_sent_while_one_is_speaking() -> None:
     driver.start(1)
     driver.finish(1)
     driver.finish(2)
-    ends = [item for item in driver.heard() if item["type"] == "session.done"]
+    ends = [item for item in driver.pop_messages() if item["type"] == "session.done"]
     assert [end["utterance_index"] for end in ends] == [0, 1]
     assert [submit.request.seed for submit in driver.submitted] == [None, 4]
 
@@ -264,7 +264,7 @@ def test_unusable_reference_fails_each_sentence_of_the_utterance() -> None:
     driver = configured(ref_audio="AAAA", ref_text="x", split_granularity="sentence", **STREAM)
     say(driver, "One. Two.")
     driver.dialect.on_reference(1, BadReferenceAudio(why="it is silent"))
-    messages = driver.heard()
+    messages = driver.pop_messages()
     assert [item["type"] for item in messages] == ["audio.start", "error", "audio.done"] * 2 + ["session.done"]
     prefix = "Generation failed for utterance 0, sentence 1: The reference audio cannot be used"
     assert messages[4]["message"].startswith(prefix)
@@ -277,9 +277,9 @@ def test_failure_is_sent_between_start_and_done_and_the_session_continues() -> N
     driver = configured(**STREAM)
     say(driver, "One.")
     driver.start(1)
-    driver.sound(1)
+    driver.send_audio(1)
     driver.dialect.on_speech(1, Broken(GenerationFailed(), RequestStats()))
-    _, sound, error, done, end = driver.heard()
+    _, sound, error, done, end = driver.pop_messages()
     assert error == {
         "type": "error",
         "message": f"Generation failed for utterance 0, sentence 0: {GenerationFailed()}",
@@ -298,9 +298,9 @@ def test_failure_is_sent_between_start_and_done_and_the_session_continues() -> N
 def test_incomplete_file_is_not_sent() -> None:
     driver = configured()
     say(driver, "One.")
-    driver.sound(1)
+    driver.send_audio(1)
     driver.dialect.on_speech(1, Broken(UnsupportedLanguage(known="english"), RequestStats()))
-    _, error, done, _ = driver.heard()
+    _, error, done, _ = driver.pop_messages()
     assert "partial_audio" not in error
     assert (error["code"], done["total_bytes"], done["error"]) == ("unsupported_language", 0, True)
 
@@ -336,7 +336,7 @@ FIRST = [
 def test_error_in_the_first_message_ends_the_session_and_a_later_one_does_not(message: str, text: str) -> None:
     driver = omni()
     driver.send(message)
-    error, close = driver.heard()
+    error, close = driver.pop_messages()
     assert error["message"].startswith(text)
     assert error["message"] == text or text.startswith("Invalid session config")
     assert close == Close(1000, error["code"])
@@ -344,7 +344,7 @@ def test_error_in_the_first_message_ends_the_session_and_a_later_one_does_not(me
     if not text.startswith("Expected"):
         later = configured()
         later.send(message)
-        (error,) = later.heard()
+        (error,) = later.pop_messages()
         assert error["message"].startswith(text)
         assert not later.dialect.closed
 
@@ -356,7 +356,7 @@ def test_configuration_during_an_utterance_is_refused() -> None:
     text = "session.config cannot be applied while an utterance is in progress; send input.done first"
     assert text_of(driver) == [text]
     driver.send({"type": "input.done"})
-    assert driver.heard()[0]["format"] == "pcm"
+    assert driver.pop_messages()[0]["format"] == "pcm"
 
 
 @pytest.mark.parametrize(
@@ -391,7 +391,7 @@ def test_socket_is_not_read_while_its_queue_is_full() -> None:
     for number in range(1, 60):
         driver.start(number)
         driver.finish(number)
-    driver.heard()
+    driver.pop_messages()
     assert not driver.dialect.is_congested
 
 
@@ -409,12 +409,12 @@ def test_timeouts_equal_those_of_vllm_omni() -> None:
     driver = configured(clock=clock, **STREAM)
     clock.now = 5
     say(driver, "One.")
-    driver.heard()
+    driver.pop_messages()
     clock.now = 200
     driver.dialect.tick()
-    assert driver.heard() == []  # A session that is speaking is not idle.
+    assert driver.pop_messages() == []  # A session that is speaking is not idle.
     driver.finish(1)
-    driver.heard()
+    driver.pop_messages()
     assert driver.dialect.deadline == 230
     clock.now = 230
     driver.dialect.tick()
@@ -426,7 +426,7 @@ def test_session_has_a_maximum_duration_even_while_speaking() -> None:
     driver = configured(Limits(session_s=100), clock, **STREAM)
     say(driver, "One.")
     driver.start(1)
-    driver.heard()
+    driver.pop_messages()
     assert driver.dialect.deadline == 100
     clock.now = 100
     driver.dialect.tick()
@@ -449,7 +449,7 @@ def test_session_close_waits_for_pending_speech() -> None:
 def test_server_shutdown_is_reported_with_a_reason() -> None:
     driver = configured(**STREAM)
     say(driver, "One.")
-    driver.heard()
+    driver.pop_messages()
     driver.dialect.close_with(Draining(), 1001)
     driver.gather()
     assert driver.cancelled == [1]

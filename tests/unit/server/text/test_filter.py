@@ -103,7 +103,7 @@ def test_omni_dialect_filters_sentences(fields: dict[str, Any], spoken: str) -> 
         driver.send({"type": "input.text", "text": piece})
     driver.send({"type": "input.done"})
     assert [submit.request.text for submit in driver.submitted] == [spoken]
-    assert driver.heard()[0]["sentence_text"] == spoken
+    assert driver.pop_messages()[0]["sentence_text"] == spoken
 
 
 @pytest.mark.parametrize("mode", ["token_level", "sentence_commit"])
@@ -115,7 +115,7 @@ def test_omni_dialect_filters_streamed_text(mode: str, name: str | None, spoken:
         driver.send({"type": "input.text", "text": piece})
     if mode == "sentence_commit":
         driver.send({"type": "input.commit"})
-        (committed,) = [message for message in driver.heard() if message["type"] == "input.committed"]
+        (committed,) = [message for message in driver.pop_messages() if message["type"] == "input.committed"]
         assert committed["chars_committed"] == len(MARKED)  # This is the number of characters in the received text.
     driver.send({"type": "input.done"})
     assert driver.received_text == spoken + "|"
@@ -176,14 +176,14 @@ def test_buffered_text_is_spoken_before_a_context_expires() -> None:
     driver = cartesia(clock=clock)
     driver.send(generation("One. *Two", **{"continue": True}))
     driver.start(1)
-    driver.sound(1)
+    driver.send_audio(1)
     short(driver, 1, len("One. "))
     waits(driver, clock, 1.1)
     assert driver.received_text == "One. *Two"
-    assert driver.of(FinishText) == []
+    assert driver.commands_of(FinishText) == []
     short(driver, 1, len("One. *Two"))
     waits(driver, clock, 1.1)
-    assert driver.of(FinishText) == [FinishText(1)]
+    assert driver.commands_of(FinishText) == [FinishText(1)]
 
 
 def test_filtered_out_text_delays_context_expiry_only_once() -> None:
@@ -191,12 +191,12 @@ def test_filtered_out_text_delays_context_expiry_only_once() -> None:
     driver = cartesia(clock=clock)
     driver.send(generation("One.", **{"continue": True}))
     driver.start(1)
-    driver.sound(1)
+    driver.send_audio(1)
     short(driver, 1, len("One."))
     for line in ("\n```\n", "code\n", "more code\n"):
         waits(driver, clock, 0.9)
         driver.send(generation(line, **{"continue": True}))
-    assert driver.of(FinishText) == []
+    assert driver.commands_of(FinishText) == []
     waits(driver, clock, 1.1)
-    assert driver.of(FinishText) == [FinishText(1)]
+    assert driver.commands_of(FinishText) == [FinishText(1)]
     assert driver.received_text == "One.|"

@@ -107,9 +107,9 @@ def test_whole_text_is_answered_with_start_audio_and_stop() -> None:
     driver = wyoming()
     driver.send(event("synthesize", text="Hi."))
     driver.start(1)
-    pcm = driver.sound(1) + driver.sound(1, first=1)
+    pcm = driver.send_audio(1) + driver.send_audio(1, first=1)
     driver.finish(1)
-    start, *sound, stop = driver.heard()
+    start, *sound, stop = driver.pop_messages()
     assert start == event("audio-start", rate=24_000, width=2, channels=1)
     assert b"".join(sound) == pcm
     assert stop == event("audio-stop")
@@ -118,7 +118,7 @@ def test_whole_text_is_answered_with_start_audio_and_stop() -> None:
 def test_events_for_streamed_text_start_before_its_end() -> None:
     driver = wyoming()
     in_pieces(driver, "One. ", "Two.")
-    driver.sound(1)
+    driver.send_audio(1)
     assert driver.kinds() == ["audio-start", "sound"]
     driver.send(event("synthesize-stop"))
     driver.finish(1)
@@ -144,7 +144,7 @@ def test_texts_are_spoken_in_order() -> None:
     driver.send(event("ping", text="still there?"))
     assert driver.received_text == "One.|"
     # The pong is sent immediately, because it does not belong to a text.
-    assert driver.heard() == [event("pong", text="still there?")]
+    assert driver.pop_messages() == [event("pong", text="still there?")]
     driver.finish(1)
     assert driver.received_text == "One.|Two.|"
     driver.finish(2)
@@ -191,7 +191,7 @@ def test_socket_is_not_read_while_its_queue_is_full() -> None:
         driver.send(event("synthesize", text="More."))
     assert driver.dialect.is_congested
     driver.finish(1)
-    driver.heard()
+    driver.pop_messages()
     assert not driver.dialect.is_congested
 
 
@@ -215,7 +215,7 @@ def test_error_is_sent_as_one_sentence_and_closes_the_connection(events: list[di
     driver = wyoming(Limits(max_text_chars=20))
     for sent in events:
         driver.send(sent)
-    error, _ = driver.heard()
+    error, _ = driver.pop_messages()
     assert error["type"] == "error"
     assert error["data"]["code"] == code
     assert error["data"]["text"].endswith(".")
@@ -232,13 +232,13 @@ def test_unreadable_voice_is_reported() -> None:
 def test_shutdown_drops_unsent_audio() -> None:
     driver = wyoming()
     in_pieces(driver, "One. ")
-    driver.sound(1)
+    driver.send_audio(1)
     driver.dialect.close_with(Draining(), 1001)
     driver.gather()
     assert driver.cancelled == [1]
     assert driver.kinds() == ["audio-start", "draining", "close 1001"]
     driver.send(event("synthesize-chunk", text="Two."))
-    assert not driver.of(Append)
+    assert not driver.commands_of(Append)
 
 
 # --- list of voices
@@ -247,7 +247,7 @@ def test_shutdown_drops_unsent_audio() -> None:
 def test_every_voice_is_described_with_its_languages() -> None:
     driver = wyoming()
     driver.send(event("describe"))
-    (info,) = driver.heard()
+    (info,) = driver.pop_messages()
     assert info["type"] == "info"
     (program,) = info["data"].pop("tts")
     assert info["data"] == {name: [] for name in ("asr", "handle", "intent", "wake", "mic", "snd")}
