@@ -46,20 +46,22 @@ def pauses(recorder: EventRecorder) -> NDArray[np.int64]:
     return np.stack([loud[gaps] + 1, loud[gaps + 1]], axis=1)
 
 
-def test_no_word_of_a_long_text_is_lost(heard: EventRecorder) -> None:
-    assert heard.end.stop_reason is StopReason.EOS
-    assert heard.end.stats.parts == 5
-    assert share_heard(TEXT, heard_words(heard.pcm)) > MIN_RECOGNISED
+def test_no_word_of_a_long_text_is_lost(recorder: EventRecorder) -> None:
+    assert recorder.end.stop_reason is StopReason.EOS
+    assert recorder.end.stats.parts == 5
+    assert share_heard(TEXT, heard_words(recorder.pcm)) > MIN_RECOGNISED
 
 
-def test_pauses_between_segments_are_not_longer_than_within_segments(heard: EventRecorder) -> None:
-    lengths = np.diff(pauses(heard)) / SAMPLE_RATE
+def test_pauses_between_segments_are_not_longer_than_within_segments(recorder: EventRecorder) -> None:
+    lengths = np.diff(pauses(recorder)) / SAMPLE_RATE
     assert len(lengths) >= 2
     assert lengths.max() < LONGEST_PAUSE_S
 
 
-def test_all_segments_are_equally_loud(heard: EventRecorder) -> None:
-    stretches = [part for part in np.split(heard.pcm, pauses(heard)[:, 1]) if len(part) > SHORTEST_S * SAMPLE_RATE]
+def test_all_segments_are_equally_loud(recorder: EventRecorder) -> None:
+    stretches = [
+        part for part in np.split(recorder.pcm, pauses(recorder)[:, 1]) if len(part) > SHORTEST_S * SAMPLE_RATE
+    ]
     loudness = [one for part in stretches if (one := integrated(part)) is not None]
     assert len(loudness) >= 3
     assert max(loudness) - min(loudness) < APART_LU, loudness
