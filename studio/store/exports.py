@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import tempfile
+import time
 import zipfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -327,7 +328,8 @@ def _archive(wanted: ExportFields, name: str, audio: _Audio, folder: Path) -> IO
             with audio.file(start, end, title) as content:
                 size = content.seek(0, 2)
                 content.seek(0)
-                with archive.open(path, "w", force_zip64=size >= 2**31) as entry:
+                dated = zipfile.ZipInfo(path, time.localtime()[:6])
+                with archive.open(dated, "w", force_zip64=size >= 2**31) as entry:
                     shutil.copyfileobj(content, entry)
 
         if wanted.shape == "all":

@@ -166,6 +166,7 @@ def test_full_export_contains_the_joined_audio_subtitles_and_lines(client: httpx
     clips = [{"take": save(client, pcm_of(1.0, seed), text=f"Line {seed}")["id"], "line": seed} for seed in (1, 2)]
     with zipfile.ZipFile(io.BytesIO(got(client, clips, shape="all", loudness_lufs=-18, name="Ünï"))) as archive:
         assert archive.namelist() == ["Ünï.wav", "Ünï.srt", "lines/001 Line 1.wav", "lines/002 Line 2.wav"]
+        assert all(entry.date_time[0] >= 2024 for entry in archive.infolist()), "not 1980"
         whole, *lines = (
             soundfile.read(io.BytesIO(archive.read(name)), dtype="int16")[0]
             for name in archive.namelist()
