@@ -98,6 +98,21 @@ def test_button_for_a_new_recording_is_visible_above_toast_and_dock(open_studio:
     )
 
 
+def tops(page: Page, *selectors: str) -> list[int]:
+    """Return the rows of elements as distinct vertical centres."""
+    boxes = [page.locator(selector).bounding_box() for selector in selectors]
+    return sorted({round(box["y"] + box["height"] / 2) for box in boxes if box})
+
+
+def test_filters_share_a_row_and_blended_voices_have_their_own(open_studio: OpenStudio) -> None:
+    page = open_studio(viewport={"width": 390, "height": 844})
+    enter(page, "library")
+    assert len(tops(page, "#vw-takes-room", "#vw-takes-day", "#vw-takes-select")) == 1
+    enter(page, "design")
+    page.locator("#vw-blend > summary").click()
+    assert len(tops(page, "#vw-blend-first", "#vw-blend-share", "#vw-blend-second")) == 3
+
+
 def test_names_of_starters_are_centred_in_their_buttons(open_studio: OpenStudio) -> None:
     page = phone(open_studio)
     expect(page.locator("#vw-starters button").first).to_be_visible()
