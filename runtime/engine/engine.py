@@ -12,8 +12,9 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Self
 
 from runtime.device import Device, open_device
@@ -53,7 +54,11 @@ log = logging.getLogger(__name__)
 SEED_BITS = 53  # Number of bits of random seeds. JavaScript numbers represent them exactly.
 IDLE_S = 0.5  # Maximum sleep in seconds of the engine thread without open requests.
 PAUSE_S = 0.02  # Maximum sleep in seconds of the engine thread with open requests.
+MAX_TEXT_WORK_S = 0.005  # Seconds after which no further change of a text begins in the same iteration.
 
+TextChange = Callable[[TextStream], None]
+Validated = tuple[Admission, TextStream] | SpeechError
+NONE_VALIDATED: Mapping[int, Validated] = MappingProxyType({})
 Progress = Callable[[int, int, str], None]  # Arguments: number of loaded checkpoints, total number, current step.
 
 
@@ -75,6 +80,8 @@ class Engine:
         self.code2wav_worker = Code2WavWorker(self.loader.prepare_code2wav_thread, self._wake.set)
         self._lock = threading.Lock()
         self.commands: deque[Command] = deque()
+        self._text_changes: dict[int, deque[TextChange]] = {}  # Changes of texts by ticket, in order of their turns.
+        self._next_text_at = 0.0
         self._sent_samples: dict[int, int] = {}  # Samples acknowledged since the last iteration, by ticket.
         self._open = OpenRequests(settings)
         self._heartbeat = Heartbeat(clock)
@@ -293,6 +300,7 @@ class Engine:
         self._heartbeat.step()
         with self.device.stream(Stream.FRAMES):
             worked = self.run_commands()
+            worked |= self._change_texts()
             for core in cores:
                 core.collect()
                 worked |= core.process_outputs()
@@ -341,6 +349,7 @@ class Engine:
     def run_commands(self) -> bool:
         took = bool(self.commands)
         while self.commands:
+            self._heartbeat.step()
             self.commands.popleft()()
         sent_samples: dict[int, int] = {}
         while self._sent_samples:  # Other threads add entries to this dict at the same time.
@@ -349,6 +358,29 @@ class Engine:
         for core in self.registry.cores if sent_samples else ():
             core.ack_sent(sent_samples)
         return took
+
+    def _change_texts(self) -> bool:
+        """Apply queued changes of texts, one of each request in turn.
+
+        Return True if some are left. A change takes up to 0.1 s. While requests are spoken, changes use at most half
+        of the thread's time.
+        """
+        begun = self.clock()
+        if begun < self._next_text_at and any(core.sequences for core in self.registry.cores):
+            return bool(self._text_changes)
+        while self._text_changes and self.clock() - begun < MAX_TEXT_WORK_S:
+            self._heartbeat.step()
+            ticket = next(iter(self._text_changes))
+            changes = self._text_changes.pop(ticket)
+            opened = self._open.get(ticket)
+            if opened is not None and opened.entry.core is not None:
+                change = changes.popleft()
+                if changes:
+                    self._text_changes[ticket] = changes
+                opened.entry.core.change_text(ticket, change)
+        end = self.clock()
+        self._next_text_at = 2 * end - begun if end - begun > MAX_TEXT_WORK_S else begun
+        return bool(self._text_changes)
 
     # --- Checkpoints.
 
@@ -379,10 +411,19 @@ class Engine:
         except Exception:
             log.exception("a checkpoint could not be loaded")
             entry.has_failed = True
-        self.commands.extend(partial(self.admit_waiting, other) for other in self.registry.entries)
+        entries = self.registry.entries
+        with self._lock:
+            waiting = [(other, sequence) for other in entries for sequence in other.waiting.without_checkpoint()]
+        # Validation takes up to 0.1 s, in which the engine thread continues.
+        validated = {
+            sequence.ticket: self._validate(other, sequence.request)
+            for other, sequence in waiting
+            if self._is_settled(sequence)
+        }
+        self.commands.extend(partial(self.admit_waiting, other, validated) for other in entries)
         self._wake.set()
 
-    def admit_waiting(self, entry: RegistryEntry) -> None:
+    def admit_waiting(self, entry: RegistryEntry, validated: Mapping[int, Validated] = NONE_VALIDATED) -> None:
         with self._lock:
             released = entry.waiting.remove_loaded(self._is_settled)
         core = entry.core
@@ -390,18 +431,25 @@ class Engine:
             self.loader.prepare_thread()
             core.voice_cache.start(self.loader.prepare_thread)
         for sequence, commands in released:
-            try:
-                self.registry.needed(sequence.request)
-                assert core is not None, "it is loaded, or has failed and was refused"
-                admitted = self._admit(core, sequence.request)
-                sequence.admit(*admitted, self._seed(sequence.request), self.clock())
+            result = validated.get(sequence.ticket) or self._validate(entry, sequence.request)
+            if isinstance(result, SpeechError):
+                sequence.emit_final_event(result, RequestStats())
+            elif core is not None:
+                sequence.admit(*result, self._seed(sequence.request), self.clock())
                 core.add_request(sequence)
-            except SpeechError as error:
-                sequence.emit_final_event(error, RequestStats())
             for command in commands:
                 command()
 
     # --- Helpers of requests.
+
+    def _validate(self, entry: RegistryEntry, request: SpeechRequest) -> Validated:
+        """Validate a request whose checkpoints are loaded or have failed."""
+        try:
+            self.registry.needed(request)
+            assert entry.core is not None, "it is loaded, or has failed and was refused"
+            return self._admit(entry.core, request)
+        except SpeechError as error:
+            return error
 
     def _is_settled(self, sequence: Sequence) -> bool:
         """True if all checkpoints that a request needs are loaded or have failed."""
@@ -436,8 +484,8 @@ class Engine:
 
         self._command(ticket, preempt)
 
-    def _change_text(self, ticket: int, change: Callable[[TextStream], None]) -> None:
-        self._command(ticket, lambda core: core.change_text(ticket, change))
+    def _change_text(self, ticket: int, change: TextChange) -> None:
+        self._command(ticket, lambda core: self._text_changes.setdefault(ticket, deque()).append(change))
 
     def _command(self, ticket: int, action: Callable[[EngineCore], None]) -> None:
         """Queue a command for the engine core of a request.

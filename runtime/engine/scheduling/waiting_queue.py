@@ -29,7 +29,8 @@ class WaitingQueue:
     among several such callers to the request that has waited longest. Therefore the requests of one caller are served
     in order of arrival, and no caller has to wait for all requests of another caller.
 
-    Thread: engine. `add_without_checkpoint`, `withdraw` and `remove_loaded` are called under the engine's lock.
+    Thread: engine. `add_without_checkpoint`, `without_checkpoint`, `withdraw` and `remove_loaded` are called under
+    the engine's lock.
     """
 
     def __init__(self) -> None:
@@ -100,6 +101,10 @@ class WaitingQueue:
         """Add a request whose checkpoint is not loaded yet."""
         self._put(sequence, SequenceState.NO_CHECKPOINT)
         sequence.sink(Queued(len(self._no_checkpoint) - 1))
+
+    def without_checkpoint(self) -> list[Sequence]:
+        """Return the requests that wait for their checkpoint."""
+        return list(self._no_checkpoint.values())
 
     def withdraw(self, ticket: int) -> Sequence | None:
         """Remove and return a request that waits for its checkpoint, or return None."""

@@ -12,7 +12,8 @@ from runtime.shared.speech_rate import expected_frames, is_readable
 
 # Minimum length of a first clause: 20 letters or 6 Chinese characters, about 1.3 s. The model speaks each clause with
 # falling pitch and a pause at its end. Several shorter clauses sound like a list.
-CLAUSE_FRAMES = expected_frames("x" * 20)
+CLAUSE_CHARS = 20
+CLAUSE_FRAMES = expected_frames("x" * CLAUSE_CHARS)
 MARK_START = re.compile(r"[.!?…。！？｡\n，；：、,;:—–-]")  # First characters of the matches of `MARK`.
 SPACE_BEFORE_WORD = re.compile(r"\s+(?=[^\W_])")
 
@@ -185,7 +186,8 @@ def _marks(text: str, start: int, stop: int) -> Iterator[re.Match[str]]:
 
 def _ends_clause(text: str, mark: re.Match[str], follows: int) -> bool:
     number = mark.end() == follows and text[mark.start() - 1].isdecimal() and text[follows].isdecimal()
-    return not number and expected_frames(text[: mark.end()]) >= CLAUSE_FRAMES
+    # Every character needs at least the time of a letter, so the first characters are sufficient.
+    return not number and expected_frames(text[: min(mark.end(), CLAUSE_CHARS)]) >= CLAUSE_FRAMES
 
 
 def _shortened(text: str, max_chars: int) -> tuple[str, int]:

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from runtime.engine.engine import Engine
+from runtime.engine.text.text_stream import TextStream
 from runtime.errors import EmptyText, InvalidConfig, SpeechError, TextTooLong
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import Broken, Finished, Guard, Layout, SpeechRequest, Split, Started, StopReason, WaitingForText
@@ -20,6 +21,7 @@ from runtime.settings import Limits
 from tests.conftest import Loaded
 from tests.support.engines import (
     EventRecorder,
+    VirtualClock,
     assert_same,
     cloned,
     core_of,
@@ -216,6 +218,35 @@ def test_requests_waiting_for_text_are_counted_separately(quick: Checkpoint) -> 
         engine.cancel(ticket)
     drain(engine)
     assert engine.load().waiting_for_text == 0
+
+
+def test_long_changes_of_texts_alternate_with_frames(quick: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each change takes 0.1 s, as the end of 4,096 digits does."""
+    clock = VirtualClock()
+    engine = engine_of(quick, slots=2, clock=clock)
+    _, recorder = begin_request(engine, "Hello world. Hello again. ", max_frames=200)
+    tickets = [begin_request(engine)[0] for _ in range(6)]
+    run_turns(engine, 2)
+    finished: list[float] = []
+
+    def finish(_: TextStream) -> None:
+        finished.append(clock.now)
+        clock.now += 0.1
+
+    monkeypatch.setattr(TextStream, "finish", finish)
+    for ticket in tickets:
+        engine.append(ticket, "One.")
+        engine.finish_text(ticket)
+    engine.cancel(tickets[-1])
+    run_turns(engine, 2)
+    assert len(finished) == 1
+    frames = len(recorder.codes)
+    for _ in range(20):
+        clock.now += 0.05
+        run_turns(engine, 1)
+    assert len(finished) == 5
+    assert min(later - earlier for earlier, later in pairwise(finished)) > 0.19
+    assert len(recorder.codes) > frames + 10
 
 
 def test_waiting_for_text_is_reported_after_all_audio_was_sent(quick: Checkpoint) -> None:

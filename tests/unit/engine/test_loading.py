@@ -97,6 +97,22 @@ def test_commands_during_loading_keep_their_order(folder_of: FolderOf, loaded: L
     assert not gone.chunks
 
 
+def test_waiting_requests_are_validated_on_the_loader_thread(
+    folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = waiting_engine(folder_of("quick", "custom_voice"))
+    threads: list[str] = []
+    admit = engine._admit
+    monkeypatch.setattr(
+        engine, "_admit", lambda *given: (threads.append(threading.current_thread().name), admit(*given))[1]
+    )
+    recorder = EventRecorder()
+    engine.submit(streamed("Hello world.", max_frames=6), recorder)
+    tick_until(engine, lambda: recorder.ended)
+    assert threads == ["loader"]
+    assert len(recorder.codes) == 6
+
+
 def test_commands_at_the_end_of_loading_are_not_lost(
     folder_of: FolderOf, loaded: Loaded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
