@@ -11,6 +11,7 @@ import re
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from runtime.request import SAMPLE_RATE
 
@@ -51,10 +52,8 @@ class TimedWords:
         """Return the same words with times that are `seconds` later."""
         if not seconds:
             return self
-        later = TimedWords()
-        for span, start, end in zip(self.spans, self.start, self.end, strict=True):
-            later.add(span, start + seconds, end + seconds)
-        return later
+        start, end = ([round(time + seconds, 3) for time in times] for times in (self.start, self.end))
+        return TimedWords(list(self.spans), start, end)
 
     def join(self, later: TimedWords) -> None:
         """Append words that are spoken later."""
@@ -113,13 +112,11 @@ def shared_out(spans: Iterable[str], start: float, end: float) -> TimedWords:
 
     The time of a word is proportional to its length.
     """
-    spans, timed = tuple(spans), TimedWords()
-    needed, whole = sum(map(_seconds, spans)), end - start
-    for span in spans:
-        end = start + _seconds(span) / needed * whole
-        timed.add(span, start, end)
-        start = end
-    return timed
+    spans = list(spans)
+    needed = list(accumulate(map(_seconds, spans), initial=0.0))
+    scale = (end - start) / (needed[-1] or 1.0)
+    times = [round(start + seconds * scale, 3) for seconds in needed]
+    return TimedWords(spans, times[:-1], times[1:])
 
 
 def cue_ranges(spans: list[str]) -> Iterator[tuple[int, int]]:
@@ -141,5 +138,5 @@ def cue_ranges(spans: list[str]) -> Iterator[tuple[int, int]]:
 
 def _seconds(span: str) -> float:
     word = span.strip()
-    syllables = len(_IS_SYLLABLE.findall(word))
+    syllables = 0 if word.isascii() else len(_IS_SYLLABLE.findall(word))
     return syllables * _PER_SYLLABLE_S + (len(word) - syllables + 1) * _PER_LETTER_S

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -47,3 +49,14 @@ def test_every_word_is_emitted_once_with_increasing_times(texts: list[str], chun
     edges = [time for pair in zip(timed_words.start, timed_words.end, strict=True) for time in pair]
     assert edges == sorted(edges)
     assert all(0 <= time <= sum(chunks) / 24_000 + 0.001 for time in edges)
+
+
+def test_long_chinese_text_takes_less_than_5_ms() -> None:
+    seconds = []
+    for _ in range(5):
+        times = WordTimes()
+        times.add("今天早上天气很好，我们去散步。" * 270)
+        begun = time.thread_time()
+        assert len(times.finish().words) > 3000
+        seconds.append(time.thread_time() - begun)
+    assert min(seconds) < 0.005
