@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -43,6 +44,7 @@ _CODECS = {
     "utf-8": ("UniCNS-UTF8", "UniGB-UTF8", "UniJIS-UTF8", "UniKS-UTF8"),
     "utf-32-be": ("UniCNS-UTF32", "UniGB-UTF32", "UniJIS-UTF32", "UniKS-UTF32"),
 }
+_predefined_cmap.update({"/H": "jis_pairs", "/V": "jis_pairs"})
 _predefined_cmap.update(
     {f"/{name}-{direction}": codec for codec, names in _CODECS.items() for name in names for direction in "HV"}
 )
@@ -56,6 +58,18 @@ _UNDRAWN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _HIDDEN_FIELD = 2 | 32  # Flags of annotations that are hidden or not viewed (ISO 32000-1, table 165).
 _PASSWORD_FIELD = 2**13
 _FIELD_SIZE = 10.0  # Size in points of the letters of form fields on a page without text.
+
+
+def _jis_pairs(name: str) -> codecs.CodecInfo | None:
+    """Codec of JIS X 0208, which is EUC-JP without the high bits."""
+
+    def decode(data: Any, errors: str = "strict") -> tuple[str, int]:
+        return bytes(byte | 0x80 for byte in bytes(data)).decode("euc_jp", errors), len(data)
+
+    return codecs.CodecInfo(codecs.lookup("euc_jp").encode, decode, name=name) if name == "jis_pairs" else None
+
+
+codecs.register(_jis_pairs)
 
 
 @dataclass(slots=True)

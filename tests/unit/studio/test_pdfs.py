@@ -138,13 +138,18 @@ def test_glyphs_without_a_character_are_counted(names: str, text: str, read_as: 
         ("KSC-Johab-V", "johab", "한국어 글자 test"),
         ("90msp-RKSJ-H", "cp932", "日本語の文字 test"),
         ("EUC-H", "euc_jp", "日本語の文字 test"),
+        ("H", "euc_jp", "日本語の文字"),
+        ("V", "euc_jp", "縦書きの文章。"),
         ("UniKS-UTF16-H", "utf-16-be", "한국어 글자 test"),
     ],
 )
 def test_fonts_with_predefined_encodings_are_read(encoding: str, codec: str, text: str) -> None:
     font = f"<</Type/Font/Subtype/Type0/BaseFont/X/Encoding/{encoding}/DescendantFonts[4 0 R]>>"
     of_glyphs = "<</Type/Font/Subtype/CIDFontType0/BaseFont/X/DW 1000>>"
-    document = read(drawn(f"BT /F 12 Tf 50 700 Td <{text.encode(codec).hex()}> Tj ET", font=font, more=[of_glyphs]))
+    data = text.encode(codec)
+    if encoding in {"H", "V"}:
+        data = bytes(byte & 0x7F for byte in data)
+    document = read(drawn(f"BT /F 12 Tf 50 700 Td <{data.hex()}> Tj ET", font=font, more=[of_glyphs]))
     assert " ".join(document.chapters[0].paragraphs).split() == text.split()
     assert document.notes == []
 
