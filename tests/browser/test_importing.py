@@ -153,7 +153,7 @@ def test_imported_subtitles_keep_their_times(studio: Page) -> None:
     assert texts(studio) == ["One. [pause 2s]", "Two."], "a script's own 0.4 s come after it"
     offered = {studio.get_attribute(f"#vw-{room}-file", "accept") for room in ("text", "script")}
     assert len(offered) == 1
-    assert ".ass,.ssa,.ttml,.smi,.sami,.sub" in str(offered)
+    assert ".ass,.ssa,.ttml,.smi,.sami,.sub,.sbv,.tmp,.mpl,.mpl2,.dfxp" in str(offered)
 
 
 def test_markdown_import_keeps_only_the_readable_text(studio: Page) -> None:

@@ -380,7 +380,7 @@ export function webAddress(text) {
  *   text: paragraphs separated by empty lines; lines: lines of subtitles or of a chat
  */
 
-export const ACCEPTED = '.txt,.md,.markdown,.srt,.vtt,.ass,.ssa,.ttml,.smi,.sami,.sub,.epub,.docx,.pdf,.html,.htm,.xhtml,text/plain';
+export const ACCEPTED = '.txt,.md,.markdown,.srt,.vtt,.ass,.ssa,.ttml,.smi,.sami,.sub,.sbv,.tmp,.mpl,.mpl2,.dfxp,.epub,.docx,.docm,.pdf,.html,.htm,.xhtml,text/plain';
 const IS_DOCUMENT = /\.(epub|docx?|dotx?|pdf|x?html?)$/i;
 const IS_MARKDOWN = /\.(md|markdown)$/i;
 const MAX_NAME_CHARS = 120; // Same limit as in the studio.
