@@ -2,12 +2,15 @@
 
 python -m benchmarks.peers ours official --model FOLDER --python official=.venv-oracle/bin/python
 python -m benchmarks.peers ours faster --model FOLDER --device cuda --python faster=VENV/bin/python
-python -m benchmarks.peers ours c c-int8 --model FOLDER --program PATH --arm int8:QUANTIZE=int8
+python -m benchmarks.peers ours c cpp --model FOLDER --arm int8:QUANTIZE=int8
+  --program 'c=PATH -d {model} --int8 --text {text} --max-tokens {frames} -o {wav}'
+  --program 'cpp=PATH --model TALKER --codec CODEC --speaker NAME --max-new {frames} -o {wav}'
 
 ours      this engine, once for each --arm
 official  the published package qwen-tts (tests/golden/oracle_env.sh makes its environment)
 faster    the package faster-qwen3-tts
-c, c-int8 the program of gabriele-mastrapasqua/qwen3-tts, built from its public source
+others    programs, each with its own --program: in the example above, those of gabriele-mastrapasqua/qwen3-tts and
+          ServeurpersoCom/qwentts.cpp, built from their public sources
 
 Each implementation runs in its own process and gets one request at a time. The time per frame is the slope between a
 short and a long utterance of fixed lengths. It includes Code2Wav, but not the prompt and the start. The order is A B …
@@ -21,7 +24,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 from benchmarks.common.arms import Arm, add_arms, arms_of, shared_environment
 from benchmarks.common.report import Row, log_step, parser_of, report
@@ -37,10 +39,10 @@ def main() -> int:
     The exit status is 1 if an implementation failed.
     """
     parser = parser_of(__doc__)
-    parser.add_argument("peer", nargs="+", choices=list(PEERS))
+    parser.add_argument("peer", nargs="+", help=f"{', '.join(PEERS)}, or the name of a program")
     add_arms(parser)
     parser.add_argument("--python", action="append", default=[], metavar="PEER=PATH", help="interpreter of a peer")
-    parser.add_argument("--program", type=Path, help="the C program")
+    parser.add_argument("--program", action="append", default=[], metavar="PEER=COMMAND", help="command of a peer")
     parser.add_argument("--lengths", default="24,72", help="frames of the two utterances")
     parser.add_argument("--once", action="store_true", help="without the second run")
     arguments = parser.parse_args()
@@ -58,10 +60,10 @@ def main() -> int:
 
 def run_peer(peer: str, arm: Arm, arguments: argparse.Namespace) -> Row:
     """Run one implementation in a child process, and return its result or its error as a row."""
-    python = dict(pair.split("=", 1) for pair in arguments.python).get(peer, sys.executable)
-    command = [python, "-m", "benchmarks.peers.child", peer, "--model", arguments.model[0]]
+    python, program = (dict(pair.split("=", 1) for pair in pairs) for pairs in (arguments.python, arguments.program))
+    command = [python.get(peer, sys.executable), "-m", "benchmarks.peers.child", peer, "--model", arguments.model[0]]
     command += ["--lengths", arguments.lengths, "--device", arguments.device or "cpu"]
-    command += ["--program", str(arguments.program)] if arguments.program else []
+    command += ["--program", program[peer]] if peer in program else []
     environment = {**os.environ, **shared_environment(arguments), **arm.environment}
     engine = f"{peer} {arm.name}".strip()
     try:

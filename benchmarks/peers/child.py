@@ -9,7 +9,9 @@ from __future__ import annotations
 import argparse
 import atexit
 import json
+import os
 import re
+import shlex
 import statistics
 import subprocess
 import sys
@@ -28,7 +30,7 @@ TTFA_CALLS = 10
 TTFA_FRAMES = 4
 AT_ONCE = 4
 PROGRAM_TIMEOUT_S = 300.0
-PROGRAM_AUDIO = re.compile(r"Audio: [\d.]+s generated in ([\d.]+)s")
+PROGRAM_TIME = re.compile(r"(generated in|Total) (?P<time>[\d.]+) ?(?P<unit>m?s)")
 
 Row = dict[str, Any]
 
@@ -60,9 +62,9 @@ def measure(peer: Peer, lengths: tuple[int, int], repeats: int = REPEATS, ttfa_c
     processor: dict[int, list[float]] = {few: [], many: []}
     for _ in range(repeats):
         for length in lengths:
-            began = time.process_time()
+            began = cpu_s()
             clock[length].append(peer.speak(next(texts), length))
-            processor[length].append(time.process_time() - began)
+            processor[length].append(cpu_s() - began)
     first = [1000 * seconds for _ in range(ttfa_calls) if (seconds := peer.ttfa_s(next(texts))) is not None]
 
     def slope_ms(spent: dict[int, list[float]]) -> float:
@@ -76,6 +78,11 @@ def measure(peer: Peer, lengths: tuple[int, int], repeats: int = REPEATS, ttfa_c
         **peer.more(many),
         **memory_mib(),
     }
+
+
+def cpu_s() -> float:
+    """Return the CPU time of this process and its ended child processes in seconds."""
+    return sum(os.times()[:4])
 
 
 def memory_mib() -> Row:
@@ -96,7 +103,7 @@ class Ours(Peer):
     Settings come from environment variables. The first chunk has one frame.
     """
 
-    def __init__(self, model: str, device: str, program: Path | None = None) -> None:
+    def __init__(self, model: str, device: str, program: str | None = None) -> None:
         import os
         import threading
 
@@ -143,7 +150,7 @@ class Official(Peer):
 
     EXTRA_FRAMES = 1  # The package counts the end token as a frame.
 
-    def __init__(self, model: str, device: str, program: Path | None = None) -> None:
+    def __init__(self, model: str, device: str, program: str | None = None) -> None:
         import torch
         from qwen_tts import Qwen3TTSModel
 
@@ -170,7 +177,7 @@ class Faster(Official):
 
     EXTRA_FRAMES = 0
 
-    def __init__(self, model: str, device: str, program: Path | None = None) -> None:
+    def __init__(self, model: str, device: str, program: str | None = None) -> None:
         import torch
         from faster_qwen3_tts import FasterQwen3TTS, generate
 
@@ -200,43 +207,41 @@ class Faster(Official):
 
 
 class Program(Peer):
-    """The C program, which is started for each text and has no streaming.
+    """A program that is started for each text, reports its time and has no streaming.
 
-    The time is the one that the program reports.
+    `{model}`, `{text}`, `{frames}` and `{wav}` of its command are replaced. Without `{text}`, it reads the text from
+    its standard input.
     """
 
-    OPTIONS: tuple[str, ...] = ()
-
-    def __init__(self, model: str, device: str, program: Path | None = None) -> None:
+    def __init__(self, model: str, device: str, program: str | None = None) -> None:
         if program is None:
             raise SystemExit("--program is needed")
-        self._command = [str(program), "-d", model, *self.OPTIONS, "--seed", "1"]
+        self._command, self._model = shlex.split(program), model
 
     def speak(self, text: str, frames: int) -> float:
-        """Run the C program, and return the time that it reports in seconds.
+        """Run the program, and return the time that it reports in seconds.
 
         Raises:
             SystemExit: The program did not report its time.
         """
         with tempfile.TemporaryDirectory() as folder:
-            command = [*self._command, "--text", text, "-o", f"{folder}/said.wav", "--max-tokens", str(frames)]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=PROGRAM_TIMEOUT_S, check=True)
+            values = {"model": self._model, "text": text, "frames": frames, "wav": f"{folder}/said.wav"}
+            command = [part.format(**values) for part in self._command]
+            done = subprocess.run(
+                command, input=text, capture_output=True, text=True, timeout=PROGRAM_TIMEOUT_S, check=True
+            )
         output = done.stdout + done.stderr
-        if (audio := PROGRAM_AUDIO.search(output)) is None:
-            raise SystemExit(f"{self._command[0]} did not report its time: {output[-200:]}")
-        return float(audio[1])
+        if (took := PROGRAM_TIME.search(output)) is None:
+            raise SystemExit(f"{command[0]} did not report its time: {output[-200:]}")
+        return float(took["time"]) / (1000 if took["unit"] == "ms" else 1)
+
+    def more(self, frames: int) -> Row:
+        import resource
+
+        return {"program_peak_mib": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024}
 
 
-class Int8Program(Program):
-    """The C program with int8 weights."""
-
-    OPTIONS = ("--int8",)
-
-
-PEERS: dict[str, Callable[[str, str, Path | None], Peer]] = {
-    **{"ours": Ours, "official": Official, "faster": Faster},
-    **{"c": Program, "c-int8": Int8Program},
-}
+PEERS: dict[str, Callable[[str, str, str | None], Peer]] = {"ours": Ours, "official": Official, "faster": Faster}
 
 
 def check_length(seconds: float, frames: int) -> None:
@@ -251,15 +256,15 @@ def check_length(seconds: float, frames: int) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("peer", choices=list(PEERS))
+    parser.add_argument("peer")
     parser.add_argument("--model", required=True)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--program", type=Path)
+    parser.add_argument("--program")
     parser.add_argument("--lengths", required=True)
     arguments = parser.parse_args()
     few, many = map(int, arguments.lengths.split(","))
     began = time.perf_counter()
-    peer = PEERS[arguments.peer](arguments.model, arguments.device, arguments.program)
+    peer = PEERS.get(arguments.peer, Program)(arguments.model, arguments.device, arguments.program)
     start_s = round(time.perf_counter() - began, 1)
     print(json.dumps({**measure(peer, (few, many)), "start_s": start_s}), flush=True)
     return 0

@@ -17,19 +17,23 @@ Audio: 0.8s generated in 21.3s (RTF 26.59)
 """
 
 
-def program(folder: Path, report: str) -> Path:
-    """Return the path of a program that prints this report for every text."""
+def program(folder: Path, report: str) -> Program:
+    """Return a program that prints its arguments, its input and this report for every text."""
     path = folder / "qwen_tts"
-    path.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{report}END\n", encoding="utf-8")
+    path.write_text(
+        f"#!/bin/sh\necho $* > {folder}/read\ncat >> {folder}/read\ncat >&2 <<'END'\n{report}END\n", "utf-8"
+    )
     path.chmod(0o755)
-    return path
+    return Program("folder", "cpu", f"{path} -d {{model}} --text '{{text}}' --max-tokens {{frames}}")
 
 
 @pytest.mark.skipif(os.name == "nt", reason="a shell script stands for the program")
 def test_program_is_timed_by_its_own_report(tmp_path: Path) -> None:
-    assert Program("model", "cpu", program(tmp_path, REPORT)).speak("Hi.", 10) == 21.3
+    assert program(tmp_path, REPORT).speak("Hi there.", 10) == 21.3
+    assert (tmp_path / "read").read_text("utf-8") == "-d folder --text Hi there. --max-tokens 10\nHi there."
+    assert program(tmp_path, "[Perf] Total 950.0 ms (10 frames)").speak("Hi.", 10) == 0.95
     with pytest.raises(SystemExit, match="did not report its time"):
-        Program("model", "cpu", program(tmp_path, "no model\n")).speak("Hi.", 10)
+        program(tmp_path, "no model\n").speak("Hi.", 10)
 
 
 def test_utterance_of_unexpected_length_is_rejected() -> None:
