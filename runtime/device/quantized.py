@@ -246,14 +246,15 @@ class NativeFloat16:
 
 
 class NativeTiles:
-    """Callable that multiplies float32 rows by tiles of float32 or float16 weights in C++.
+    """Callable that multiplies float32 rows by tiles of floating-point weights in C++.
 
-    All instruction sets give the same bits. Float16 weights are clamped to ±65,504.
+    All instruction sets give the same bits. Float16 weights are clamped to ±65,504. For bfloat16 weights, the rows are
+    rounded to bfloat16 too.
     """
 
-    def __init__(self, weight: Tensor, dtype: torch.dtype) -> None:
+    def __init__(self, weight: Tensor, dtype: torch.dtype, taps: int = 1) -> None:
         most = torch.finfo(dtype).max
-        self.tiles, self.outputs = native.float_tiles(weight.clamp(-most, most).to(dtype)), len(weight)
+        self.tiles, self.outputs = native.float_tiles(weight.clamp(-most, most).to(dtype), taps), len(weight)
 
     def __call__(self, rows: Tensor) -> Tensor:
         return self.convolve(rows.unsqueeze(0), 1, 1)[0]
@@ -263,8 +264,8 @@ class NativeTiles:
 
         Shapes: x [B, T + (taps - 1) * dilation, C]; result [B, T, N].
         """
-        is_half, convolve = self.tiles.dtype is torch.float16, torch.ops.voicewright.convolve_tiles
-        output: Tensor = convolve(x.float().contiguous(), self.tiles, is_half, self.outputs, taps, dilation)
+        kind, convolve = native.KINDS[self.tiles.dtype], torch.ops.voicewright.convolve_tiles
+        output: Tensor = convolve(x.float().contiguous(), self.tiles, kind, self.outputs, taps, dilation)
         return output.to(x.dtype)
 
 

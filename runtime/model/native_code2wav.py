@@ -2,7 +2,7 @@
 
 The C++ code is in runtime/device/native/code2wav.cpp. As torch operations, a chunk has about 1,500 small operations,
 whose calls take longer than the computation of one frame. The readable version is runtime/model/code2wav.py, which is
-used for bfloat16 and without a compiler.
+used without a compiler, and for bfloat16 with AMX.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from runtime.device.native import TILE
+from runtime.device.native import KINDS, TILE
 from runtime.device.quantized import NativeTiles
 from runtime.model.code2wav import SNAKE_EPS, Code2Wav, StreamState
 from runtime.model.code2wav_interface import ROW_COLUMNS, UNLIMITED_FRAMES
-from runtime.model.native_layers import KINDS, NotSupported, Words
-from runtime.model.products import Conv, TransposedConv
+from runtime.model.native_layers import NotSupported, Words
+from runtime.model.products import Conv, Linear, TransposedConv
 
 
 class NativeCode2Wav:
@@ -98,7 +98,11 @@ class NativeCode2Wav:
         vectors = (
             rates,
             transformer.norm.weight,
-            tiles_of(last.conv).tiles[0, :, 0].float().contiguous(),
+            tiles_of(last.conv)
+            .tiles[0, :, 0]
+            .float()
+            .reshape(last.conv.kernel_size[0], -1)[:, : last.conv.in_channels]
+            .contiguous(),
             last.conv.bias,
         )
         parts = [
@@ -168,7 +172,8 @@ class NativeCode2Wav:
             taps = module.kernel_size[0] // repeats
         tiles = product.tiles
         bias = 0 if module.bias is None else self._words.address(padded(module.bias, repeats))
-        sizes = KINDS[tiles.dtype], product.outputs, tiles.shape[1] // taps, taps, dilation
+        channels = module.in_features if isinstance(module, Linear) else module.in_channels
+        sizes = KINDS[tiles.dtype], product.outputs, channels, taps, dilation
         return [*sizes, self._words.address(tiles, tiles.dtype), bias, place]
 
 

@@ -17,14 +17,13 @@ import torch
 from torch import Tensor, nn
 
 from runtime.device import native
+from runtime.device.native import KINDS
 from runtime.device.quantized import NativeFloat16, NativeInt4, NativeInt8
 from runtime.model.code_predictor import CodePredictor, FrameCache
 from runtime.model.layers import DecoderLayer, DecoderStack
 from runtime.model.products import Linear, Table
 
-# Values of the enum `Kind` in products.h.
-KINDS = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
-INT8, INT4 = 3, 4
+INT8, INT4 = 3, 4  # Values of the enum `Kind` in products.h.
 
 Angles = tuple[Tensor, Tensor]  # Cosine and sine of every position, [T, d] each.
 

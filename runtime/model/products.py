@@ -162,16 +162,16 @@ class Narrow:
         return self._product(rows.to(self.dtype)).to(rows.dtype)
 
 
-def narrowed(weight: Tensor, dtype: torch.dtype) -> Product | None:
+def narrowed(weight: Tensor, dtype: torch.dtype, taps: int = 1) -> Product | None:
     """Return a product function with the weight in `dtype`.
 
-    Shapes: weight [N, K].
+    Shapes: weight [N, taps * C].
 
     Returns:
         None if torch's product of the weight itself is the fastest one that is batch-invariant.
     """
-    if dtype is not torch.bfloat16 and native.fuses():
-        return NativeTiles(weight.detach(), dtype)
+    if native.fuses(dtype):
+        return NativeTiles(weight.detach(), dtype, taps)
     if dtype is torch.float16:
         return WeightOnlyFloat16(weight.detach()) if multiplies_float16() else None
     product = packed(weight.detach().to(dtype)) if dtype.itemsize < weight.dtype.itemsize else None
@@ -233,7 +233,7 @@ class Conv(nn.Conv1d):
             return
         if not narrows(self, dtype):
             dtype = torch.float32
-        if (product := narrowed(self.weight.permute(0, 2, 1).flatten(1), dtype)) is not None:
+        if (product := narrowed(self.weight.permute(0, 2, 1).flatten(1), dtype, self.kernel_size[0])) is not None:
             self.product, self.weight = product, _released(self.weight)
         else:
             self.weight.data = self.weight.permute(2, 0, 1).contiguous().permute(1, 2, 0)
@@ -265,7 +265,7 @@ class TransposedConv(nn.ConvTranspose1d):
         """Store the weight as one matrix in `dtype`, or as one contiguous matrix per tap."""
         parts = self.kernel_size[0] // self.stride[0]
         taps = self.weight.permute(2, 1, 0).reshape(parts, -1, self.in_channels)
-        if (product := narrowed(taps.flip(0).transpose(0, 1).flatten(1), dtype)) is not None:
+        if (product := narrowed(taps.flip(0).transpose(0, 1).flatten(1), dtype, parts)) is not None:
             self.product, self.weight = product, _released(self.weight)
         else:
             self.weight.data = self.weight.permute(2, 1, 0).contiguous().permute(2, 1, 0)

@@ -24,6 +24,8 @@ HEADERS = ("products.h", "layers.h", "tiles.h")
 SOURCES = tuple(map(Path(__file__).with_name, (*HEADERS, "products.cpp", "decoder.cpp", "code2wav.cpp")))
 TILE = 16  # Number of outputs that a kernel computes together, as in products.cpp.
 QUAD = 4  # Number of adjacent values of K in one 32-bit word, as in products.cpp.
+# Values of the enum `Kind` in products.h.
+KINDS = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
 GROUP = 32  # Number of int4 weights that share a scale and an offset. Rows are padded to a multiple of this number.
 
 
@@ -50,21 +52,29 @@ def is_loaded() -> bool:
     return True
 
 
-def fuses() -> bool:
-    """True if the library is loaded and the CPU fuses multiplications with additions.
+def fuses(dtype: torch.dtype = torch.float32) -> bool:
+    """True if the library is loaded and the CPU has fused multiply-adds of `dtype`.
 
-    On other CPUs, convolutions in C++ are slower than torch's.
+    On other CPUs, convolutions in C++ are slower than torch's. With AMX, torch's bfloat16 products are used.
     """
-    return is_loaded() and (not is_x86() or torch.ops.voicewright.use_level(-1) > 0)
+    if not is_loaded() or (is_x86() and torch.ops.voicewright.use_level(-1) == 0):
+        return False
+    return dtype is not torch.bfloat16 or (
+        torch.cpu._is_avx512_bf16_supported() and not torch.cpu._is_amx_tile_supported()
+    )
 
 
-def float_tiles(weight: Tensor) -> Tensor:
+def float_tiles(weight: Tensor, taps: int = 1) -> Tensor:
     """Rearrange a weight matrix for `convolve_tiles`.
 
-    Shapes: weight [N, K]; result [tiles, K, 16], padded with zeros.
+    Shapes: weight [N, taps * C]; result [tiles, taps * C, 16], padded with zeros, or in bfloat16 [tiles, taps * C / 2,
+    16, 2] with an even C.
     """
-    padded = F.pad(weight, (0, 0, 0, -len(weight) % TILE))
-    return padded.view(-1, TILE, weight.shape[1]).transpose(1, 2).contiguous()
+    pair = 2 if weight.dtype is torch.bfloat16 else 1
+    each = weight.view(len(weight), taps, -1)
+    padded = F.pad(each, (0, -each.shape[2] % pair, 0, 0, 0, -len(weight) % TILE)).flatten(1)
+    tiles = padded.view(-1, TILE, padded.shape[1] // pair, pair).transpose(1, 2).contiguous()
+    return tiles if pair > 1 else tiles.squeeze(3)
 
 
 def int8_tiles(values: Tensor, scales: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,7 +1,8 @@
 // PyTorch operator for Code2Wav: decodes the codes of new frames to 16-bit samples, and updates the stream states.
 //
 // The readable version is runtime/model/code2wav.py. Its results differ only by rounding. The order of additions in a
-// sample does not depend on the chunk, on the other streams, on the number of threads or on the instruction set.
+// sample does not depend on the chunk, on the other streams, on the number of threads or on the instruction set. With
+// bfloat16 weights, the inputs of products are rounded to bfloat16 too, and denormal numbers may count as zero.
 // Activations are [time, channels] for each stream. The rows before the new inputs of a causal convolution are its
 // earlier inputs.
 
@@ -26,8 +27,8 @@ constexpr int64_t UNITS = 3;                         // Number of residual units
 constexpr float MIN_CLUSTER_USAGE = 1e-5f;
 constexpr float FULL_SCALE = 32767.0f;
 
-// Causal convolution, stored as eight 64-bit words. Tiles are [N / 16, taps, C, 16] in FLOAT32 or FLOAT16. The N
-// outputs of a transposed convolution are those of `stride` time steps.
+// Causal convolution, stored as eight 64-bit words. Tiles are [N / 16, taps, C, 16] in FLOAT32 or FLOAT16, and
+// [N / 16, taps, C / 2, 16, 2] in BFLOAT16. The N outputs of a transposed convolution are those of `stride` time steps.
 struct Taps {
   int64_t kind, N, C, taps, dilation;
   const void* tiles;
@@ -35,6 +36,12 @@ struct Taps {
   int64_t state;      // Offset of the earlier inputs in the state of a stream.
 
   int64_t left() const { return (taps - 1) * dilation; }
+  int64_t inputs() const { return kind == BFLOAT16 ? (C + 1) / 2 : C; }  // Inputs of a tap, or pairs of them.
+};
+
+// Two adjacent bfloat16 numbers.
+struct Pair {
+  uint16_t first, second;
 };
 
 // Parameters of SnakeBeta, [N, padded to whole tiles]: e^alpha and 1 / (e^beta + eps).
@@ -78,6 +85,27 @@ TARGET inline Vector most(Vector a, Vector b) { return _mm512_max_ps(a, b); }
 #include "tiles.h"
 #undef TARGET
 }  // namespace avx512
+
+namespace avx512_bfloat16 {
+#define TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
+using namespace avx512;
+using avx512::all, avx512::fuse, avx512::load;
+TARGET inline __m512bh all(Pair x) { return (__m512bh)_mm512_set1_epi32(x.second << 16 | x.first); }
+TARGET inline __m512bh load(const Pair* x) { return (__m512bh)_mm512_loadu_si512(x); }
+TARGET inline Vector fuse(__m512bh a, __m512bh b, Vector c) { return _mm512_dpbf16_ps(c, a, b); }
+
+// Round C numbers to pairs.
+TARGET void narrow(const float* x, int64_t C, Pair* out) {
+  for (int64_t c = 0; c < C; c += WIDTH) {
+    const int64_t count = std::min<int64_t>(WIDTH, C - c);
+    const __m512 wide = _mm512_maskz_loadu_ps((1u << count) - 1, x + c);
+    _mm256_mask_storeu_epi16(out + c / 2, (1u << (count + count % 2)) - 1, (__m256i)_mm512_cvtneps_pbh(wide));
+  }
+}
+
+#include "tiles.h"
+#undef TARGET
+}  // namespace avx512_bfloat16
 
 namespace avx2 {
 #define TARGET __attribute__((target("avx2,fma,f16c")))
@@ -135,12 +163,55 @@ inline Vector fuse(Vector a, Vector b, Vector c) { return std::fma(a, b, c); }
 inline Vector nearest(Vector x) { return std::nearbyint(x); }
 inline Vector least(Vector a, Vector b) { return a < b ? a : b; }
 inline Vector most(Vector a, Vector b) { return a > b ? a : b; }
+inline Pair all(Pair x) { return x; }
+inline Pair load(const Pair* x) { return *x; }
+inline Vector fuse(Pair a, Pair b, Vector c) {
+  c = std::fma(from_bfloat16(a.second), from_bfloat16(b.second), c);  // The order of x86's instruction.
+  return std::fma(from_bfloat16(a.first), from_bfloat16(b.first), c);
+}
+
+inline uint16_t to_bfloat16(float x) {
+  uint32_t bits;
+  std::memcpy(&bits, &x, 4);
+  return (x != x ? bits | 1 << 22 : bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
+}
+
+void narrow(const float* x, int64_t C, Pair* out) {
+  for (int64_t c = 0; c < C; c += 2) *out++ = {to_bfloat16(x[c]), c + 1 < C ? to_bfloat16(x[c + 1]) : uint16_t{}};
+}
+
 #include "tiles.h"
 #undef TARGET
 }  // namespace portable
 
+#if defined(__x86_64__)
+const bool has_bfloat16 = __builtin_cpu_supports("avx512bf16");
+#endif
+
+void multiply_narrow_rows(const Taps& taps, const float* x, int64_t interval, int64_t rows, const Finish& finish,
+                          int64_t tile, int64_t end) {
+  auto* narrow = portable::narrow;
+  auto* multiply = portable::multiply_rows<Pair, Pair>;
+#if defined(__x86_64__)
+  if (level == WIDE_VECTORS && has_bfloat16) {
+    narrow = avx512_bfloat16::narrow;
+    multiply = avx512_bfloat16::multiply_rows<Pair, Pair>;
+  }
+#endif
+  // Adjacent rows share most of their inputs.
+  const int64_t range = taps.left() + 1, inputs = taps.inputs();
+  const bool is_shared = interval == taps.C;
+  const int64_t count = is_shared ? taps.left() + rows : range * rows;
+  thread_local std::vector<Pair> pairs;
+  pairs.resize(count * inputs);
+  for (int64_t at = 0; at < count; ++at)
+    narrow(is_shared ? x + at * taps.C : x + at / range * interval + at % range * taps.C, taps.C, &pairs[at * inputs]);
+  multiply(taps, pairs.data(), (is_shared ? 1 : range) * inputs, rows, finish, tile, end);
+}
+
 void multiply_rows(const Taps& taps, const float* x, int64_t interval, int64_t rows, const Finish& finish, int64_t tile,
                    int64_t end) {
+  if (taps.kind == BFLOAT16) return multiply_narrow_rows(taps, x, interval, rows, finish, tile, end);
 #if defined(__x86_64__)
   if (level == WIDE_VECTORS) return avx512::multiply_rows(taps, x, interval, rows, finish, tile, end);
   if (level == VECTORS) return avx2::multiply_rows(taps, x, interval, rows, finish, tile, end);
@@ -559,9 +630,9 @@ void decode_codes(Tensor plan, Tensor memory, Tensor rows, Tensor codes, int64_t
 }
 
 // Convolution without padding and bias. x: [B, T + (taps - 1) * dilation, C]; result: [B, T, N].
-Tensor convolve_tiles(Tensor x, Tensor tiles, bool is_half, int64_t N, int64_t taps, int64_t dilation) {
+Tensor convolve_tiles(Tensor x, Tensor tiles, int64_t kind, int64_t N, int64_t taps, int64_t dilation) {
   const int64_t B = x.size(0), C = x.size(2);
-  const Taps convolution = {is_half ? FLOAT16 : FLOAT32, N, C, taps, dilation, tiles.data_ptr()};
+  const Taps convolution = {kind, N, C, taps, dilation, tiles.data_ptr()};
   const int64_t T = x.size(1) - convolution.left();
   Tensor result = torch::stable::new_empty(x, {B, T, N});
   convolve(convolution, {data<float>(x) + convolution.left() * C, x.size(1) * C}, B, T,
@@ -575,7 +646,7 @@ STABLE_TORCH_LIBRARY_FRAGMENT(voicewright, library) {
   library.def(
       "decode_codes(Tensor plan, Tensor(a!) memory, Tensor rows, Tensor codes, int sounding, float eps, "
       "float norm_eps, Tensor(b!) out) -> ()");
-  library.def("convolve_tiles(Tensor x, Tensor tiles, bool is_half, int N, int taps, int dilation) -> Tensor");
+  library.def("convolve_tiles(Tensor x, Tensor tiles, int kind, int N, int taps, int dilation) -> Tensor");
 }
 
 STABLE_TORCH_LIBRARY_IMPL(voicewright, CPU, library) {

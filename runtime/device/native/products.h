@@ -19,7 +19,7 @@
 
 using torch::stable::Tensor;
 
-enum Kind : int64_t { FLOAT32, FLOAT16, BFLOAT16, INT8, INT4 };  // BFLOAT16 is used for embedding tables only.
+enum Kind : int64_t { FLOAT32, FLOAT16, BFLOAT16, INT8, INT4 };  // BFLOAT16 is not a kind of `Matrix`.
 
 // Instruction set of the kernels: portable, AVX2 or arm64's dot products, AVX-512 with VNNI.
 enum Level : int64_t { PORTABLE = 0, VECTORS = 1, WIDE_VECTORS = 2 };

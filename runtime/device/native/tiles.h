@@ -2,7 +2,8 @@
 //
 // code2wav.cpp includes this file once for each instruction set. The namespace around it defines TARGET, the type
 // `Vector` of WIDTH numbers with its operations, and the maximum number of rows for passes over four, two and one
-// tiles. Each output is one chain of fused multiply-adds, so all instruction sets give the same bits.
+// tiles. Each output is one chain of fused multiply-adds, so all instruction sets give the same bits. Weights and inputs
+// of type `Pair` are two bfloat16 numbers of adjacent channels.
 
 constexpr int PARTS = TILE / WIDTH;  // Number of vectors of a tile.
 
@@ -48,18 +49,18 @@ TARGET inline void finish_row(const float* sums, const Finish& finish, int64_t r
 }
 
 // Multiply R rows with G tiles. sums: [R, G * TILE].
-template <int R, int G, typename Weight>
-TARGET void multiply_pass(const Weight* tiles, const Taps& taps, const float* x, int64_t stride, float* sums) {
+template <int R, int G, typename Weight, typename Input>
+TARGET void multiply_pass(const Weight* tiles, const Taps& taps, const Input* x, int64_t stride, float* sums) {
   Vector total[R][G * PARTS];
   for (int r = 0; r < R; ++r)
     for (int v = 0; v < G * PARTS; ++v) total[r][v] = all(0.0f);
-  const int64_t size = taps.taps * taps.C * TILE;
-  for (int64_t tap = 0; tap < taps.taps; ++tap, x += taps.dilation * taps.C)
-    for (int64_t c = 0; c < taps.C; ++c, tiles += TILE) {
-      Vector weight[G * PARTS];
+  const int64_t C = taps.inputs(), size = taps.taps * C * TILE;
+  for (int64_t tap = 0; tap < taps.taps; ++tap, x += taps.dilation * C)
+    for (int64_t c = 0; c < C; ++c, tiles += TILE) {
+      decltype(load(tiles)) weight[G * PARTS];
       for (int v = 0; v < G * PARTS; ++v) weight[v] = load(tiles + v / PARTS * size + v % PARTS * WIDTH);
       for (int r = 0; r < R; ++r) {
-        const Vector input = all(x[r * stride + c]);
+        const auto input = all(x[r * stride + c]);
         for (int v = 0; v < G * PARTS; ++v) total[r][v] = fuse(weight[v], input, total[r][v]);
       }
     }
@@ -67,8 +68,8 @@ TARGET void multiply_pass(const Weight* tiles, const Taps& taps, const float* x,
     for (int v = 0; v < G * PARTS; ++v) store(sums + (r * G * PARTS + v) * WIDTH, total[r][v]);
 }
 
-template <int R, int G, typename Weight>
-TARGET void multiply_pass(int64_t rows, const Weight* tiles, const Taps& taps, const float* x, int64_t stride,
+template <int R, int G, typename Weight, typename Input>
+TARGET void multiply_pass(int64_t rows, const Weight* tiles, const Taps& taps, const Input* x, int64_t stride,
                           float* sums) {
   if constexpr (R > 1)
     if (rows < R) return multiply_pass<R - 1, G>(rows, tiles, taps, x, stride, sums);
@@ -76,11 +77,11 @@ TARGET void multiply_pass(int64_t rows, const Weight* tiles, const Taps& taps, c
 }
 
 // Multiply rows with the tiles from `tile` to `end`, R rows and G tiles at a time.
-template <int R, int G, typename Weight>
-TARGET int64_t multiply_groups(const Taps& taps, const float* x, int64_t stride, int64_t rows, const Finish& finish,
+template <int R, int G, typename Weight, typename Input>
+TARGET int64_t multiply_groups(const Taps& taps, const Input* x, int64_t stride, int64_t rows, const Finish& finish,
                                int64_t tile, int64_t end) {
   float sums[R * G * TILE];
-  const int64_t size = taps.taps * taps.C * TILE;
+  const int64_t size = taps.taps * taps.inputs() * TILE;
   for (; tile + G <= end; tile += G) {
     const auto* weight = static_cast<const Weight*>(taps.tiles) + tile * size;
     const int64_t passes = (rows + R - 1) / R;
@@ -95,8 +96,8 @@ TARGET int64_t multiply_groups(const Taps& taps, const float* x, int64_t stride,
   return tile;
 }
 
-template <typename Weight>
-TARGET void multiply_rows(const Taps& taps, const float* x, int64_t stride, int64_t rows, const Finish& finish,
+template <typename Weight, typename Input>
+TARGET void multiply_rows(const Taps& taps, const Input* x, int64_t stride, int64_t rows, const Finish& finish,
                           int64_t tile, int64_t end) {
   if (rows <= ROWS_OF_FOUR) tile = multiply_groups<ROWS_OF_FOUR, 4, Weight>(taps, x, stride, rows, finish, tile, end);
   if (rows <= ROWS_OF_TWO || ROWS_OF_TWO >= ROWS_OF_ONE)

@@ -106,7 +106,7 @@ class Probe:
         if dtype not in self._code2wav_timings:
             with cpu_threads(self._thread_counts.sound):
                 units = Timing.of(measure_runs(_sound_units(dtype)))
-            ratio = NATIVE_TIME_RATIO if dtype is not torch.bfloat16 and native.fuses() else CODE2WAV_TIME_RATIO
+            ratio = NATIVE_TIME_RATIO if native.fuses(dtype) else CODE2WAV_TIME_RATIO
             self._code2wav_timings[dtype] = Timing(ratio * units.best, ratio * units.median)
         return self._code2wav_timings[dtype]
 

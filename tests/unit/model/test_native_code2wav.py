@@ -63,6 +63,14 @@ def network(readable: Code2Wav) -> NativeCode2Wav:
     return network_of(readable)
 
 
+@pytest.fixture(scope="module")
+def bfloat16(readable: Code2Wav) -> NativeCode2Wav:
+    """Network in bfloat16, which uses portable code on CPUs without its instructions."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(native, "fuses", lambda dtype: True)
+        return network_of(readable, torch.bfloat16)
+
+
 @pytest.fixture(params=LEVELS, ids=lambda level: f"level {level}")
 def level(request: pytest.FixtureRequest) -> Iterator[None]:
     torch.ops.voicewright.use_level(request.param)
@@ -109,6 +117,13 @@ def test_float16_weights_change_the_audio_little(readable: Code2Wav) -> None:
     assert 0 < (made - expected).norm() < 0.01 * expected.norm()
 
 
+def test_bfloat16_products_change_the_audio_little(readable: Code2Wav, bfloat16: NativeCode2Wav) -> None:
+    codes = codes_of(readable, 2)
+    expected = decoded(TorchCode2Wav(readable, SLOTS), codes, cycle([4])).float()
+    made = decoded(bfloat16, codes, cycle([4])).float()
+    assert 0 < (made - expected).norm() < 0.05 * expected.norm()
+
+
 @settings(max_examples=examples(20), deadline=None)
 @given(
     sizes=st.lists(st.integers(1, FRAMES), min_size=1, max_size=6),
@@ -116,9 +131,18 @@ def test_float16_weights_change_the_audio_little(readable: Code2Wav) -> None:
     level=st.sampled_from(LEVELS),
     threads=st.integers(1, 2),
 )
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_audio_is_bitwise_independent_of_chunks_batch_threads_and_instructions(
-    network: NativeCode2Wav, readable: Code2Wav, sizes: list[int], rows: int, level: int, threads: int
+    dtype: torch.dtype,
+    network: NativeCode2Wav,
+    bfloat16: NativeCode2Wav,
+    readable: Code2Wav,
+    sizes: list[int],
+    rows: int,
+    level: int,
+    threads: int,
 ) -> None:
+    network = bfloat16 if dtype is torch.bfloat16 else network
     codes, before = codes_of(readable, SLOTS), torch.get_num_threads()
     whole = torch.cat([decoded(network, row[None], cycle([FRAMES])) for row in codes[:rows]])
     torch.set_num_threads(threads)

@@ -163,7 +163,7 @@ def test_upsampling_is_batch_invariant_and_equals_the_library(
 def test_packed_weights_keep_their_published_shape_without_a_native_library(
     conv: Conv | TransposedConv, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runtime.device.native.fuses", lambda: False)
+    monkeypatch.setattr("runtime.device.native.fuses", lambda dtype: False)
     filled(conv)
     before, shape = conv.weight.detach().clone(), conv.weight.shape
     lay_out(conv)
