@@ -92,18 +92,24 @@ def configs(page: Page) -> list[dict[str, object]]:
     return asked
 
 
-def cut_off_clone(page: Page, text: str | None = None) -> None:
-    """Generate speech in the Clone room, and reload the page before the take is stored."""
-    enter(page, "clone")
-    clone_from(page, wav(3.0), "The boat came back in the evening.")
-    await_recording(page, "voice.wav")
+def enter_with_voice(page: Page, room: str) -> None:
+    """Open the Speak room, or the Clone room with a recording."""
+    enter(page, room)
+    if room == "clone":
+        clone_from(page, wav(3.0), "The boat came back in the evening.")
+        await_recording(page, "voice.wav")
+
+
+def cut_off_in(page: Page, room: str) -> None:
+    """Generate speech in the room, and reload the page before the take is stored."""
+    enter_with_voice(page, room)
     hold(page)
-    if text is not None:
-        page.fill("#vw-text", text)
+    page.fill("#vw-text", "It was whole and on its way.")
     page.click("#vw-speak")
     await_held(page, 1)
     reload(page)
-    expect(page.locator("#vw-clone-name")).to_have_text("voice.wav")
+    if room == "clone":
+        expect(page.locator("#vw-clone-name")).to_have_text("voice.wav")
 
 
 def test_take_interrupted_by_reload_is_offered_again_with_its_seed(studio: Page) -> None:
@@ -125,10 +131,7 @@ def test_take_interrupted_by_reload_is_offered_again_with_its_seed(studio: Page)
 @pytest.mark.parametrize("room", ["speakers", "clone"])
 def test_take_interrupted_by_runtime_crash_is_offered_again_with_its_seed(studio: Page, app: App, room: str) -> None:
     asked = configs(studio)
-    enter(studio, room)
-    if room == "clone":
-        clone_from(studio, wav(3.0), "The boat came back in the evening.")
-        await_recording(studio, "voice.wav")
+    enter_with_voice(studio, room)
     studio.fill("#vw-text", LONG)
     studio.click("#vw-speak")
     await_sound(studio)
@@ -166,22 +169,23 @@ def test_line_interrupted_by_runtime_crash_is_offered_again_once_the_runtime_is_
     studio.click("#vw-stop")
 
 
-def test_take_not_stored_because_of_reload_is_offered_again(studio: Page) -> None:
-    hold(studio)
-    studio.fill("#vw-text", "It was whole and on its way.")
-    studio.click("#vw-speak")
-    await_held(studio, 1)
-    reload(studio)
+@pytest.mark.parametrize("room", ["speakers", "clone"])
+def test_take_not_stored_because_of_reload_is_offered_again(studio: Page, room: str) -> None:
+    asked = configs(studio)
+    cut_off_in(studio, room)
     with studio.expect_response(TAKES):
         offer(studio).click()
     expect(studio.locator("#vw-star")).to_be_visible()
+    assert asked[0] == asked[1], "the recording too"
+    assert ("ref_audio" in asked[1]) is (room == "clone")
 
 
-def test_take_stored_despite_reload_is_shown_in_the_player_bar(studio: Page) -> None:
+@pytest.mark.parametrize("room", ["speakers", "clone"])
+def test_take_stored_despite_reload_is_shown_in_the_player_bar(studio: Page, room: str) -> None:
+    enter_with_voice(studio, room)
     hold(studio, passed=0)
     studio.fill("#vw-text", "It was kept before the page heard of it.")
     studio.click("#vw-speak")
-    studio.wait_for_function("document.querySelector('#vw-reason').textContent === 'end of speech'")
     record = kept(studio)
     reload(studio)
     expect_in_dock(studio, record)
@@ -331,37 +335,15 @@ def test_interrupted_takes_after_a_reference_are_remade_with_the_same_reference(
     expect(newest(studio)).to_contain_text("from 1B")
 
 
-def test_cloned_take_not_stored_because_of_reload_is_offered_again(studio: Page) -> None:
-    asked = configs(studio)
-    cut_off_clone(studio, text="It was whole and on its way.")
-    with studio.expect_response(TAKES):
-        offer(studio).click()
-    expect(studio.locator("#vw-star")).to_be_visible()
-    assert asked[0] == asked[1], "the recording too"
-    assert asked[1]["ref_audio"]
-
-
 def test_clone_is_not_offered_again_if_its_recording_cannot_be_identified(open_studio: OpenStudio, app: App) -> None:
     neighbours = open_studio(url=f"http://{INSECURE_HOST}:{app.port}")
     assert neighbours.evaluate("crypto.subtle === undefined")
-    cut_off_clone(neighbours)
+    cut_off_in(neighbours, "clone")
     expect(offer(neighbours)).to_have_count(0)
 
 
-def test_cloned_take_stored_despite_reload_is_shown_in_the_player_bar(studio: Page) -> None:
-    enter(studio, "clone")
-    clone_from(studio, wav(3.0), "The boat came back in the evening.")
-    await_recording(studio, "voice.wav")
-    hold(studio, passed=0)
-    studio.fill("#vw-text", "It was kept before the page heard of it.")
-    studio.click("#vw-speak")
-    record = kept(studio)
-    reload(studio)
-    expect_in_dock(studio, record)
-
-
 def test_interrupted_clone_is_not_remade_from_a_different_recording_of_equal_length(studio: Page) -> None:
-    cut_off_clone(studio)
+    cut_off_in(studio, "clone")
     studio.set_input_files("#vw-clone-file", {**wav(3.0, seed=10), "name": "another.wav"})
     expect(studio.locator("#vw-clone-name")).to_have_text("another.wav")
     offer(studio).click()
