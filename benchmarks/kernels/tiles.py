@@ -69,7 +69,7 @@ def candidates(product: Product, rows: int, *, eight_bits: bool) -> Iterator[Any
     """
     for count in (1, 64, rows):
         yield gemm.choose_tiles(product.N, product.K, count, gated=product.gated, eight_bits=eight_bits)
-    of_gemm = (_few, _few_split_k) if rows <= gemm.FEW else (_many, _many_split_k)
+    of_gemm = (_few, _few_split_k) if rows <= gemm.MAX_SMALL_ROWS else (_many, _many_split_k)
     for tiles in itertools.chain.from_iterable(find(product, rows) for find in of_gemm):
         if not eight_bits or _keeps_bits(product, tiles):
             yield tiles
@@ -200,15 +200,15 @@ class Bench:
         self.x = random(count, product.K)[:rows]
         self.residual = random(count, product.N)[:rows]
 
-    def run(self, weights: Weights, how: AnyTiles | None = None, rows: int | None = None) -> Tensor:
+    def run(self, weights: Weights, tiles: AnyTiles | None = None, rows: int | None = None) -> Tensor:
         x, residual, (weight, scale) = self.x[:rows], self.residual[:rows] if self.product.residual else None, weights
-        if isinstance(how, SmallTiles):
-            return small_m_gemm.small_m_gemm(x, weight, how, scale=scale, residual=residual, gated=self.product.gated)
-        if isinstance(how, MediumTiles):
-            return medium_m_gemm.medium_m_gemm(x, weight, how, residual=residual, gated=self.product.gated)
+        if isinstance(tiles, SmallTiles):
+            return small_m_gemm.small_m_gemm(x, weight, tiles, scale=scale, residual=residual, gated=self.product.gated)
+        if isinstance(tiles, MediumTiles):
+            return medium_m_gemm.medium_m_gemm(x, weight, tiles, residual=residual, gated=self.product.gated)
         if self.product.gated:
-            return gemm.swiglu(x, weight, scale=scale, tiles=how)
-        return gemm.gemm(x, weight, scale=scale, residual=residual, tiles=how)
+            return gemm.swiglu(x, weight, scale=scale, tiles=tiles)
+        return gemm.gemm(x, weight, scale=scale, residual=residual, tiles=tiles)
 
     def library(self, weights: Weights) -> Tensor:
         """Compute the product with PyTorch operations."""
@@ -219,11 +219,11 @@ class Bench:
         return self.residual + out if self.product.residual else out
 
 
-def kind(how: AnyTiles) -> str:
+def kind(tiles: AnyTiles) -> str:
     """Return the name of the kernel that uses these tiles."""
-    if isinstance(how, SmallTiles | MediumTiles):
-        return "small_m_gemm" if isinstance(how, SmallTiles) else "medium_m_gemm"
-    return "split_k" if how.split_k else "gemm"
+    if isinstance(tiles, SmallTiles | MediumTiles):
+        return "small_m_gemm" if isinstance(tiles, SmallTiles) else "medium_m_gemm"
+    return "split_k" if tiles.split_k else "gemm"
 
 
 def compile_one(product: Product, rows: int, tiles: AnyTiles, *, eight_bits: bool) -> str:

@@ -74,8 +74,8 @@ class EngineClient:
 
         is_live = call.manner in PACE_S
         first = next(writing(call))[1] if is_live else call.text
-        how: dict[str, Any] = {"language": call.language, "reference": self._references.get(call.number)}
-        request = request_for(card, load.mode, first, call.frames, call.number, is_live=is_live, **how)
+        fields: dict[str, Any] = {"language": call.language, "reference": self._references.get(call.number)}
+        request = request_for(card, load.mode, first, call.frames, call.number, is_live=is_live, **fields)
         request = replace(request, acknowledged=call.manner is Manner.SLOW)
         trace.sent_ns = time.perf_counter_ns()
         trace.text_ns = 0 if is_live else trace.sent_ns
@@ -182,8 +182,8 @@ class SocketClient:
 
     async def _request(self, connection: ClientConnection, call: Call, load: Workload, trace: Trace) -> None:
         is_live = call.manner in PACE_S
-        how: dict[str, Any] = {"language": call.language, "upload": self._uploads.get(call.number)}
-        config = config_for(self._card, load.mode, call.frames, call.number, is_live=is_live, **how)
+        fields: dict[str, Any] = {"language": call.language, "upload": self._uploads.get(call.number)}
+        config = config_for(self._card, load.mode, call.frames, call.number, is_live=is_live, **fields)
         first = json.dumps({"type": "session.config", **config})
         text = json.dumps({"type": "input.text", "text": call.text})
         if is_live:

@@ -140,9 +140,9 @@ def read_adapter(files: Mapping[str, Any], path: Path, adapter: Any) -> Adapter:
 
     The arguments and errors are the same as for `merged_files`.
     """
-    where = path.parent / ADAPTER_CONFIG
-    config = read_json(where)
-    _require_kind(config, where)
+    config_path = path.parent / ADAPTER_CONFIG
+    config = read_json(config_path)
+    _require_kind(config, config_path)
     named: dict[str, Change] = {}
     for name in adapter.keys():  # noqa: SIM118
         target, part = _parse(name)
@@ -162,29 +162,29 @@ def read_adapter(files: Mapping[str, Any], path: Path, adapter: Any) -> Adapter:
         change.shape = shape = tuple(files[parent + target].get_slice(parent + target).get_shape())
         if rank := _check_shapes(change, adapter, path, target):
             ranks.add(rank)
-            alpha = _of_module(config.get("alpha_pattern") or {}, module, where, config.get("lora_alpha"))
-            require(type(alpha) in (int, float), where, "lora_alpha or alpha_pattern is not a number")
+            alpha = _of_module(config.get("alpha_pattern") or {}, module, config_path, config.get("lora_alpha"))
+            require(type(alpha) in (int, float), config_path, "lora_alpha or alpha_pattern is not a number")
             change.scale = alpha / (math.sqrt(rank) if config.get("use_rslora") else rank)
         if ROWS in change.names:
-            change.rows = _rows_of(config, module, where, shape)
+            change.rows = _rows_of(config, module, config_path, shape)
             count = adapter.get_slice(change.names[ROWS]).get_shape()
             require(count == [len(change.rows), *shape[1:]], path, f"{change.names[ROWS]} has another shape")
     return Adapter({parent + target: change for target, change in named.items()}, tuple(sorted(ranks)))
 
 
-def _require_kind(config: dict[str, Any], where: Path) -> None:
+def _require_kind(config: dict[str, Any], path: Path) -> None:
     kind = config.get("peft_type")
     refused = [name for name in REFUSED if config.get(name)]
     start = config.get("init_lora_weights", True)
     if kind not in KINDS:
         why = f"only adapters of {' and '.join(KINDS)} are merged, and peft_type is {kind!r:.60}"
-        raise CheckpointUnsupported(path=where, why=why)
+        raise CheckpointUnsupported(path=path, why=why)
     if refused:
         why = f"an adapter with {', '.join(refused)} is no LoRA that can be added to weights; merge it with PEFT"
-        raise CheckpointUnsupported(path=where, why=why)
+        raise CheckpointUnsupported(path=path, why=why)
     if start not in PLAIN_INITS:
         why = f"init_lora_weights {start!r:.60} changed the base weights before training; merge it with PEFT"
-        raise CheckpointUnsupported(path=where, why=why)
+        raise CheckpointUnsupported(path=path, why=why)
 
 
 def _parse(name: str) -> tuple[str, str | None]:
@@ -215,29 +215,29 @@ def _check_shapes(change: Change, adapter: Any, path: Path, target: str) -> int 
     return None
 
 
-def _rows_of(config: dict[str, Any], module: str, where: Path, shape: tuple[int, ...]) -> tuple[int, ...]:
+def _rows_of(config: dict[str, Any], module: str, path: Path, shape: tuple[int, ...]) -> tuple[int, ...]:
     field = KINDS[config["peft_type"]]
     rows = config.get(field)
     if isinstance(rows, dict):
-        rows = _of_module(rows, module, where, None)
+        rows = _of_module(rows, module, path, None)
     is_valid = isinstance(rows, list) and all(type(row) is int and 0 <= row < shape[0] for row in rows)
-    require(is_valid, where, f"{field} names no rows of {module}")
+    require(is_valid, path, f"{field} names no rows of {module}")
     assert isinstance(rows, list)
     return tuple(rows)
 
 
-def _of_module(pattern: Any, module: str, where: Path, default: Any) -> Any:
+def _of_module(pattern: Any, module: str, path: Path, default: Any) -> Any:
     """Return the value of a module in a PEFT pattern, which maps names to values.
 
     The first name that equals the module's name or the end of the module's name applies. PEFT also allows regular
     expressions, which are refused here.
     """
-    require(isinstance(pattern, dict), where, "a pattern is not an object")
+    require(isinstance(pattern, dict), path, "a pattern is not an object")
     for name, value in pattern.items():
         plain = name.removeprefix("^")
         if not plain.replace(".", "").replace("_", "").isalnum():
             why = f"a pattern is the name of a module here, no regular expression like {name!r:.60}"
-            raise CheckpointUnsupported(path=where, why=why)
+            raise CheckpointUnsupported(path=path, why=why)
         if module == plain or (plain == name and module.endswith(f".{plain}")):
             return value
     return default

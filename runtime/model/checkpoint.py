@@ -128,8 +128,8 @@ def load_checkpoint(
     if notes := "; ".join(filter(None, descriptions)):
         log.info("configuration of %s: %s", folder.name, notes)
     if adapters := unapplied_adapters(source):
-        how = "name the folder with its adapter_config.json as the model"
-        log.warning("%s is not applied to %s: to apply an adapter, %s", ", ".join(adapters), folder.name, how)
+        advice = "name the folder with its adapter_config.json as the model"
+        log.warning("%s is not applied to %s: to apply an adapter, %s", ", ".join(adapters), folder.name, advice)
     log.info("loaded %s: modes %s, %s on %s", source.name, ", ".join(config.modes), quantization or dtype, device)
     talker, speaker_encoder = networks[TALKER], networks.get(SPEAKER_ENCODER)
     assert isinstance(talker, Talker)
@@ -147,12 +147,12 @@ def load_checkpoint(
 
 
 def settle_quantization(
-    where: object, stored: Quantization | None, asked: Quantization | None, device: str
+    path: object, stored: Quantization | None, requested: Quantization | None, device: str
 ) -> Quantization | None:
     """Return the quantization to use, given the stored and the requested quantization.
 
     Args:
-        where: Name of the checkpoint for error messages.
+        path: Name of the checkpoint for error messages.
         device: Device type, such as ``cpu``.
 
     Raises:
@@ -160,11 +160,11 @@ def settle_quantization(
             quantizations that the device supports.
     """
     if stored is None:
-        return asked
-    if asked not in (None, stored):
-        raise CheckpointUnsupported(path=where, why=f"its weights are {stored}, and cannot be converted to {asked}")
+        return requested
+    if requested not in (None, stored):
+        raise CheckpointUnsupported(path=path, why=f"its weights are {stored}, and cannot be converted to {requested}")
     if stored not in kinds_on(device):
-        raise CheckpointUnsupported(path=where, why=f"its weights are {stored}; {not_on(stored, device)}")
+        raise CheckpointUnsupported(path=path, why=f"its weights are {stored}; {not_on(stored, device)}")
     return stored
 
 

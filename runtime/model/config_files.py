@@ -171,20 +171,20 @@ def read_speech_tokenizer_config(folder: Path) -> SpeechTokenizerConfig:
     return tokenizer
 
 
-def _decoder(kind: type[Decoder], raw: dict[str, Any], path: Path, where: str, notes: Notes) -> Decoder:
-    raw = rope_of(raw, path, where)
-    part = _with_head_dim(parse(kind, raw, path, where, notes))
+def _decoder(kind: type[Decoder], raw: dict[str, Any], path: Path, section: str, notes: Notes) -> Decoder:
+    raw = rope_of(raw, path, section)
+    part = _with_head_dim(parse(kind, raw, path, section, notes))
     # A null means the number of attention heads. A missing field means the default.
     if "num_key_value_heads" in raw and raw["num_key_value_heads"] is None:
         part = replace(part, num_key_value_heads=part.num_attention_heads)
-    require(part.hidden_act == "silu", path, f"{where}.hidden_act must be silu")
-    require(not raw.get("use_sliding_window"), path, f"{where}.use_sliding_window is not supported")
+    require(part.hidden_act == "silu", path, f"{section}.hidden_act must be silu")
+    require(not raw.get("use_sliding_window"), path, f"{section}.use_sliding_window is not supported")
     others = set(raw.get("layer_types") or ()) - {"full_attention"}
-    require(not others, path, f"{where}.layer_types other than full_attention are not supported")
-    require(not raw.get("tie_word_embeddings"), path, f"{where}.tie_word_embeddings is not supported")
+    require(not others, path, f"{section}.layer_types other than full_attention are not supported")
+    require(not raw.get("tie_word_embeddings"), path, f"{section}.tie_word_embeddings is not supported")
     heads, groups = part.num_attention_heads, part.num_key_value_heads
-    require(groups > 0 and heads % groups == 0, path, f"{where}.num_key_value_heads must divide num_attention_heads")
-    require_sections(raw, part.head_dim, path, where)
+    require(groups > 0 and heads % groups == 0, path, f"{section}.num_key_value_heads must divide num_attention_heads")
+    require_sections(raw, part.head_dim, path, section)
     return part
 
 
@@ -302,10 +302,10 @@ def _one_of(known: Sequence[str], top: dict[str, Any], path: Path, name: str) ->
     return None if word is None else str(word)
 
 
-def _enum_values(kind: type[Word], words: Any, path: Path, where: str) -> tuple[Word, ...]:
+def _enum_values(kind: type[Word], words: Any, path: Path, section: str) -> tuple[Word, ...]:
     known = set(kind)
     if not isinstance(words, list) or not words or not all(isinstance(word, str) and word in known for word in words):
-        raise CheckpointInvalid(path=path, why=f"{where} is not of {', '.join(kind)}")
+        raise CheckpointInvalid(path=path, why=f"{section} is not of {', '.join(kind)}")
     return tuple(kind(word) for word in words)
 
 

@@ -58,9 +58,9 @@ class Notes:
     defaulted: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
 
-    def unknown_in(self, raw: dict[str, Any], known: frozenset[str], where: str) -> None:
+    def unknown_in(self, raw: dict[str, Any], known: frozenset[str], section: str) -> None:
         """Record the fields of a section that are not in `known` or in UNUSED_FIELDS."""
-        self.unknown += [_named(where, name) for name in raw if name not in known | UNUSED_FIELDS]
+        self.unknown += [_named(section, name) for name in raw if name not in known | UNUSED_FIELDS]
 
     def describe(self) -> str:
         """Return a log message about the missing and unknown fields, or an empty string."""
@@ -118,7 +118,7 @@ def refuse_lfs_pointer(path: Path) -> None:
     require(not is_pointer, path, "it is a pointer of Git LFS, not the file; run `git lfs pull`, or give the Hub id")
 
 
-def parse(kind: type[Section], raw: dict[str, Any], path: Path, where: str, notes: Notes) -> Section:
+def parse(kind: type[Section], raw: dict[str, Any], path: Path, section: str, notes: Notes) -> Section:
     """Convert a JSON object to an instance of the dataclass `kind`.
 
     Missing and null fields get their defaults.
@@ -133,12 +133,12 @@ def parse(kind: type[Section], raw: dict[str, Any], path: Path, where: str, note
         if has_default and raw.get(spec.name) is None:
             # The default of head_dim depends on other fields, so the field may be missing.
             if spec.name not in raw and spec.name != "head_dim":
-                notes.defaulted.append(_named(where, spec.name))
+                notes.defaulted.append(_named(section, spec.name))
             continue
         values[spec.name] = typed(
-            required(raw, spec.name, path, where), hints[spec.name], path, _named(where, spec.name)
+            required(raw, spec.name, path, section), hints[spec.name], path, _named(section, spec.name)
         )
-    notes.unknown_in(raw, frozenset(spec.name for spec in known), where)
+    notes.unknown_in(raw, frozenset(spec.name for spec in known), section)
     return kind(**values)
 
 
@@ -156,7 +156,7 @@ def section_of(raw: dict[str, Any], name: str, path: Path, notes: Notes) -> dict
     return dict(value)
 
 
-def rope_of(raw: dict[str, Any], path: Path, where: str) -> dict[str, Any]:
+def rope_of(raw: dict[str, Any], path: Path, section: str) -> dict[str, Any]:
     """Convert the RoPE parameters of a section to the older format, with ``rope_theta``.
 
     Newer files have ``rope_parameters`` instead of ``rope_theta`` and ``rope_scaling``.
@@ -166,17 +166,17 @@ def rope_of(raw: dict[str, Any], path: Path, where: str) -> dict[str, Any]:
     """
     newer, scaling = (raw.get(name) or {} for name in ("rope_parameters", "rope_scaling"))
     for name, value in (("rope_parameters", newer), ("rope_scaling", scaling)):
-        require(isinstance(value, dict), path, f"{where}.{name} is not an object")
+        require(isinstance(value, dict), path, f"{section}.{name} is not an object")
     require(
         not any(isinstance(value, dict) for value in newer.values()),
         path,
-        f"{where}.rope_parameters by kind of layer are not supported",
+        f"{section}.rope_parameters by kind of layer are not supported",
     )
     for value in (newer, scaling):
         kind = value.get("type") or value.get("rope_type") or "default"
-        require(kind == "default", path, f"{where}.rope_scaling of type {kind} is not supported")
+        require(kind == "default", path, f"{section}.rope_scaling of type {kind} is not supported")
     part = raw.get("partial_rotary_factor") or newer.get("partial_rotary_factor") or 1
-    require(part == 1, path, f"{where}.partial_rotary_factor must be 1")
+    require(part == 1, path, f"{section}.partial_rotary_factor must be 1")
     if raw.get("rope_theta") is None and newer.get("rope_theta") is not None:
         return {**raw, "rope_theta": newer["rope_theta"]}
     return raw
@@ -200,18 +200,18 @@ def require_sections(raw: dict[str, Any], head_dim: int, path: Path, where: str)
         )
 
 
-def required(raw: dict[str, Any], name: str, path: Path, where: str) -> Any:
+def required(raw: dict[str, Any], name: str, path: Path, section: str) -> Any:
     """Return the value of a required field.
 
     Raises:
         CheckpointInvalid: The field is missing or null.
     """
     if raw.get(name) is None:
-        raise CheckpointInvalid(path=path, why=f"{_named(where, name)} is missing")
+        raise CheckpointInvalid(path=path, why=f"{_named(section, name)} is missing")
     return raw[name]
 
 
-def typed(value: Any, hint: Any, path: Path, where: str) -> Any:
+def typed(value: Any, hint: Any, path: Path, section: str) -> Any:
     """Convert a JSON value to the type of a dataclass field.
 
     Raises:
@@ -219,20 +219,20 @@ def typed(value: Any, hint: Any, path: Path, where: str) -> Any:
     """
     origin = get_origin(hint)
     if origin is tuple:
-        require(isinstance(value, list), path, f"{where} is not a list")
-        return tuple(typed(item, get_args(hint)[0], path, where) for item in value)
+        require(isinstance(value, list), path, f"{section} is not a list")
+        return tuple(typed(item, get_args(hint)[0], path, section) for item in value)
     if origin is dict:
-        require(isinstance(value, dict), path, f"{where} is not an object")
-        return {key: typed(item, get_args(hint)[1], path, f"{where}.{key}") for key, item in value.items()}
+        require(isinstance(value, dict), path, f"{section} is not an object")
+        return {key: typed(item, get_args(hint)[1], path, f"{section}.{key}") for key, item in value.items()}
     if origin in (Union, types.UnionType):
-        require(isinstance(value, get_args(hint)), path, f"{where} has another type")
+        require(isinstance(value, get_args(hint)), path, f"{section} has another type")
         return value
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     # JSON does not distinguish integers from floats.
     if hint is int and isinstance(value, float) and value.is_integer():
         return int(value)
-    require(type(value) is hint, path, f"{where} is not a {hint.__name__}")
+    require(type(value) is hint, path, f"{section} is not a {hint.__name__}")
     return value
 
 
@@ -242,8 +242,8 @@ def require(condition: bool, path: Path, why: str) -> None:
         raise CheckpointInvalid(path=path, why=why)
 
 
-def _named(where: str, name: str) -> str:
-    return f"{where}.{name}" if where else name
+def _named(section: str, name: str) -> str:
+    return f"{section}.{name}" if section else name
 
 
 def _some(names: list[str]) -> str:

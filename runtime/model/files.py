@@ -44,11 +44,11 @@ class FileChoice:
     problems: tuple[SetUpError, ...] = ()  # Errors about files that are missing or cannot be read.
 
 
-def choose_files(where: object, names: Collection[str], index_of: IndexOf) -> FileChoice:
+def choose_files(source: object, names: Collection[str], index_of: IndexOf) -> FileChoice:
     """Select the files of a checkpoint that must be read.
 
     Args:
-        where: Name of the checkpoint for error messages.
+        source: Name of the checkpoint for error messages.
         names: Relative paths of all files and folders. Paths of folders end with a slash.
         index_of: Function that reads the index file with this name.
     """
@@ -71,8 +71,8 @@ def choose_files(where: object, names: Collection[str], index_of: IndexOf) -> Fi
                 missing.append(prefix + str(error.facts["what"]))
         read.extend(prefix + name for name in required)
 
-    add_files(where, "", (CONFIG, GENERATION, *_tokenizer_files(names)))
-    add_files(f"{where}/{SPEECH_TOKENIZER}", f"{SPEECH_TOKENIZER}/", (CONFIG,), (PREPROCESSOR,))
+    add_files(source, "", (CONFIG, GENERATION, *_tokenizer_files(names)))
+    add_files(f"{source}/{SPEECH_TOKENIZER}", f"{SPEECH_TOKENIZER}/", (CONFIG,), (PREPROCESSOR,))
     return FileChoice(tuple(read), tuple(sorted(set(names) - set(read))), tuple(missing), tuple(problems))
 
 
@@ -84,7 +84,7 @@ def _tokenizer_files(names: Collection[str]) -> list[str]:
     return missing + (added or ([] if has_whole and not has_both else [TOKENIZER_CONFIG]))
 
 
-def weight_names(where: object, names: Collection[str], index_of: IndexOf) -> list[str]:
+def weight_names(source: object, names: Collection[str], index_of: IndexOf) -> list[str]:
     """Return the names of the weight files in a folder: one file, or the shards of an index.
 
     Raises:
@@ -98,9 +98,9 @@ def weight_names(where: object, names: Collection[str], index_of: IndexOf) -> li
         for patterns, kind in OTHERS.items():
             if other := min((name for name in names if _matches(name, patterns)), default=None):
                 why = f"weights are read from safetensors files only, and {other} is {kind}"
-                raise CheckpointUnsupported(path=where, why=why)
-        raise CheckpointMissing(path=where, what=WHOLE, hint=_weights_hint(names))
-    path, shards = f"{where}/{INDEX}", index_of(INDEX).get("weight_map")
+                raise CheckpointUnsupported(path=source, why=why)
+        raise CheckpointMissing(path=source, what=WHOLE, hint=_weights_hint(names))
+    path, shards = f"{source}/{INDEX}", index_of(INDEX).get("weight_map")
     if not isinstance(shards, dict) or not shards:
         raise CheckpointInvalid(path=path, why="weight_map is not an object that names files")
     named = sorted({name if isinstance(name, str) else "" for name in shards.values()})
@@ -110,7 +110,7 @@ def weight_names(where: object, names: Collection[str], index_of: IndexOf) -> li
                 path=path, why="weight_map names a file that is not a safetensors file in its folder"
             )
         if name not in names:
-            raise CheckpointMissing(path=where, what=name, hint=f"{INDEX} names it.")
+            raise CheckpointMissing(path=source, what=name, hint=f"{INDEX} names it.")
     return named
 
 

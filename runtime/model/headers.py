@@ -27,7 +27,7 @@ Headers = dict[str, TensorHeader]
 
 
 def check_headers(
-    where: object, wanted: dict[str, tuple[int, ...]], found: Headers, rounded: Headers | None = None
+    source: object, wanted: dict[str, tuple[int, ...]], found: Headers, rounded: Headers | None = None
 ) -> list[str]:
     """Check that files contain all tensors that the networks require.
 
@@ -54,7 +54,7 @@ def check_headers(
     ):
         wrong = "of the wrong type:" if rounded else "not floating point:"
         why = f"{list_some(wrong, others)}; quantized weights are not supported"
-        raise CheckpointUnsupported(path=where, why=why)
+        raise CheckpointUnsupported(path=source, why=why)
     misshaped = [
         f"{key} {list(found[key].shape)} instead of {list(shape)}"
         for key, shape in wanted.items()
@@ -62,13 +62,13 @@ def check_headers(
     ]
     if missing or misshaped:  # A missing tensor may have another name in the file.
         complaints = (("missing", missing), ("unexpected", extra), ("misshaped", misshaped))
-        why = "; ".join(filter(None, (list_some(what, sorted(keys)) for what, keys in complaints)))
-        raise CheckpointInvalid(path=where, why=why)
+        why = "; ".join(filter(None, (list_some(problem, sorted(keys)) for problem, keys in complaints)))
+        raise CheckpointInvalid(path=source, why=why)
     return extra
 
 
-def list_some(what: str, names: Sequence[str]) -> str:
+def list_some(problem: str, names: Sequence[str]) -> str:
     """Return a phrase with up to `MAX_NAMED` names, or an empty string if there are no names."""
     rest = len(names) - MAX_NAMED
     shown = ", ".join(names[:MAX_NAMED])
-    return f"{what} {shown}" + (f" and {rest} more" if rest > 0 else "") if names else ""
+    return f"{problem} {shown}" + (f" and {rest} more" if rest > 0 else "") if names else ""

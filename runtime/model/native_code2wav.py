@@ -1,6 +1,6 @@
 """Code2Wav in C++ for a CPU, for all open streams.
 
-The C++ code is in runtime/device/native/code2wav.cpp. As torch operations, a chunk has about 1,500 small operations,
+The C++ code is in runtime/device/native/code2wav.cpp. In PyTorch, a chunk needs about 1,500 small operations,
 whose calls take longer than the computation of one frame. The readable version is runtime/model/code2wav.py, which is
 used without a compiler, and for bfloat16 with AMX.
 """

@@ -193,14 +193,14 @@ class EncoderQuantizerLayer(nn.Module):
         super().__init__()
         self.codebook = EncoderCodebook(size, width)
 
-    def forward(self, left: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, residual: Tensor) -> tuple[Tensor, Tensor]:
         """Return the index of the nearest codebook row for each vector, and the residual.
 
         Shapes: left [T, W]; results [T], [T, W].
         """
         rows = self.codebook.rows()
-        codes = torch.cdist(left[None], rows[None])[0].argmin(dim=-1)
-        return codes, left - rows[codes]
+        codes = torch.cdist(residual[None], rows[None])[0].argmin(dim=-1)
+        return codes, residual - rows[codes]
 
 
 class GreedyQuantizer(nn.Module):

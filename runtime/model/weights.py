@@ -92,8 +92,8 @@ def load_weights(
     """
     kinds = rounded or {}
     with opened_weights(paths, rows) as files:
-        wanted, fewer = wanted_tensors(networks, kinds)
-        extra = check_headers(_place_of(paths), wanted, _headers(files), fewer)
+        needed, fewer = wanted_tensors(networks, kinds)
+        extra = check_headers(_place_of(paths), needed, _headers(files), fewer)
 
         def tensor(key: str) -> Tensor:
             found: Tensor = files[key].get_tensor(key)

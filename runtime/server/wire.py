@@ -161,14 +161,14 @@ def check_frames(asked: int | None, max_frames: int, *, param: str = "max_frames
         raise InvalidConfig(where=param, why=f"it must be at most {max_frames}", param=param)
 
 
-def number_in(text: str, where: str, low: int, high: int) -> int:
-    """Parse the text of the URL parameter `where` as an integer.
+def number_in(text: str, parameter: str, low: int, high: int) -> int:
+    """Parse the text of the URL parameter `parameter` as an integer.
 
     Raises:
         InvalidConfig: The value is not an integer from `low` to `high`.
     """
     if not (text.isascii() and text.isdecimal() and len(text) < 10 and low <= int(text) <= high):
-        raise InvalidConfig(where=where, why=f"it must be a number from {low} to {high}", param=where)
+        raise InvalidConfig(where=parameter, why=f"it must be a number from {low} to {high}", param=parameter)
     return int(text)
 
 

@@ -48,18 +48,18 @@ class WebAddress:
     target: bytes  # Path and query of the URL.
 
 
-def web_address_of(address: str, where: str = "ref_audio") -> WebAddress:
+def web_address_of(address: str, field: str = "ref_audio") -> WebAddress:
     """Parse an https URL that a client has sent.
 
     Args:
-        where: Name of the URL in error messages.
+        field: Name of the URL in error messages.
 
     Raises:
         AddressRefused: The URL is not https, or has parts other than host, path and query.
     """
     found = _ADDRESS.fullmatch(address) if len(address) <= MAX_URL_CHARS else None
     if found is None or "#" in address:
-        _refuse("only https://host/path is supported, without user, port or IP address", where)
+        _refuse("only https://host/path is supported, without user, port or IP address", field)
     target = found["target"] or "/"
     return WebAddress(found["host"].lower(), ("/" + target if target.startswith("?") else target).encode())
 
@@ -103,7 +103,7 @@ class Fetcher:
     def __init__(
         self,
         *,
-        where: str = "ref_audio",
+        field: str = "ref_audio",
         redirects: int = 0,
         resolve: Resolve = resolve,
         is_public: Callable[[str], bool] = is_public,
@@ -111,7 +111,7 @@ class Fetcher:
         context: ssl.SSLContext | None = None,
         seconds: float = FETCH_TIMEOUT_S,
     ) -> None:
-        self._where = where
+        self._where = field
         self._redirects = redirects
         self._resolve = resolve
         self._is_public = is_public
@@ -209,5 +209,5 @@ class Fetcher:
         _refuse(why, self._where)
 
 
-def _refuse(why: str, where: str) -> NoReturn:
-    raise AddressRefused(where=where, why=why, param=where)
+def _refuse(why: str, field: str) -> NoReturn:
+    raise AddressRefused(where=field, why=why, param=field)

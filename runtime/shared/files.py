@@ -20,12 +20,12 @@ _CLOSED = {errno.EROFS, errno.EACCES, errno.EPERM}
 
 
 @contextlib.contextmanager
-def storing(what: str, whose: str) -> Iterator[None]:
+def storing(what: str, owner: str) -> Iterator[None]:
     """Context manager that converts OSError to StorageFailed.
 
     Args:
         what: Description of the file in the error message.
-        whose: Description of the folder in the error message.
+        owner: Description of the folder in the error message.
 
     Raises:
         StorageFailed: The disk is full or failed, or the folder is not writable.
@@ -37,7 +37,7 @@ def storing(what: str, whose: str) -> Iterator[None]:
         if error.errno in _FULL:
             why = "the disk is full"
         elif error.errno in _CLOSED:
-            why = f"the folder of the {whose} cannot be written"
+            why = f"the folder of the {owner} cannot be written"
         raise StorageFailed(what=what, why=why) from None
 
 

@@ -72,14 +72,14 @@ def checked_tags(tags: Iterable[str]) -> tuple[str, ...]:
     return tuple(names_by_key.values())
 
 
-def _seen(text: str, max_chars: int, where: str, what: str) -> str:
+def _seen(text: str, max_chars: int, field: str, noun: str) -> str:
     """Return a text normalized (NFC) and trimmed, and refuse invisible characters."""
     text = unicodedata.normalize("NFC", text).strip()
     if not 1 <= len(text) <= max_chars:
-        raise InvalidConfig(where=where, why=f"{what} must have 1 to {max_chars} characters", param=where)
+        raise InvalidConfig(where=field, why=f"{noun} must have 1 to {max_chars} characters", param=field)
     hidden = (unicodedata.category(character) in UNSEEN and character not in JOINERS for character in text)
     if any(hidden) or not _IGNORABLE.sub("", text).strip():
-        raise InvalidConfig(where=where, why=f"{what} holds characters that cannot be seen", param=where)
+        raise InvalidConfig(where=field, why=f"{noun} holds characters that cannot be seen", param=field)
     return text
 
 

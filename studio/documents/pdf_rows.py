@@ -99,8 +99,8 @@ class PageRows:
     unmapped: int = 0  # Number of glyphs that the file does not map to a character.
     check_marks: int = 0  # Number of check boxes and radio buttons that are set.
     _row: Row = field(default_factory=Row)
-    _fields: list[Row] = field(default_factory=list)  # Values of form fields; the size is the height of the field.
-    _printed: dict[tuple[int, int], bytes] = field(default_factory=dict)  # Texts by their place.
+    _fields: list[Row] = field(default_factory=list)  # Values of form fields, whose size is the height of the field.
+    _printed: dict[tuple[int, int], bytes] = field(default_factory=dict)  # Texts by their position on the page.
     _font_size: float = 0.0
     _is_placed: bool = False  # False for a text that follows the previous one.
 

@@ -34,7 +34,7 @@ def document_routes(
         fetcher: Downloader of web pages, which tests replace.
     """
     documents = DocumentService()
-    pages = fetcher or Fetcher(where="url", redirects=MAX_REDIRECTS, seconds=WEB_PAGE_TIMEOUT_S)
+    pages = fetcher or Fetcher(field="url", redirects=MAX_REDIRECTS, seconds=WEB_PAGE_TIMEOUT_S)
 
     async def read(request: Request) -> Response:
         """Read the document in the request body, or the web page at the query's `url`.

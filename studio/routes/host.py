@@ -42,7 +42,7 @@ FORWARDED = (
     "cf-",
     "cdn-",
 )
-MAX_MODELS = 32  # A checkpoint for every mode, and adapters that share one.
+MAX_MODELS = 32  # Several adapters may share one checkpoint.
 MAX_NAME_CHARS = 500
 ASK_S = 5.0
 

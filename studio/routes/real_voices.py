@@ -63,12 +63,12 @@ def feature(
     state of a download, because a later notice would shift the page's layout.
     """
     models = models_of(runtime.args) if isinstance(runtime, ChildRuntime) else []
-    may = isinstance(runtime, ChildRuntime) and is_host(request, settings)
+    can_download = isinstance(runtime, ChildRuntime) and is_host(request, settings)
     return {
         "small": DEMO_CHECKPOINT.name,
         "speaks": any(str(DEMO_CHECKPOINT) in model for model in models),
-        "may": may,
-        "download": downloads.status() if may and downloads is not None else None,
+        "may": can_download,
+        "download": downloads.status() if can_download and downloads is not None else None,
     }
 
 

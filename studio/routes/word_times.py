@@ -35,8 +35,8 @@ class TakeWords:
     by: str | None
 
     def as_json(self) -> dict[str, Any]:
-        told = zip(self.words.words, self.words.start, self.words.end, strict=True)
-        timed_words = [{"word": word, "start_s": start, "end_s": end} for word, start, end in told]
+        times = zip(self.words.words, self.words.start, self.words.end, strict=True)
+        timed_words = [{"word": word, "start_s": start, "end_s": end} for word, start, end in times]
         return {"words": timed_words, "estimated": self.by is None, "by": self.by}
 
     def as_vtt(self) -> bytes:
@@ -102,13 +102,13 @@ def webvtt(words: TimedWords, note: str) -> str:
 
 
 def _cue(words: TimedWords, first: int, last: int) -> str:
-    told, text = _time(words.start[first]), ""
-    head = f"{told} --> {_time(max(words.end[last - 1], words.start[first] + 0.001))}"
+    times, text = _time(words.start[first]), ""
+    head = f"{times} --> {_time(max(words.end[last - 1], words.start[first] + 0.001))}"
     for at in range(first, last):
         time = _time(words.start[at])
-        text += (f"<{time}>" if time > told else "") + escape(" ".join(words.spans[at].split()), quote=False)
+        text += (f"<{time}>" if time > times else "") + escape(" ".join(words.spans[at].split()), quote=False)
         text += " " if words.spans[at][-1:].isspace() else ""
-        told = max(told, time)
+        times = max(times, time)
     return f"{head}\n{text.strip()}\n"
 
 

@@ -112,27 +112,27 @@ class RuntimeProcess(ChildProcess):
         process = await spawn([*command, "--host", "127.0.0.1", "--port", str(port)], asyncio.subprocess.DEVNULL)
         return cls(process, port)
 
-    async def until_ready(self, tell: Callable[[Answer], None]) -> None:
+    async def until_ready(self, report: Callable[[Answer], None]) -> None:
         """Poll the route /ready until the runtime is ready.
 
         If the process ends first, the call does not return.
 
         Args:
-            tell: Callback that receives the loading progress.
+            report: Callback that receives the loading progress.
         """
         async with httpx.AsyncClient(verify=certificates(), trust_env=False, timeout=HEALTH_TIMEOUT_S) as client:
             while not (answer := await query_runtime(client, f"{self.url}/ready")).ready:
-                tell(answer)
+                report(answer)
                 await asyncio.sleep(START_POLL_INTERVAL_S)
 
-    async def loaded(self, tell: Callable[[Answer], None]) -> None:
+    async def loaded(self, report: Callable[[Answer], None]) -> None:
         """Wait until the runtime is ready, or raise if it ends.
 
         Raises:
             Refused: The runtime has ended. The message has the reason.
         """
         ended = asyncio.create_task(self.ended())
-        ready = asyncio.create_task(self.until_ready(tell))
+        ready = asyncio.create_task(self.until_ready(report))
         try:
             await asyncio.wait({ended, ready}, return_when=asyncio.FIRST_COMPLETED)
             if ended.done():

@@ -115,10 +115,10 @@ class VisitLimits:
             return
         path = str(scope["path"])
         try:
-            kind, who = self.accounts.account_of(HTTPConnection(scope))
+            kind, name = self.accounts.account_of(HTTPConnection(scope))
             if self.must_sign_in and kind != "member" and path.startswith(CLOSED) and not path.startswith(OPEN):
                 raise SignInNeeded
-            is_surplus = who.startswith(ADDRESS) and self.accounts.visitors.of(HTTPConnection(scope)).owner is not None
+            is_surplus = name.startswith(ADDRESS) and self.accounts.visitors.of(HTTPConnection(scope)).owner is not None
             if is_surplus and stores(scope):
                 raise StoreFull(
                     what="What you send", why="too many visitors from your address today; try again tomorrow"
@@ -128,10 +128,10 @@ class VisitLimits:
             if not path.startswith(API):
                 await self.app(scope, receive, send)
             elif scope["type"] == "websocket":
-                with self._within(self._sockets, who, self.settings.visitor_sockets, TooManyConnections):
+                with self._within(self._sockets, name, self.settings.visitor_sockets, TooManyConnections):
                     await self.app(scope, receive, send)
             elif scope["method"] == "POST" and not path.startswith(VOICES_PATH):
-                with self._within(self._requests, who, self.settings.visitor_requests, RateLimited):
+                with self._within(self._requests, name, self.settings.visitor_requests, RateLimited):
                     await self.app(scope, receive, send)
             else:
                 await self.app(scope, receive, send)
@@ -139,16 +139,16 @@ class VisitLimits:
             await _say_no(scope, receive, send, error)
 
     @contextmanager
-    def _within(self, counter: Counter[str], who: str, limit: int, error: type[SpeechError]) -> Iterator[None]:
-        if counter[who] >= limit:
+    def _within(self, counter: Counter[str], name: str, limit: int, error: type[SpeechError]) -> Iterator[None]:
+        if counter[name] >= limit:
             raise error(limit=limit, retry_after_s=RETRY_S)
-        counter[who] += 1
+        counter[name] += 1
         try:
             yield
         finally:
-            counter[who] -= 1
-            if not counter[who]:
-                del counter[who]
+            counter[name] -= 1
+            if not counter[name]:
+                del counter[name]
 
 
 def stores(scope: Scope) -> bool:
@@ -167,9 +167,9 @@ def allowances(accounts: Accounts, settings: VisitSettings) -> Allowed:
     def allowed(connection: HTTPConnection) -> Allowance:
         if not accounts.visitors.each:
             return Allowance(f"{ADDRESS}{address_of(connection)}")
-        kind, who = accounts.account_of(connection)
+        kind, name = accounts.account_of(connection)
         seconds = settings.member_speech_s if kind == "member" else settings.visitor_speech_s
-        return Allowance(who, seconds or None)
+        return Allowance(name, seconds or None)
 
     return allowed
 

@@ -1,8 +1,8 @@
 """Selection of tests by the pytest markers `slow` and `quick`.
 
 `make test` runs at least one test of each behaviour, and `make test-all` runs all tests. A test or file with the
-marker `slow` runs only in `make test-all`, and `quick` reverses this. The marker of a case has priority over the
-marker of its test, which has priority over the marker of the file. Arguments of a marker select cases by ID.
+marker `slow` runs only in `make test-all`. The marker `quick` overrides `slow`. The marker of a case has priority
+over the marker of its test, which has priority over the marker of the file. Arguments of a marker select cases by ID.
 """
 
 from __future__ import annotations

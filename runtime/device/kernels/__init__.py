@@ -58,16 +58,16 @@ def keeps_all_stages() -> bool:
     return not torch.cuda.is_available() or torch.cuda.get_device_capability()[0] in READS_SHARED
 
 
-def stages(wanted: int, stage_bytes: int) -> int:
-    """Return the number of loop stages that fit into shared memory, at most `wanted`.
+def stages(max_stages: int, stage_bytes: int) -> int:
+    """Return the number of loop stages that fit into shared memory, at most `max_stages`.
 
     The number of stages does not change results.
 
     Args:
-        wanted: Maximum number of stages.
+        max_stages: Maximum number of stages.
         stage_bytes: Number of bytes that a step of the loop loads.
     """
-    return max(1, min(wanted, shared_memory() // stage_bytes + (not keeps_all_stages())))
+    return max(1, min(max_stages, shared_memory() // stage_bytes + (not keeps_all_stages())))
 
 
 def launch_options() -> dict[str, Any]:

@@ -85,7 +85,7 @@ TILES = (
     Tile(64, 32, 4, 5, 128),
     Tile(64, 16, 4, 6, 128),
 )
-BUSY = 128  # Number of programs that fill a GPU.
+MIN_PROGRAMS = 128  # Minimum number of programs that fill a GPU.
 LINE = tl.constexpr(64)  # Number of 16-bit elements in a cache line.
 # Tile for products that also return sums of squares. The tile is fixed, because there is one sum per tile.
 NORM_TILE = Tile(64, 16, 4, 6, 128)
@@ -100,7 +100,7 @@ def tile_for(M: int, N: int, element_bytes: int = 2) -> Tile:
     tiles = TILES if element_bytes == 2 else TILES[2:]
     for tile in tiles:
         columns = -(-N // tile.columns)
-        if 3 * columns * tile.columns <= 4 * N and -(-M // tile.rows) * columns >= BUSY:
+        if 3 * columns * tile.columns <= 4 * N and -(-M // tile.rows) * columns >= MIN_PROGRAMS:
             return tile
     return tiles[-1]
 
@@ -265,7 +265,7 @@ def convolve(
     past: Past | None = None,
     *,
     residual: Tensor | None = None,
-    then: Snake | None = None,
+    snake: Snake | None = None,
     plain: bool = True,
     after: After = After.NOTHING,
     norm: tuple[Tensor | None, float] | None = None,
@@ -276,7 +276,7 @@ def convolve(
 
     Args:
         past: Earlier inputs of the streams, which the kernel updates. None for one tap.
-        then: SnakeBeta of the next layer. If not None, the activated result is returned, too.
+        snake: SnakeBeta of the next layer. If not None, the activated result is returned, too.
         plain: True to return the result without SnakeBeta.
         norm: Sums of squares of x, and an epsilon. x is divided by its root mean square. `packed` includes the norm's
             weight.
@@ -290,7 +290,7 @@ def convolve(
     assert packed.weight.shape[1] == K
     width = N // 2 if after is After.SWIGLU else N
     out = x.new_empty(B, T, width) if plain else None
-    activated = x.new_empty(B, T, width) if then is not None else None
+    activated = x.new_empty(B, T, width) if snake is not None else None
     assert (past is None) == (packed.left == 0)
     strides = past.strides if past is not None else (0, 0)
     tile = NORM_TILE if squares else tile or tile_for(M, N, x.element_size())
@@ -306,8 +306,8 @@ def convolve(
         residual,
         out,
         activated,
-        then.rate if then is not None else None,
-        then.gain if then is not None else None,
+        snake.rate if snake is not None else None,
+        snake.gain if snake is not None else None,
         norm[0] if norm is not None else None,
         sums,
         M,

@@ -279,8 +279,8 @@ def choose_tiles(N: int, K: int, rows: int, *, gated: bool, eight_bits: bool = F
     """Return the fastest tiles for a matrix shape and a number of rows.
 
     The tiles were measured with `python -m benchmarks.kernels tiles` on an H200 (up to 64 rows, and `split_k`) and on
-    an H100. `parts` determines the order of sums and depends on the matrix only. With more rows than FEW, programs have
-    more rows and outputs, because weights are read from the cache repeatedly.
+    an H100. `parts` determines the order of sums and depends on the matrix only. With more rows than MAX_SMALL_ROWS,
+    programs have more rows and outputs, because weights are read from the cache repeatedly.
 
     With `eight_bits`, programs have enough weight rows for Hopper's wgmma instruction. With fewer weight rows, Triton
     uses mma and loads four adjacent int8 weights at once. The products then have another order, which changes the last
@@ -290,7 +290,7 @@ def choose_tiles(N: int, K: int, rows: int, *, gated: bool, eight_bits: bool = F
     if found is None:
         return Tiles(32, min(256, triton.next_power_of_2(K)), 1, 4, 3)
     tiles = found[0 if rows <= 16 else 1 if rows <= 32 else 2]
-    if rows > FEW and (large := LARGE.get((N, K, gated))) is not None:
+    if rows > MAX_SMALL_ROWS and (large := LARGE.get((N, K, gated))) is not None:
         tiles = large[0 if rows <= 128 else 1 if rows <= 256 else 2]
     if eight_bits and not has_many_rows(tiles, gated=gated):
         return SPLIT if N < MANY_OUTPUTS else WIDE
@@ -305,7 +305,7 @@ def has_many_rows(tiles: Tiles, *, gated: bool) -> bool:
     return tiles.BN * (1 + gated) >= MANY_ROWS.value
 
 
-FEW = 64  # Maximum number of rows that a single program processes.
+MAX_SMALL_ROWS = 64  # Maximum number of rows that a single program processes.
 # Tiles for int8 weights if the tuned tiles have too few weight rows for the largest instruction. With few outputs, K is
 # split to occupy more multiprocessors.
 WIDE, SPLIT = Tiles(64, 128, PARTS, 4, 4), Tiles(64, 128, PARTS, 4, 4, split_k=True)

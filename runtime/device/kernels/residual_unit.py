@@ -2,8 +2,8 @@
 
 The kernel supports only a few channels (``fits``). Between the convolutions, the channels stay in the registers of one
 program, so the unit needs only two reads and two writes. The published numbers of channels, 3 * 2^k, are divided into
-two tiles whose widths are powers of two. The order of sums is that of ``convolution.convolve``, so results are bitwise
-equal.
+two tiles whose widths are powers of two. The order of additions is that of ``convolution.convolve``, so results are
+bitwise equal.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from runtime.device.kernels.streams import ROW, Past, remember, wait_for_previou
 
 WIDEST = {torch.bfloat16: 192, torch.float32: 16}  # Maximum number of channels that fit into a program's registers.
 SMALLEST = 16  # Minimum number of columns of a tile.
-BUSY = 128  # Number of programs that fill a GPU.
+MIN_PROGRAMS = 128  # Minimum number of programs that fill a GPU.
 
 
 def split(channels: int) -> tuple[int, int]:
@@ -42,7 +42,7 @@ def fits(channels: int, dtype: torch.dtype) -> bool:
 
 def tile_for(M: int, channels: int) -> Tile:
     """Return the tile size for M rows, which does not change results."""
-    return Tile(128, channels, 8, 3) if M >= 128 * BUSY else Tile(64, channels, 4, 3)
+    return Tile(128, channels, 8, 3) if M >= 128 * MIN_PROGRAMS else Tile(64, channels, 4, 3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ def residual_unit(
     activated: Tensor,
     rows: Tensor,
     past: Past,
-    then: Snake,
+    snake: Snake,
     plain: bool,
     tile: Tile | None = None,
 ) -> Made:
@@ -177,8 +177,8 @@ def residual_unit(
 
     Args:
         activated: SnakeBeta of x.
-        then: SnakeBeta of the next layer, applied to the result.
-        plain: True to return also the result without `then`.
+        snake: SnakeBeta of the next layer, applied to the result.
+        plain: True to return also the result without `snake`.
     Shapes: x, activated, results [B, T, C]; rows [B, 3] int32, see streams.py.
     """
     B, T, C = x.shape
@@ -198,8 +198,8 @@ def residual_unit(
         x,
         out,
         result,
-        then.rate,
-        then.gain,
+        snake.rate,
+        snake.gain,
         M,
         T,
         B * wide.left * C,

@@ -291,8 +291,8 @@ VNNI void int4_vnni(const Int4Block* blocks, const Rows& rows, int64_t row, floa
     _mm512_storeu_ps(out + r * TILE, _mm512_mul_ps(total[r], _mm512_set1_ps(rows.scales[row + r])));
 }
 
-// Multiply weight magnitudes by rows with the weights' signs. A pair of 127 * 127 fits into 16 bits, but not of
-// 255 * 127.
+// Multiply weight magnitudes by rows with the weights' signs. The sum of two products 127 * 127 fits into
+// 16 bits, but the sum of two products 255 * 127 does not.
 template <int R>
 AVX2 void int8_avx2(const Int8Tile& tile, const Rows& rows, int64_t row, float* out) {
   if constexpr (R > 4) {

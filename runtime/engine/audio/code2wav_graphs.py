@@ -162,10 +162,10 @@ class Code2WavGraphs:
 
     def works(self) -> Iterator[Callable[[], object]]:
         """Yield the functions that will be captured, with inputs that belong to no request."""
-        where = self._device.torch_device
+        device = self._device.torch_device
         for frames, batch in sorted({(frames, batch) for _, frames, batch in self._wanted()}):
-            rows = torch.zeros((batch, ROW_COLUMNS), device=where, dtype=torch.int32)
-            codes = torch.zeros((batch, frames, self._groups), device=where, dtype=torch.int32)
+            rows = torch.zeros((batch, ROW_COLUMNS), device=device, dtype=torch.int32)
+            codes = torch.zeros((batch, frames, self._groups), device=device, dtype=torch.int32)
             yield partial(self._network.decode, rows, codes)
 
     def _wanted(self) -> list[tuple[Stream, int, int]]:

@@ -254,10 +254,10 @@ class Code2WavStreams:
                 self.device.wait(event)
 
     def _eagerly(self, rows: NDArray[np.int64], codes: Tensor, stream: Stream) -> Tensor:
-        where = self.device.torch_device
+        device = self.device.torch_device
         with self.device.stream(stream):
-            numbers = torch.from_numpy(rows).to(where, torch.int32)
-            return self.network.decode(numbers, codes.to(where, torch.int32).contiguous()).cpu()
+            numbers = torch.from_numpy(rows).to(device, torch.int32)
+            return self.network.decode(numbers, codes.to(device, torch.int32).contiguous()).cpu()
 
 
 def _evenly(frames: int, max_frames: int) -> list[int]:

@@ -64,10 +64,10 @@ class ReferencePrefill:
 
     def works(self) -> Iterator[Callable[[], object]]:
         """Yield the functions that will be captured, with inputs that belong to no request."""
-        where = self._device.torch_device
-        rows = torch.zeros((1, ROW_COLUMNS), device=where, dtype=torch.int32)
+        device = self._device.torch_device
+        rows = torch.zeros((1, ROW_COLUMNS), device=device, dtype=torch.int32)
         for _, size, run in self._works():
-            yield partial(run, rows, torch.zeros((1, size, self._groups), device=where, dtype=torch.int32))
+            yield partial(run, rows, torch.zeros((1, size, self._groups), device=device, dtype=torch.int32))
 
     def _works(self) -> list[tuple[Work, int, Run]]:
         """Return (kind, number of frames, function) of all work to capture."""

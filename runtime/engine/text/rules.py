@@ -88,7 +88,7 @@ def frame_budget(text: str) -> int:
     return GRACE_FRAMES + round(MAX_DURATION_RATIO * expected_frames(text))
 
 
-def refuse_control(text: str, tokenizer: TextTokenizer, where: str) -> None:
+def refuse_control(text: str, tokenizer: TextTokenizer, field: str) -> None:
     """Refuse text that the tokenizer cannot encode or that has a control token.
 
     Raises:
@@ -97,6 +97,6 @@ def refuse_control(text: str, tokenizer: TextTokenizer, where: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise InvalidConfig(param=where, where=where, why="it is not valid Unicode") from None
+        raise InvalidConfig(param=field, where=field, why="it is not valid Unicode") from None
     if tokenizer.reserved_in(tokenizer.spelled(text)):
-        raise InvalidConfig(param=where, where=where, why="it holds a control token of the model; remove it")
+        raise InvalidConfig(param=field, where=field, why="it holds a control token of the model; remove it")

@@ -24,13 +24,13 @@ class Page(Generic[Item]):
     has_more: bool
 
 
-def page_size(size: str, where: str) -> int:
-    """Parse the page size in the URL parameter `where`.
+def page_size(size: str, parameter: str) -> int:
+    """Parse the page size in the URL parameter `parameter`.
 
     Raises:
         InvalidConfig: The page size is not an integer from 1 to 100.
     """
-    return number_in(size, where, 1, MAX_PAGE_SIZE)
+    return number_in(size, parameter, 1, MAX_PAGE_SIZE)
 
 
 def page(listed: Sequence[Item], id_of: Callable[[Item], str], size: int, after: str, before: str = "") -> Page[Item]:

@@ -32,7 +32,7 @@ class Message(StrictFields):
 
 
 class SessionConfig(SpeechFields, Message):
-    """Settings of contexts opened later, or of the next utterance of `context_id`."""
+    """Settings of all later contexts, or only of the next utterance of `context_id`."""
 
     type: Literal["session.config"]
     response_format: Annotated[str, AfterValidator(_pcm)] = Field("pcm", description="only pcm")

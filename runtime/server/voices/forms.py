@@ -249,5 +249,5 @@ def _checked_text(name: str, text: str, max_chars: int) -> str:
     return text
 
 
-def _refuse(where: str, why: str) -> NoReturn:
-    raise InvalidConfig(where=where, why=why, param=where)
+def _refuse(field: str, why: str) -> NoReturn:
+    raise InvalidConfig(where=field, why=why, param=field)

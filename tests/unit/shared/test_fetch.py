@@ -267,7 +267,7 @@ def test_redirects_are_followed_if_allowed_and_checked_like_the_address(trap: Tr
         trap.target = target
         answers = {"voices.example": "127.0.0.1", "inside.example": "10.0.0.1"}
         follower = Fetcher(
-            where="url",
+            field="url",
             redirects=redirects,
             resolve=lambda host: [answers[host]],
             is_public=lambda address: address == "127.0.0.1",

@@ -40,7 +40,7 @@ from studio.visitors.visitors import COOKIE, Visitor, Visitors
 from tests.support.visiting import KEY, VISITORS, header_of
 from tests.unit.studio.serving import served
 
-PCM = 48_000  # Number of bytes of one second of audio.
+BYTES_PER_S = 48_000
 ONE, OTHER = header_of("a"), header_of("b")
 TEXT = json.dumps({"type": "input.text", "text": "Hello."})
 
@@ -72,12 +72,12 @@ class Studio:
     async def speak(self, request: Request) -> Response:
         self.begun.set()
         await self.may_end.wait()
-        return Response(bytes(PCM), media_type="audio/pcm")
+        return Response(bytes(BYTES_PER_S), media_type="audio/pcm")
 
     async def socket(self, socket: WebSocket) -> None:
         await socket.accept()
         async for _ in socket.iter_text():
-            await socket.send_bytes(bytes(PCM))
+            await socket.send_bytes(bytes(BYTES_PER_S))
 
     @asynccontextmanager
     async def client(self) -> AsyncIterator[tuple[httpx.AsyncClient, str]]:
@@ -112,7 +112,7 @@ async def heard(url: str) -> bytes | None:
         with suppress(ConnectionClosed):
             await socket.send(TEXT)
         answer = await socket.recv()
-        assert isinstance(answer, str) or len(answer) == PCM
+        assert isinstance(answer, str) or len(answer) == BYTES_PER_S
         return answer if isinstance(answer, bytes) else None
 
 
@@ -124,9 +124,9 @@ async def test_sockets_per_visitor_are_limited_and_become_free() -> None:
                 assert await refusal(third) == ("too_many_connections", 1013)
             async with connect(url, additional_headers=OTHER, proxy=None) as others:
                 await others.send(TEXT)
-                assert len(await others.recv()) == PCM
+                assert len(await others.recv()) == BYTES_PER_S
             await second.send(TEXT)  # Existing connections continue.
-            assert len(await second.recv()) == PCM
+            assert len(await second.recv()) == BYTES_PER_S
             await first.close()
             async with asyncio.timeout(60):  # The studio detects the disconnect after a delay.
                 while await heard(url) is None:  # noqa: ASYNC110
@@ -146,7 +146,7 @@ async def test_requests_without_a_valid_cookie_share_one_socket_limit(held: str)
         assert refused == 5
         async with connect(url, additional_headers=ONE, proxy=None) as known:
             await known.send(TEXT)
-            assert len(await known.recv()) == PCM
+            assert len(await known.recv()) == BYTES_PER_S
 
 
 def test_visitors_over_the_daily_limit_share_one_account_per_address() -> None:

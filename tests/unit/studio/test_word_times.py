@@ -1,4 +1,4 @@
-"""Tests for a take's word times, which are aligned, or estimated and marked as estimated."""
+"""Tests for a take's word times, which are measured by an aligner or estimated."""
 
 from __future__ import annotations
 
