@@ -1,4 +1,4 @@
-"""Tests for pronunciation in the page and the studio, and of pronunciation lists as files."""
+"""Tests for the pronunciation dictionary in the page, the studio and list files."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def slot_bytes(config: ModelConfig, code2wav: Code2Wav, settings: EngineSettings
 class MemoryNeed:
     """Memory of several checkpoints: a constant part, and a part per slot."""
 
-    once: int  # Memory in bytes that does not depend on the number of slots: weights, and the process or its graphs.
+    once: int  # Bytes that do not depend on the number of slots: weights, process and graphs.
     slot: int
 
     @classmethod

@@ -28,14 +28,14 @@ class Work(StrEnum):
     The comments list the dimensions of a graph's shape.
     """
 
-    DECODE = "decode steps"  # Dimensions: rows, span, sampling kind.
-    PREFILL = "prefill chunks"  # Dimensions: prompts, positions per prompt.
-    FIRST_FRAME = "first frames"  # Dimensions: rows, sampling kind.
-    FOLLOWING_AUDIO = "audio after first frames"  # Dimensions: frames, rows.
-    FIRST_AUDIO = "first audio"  # Dimensions: frames, rows.
-    AUDIO = "audio"  # Dimensions: frames, rows.
-    REFERENCE = "references"  # Dimensions: frames.
-    REFERENCE_END = "ends of references"  # Dimensions: frames.
+    DECODE = "decode steps"  # A shape has rows, span, sampling kind.
+    PREFILL = "prefill chunks"  # A shape has prompts, positions per prompt.
+    FIRST_FRAME = "first frames"  # A shape has rows, sampling kind.
+    FOLLOWING_AUDIO = "audio after first frames"  # A shape has frames, rows.
+    FIRST_AUDIO = "first audio"  # A shape has frames, rows.
+    AUDIO = "audio"  # A shape has frames, rows.
+    REFERENCE = "references"  # A shape has frames.
+    REFERENCE_END = "ends of references"  # A shape has frames.
 
 
 @dataclass(frozen=True, slots=True)

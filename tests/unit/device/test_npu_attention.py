@@ -1,4 +1,4 @@
-"""Tests for the NPU's attention, compared with PyTorch, and of invalid masks."""
+"""Tests for the NPU's attention: results equal to PyTorch's, and refused masks."""
 
 from __future__ import annotations
 
