@@ -34,6 +34,18 @@ _LONG = b"POST /v1/audio/speech HTTP/1.1\r\nContent-Length: %d\r\n" % len(_MARKU
 # The frames do not fit into a slot, so the request is refused after its whole text was validated.
 _DIGITS = json.dumps({"input": "1234567890" * 400, "max_frames": 4096, "voice": "eric"}).encode()
 _REFUSED = b"POST /v1/audio/speech HTTP/1.1\r\nContent-Length: %d\r\n" % len(_DIGITS) + _HOST + b"\r\n" + _DIGITS
+# Each of 8 contexts gets a text that takes long to end, and is cancelled at once.
+_OPEN_TEXTS = b"".join(
+    _frame(Opcode.TEXT, json.dumps({"type": kind, "context_id": str(context), **fields}).encode())
+    for context in range(8)
+    for kind, fields in (
+        ("session.config", {"voice": "eric"}),
+        ("input.text", {"text": "Hi "}),
+        ("input.text", {"text": "1" * 4090}),
+        ("input.done", {}),
+        ("context.cancel", {}),
+    )
+)
 _BODY = b"POST /v1/audio/speech HTTP/1.1\r\nContent-Length: 16000000\r\n" + _HOST + b"\r\n"
 _RESERVED = bytes([_frame(Opcode.TEXT, b"{}")[0] | 0x40]) + _frame(Opcode.TEXT, b"{}")[1:]
 # Data that is sent once per connection, and data that is then sent repeatedly.
@@ -47,6 +59,7 @@ ATTACKS: dict[str, tuple[bytes, bytes]] = {
     "messages": (_OURS, _frame(Opcode.TEXT, b"{}")),
     "messages of vLLM-Omni": (_PLAIN, _frame(Opcode.TEXT, b"{}")),
     "ends of sentences": (_PLAIN, _CONFIG + _ENDS),
+    "ends of open texts": (_OURS, _OPEN_TEXTS),
     "marks": (b"", _BATCH),
     "markup": (b"", _LONG),
     "refused texts": (b"", _REFUSED),
