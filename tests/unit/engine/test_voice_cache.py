@@ -71,7 +71,7 @@ def test_reference_is_encoded_once_for_concurrent_requests(
 ) -> None:
     engine = engine_of(cloner, slots=2)
     reads = counted(voices_of(engine), "read", monkeypatch)
-    warmed = counted(core_of(engine, Mode.BASE).code2wav_streams.network, "after", monkeypatch)
+    warmed = counted(core_of(engine, Mode.BASE).code2wav_streams.network, "state_after", monkeypatch)
     recorders = speak_together(engine, *[cloned(max_frames=3)] * 4, apart=apart)
     assert len(reads) == 1
     assert len(warmed) == 1, "the state of Code2Wav after the reference is made once"
@@ -283,7 +283,7 @@ def test_audio_failure_after_the_reference_is_not_cached(cloner: Checkpoint, mon
         def fail(*_: object) -> None:
             raise RuntimeError
 
-        spoiled.setattr(network, "after", fail)
+        spoiled.setattr(network, "state_after", fail)
         broken = speak(engine, cloned(max_frames=3))
     assert isinstance(broken.end, Broken)
     assert type(broken.end.error) is GenerationFailed

@@ -113,7 +113,7 @@ def test_reference_audio_is_warmed_up_on_the_encoder_stream(
 
 def test_preparing_a_prompt_decodes_no_audio(cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     engine, made = engine_of(cloner), list[VoicePrompt | SpeechError]()
-    warmed = counted(core_of(engine, Mode.BASE).code2wav_streams.network, "after", monkeypatch)
+    warmed = counted(core_of(engine, Mode.BASE).code2wav_streams.network, "state_after", monkeypatch)
     reference = cloned().reference
     assert reference is not None
     engine.prepare(reference, Mode.BASE, made.append)
