@@ -55,6 +55,7 @@ SEED_BITS = 53  # Number of bits of random seeds. JavaScript numbers represent t
 IDLE_S = 0.5  # Maximum sleep in seconds of the engine thread without open requests.
 PAUSE_S = 0.02  # Maximum sleep in seconds of the engine thread with open requests.
 MAX_TEXT_WORK_S = 0.005  # Seconds after which no further change of a text begins in the same iteration.
+MAX_TEXT_SHARE = 0.2  # Maximum fraction of the engine thread's time for long changes while requests are spoken.
 
 TextChange = Callable[[TextStream], None]
 Validated = tuple[Admission, TextStream] | SpeechError
@@ -362,8 +363,8 @@ class Engine:
     def _change_texts(self) -> bool:
         """Apply queued changes of texts, one of each request in turn.
 
-        Return True if some are left. A change takes up to 0.1 s. While requests are spoken, changes use at most half
-        of the thread's time.
+        Return True if some are left. A change takes up to 0.1 s. While requests are spoken, changes use at most
+        `MAX_TEXT_SHARE` of the thread's time.
         """
         begun = self.clock()
         if begun < self._next_text_at and any(core.sequences for core in self.registry.cores):
@@ -379,7 +380,8 @@ class Engine:
                     self._text_changes[ticket] = changes
                 opened.entry.core.change_text(ticket, change)
         end = self.clock()
-        self._next_text_at = 2 * end - begun if end - begun > MAX_TEXT_WORK_S else begun
+        if end - begun > MAX_TEXT_WORK_S:
+            self._next_text_at = begun + (end - begun) / MAX_TEXT_SHARE
         return bool(self._text_changes)
 
     # --- Checkpoints.
