@@ -44,8 +44,11 @@ def ladder(*rtfs: float) -> Iterator[Pace]:
 @pytest.mark.parametrize(
     ("rtfs", "taken"),
     [
-        ((0.9, 0.4, 0.3), None),
-        ((1.1, 1.0, 0.3), INT8),
+        ((0.7, 0.4, 0.3), None),
+        ((1.1, 0.7, 0.3), INT8),
+        ((0.9, 0.8, 0.6), INT4),
+        ((0.9, 0.8, 0.75), None),  # None is safe, so the most exact of those that may reach real time.
+        ((1.1, 0.9, 0.8), INT8),
         ((3.0, 1.1, 0.9), INT4),
         ((3.0, 1.5, 1.1), INT8),  # INT4 would lower the audio quality without reaching real time.
         ((1.2, 1.5, 1.1), None),
@@ -58,7 +61,7 @@ def test_most_exact_weights_faster_than_real_time_are_chosen(
 
 
 def test_less_exact_weights_than_needed_are_not_measured() -> None:
-    paces = ladder(0.9, 0.4, 0.3)
+    paces = ladder(0.7, 0.4, 0.3)
     choose_pace(paces)
     assert next(paces)[0][1] is INT8
 
