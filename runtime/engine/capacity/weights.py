@@ -1,8 +1,8 @@
 """Automatic choice of dtype and quantization for the talker and code predictor.
 
 The choice is the most exact weights that surely reach real time on this machine, or else the most exact weights that
-may reach it. If no weights reach real time, the choice is the faster of unquantized and int8 weights. Int4 weights reduce audio quality (docs/checkpoints.md), so they are chosen
-only if they reach real time.
+may reach it. If no weights reach real time, the choice is the faster of unquantized and int8 weights. Int4 weights
+reduce audio quality (docs/checkpoints.md), so they are chosen only if they reach real time.
 """
 
 from __future__ import annotations
