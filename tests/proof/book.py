@@ -250,6 +250,8 @@ class Export:
             self._follow()
             if kills and self._line() > kills[0][0]:
                 self._running.kill()
+                expect(page.locator("#vw-script-told")).to_contain_text("Waiting for the studio to come back")
+                self._follow()
                 page.wait_for_timeout(1000 * kills.pop(0)[1])
                 self._running.restart()
             if not joining and self.messages[-1] == "Joining":
