@@ -100,8 +100,11 @@ def test_button_for_a_new_recording_is_visible_above_toast_and_dock(open_studio:
 
 def tops(page: Page, *selectors: str) -> list[int]:
     """Return the rows of elements as distinct vertical centres."""
-    boxes = [page.locator(selector).bounding_box() for selector in selectors]
-    return sorted({round(box["y"] + box["height"] / 2) for box in boxes if box})
+    script = """(selectors) => selectors.map((selector) => {
+      const { y, height } = document.querySelector(selector).getBoundingClientRect();
+      return Math.round(y + height / 2);
+    })"""
+    return sorted(set(page.evaluate(script, selectors)))
 
 
 def test_filters_share_a_row_and_blended_voices_have_their_own(open_studio: OpenStudio) -> None:
