@@ -31,6 +31,7 @@ from runtime.request import (
 )
 from runtime.server.speech_engine import SpeechEngine
 from runtime.shared.interpreter import yielding
+from runtime.shared.time_share import TimeShare
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +40,7 @@ Command = Callable[[int], None]  # Call of an engine's method with the engine's 
 # Refusals are free, so a client could send invalid requests without end. Above this fraction of a core and this burst,
 # refusals are delayed, and with them the client's next request.
 _MAX_REFUSED_SHARE = 0.1
-_BURST_S = 0.02
+_BURST_S = 0.002
 _MAX_DELAY_S = 1.0
 
 
@@ -72,7 +73,7 @@ class ThreadedEngine:
         # text is overtaken by a limited number of jobs.
         self._jobs: list[tuple[int, int, Callable[[], None], Callable[[SpeechError], None]]] = []
         self._refusals: deque[tuple[float, Callable[[], None]]] = deque()  # Time of `time.monotonic` and call.
-        self._refused_until = 0.0  # Time at which the CPU time of all refused requests is paid for.
+        self._refused_share = TimeShare(_MAX_REFUSED_SHARE, _BURST_S, _MAX_DELAY_S)
         self._is_closing = False
         self._thread = threading.Thread(target=self._run_jobs, name="submit", daemon=True)
 
@@ -229,9 +230,9 @@ class ThreadedEngine:
             error = GenerationFailed()
         else:
             return
-        now, cost_s = time.monotonic(), (time.thread_time() - began_s) / _MAX_REFUSED_SHARE
-        self._refused_until = min(max(self._refused_until, now - _BURST_S) + cost_s, now + _MAX_DELAY_S)
-        self._refusals.append((self._refused_until, partial(_call, refuse, error)))
+        now = time.monotonic()
+        delay_s = self._refused_share.charge(time.thread_time() - began_s, now)
+        self._refusals.append((now + delay_s, partial(_call, refuse, error)))
 
     def _submit(self, ticket: int) -> None:
         with self._changed:

@@ -10,6 +10,7 @@ from functools import partial
 from typing import ParamSpec, TypeVar
 
 from runtime.shared.interpreter import yielding
+from runtime.shared.time_share import TimeShare
 
 Parameters = ParamSpec("Parameters")
 Value = TypeVar("Value")
@@ -49,17 +50,13 @@ def rest() -> None:
 
 class _Account:
     def __init__(self) -> None:
-        self._debt_s = 0.0
+        self._share = TimeShare(_MAX_CORE_SHARE, _BURST_S, _MAX_REST_S)
         self._used_s = time.thread_time()
-        self._charged_at = time.monotonic()
 
     def charge(self) -> float:
         """Count the CPU time since the last call and return the required pause in seconds."""
-        used_s, now = time.thread_time(), time.monotonic()
-        paid_s = _MAX_CORE_SHARE * (now - self._charged_at)
-        self._debt_s = max(0.0, self._debt_s - paid_s) + used_s - self._used_s
-        self._used_s, self._charged_at = used_s, now
-        return min(_MAX_REST_S, max(0.0, self._debt_s - _BURST_S) / _MAX_CORE_SHARE)
+        before_s, self._used_s = self._used_s, time.thread_time()
+        return self._share.charge(self._used_s - before_s, time.monotonic())
 
 
 def _begin() -> None:

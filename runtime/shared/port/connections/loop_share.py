@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from runtime.shared.time_share import TimeShare
+
 READ_BYTES = 4096  # Number of bytes that can be parsed in at most 5 ms, regardless of their content.
 _THROTTLED_SHARE = 0.1  # Fraction of the event loop's time that all throttled clients get together.
 _BURST_S = 0.025  # Event loop time in seconds that a client may use at once, which is about 50 short messages.
@@ -30,8 +32,7 @@ class LoopShare:
     def __init__(self, shares: LoopShares, loop: asyncio.AbstractEventLoop) -> None:
         self._shares = shares
         self._loop = loop
-        self._debt_s = 0.0
-        self._charged_at = loop.time()
+        self._time = TimeShare(_THROTTLED_SHARE, _BURST_S, _MAX_REST_S)
         self._rest: asyncio.TimerHandle | None = None
 
     @property
@@ -65,11 +66,7 @@ class LoopShare:
 
     def charge(self, cost_s: float) -> float:
         """Count event loop time of the client, and return the seconds to pause reading."""
-        now = self._loop.time()
-        rate = _THROTTLED_SHARE / max(1, self._shares.resting)
-        self._debt_s = max(0.0, self._debt_s - rate * (now - self._charged_at)) + cost_s
-        self._charged_at = now
-        return min(_MAX_REST_S, max(0.0, self._debt_s - _BURST_S) / rate)
+        return self._time.charge(cost_s, self._loop.time(), users=max(1, self._shares.resting))
 
 
 def message_cost(size: int) -> float:

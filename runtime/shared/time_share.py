@@ -1,0 +1,34 @@
+"""Limit on the fraction of time that a client or a kind of work may use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class TimeShare:
+    """Leaky bucket of used time.
+
+    Args:
+        share: Fraction of the time that may be used.
+        burst_s: Seconds that may be used at once.
+        max_rest_s: Maximum pause in seconds.
+    """
+
+    share: float
+    burst_s: float
+    max_rest_s: float
+    _debt_s: float = 0.0
+    _charged_at: float = 0.0
+
+    def charge(self, used_s: float, now: float, *, users: int = 1) -> float:
+        """Count used seconds, and return the seconds to pause.
+
+        Args:
+            now: Current time in seconds of a monotonic clock.
+            users: Number of users who divide the share.
+        """
+        rate = self.share / users
+        self._debt_s = max(0.0, self._debt_s - rate * (now - self._charged_at)) + used_s
+        self._charged_at = now
+        return min(self.max_rest_s, max(0.0, self._debt_s - self.burst_s) / rate)
