@@ -130,7 +130,9 @@ export class ScriptList extends EventTarget {
     const begun = performance.now();
     const sent = JSON.stringify(script);
     try {
-      const { updated_at } = await this.api.put(`studio/scripts/${script.id}`, script);
+      const headers = { 'content-type': 'application/json' };
+      const response = await this.api.request(`studio/scripts/${script.id}`, { method: 'PUT', headers, body: sent });
+      const { updated_at } = await response.json();
       script.updatedAt = updated_at;
       if (script !== this.script) return;
       this.base = sent;
@@ -140,8 +142,9 @@ export class ScriptList extends EventTarget {
       const error = errorOf(thrown);
       if (script !== this.script) return;
       this.error = error;
-      if (error.status === 409 && (await this.followSpeech(script).catch(() => false))) return void this.put(script);
-      this.enter(error.status === 409 ? 'conflict' : 'unkept');
+      // Awaited, because `flush` must not end before the script is stored.
+      if (error.status === 409 && (await this.followSpeech(script).catch(() => false))) await this.put(script);
+      else this.enter(error.status === 409 ? 'conflict' : 'unkept');
     } finally {
       this.runningPuts -= 1;
       this.tookMs = performance.now() - begun;
