@@ -14,7 +14,6 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from types import MappingProxyType
 from typing import Self
 
 from runtime.device import Device, open_device
@@ -59,7 +58,6 @@ MAX_TEXT_SHARE = 0.2  # Maximum fraction of the engine thread's time for long ch
 
 TextChange = Callable[[TextStream], None]
 Validated = tuple[Admission, TextStream] | SpeechError
-NONE_VALIDATED: Mapping[int, Validated] = MappingProxyType({})
 Progress = Callable[[int, int, str], None]  # Arguments: number of loaded checkpoints, total number, current step.
 
 
@@ -401,7 +399,7 @@ class Engine:
                 needed.is_loading = True
                 threading.Thread(target=self._load_late, args=(needed,), name="loader", daemon=True).start()
         if self._is_settled(sequence):  # The checkpoint may have been loaded after the check in `submit`.
-            self.commands.append(partial(self.admit_waiting, entries[0]))
+            self.commands.append(partial(self.admit_waiting, entries[0], {}))
 
     def _load_late(self, entry: RegistryEntry) -> None:
         """Load a checkpoint at first use, then admit the requests that waited for it.
@@ -425,7 +423,8 @@ class Engine:
         self.commands.extend(partial(self.admit_waiting, other, validated) for other in entries)
         self._wake.set()
 
-    def admit_waiting(self, entry: RegistryEntry, validated: Mapping[int, Validated] = NONE_VALIDATED) -> None:
+    def admit_waiting(self, entry: RegistryEntry, validated: Mapping[int, Validated]) -> None:
+        """Admit or refuse requests whose checkpoints are loaded, by earlier validations if any."""
         with self._lock:
             released = entry.waiting.remove_loaded(self._is_settled)
         core = entry.core

@@ -129,7 +129,7 @@ def test_commands_at_the_end_of_loading_are_not_lost(
     engine.append(ticket, "world.")
     engine.finish_text(ticket)
     engine.tick()
-    engine.admit_waiting(entry)
+    engine.admit_waiting(entry, {})
     drain(engine)
     assert np.array_equal(recorder.codes, speak(engine, streamed("Hello world.", max_frames=6)).codes)
 
