@@ -116,7 +116,7 @@ class PackedCode2Wav:
             y = normed_depthwise(x, stage.depthwise, stage.depthwise_bias, rows, stage.past, stage.eps)
             inner = convolve(stage.widen, y, rows, after=After.GELU).values
             x = convolve(stage.narrow, inner, rows, residual=x).values
-        output = convolve(network.first, x, rows, network.first_past, snake=network.snakes[0], plain=False)
+        output = convolve(network.first, x, rows, network.first_past, next_snake=network.snakes[0], plain=False)
         for block, after in zip(network.blocks, network.snakes[1:], strict=True):
             output = self._block(block, output.after_snake, after, rows)
         return pcm(output.after_snake, network.last, network.last_bias, rows, network.last_past)
@@ -126,14 +126,14 @@ class PackedCode2Wav:
 
         Shapes: x [B, T, C], already activated; results [B, T * rate, block.channels].
         """
-        output = convolve(block.upsample, x, rows, block.past, snake=block.head).shaped(len(x), -1, block.channels)
+        output = convolve(block.upsample, x, rows, block.past, next_snake=block.head).shaped(len(x), -1, block.channels)
         for unit, past, then in zip(block.units, block.pasts, (*block.heads, after), strict=True):
             plain = then is not after  # After the last unit, only SnakeBeta of the result is used.
             if isinstance(unit, PackedUnit):
                 output = residual_unit(unit, output.values, output.after_snake, rows, past, then, plain)
             else:
                 inner = convolve(
-                    unit.first, output.after_snake, rows, past, snake=unit.between, plain=False
+                    unit.first, output.after_snake, rows, past, next_snake=unit.between, plain=False
                 ).after_snake
-                output = convolve(unit.second, inner, rows, residual=output.values, snake=then, plain=plain)
+                output = convolve(unit.second, inner, rows, residual=output.values, next_snake=then, plain=plain)
         return output

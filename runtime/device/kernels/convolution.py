@@ -265,7 +265,7 @@ def convolve(
     past: Past | None = None,
     *,
     residual: Tensor | None = None,
-    snake: Snake | None = None,
+    next_snake: Snake | None = None,
     plain: bool = True,
     after: After = After.NOTHING,
     norm: tuple[Tensor | None, float] | None = None,
@@ -276,7 +276,7 @@ def convolve(
 
     Args:
         past: Earlier inputs of the streams, which the kernel updates. None for one tap.
-        snake: SnakeBeta of the next layer. If not None, the activated result is returned, too.
+        next_snake: SnakeBeta of the next layer. If not None, the activated result is returned, too.
         plain: True to return the result without SnakeBeta.
         norm: Sums of squares of x, and an epsilon. x is divided by its root mean square. `packed` includes the norm's
             weight.
@@ -290,7 +290,7 @@ def convolve(
     assert packed.weight.shape[1] == K
     width = N // 2 if after is After.SWIGLU else N
     out = x.new_empty(B, T, width) if plain else None
-    activated = x.new_empty(B, T, width) if snake is not None else None
+    activated = x.new_empty(B, T, width) if next_snake is not None else None
     assert (past is None) == (packed.left == 0)
     strides = past.strides if past is not None else (0, 0)
     tile = NORM_TILE if squares else tile or tile_for(M, N, x.element_size())
@@ -306,8 +306,8 @@ def convolve(
         residual,
         out,
         activated,
-        snake.rate if snake is not None else None,
-        snake.gain if snake is not None else None,
+        next_snake.rate if next_snake is not None else None,
+        next_snake.gain if next_snake is not None else None,
         norm[0] if norm is not None else None,
         sums,
         M,

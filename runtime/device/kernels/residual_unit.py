@@ -16,13 +16,12 @@ import triton.language as tl
 from torch import Tensor
 
 from runtime.device.kernels import pdl
-from runtime.device.kernels.convolution import Made, Packed, Tile
+from runtime.device.kernels.convolution import MIN_PROGRAMS, Made, Packed, Tile
 from runtime.device.kernels.snake import Snake, snake
 from runtime.device.kernels.streams import ROW, Past, remember, wait_for_previous
 
 WIDEST = {torch.bfloat16: 192, torch.float32: 16}  # Maximum number of channels that fit into a program's registers.
 SMALLEST = 16  # Minimum number of columns of a tile.
-MIN_PROGRAMS = 128  # Minimum number of programs that fill a GPU.
 
 
 def split(channels: int) -> tuple[int, int]:
@@ -169,7 +168,7 @@ def residual_unit(
     activated: Tensor,
     rows: Tensor,
     past: Past,
-    snake: Snake,
+    next_snake: Snake,
     plain: bool,
     tile: Tile | None = None,
 ) -> Made:
@@ -177,8 +176,8 @@ def residual_unit(
 
     Args:
         activated: SnakeBeta of x.
-        snake: SnakeBeta of the next layer, applied to the result.
-        plain: True to return also the result without `snake`.
+        next_snake: SnakeBeta of the next layer, applied to the result.
+        plain: True to return also the result without `next_snake`.
     Shapes: x, activated, results [B, T, C]; rows [B, 3] int32, see streams.py.
     """
     B, T, C = x.shape
@@ -198,8 +197,8 @@ def residual_unit(
         x,
         out,
         result,
-        snake.rate,
-        snake.gain,
+        next_snake.rate,
+        next_snake.gain,
         M,
         T,
         B * wide.left * C,

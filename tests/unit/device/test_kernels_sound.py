@@ -111,7 +111,7 @@ def test_snake_is_accurate_for_large_inputs(random: torch.Generator) -> None:
     x = 300 * torch.randn(1, 33, 16, generator=random)
     alpha, beta = torch.randn(16, generator=random), torch.randn(16, generator=random)
     identity = Packed(torch.eye(16), None, 16)
-    made = convolve(identity, x, ROWS[:1], snake=Snake.of(alpha, beta))
+    made = convolve(identity, x, ROWS[:1], next_snake=Snake.of(alpha, beta))
     torch.testing.assert_close(made.after_snake, snaked(x.double(), alpha, beta).float(), rtol=1e-5, atol=2e-3)
 
 
