@@ -26,7 +26,9 @@ AUTO = "auto"
 QUANTIZATIONS = (None, Quantization.INT8, Quantization.INT4)  # From most to least exact.
 FLOAT16_NAME = "F16"  # Name of the dtype in safetensors.
 REAL_TIME = 1.0
-SAFE_RTF = 0.7  # Estimated real-time factor without late audio: on Zen 4, long texts are up to 1.4 times slower.
+# Estimated real-time factor without late audio. On Zen 4, long texts are 8 to 40 % slower than the estimate, and the
+# speed of a virtual machine varies by 25 %.
+SAFE_RTF = 0.7
 # Minimum number of weights per frame for a quantization. Every CPU is fast enough for smaller networks.
 LARGE = 100_000_000
 
