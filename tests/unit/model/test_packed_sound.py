@@ -15,14 +15,16 @@ from torch import Tensor
 
 pytest.importorskip("triton")
 
+from runtime.device import native
 from runtime.device.kernels import convolution, pointwise, residual_unit
 from runtime.device.kernels.convolution import Tile
 from runtime.engine.audio.reference_prefill import ReferencePrefill
 from runtime.engine.execution.graphs import GraphPool
+from runtime.model.checkpoint import load_checkpoint
 from runtime.model.code2wav import Code2Wav
 from runtime.model.code2wav_interface import to_s16
 from runtime.model.packed_code2wav import PackedCode2Wav
-from tests.conftest import Loaded
+from tests.conftest import FolderOf
 from tests.support import interpreting
 from tests.support.sound_networks import SMALL, random_network, rounded, snr_db
 from tests.unit.engine.test_sound_graphs import GraphDevice
@@ -32,6 +34,7 @@ pytestmark = [
     pytest.mark.skipif(torch.cuda.is_available(), reason="the interpreter is not needed beside a card"),
 ]
 
+CPU = torch.device("cpu")
 SLOTS = 5
 STEP = 1  # One step of the 16-bit samples. A sum in another order may round to the adjacent value.
 
@@ -99,8 +102,12 @@ def in_chunks(streams: Streams, slots: list[int], codes: Tensor, ends: list[int]
 
 
 @pytest.mark.parametrize("spec", ["tiny", "odd"])
-def test_kernel_audio_equals_the_network_from_the_first_frame(loaded: Loaded, spec: str) -> None:
-    network = loaded(spec, "base").speech_tokenizer.code2wav
+def test_kernel_audio_equals_the_network_from_the_first_frame(
+    folder_of: FolderOf, spec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(native, "fuses", lambda dtype: False)  # As on a card, modules keep their weights.
+    checkpoint = load_checkpoint(str(folder_of(spec, "base")), CPU, torch.float32)
+    network = checkpoint.speech_tokenizer.code2wav
     codes = codes_of(network, 2, 4)
     ours, truth = in_chunks(packed(network), [3, 1], codes, [1, 4]), plain(network, codes)
     assert truth.float().std() > 300
