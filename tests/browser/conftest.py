@@ -222,6 +222,8 @@ def open_studio(browser: Browser, app: App, first_window: BrowserContext, slowne
         has_own_window: bool = False,
         **options: Any,
     ) -> Page:
+        if "locale" in options:  # Another test may have selected a language, which has precedence.
+            httpx.patch(f"http://127.0.0.1:{app.port}/studio/me", json={"language": None}).raise_for_status()
         context = context_for(url, has_own_window, options)
         page = context.new_page()
         pages.append(page)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from urllib.parse import urljoin
 
 import httpx
@@ -13,7 +12,6 @@ from playwright.sync_api import Page, expect
 from studio.words import languages
 from tests.browser.conftest import SCREENSHOTS, OpenStudio
 from tests.browser.steps import SHORT, enter, kept_take, vary, wav
-from tests.support.app import App
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("no_voices")]
 
@@ -92,14 +90,11 @@ SPEAKERS = ("Angus", "Clara", "Nora", "Mia", "Iris", "Reed", "Bruno", "Owen")
 
 
 @pytest.fixture
-def chinese(app: App, open_studio: OpenStudio) -> Iterator[Page]:
-    me = f"http://127.0.0.1:{app.port}/studio/me"
-    httpx.patch(me, json={"language": "zh"}).raise_for_status()  # Another test may have selected another language.
+def chinese(open_studio: OpenStudio) -> Page:
     page = open_studio(locale="zh-CN")
     expect(page.locator("html")).to_have_attribute("lang", "zh")
     assert "zh" in languages()
-    yield page
-    httpx.patch(me, json={"language": "en"}).raise_for_status()
+    return page
 
 
 def test_no_room_shows_text_in_another_language(chinese: Page) -> None:
