@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 PAUSE_NOTE = "The text has no letter or digit; it becomes a pause."
 Clock = Callable[[], float]
 
-# Maximum number of prompts per prefill on a CPU. A batch of prompts is not faster than one prompt after another, and
+# Maximum number of prompts per prefill on a CPU. Prefilling a batch is not faster than one prompt after another, and
 # delays frames.
 CPU_PREFILLS = 2
 # Maximum frames of all rows per Code2Wav call: 35 ms with the demo voice. Larger calls are not cheaper per frame.
@@ -236,7 +236,7 @@ class EngineCore:
     # --- Steps of an engine iteration.
 
     def collect(self) -> None:
-        """Record the audio that the Code2Wav worker has emitted, and offer the next chunks."""
+        """Record the audio that the Code2Wav worker has emitted, and submit the next chunks."""
         for sequence, audio in self.code2wav_scheduler.collect():
             self.frames_made += 0 if sequence.request.is_background else audio.frames
             if audio.error is not None:
@@ -350,7 +350,7 @@ class EngineCore:
         sequence.emit_final_event(
             outcome, stats, tuple(note for note in sequence.text_stream.notes if note not in sequence.reported_notes)
         )
-        # Background requests are canary requests, which no client has sent.
+        # Background requests are canary requests, not sent by a client.
         level = logging.DEBUG if sequence.request.is_background else logging.INFO
         log.log(level, "request %d ended: %s", sequence.ticket, sequence.describe(outcome, stats))
 

@@ -51,10 +51,10 @@ from runtime.settings import Settings
 log = logging.getLogger(__name__)
 
 SEED_BITS = 53  # Number of bits of random seeds. JavaScript numbers represent them exactly.
-IDLE_S = 0.5  # Maximum sleep in seconds of the engine thread without open requests.
-PAUSE_S = 0.02  # Maximum sleep in seconds of the engine thread with open requests.
-MAX_TEXT_WORK_S = 0.005  # Seconds after which no further change of a text begins in the same iteration.
-MAX_TEXT_SHARE = 0.2  # Maximum fraction of the engine thread's time for long changes while requests are spoken.
+IDLE_S = 0.5  # Maximum sleep of the engine thread in seconds without open requests.
+PAUSE_S = 0.02  # Maximum sleep of the engine thread in seconds with open requests.
+MAX_TEXT_WORK_S = 0.005  # No further text update starts in an iteration after this time.
+MAX_TEXT_SHARE = 0.2  # Maximum fraction of the engine thread's time for long text updates while requests have slots.
 
 TextChange = Callable[[TextStream], None]
 Validated = tuple[Admission, TextStream] | SpeechError
@@ -79,7 +79,7 @@ class Engine:
         self.code2wav_worker = Code2WavWorker(self.loader.prepare_code2wav_thread, self._wake.set)
         self._lock = threading.Lock()
         self.commands: deque[Command] = deque()
-        self._text_changes: dict[int, deque[TextChange]] = {}  # Changes of texts by ticket, in order of their turns.
+        self._text_changes: dict[int, deque[TextChange]] = {}  # Queued text updates by ticket, in round-robin order.
         self._next_text_at = 0.0
         self._sent_samples: dict[int, int] = {}  # Samples acknowledged since the last iteration, by ticket.
         self._open = OpenRequests(settings)
@@ -359,9 +359,9 @@ class Engine:
         return took
 
     def _change_texts(self) -> bool:
-        """Apply queued changes of texts, one of each request in turn.
+        """Apply queued text updates, round-robin over the requests.
 
-        Return True if some are left. A change takes up to 0.1 s. While requests are spoken, changes use at most
+        Return True if updates remain. An update takes up to 0.1 s. While requests have slots, updates use at most
         `MAX_TEXT_SHARE` of the thread's time.
         """
         begun = self.clock()
@@ -389,7 +389,7 @@ class Engine:
         return EngineCore(checkpoint, self.device, waiting, host, self.settings, slots=slots, length=length)
 
     def _await_checkpoint(self, entries: tuple[RegistryEntry, ...], sequence: Sequence) -> None:
-        """Queue a request until its checkpoints are loaded, and start to load missing checkpoints.
+        """Queue a request until its checkpoints are loaded, and start loading missing ones.
 
         The caller holds the lock.
         """
@@ -414,7 +414,7 @@ class Engine:
         entries = self.registry.entries
         with self._lock:
             waiting = [(other, sequence) for other in entries for sequence in other.waiting.without_checkpoint()]
-        # Validation takes up to 0.1 s, in which the engine thread continues.
+        # Validation takes up to 0.1 s, so it does not run on the engine thread.
         validated = {
             sequence.ticket: self._validate(other, sequence.request)
             for other, sequence in waiting
@@ -424,7 +424,7 @@ class Engine:
         self._wake.set()
 
     def admit_waiting(self, entry: RegistryEntry, validated: Mapping[int, Validated]) -> None:
-        """Admit or refuse requests whose checkpoints are loaded, by earlier validations if any."""
+        """Admit or refuse requests whose checkpoints are loaded, reusing earlier validations."""
         with self._lock:
             released = entry.waiting.remove_loaded(self._is_settled)
         core = entry.core

@@ -23,13 +23,13 @@ Shape = tuple[int, int]  # Number of frames, batch size.
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Numbers of frames and batch sizes of the graphs of one device stream."""
+    """Frame counts and batch sizes of one device stream's graphs."""
 
     frames: tuple[int, ...]
     batches: tuple[int, ...]
 
     def up_to(self, rows: int) -> Family:
-        """Return a copy with only the batch sizes that batches of up to `rows` rows use."""
+        """Return a copy with only the batch sizes needed for up to `rows` rows."""
         enough = next((batch for batch in self.batches if batch >= rows), self.batches[-1])
         return Family(self.frames, tuple(batch for batch in self.batches if batch <= enough))
 
@@ -106,7 +106,7 @@ class Bucket:
         return self._outputs[:count]
 
     def begin(self, rows: NDArray[np.int64], codes: Tensor) -> tuple[Tensor, Event]:
-        """Start to decode codes, and return a host buffer and the event after which it is valid.
+        """Start decoding, and return a host buffer and the event that marks it valid.
 
         The current device stream must be the stream of the graph.
 
@@ -161,7 +161,7 @@ class Code2WavGraphs:
             yield Capture(WORKS[stream], (frames, batch), make)
 
     def works(self) -> Iterator[Callable[[], object]]:
-        """Yield the functions that will be captured, with inputs that belong to no request."""
+        """Yield the functions to capture, with dummy inputs."""
         device = self._device.torch_device
         for frames, batch in sorted({(frames, batch) for _, frames, batch in self._wanted()}):
             rows = torch.zeros((batch, ROW_COLUMNS), device=device, dtype=torch.int32)
@@ -174,7 +174,7 @@ class Code2WavGraphs:
         return sorted(wanted, key=lambda shape: -shape[1] * shape[2])
 
     def sizes(self, stream: Stream) -> list[int]:
-        """Return the numbers of frames for which graphs exist, in ascending order."""
+        """Return the frame counts that have graphs, in ascending order."""
         return sorted({frames for frames, _ in self._graphs.of(WORKS[stream])})
 
     def widest(self, stream: Stream) -> int:

@@ -49,7 +49,7 @@ def code2wav_interface(code2wav: Code2Wav, slots: int, device: Device, dtype: to
 
 @dataclass(frozen=True, slots=True)
 class FirstAudio:
-    """Audio of a request's first frame, whose decoding starts directly after the frame.
+    """Audio of a request's first frame, decoded directly after the frame is generated.
 
     Shapes: made [samples + flags] int16, on the host, valid after `event`.
     """
@@ -95,7 +95,7 @@ class Code2WavStreams:
         self.graphs = Code2WavGraphs(self.network, self.device, self.groups, slots, slots, self._pool, shapes)
         self.after = ReferencePrefill(self.network, self.device, self.groups, self._pool)
         self.uncaptured = 0  # Number of calls without a matching graph on a device with graphs.
-        # Device stream and event of the last launch of each slot, until other work waits for the event.
+        # Device stream and event of each slot's last launch. Work on another stream waits for the event and removes it.
         self._last: dict[int, tuple[Stream, Event]] = {}
         # Columns: slot, parity (number of decoded chunks modulo 2), number of decoded frames.
         self._rows: NDArray[np.int64] = np.zeros((slots, ROW_COLUMNS), np.int64)
@@ -134,7 +134,7 @@ class Code2WavStreams:
 
     @torch.inference_mode()
     def follow(self, slots: Sequence[int], codes: Tensor) -> list[FirstAudio]:
-        """Start to decode the first frame of new streams, directly after the frame's generation.
+        """Launch decoding of the first frame of new streams, directly after it is generated.
 
         The current device stream must be ``Stream.PROMPTS``.
 
@@ -226,7 +226,7 @@ class Code2WavStreams:
         return np.concatenate([left for left, _ in halves]), np.concatenate(outputs) if outputs else halves[0][1]
 
     def _piece(self, slots: NDArray[np.int64], codes: Tensor, stream: Stream) -> NDArray[np.int16]:
-        """Decode one piece by one graph or one network call.
+        """Decode one piece with one graph or one network call.
 
         Shapes: codes [b, n, Q]; result [b, samples + flags].
         """

@@ -89,7 +89,7 @@ class Code2WavWorker:
             self._waiting.pop(owner, None)
 
     def offer(self, owner: object, tasks: Callable[[], list[Code2WavTask]]) -> None:
-        """Replace the waiting tasks of an owner by the result of `tasks`.
+        """Replace the waiting tasks of an owner with the result of `tasks`.
 
         The worker holds its lock during the call of `tasks`.
         """

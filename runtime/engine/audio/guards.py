@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 from runtime.request import Guard
 from runtime.shared.speech_rate import expected_frames
 
-# Lengths of loops in frames of 80 ms. A runaway consists of near-silence or of a short loop that continues for minutes
-# (docs/model.md 7.1). A longer loop may be a repeated phrase of the text. Normal speech has no short loops, and after
-# the end of the text it has only the end of a word and a breath.
+# Loop lengths in frames of 80 ms. A runaway consists of near-silence or of a short loop that continues for minutes
+# (docs/model.md 7.1). A longer loop may be a repeated phrase of the text. Normal speech has no short loops. After the
+# last word, it contains at most the end of that word and a breath.
 LOOP_FRAMES = np.arange(1, 9)
 # Minimum length of a loop: 3.2 s, or five repetitions of the longest loop. A vowel or a pause may also repeat one code,
-# but a vowel after the last word is shorter than three seconds, and a dramatic pause takes about two (25 frames).
+# but a vowel after the last word is shorter than three seconds, and a dramatic pause takes about two seconds (25
+# frames).
 REPEATED_FRAMES = 40
 SILENT_FRAMES = 38  # Silence of 3 s, which is longer than a pause between paragraphs.
 # Minimum RMS of audible s16 samples. Pauses of the embedded voice are below -60 dBFS.
@@ -27,7 +28,8 @@ SPOKEN_RATIO = 1.5
 SPOKEN_GRACE_FRAMES = 12  # Silence before the first word, in frames (1 s).
 
 
-# Maximum number of consecutive frames of each loop length, and of silence. The first pass of a loop is no repetition.
+# Maximum number of consecutive frames of each loop length, and of silence. The first pass of a loop is not a
+# repetition.
 MAX_RUN_FRAMES = np.append(REPEATED_FRAMES - LOOP_FRAMES, SILENT_FRAMES)
 
 
@@ -48,7 +50,7 @@ class RunawayDetector:
     runs: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(MAX_RUN_FRAMES), np.int64))
     # Recent codes of codebook 0. -1 matches no code.
     _recent: NDArray[np.int64] = field(default_factory=lambda: np.full(len(LOOP_FRAMES), -1))
-    # Number of the last audible frame up to each recent frame.
+    # Index of the last audible frame as of each recent frame.
     _ends: NDArray[np.int64] = field(default_factory=lambda: np.full(REPEATED_FRAMES, -1))
 
     def check_frames(self, codes: NDArray[np.int64], pcm: bytes) -> Guard | None:

@@ -22,7 +22,7 @@ from runtime.engine.execution.graphs import Capture, GraphPool, Work
 from runtime.engine.execution.slots import on_device
 from runtime.model.code2wav_interface import ROW_COLUMNS, Code2WavNetwork
 
-STEP_FRAMES = (48, 16, 4, 1)  # Numbers of frames per step, up to the network's limit.
+STEP_FRAMES = (48, 16, 4, 1)  # Frames per step, up to the network's limit.
 Run = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -52,7 +52,7 @@ class ReferencePrefill:
         self._device = device
         self._groups = groups
         self._graphs = graphs
-        self._slot_lock = threading.Lock()  # Lock of the slot for reference frames.
+        self._slot_lock = threading.Lock()  # Protects the slot for reference frames.
 
     def captures(self) -> Iterator[Capture]:
         """Yield the capture function of every step.
@@ -63,7 +63,7 @@ class ReferencePrefill:
             yield Capture(work, (size,), partial(_Step, self._device, run, size, self._groups))
 
     def works(self) -> Iterator[Callable[[], object]]:
-        """Yield the functions that will be captured, with inputs that belong to no request."""
+        """Yield the functions to capture, with dummy inputs."""
         device = self._device.torch_device
         rows = torch.zeros((1, ROW_COLUMNS), device=device, dtype=torch.int32)
         for _, size, run in self._works():

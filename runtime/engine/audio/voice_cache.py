@@ -1,7 +1,7 @@
 """Cache of encoded voices in Base mode: x-vector, codes and Code2Wav state.
 
-The encoding of reference audio takes as long as the generation of many frames, so it runs on a separate thread and
-device stream. The cache evicts the least recently used voice.
+Encoding reference audio takes as long as generating many frames, so it runs on a separate thread and device stream. The
+cache evicts the least recently used voice.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class VoiceCache:
         return voice
 
     def make(self, reference: Reference, key: str, done: Callable[[], None]) -> Future[ClonedVoice]:
-        """Start to encode a voice reference, and return a future of the voice.
+        """Start encoding a voice reference, and return a future of the voice.
 
         `done` is called after the encoding. Concurrent calls with the same key return the same future.
         """
@@ -212,7 +212,7 @@ class VoiceCache:
         device = self.device.torch_device
         text = None if reference.x_vector_only else reference.text
         prompt = reference.prompt
-        # Admission has checked the prompt of a reference without samples.
+        # The prompt of a reference without samples was checked at admission.
         if prompt is not None and (not len(reference.samples) or self._fits(prompt, reference)):
             codes = None if reference.x_vector_only else torch.tensor(prompt.codes).to(device)
             return ClonedVoice(torch.tensor(prompt.x_vector).to(device), codes, text, key)

@@ -99,7 +99,7 @@ class MemoryRow:
     once: int  # Memory in bytes that does not depend on the number of slots: weights, and the process or its graphs.
     slot: int
     slots: int  # Number of slots if all allowed memory is used, or 0 if the checkpoint does not fit.
-    rtf: float | None  # Estimated seconds of computing per second of speech; None on a GPU and for small checkpoints.
+    rtf: float | None  # Estimated seconds of compute per second of speech; None on a GPU and for small checkpoints.
     rtf_now: float | None  # Estimated `rtf` under the machine's current load.
 
 
@@ -143,7 +143,7 @@ class Checked:
 
     @property
     def fits_beside(self) -> bool:
-        """True if the checkpoints fit with all slots into the memory that is free now."""
+        """True if the checkpoints and all their slots fit into the memory that is free now."""
         return self.need <= self.free
 
 

@@ -30,7 +30,7 @@ from runtime.settings import EngineSettings
 FLOATS = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 GIB = 2**30
 CPU_SLOTS = 8
-MAX_SLOTS = 64  # Default of the maximum number of slots. More slots would not reduce the time to first audio.
+MAX_SLOTS = 64  # Default maximum number of slots. More slots would not reduce the time to first audio.
 PROCESS_BYTES = 2**30  # Memory of a runtime process on a CPU without its weights: torch, and the results of a frame.
 CONTEXT_BYTES = 900 * 2**20  # Memory of a process on a GPU without its tensors: CUDA context, kernels and modules.
 RESERVE_BYTES = 2 * 2**30  # GPU memory that is reserved for graphs, prompts, voices, and the largest Code2Wav call.
@@ -99,7 +99,7 @@ def slot_bytes(config: ModelConfig, code2wav: Code2Wav, settings: EngineSettings
     """Return the size of one slot in bytes: KV cache, other slot state, and Code2Wav stream.
 
     Args:
-        element: Bytes per number in the talker and code predictor.
+        element: Bytes per element in the talker and code predictor.
     """
     talker, predictor = config.talker, config.predictor
     length = min(settings.max_model_len, talker.max_position_embeddings)

@@ -46,7 +46,7 @@ class OfferedBits:
 
     weights: str  # Value of the setting: off, int8 or int4.
     memory: int  # Memory in bytes of a process with this checkpoint only and one slot.
-    rtf: float  # Estimated seconds of computing per second of speech.
+    rtf: float  # Estimated seconds of compute per second of speech.
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class MachineOffers:
 def machine_offers(settings: EngineSettings) -> MachineOffers:
     """Measure this machine, and estimate memory and speed of all published checkpoints.
 
-    The measurement takes some seconds in addition to the imports.
+    The measurement takes a few seconds in addition to the imports.
 
     Raises:
         SetUpError: The device does not exist or does not support the settings.

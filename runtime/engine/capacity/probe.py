@@ -38,11 +38,11 @@ COLD_BYTES = 64 * 2**20
 ATTENDED_POSITIONS = 256  # Positions that the talker attends to: 20 s of speech.
 TEXT_TABLE_ROWS = 8  # A frame reads one row of the text embedding table.
 WEIGHT_VALUE = 0.01  # Value of every weight, which avoids overflow and denormal numbers.
-# Time steps per frame and channels of two of Code2Wav's four blocks: the first is limited by memory bandwidth, the
-# third by computing.
+# Time steps per frame and channels of two of Code2Wav's four blocks: the first is memory-bound, the third
+# compute-bound.
 SOUND_UNITS = ((32, 768), (640, 192))
 CODE2WAV_TIME_RATIO = 11.0  # Code2Wav's time relative to both units as torch operations: 10.6 to 11.3.
-NATIVE_TIME_RATIO = 5.3  # Code2Wav's time in C++ relative to both units, whose SnakeBeta is torch's: 4.2 to 6.4.
+NATIVE_TIME_RATIO = 5.3  # Code2Wav's time in C++ relative to both units, which use torch's SnakeBeta: 4.2 to 6.4.
 
 
 @dataclass(slots=True)
@@ -61,12 +61,12 @@ class Probe:
     _code2wav_timings: dict[torch.dtype, Timing] = field(default_factory=dict)
 
     def rtf(self, config: ModelConfig, weights: Weights) -> float:
-        """Return seconds of computing per second of speech on an otherwise idle machine."""
+        """Return seconds of compute per second of speech on an otherwise idle machine."""
         frame, slowdown = self.frame_time(config, weights)
         return _rtf(frame.best, self.code2wav_time(weights).best, slowdown)
 
     def rtf_now(self, config: ModelConfig, weights: Weights) -> float:
-        """Return seconds of computing per second of speech under the machine's present load."""
+        """Return seconds of compute per second of speech under the machine's current load."""
         frame, slowdown = self.frame_time(config, weights)
         return _rtf(frame.median, self.code2wav_time(weights).median, slowdown)
 

@@ -1,6 +1,6 @@
 """Time measurement of functions on this CPU, with a given number of threads.
 
-The fastest run shows the CPU's speed without other load, and the median run shows the present speed. With one thread,
+The fastest run shows the CPU's speed without other load, and the median run shows the current speed. With one thread,
 the fastest run is measured in CPU time, which excludes other processes.
 """
 

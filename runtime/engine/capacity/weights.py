@@ -1,8 +1,8 @@
 """Automatic choice of dtype and quantization for the talker and code predictor.
 
-The choice is the most exact weights that surely reach real time on this machine, or else the most exact weights that
-may reach it. If no weights reach real time, the choice is the faster of unquantized and int8 weights. Int4 weights
-reduce audio quality (docs/checkpoints.md), so they are chosen only if they reach real time.
+The choice is the most precise weights that reach real time with a margin on this machine, or else the most precise
+weights that may reach it. If no weights reach real time, the choice is the faster of unquantized and int8 weights. Int4
+weights reduce audio quality (docs/checkpoints.md), so they are chosen only if they reach real time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from runtime.settings import EngineSettings
 log = logging.getLogger(__name__)
 
 AUTO = "auto"
-QUANTIZATIONS = (None, Quantization.INT8, Quantization.INT4)  # From most to least exact.
+QUANTIZATIONS = (None, Quantization.INT8, Quantization.INT4)  # From most to least precise.
 FLOAT16_NAME = "F16"  # Name of the dtype in safetensors.
 REAL_TIME = 1.0
 # Estimated real-time factor without late audio. On Zen 4, long texts are 8 to 40 % slower than the estimate, and the
@@ -36,10 +36,11 @@ Pace = tuple[Weights, float]  # Weights and real-time factor.
 
 
 def choose_pace(ladder: Iterable[Pace]) -> Weights:
-    """Return the most exact weights that reach real time.
+    """Return the most precise weights that reach real time.
 
-    `ladder` yields the most exact weights first, and measures a speed only when it is requested. Weights that reach
-    `SAFE_RTF` are preferred to more exact ones. If no weights reach real time, the faster of the first two is returned.
+    `ladder` yields the most precise weights first, and measures a speed only when it is requested. Weights that reach
+    `SAFE_RTF` are preferred to more precise ones. If no weights reach real time, the faster of the first two is
+    returned.
     """
     slower: list[Pace] = []
     for weights, rtf in ladder:
@@ -85,7 +86,7 @@ class WeightBits:
         return dtype, bits
 
     def paces(self, config: ModelConfig) -> Iterator[Pace]:
-        """Yield weights and real-time factor for a model shape, from most to least exact.
+        """Yield weights and real-time factor for a model shape, from most to least precise.
 
         Each speed is measured when the iterator requests it.
         """

@@ -25,22 +25,22 @@ Shape = tuple[int, ...]
 class Work(StrEnum):
     """Kind of work that a graph captures.
 
-    The comments list the dimensions of a graph's shape.
+    The comments list the dimensions of the graph's shape.
     """
 
-    DECODE = "decode steps"  # A shape has rows, span, sampling kind.
-    PREFILL = "prefill chunks"  # A shape has prompts, positions per prompt.
-    FIRST_FRAME = "first frames"  # A shape has rows, sampling kind.
-    FOLLOWING_AUDIO = "audio after first frames"  # A shape has frames, rows.
-    FIRST_AUDIO = "first audio"  # A shape has frames, rows.
-    AUDIO = "audio"  # A shape has frames, rows.
-    REFERENCE = "references"  # A shape has frames.
-    REFERENCE_END = "ends of references"  # A shape has frames.
+    DECODE = "decode steps"  # Shape: rows, span, sampling kind.
+    PREFILL = "prefill chunks"  # Shape: prompts, positions per prompt.
+    FIRST_FRAME = "first frames"  # Shape: rows, sampling kind.
+    FOLLOWING_AUDIO = "audio after first frames"  # Shape: frames, rows.
+    FIRST_AUDIO = "first audio"  # Shape: frames, rows.
+    AUDIO = "audio"  # Shape: frames, rows.
+    REFERENCE = "references"  # Shape: frames.
+    REFERENCE_END = "ends of references"  # Shape: frames.
 
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """Graph that will be captured.
+    """Graph to capture.
 
     The function `capture` returns the graph, or an object that owns the graph and its inputs.
     """

@@ -1,4 +1,4 @@
-"""Heartbeat of a thread: the start time of the thread's current step."""
+"""Heartbeat of a thread: the start time of its current step."""
 
 from __future__ import annotations
 

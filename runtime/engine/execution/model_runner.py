@@ -33,7 +33,7 @@ from runtime.model.checkpoint import Checkpoint
 
 Slots = NDArray[np.int64]
 
-# Numbers of positions per slot that attention reads, for devices that cannot stop at the length of each row.
+# Positions per slot that attention reads, for devices that cannot stop at the length of each row.
 SPANS = (512, 2048)
 PLAIN, SORTED = 0, 1  # Sampling kinds, the last dimension of graph shapes. A graph for SORTED also works for PLAIN.
 
@@ -154,7 +154,7 @@ class ModelRunner:
             )
 
     def works(self) -> list[Callable[[], object]]:
-        """Return functions that launch all work that will be captured."""
+        """Return functions that launch all work to capture."""
         return [run for _, _, (run, _) in self._works()] if self.frame.fused is not None else []
 
     def _works(self) -> Iterator[tuple[Work, Shape, tuple[Callable[[], object], Stream]]]:

@@ -1,8 +1,8 @@
-"""Sampling of codes by the rules of the reference implementation (docs/model.md 4).
+"""Sampling of codes with the rules of the reference implementation (docs/model.md 4).
 
-The rules are applied in the order of the reference implementation. A sample is the argmax of scores plus Gumbel noise,
-and the noise is a hash of (seed, frame, codebook, code). Therefore a seed gives the same codes in any batch and slot,
-and graphs can capture all operations.
+The rules are applied in the same order. A sample is the argmax of scores plus Gumbel noise, and the noise is a hash of
+(seed, frame, codebook, code). Therefore a seed gives the same codes in any batch and slot, and graphs can capture all
+operations.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def pick(scores: Tensor, level: LevelSettings, noise: Tensor | None) -> Tensor:
 
 
 def _keep_top_k(scores: Tensor, level: LevelSettings) -> Tensor:
-    """Ban scores below the k-th largest score, but no equal scores, as the reference does."""
+    """Ban scores below the k-th largest score, but keep ties, like the reference."""
     if level.widest_k >= scores.shape[-1]:
         largest = scores.sort(dim=-1, descending=True).values
     else:
@@ -99,7 +99,7 @@ def _keep_top_p(scores: Tensor, level: LevelSettings) -> Tensor:
     The sum for a code includes all codes that are not more probable, so equal scores are treated equally.
     """
     ascending = scores.sort(dim=-1).values
-    up_to = torch.searchsorted(ascending, scores, right=True) - 1  # Index of the last of several equal scores.
+    up_to = torch.searchsorted(ascending, scores, right=True) - 1  # Index of the last of equal scores.
     mass = ascending.softmax(dim=-1).cumsum(dim=-1).gather(-1, up_to)
     banned = (mass <= 1 - level.top_p[:, None]) & (level.top_p < 1)[:, None] & (scores < ascending[:, -1:])
     return scores.masked_fill(banned, -torch.inf)

@@ -1,7 +1,7 @@
 """Slot cache: device state of a fixed number of slots, and the queue of free slots.
 
 A write to a row adds a sequence to the batch, pauses a sequence, or removes it. The host has NumPy copies of some
-values, so the launch of a frame neither waits for the device nor loops over rows.
+values, so launching a frame neither waits for the device nor loops over rows.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class SlotInputs:
     def hold_until(self) -> int:
         """Return the number of frames before EOS is allowed.
 
-        With `holds_end`, EOS is banned until all text has been an input.
+        With `holds_end`, EOS is banned until all text has been fed to the talker.
         """
         if not self.holds_end:
             return 0
@@ -350,7 +350,7 @@ class SlotCache:
             self.trailing[slot] = on_device(self.trailing.device, text_ids)
 
     def append_text(self, slot: int, ids: Sequence[int], *, is_last: bool = False) -> None:
-        """Append text ids for the next frames of an open text.
+        """Append text ids of live text for the next frames.
 
         With `is_last`, the last id is tts_eos.
         """

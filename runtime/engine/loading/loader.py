@@ -122,7 +122,7 @@ class CheckpointLoader:
             *(entry.name, slots, *(count / GIB for count in (total, free, free - left, left))),
         )
         self._share_voices(entry, core)
-        entry.core = core  # The checkpoint serves requests from this statement on.
+        entry.core = core  # From here on, the checkpoint serves requests.
 
     def _share_voices(self, entry: RegistryEntry, core: EngineCore) -> None:
         """Let CustomVoice checkpoints use the voice encoder of a loaded Base checkpoint."""
@@ -180,7 +180,7 @@ def _file_bytes(entry: RegistryEntry) -> int:
 def _gather(name: str) -> None:
     """Move the loaded weights to huge pages.
 
-    The move takes seconds, in which requests can be served.
+    The move takes seconds, during which requests can be served.
     """
     if sys.platform == "linux":  # Only Linux has a separate nice value for each thread.
         os.setpriority(os.PRIO_PROCESS, get_native_id(), LOADER_NICE)

@@ -1,6 +1,6 @@
 """Registry of checkpoints by mode.
 
-Checkpoints are loaded at the start or at first use.
+Checkpoints are loaded at startup or at first use.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class Registry:
         return entry
 
     def needed(self, request: SpeechRequest) -> tuple[RegistryEntry, ...]:
-        """Return the entries that a request needs, to speak and to encode the request's voice.
+        """Return the entries that a request needs, to speak and to encode its voice.
 
         Raises:
             ModeNotServed: No checkpoint serves the mode, or no checkpoint encodes voices for it.

@@ -145,7 +145,7 @@ class Code2WavScheduler:
     # --- Tasks that wait in the worker.
 
     def offer(self) -> None:
-        """Replace the worker's waiting tasks by the chunks that should be decoded now."""
+        """Replace the worker's waiting tasks with the chunks that should be decoded now."""
         self._withdrawn = False
         self._worker.offer(self, self._tasks)
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 Slots = NDArray[np.int64]
 
-# Maximum number of frames of a row that Code2Wav has not decoded. More frames would not give earlier audio.
+# Maximum number of frames of a row that Code2Wav has not decoded. More frames would not make audio available earlier.
 MAX_BACKLOG_FRAMES = 64
 MAX_CHUNK_GROWTH = 4  # Maximum ratio between the lengths of two successive chunks.
 FRAME_TIME_MARGIN = 3.0  # A frame may take up to three times as long as recent frames.
@@ -165,7 +165,7 @@ class Scheduler:
         return np.flatnonzero(may)
 
     def is_decoding_fast(self, pace: Pace) -> bool:
-        """True if decoding is so fast that rows with much unplayed audio need not pause."""
+        """True if decoding is fast enough that rows with much unplayed audio need not pause."""
         return pace.turn_s <= FAST_TURN_SHARE * self.frame_s
 
     def yields_to_first_audio(self, pace: Pace) -> bool:
@@ -241,7 +241,7 @@ class Scheduler:
         return sorted(chunks, key=lambda chunk: (not chunk.is_urgent, chunk.deadline))
 
     def _gather(self, table: SequenceTable, sizes: NDArray[np.int64], is_later: NDArray[np.bool_], now: float) -> None:
-        """Delay later chunks until one call has enough chunks, by changes of `sizes` in place.
+        """Delay later chunks until one call has enough chunks, changing `sizes` in place.
 
         A row does not wait if its buffer is low, if it has spoken all text received so far, if it has twice the chunk's
         frames, or if its backlog is full. A waiting row continues to generate frames, and the next iteration checks

@@ -1,4 +1,4 @@
-"""Text rules without a model: validation, long numbers, and the frame limit of a text."""
+"""Text rules that need no model: validation, long numbers, and the frame limit of a text."""
 
 from __future__ import annotations
 

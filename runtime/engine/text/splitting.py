@@ -34,7 +34,7 @@ class Splitter:
         self._split = split
         self._max_chars = max_chars
         self._text = ""  # Text without leading white space that has not been returned yet.
-        self._decided = 0  # Index in the text before which there is certainly no cut.
+        self._decided = 0  # No cut can be before this index of the text.
         self._later = 0  # Start index of the text of the last `add` call.
 
     def add(self, text: str) -> list[str]:
@@ -191,7 +191,7 @@ def _ends_clause(text: str, mark: re.Match[str], follows: int) -> bool:
 
 
 def _shortened(text: str, max_chars: int) -> tuple[str, int]:
-    """Return the first segment of a too long text, and the number of characters to remove.
+    """Return the first segment of overlong text, and the number of characters to remove.
 
     The segment is empty if the text starts with more punctuation than a segment may have.
     """

@@ -178,7 +178,7 @@ class TextStream:
 
     @property
     def waits_for_text(self) -> bool:
-        """True if an open text has no words left to speak and no incomplete sentence."""
+        """True if live text has no words left to speak and no incomplete sentence."""
         if self.closed or self.segments or not self._speakable:
             return False
         if self._reading is not None and self._reading.holds_words:
