@@ -1,4 +1,4 @@
-"""Incremental filter that replaces web addresses by their host names."""
+"""Incremental filter that replaces web addresses with their host names."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Addresses:
 
     def __init__(self) -> None:
         self._held = ""  # Text that is held back because it may be the start of an address.
-        self._before = ""  # The letter "a" if the last returned character is alphanumeric, so no address can start.
+        self._before = ""  # "a" if the last returned character is alphanumeric, so that no address can start.
 
     def add(self, text: str) -> str:
         """Append text and return the text that later text cannot change."""
@@ -59,6 +59,6 @@ def _host(address: re.Match[str]) -> str:
 
 
 def _end_of(path: str) -> str:
-    """Return the punctuation at the end of a path that belongs to the sentence."""
+    """Return the trailing punctuation of a path, which belongs to the sentence."""
     end = _NOT_ITS_END.search(path)
     return end[0] if end else ""

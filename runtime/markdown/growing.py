@@ -19,7 +19,7 @@ from runtime.markdown.reading import Kind, Leaf, read_blocks, spoken_row
 
 # Maximum number of context lines. Lists with deeper nesting start again without context.
 MAX_CONTEXT_LINES = 64
-MAX_PREFIX_CHARS = 256  # Number of characters after which an incomplete line is classified.
+MAX_PREFIX_CHARS = 256  # A longer line that is not recognised as a paragraph is held back until it is complete.
 # Maximum number of context lines in a code block. Code after the end of the context would be spoken.
 MAX_FENCED_LINES = 256
 
@@ -38,7 +38,7 @@ _WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
 class GrowingMarkdown:
     """Incremental converter of one Markdown text to spoken text.
 
-    The concatenated results of `add`, `flush` and `finish` are the text to speak. Without calls of `flush`, the result
+    The concatenated results of `add`, `flush` and `finish` are the text to speak. If `flush` is not called, the result
     does not depend on how the text is divided into pieces.
     """
 
@@ -107,7 +107,7 @@ class GrowingMarkdown:
     def _classify(self, *, is_whole: bool = False) -> None:
         """Classify the current line.
 
-        Text of a paragraph is passed on as it arrives. Other lines are processed when they are complete.
+        Text of a paragraph is output as it arrives. Other lines are processed when they are complete.
         """
         blocks = read_blocks("\n".join([*self._context, self._line]))
         leaf = blocks.at(len(self._context))
@@ -124,9 +124,9 @@ class GrowingMarkdown:
             self._must_be_complete = True
 
     def _flow(self, leaf: Leaf, text: str) -> None:
-        """Pass on the first text of a paragraph's line.
+        """Output the start of a paragraph's line.
 
-        The rest of the line is passed on as it arrives.
+        The rest of the line is output as it arrives.
         """
         if leaf.start < len(self._context) and self._open is not None:
             self._stored_line = None
@@ -153,7 +153,7 @@ class GrowingMarkdown:
         self._is_paragraph = False
 
     def _process_line(self, line: str) -> None:
-        """Process a complete line that has not been passed on yet."""
+        """Process a complete line that has not been output yet."""
         blocks = read_blocks("\n".join([*self._context, line]))
         leaf, at = blocks.at(len(self._context)), len(self._context)
         self._settled = blocks.settled
@@ -207,7 +207,7 @@ def _last_line(leaf: Leaf, line: str) -> str:
 
 
 def _footnote_context(line: str, is_first: bool, is_after_empty: bool) -> str | None:
-    """Return the context line that a line of a footnote leaves for later lines, or None."""
+    """Return the context line that replaces a footnote's line for later lines, or None."""
     if is_first:
         return line[: line.index("]:") + 2] + " x"
     text = _TEXT.search(line)

@@ -6,8 +6,8 @@ import re
 
 from runtime.markdown.reading import may_precede_image, read_inline
 
-MAX_HELD_CHARS = 600  # Maximum number of characters that wait for the end of a link or of emphasis.
-# Maximum number of held "[" characters. The parser searches for the end of each one, which takes quadratic time.
+MAX_HELD_CHARS = 600  # Maximum number of characters that are held back until a link or emphasis ends.
+# Maximum number of "[" characters that are held back. The parser searches for the end of each one, in quadratic time.
 MAX_HELD_BRACKETS = 8
 _RESCAN_CHARS = 48
 
@@ -22,7 +22,7 @@ class GrowingInline:
     The concatenated results are the text to speak.
 
     Text without marks is returned immediately. Text after a mark is held back until markdown-it shows that later text
-    cannot change it. The positions of these checks depend only on the text, not on its division into pieces.
+    cannot change it. The positions of these checks depend only on the text, not on how it is divided into pieces.
     """
 
     def __init__(self) -> None:

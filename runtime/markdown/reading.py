@@ -4,8 +4,8 @@ The dialect is CommonMark with strikethrough and check boxes. Some rules differ,
 without later lines and no text is lost: A line that begins with ``|`` is a table row. Indented text and HTML are text,
 and only fences are code. A reference definition is one line with an address.
 
-As in the dialects of GitHub and Obsidian, ``> [!NOTE]`` is spoken as its word. Footnotes and their marks are not
-spoken, as in imported documents.
+As in the dialects of GitHub and Obsidian, ``> [!NOTE]`` is spoken as its word. As in imported documents, footnotes and
+their marks are not spoken.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _DEFINITION = re.compile(
 # Footnote mark. The pattern does not match a character class of a regular expression, such as [^a-z].
 _FOOTNOTE_MARK = re.compile(r"\[\^(?!\w-\w)\w[\w.:-]{0,63}\]")
 _FOOTNOTE = re.compile(_FOOTNOTE_MARK.pattern + ":")
-_FOOTNOTE_INDENT_COLUMNS = 4  # Minimum indentation of a footnote's further paragraphs.
+_FOOTNOTE_INDENT_COLUMNS = 4  # Minimum indentation of the later paragraphs of a footnote.
 _ALERT = re.compile(r"\[!([A-Za-z][A-Za-z-]{0,31})\][+-]?[ \t]*")  # Obsidian has more kinds and folds them.
 _DELIMITER_ROW = re.compile(r"[\s|:-]*")
 _BEFORE_IMAGES = "([*_~\"'“‘«>"  # Characters that may precede an image, in addition to white space.
 _ENTITY_TAIL = re.compile(r"&#?[0-9A-Za-z]{0,32}\Z")
 _TAG_START = re.compile(r"<(?=[A-Za-z/!?]|\Z)")
-# White space that CommonMark removes from the start of a paragraph's lines, also in code.
+# White space that CommonMark removes from the start of a paragraph's lines, even in code spans.
 _LINE_START = re.compile(r"\n[ \t]+")
 _LINE_BREAK = re.compile(r"<br\b", re.IGNORECASE)
 _BREAK_TAG = re.compile(r"<break\b", re.IGNORECASE)  # The tag is an inline tag of the engine.

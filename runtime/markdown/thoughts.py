@@ -8,7 +8,7 @@ TAGS = ("think", "thinking", "thought", "reasoning")
 
 _OPENING = re.compile(rf"[ \t]*<({'|'.join(TAGS)})>", re.IGNORECASE)
 _OPENINGS = tuple(f"<{tag}>" for tag in TAGS)
-# Number of characters that are processed at once. Each line copies the rest of its piece, so pieces are short.
+# Number of characters that are processed at once. The pieces are short, because each line copies the rest of its piece.
 _PIECE_CHARS = 256
 _MAX_INDENT = 8  # Maximum white space before a tag, which limits the text that is held back.
 
