@@ -20,7 +20,7 @@ NO_SOUND = f"it is not a readable audio file; send {SUPPORTED_FORMATS}"
 UNSUPPORTED_FORMAT = f"its format is not supported; send {SUPPORTED_FORMATS}"
 MIN_RATE, MAX_RATE = 8_000, 192_000  # Sample rates in Hz.
 MAX_CHANNELS = 8
-PADDING_S = 0.1  # Lossy codecs add this much silence at both ends, and resampling may add a sample.
+PADDING_S = 0.1  # Silence that lossy codecs add at both ends. Resampling may add a sample.
 # Minimum energy of the mixed channels relative to the energy of a mix of independent channels. If the energy is lower,
 # the channels cancel each other out.
 MIN_MIX = 0.1
@@ -67,7 +67,7 @@ class Downmix:
             mono = block[:, min(self.channel, channels - 1)]
         else:
             mono = block.mean(axis=1, dtype=np.float32)
-            with np.errstate(over="ignore", invalid="ignore"):  # Samples that are not finite are refused later.
+            with np.errstate(over="ignore", invalid="ignore"):  # Non-finite samples are refused later.
                 energies = np.einsum("ij,ij->j", block, block, dtype=np.float64)
                 self._energies[:channels] += energies
                 self._expected += float(energies.sum()) / channels**2
@@ -97,8 +97,8 @@ def mixed_down(read: Callable[[Downmix], int]) -> DecodedAudio:
     """Decode a file and mix its channels down to mono.
 
     Args:
-        read: Function that adds all samples of the file and returns their rate. It is called again if channels cancel
-        out.
+        read: Function that adds all samples of the file and returns their rate. It is called again if the channels
+            cancel each other out.
     """
     mix = Downmix()
     rate = read(mix)
@@ -109,7 +109,7 @@ def mixed_down(read: Callable[[Downmix], int]) -> DecodedAudio:
 
 
 def read_pcm(file: BinaryIO | str) -> bytes:
-    """Return the unchanged samples of one of our own 16-bit mono files as s16le.
+    """Return the samples of a 16-bit mono file of this program unchanged, as s16le.
 
     Raises:
         BadReferenceAudio: The file is damaged.
@@ -135,7 +135,7 @@ def check_shape(rate: int, channels: int) -> None:
 
 
 def check_length(count: int, rate: int, limit_s: float, *, header_s: float = 0.0) -> None:
-    """Check that audio is not longer than `limit_s` seconds plus the padding of codecs.
+    """Check that the audio is not longer than `limit_s` seconds plus codec padding.
 
     Args:
         header_s: Duration in the file's header, for the error message only.

@@ -53,7 +53,7 @@ def cover_codec(image: bytes) -> str | None:
 
 
 def read_cover(url: str) -> bytes | None:
-    """Return the image in a data URL, or None if it is not a JPEG or PNG or is too large."""
+    """Decode the image in a data URL, or return None if it is too large or not a JPEG or PNG."""
     prefix = next((prefix for prefix in _URL_PREFIXES if url.startswith(prefix)), None)
     if prefix is None or len(url) > len(prefix) + 4 * (MAX_COVER_BYTES // 3 + 1):
         return None
@@ -65,7 +65,7 @@ def read_cover(url: str) -> bytes | None:
 
 
 def cover_url(image: bytes) -> str:
-    """Return an image that can be a cover as a data URL."""
+    """Encode a cover image as a data URL."""
     kind = "jpeg" if cover_codec(image) == "mjpeg" else "png"
     return f"data:image/{kind};base64,{base64.b64encode(image).decode()}"
 
@@ -91,7 +91,7 @@ def _smaller(image: bytes) -> bytes:
     Raises:
         av.FFmpegError, ValueError: The data is not an image, or the image has too many pixels.
     """
-    # The reader is selected here because FFmpeg might detect a reader that opens other files.
+    # The demuxer is selected here, because one that FFmpeg detects might open other files.
     reader = next((reader for magic, reader in _READERS.items() if image.startswith(magic)), None)
     if reader is None:
         raise ValueError("no picture")

@@ -1,7 +1,8 @@
 """Launcher of child processes that end together with their parent process.
 
 Example: ``python -m runtime.shared.child runtime.cli runtime``. Standard input is a pipe from the parent. The kernel
-closes the pipe when the parent ends, also after kill -9. This works on every system without signal handlers or pids.
+closes the pipe when the parent ends, also after kill -9. This works on every system and needs neither signal handlers
+nor pids.
 """
 
 from __future__ import annotations

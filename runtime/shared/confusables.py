@@ -41,7 +41,7 @@ def _look(name: str) -> str:
 def _skeleton(text: str) -> str:
     """Return the skeleton of a text (TR39) after normalization to compatibility forms.
 
-    The table is also applied before that, because some compatibility forms look different: that of ſ is s.
+    The table is also applied before normalization, because some characters look different afterwards: ſ becomes s.
     """
     return _translated(_UNSEEN.sub("", unicodedata.normalize("NFKC", _translated(text))))
 
@@ -52,6 +52,6 @@ def _translated(text: str) -> str:
 
 @cache
 def _prototypes() -> dict[int, str]:
-    """Return the table of confusable characters, which is read once in 5 ms."""
+    """Return the table of confusable characters (loading takes 5 ms, and the table is cached)."""
     lines = TABLE_FILE.read_text(encoding="utf-8").split("\n")[1:-1]
     return {ord(character): found for character, found in (line.split("\t", 1) for line in lines)} | _PALOCHKA

@@ -74,7 +74,7 @@ def run_child(command: tuple[str, ...], *pieces: bytes, timeout_s: float = TIMEO
         Output and exit status of the process.
 
     Args:
-        pieces: Input that is written to stdin in sequence.
+        pieces: Pieces of the input, written to stdin in this order.
     Thread: worker thread.
     """
     with subprocess.Popen(  # noqa: S603  constant command
@@ -107,7 +107,7 @@ def run_child(command: tuple[str, ...], *pieces: bytes, timeout_s: float = TIMEO
 def _kill_after(kill: Callable[[], None], timeout_s: float, ended: threading.Event) -> None:
     """Kill the child after `timeout_s` seconds.
 
-    The seconds are counted in polls, so the time in which the machine is suspended does not count.
+    Time is counted in polls, so that a suspended machine does not count.
     """
     for _ in range(ceil(timeout_s / POLL_INTERVAL_S)):
         if ended.wait(POLL_INTERVAL_S):
@@ -124,7 +124,7 @@ def _give(stdin: IO[bytes], pieces: tuple[bytes, ...]) -> None:
 
 
 def _taken(stdout: IO[bytes]) -> bytes:
-    """Read the output of the child in pieces.
+    """Read the output of the child in chunks.
 
     One large read would allocate the maximum size at once.
     """
@@ -139,7 +139,7 @@ def _understood(answer: bytes, if_none: str) -> DecodedAudio:
     try:
         reply = json.loads(head)
         if "rate" in reply:
-            # An array on bytes would be read-only, so the samples are copied.
+            # The samples are copied, because `np.frombuffer` of bytes is read-only.
             return DecodedAudio(np.frombuffer(samples, np.float32).copy(), int(reply["rate"]))
         kind = ReferenceTooLong if reply["code"] == ReferenceTooLong.code else BadReferenceAudio
         refusal = kind(**reply["facts"])

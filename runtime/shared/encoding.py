@@ -247,7 +247,7 @@ class _Coded:
         options = {"flush_packets": "1", **form.container_options, **({} if is_complete else form.live_options)}
         self._container = av.container.open(self._out, "w", format=form.container, options=options)
         self._container.metadata.update(tags if form.has_own_tags else mp4_tags(tags))
-        # If no client is waiting, the codec's default frame length is used, which gives smaller files.
+        # If no client is waiting, the codec's default frame length is used, because it gives smaller files.
         frame = {} if is_complete or form.frame_ms is None else {"frame_size": str(rate * form.frame_ms // 1000)}
         stream = self._container.add_stream(codec, rate=rate, options={**form.codec_options, **frame}, layout="mono")
         self._stream = cast(av.audio.stream.AudioStream, stream)
@@ -284,7 +284,7 @@ class _Coded:
 
 
 class _Reshaper:
-    """Filter for speed without a change of pitch (FFmpeg's atempo), volume and sample rate."""
+    """Filter that changes the tempo (FFmpeg's atempo), the volume and the sample rate."""
 
     def __init__(self, rate: int, speed: float, volume: float) -> None:
         self._graph = av.filter.Graph()
@@ -395,7 +395,7 @@ def _riff(name: str, content: bytes) -> bytes:
 def _frame(pcm: bytes, samples: str, rate: int, first_sample: int) -> av.AudioFrame:
     """Convert s16le samples to an FFmpeg frame.
 
-    With one channel, planar and interleaved layouts are equal.
+    For mono audio, planar and interleaved layouts are the same.
     """
     values: NDArray[np.int16] | NDArray[np.float32] = np.frombuffer(pcm, "<i2")[None]
     if samples == "fltp":

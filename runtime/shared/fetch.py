@@ -1,4 +1,4 @@
-"""Download from an https address that a client has sent, with limits.
+"""Download from an https URL that a client has sent, with limits.
 
 Only public machines are contacted. The host name is resolved once, and the connection is opened to the address that was
 checked.
@@ -76,7 +76,7 @@ def is_public(address: str) -> bool:
             inner = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
         if inner:
             return is_public(str(inner))
-        if ip.is_site_local:  # `is_global` does not know these addresses, whose use has ended.
+        if ip.is_site_local:  # `is_global` is also true for these deprecated addresses.
             return False
     return ip.is_global and not ip.is_multicast and not ip.is_reserved and not ip.is_unspecified
 
@@ -97,7 +97,7 @@ class Fetcher:
 
     Args:
         where: Name of the URL in error messages.
-        redirects: Maximum number of redirects. The target of each redirect is checked like the URL.
+        redirects: Maximum number of redirects. Each redirect target is checked in the same way as the URL.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Fetcher:
         """Download the content of an https URL.
 
         Raises:
-            AddressRefused: The address is refused, timed out, or responded with another status than 200.
+            AddressRefused: The address is refused, timed out, or responded with a status other than 200.
             MessageTooLarge: The response has more than `max_bytes` bytes.
         Thread: worker thread. The call takes up to `FETCH_TIMEOUT_S`.
         """

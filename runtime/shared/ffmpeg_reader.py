@@ -85,11 +85,11 @@ def _frames(container: InputContainer, stream: av.AudioStream) -> Iterator[av.Au
 
 
 def _replace_custom_layout(context: av.AudioCodecContext) -> None:
-    """Replace a custom channel layout in the header by the default layout.
+    """Replace a custom channel layout in the header with the default layout.
 
     The default layout has the same number of channels. In PyAV 18, each AudioLayout object frees the custom layout that
-    decoder and frames still use, which crashes the process. This function lets the layout be freed once and never reads
-    it again. The order of channels does not matter because they are averaged.
+    decoder and frames still use, which crashes the process. This function reads the layout only once, so it is freed
+    only once. The order of channels does not matter because they are averaged.
     """
     layout = context.layout
     channels = layout.nb_channels

@@ -6,7 +6,7 @@ of words that all describe a way of speaking (`runtime.shared.style_words`), or 
 text in brackets, such as ``[sic]`` and ``[to Tom, his brother]``, is spoken.
 
 SSML's ``<break time="1s"/>`` is a silence if the request allows breaks. Other SSML tags are dropped. The result does
-not depend on the division of the text into pieces.
+not depend on how the text is divided into pieces.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ class InlineTags:
         return Pause(seconds)
 
     def _plain(self, text: str) -> Iterator[str]:
-        """Yield text without white space that would be doubled by a removed tag."""
+        """Yield text without the extra white space that a removed tag would leave."""
         if self._joins:
             text = text.lstrip(" \t")
         if text:
@@ -225,9 +225,9 @@ def tag_pattern(limits: Limits, *, brackets: bool) -> str:
 
 
 class ReadText:
-    """Incremental removal of tags from one text, for display.
+    """Incremental filter that removes the tags from one text, for display.
 
-    Limits of tags are checked by the engine and not here.
+    The limits of tags are checked by the engine, not here.
     """
 
     def __init__(self, limits: Limits, *, brackets: bool) -> None:

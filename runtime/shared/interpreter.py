@@ -12,7 +12,7 @@ SWITCH_INTERVAL_S = 0.0005  # Time in seconds after which the interpreter switch
 YIELDING_INTERVAL_S = 50e-6  # Switch interval during long work on a background thread.
 
 _lock = threading.Lock()
-_usual_intervals_s: list[float] = []  # Usual interval, once for each thread inside `yielding`.
+_usual_intervals_s: list[float] = []  # Original interval, once for each thread inside `yielding`.
 
 
 def switch_often() -> None:

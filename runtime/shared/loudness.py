@@ -22,7 +22,7 @@ CEILING_DBTP = -1.0
 MAX_GAIN_DB = 30.0  # Maximum gain. More gain would amplify the noise of nearly silent audio.
 
 _MEASURED_SAMPLES = 10 * SAMPLE_RATE  # Number of samples that are measured at once.
-_OVERSAMPLING = 4  # Factor with which BS.1770 finds peaks between samples.
+_OVERSAMPLING = 4  # Oversampling factor of BS.1770, to find peaks between samples.
 _BLOCK_SAMPLES = SAMPLE_RATE // 1000  # The limiter's gain is constant within a block.
 _RAMP_BLOCKS = 6  # Number of blocks in which the gain changes before and after a peak.
 _PASSES = 4
@@ -176,7 +176,7 @@ def _scaled(samples: NDArray[np.int16], gains: NDArray[np.float64], start: int, 
 
 
 def _smoothed(needed: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return smoothed gains per block that never exceed the needed gains, also between blocks.
+    """Return smoothed gains per block that never exceed `needed`, not even between blocks.
 
     Each gain is a weighted mean of minima over the surrounding blocks. On each side, the mean covers one block less
     than the minima.

@@ -1,6 +1,6 @@
 """Validation of names, tags and ids of voices.
 
-Names are never used as paths. Ids are generated.
+Names are never used as paths, because stored voices have generated ids.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def name_key(name: str) -> str:
 
 
 def is_blend(name: str) -> bool:
-    """True if a name has the form of a blend, so that a request could mean both."""
+    """True if a name has the form of a blend and would therefore be ambiguous in requests."""
     try:
         return parse_blend(name_key(name)) is not None
     except InvalidBlend:

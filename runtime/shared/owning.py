@@ -16,7 +16,7 @@ class Finds(Protocol):
 def check_owned(thing_id: str, own: Finds, common: Finds | None, not_yours: type[SpeechError]) -> None:
     """Check that a client may change an item.
 
-    A missing item is accepted, because the function that changes the item reports it.
+    A missing item is accepted here, because the function that changes the item reports it.
 
     Args:
         common: Shared items, which owners may use but not change, or None if `own` has the shared items.

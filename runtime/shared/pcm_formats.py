@@ -41,7 +41,7 @@ class PcmWriter:
         return self._encode(samples)
 
     def finish(self) -> bytes:
-        """Return the remaining samples of the resampler as bytes (a few milliseconds, or none)."""
+        """Return the remaining samples of the resampler as bytes (at most a few milliseconds)."""
         if self._resampler is None:
             return b""
         rest = self._resampler.resample_chunk(np.empty(0, np.float32), last=True)

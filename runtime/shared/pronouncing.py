@@ -1,8 +1,8 @@
-"""Replacement of words in a text by pronunciation dictionaries.
+"""Replacement of words in a text, using pronunciation dictionaries.
 
 assets/js/speak/pronunciation.js has the same rules for the page. Only whole words match, the longest word first, and no
 text is replaced twice. An entry that matches the case exactly has precedence. The end of streamed text is held back
-while it may be part of a word.
+while it may be an incomplete word.
 
 Text inside tags is not replaced, and a replacement never creates a tag. Therefore square brackets are removed from
 replacements, and a word inside brackets is not replaced if the result would be a tag.
@@ -42,7 +42,7 @@ class Dictionary:
     """Compiled pronunciation dictionary.
 
     Args:
-        entries: Words with replacements, where the first of several duplicates is used.
+        entries: Words with replacements. If a word occurs more than once, its first entry is used.
         apart: Regular expression for markup that is never replaced, or "". A match in brackets counts only if it is a
                 tag or would become a tag.
     """
@@ -87,7 +87,7 @@ class Dictionary:
                 start = end
 
     def begun(self, line: Line, start: int) -> int:
-        """Return the start index of the first word that later text may change.
+        """Return the start index of the first word that may change when more text arrives.
 
         Only words at or after `start` count. If there is no such word, the end of the line is returned.
         """
@@ -167,7 +167,7 @@ class Line:
         self.offsets: list[int] = []
         at = 0
         for gap in _GAP.finditer(text):
-            # A longer gap becomes two spaces. No entry contains two spaces, so the gap separates words.
+            # A longer gap becomes two spaces, which no entry contains, so no match extends across the gap.
             spaces = " " if len(gap[0]) <= _MAX_GAP else "  "
             parts += text[at : gap.start()], spaces
             self.offsets += range(at, gap.start() + len(spaces))
@@ -181,7 +181,7 @@ class Line:
 class GrowingPronunciation:
     """Incremental replacement of words in streamed text.
 
-    Without calls of `flush`, the result does not depend on how the text is divided.
+    If `flush` is not called, the result does not depend on how the text is divided.
     """
 
     def __init__(self, dictionary: Dictionary) -> None:

@@ -1,7 +1,4 @@
-"""Redirection of Python warnings to the log.
-
-Therefore deprecations in dependencies are not printed.
-"""
+"""Redirection of Python warnings to the log, so that deprecations are not printed."""
 
 from __future__ import annotations
 

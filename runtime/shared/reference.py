@@ -1,4 +1,4 @@
-"""Decoding of untrusted reference audio, within limits, to samples for the networks.
+"""Decoding of untrusted reference audio to samples for the networks, within limits.
 
 Decoding can take a second of CPU time, so it must not run on the event loop.
 """
@@ -18,10 +18,10 @@ from runtime.shared.decoding import decode
 
 # Peak below which a recording counts as silent (-60 dBFS), for example because the microphone was muted.
 SILENCE = 1e-3
-# The limit applies to files of the operator: one minute in the largest format. Uploads have the limit
+# Size limit for files of the operator: one minute in the largest format. The limit of uploads is
 # `Limits.max_upload_bytes`.
 MAX_LOCAL_FILE_BYTES = 512 * 2**20
-MAX_PEAK = 4.0  # Float files may exceed full scale, but more than +12 dB suggests another unit.
+MAX_PEAK = 4.0  # Float files may exceed full scale, but a peak above +12 dB suggests another unit.
 
 
 def read_reference(data: bytes, limits: Limits) -> NDArray[np.float32]:

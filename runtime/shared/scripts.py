@@ -1,4 +1,4 @@
-"""Detection of text in a script that none of a checkpoint's languages uses."""
+"""Detection of text in a script that is not used by any of a checkpoint's languages."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import re
 
 import regex
 
-WIDE_ENDS = "。！？｡"  # Sentence marks after which no space is needed.
+WIDE_ENDS = "。！？｡"  # Sentence marks that need no following space.
 
 # End of a sentence. A match contains no letter or digit. Ambiguous quotes belong to the preceding text unless a letter
 # follows. In French, a space precedes closing quotes.
@@ -19,7 +19,7 @@ MARK = re.compile(
     re.VERBOSE,
 )
 PARAGRAPH_END = re.compile(r"[^\W_][^\n]*\n[^\S\n]*\n\s*\Z")
-TAIL_CHARS = 64  # Number of characters at the end of a text that are searched.
+TAIL_CHARS = 64  # Number of characters that are searched at the end of a text.
 SPOKEN = re.compile(r"[^\W_]")  # Letter or digit, as in str.isalnum.
 
 # Abbreviations, before a name or a number, whose full stop does not end a sentence.
@@ -39,7 +39,7 @@ NUMBERED = re.compile(
     re.VERBOSE,
 )
 WORD_BEFORE = re.compile(r"\S*\Z")
-MAX_WORD_CHARS = 32  # Number of characters before a full stop that are searched.
+MAX_WORD_CHARS = 32  # Number of characters that are searched before a full stop.
 # Particles and verbs of speaking, which continue the sentence after a quotation.
 QUOTATIVE = regex.compile(
     r"""
@@ -59,8 +59,8 @@ OPENERS = "\"'“„‚‘«‹»›([{¿¡*_`"
 def may_end(text: str) -> bool:
     """True if a sentence or paragraph may end here after a pause of the input.
 
-    An abbreviation or an initial does not end a sentence. A number does, because its decimals would have arrived
-    without a pause.
+    An abbreviation or an initial does not end a sentence. A number does, because decimals would have arrived without a
+    pause.
     """
     if PARAGRAPH_END.search(text):
         return True

@@ -51,9 +51,9 @@ def expected_frames(text: str) -> int:
 def min_frames(text: str) -> int:
     """Return the minimum number of frames in which the complete text can be spoken.
 
-    A digit counts as a letter because a long number is read in few words. A repeated letter counts at most twice.
-    Pauses between sentences are included, because otherwise the audio of one sentence could be long enough for three
-    short sentences.
+    A digit counts as a letter, because a long number may be spoken in a few words. A repeated letter counts at most
+    twice. Pauses between sentences are included, because otherwise the audio of one sentence could be long enough for
+    three short sentences.
     """
     spoken = [each for each in DRAWN_OUT.sub(r"\1\1", text) if each.isalnum()]
     frames = MIN_DURATION_RATIO * sum(LETTER_FRAMES if each.isdigit() else _frames(each) for each in spoken)
@@ -63,7 +63,7 @@ def min_frames(text: str) -> int:
 def pause_frames(text: str) -> int:
     """Return the pause in frames that is generated for a text without words.
 
-    Each run of marks has one beat, or two beats if it contains a sentence mark.
+    Each run of marks adds one beat, or two beats if it contains a sentence mark.
     """
     beats = sum(1 + bool(SENTENCE_MARK.search(run)) for run in text.split())
     return BEAT_FRAMES * min(max(1, beats), MAX_BEATS)

@@ -13,8 +13,7 @@ _BARE_ELEMENTS = "speak|break|emphasis|prosody|p|s|spell"  # Names of elements t
 _IN_NEED = "say-as|phoneme|sub|voice|lang|audio|mark|speed|volume|emotion|(?:amazon|google|mstts):[a-z-]{1,40}"
 _NAME = f"(?:{_BARE_ELEMENTS}|{_IN_NEED})"
 _ATTRIBUTE = r"""\s+[a-z_][\w:.-]*\s*=\s*(?:"[^"<>\n]*"|'[^'<>\n]*'|[^\s"'<>]+?)"""
-# End of a tag without a closing bracket: a position after the last quotation mark whose following text is not an
-# attribute.
+# End of a tag without a closing bracket: the position after a quotation mark that no further attribute follows.
 _UNCLOSED = r"""(?<=["'])(?=\s*[\w:.-]+\s+\w|\s*[\w:.-]*\s*[^\s\w:.=/>-])"""
 # Case-insensitive pattern of a tag. It has no groups, so it can be part of another pattern.
 PATTERN = (

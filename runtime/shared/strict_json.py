@@ -8,7 +8,8 @@ from typing import Any, NoReturn
 
 BYTE_ORDER_MARK = "\ufeff"
 MAX_DEPTH = 32  # Maximum nesting depth. The page's own objects have a depth of 6.
-# Maximum number of digits of an integer. Seeds and counts have fewer, and such an integer is still valid as a float.
+# Maximum number of digits of an integer. Seeds and counts have fewer, and such an integer can still be converted to a
+# float.
 MAX_DIGITS = 100
 MAX_BODY_VALUES = 2**17  # Maximum number of values in an HTTP body. They are parsed in 5 ms, while the GIL is held.
 

@@ -129,7 +129,7 @@ def widen_pipe(descriptor: int, size: int) -> None:
 def has_nvidia_card() -> bool:
     """True if NVIDIA's driver is installed.
 
-    The check looks for a device file because importing torch takes seconds.
+    The check looks for a device file, because importing torch takes seconds.
     """
     return os.path.exists(_NVIDIA)
 

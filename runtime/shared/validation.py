@@ -44,11 +44,11 @@ def first_fault(error: ValidationError, given: object) -> tuple[str | None, str]
     """
     first = error.errors(include_url=False, include_input=False)[0]
     where = ".".join(map(str, _fields(first["loc"], given, is_missing=first["type"] == "missing"))) or None
-    if first["type"] == "value_error":  # One of our validators has raised the error, so its message is complete.
+    if first["type"] == "value_error":  # A validator of this program raised the error, so the message is complete.
         return where, str(first["ctx"]["error"])
     kind = first["type"]
     if kind in {"too_short", "too_long"} and first["ctx"]["field_type"] == "Value":
-        kind = f"string_{kind}"  # Pydantic uses the name without prefix for the limits of a text with a validator.
+        kind = f"string_{kind}"  # Pydantic reports these kinds without the prefix for texts with a validator.
     return where, _WHY.get(kind, "it is not a valid value of this field").format(**first.get("ctx", {}))
 
 

@@ -17,7 +17,7 @@ from runtime.errors import BadReferenceAudio
 from runtime.shared.audio import UNSUPPORTED_FORMAT, DecodedAudio, Downmix, check_length, check_shape, mixed_down
 
 PCM, FLOAT, EXTENSIBLE = 1, 3, 0xFFFE
-# End of a subformat GUID that represents a plain format number.
+# Suffix of a subformat GUID that contains a plain format code.
 GUID_TAIL = bytes.fromhex("000000001000800000aa00389b71")
 MAX_CHUNKS = 256  # Maximum number of chunks before the samples. Recorders write only a few.
 UNKNOWN_SIZES = {0, 0xFFFFFFFF}  # Values of the size field that streaming writers use for an unknown length.
@@ -38,7 +38,7 @@ class WavLayout:
 
 
 def is_plain_wav(data: bytes) -> bool:
-    """True if `read_wav` should read this file (it may still refuse the file)."""
+    """True if this file should be read with `read_wav`, which may still refuse it."""
     if data[:4] != b"RIFF" or data[8:12] != b"WAVE":
         return False
     found = _format_chunk(data)

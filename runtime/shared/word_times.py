@@ -56,7 +56,7 @@ class TimedWords:
         return TimedWords(list(self.spans), start, end)
 
     def join(self, later: TimedWords) -> None:
-        """Append words that are spoken later."""
+        """Append the words of later audio."""
         self.spans.extend(later.spans)
         self.start.extend(later.start)
         self.end.extend(later.end)
@@ -72,7 +72,7 @@ class WordTimes:
         self._returned_until_s = 0.0  # End time of the returned words in seconds.
 
     def add(self, text: str) -> None:
-        """Append text whose words are spoken later."""
+        """Append text whose words have not been spoken yet."""
         self._tail += text
         spans = list(_WORD.finditer(self._tail))
         self._spans.extend(span.group() for span in spans[:-1])
@@ -122,7 +122,7 @@ def shared_out(spans: Iterable[str], start: float, end: float) -> TimedWords:
 def cue_ranges(spans: list[str]) -> Iterator[tuple[int, int]]:
     """Yield the word range (start, end) of each caption.
 
-    A caption ends with a sentence, or before it would have more than `MAX_CUE_CHARS` characters.
+    A caption ends with a sentence, or before it would exceed `MAX_CUE_CHARS` characters.
     """
     first = chars = 0
     for at, span in enumerate(spans):

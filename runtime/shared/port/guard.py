@@ -92,11 +92,11 @@ class RequestGuard(AccessCheck):
         Raises:
             UnknownRoute, HostRefused, TooManyConnections, OriginRefused: A check failed, in this order.
         """
-        # No route matches a line break, even if its last part accepts any path.
+        # No route matches a path with a line break, even if its last part accepts any path.
         if "\n" in scope["path"] or not _DOTS.isdisjoint(scope["path"].replace("\\", "/").split("/")):
             raise UnknownRoute(hint="")
         headers = Headers(scope=scope)
-        # Gradio writes X-Forwarded-Host into the page as its address, and many proxies forward the client's value.
+        # Gradio uses X-Forwarded-Host as the page's URL, and many proxies forward the client's value.
         forwarded = [name.strip() for line in headers.getlist("x-forwarded-host") for name in line.split(",")]
         if not all(map(self._hosts.know, [*headers.getlist("host"), *forwarded])):
             raise HostRefused

@@ -83,10 +83,10 @@ _MAX_ACCOUNT_CHARS = 200
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """Account with its daily limit of speech.
+    """Account and its daily speech limit.
 
     Attributes:
-        account: Id that the runtime does not interpret.
+        account: Opaque id.
         seconds: Seconds of speech per day, or None if they are unlimited.
     """
 
@@ -109,7 +109,7 @@ def allowance_of(headers: Mapping[str, str]) -> Allowance | None:
 
 MIN_BYTES_PER_S = 1024
 MAX_SEND_BYTES = 2**16  # Maximum size of a piece that is sent at once.
-GRACE_S = 30.0  # Total waiting time in seconds after which the minimum data rate is enforced.
+GRACE_S = 30.0  # Total waiting time in seconds before the minimum data rate is enforced.
 _MAX_DIGITS = 19  # Maximum number of digits of a Content-Length header.
 
 
@@ -143,7 +143,7 @@ async def bounded(
 ) -> AsyncGenerator[bytes, None]:
     """Yield the pieces of a request body, and raise if the body exceeds a limit.
 
-    Only the time spent waiting for the client counts.
+    Only time spent waiting for the client is counted.
 
     Raises:
         UnsupportedEncoding: The body is compressed.
@@ -216,7 +216,7 @@ async def send_stream(
             body = piece[start : start + MAX_SEND_BYTES]
             await pass_on({"type": "http.response.body", "body": body, "more_body": True})
             if len(piece) >= MAX_SEND_BYTES:
-                await asyncio.sleep(0)  # A client that reads fast would keep the other tasks waiting.
+                await asyncio.sleep(0)  # Without this, a client that reads fast would block the other tasks.
 
     await pass_on({"type": "http.response.start", "status": status, "headers": headers})
     await pass_on_piece(first)

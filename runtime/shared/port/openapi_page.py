@@ -87,7 +87,7 @@ def _object(name: str, schema: Document) -> str:
 def _fold(name: str, summary: str, inside: str) -> str:
     """Return the HTML of a collapsible section.
 
-    Browsers open the section if a link points inside.
+    Browsers open the section if a link targets an element inside.
     """
     return f'<details><summary>{summary}</summary><div id="{escape(name)}">{inside}</div></details>'
 

@@ -78,7 +78,7 @@ class Origins:
 
 
 def may_use(headers: Headers, others: Origins | None = None) -> bool:
-    """True if a request comes from our page, an allowed origin, or a program.
+    """True if a request comes from this server's page, an allowed origin, or a program.
 
     Programs send no ``Origin`` header.
     """
@@ -149,7 +149,7 @@ class Hosts:
             entries |= _PRIVATE
         self._names = entries
         self._endings = tuple(word[1:] for word in entries if word.startswith("*."))
-        # A Hugging Face Space is only accessible by its proxy, and the platform chooses the names of the proxy.
+        # A Hugging Face Space is only accessible through the platform's proxy, whose host names the platform chooses.
         self._any = ANY in self._names or bool(env.get("SPACE_ID"))
 
     def know(self, header: str) -> bool:
@@ -185,15 +185,15 @@ def _is_loopback(address: str) -> bool:
         return address.lower() == "localhost"
 
 
-_IPV6_NETWORK_BITS = 64  # Internet providers give each customer at least a /64 network.
+_IPV6_NETWORK_BITS = 64  # Internet providers assign at least a /64 network to each customer.
 _UNIQUE_LOCAL = IPv6Network("fc00::/7")
 
 
 class TrustedProxies:
     """Outermost ASGI middleware, which sets the client address if there are trusted proxies.
 
-    Each proxy appends the address of its client to ``X-Forwarded-For``. Therefore the last `count` entries are
-    trustworthy, and earlier entries may be forged.
+    Each proxy appends the address of its client to ``X-Forwarded-For``. Therefore only the last `count` entries can be
+    trusted, and earlier entries may be forged.
 
     Thread: event loop.
     """
@@ -232,9 +232,9 @@ def _address(entry: str) -> str | None:
 
 
 def network_of(address: str) -> str:
-    """Return the key under which limits count an address.
+    """Return the key of an address for limits.
 
-    The key of an IPv6 address is its /64 network, except in a local network, whose machines share one.
+    The key of an IPv6 address is its /64 network, except in a local network, where all machines share one.
     """
     try:
         known = ip_address(address)

@@ -69,9 +69,9 @@ def stop_on_signals(numbers: Sequence[signal.Signals], stop: asyncio.Event, seco
 def log_drain_wait(limit_s: float) -> None:
     """Print that the process waits for open requests.
 
-    The message has the maximum waiting time and a way to end the wait immediately.
+    The message states the maximum waiting time and how to end the wait immediately.
     """
-    with suppress(OSError, ValueError):  # Ctrl-C may also have ended the process that reads our output.
+    with suppress(OSError, ValueError):  # Ctrl-C may also have ended the reader of stdout or stderr.
         print(f"Finishing running speech, {limit_s:g} s at most; press Ctrl-C again to end at once.", flush=True)
 
 
@@ -88,7 +88,7 @@ def ignore_signals(numbers: Sequence[signal.Signals]) -> None:
 
 
 LISTEN_BACKLOG = 1024  # Maximum number of connections that wait in the kernel.
-# Additional seconds after which the kernel drops a closed connection whose client does not read.
+# Additional seconds before the kernel drops a closed connection whose client does not read.
 _KERNEL_GRACE_S = 15.0
 
 
@@ -179,10 +179,10 @@ def config(app: ASGIApp, settings: Settings, *, linger_s: int, **kwargs: Any) ->
     shares = LoopShares()
     return uvicorn.Config(
         TrustedProxies(app, server.proxies()),
-        proxy_headers=False,  # The option is off because uvicorn would trust all entries of the proxy headers.
+        proxy_headers=False,  # Otherwise, uvicorn would trust all entries of the proxy headers.
         http=cast(Any, partial(HttpConnection, header_s=server.header_s, waiting=waiting, shares=shares)),
         ws=cast(Any, partial(WebSocketConnection, shares=shares)),
-        # This is twice the limit, so a message slightly above the limit gets an error message instead of a disconnect.
+        # This is twice the limit, so that a message slightly above the limit gets an error message and no disconnect.
         ws_max_size=2 * settings.limits.max_config_bytes,
         ws_ping_interval=server.ping_s,
         ws_ping_timeout=server.ping_s,
@@ -190,7 +190,7 @@ def config(app: ASGIApp, settings: Settings, *, linger_s: int, **kwargs: Any) ->
         backlog=_ACCEPTED,
         timeout_keep_alive=_KEEP_ALIVE_TIMEOUT_S,
         timeout_graceful_shutdown=linger_s,
-        log_config=None,  # The log handlers of uvicorn would not limit repeated lines.
+        log_config=None,  # The log handlers of uvicorn do not limit repeated lines.
         log_level="warning",  # Lower levels log URLs with query strings, which may contain tickets.
         access_log=False,
         server_header=False,

@@ -28,7 +28,7 @@ from runtime.shared.system import lingers_not
 
 _RETRY_S = 1  # Retry-After header of refused clients, in seconds.
 _MAX_IGNORED_BYTES = 64 * 2**10
-_ERROR_READ_TIMEOUT_S = 1.0  # Time in which a client that is still sending can read an error response.
+_ERROR_READ_TIMEOUT_S = 1.0  # Seconds in which a client that is still sending can read an error response.
 _MIN_REQUEST_S = 1e-3  # Minimum event loop time in seconds that is counted per request, as measured on a slow core.
 
 
@@ -51,7 +51,7 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
     connections.
 
     Pipelined requests are served one after another. After a burst, they are throttled together with other busy clients
-    (`shares`). All event loop work until the end of a response is counted for its request because the time of a single
+    (`shares`). All event loop work until the end of a response is charged to its request, because the time of a single
     task is unknown.
     """
 
@@ -59,7 +59,7 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
         self._meter = RequestMeter()
         self._refusal: SpeechError | None = None
         self._ignored_bytes = 0  # Number of bytes that arrived after an error response was sent.
-        self._upgrade_end: int | None = None  # Position in the data after the head of an upgrade that was ignored.
+        self._upgrade_end: int | None = None  # Offset of the first byte after the headers of an ignored upgrade.
         super().__init__(*arguments, **kwargs)
         self.url = b""
         self._header_s = header_s
@@ -168,9 +168,9 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
             self._served.message_event.set()
 
     def send_400_response(self, msg: str) -> None:
-        """Send the error response for a request that was refused.
+        """Send the error response for a refused request.
 
-        The parser or one of the methods above has refused the request.
+        The request was refused by the parser or by one of the methods above.
         """
         error = sys.exception()
         cause = None if error is None else error.__context__
@@ -199,9 +199,9 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
         self._upgrade_end = error.args[0]
 
     def _parse_without_upgrade(self) -> None:
-        """Parse the head of the request again without its Upgrade header.
+        """Parse the request's headers again without the Upgrade header.
 
-        The parser reads no body after an upgrade. Java's HTTP client offers an upgrade to HTTP/2 with every request.
+        After an upgrade, the parser would read no body. Java's HTTP client offers HTTP/2 with every request.
         """
         version = self.parser.get_http_version().encode()
         fields = [name + b": " + value + b"\r\n" for name, value in self.headers if name != b"upgrade"]
@@ -279,7 +279,7 @@ async def _or_broken_off(app: ASGIApp, cycle: RequestResponseCycle, scope: Scope
 async def _close_after_body(
     app: ASGIApp, cycle: RequestResponseCycle, scope: Scope, receive: Receive, send: Send
 ) -> None:
-    """Run the application, and close the connection only after the request's body.
+    """Run the application, and close the connection only after the complete request body.
 
     Closing a connection with unread bytes resets it, and the client could lose an early response. nginx then sends its
     own error 502.
@@ -304,9 +304,9 @@ def _is_old(cycle: RequestResponseCycle) -> bool:
 async def _without_chunks(
     app: ASGIApp, cycle: RequestResponseCycle, scope: Scope, receive: Receive, send: Send
 ) -> None:
-    """Run the application for an HTTP/1.0 client, which does not support chunked encoding.
+    """Run the application for an HTTP/1.0 client (without chunked encoding).
 
-    The end of the connection marks the end of a body without a length.
+    A body without a length ends with the connection.
     """
     is_open_ended = False
 
@@ -324,8 +324,7 @@ async def _without_chunks(
         await app(scope, receive, plainly)
     finally:
         if is_open_ended and not cycle.response_complete:
-            # The body is incomplete. A reset shows this to the client, but a normal close would mark the body as
-            # complete.
+            # The body is incomplete. A normal close would mark it as complete, so the connection is reset.
             raw = cycle.transport.get_extra_info("socket")
             with contextlib.suppress(OSError):
                 raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, lingers_not())

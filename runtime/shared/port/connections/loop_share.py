@@ -8,8 +8,8 @@ from collections.abc import Callable
 from runtime.shared.time_share import TimeShare
 
 READ_BYTES = 4096  # Number of bytes that can be parsed in at most 5 ms, regardless of their content.
-_THROTTLED_SHARE = 0.1  # Fraction of the event loop's time that all throttled clients get together.
-_BURST_S = 0.025  # Event loop time in seconds that a client may use at once, which is about 50 short messages.
+_THROTTLED_SHARE = 0.1  # Fraction of the event loop's time that all throttled clients share.
+_BURST_S = 0.025  # Event loop time in seconds that a client may use at once (about 50 short messages).
 _MAX_REST_S = 1.0
 # Event loop time in seconds to read and answer a short message of a session, as measured on a busy core.
 _MESSAGE_S = 500e-6
@@ -17,7 +17,7 @@ _BYTE_S = 20e-9
 
 
 class LoopShares:
-    """Number of throttled clients of a port.
+    """Counter of the throttled clients of a port.
 
     Together, these clients may use the fraction `_THROTTLED_SHARE` of the event loop's time.
     """

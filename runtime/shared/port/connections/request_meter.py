@@ -1,10 +1,10 @@
-"""Size limits of an HTTP request's head and of the overhead of a chunked body."""
+"""Size limits of an HTTP request's headers and of the overhead of chunked encoding."""
 
 from __future__ import annotations
 
 from runtime.errors import HeadersTooLarge
 
-MAX_HEAD_BYTES = 32 * 2**10  # Maximum size of a request's head in bytes. Browsers and proxies send at most 16 KiB.
+MAX_HEAD_BYTES = 32 * 2**10  # Maximum size of request line and headers. Browsers and proxies send at most 16 KiB.
 MAX_FIELDS = 100
 MAX_FRAMING_BYTES = 64 * 2**10  # Maximum total size of chunk sizes, extensions and trailers in bytes.
 
@@ -12,7 +12,7 @@ MAX_FRAMING_BYTES = 64 * 2**10  # Maximum total size of chunk sizes, extensions 
 class RequestMeter:
     """Size counter for the requests of one connection.
 
-    The bytes of the first read are not counted because the position at which the request starts is unknown.
+    The first read of a request is not counted, because the request's offset in it is unknown.
 
     Raises:
         HeadersTooLarge: `count_field` and `end_read` raise this error if the request exceeds a limit.
@@ -71,5 +71,5 @@ class RequestMeter:
 
 
 def headers_too_large() -> HeadersTooLarge:
-    """Return a new error that names the limits of headers."""
+    """Return a new error whose message has the limits of headers."""
     return HeadersTooLarge(max_fields=MAX_FIELDS, max_bytes=MAX_HEAD_BYTES)

@@ -24,7 +24,7 @@ from runtime.shared.port.errors import shaped, socket_error
 
 log = logging.getLogger(__name__)
 
-_CLOSING_S = 10.0  # Seconds in which a client has to read the remaining data and answer a close frame.
+_CLOSING_S = 10.0  # Timeout for a client to read the remaining data and answer a close frame.
 _LINGER_S = 1.0  # Seconds in which a client can read the close reason after the server has closed the connection.
 _MAX_IGNORED_BYTES = 16 * 2**10  # Maximum number of bytes that are ignored after a close frame was sent.
 _NO_PONG_REASON = "keepalive ping timeout"  # Close reason that uvicorn uses.
@@ -100,7 +100,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
         super().data_received(data)
         if self.close_sent and self._is_ignored_too_long(len(data)):
             return
-        if not self.handshake_initiated:  # The library has refused the request without uvicorn's knowledge.
+        if not self.handshake_initiated:  # The library has refused the request before uvicorn handled it.
             self.transport.write(b"".join(self.conn.data_to_send()))
             self.transport.close()
         elif rest_s := self._share.charge(time.thread_time() - began):
@@ -122,7 +122,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
 
     def handle_cont(self, event: Frame) -> None:
         self._meter.count_fragment(len(event.data))
-        # A single buffer is used because a list of small fragments needs many times the memory of their data.
+        # A single buffer is used, because a list of small fragments needs many times their size in memory.
         frames: list[Any] = self.frames
         if not isinstance(frames[0], bytearray):
             frames[0] = bytearray(frames[0])
@@ -141,7 +141,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
     async def receive(self) -> ASGIReceiveEvent:
         """Wait for the next message and return it.
 
-        The message is counted against the client's limit here, because one read may have hundreds of messages.
+        The message is charged to the client here, because one read may contain hundreds of messages.
         """
         if self._pause_s:
             await self._share.pause(self._pause_s)
