@@ -1,10 +1,10 @@
 // PyTorch operator for Code2Wav: decodes the codes of new frames to 16-bit samples, and updates the stream states.
 //
-// The readable version is runtime/model/code2wav.py. Its results differ only by rounding. The order of additions in a
-// sample does not depend on the chunk, on the other streams, on the number of threads or on the instruction set. With
-// bfloat16 weights, the inputs of products are rounded to bfloat16 too, and denormal numbers may count as zero.
-// Activations are [time, channels] for each stream. The rows before the new inputs of a causal convolution are its
-// earlier inputs.
+// The reference implementation is runtime/model/code2wav.py. Its results differ only by rounding. The order of
+// additions in a sample does not depend on the chunk, on the other streams, on the number of threads or on the
+// instruction set. With bfloat16 weights, the inputs of products are rounded to bfloat16 too, and denormal numbers may
+// count as zero. Activations are [time, channels] for each stream. The rows before the new inputs of a causal
+// convolution are its earlier inputs.
 
 #include "layers.h"
 
@@ -28,7 +28,7 @@ constexpr float MIN_CLUSTER_USAGE = 1e-5f;
 constexpr float FULL_SCALE = 32767.0f;
 
 // Causal convolution, stored as eight 64-bit words. Tiles are [N / 16, taps, C, 16] in FLOAT32 or FLOAT16, and
-// [N / 16, taps, C / 2, 16, 2] in BFLOAT16. The N outputs of a transposed convolution are those of `stride` time steps.
+// [N / 16, taps, C / 2, 16, 2] in BFLOAT16. The N outputs of a transposed convolution belong to `stride` time steps.
 struct Taps {
   int64_t kind, N, C, taps, dilation;
   const void* tiles;
@@ -36,7 +36,7 @@ struct Taps {
   int64_t state;      // Offset of the earlier inputs in the state of a stream.
 
   int64_t left() const { return (taps - 1) * dilation; }
-  int64_t inputs() const { return kind == BFLOAT16 ? (C + 1) / 2 : C; }  // Inputs of a tap, or pairs of them.
+  int64_t inputs() const { return kind == BFLOAT16 ? (C + 1) / 2 : C; }  // Inputs of a tap, or pairs of inputs.
 };
 
 // Two adjacent bfloat16 numbers.
@@ -49,7 +49,7 @@ struct Snake {
   const float *alpha, *gain;
 };
 
-// Rows of activations at equal distances, or no rows.
+// Rows of activations with a constant stride, or no rows.
 struct Rows {
   float* first = nullptr;
   int64_t interval = 0;
@@ -166,7 +166,7 @@ inline Vector most(Vector a, Vector b) { return a > b ? a : b; }
 inline Pair all(Pair x) { return x; }
 inline Pair load(const Pair* x) { return *x; }
 inline Vector fuse(Pair a, Pair b, Vector c) {
-  c = std::fma(from_bfloat16(a.second), from_bfloat16(b.second), c);  // The order of x86's instruction.
+  c = std::fma(from_bfloat16(a.second), from_bfloat16(b.second), c);  // Same order as x86's instruction.
   return std::fma(from_bfloat16(a.first), from_bfloat16(b.first), c);
 }
 
@@ -237,7 +237,7 @@ struct Outputs {
 
 // Compute T outputs of B streams. x: new inputs, after `left` rows of earlier inputs.
 void convolve(const Taps& taps, Streams x, int64_t B, int64_t T, const Outputs& out) {
-  // The rows of a task have equal distances: they are adjacent rows of a stream, or the same row of all streams.
+  // The rows of a task have a constant stride: they are adjacent rows of a stream, or the same row of all streams.
   const bool is_along_time = T >= B;
   const int64_t count = is_along_time ? T : B, others = is_along_time ? B : T;
   const int64_t pieces = (count + ROWS_OF_A_TASK - 1) / ROWS_OF_A_TASK, tiles = (taps.N + TILE - 1) / TILE;
@@ -367,7 +367,7 @@ CLONES void last_samples(const float* x, const Network& network, int64_t T, int6
 
 using Numbers = std::vector<float>;
 
-// Call of the operator for B streams, whose states are rows of `memory`.
+// One call of the operator for B streams, whose states are rows of `memory`.
 class Call {
  public:
   Call(const Network& network, float* memory, int64_t state, const int32_t* rows, int64_t B, int64_t n,
@@ -516,7 +516,7 @@ class Call {
     apply(network.output, normed, latents);
   }
 
-  // Compute the attention of one frame. Its key and value then replace those of the oldest frame.
+  // Compute the attention of one frame. Its key and value then replace the oldest frame's.
   void attend(int64_t layer, int64_t m, float* q, float* out) {
     const int64_t d = network.d, heads = network.heads, groups = network.kv_heads, past = network.window - 1;
     const int64_t position = rows[m / n * 3 + 2] + m % n, count = std::min(position, past), size = groups * past * d;
@@ -619,7 +619,7 @@ class Call {
 
 // Decode the frames of B streams, and advance their states.
 //
-// plan: [words]; memory: [slots, numbers of a state]; rows: [B, 3] int32 (slot, turn, decoded frames); codes: [B, n, Q]
+// plan: [words]; memory: [slots, numbers of a state]; rows: [B, 3] int32 (slot, parity, frames so far); codes: [B, n, Q]
 // int32; out: [B, samples of the last frames + 1] int16, with 1 at the end if a sample was not finite.
 void decode_codes(Tensor plan, Tensor memory, Tensor rows, Tensor codes, int64_t sounding, double eps, double norm_eps,
                   Tensor out) {

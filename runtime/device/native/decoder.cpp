@@ -1,7 +1,8 @@
 // PyTorch operators for the decoder layers of a frame, and for all passes of the code predictor with sampling.
 //
-// The readable versions are runtime/model/layers.py and runtime/engine/execution/sampling.py. Their results differ only
-// by rounding. The order of additions in a row does not depend on the other rows or on the number of threads.
+// The reference implementations are runtime/model/layers.py and runtime/engine/execution/sampling.py. Their results
+// differ only by rounding. The order of additions in a row does not depend on the other rows or on the number of
+// threads.
 
 #include "layers.h"
 
@@ -127,7 +128,7 @@ uint32_t mix(uint32_t x) {
 
 constexpr uint32_t GOLDEN = 0x9E3779B9u;
 
-// Sampling of one row: temperature, top-k, top-p, and noise by a hash (runtime/engine/execution/sampling.py).
+// Sampling of one row: temperature, top-k, top-p, and hash-based noise (runtime/engine/execution/sampling.py).
 struct Choice {
   float temperature, top_p;
   int64_t top_k;

@@ -1,4 +1,4 @@
-// Operations of decoder layers between the matrix products. Each number is computed in one order.
+// Operations of decoder layers between the matrix products. Each result is computed in a fixed order.
 
 #pragma once
 

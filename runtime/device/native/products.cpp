@@ -2,8 +2,8 @@
 //
 // For int8 and int4 weights, each row is quantized to int8 with one scale, and the sums within a group are exact
 // integers. Float32 numbers are added in a fixed order. Therefore the result of a row does not depend on the batch, the
-// number of threads or the instruction set. reference.py is the readable version. Compile without fused multiply-add
-// (-ffp-contract=off), which would change results.
+// number of threads or the instruction set. reference.py is the reference implementation. Compile without fused
+// multiply-add (-ffp-contract=off), which would change results.
 
 #include "products.h"
 

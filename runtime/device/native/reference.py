@@ -1,4 +1,4 @@
-"""Readable NumPy version of products.cpp, with the same order of additions and equal bits."""
+"""NumPy reference implementation of products.cpp, with bitwise equal results."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 //
 // code2wav.cpp includes this file once for each instruction set. The namespace around it defines TARGET, the type
 // `Vector` of WIDTH numbers with its operations, and the maximum number of rows for passes over four, two and one
-// tiles. Each output is one chain of fused multiply-adds, so all instruction sets give the same bits. Weights and inputs
-// of type `Pair` are two bfloat16 numbers of adjacent channels.
+// tiles. Each output is one chain of fused multiply-adds, so results are bitwise equal for all instruction sets.
+// Weights and inputs of type `Pair` are two bfloat16 numbers of adjacent channels.
 
 constexpr int PARTS = TILE / WIDTH;  // Number of vectors of a tile.
 
