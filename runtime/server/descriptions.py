@@ -30,16 +30,16 @@ class Model(TypedDict):
     modes: Sequence[str]
     speakers: Sequence[str]
     adapters: Annotated[Mapping[str, Sequence[str]], Field(description="speakers by adapter, if several share it")]
-    languages: Annotated[Sequence[str], Field(description="without auto, which always works")]
+    languages: Annotated[Sequence[str], Field(description="without auto, which is always accepted")]
     layouts: Sequence[str]
     takes_instruct: bool
-    styles_voices: Annotated[bool, Field(description="stored voices can have instructions")]
-    grafts_voices: Annotated[bool, Field(description="stored voices can have graft")]
+    styles_voices: Annotated[bool, Field(description="stored voices accept instructions")]
+    grafts_voices: Annotated[bool, Field(description="stored voices accept graft")]
     speaks: Annotated[bool, Field(description="false: random weights, audio but not speech")]
     part_chars: Annotated[int, Field(description="characters spoken as one part; longer texts are split")]
     fingerprint: Annotated[str, Field(description="of configuration and weights")]
     loaded: Annotated[bool, Field(description="false: loads at its first request")]
-    slots: Annotated[int, Field(description="requests that speak at the same time; 0 until loaded")]
+    slots: Annotated[int, Field(description="maximum number of concurrent requests; 0 until loaded")]
     samples_per_frame: int
     device: str
     dtype: str
@@ -58,12 +58,12 @@ class Metrics(TypedDict):
     frames: Annotated[int, Field(description="codec frames of 80 ms")]
     audio_s: float
     parts: Annotated[int, Field(description="parts of the text")]
-    repeated: Annotated[int, Field(description="parts produced twice, because they were too short")]
+    repeated: Annotated[int, Field(description="parts generated twice, because they were too short")]
     underruns: Annotated[
         int, Field(description="chunks that arrived after a player without a buffer had played all audio")
     ]
-    guard: Annotated[str | None, Field(description="detected fault: budget, repetition, silence or short")]
-    rtf: Annotated[float | None, Field(description="compute time over audio time")]
+    guard: Annotated[str | None, Field(description="detected problem: budget, repetition, silence or short")]
+    rtf: Annotated[float | None, Field(description="compute time divided by audio duration")]
 
 
 def model_entry(model: ModelCard) -> Model:

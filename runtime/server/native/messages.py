@@ -59,7 +59,7 @@ class SessionCreated(TypedDict):
 
 
 class Queue(TypedDict):
-    """Notice that the utterance waits for a slot."""
+    """Position of an utterance that waits for a slot."""
 
     type: Literal["queue"]
     context_id: ContextName
@@ -68,7 +68,7 @@ class Queue(TypedDict):
 
 
 class AudioStart(TypedDict):
-    """Notice that the utterance has a slot and audio follows."""
+    """Start of an utterance: it has a slot, and audio follows."""
 
     type: Literal["audio.start"]
     context_id: ContextName
@@ -78,9 +78,9 @@ class AudioStart(TypedDict):
     sample_rate: int
     mode: str
     model: str
-    voice: Annotated[str | None, Field(description="the speaker or stored voice; null: no voice")]
+    voice: Annotated[str | None, Field(description="speaker or stored voice; null: none")]
     seed: int
-    notes: Annotated[list[str], Field(description="sentences about replaced or ignored settings")]
+    notes: Annotated[list[str], Field(description="notes about replaced or ignored settings")]
 
 
 class DialogueTurnStart(TypedDict):
@@ -89,13 +89,13 @@ class DialogueTurnStart(TypedDict):
     type: Literal["dialogue.turn"]
     context_id: ContextName
     turn: int
-    first_sample: Annotated[int, Field(description="sample number in the utterance")]
+    first_sample: Annotated[int, Field(description="index of the first sample in the utterance")]
     voice: str | None
     notes: list[str]
 
 
 class AudioDone(TypedDict):
-    """Last message of an utterance that was spoken."""
+    """Last message of a completed utterance."""
 
     type: Literal["audio.done"]
     context_id: ContextName
@@ -111,7 +111,7 @@ class AudioDone(TypedDict):
     ]
     seed: int | None
     error: Literal[False]
-    notes: Annotated[list[str], Field(description="sentences about faults of the speech")]
+    notes: Annotated[list[str], Field(description="notes about detected speech problems")]
     metrics: Metrics
 
 
@@ -121,7 +121,7 @@ class ContextCancelled(TypedDict):
     type: Literal["context.cancelled"]
     context_id: ContextName
     sent_ms: Annotated[float, Field(description="sent audio in ms")]
-    played_ms: Annotated[float | None, Field(description="last reported position")]
+    played_ms: Annotated[float | None, Field(description="last reported playback position")]
 
 
 class Error(TypedDict):
@@ -131,14 +131,14 @@ class Error(TypedDict):
     """
 
     type: Literal["error"]
-    message: Annotated[str, Field(description="one sentence for people")]
+    message: Annotated[str, Field(description="human-readable message")]
     code: Annotated[str, Field(description="stable code of docs/api.md")]
     param: Annotated[str | None, Field(description="the invalid field")]
     retryable: bool
-    facts: Annotated[dict[str, Any], Field(description="values in the message, for clients with their own texts")]
+    facts: Annotated[dict[str, Any], Field(description="values in the message, for translations")]
     context_id: str | None
     partial_audio: NotRequired[Annotated[Literal[True], Field(description="some audio was already sent")]]
-    retry_after_s: NotRequired[Annotated[float, Field(description="seconds until a retry")]]
+    retry_after_s: NotRequired[Annotated[float, Field(description="seconds to wait before a retry")]]
 
 
 class Pong(TypedDict):

@@ -36,13 +36,13 @@ class SessionConfig(SpeechFields, Message):
 
     type: Literal["session.config"]
     response_format: Annotated[str, AfterValidator(_pcm)] = Field("pcm", description="only pcm")
-    frames: Literal["plain", "labelled"] = Field("plain", description="form of the binary messages")
+    frames: Literal["plain", "labelled"] = Field("plain", description="format of binary messages")
 
 
 class InputText(Message):
-    """Append text to an utterance, which the first message opens.
+    """Append text to an utterance (the first message opens it).
 
-    Speech may start at once.
+    Speech may start immediately.
     """
 
     type: Literal["input.text"]
@@ -61,7 +61,7 @@ class DialogueTurn(VoiceFields):
 
 
 class InputDialogue(Message):
-    """Complete text as a dialogue with one audio stream and seed."""
+    """Speak a complete dialogue with one audio stream and seed."""
 
     type: Literal["input.dialogue"]
     inputs: Annotated[list[DialogueTurn], Field(min_length=1, max_length=MAX_TURNS)] = Field(description="in sequence")
@@ -83,7 +83,7 @@ class InputDone(Message):
 
 
 class ContextCancel(Message):
-    """Stop the utterance, unless it has ended."""
+    """Cancel the utterance, unless it has ended."""
 
     type: Literal["context.cancel"]
     played_ms: Milliseconds | None = Field(None, description="played audio, returned in the response")

@@ -102,10 +102,10 @@ class SpeechFields(VoiceFields):
     )
     seed: Annotated[int, Field(ge=0, lt=2**63)] | None = Field(None, description="null: random; see audio.start")
     max_frames: Annotated[int, Field(ge=1)] | None = Field(
-        None, description="frames of 80 ms, up to limits.max_frames; null: a budget from the text's length"
+        None, description="frames of 80 ms, up to limits.max_frames; null: a limit derived from the text's length"
     )
     max_new_tokens: Annotated[int, Field(ge=2)] | None = Field(None, description="max_frames + 1")
-    do_sample: bool = Field(True, description="false: the most probable code at both levels")
+    do_sample: bool = Field(True, description="false: greedy decoding")
     temperature: Temperature | None = Field(None, description="null: the checkpoint's default, as for all below")
     top_k: TopK | None = None
     top_p: TopP | None = None

@@ -31,7 +31,7 @@ def line(max_chars: int) -> Callable[[str], str]:
 
 
 class Pronunciation(StrictFields):
-    """Word and its replacement, limited to the same case by case_sensitive."""
+    """Word and its replacement (in any case, unless case_sensitive is set)."""
 
     word: Annotated[Text, AfterValidator(line(MAX_WORD_CHARS))]
     say_as: Annotated[Text, AfterValidator(line(MAX_REPLACEMENT_CHARS))]
