@@ -63,7 +63,7 @@ class Limits:
     )
     queue_s: float = knob(30.0, "VOICEWRIGHT_QUEUE_S", "seconds that a request may wait for a slot", low=0)
     session_s: float = knob(3600.0, "VOICEWRIGHT_SESSION_S", "seconds that a socket may stay open", low=1)
-    config_s: float = knob(10.0, "VOICEWRIGHT_CONFIG_S", "seconds until the first message must arrive", low=0.1)
+    config_s: float = knob(10.0, "VOICEWRIGHT_CONFIG_S", "seconds for a client to send its first message", low=0.1)
     idle_s: float = knob(120.0, "VOICEWRIGHT_IDLE_S", "seconds after which an idle socket is closed", low=1)
 
     @property
@@ -86,7 +86,7 @@ class ModeSettings:
     first_chunk_frames: int = knob(1, "FIRST_CHUNK_FRAMES", "frames in the first chunk of audio", low=1)
     max_chunk_frames: int = knob(16, "MAX_CHUNK_FRAMES", "frames in the largest chunk of audio", low=1)
     sound_batch: int = knob(32, "SOUND_BATCH", "chunks that Code2Wav decodes at once", low=1)
-    prefills: int = knob(0, "PREFILLS", "prompt chunks per turn of the engine; 0: 2 on a CPU, 8 on cards", low=0)
+    prefills: int = knob(0, "PREFILLS", "prompt chunks per turn of the engine; 0: 2 on a CPU, 8 on GPUs", low=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,25 +115,25 @@ class EngineSettings:
     max_slots: int = knob(
         0,
         "VOICEWRIGHT_MAX_SLOTS",
-        "requests that speak at the same time, per checkpoint; 0: automatic",
+        "concurrent requests per checkpoint; 0: automatic",
         low=0,
         high=256,
     )
     memory_share: float = knob(
-        0.9, "VOICEWRIGHT_MEMORY_SHARE", "share of a card's memory that may be used", low=0.01, high=1.0
+        0.9, "VOICEWRIGHT_MEMORY_SHARE", "share of the GPU's memory that may be used", low=0.01, high=1.0
     )
     max_waiting: int = knob(32, "VOICEWRIGHT_MAX_WAITING", "requests that may wait for a slot", low=0)
     max_model_len: int = knob(4096, "VOICEWRIGHT_MAX_MODEL_LEN", "positions (prompt and frames) of one slot", low=64)
     lead_cap_s: float = knob(
         3.0,
         "VOICEWRIGHT_LEAD_CAP_S",
-        "seconds of unplayed audio above which a request lets others go first",
+        "seconds of unplayed audio above which other requests have priority",
         low=0.1,
     )
     reader_s: float = knob(
         2.0,
         "VOICEWRIGHT_READER_S",
-        "seconds of unread audio at which a slow reader's request pauses",
+        "seconds of unread audio above which a slow reader's request pauses",
         low=0.1,
     )
     sound_work: int = knob(
@@ -188,7 +188,7 @@ class ServerSettings:
     engine_process: str = knob(
         "auto",
         "VOICEWRIGHT_ENGINE_PROCESS",
-        "process of the engine: the server's (shared) or its own; auto: own on an NVIDIA card",
+        "process of the engine: the server's (shared) or its own; auto: own on an NVIDIA GPU",
         words=("auto", "shared", "own"),
     )
     send_buffer_bytes: int = knob(
@@ -210,12 +210,12 @@ class ServerSettings:
         low=0.1,
     )
     header_s: float = knob(
-        10.0, "VOICEWRIGHT_HEADER_S", "seconds until a connection must have sent its request's headers", low=0.1
+        10.0, "VOICEWRIGHT_HEADER_S", "seconds for a client to send the headers of a request", low=0.1
     )
     frame_s: float = knob(
         10.0,
         "VOICEWRIGHT_FRAME_S",
-        "seconds without a result from the device, after which the process ends; 0: no limit",
+        "seconds without a result from the device before the process exits; 0: no limit",
         low=0,
     )
     canary_s: float = knob(
@@ -225,7 +225,7 @@ class ServerSettings:
         low=0,
     )
     drain_s: float = knob(
-        30.0, "VOICEWRIGHT_DRAIN_S", "seconds that running replies have after SIGTERM or Ctrl-C", low=0
+        30.0, "VOICEWRIGHT_DRAIN_S", "seconds for running responses to finish after SIGTERM or Ctrl-C", low=0
     )
     api_keys: str = knob(
         "",
@@ -235,10 +235,10 @@ class ServerSettings:
     api_keys_file: str = knob(
         "",
         "VOICEWRIGHT_API_KEYS_FILE",
-        "file with one key per line, read again when it changes",
+        "file with one key per line, reloaded when it changes",
     )
     shared_tickets: bool = knob(False, "VOICEWRIGHT_SHARED_TICKETS", "a ticket is valid at every replica")
-    ticket_s: float = knob(60.0, "VOICEWRIGHT_TICKET_S", "seconds in which a ticket is valid", low=1)
+    ticket_s: float = knob(60.0, "VOICEWRIGHT_TICKET_S", "seconds for which a ticket is valid", low=1)
     origins: str = knob(
         "",
         "VOICEWRIGHT_ORIGINS",
@@ -257,15 +257,15 @@ class ServerSettings:
         high=16,
     )
     max_connections: int = knob(
-        256, "VOICEWRIGHT_MAX_CONNECTIONS", "requests and sockets of one port at the same time", low=1
+        256, "VOICEWRIGHT_MAX_CONNECTIONS", "concurrent requests and sockets of one port", low=1
     )
     max_connections_per_address: int = knob(
-        64, "VOICEWRIGHT_MAX_CONNECTIONS_PER_ADDRESS", "connections of one address, loopback excepted", low=1
+        64, "VOICEWRIGHT_MAX_CONNECTIONS_PER_ADDRESS", "connections from one address, except loopback", low=1
     )
     requests_per_minute: int = knob(
         0,
         "VOICEWRIGHT_REQUESTS_PER_MINUTE",
-        "requests and utterances a minute of one key, address or account; 0: any number",
+        "requests and utterances per minute of one key, address or account; 0: unlimited",
         low=0,
     )
     account_key: str = knob(
@@ -274,7 +274,7 @@ class ServerSettings:
         "secret that proves to the runtime that an account comes from the studio; empty: random",
     )
     reference_addresses: bool = knob(
-        False, "VOICEWRIGHT_REFERENCE_ADDRESSES", "download public https addresses in ref_audio"
+        False, "VOICEWRIGHT_REFERENCE_ADDRESSES", "download public https URLs in ref_audio"
     )
     voices_as: str = knob(
         "names",
@@ -285,7 +285,7 @@ class ServerSettings:
     cartesia_expiry_s: float = knob(
         1.0,
         "VOICEWRIGHT_CARTESIA_EXPIRY_S",
-        "seconds after its last audio until a Cartesia context without new text ends",
+        "seconds from the last audio until a Cartesia context without new text ends",
         low=0.1,
     )
     data: str = knob("", "VOICEWRIGHT_DATA", "data folder; empty: the user's")
@@ -293,13 +293,13 @@ class ServerSettings:
     elsewhere_file: str = knob(
         "",
         "VOICEWRIGHT_ELSEWHERE_FILE",
-        "file with /v1/models of a cluster's other replicas; set by the cluster",
+        "file with the /v1/models responses of other replicas; set by the cluster",
     )
-    owned_voices: int = knob(64, "VOICEWRIGHT_OWNED_VOICES", "voices of one X-Voice-Owner; 0: any number", low=0)
+    owned_voices: int = knob(64, "VOICEWRIGHT_OWNED_VOICES", "voices of one X-Voice-Owner; 0: unlimited", low=0)
     owned_pronunciations: int = knob(
         32,
         "VOICEWRIGHT_OWNED_PRONUNCIATIONS",
-        "pronunciation dictionaries of one X-Voice-Owner; 0: any number",
+        "pronunciation dictionaries of one X-Voice-Owner; 0: unlimited",
         low=0,
     )
     log_format: str = knob("text", "VOICEWRIGHT_LOG_FORMAT", "format of the log lines", words=("text", "json"))

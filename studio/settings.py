@@ -32,7 +32,7 @@ class StoreSettings:
         words=("auto", "one", "each"),
     )
     visitor_days: int = knob(30, "VOICEWRIGHT_VISITOR_DAYS", "days for which a visitor's data is kept", low=1)
-    bin_s: float = knob(86400.0, "VOICEWRIGHT_BIN_S", "seconds in which deleted items can be restored", low=1)
+    bin_s: float = knob(86400.0, "VOICEWRIGHT_BIN_S", "seconds for which deleted items can be restored", low=1)
     max_take_bytes: int = knob(
         32 * 2**20, "VOICEWRIGHT_MAX_TAKE_BYTES", "bytes of one take's samples, 48000 per second", low=48000
     )
@@ -107,14 +107,14 @@ class VisitSettings:
     visitors_per_address: int = knob(
         8,
         "VOICEWRIGHT_VISITORS_PER_ADDRESS",
-        "visitors of one address per day that have their own limits; the others share one; 0: any number",
+        "visitors of one address per day that have their own limits; the others share one; 0: unlimited",
         low=0,
     )
     visitor_speech_s: float = knob(
-        0.0, "VOICEWRIGHT_VISITOR_SPEECH_S", "seconds of speech per visitor and day; 0: any number", low=0
+        0.0, "VOICEWRIGHT_VISITOR_SPEECH_S", "seconds of speech per visitor and day; 0: unlimited", low=0
     )
     member_speech_s: float = knob(
-        0.0, "VOICEWRIGHT_MEMBER_SPEECH_S", "seconds of speech per signed-in visitor and day; 0: any number", low=0
+        0.0, "VOICEWRIGHT_MEMBER_SPEECH_S", "seconds of speech per signed-in visitor and day; 0: unlimited", low=0
     )
 
 

@@ -21,15 +21,15 @@ VOICEWRIGHT_QUANTIZE=int8 PORT=8000 make run
 ```
 
 The studio passes its environment to its runtime, so `make run` accepts all settings. Options of the command line
-(`voicewright runtime --help`) override the environment. A setting that is on or off takes `yes` or `no`. A value that
-is not allowed ends the process with status 2 and one sentence. The log reports unknown `VOICEWRIGHT_…` names with the
-nearest known one. A dash means that you rarely need to change the setting.
+(`voicewright runtime --help`) override the environment. A setting that is on or off takes `yes` or `no`. With an
+invalid value, the process prints an error and exits with status 2. The log reports unknown `VOICEWRIGHT_…` names with
+the nearest known one. A dash means that you rarely need to change the setting.
 
 | variable | default | content | change it if |
 |---|---|---|---|
 | `{MODEL}` | the embedded voice | checkpoints, `[MODE=]PATH_OR_ID`, separated by spaces | you want better voices |
-| `HOST`, `PORT` | `{StudioSettings().host}`, `{StudioSettings().port}` | address of the studio | others use it |
-| `VOICEWRIGHT_RUNTIME_URL` | none | URL of a runtime to use instead of the studio's own | the card is elsewhere |
+| `HOST`, `PORT` | `{StudioSettings().host}`, `{StudioSettings().port}` | the studio's address | other machines use it |
+| `VOICEWRIGHT_RUNTIME_URL` | none | URL of an external runtime | the GPU is on another machine |
 | `VOICEWRIGHT_TRANSCRIBER` | `{TRANSCRIBER}` | [recogniser](guide.md#speech-recognition), or empty | you use another |
 """
 
@@ -77,17 +77,17 @@ _CHANGE_IF = {
     "QUANTIZE": "speech is slower than real time, or memory is short",
     "EAGER": "graphs cannot be captured",
     "MAX_SLOTS": "requests wait although memory is free",
-    "MEMORY_SHARE": "another program needs the card",
+    "MEMORY_SHARE": "another program needs the GPU",
     "MAX_WAITING": "you prefer a refusal to a wait",
     "MAX_MODEL_LEN": "memory is short",
     "SOUND_WORK": "first chunks are late under load",
-    "SOUND_GRAPHS": "the start takes too long",
+    "SOUND_GRAPHS": "startup takes too long",
     "PROMPT_CACHE": "requests use many voices",
     "GUARD": "correct speech is stopped",
     "LOADS": "a checkpoint is rarely used",
     "THREADS": "other programs need the cores",
     "MAX_CHUNK_FRAMES": "audio is uneven under load (smaller)",
-    "SOUND_BATCH": "a card has many clients (larger)",
+    "SOUND_BATCH": "a GPU has many clients (larger)",
     "PREFILLS": "new requests disturb running ones (smaller)",
     "HOST": "other machines use the runtime",
     "RUNTIME_PORT": "the port is taken",
@@ -95,22 +95,22 @@ _CHANGE_IF = {
     "ENGINE_PROCESS": "you debug the engine",
     "SEND_S": "slow readers are closed",
     "FRAME_S": "the device is slow",
-    "DRAIN_S": "long replies are cut at a restart",
+    "DRAIN_S": "long responses are cut off at a restart",
     "API_KEYS": "other machines can reach the port",
-    "API_KEYS_FILE": "keys change while it runs",
+    "API_KEYS_FILE": "keys change while the server runs",
     "ORIGINS": "your web app calls the API",
     "HOSTS": "a name is refused (`host_refused`)",
     "TRUSTED_PROXIES": "a proxy is in front",
     "MAX_CONNECTIONS": "clients get `too_many_connections`",
     "MAX_CONNECTIONS_PER_ADDRESS": "many clients share an address",
-    "REQUESTS_PER_MINUTE": "one caller takes too much",
+    "REQUESTS_PER_MINUTE": "one client uses too much",
     "ACCOUNT_KEY": "you start the studio's runtime yourself",
     "REFERENCE_ADDRESSES": "clients send links to recordings",
     "VOICES_AS": "Open WebUI is the only client",
     "DATA": "the data needs a volume",
     "VOICES": "voices are shared",
     "LOG_FORMAT": "a program reads the log",
-    "LOG_TEXT": "you look for a wrong text",
+    "LOG_TEXT": "you debug wrong texts",
     "REPLICAS": "there are more devices",
     "SURGE_PERCENT": "updates find no free device",
     "STORE": "replicas run on several machines",
