@@ -12,7 +12,7 @@ const MAX_TOASTS = 2; // Maximum number of toasts that are shown at once.
 /**
  * @typedef {{action?: string, onAction?: () => void, also?: {action: string, onAction: () => void}, stayMs?: number, isOfPage?: boolean, dismiss?: string, keys?: {sentence: string, action: string, dismiss: string}}} ToastOptions
  *   also: a second action; isOfPage: the toast stays when another room is shown; dismiss: the toast stays until the user closes it with a button of this name;
- *   keys: message keys of the texts, with which a lasting toast follows the page's language
+ *   keys: message keys of the texts, to translate a lasting toast again if the page's language changes
  */
 
 export class Toasts {
@@ -103,7 +103,7 @@ const PLACE = { input: 'text', speaker: 'voice', instruct: 'instructions' };
 
 export class ErrorMessages {
   /**
-   * Messages that are shown while the runtime is away, by element.
+   * Messages shown while the runtime is unavailable, by element.
    *
    * `nextText` is the message to show when the runtime is available again.
    *
@@ -111,9 +111,9 @@ export class ErrorMessages {
    */
   shownWhileAway = new Map();
   /**
-   * Messages that are shown since the runtime is available again, by element.
+   * Messages shown since the runtime became available again, by element.
    *
-   * The messages become wrong if the runtime becomes unavailable again.
+   * They are cleared if the runtime becomes unavailable again.
    *
    * @type {Map<HTMLElement, string>}
    */
@@ -178,7 +178,7 @@ export class ErrorMessages {
     const { current, dock } = this.studio;
     if (!current || room !== current.id) return null;
     const find = (/** @type {string} */ field) => [current.root, dock.root].flatMap((root) => getElements(root, `[data-error-for="${CSS.escape(field)}"]`));
-    // The runtime also names the part of a field, such as `inputs.0.text`.
+    // The runtime may report a part of a field, such as `inputs.0.text`.
     const [field] = place.split('.');
     return [...find(PLACE[field] ?? field), ...find('request')][0] ?? null;
   }
@@ -266,7 +266,7 @@ export class Undo {
 }
 
 // --- Line next to the name of a take, with its queue position or notes about its text. A sheet shows the full notes with a
-// next step. The server's notes are for programs, so the page has texts of its own for the common notes.
+// next step. The server's notes are meant for programs, so the page has its own texts for common notes.
 
 const OWN = 'shell.note.';
 
@@ -295,10 +295,10 @@ export class Notes {
   showNotes(take) {
     const { studio } = this;
     const sentences = (take.start?.notes ?? []).map((note) => this.translated(note, take));
-    const sentence = sentences.map(({ words }) => words).join(' ');
+    const sentence = sentences.map(({ text }) => text).join(' ');
     writeText(this.line, sentence);
     this.detailsButton.hidden = sentence === '';
-    if (this.content.textContent !== sentences.map(({ words }) => words).join('')) this.content.replaceChildren(...sentences.map(({ words }) => paragraph(words)));
+    if (this.content.textContent !== sentences.map(({ text }) => text).join('')) this.content.replaceChildren(...sentences.map(({ text }) => paragraph(text)));
     this.checkpointsButton.hidden = !studio.realVoices.isHost || !sentences.some(({ isRead }) => isRead);
   }
 
@@ -306,20 +306,20 @@ export class Notes {
    * Return a note in the page's language.
    *
    * @param {string} note note of the server @param {import('../player/stage.js').ShownAudio} take
-   * @returns {{words: string, isRead?: boolean}} isRead: true if the published checkpoints can read the text
+   * @returns {{text: string, isRead?: boolean}} isRead: true if the published checkpoints can speak the text
    */
   translated(note, take) {
     const { studio } = this;
     const { t, words } = studio;
     const [, name = ''] = /^note\.(.+)$/.exec(nameOf(note) ?? '') ?? [];
-    if (name === 'strange_script') return this.unsupportedScript(take) ?? { words: translateMessage(note) };
-    if (!(OWN + name in words.english)) return { words: translateMessage(note) };
+    if (name === 'strange_script') return this.unsupportedScript(take) ?? { text: translateMessage(note) };
+    if (!(OWN + name in words.english)) return { text: translateMessage(note) };
     const isStyled = name === 'dropped_styles' && 'mode' in take && take.mode === 'base' && studio.catalogue.supportsStyle('base');
-    return { words: t(OWN + name) + (isStyled ? ` ${t('shell.note.style_field')}` : '') };
+    return { text: t(OWN + name) + (isStyled ? ` ${t('shell.note.style_field')}` : '') };
   }
 
   /**
-   * Return the first script in the text that the voice's languages do not use.
+   * Return a note about the text's first writing system that the voice's languages lack.
    *
    * @param {import('../player/stage.js').ShownAudio} take
    */
@@ -332,9 +332,9 @@ export class Notes {
     const letters = scriptName(unsupported.script, words.language);
     const sentence = t('shell.note.strange_script', { languages: studio.facts.languagesOf(card), letters });
     const isRead = unsupported.isRead && studio.realVoices.isHost && card.id === studio.realVoices.small;
-    return { words: isRead ? `${sentence} ${t('shell.note.real_voices_read')}` : sentence, isRead };
+    return { text: isRead ? `${sentence} ${t('shell.note.real_voices_read')}` : sentence, isRead };
   }
 }
 
-/** @param {string} words */
-const paragraph = (words) => createElement('p', { textContent: words });
+/** @param {string} text */
+const paragraph = (text) => createElement('p', { textContent: text });

@@ -24,7 +24,7 @@ export class RoomAddress {
   }
 
   /**
-   * Put another room into the address, from which Back returns to the previous room.
+   * Put another room into the address, so that Back returns to the previous room.
    *
    * @param {string} id id of the room
    */

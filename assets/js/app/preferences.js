@@ -37,8 +37,8 @@ export class Preferences extends Emitter {
     this.languages = languages;
     this.language = language && language in languages ? language : preferredLanguage(Object.keys(languages));
     // Gradio's query parameter sets the theme of links and frames. It is not stored.
-    const asked = new URLSearchParams(location.search).get('__theme');
-    this.theme = THEMES.find((one) => one === asked) ?? THEMES.find((one) => one === theme) ?? 'system';
+    const urlTheme = new URLSearchParams(location.search).get('__theme');
+    this.theme = THEMES.find((one) => one === urlTheme) ?? THEMES.find((one) => one === theme) ?? 'system';
     DARK.addEventListener('change', () => this.paint());
     // Gradio starts later and sets the system theme, so the chosen theme must be applied again.
     new MutationObserver(() => this.paint()).observe(document.body, { attributeFilter: ['class'] });
@@ -88,7 +88,7 @@ export function offerSigningIn(page, { features: { oauth }, visitor }, t) {
   };
 }
 
-// --- Ends the animation loop that Gradio's loading indicator leaves running, which uses a few percent of a core. The loop
+// --- Stops the animation loop of Gradio's loading indicator, which would continue to use a few percent of a core. The loop
 // has no handle. On an idle page, it requests exactly one callback per frame. Browsers number these requests, so the
 // request of the last frame can be cancelled.
 
@@ -97,15 +97,15 @@ const TRIES = 1200;
 
 export function cancelOrphanedFrames() {
   let seen = 0;
-  let left = TRIES;
+  let triesLeft = TRIES;
   const watch = () => {
-    const own = requestAnimationFrame(() => {
+    const first = requestAnimationFrame(() => {
       // All animation loops have already requested their next frame.
       const next = requestAnimationFrame(() => {});
       cancelAnimationFrame(next);
-      seen = next - own === 2 ? seen + 1 : 0;
+      seen = next - first === 2 ? seen + 1 : 0;
       if (seen >= STABLE_FRAMES) cancelAnimationFrame(next - 1);
-      else if (next - own > 1 || --left > 0) setTimeout(watch);
+      else if (next - first > 1 || --triesLeft > 0) setTimeout(watch);
     });
   };
   watch();

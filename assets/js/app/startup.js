@@ -10,8 +10,8 @@ import { preferredLanguage, Words } from '../common/words.js';
 
 const ASK_MS = 500;
 
-const asked = new URLSearchParams(location.search).get('__theme') ?? '';
-const isDark = ['light', 'dark'].includes(asked) ? asked === 'dark' : matchMedia('(prefers-color-scheme: dark)').matches;
+const theme = new URLSearchParams(location.search).get('__theme') ?? '';
+const isDark = ['light', 'dark'].includes(theme) ? theme === 'dark' : matchMedia('(prefers-color-scheme: dark)').matches;
 document.documentElement.classList.toggle('dark', isDark);
 
 const line = getElement(document, '#vw-opening-what');

@@ -49,11 +49,11 @@ import { Status } from './status.js';
  * @typedef {import('../player/take.js').TakeRecord} TakeRecord
  * @typedef {import('../player/take.js').Mode} Mode
  *
- * @typedef {{voice: import('../script/document.js').Voice, instruct: string}} SpokenBy voice and style of a room, for a line
- * of a script
+ * @typedef {{voice: import('../script/document.js').Voice, instruct: string}} SpokenBy voice and style that a room
+ * suggests for the lines of a script
  * @typedef {{voice?: string, text?: string, lines?: import('../script/reading.js').ParsedLine[], title?: string,
- * spokenBy?: SpokenBy|null, script?: string, half?: 'takes'|'voices', isFull?: boolean, isPlayed?: boolean}} RoomOptions values for opening a
- * room with
+ * spokenBy?: SpokenBy|null, script?: string, half?: 'takes'|'voices', isFull?: boolean, isPlayed?: boolean}} RoomOptions options for opening a
+ * room
  * @typedef {Omit<TakeRecord, 'reference'> & {reference: Blob|null}} RestoredTake  stored take with its reference audio
  *
  * @typedef {() => void} UndoFunction  function that undoes an action
@@ -245,7 +245,7 @@ export class Studio {
     return this.roomAddress.room ?? first.id;
   }
 
-  /** Open another room, from which Back returns to this room. @param {string} id @param {RoomOptions} [options] */
+  /** Open another room, so that Back returns to this room. @param {string} id @param {RoomOptions} [options] */
   go(id, options = {}) {
     this.roomAddress.go(id);
     this.enter(id, options);
@@ -254,7 +254,7 @@ export class Studio {
   /**
    * Show one room and hide the other rooms.
    *
-   * `options` has the values with which the room is opened.
+   * `options` are passed to the `enter` method of the room.
    *
    * @param {string} id @param {RoomOptions} [options]
    */
@@ -297,7 +297,7 @@ export class Studio {
       const slot = root.querySelector(`[data-vw-slot=${name}]`) ?? getElement(this.page, home);
       slot.append(getElement(this.page, `#vw-shared-${name}`));
     }
-    // A room may have a label of its own for the primary button.
+    // A room may have its own label for the primary button.
     const word = getElements(root, '[data-vw-speak]')[0]?.dataset.vwSpeak ?? 'shell.speak';
     this.speakWord.dataset.i18n = word;
     this.speakWord.textContent = this.t(word);
@@ -517,9 +517,9 @@ export class Studio {
    */
   async restore(record) {
     const reference = await this.history.reference(record);
-    const own = this.rooms.find(({ id }) => id === record.room);
+    const origin = this.rooms.find(({ id }) => id === record.room);
     const does = (/** @type {Room} */ room) => modesOf(room).includes(record.mode);
-    const room = own?.restore && (!own.mode || does(own)) ? own : this.rooms.find(does);
+    const room = origin?.restore && (!origin.mode || does(origin)) ? origin : this.rooms.find(does);
     if (!room?.restore) return;
     this.go(room.id);
     this.replaceWithUndo(

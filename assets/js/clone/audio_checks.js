@@ -5,7 +5,7 @@ import { clock, SAMPLE_RATE } from '../common/audio.js';
 import { createElement, getElement } from '../common/elements.js';
 
 const REFUSED = 'transcript_mismatch'; // Code of advice on a transcript that cannot be saved.
-/** Key of the sentence about a transcript of something else, wherever the page shows it. */
+/** Message key for a transcript that does not match the recording. */
 export const MISMATCH = `server.error.${REFUSED}`;
 const SETTLED_MS = 500;
 const MAX_FAULTS = 4; // Maximum number of faults of one kind that are shown.

@@ -50,7 +50,7 @@ export class CloneRequest {
 
 // --- Comparison of the original and the clone with the same text, before the voice is saved.
 
-const PREVIEW_SEED = 7; // Constant seed, with which the clone always sounds the same.
+const PREVIEW_SEED = 7; // Constant seed, so that the clone always sounds the same.
 
 export class Comparison {
   /** Last take of a clone that was played, or null. @type {Take|null} */

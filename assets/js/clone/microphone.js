@@ -1,4 +1,4 @@
-/** Recording from the microphone as mono samples of 24 kHz, and the Clone room's recorder. */
+/** Recording from the microphone as mono samples at 24 kHz, and the Clone room's recorder. */
 
 import { errorOf } from '../common/api.js';
 import { SAMPLE_RATE, toInt16 } from '../common/audio.js';

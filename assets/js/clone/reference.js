@@ -1,5 +1,5 @@
 /**
- * Reference audio: a recording or a file as samples, of which the selected part is sent.
+ * Reference audio: samples of a recording or a file, and the selected part, which is sent.
  *
  * Files that the browser cannot decode are sent unchanged because the runtime reads more formats.
  */
@@ -9,9 +9,9 @@ import { SAMPLE_RATE, toInt16, wavBlob } from '../common/audio.js';
 const MAX_FILE_BYTES = 100 * 2 ** 20;
 const MAX_DURATION_S = 600;
 const MIN_HANDLE_DISTANCE_S = 0.1;
+const MAX_SURROUNDINGS_S = 2;
 // If the mean of the channels has less than this share of the energy of independent channels, they cancel each other
 // out.
-const MAX_SURROUNDINGS_S = 2;
 const MIN_MIX_ENERGY = 0.1;
 const CROSS_FADE_SAMPLES = Math.round(SAMPLE_RATE * 0.008);
 
@@ -34,7 +34,7 @@ export class Reference {
     this.maxSeconds = maxSeconds;
     this.start = 0;
     this.end = Math.min(this.seconds, maxSeconds);
-    /** Stretches between start and end that are cut out, in order. @type {TimeSpan[]} */
+    /** Spans between start and end that are cut out, in order. @type {TimeSpan[]} */
     this.cuts = [];
     /** @type {Blob|null} */
     this.blob = null;
@@ -71,7 +71,7 @@ export class Reference {
     this.blob = null;
   }
 
-  /** Cut a stretch out, and merge it with overlapping or adjacent cuts. @param {TimeSpan} out */
+  /** Cut a span out, and merge it with overlapping or adjacent cuts. @param {TimeSpan} out */
   cutOut({ start, end }) {
     const cut = { start: Math.max(0, start), end: Math.min(this.seconds, end) };
     const apart = this.cuts.filter((one) => one.end < cut.start || one.start > cut.end);
@@ -101,7 +101,7 @@ export class Reference {
     return this.keptSpans().reduce((sum, { start, end }) => sum + end - start, 0);
   }
 
-  /** Return the stretches of the selection that are not cut out. @returns {TimeSpan[]} */
+  /** Return the spans of the selection that are not cut out. @returns {TimeSpan[]} */
   keptSpans() {
     const found = [];
     let { start } = this;

@@ -19,8 +19,8 @@ const CLIPPED = 32700;
 const MAX_FINE_S = 120; // Longer recordings are analysed with half the resolution, to save time.
 
 const MIN_BURST_S = 0.13; // Shorter noises may be consonants.
-const MIN_BRIGHT_SHARE = 0.8; // Minimum brightness of a consonant such as s, equal to that of a tone of 3.5 kHz.
-const MAX_DULL_SHARE = 0.06; // Maximum brightness of a deep or hoarse voice, equal to that of a tone of 1 kHz.
+const MIN_BRIGHT_SHARE = 0.8; // Minimum brightness of a consonant such as s: the brightness of a 3.5 kHz tone.
+const MAX_DULL_SHARE = 0.06; // Maximum brightness of a deep or hoarse voice: the brightness of a 1 kHz tone.
 // Minimum fraction of energy below 2 kHz in a voice. The sound "sh" has at most a tenth.
 const MIN_THROAT_SHARE = 0.25;
 const MAX_VOWEL_S = 0.8; // Maximum duration of a vowel with constant pitch and loudness.
@@ -126,7 +126,7 @@ function levelsOf(pcm) {
 /**
  * Return the correlation, period and low energy of each frame.
  *
- * The correlation is that with the preceding samples. The period is in samples at 4 kHz. The low energy is the energy below
+ * The correlation is with the preceding samples. The period is in samples at 4 kHz. The low energy is the energy below
  * 2 kHz (of squared 16-bit samples).
  *
  * @param {Int16Array} pcm @param {number} count number of frames @param {(frame: number) => boolean} matters true for frames to analyse

@@ -1,4 +1,4 @@
-/** Stored voice of the Clone room, and playback of this voice or of the recording. */
+/** Voice selector of the Clone room, and playback of the voice or of the recording. */
 
 import { errorOf } from '../common/api.js';
 import { SAMPLE_RATE } from '../common/audio.js';

@@ -18,8 +18,8 @@
  * @throws {Error} No element of this class matches the selector.
  */
 export function getElement(root, selector, kind = HTMLElement) {
-  const found = root.querySelector(selector);
-  if (found instanceof kind) return found;
+  const element = root.querySelector(selector);
+  if (element instanceof kind) return element;
   throw new Error(`The page has no ${kind.name} that is ${selector}`);
 }
 

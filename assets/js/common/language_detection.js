@@ -41,7 +41,7 @@ const NAMES = { en: 'english', de: 'german', fr: 'french', es: 'spanish', it: 'i
 const WORDS = Object.entries(COMMON).map(([tag, words]) => [tag, new Set(words.split(' '))]);
 
 const EXAMINED_CHARS = 3000;
-const MIN_SCRIPT_SHARE = 0.2; // A script with fewer of the letters is ignored, such as that of a single foreign name.
+const MIN_SCRIPT_SHARE = 0.2; // A script with a smaller share of the letters is ignored, for example one foreign name.
 const MIN_WORDS = 5; // The language of shorter texts is not detected.
 const MIN_COMMON_WORDS_SHARE = 0.15; // Minimum fraction of the words that are among the language's most common words.
 
@@ -54,7 +54,7 @@ const MIN_COMMON_WORDS_SHARE = 0.15; // Minimum fraction of the words that are a
  */
 export function unknownLanguage(text, languages) {
   const known = languages.map(plainName);
-  // Languages that this module does not know may use any script.
+  // A language that is not in `KNOWN` may use any script.
   if (known.length === 0 || known.some((name) => !KNOWN.has(name))) return null;
   const read = text.slice(0, EXAMINED_CHARS);
   /** @type {[string, number][]} */

@@ -42,12 +42,12 @@ export function setTexts(chosen) {
  * @param {string} message @returns {string|null}
  */
 export function phrase(message) {
-  const found = find(message);
-  return words && found && words.t(found.key, placeholderValues(found.groups));
+  const match = find(message);
+  return words && match && words.t(match.key, placeholderValues(match.groups));
 }
 
 /**
- * Return the key of a server's sentence, or null if the page does not know the sentence.
+ * Return the key of a server's sentence, or null for an unknown sentence.
  *
  * @param {string} message @returns {string|null} key without the common prefix
  */

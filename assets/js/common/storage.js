@@ -38,10 +38,10 @@ const STORE = 'recordings';
 /** @returns {Promise<IDBDatabase>} */
 function opened() {
   return new Promise((resolve, reject) => {
-    const asked = indexedDB.open(DATABASE, 1);
-    asked.onupgradeneeded = () => asked.result.createObjectStore(STORE);
-    asked.onsuccess = () => resolve(asked.result);
-    asked.onerror = () => reject(asked.error);
+    const request = indexedDB.open(DATABASE, 1);
+    request.onupgradeneeded = () => request.result.createObjectStore(STORE);
+    request.onsuccess = () => resolve(request.result);
+    request.onerror = () => reject(request.error);
   });
 }
 
@@ -51,10 +51,10 @@ async function runTransaction(mode, makeRequest) {
     const database = await opened();
     return await new Promise((resolve, reject) => {
       const transaction = database.transaction(STORE, mode);
-      const asked = makeRequest(transaction.objectStore(STORE));
+      const request = makeRequest(transaction.objectStore(STORE));
       transaction.oncomplete = () => {
         database.close();
-        resolve(asked.result);
+        resolve(request.result);
       };
       transaction.onabort = transaction.onerror = () => reject(transaction.error);
     });

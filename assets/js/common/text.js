@@ -1,6 +1,6 @@
 /** Pure functions on spoken text: tags, length, sentence ends and expected duration. */
 
-// --- Words that describe a style, which distinguish a style in square brackets from prose. The studio sends the runtime's
+// --- Words that describe a style. They distinguish a style in square brackets from prose. The studio sends the runtime's
 // lists (runtime/shared/style_words.py).
 
 /** @type {Set<string>} */
@@ -81,7 +81,7 @@ export function sentLength(text) {
   return [...sentText(text)].length;
 }
 
-// --- Sentence ends, which are those of the browser, except after abbreviations (sentence_ends.py).
+// --- Sentence ends, as found by the browser, except after abbreviations (sentence_ends.py).
 
 // Words before a name or a number whose full stop does not end a sentence.
 const TITLE =
@@ -118,7 +118,7 @@ export function endsShort(text, following) {
   return isInitial || /^\p{Nd}{1,2}$/u.test(word) || TITLE.test(last) || (NUMBERED.test(last) && /^\P{L}*?\p{Nd}/u.test(following));
 }
 
-// --- Duration of a text by its script. A test compares the result with speech_rate.py.
+// --- Duration of a text by its writing system. A test compares the result with speech_rate.py.
 
 const FRAME_S = 0.08;
 const LETTER_FRAMES = 0.85;
@@ -143,7 +143,7 @@ export function expectedSeconds(text) {
 }
 
 /**
- * True if most of a text is in scripts with at least one syllable per character.
+ * True if most of a text is in writing systems with at least one syllable per character.
  *
  * The pace of such texts is learned separately.
  *

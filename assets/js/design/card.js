@@ -31,7 +31,7 @@ export class TakeCard extends Emitter {
   /**
    * @param {HTMLTemplateElement} template
    * @param {{take: Take, letter: string, set: number, description: string, note?: string|null, voice?: SavedVoice|null}} given
-   *   description: description of the voice, also if the take clones another take; note: message key of a remark
+   *   description: description of the voice, also if the take clones another take; note: message key of a note
    * @param {Translate} t
    * @param {import('../speak/voices.js').Voices} voices
    */
@@ -140,7 +140,7 @@ export class TakeCard extends Emitter {
     return [['done', 'kept'].includes(state) ? '' : word, length, this.note ? t(this.note) : ''].filter(Boolean).join(' · ');
   }
 
-  /** Text with the attenuation to the loudness of the quietest take, or '' if unknown. */
+  /** Text with the attenuation that matches the quietest take's loudness, or '' if unknown. */
   get gainText() {
     return this.matched ? this.t('design.gain', { db: decibels(this.gainDb) }) : '';
   }

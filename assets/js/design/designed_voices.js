@@ -90,7 +90,7 @@ export class DesignedVoices {
 /** @typedef {import('../speak/voices.js').Choice} Choice */
 
 const BLEND_DELAY_MS = 250; // Delay between the last movement of the slider and playback.
-const BLEND_SEED = 7; // Constant seed, with which only the voice changes.
+const BLEND_SEED = 7; // Constant seed, so that only the voice changes.
 
 export class BlendForm {
   /** Take of the last blend that was played, or null. @type {import('../player/take.js').Take|null} */

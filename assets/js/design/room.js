@@ -204,7 +204,7 @@ export class DesignRoom {
     else this.fillFrom({ text, config: { instructions: description, language: config.language }, seed: null });
   }
 
-  /** @param {{text: string, config: Config, seed: number|null}} request request that is repeated */
+  /** Fill the form from a request, and offer undo. @param {{text: string, config: Config, seed: number|null}} request */
   fillFrom({ text, config, seed }) {
     const { studio } = this;
     studio.replaceWithUndo(this, this.isOwnDescription || this.isOwnText, () => {

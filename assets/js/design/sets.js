@@ -136,7 +136,7 @@ export class SavedSets {
   }
 
   /**
-   * Return the position of a take for a restoration after a reload, or null.
+   * Return the position at which to restore a take after a reload, or null.
    *
    * @param {Take} take
    * @returns {SetPosition|null}

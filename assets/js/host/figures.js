@@ -126,9 +126,9 @@ export class Figures {
     for (const { figure, chart, large, small, lines, say, isHidden } of this.shown) {
       figure.hidden = isHidden(metrics, device);
       chart.add(lines(metrics, rate));
-      const [main, beside] = say(metrics, rate, this.t);
+      const [main, unit] = say(metrics, rate, this.t);
       large.data = `${main} `;
-      small.textContent = beside;
+      small.textContent = unit;
     }
   }
 

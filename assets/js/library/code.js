@@ -1,12 +1,12 @@
 /**
- * Code samples of a take's request for this server, which run without changes.
+ * Ready-to-run code samples that repeat a take's request on this server.
  *
  * @typedef {Object} Request
  * @property {'custom_voice'|'voice_design'|'base'} mode
  * @property {Object<string, any>} config
  * @property {string} text
  * @property {number} [seed]     undefined for a random seed
- * @property {string} [model]      id of the model that has spoken the take
+ * @property {string} [model]      id of the model that generated the take
  * @property {string|null} [referenceUrl]  URL of the reference audio that was sent with the request
  * @property {boolean} [hasReference]
  */
@@ -102,7 +102,7 @@ function imports({ hasReference, referenceUrl }, modules) {
 export function openai(request, base) {
   // The SDK requires a model and a voice.
   const config = { model: 'qwen3-tts', voice: 'alloy', ...speechConfig(request) };
-  const own = Object.fromEntries(Object.entries(config).filter(([name]) => OPENAI_FIELDS.has(name)));
+  const known = Object.fromEntries(Object.entries(config).filter(([name]) => OPENAI_FIELDS.has(name)));
   const extra = python(Object.fromEntries(Object.entries(config).filter(([name]) => !OPENAI_FIELDS.has(name))), '    ');
   const body = request.hasReference ? extra.replace(/ {4}\}$/, '        "ref_audio": reference,\n    }') : extra;
   return `# pip install openai
@@ -110,7 +110,7 @@ ${imports(request, ['wave'])}from openai import OpenAI
 
 ${referenceInPython(request)}client = OpenAI(base_url=${JSON.stringify(new URL('v1', base))}, api_key="none")
 speech = client.audio.speech.with_streaming_response.create(
-${keywords({ ...own, input: request.text, response_format: 'pcm' }, '    ')}    extra_body=${body},
+${keywords({ ...known, input: request.text, response_format: 'pcm' }, '    ')}    extra_body=${body},
 )
 ${PYTHON_FILE}    with speech as reply:
         for pcm in reply.iter_bytes():  # As it is made: play or store it.
@@ -121,7 +121,7 @@ ${PYTHON_FILE}    with speech as reply:
 /** @param {Request} request @param {URL} base */
 export function elevenlabs(request, base) {
   const { voice, language = 'auto', instructions, tags, graft } = request.config;
-  const given = {
+  const fields = {
     voice_id: voice ?? 'alloy',
     text: request.text,
     model_id: request.model,
@@ -136,7 +136,7 @@ ${imports(request, ['wave'])}from elevenlabs.client import ElevenLabs
 
 client = ElevenLabs(base_url=${JSON.stringify(String(base).replace(/\/$/, ''))}, api_key="none")
 speech = client.text_to_speech.stream(
-${keywords({ ...given, ...more }, '    ')})
+${keywords({ ...fields, ...more }, '    ')})
 ${PYTHON_FILE}    for pcm in speech:  # As it is made: play or store it.
         file.writeframes(pcm)
 `;

@@ -85,7 +85,7 @@ export class TakeHistory extends EventTarget {
    */
   /** @type {{search?: string, room?: string, favourite?: string, loose?: string, cursor?: string}} */
   filter = { loose: '1' };
-  /** Number of list requests, with which responses to earlier requests are ignored. */
+  /** Number of list requests, used to ignore responses to earlier requests. */
   requestNumber = 0;
   /**
    * Number of changes of takes.

@@ -71,8 +71,8 @@ export class SavedScripts extends EventTarget {
   /** Render the entries again in the page's language. */
   paint() {
     const { room, favourite } = this.wanted;
-    const shown = favourite || (room && room !== this.room.id) ? [] : this.scripts;
-    this.entries = shown.map((script) => ({ at: script.updated_at, element: this.entry(script) }));
+    const scripts = favourite || (room && room !== this.room.id) ? [] : this.scripts;
+    this.entries = scripts.map((script) => ({ at: script.updated_at, element: this.entry(script) }));
     this.dispatchEvent(new Event('change'));
   }
 

@@ -53,7 +53,7 @@ export class VoiceRow {
     this.fields = [...getElements(this.element, '[data-field]', HTMLInputElement), ...getElements(this.element, '[data-field]', HTMLTextAreaElement)];
     /** Recording of the voice after it was played here, or null. @type {import('../player/take.js').Take|null} */
     this.sample = null;
-    /** Promise of the last change, for which the next change waits. @type {Promise<void>} */
+    /** Promise of the last change, which the next change awaits. @type {Promise<void>} */
     this.lastChange = Promise.resolve();
     this.listen();
     this.paint();

@@ -165,8 +165,8 @@ export class VoicesPanel {
   }
 
   paint() {
-    const found = this.studio.voices.list.filter((voice) => this.fits(voice));
-    const rows = found.map((voice) => {
+    const voices = this.studio.voices.list.filter((voice) => this.fits(voice));
+    const rows = voices.map((voice) => {
       const row = this.rows.get(voice.id) ?? new VoiceRow(voice, this.studio);
       row.update(voice);
       return row;

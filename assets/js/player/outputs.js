@@ -49,7 +49,7 @@ export class WorkletOutput {
     this.node.port.postMessage({ type: 'end', take });
   }
 
-  /** Count the next time without audio as a pause and not as an underrun. */
+  /** Count the next gap in the audio as a pause and not as an underrun. */
   expectPause() {
     this.node.port.postMessage({ type: 'rest' });
   }
@@ -127,7 +127,7 @@ export class ScheduledOutput {
     this.report();
   }
 
-  /** Count the next time without audio as a pause and not as an underrun. */
+  /** Count the next gap in the audio as a pause and not as an underrun. */
   expectPause() {
     this.isEmpty = true;
   }

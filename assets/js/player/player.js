@@ -158,7 +158,7 @@ export class Player extends EventTarget {
     if (take === this.take) this.whenOpen((output) => output.end(take));
   }
 
-  /** Count the next time without audio as a pause and not as an underrun. */
+  /** Count the next gap in the audio as a pause and not as an underrun. */
   expectPause() {
     this.whenOpen((output) => output.expectPause());
   }

@@ -71,8 +71,8 @@ export class Playlist {
 
 /** Yield silence in chunks. @param {number} seconds */
 function* silenceChunks(seconds) {
-  for (let left = Math.round(seconds * SAMPLE_RATE); left > 0; left -= SILENCE.length) {
-    yield left < SILENCE.length ? SILENCE.slice(0, left) : SILENCE.slice();
+  for (let remaining = Math.round(seconds * SAMPLE_RATE); remaining > 0; remaining -= SILENCE.length) {
+    yield remaining < SILENCE.length ? SILENCE.slice(0, remaining) : SILENCE.slice();
   }
 }
 

@@ -199,9 +199,9 @@ export class Speech {
  * @param {WeakMap<Blob, Promise<T>>} known @param {Blob} reference @param {(reference: Blob) => Promise<T>} read
  */
 function cached(known, reference, read) {
-  const found = known.get(reference) ?? read(reference);
-  known.set(reference, found);
-  return found;
+  const result = known.get(reference) ?? read(reference);
+  known.set(reference, result);
+  return result;
 }
 
 /** Return the metadata that the studio stores with a take. @param {Take} take */

@@ -332,12 +332,12 @@ export class Stage extends EventTarget {
    * @param {ShownAudio|null} take
    */
   paintLength(take) {
-    const made = take && !isFullAudio(take) ? progressOf(take, performance.now()) : null;
-    const length = made ? this.t('shell.about_length', { time: clock(made.samples).replace(/\.\d$/, '') }) : clock(take?.samples ?? 0);
+    const progress = take && !isFullAudio(take) ? progressOf(take, performance.now()) : null;
+    const length = progress ? this.t('shell.about_length', { time: clock(progress.samples).replace(/\.\d$/, '') }) : clock(take?.samples ?? 0);
     writeText(this.length, take?.samples ? `/ ${length}` : '');
-    const percent = Math.floor(100 * (made?.share ?? 0));
-    const left = made?.left ?? null;
-    const estimate = made ? this.t(left === null ? 'shell.made' : 'shell.made_left', { n: percent, time: formatDuration(left ?? 0, this.t) }) : '';
+    const percent = Math.floor(100 * (progress?.share ?? 0));
+    const left = progress?.left ?? null;
+    const estimate = progress ? this.t(left === null ? 'shell.made' : 'shell.made_left', { n: percent, time: formatDuration(left ?? 0, this.t) }) : '';
     writeText(this.progressBar, estimate);
   }
 

@@ -20,13 +20,13 @@ const END_SHARE = 2 / 3; // Chunks after this fraction of a take count as its en
 /** Arrival time (performance.now()) and number of samples of each chunk. @typedef {{arrivedAt: number, samples: number}[]} Arrivals */
 
 /**
- * Return the smallest start buffer in samples with which a take would have had no gaps.
+ * Return the smallest start buffer in samples that would have prevented a take's gaps.
  *
  * @param {Arrivals} arrivals
  * @returns {number} number of samples
  */
 export function neededStart(arrivals) {
-  // The loop runs backwards. `latest` is the latest start with which all later chunks arrive in time, relative to the
+  // The loop runs backwards. `latest` is the latest start at which all later chunks arrive in time, relative to the
   // audio before these chunks.
   const received = [0];
   for (const { samples } of arrivals) received.push(received[received.length - 1] + samples);
@@ -135,7 +135,7 @@ export class Pace {
   /**
    * Return the condition for the start of the next take.
    *
-   * Playback starts at `target` buffered samples, or `hold` samples of time after the first chunk.
+   * Playback starts at `target` buffered samples, or `hold` samples after the first chunk arrived.
    *
    * @param {{planned?: number, parallel?: number}} [take]  planned: expected number of samples, or 0 if unknown
    */

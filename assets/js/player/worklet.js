@@ -2,16 +2,16 @@
  * The player's AudioWorklet, which plays queued PCM without gaps and counts underruns.
  *
  * States: idle -> buffering -> playing -> draining -> idle. Playback starts when `target` samples are buffered, or `hold`
- * samples of time after the first ones. If the queue becomes empty before the take ends, the worklet ramps to silence,
+ * samples after the first ones arrived. If the queue becomes empty before the take ends, the worklet ramps to silence,
  * doubles `target` and buffers again. Except for these ramps, the output at a rate of 1 is exactly the received samples:
  * int16 / 32768.
  *
- * Other rates use `Stretch`. While a take is generated, a rate above 1 approaches 1 as the buffer runs low, so that a
+ * Other rates use `TimeStretch`. While a take is generated, a rate above 1 approaches 1 as the buffer runs low, so that a
  * faster rate causes no underrun.
  *
  * Messages in:  {type: 'begin', take, target, hold?} {type: 'push', take, pcm: Int16Array} {type: 'end', take}
  *               {type: 'rate', rate}: set the speed of this take and the following takes
- *               {type: 'rest'}: count the next time without audio as a pause and not as an underrun
+ *               {type: 'rest'}: count the next gap in the audio as a pause and not as an underrun
  *               {type: 'stop'} {type: 'report', id}: send the counters now
  * Messages out: {type: 'counters', ...Counters} ten times per second of audio, and at each change of the state.
  *
@@ -173,7 +173,7 @@ class PcmPlayer extends AudioWorkletProcessor {
   }
 
   /**
-   * Count the current or next time without audio as a pause.
+   * Count the current or next gap in the audio as a pause.
    *
    * After the pause, playback starts like at the beginning of a take.
    */

@@ -110,20 +110,20 @@ export class TimeStretch {
     const { buffer, at, hop } = this;
     const first = Math.max(middle - this.reach, -at);
     const last = Math.min(middle + this.reach, this.end - at - hop);
-    let most = -Infinity;
-    let found = 0;
+    let bestScore = -Infinity;
+    let best = 0;
     for (let step = first; step <= last; step++) {
-      let alike = 0;
+      let product = 0;
       let power = 1e-6;
       for (let i = 0; i < hop; i++) {
         const other = buffer[at + step + i];
-        alike += buffer[at + i] * other;
+        product += buffer[at + i] * other;
         power += other * other;
       }
       // The penalty prefers the expected offset if all offsets match equally well, as in silence.
-      const score = alike / Math.sqrt(power) - 1e-6 * Math.abs(step - middle);
-      if (score > most) [most, found] = [score, step];
+      const score = product / Math.sqrt(power) - 1e-6 * Math.abs(step - middle);
+      if (score > bestScore) [bestScore, best] = [score, step];
     }
-    return found;
+    return best;
   }
 }

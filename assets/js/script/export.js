@@ -22,7 +22,7 @@ import { nameOfScript } from './line_text.js';
 
 const MAX_NOTE_CHARS = 300;
 const RETRY_MS = 2000;
-const RESTART_TIMEOUT_MS = 600_000; // An export waits for this time if the studio or the runtime restarts.
+const RESTART_TIMEOUT_MS = 600_000; // Maximum time to wait for a restart of the studio or the runtime.
 // Several lines at once, so that the engine can batch them and does not wait for the studio.
 const MAX_LINES_IN_FLIGHT = 4;
 const MIN_MEASURED_MS = 5000; // The remaining time is estimated after this much generation time.

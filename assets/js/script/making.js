@@ -44,7 +44,7 @@ const UPDATE_INTERVAL_MS = 250; // Interval between updates of a line during its
 const MAX_SEARCH_CHARS = 250; // The studio ignores the rest of a search.
 
 /**
- * Return the key of a request, under which its audio is known.
+ * Return the key that identifies the audio of a request.
  *
  * @param {Pick<Segment, 'mode'|'config'|'text'> & {spoken?: string|null, seed: number|null}} asked
  */
@@ -330,7 +330,7 @@ export class Maker extends EventTarget {
     await take.stored();
     if (take.id) return take.id;
     const { storing, refusedTakes } = this.studio.speech;
-    // If the studio has only not responded yet, the take is sent again, so a later attempt can succeed.
+    // If the studio has not responded yet, the take is sent again, so a later attempt can succeed.
     const retryable = storing.has(take) && !refusedTakes.has(take);
     throw Object.assign(new Error(this.studio.t('script.not_stored')), { retryable });
   }

@@ -445,7 +445,7 @@ export class ScriptRoom {
   }
 
   /**
-   * Return the range in a line's text of the sentence that is spoken now.
+   * Return the range of the current sentence in the line's text.
    *
    * The range is null in a pause, or if the line has changed.
    */

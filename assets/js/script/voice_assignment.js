@@ -27,7 +27,7 @@ export class VoiceAssignment {
     return names.map((name) => choice({ mode: 'custom_voice', voice: name }, speakerTitle(name)));
   }
 
-  /** Return the stored voices, or none without a checkpoint that clones. @returns {Choice[]} */
+  /** Return the stored voices, or [] if no loaded checkpoint can clone. @returns {Choice[]} */
   storedChoices() {
     if (!this.studio.cards.has('base')) return [];
     return this.studio.voices.list.map(({ id, name }) => choice({ mode: 'base', voice: id }, name));
@@ -44,7 +44,7 @@ export class VoiceAssignment {
   }
 
   /**
-   * Return the mark and the name of any voice, also of a deleted one.
+   * Return the mark and the name of any voice, including deleted voices.
    *
    * @param {Voice|null} voice
    * @returns {Pick<VoiceChoice, 'voice'|'kind'|'name'>|null}

@@ -12,7 +12,7 @@ import { readWordList, writeWordList } from './pronunciation.js';
 
 /** @typedef {import('./pronunciation.js').Entry} Entry */
 
-const SAMPLE_SEED = 7; // Constant seed, with which a word always sounds the same.
+const SAMPLE_SEED = 7; // Constant seed, so that a word always sounds the same.
 const MAX_WORD_CHARS = 80; // Same limit as in the studio.
 
 export class PronunciationSheet {

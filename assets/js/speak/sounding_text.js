@@ -145,7 +145,7 @@ const MIN_PACE = 0.5; // Outside this range of paces, the text was probably not 
 const MAX_PACE = 2;
 
 export class VoicePaces {
-  /** Paces by mode, voice and kind of script. @type {Map<string, number>} */
+  /** Paces by mode, voice and kind of writing system. @type {Map<string, number>} */
   known = new Map();
 
   /** Learn the pace of a voice. @param {SpokenTake & {seconds: number}} take a complete take */
@@ -158,7 +158,7 @@ export class VoicePaces {
     if (pace >= MIN_PACE && pace <= MAX_PACE) this.known.set(keyOf(take), pace);
   }
 
-  /** Return the pace of a voice for the script of the text, or undefined if unknown. @param {SpokenTake} take */
+  /** Return the voice's pace for this kind of writing system, or undefined. @param {SpokenTake} take */
   paceOf(take) {
     return this.known.get(keyOf(take));
   }

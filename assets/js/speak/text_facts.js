@@ -130,7 +130,7 @@ export class Starters {
 
   /** @param {string} name @param {string} about @param {() => void} onclick */
   button(name, about, onclick) {
-    // The sample text may be in another language than the page.
+    // The language of the sample text may differ from the language of the page.
     const lang = /\p{Script=Han}/u.test(about) ? 'zh' : 'en';
     const children = [createElement('span', { textContent: name }), createElement('small', { textContent: about, title: about, dir: 'auto', lang })];
     return createElement('button', { type: 'button', onclick }, children);

@@ -31,7 +31,7 @@ export async function recordingOf({ id, name }, t) {
 
 /** @typedef {import('./voices.js').Choice} Choice */
 
-const SAMPLE_SEED = 7; // Constant seed, with which a sample always sounds the same.
+const SAMPLE_SEED = 7; // Constant seed, so that a sample always sounds the same.
 
 export class VoiceSamples extends EventTarget {
   /** Samples that were played, by checkpoint and voice. @type {Map<string, Take>} */

@@ -6,7 +6,7 @@ import { languageName, speakerTitle } from '../common/fields.js';
 // --- Mark of a voice: five bars in one of eight hues, derived from the id of the voice.
 
 const HUE_COUNT = 8; // Number of hues, which are the CSS variables --vw-h0 to --vw-h7.
-const HASH_START = 42061; // Start value of the hash with which all embedded speakers have different hues.
+const HASH_START = 42061; // Hash seed, chosen so that all embedded speakers have different hues.
 const DRAWING_PX = 36;
 const BAR = { width: 2.4, pitch: 4, first: 8.6, least: 5 };
 const BAR_RANGES = [6, 15, 15, 15, 6]; // Variation of the height of each bar. The outer bars are lower.
@@ -229,7 +229,7 @@ export class VoiceCatalogue extends EventTarget {
   }
 
   /**
-   * Return the mark of the voice that has spoken a take.
+   * Return the mark of the voice that speaks in a take.
    *
    * All unnamed voices of a mode have the same mark.
    *
