@@ -113,7 +113,7 @@ speech = client.audio.speech.with_streaming_response.create(
 ${keywords({ ...known, input: request.text, response_format: 'pcm' }, '    ')}    extra_body=${body},
 )
 ${PYTHON_FILE}    with speech as reply:
-        for pcm in reply.iter_bytes():  # As it is made: play or store it.
+        for pcm in reply.iter_bytes():  # Arrives while it is generated: play or store it.
             file.writeframes(pcm)
 `;
 }
@@ -137,7 +137,7 @@ ${imports(request, ['wave'])}from elevenlabs.client import ElevenLabs
 client = ElevenLabs(base_url=${JSON.stringify(String(base).replace(/\/$/, ''))}, api_key="none")
 speech = client.text_to_speech.stream(
 ${keywords({ ...fields, ...more }, '    ')})
-${PYTHON_FILE}    for pcm in speech:  # As it is made: play or store it.
+${PYTHON_FILE}    for pcm in speech:  # Arrives while it is generated: play or store it.
         file.writeframes(pcm)
 `;
 }
@@ -166,7 +166,7 @@ with connect(${JSON.stringify(socketUrl(base))}, subprotocols=["voicewright.spee
         socket.send(json.dumps(message))
     ${PYTHON_FILE.replaceAll('\n    ', '\n        ')}        for message in socket:
             if isinstance(message, bytes):
-                file.writeframes(message)  # As it is made: play or store it.
+                file.writeframes(message)  # Arrives while it is generated: play or store it.
                 continue
             message = json.loads(message)
             if message["type"] == "error":
