@@ -18,7 +18,6 @@ from runtime.server.cartesia import speech_routes as cartesia_speech
 from runtime.server.cartesia import voices_routes as cartesia_voices
 from runtime.server.descriptions import model_entry
 from runtime.server.elevenlabs import catalogue_routes as elevenlabs_catalogue
-from runtime.server.elevenlabs import dialogue_routes as elevenlabs_dialogue
 from runtime.server.elevenlabs import pronunciation_routes as elevenlabs_pronunciations
 from runtime.server.elevenlabs import socket_routes as elevenlabs_sockets
 from runtime.server.elevenlabs import speech_routes as elevenlabs_speech
@@ -45,8 +44,7 @@ GET = ["GET", "HEAD"]
 DIALECTS = [  # Modules that register the routes of the supported APIs.
     *(websocket_routes, openai_routes),
     *(cartesia_speech, cartesia_voices, cartesia_pronunciations),
-    *(elevenlabs_sockets, elevenlabs_speech, elevenlabs_dialogue, elevenlabs_catalogue),
-    *(elevenlabs_user, elevenlabs_pronunciations),
+    *(elevenlabs_sockets, elevenlabs_speech, elevenlabs_catalogue, elevenlabs_user, elevenlabs_pronunciations),
     pronunciation_routes,
 ]
 

@@ -135,18 +135,13 @@ def _dialect(module: str) -> str:
 
 def _parameters(route: RouteContext, operation: Operation) -> Iterator[Document]:
     """Yield the OpenAPI descriptions of a route's path and query parameters."""
-    for place, fields in (("path", route.dependant.path_params), ("query", route.dependant.query_params)):
-        for field in fields:
-            is_needed = place == "path"
-            schema: Document = {"type": "string", **({"minLength": 1} if is_needed else {"default": field.default})}
-            about = operation.parameters.get(field.alias)
-            yield {
-                "name": field.alias,
-                "in": place,
-                "required": is_needed,
-                "schema": schema,
-                **({"description": about} if about else {}),
-            }
+    about = operation.parameters
+    for name in re.findall(r"{(\w+)}", _path(route)):
+        yield {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+    for field in route.dependant.query_params:
+        name, schema = field.alias, {"type": "string", "default": field.default}
+        description = {"description": about[name]} if name in about else {}
+        yield {"name": name, "in": "query", "required": False, "schema": schema, **description}
     if operation.query is not None:
         schema = TypeAdapter(operation.query).json_schema()
         for name, described in schema["properties"].items():
