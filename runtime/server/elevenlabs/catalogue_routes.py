@@ -11,12 +11,13 @@ from runtime.errors import InvalidConfig, VoiceNotFound
 from runtime.request import ModelCard
 from runtime.server.elevenlabs.responses import (
     ElevenLabsError,
+    ElevenLabsLanguage,
+    ElevenLabsModel,
     ElevenLabsVoice,
     ElevenLabsVoicePage,
     ElevenLabsVoices,
     ElevenLabsVoiceSettings,
 )
-from runtime.server.elevenlabs.schema import NEUTRAL
 from runtime.server.engine_host import Host
 from runtime.server.http import paging
 from runtime.server.openapi.operations import documented
@@ -26,15 +27,6 @@ from runtime.settings import Limits
 
 GET = ["GET", "HEAD"]
 KEY_HEADER = "xi-api-key"  # Only ElevenLabs' clients send this header.
-
-# Voice settings in responses, the same for all voices.
-_SETTINGS: Reply = {
-    "stability": NEUTRAL,
-    "similarity_boost": 1.0,
-    "style": 0.0,
-    "use_speaker_boost": False,
-    "speed": 1.0,
-}
 
 
 def add_routes(app: FastAPI, host: Host) -> None:
@@ -84,59 +76,43 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @documented(answer=ElevenLabsVoiceSettings, refused_as=ElevenLabsError)
     async def default_settings() -> Reply:
         """Return the voice settings that requests without settings use."""
-        return _SETTINGS
+        return ElevenLabsVoiceSettings().model_dump()
 
     @app.api_route("/v1/voices/{voice_id}/settings", methods=GET)
     @documented(answer=ElevenLabsVoiceSettings, refusals=frozenset({VoiceNotFound}), refused_as=ElevenLabsError)
     async def voice_settings(request: Request, voice_id: str) -> Reply:
         """Return the settings of one voice, which are the same for all voices."""
         known_voice(host, request.headers, voice_id)
-        return _SETTINGS
+        return ElevenLabsVoiceSettings().model_dump()
 
 
 def models(cards: Sequence[ModelCard], limits: Limits) -> list[Reply]:
     """Return the response of ``GET /v1/models`` for ElevenLabs' clients: a list of models."""
     return [
-        {
-            "model_id": card.name,
-            "name": card.name,
-            "description": f"Speaks {', '.join(mode.value for mode in card.modes)}.",
-            "can_do_text_to_speech": True,
-            "can_do_voice_conversion": False,
-            "can_be_finetuned": False,
-            "can_use_style": False,
-            "can_use_speaker_boost": False,
-            "serves_pro_voices": False,
-            "requires_alpha_access": False,
-            "token_cost_factor": 0.0,
-            "max_characters_request_free_user": limits.max_text_chars,
-            "max_characters_request_subscribed_user": limits.max_text_chars,
-            "maximum_text_length_per_request": limits.max_text_chars,
-            "languages": [
-                {"language_id": code, "name": name.capitalize()} for name in card.languages if (code := code_of(name))
+        ElevenLabsModel(
+            model_id=card.name,
+            name=card.name,
+            description=f"Speaks {', '.join(mode.value for mode in card.modes)}.",
+            max_characters_request_free_user=limits.max_text_chars,
+            max_characters_request_subscribed_user=limits.max_text_chars,
+            maximum_text_length_per_request=limits.max_text_chars,
+            languages=[
+                ElevenLabsLanguage(language_id=code, name=name.capitalize())
+                for name in card.languages
+                if (code := code_of(name))
             ],
-        }
+        ).model_dump()
         for card in cards
     ]
 
 
 def _voice(voice: KnownVoice) -> dict[str, Any]:
-    return {
-        "voice_id": voice.id,
-        "name": voice.name,
-        "category": "premade" if voice.is_speaker else "cloned",
-        "description": voice.description,
-        "labels": {"language": voice.language},
-        "samples": None,
-        "fine_tuning": None,
-        "preview_url": None,
-        "available_for_tiers": [],
-        "settings": None,
-        "sharing": None,
-        "high_quality_base_model_ids": [],
-        "verified_languages": [],
-        "is_owner": voice.is_owner,
-        "is_legacy": False,
-        "is_mixed": False,
-        "created_at_unix": int(voice.created_at),
-    }
+    return ElevenLabsVoice(
+        voice_id=voice.id,
+        name=voice.name,
+        category="premade" if voice.is_speaker else "cloned",
+        description=voice.description,
+        labels={"language": voice.language},
+        is_owner=voice.is_owner,
+        created_at_unix=int(voice.created_at),
+    ).model_dump()

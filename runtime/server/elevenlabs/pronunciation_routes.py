@@ -22,6 +22,7 @@ from runtime.server.elevenlabs.pronunciation_rules import (
     rule_of,
 )
 from runtime.server.elevenlabs.responses import (
+    ACCOUNT_NAME,
     ElevenLabsAddedDictionary,
     ElevenLabsChangedRules,
     ElevenLabsDictionary,
@@ -41,7 +42,6 @@ PATH = "/v1/pronunciation-dictionaries"
 ONE = "/{pronunciation_dictionary_id}"
 GET = ["GET", "HEAD"]
 
-_ACCOUNT_NAME = "voicewright"  # Name of the account that all clients share.
 _BY_TIME, _BY_NAME, _UP, _DOWN = "creation_time_unix", "name", "ascending", "descending"
 _FOUND = frozenset({DictionaryNotFound})
 _RULE = {"type": "alias", "string_to_replace": "Nguyen", "alias": "Win"}
@@ -243,7 +243,7 @@ def _entry(owned: OwnerDictionaries, dictionary: PronunciationDictionary) -> dic
         "latest_version_rules_num": len(dictionary.latest.words),
         "name": dictionary.name,
         "permission_on_resource": "admin" if owned.owns(dictionary.id) else "viewer",
-        "created_by": _ACCOUNT_NAME,
+        "created_by": ACCOUNT_NAME,
         "creation_time_unix": int(dictionary.created_at),
         "archived_time_unix": None if dictionary.archived_at is None else int(dictionary.archived_at),
         "description": dictionary.description or None,
@@ -254,7 +254,7 @@ def _added(dictionary: PronunciationDictionary) -> Reply:
     return {
         "id": dictionary.id,
         "name": dictionary.name,
-        "created_by": _ACCOUNT_NAME,
+        "created_by": ACCOUNT_NAME,
         "creation_time_unix": int(dictionary.created_at),
         "version_id": dictionary.latest.id,
         "version_rules_num": len(dictionary.latest.words),

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated, Any, NotRequired
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
 from runtime.server.elevenlabs.pronunciation_rules import AliasRule
+from runtime.server.elevenlabs.schema import NEUTRAL
+
+_UNLIMITED = 2**31 - 1  # ElevenLabs' value for "unlimited".
+ACCOUNT_NAME = "voicewright"  # Name of the account that all clients share.
+
+
+class Answer(BaseModel):
+    """Base class of responses. Defaults are the values of fields that this server does not support."""
+
+    model_config = ConfigDict(json_schema_serialization_defaults_required=True)
 
 
 class Detail(TypedDict):
@@ -63,35 +73,35 @@ class TimedDialogue(TimedAudio):
     voice_segments: list[VoiceSegment]
 
 
-class ElevenLabsVoiceSettings(TypedDict):
+class ElevenLabsVoiceSettings(Answer):
     """Voice settings in ElevenLabs' format (only `stability` and `speed` have an effect)."""
 
-    stability: float
-    similarity_boost: float
-    style: float
-    use_speaker_boost: bool
-    speed: float
+    stability: float = NEUTRAL
+    similarity_boost: float = 1.0
+    style: float = 0.0
+    use_speaker_boost: bool = False
+    speed: float = 1.0
 
 
-class ElevenLabsVoice(TypedDict):
-    """Voice in ElevenLabs' format (fields that this server does not support are empty)."""
+class ElevenLabsVoice(Answer):
+    """Voice in ElevenLabs' format."""
 
     voice_id: str
     name: str
     category: str
     description: str
     labels: dict[str, str]
-    samples: None
-    fine_tuning: None
-    preview_url: None
-    available_for_tiers: list[Any]
-    settings: None
-    sharing: None
-    high_quality_base_model_ids: list[Any]
-    verified_languages: list[Any]
+    samples: None = None
+    fine_tuning: None = None
+    preview_url: None = None
+    available_for_tiers: list[Any] = []
+    settings: None = None
+    sharing: None = None
+    high_quality_base_model_ids: list[Any] = []
+    verified_languages: list[Any] = []
     is_owner: bool
-    is_legacy: bool
-    is_mixed: bool
+    is_legacy: bool = False
+    is_mixed: bool = False
     created_at_unix: int
 
 
@@ -116,84 +126,84 @@ class ElevenLabsLanguage(TypedDict):
     name: str
 
 
-class ElevenLabsModel(TypedDict):
+class ElevenLabsModel(Answer):
     """Checkpoint in ElevenLabs' format for models."""
 
     model_id: str
     name: str
     description: str
-    can_do_text_to_speech: bool
-    can_do_voice_conversion: bool
-    can_be_finetuned: bool
-    can_use_style: bool
-    can_use_speaker_boost: bool
-    serves_pro_voices: bool
-    requires_alpha_access: bool
-    token_cost_factor: float
+    can_do_text_to_speech: bool = True
+    can_do_voice_conversion: bool = False
+    can_be_finetuned: bool = False
+    can_use_style: bool = False
+    can_use_speaker_boost: bool = False
+    serves_pro_voices: bool = False
+    requires_alpha_access: bool = False
+    token_cost_factor: float = 0.0
     max_characters_request_free_user: int
     max_characters_request_subscribed_user: int
     maximum_text_length_per_request: int
     languages: list[ElevenLabsLanguage]
 
 
-class ElevenLabsPrice(TypedDict):
+class ElevenLabsPrice(Answer):
     """Price in ElevenLabs' format, which is always zero on this server."""
 
-    amount: str
-    currency: str
+    amount: str = "0"
+    currency: str = "usd"
 
 
-class ElevenLabsUsersSubscription(TypedDict):
+class ElevenLabsUsersSubscription(Answer):
     """Subscription of a user in ElevenLabs' format.
 
     Characters are neither counted nor limited.
     """
 
-    tier: str
-    status: str
-    character_count: int
-    character_limit: int
-    max_character_limit_extension: None
-    max_credit_limit_extension: str
-    can_extend_character_limit: bool
-    allowed_to_extend_character_limit: bool
-    next_character_count_reset_unix: None
+    tier: str = "free"
+    status: str = "free"
+    character_count: int = 0
+    character_limit: int = _UNLIMITED
+    max_character_limit_extension: None = None
+    max_credit_limit_extension: str = "unlimited"
+    can_extend_character_limit: bool = False
+    allowed_to_extend_character_limit: bool = False
+    next_character_count_reset_unix: None = None
     voice_slots_used: int
-    voice_limit: int
-    can_extend_voice_limit: bool
-    max_voice_add_edits: None
-    voice_add_edit_counter: int
-    professional_voice_slots_used: int
-    professional_voice_slots_used_in_workspace: int
-    professional_voice_limit: int
-    can_use_instant_voice_cloning: bool
-    can_use_professional_voice_cloning: bool
-    currency: None
-    current_overage: ElevenLabsPrice
-    billing_period: None
-    character_refresh_period: None
+    voice_limit: int = _UNLIMITED
+    can_extend_voice_limit: bool = False
+    max_voice_add_edits: None = None
+    voice_add_edit_counter: int = 0
+    professional_voice_slots_used: int = 0
+    professional_voice_slots_used_in_workspace: int = 0
+    professional_voice_limit: int = 0
+    can_use_instant_voice_cloning: bool = False
+    can_use_professional_voice_cloning: bool = False
+    currency: None = None
+    current_overage: ElevenLabsPrice = ElevenLabsPrice()
+    billing_period: None = None
+    character_refresh_period: None = None
 
 
 class ElevenLabsSubscription(ElevenLabsUsersSubscription):
     """Subscription with a list of invoices, which is always empty on this server."""
 
-    next_invoice: None
-    open_invoices: list[Any]
-    has_open_invoices: bool
+    next_invoice: None = None
+    open_invoices: list[Any] = []
+    has_open_invoices: bool = False
 
 
-class ElevenLabsUser(TypedDict):
+class ElevenLabsUser(Answer):
     """Account in ElevenLabs' format, which all clients share."""
 
-    user_id: str
-    workspace_id: str
+    user_id: str = ACCOUNT_NAME
+    workspace_id: str = ACCOUNT_NAME
     subscription: ElevenLabsUsersSubscription
-    is_new_user: bool
-    can_use_delayed_payment_methods: bool
-    is_onboarding_completed: bool
-    is_onboarding_checklist_completed: bool
-    created_at: int
-    seat_type: str
+    is_new_user: bool = False
+    can_use_delayed_payment_methods: bool = False
+    is_onboarding_completed: bool = True
+    is_onboarding_checklist_completed: bool = True
+    created_at: int = 0
+    seat_type: str = "workspace_member"
 
 
 class ElevenLabsDictionary(TypedDict):
