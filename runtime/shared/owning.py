@@ -1,42 +1,76 @@
-"""Ownership of stored items: permission checks and limits."""
+"""Stored items of one owner, combined with the server's shared ones."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from runtime.errors import SpeechError
 
 
-class Finds(Protocol):
-    """Store that finds an item by its id."""
+class Store(Protocol):
+    """Store that finds, changes and deletes an item by its id."""
 
-    def find(self, _id: str, /) -> object | None: ...
+    def find(self, _id: str, /) -> Any: ...
+
+    def change(self, _id: str, _edit: Any, /) -> Any: ...
+
+    def delete(self, _id: str, /) -> None: ...
 
 
-def check_owned(thing_id: str, own: Finds, common: Finds | None, not_yours: type[SpeechError]) -> None:
-    """Check that a client may change an item.
+Kept = TypeVar("Kept", bound=Store)
+Item = TypeVar("Item")
+Edit = TypeVar("Edit")
 
-    A missing item is accepted here, because the function that changes the item reports it.
 
-    Args:
-        common: Shared items, which owners may use but not change, or None if `own` has the shared items.
+@dataclass(frozen=True, slots=True)
+class Owned(Generic[Kept, Item, Edit]):
+    """Items that an owner can use: own items, and the shared items as read-only.
 
-    Raises:
-        not_yours: The item is shared.
+    Thread: any.
     """
-    if common is not None and own.find(thing_id) is None and common.find(thing_id) is not None:
-        raise not_yours
 
+    not_yours: ClassVar[type[SpeechError]]  # Error for the change of a shared item.
+    too_many: ClassVar[type[SpeechError]]  # Error for an item above the limit.
 
-def check_room(count: int, limit: int, too_many: type[SpeechError]) -> None:
-    """Check that an owner may store one more item.
+    own: Kept
+    common: Kept | None = None  # Shared items, or None if `own` has the shared items.
+    max_items: int = 0  # Maximum number of own items, or 0 if it is unlimited.
 
-    Args:
-        count: Number of items that the owner has stored.
-        limit: Maximum number of items, or 0 if it is unlimited.
+    def find(self, item_id: str) -> Item | None:
+        """Return an item, or None. The owner's items have precedence."""
+        found: Item | None = self.own.find(item_id)
+        return self.common.find(item_id) if found is None and self.common is not None else found
 
-    Raises:
-        too_many: The owner has the maximum number of items.
-    """
-    if limit and count >= limit:
-        raise too_many(limit=limit)
+    def owns(self, item_id: str) -> bool:
+        """True if the item belongs to the owner, who may change it."""
+        return self.own.find(item_id) is not None
+
+    def change(self, item_id: str, edit: Edit) -> Item:
+        """Change an item of the owner, like `change` of the store.
+
+        Raises:
+            not_yours: The item is shared.
+        """
+        self._check_owned(item_id)
+        changed: Item = self.own.change(item_id, edit)
+        return changed
+
+    def delete(self, item_id: str) -> None:
+        """Delete an item of the owner, like `delete` of the store.
+
+        Raises:
+            not_yours: The item is shared.
+        """
+        self._check_owned(item_id)
+        self.own.delete(item_id)
+
+    def _check_owned(self, item_id: str) -> None:
+        """Refuse the change of a shared item. A missing item is reported by the change itself."""
+        if not self.owns(item_id) and self.find(item_id) is not None:
+            raise self.not_yours
+
+    def _check_room(self, count: int) -> None:
+        """Raise `too_many` if the owner, who has stored `count` items, may not store one more."""
+        if self.max_items and count >= self.max_items:
+            raise self.too_many(limit=self.max_items)

@@ -15,7 +15,7 @@ from runtime.pronunciations.folder import DictionaryFolder
 from runtime.pronunciations.owner_dictionaries import OwnerDictionaries
 from runtime.request import Reference
 from runtime.shared.names import name_key
-from runtime.shared.owning import check_owned, check_room
+from runtime.shared.owning import Owned
 from runtime.voices.library import Library
 from runtime.voices.listing import Problem
 from runtime.voices.voice import Edit, Voice, VoiceCard
@@ -26,15 +26,12 @@ MAX_OPEN_LIBRARIES = 256
 
 
 @dataclass(frozen=True, slots=True)
-class OwnerLibrary:
-    """Voice library of one owner: own voices, and the shared voices as read-only.
+class OwnerLibrary(Owned[Library, VoiceCard, Edit]):
+    """Voice library of one owner: own voices, and the shared voices as read-only."""
 
-    Thread: any.
-    """
+    not_yours = VoiceNotYours
+    too_many = TooManyVoices
 
-    own: Library
-    common: Library | None = None  # Shared library, or None if `own` is the shared library.
-    max_voices: int = 0  # Maximum number of own voices, or 0 if it is unlimited.
     max_pronunciations: int = 0  # Maximum number of own dictionaries, or 0 if it is unlimited.
 
     @property
@@ -47,14 +44,6 @@ class OwnerLibrary:
         """Return all usable voices, sorted by name."""
         return _by_name(self.own.cards(), () if self.common is None else self.common.cards())
 
-    def find(self, name_or_id: str) -> VoiceCard | None:
-        """Return the voice with this id or name, or None.
-
-        The owner's voices have precedence.
-        """
-        found = self.own.find(name_or_id)
-        return self.common.find(name_or_id) if found is None and self.common is not None else found
-
     def search(self, words: str) -> tuple[VoiceCard, ...]:
         """Search the owner's voices and the shared voices, like `Library.search`."""
         return _by_name(self.own.search(words), () if self.common is None else self.common.search(words))
@@ -62,10 +51,6 @@ class OwnerLibrary:
     def problems(self) -> tuple[Problem, ...]:
         """Return the owner's unusable voice files."""
         return self.own.problems()
-
-    def owns(self, voice_id: str) -> bool:
-        """True if the voice belongs to the owner, who may change it."""
-        return self.own.find(voice_id) is not None
 
     def reference(self, voice_id: str) -> Reference:
         """Return a voice as the reference of a request, like `Library.reference`."""
@@ -84,7 +69,7 @@ class OwnerLibrary:
             TooManyVoices: The owner has the maximum number of voices.
         """
         if replace_id is None:
-            self._check_room()
+            self._check_room(len(self.own.cards()))
         return self.own.add(voice, replace_id=replace_id)
 
     def import_(self, voice: Voice) -> VoiceCard:
@@ -93,32 +78,11 @@ class OwnerLibrary:
         Raises:
             TooManyVoices: The owner has the maximum number of voices.
         """
-        self._check_room()
+        self._check_room(len(self.own.cards()))
         return self.own.import_(voice)
-
-    def change(self, voice_id: str, edit: Edit) -> VoiceCard:
-        """Change a voice of the owner, like `Library.change`.
-
-        Raises:
-            VoiceNotYours: The voice is shared.
-        """
-        check_owned(voice_id, self.own, self.common, VoiceNotYours)
-        return self.own.change(voice_id, edit)
-
-    def delete(self, voice_id: str) -> None:
-        """Delete a voice of the owner, like `Library.delete`.
-
-        Raises:
-            VoiceNotYours: The voice is shared.
-        """
-        check_owned(voice_id, self.own, self.common, VoiceNotYours)
-        self.own.delete(voice_id)
 
     def _holder(self, voice_id: str) -> Library:
         return self.own if self.common is None or self.owns(voice_id) else self.common
-
-    def _check_room(self) -> None:
-        check_room(len(self.own.cards()), self.max_voices, TooManyVoices)
 
 
 class OwnerLibraries:
