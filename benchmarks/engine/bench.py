@@ -1,4 +1,4 @@
-"""Command `voicewright bench`: frame times by batch size, import times, and TTFA."""
+"""Command `voicewright bench`: frame times by batch size, and TTFA."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 
 from benchmarks.common.arms import Arm
 from benchmarks.common.report import Row, Tables, machine, markdown
-from benchmarks.engine.tables import Grid, measure_imports, measure_parts, open_parts
+from benchmarks.engine.tables import Grid, measure_parts, open_parts
 from benchmarks.serve.load import measure_closed
 from benchmarks.serve.plan import Workload
 from benchmarks.serve.targets import open_targets
@@ -29,7 +29,7 @@ def measure(settings: Settings, replies: int) -> Tables:
     """Return all tables, with at least `replies` counted replies per number of clients."""
     parts = measure_parts([("ours", open_parts(settings, GRID))], GRID)
     websocket = asyncio.run(_measure_websocket(settings, replies))
-    return {**parts, "imports": measure_imports(), "websocket": websocket}
+    return {**parts, "websocket": websocket}
 
 
 async def _measure_websocket(settings: Settings, replies: int) -> list[Row]:
@@ -39,5 +39,5 @@ async def _measure_websocket(settings: Settings, replies: int) -> list[Row]:
         "VOICEWRIGHT_DTYPE": settings.engine.dtype,
     }
     load = Workload(Registry.read(settings.models).modes[0])
-    async with open_targets([Arm("ours", {})], ["websocket"], environment) as targets:
+    async with open_targets([Arm("ours", {})], environment) as targets:
         return await measure_closed(targets, [load], CLIENTS, replies)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -20,15 +18,6 @@ from runtime.knobs import override
 from runtime.settings import Settings
 
 WARM_UP = 5
-IMPORT_ROUNDS = 3
-IMPORTS = {
-    "studio.server": "import studio.server",
-    "studio.page.blocks, with Gradio": "from studio.page.app import without_stub_files\n"
-    "with without_stub_files():\n    import studio.page",
-    "runtime.server.app": "import runtime.server.app",
-    "torch": "import torch",
-    "runtime.engine.engine": "import runtime.engine.engine",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,21 +64,6 @@ def measure_parts(arms: Sequence[tuple[str, Parts]], grid: Grid) -> Tables:
         "code2wav": rows([{"frames": f, "batch": b} for f, b in grid.chunks if b <= max(grid.batches)], _code2wav),
         "start": [_start(name, parts) for name, parts in arms],
     }
-
-
-def measure_imports() -> list[Row]:
-    """Return the minimum CPU time of each import at start, measured in new interpreters."""
-    rows = []
-    for name, imports in IMPORTS.items():
-        program = f"import sys, time\n{imports}\nprint(time.process_time(), len(sys.modules))"
-        command = [sys.executable, "-c", program]
-        runs = [
-            subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
-            for _ in range(IMPORT_ROUNDS)
-        ]
-        seconds = min(float(run[0]) for run in runs)
-        rows.append({"imports": name, "cpu_s": round(seconds, 2), "modules": int(runs[0][1])})
-    return rows
 
 
 def _frames(parts: Parts, grid: Grid, batch: int, context: int) -> Row:
