@@ -6,7 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,23 +59,14 @@ async def runtime_process(
 
 
 async def busy_slots(url: str) -> int:
-    """Return the number of requests that hold or need a slot after `SETTLE_TIMEOUT_S`."""
+    """Return the number of requests that hold or need a slot, at the latest after `SETTLE_TIMEOUT_S`."""
     async with httpx.AsyncClient(trust_env=False) as http:
-
-        async def busy() -> int:
+        for _ in range(round(SETTLE_TIMEOUT_S / 0.05)):
             load = (await http.get(f"{url}/ready")).json()
-            return int(load.get("active", 0) + load.get("waiting", 0))
-
-        return await settle(busy)
-
-
-async def settle(busy: Callable[[], Awaitable[int]]) -> int:
-    """Call ``busy`` until it returns 0, up to `SETTLE_TIMEOUT_S`, and return its last result."""
-    for _ in range(round(SETTLE_TIMEOUT_S / 0.05)):
-        if not await busy():
-            break
-        await asyncio.sleep(0.05)
-    return await busy()
+            if not (busy := int(load.get("active", 0) + load.get("waiting", 0))):
+                break
+            await asyncio.sleep(0.05)
+    return busy
 
 
 def process_usage(pid: int) -> dict[str, Any]:

@@ -42,12 +42,6 @@ class NewVoices:
     def transcript(self) -> str:
         return " ".join([TRANSCRIPT] * max(1, round(self.seconds / REFERENCE_S)))
 
-    def reference(self, number: int) -> Reference:
-        """Return the recording of a call as a `Reference` for the engine."""
-        samples = recording(self.seconds, number, SAMPLE_RATE)
-        transcript = None if self.x_vector_only else self.transcript
-        return Reference(samples=samples, text=transcript, x_vector_only=self.x_vector_only)
-
     def upload(self, number: int) -> dict[str, Any]:
         """Return the recording of a call as fields of a session.config message."""
         fields: dict[str, Any] = {"ref_audio": wav_base64(recording(self.seconds, number, RECORDER_HZ), RECORDER_HZ)}
@@ -91,27 +85,19 @@ def request_for(
     frames: int,
     seed: int,
     *,
-    is_live: bool = False,
     language: str = "english",
-    reference: Reference | None = None,
 ) -> SpeechRequest:
-    """Return a speech request for an in-process engine.
-
-    The default reference in the mode `base` is the stored voice.
-    """
-    if mode is Mode.BASE and reference is None:
-        reference = Reference(samples=to_float(to_pcm(recording())), text=TRANSCRIPT)
+    """Return a speech request for an in-process engine, with the stored voice in the mode `base`."""
+    reference = Reference(samples=to_float(to_pcm(recording())), text=TRANSCRIPT)
     return SpeechRequest(
         text=text,
         mode=mode,
         voice=card.speakers[0] if mode is Mode.CUSTOM_VOICE and card.speakers else None,
         language=language if language in card.languages else "auto",
         instruct=DESIGN if mode is Mode.VOICE_DESIGN else None,
-        reference=reference,
-        layout=Layout.STREAMING if is_live and Layout.STREAMING in card.layouts else None,
+        reference=reference if mode is Mode.BASE else None,
         seed=seed,
         max_frames=frames,
-        open_text=is_live,
         holds_end=True,
     )
 

@@ -35,7 +35,7 @@ from benchmarks.serve.load import (
     measure_open,
 )
 from benchmarks.serve.plan import PACE_S, Manner, Workload
-from benchmarks.serve.targets import TRANSPORTS, Target, open_targets
+from benchmarks.serve.targets import Target, open_targets
 from runtime.engine.loading.registry import Registry
 from runtime.errors import SetUpError
 from runtime.request import Mode
@@ -112,7 +112,7 @@ class ServeRun:
         arguments = self.arguments
         shared = {**self.shared, **{f"VOICEWRIGHT_{name.upper()}": str(value) for name, value in settings.items()}}
         options = {"urls": arguments.url, "processes": arguments.processes}
-        return open_targets(self.arms, arguments.transport, shared, **options)
+        return open_targets(self.arms, shared, **options)
 
     def _store_rows(self, name: str, rows: list[Row], *, is_shown: bool = True) -> None:
         if rows:
@@ -139,7 +139,6 @@ def parse_arguments() -> argparse.Namespace:
     parser = parser_of(__doc__)
     add_arms(parser)
     parser.add_argument("--url", type=_named_url, action="append", metavar="NAME=URL", help="URL of a running server")
-    parser.add_argument("--transport", type=several(str), default=TRANSPORTS, help=f"of {','.join(TRANSPORTS)}")
     parser.add_argument("--slots", type=int, default=64)
     parser.add_argument("--length", type=int, default=2304, help="positions of a slot")
     parser.add_argument("--max-waiting", type=int, default=MANY_WAITING, help="maximum number of waiting requests")

@@ -1,7 +1,4 @@
-"""Clients of an in-process engine and of a WebSocket server.
-
-Each client runs a `Call` and returns a `Trace`.
-"""
+"""Client of a WebSocket server, which runs a `Call` and returns a `Trace`."""
 
 from __future__ import annotations
 
@@ -11,10 +8,8 @@ import socket
 import time
 from collections.abc import Coroutine
 from contextlib import suppress
-from dataclasses import replace
 from hashlib import blake2b
-from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from websockets.asyncio.client import ClientConnection, connect
@@ -22,14 +17,10 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake
 from websockets.typing import Subprotocol
 
 from benchmarks.common.metrics import BYTES_PER_S, Outcome, Trace
-from benchmarks.common.voices import config_for, request_for
+from benchmarks.common.voices import config_for
 from benchmarks.serve.plan import PACE_S, Call, Manner, Plan, Workload, writing
-from runtime.errors import Overloaded, QueueTimeout, SpeechError
-from runtime.request import AudioChunk, Broken, Finished, Reference, SpeechEvent
+from runtime.errors import Overloaded, QueueTimeout
 from voicewright import PROTOCOL
-
-if TYPE_CHECKING:
-    from runtime.engine.engine import Engine
 
 CALL_TIMEOUT_S = 120.0
 # Number of connections that are opened before an open loop starts. Further calls open a connection when they start.
@@ -38,81 +29,6 @@ SLOW_READER_RATIO = 2.0  # Seconds in which a slow reader reads one second of au
 SLOW_BUFFER_BYTES = 8192  # Receive buffer of a slow reader. It is small so that the kernel buffers little audio.
 AUDIO_AFTER_CANCEL = "audio_after_cancel"
 OVERLOAD_CODES = frozenset({Overloaded.code, QueueTimeout.code})
-
-
-class EngineClient:
-    """Client of an in-process engine.
-
-    Audio counts as received when the engine calls the sink.
-    """
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._references: dict[int, Reference] = {}  # References of new voices by call number.
-
-    async def prepare(self, plan: Plan) -> None:
-        """Create the reference recordings before the measurement starts."""
-        if (voices := plan.load.voices) is not None:
-            self._references = {call.number: voices.reference(call.number) for call in plan.calls}
-
-    async def speak(self, call: Call, load: Workload) -> Trace:
-        engine, loop, ended = self._engine, asyncio.get_running_loop(), asyncio.Event()
-        card = next(card for card in engine.cards if load.mode in card.modes)
-        trace = Trace(call.number, call.frames * 2 * card.samples_per_frame, call.manner, call.is_counted)
-
-        def sink(event: SpeechEvent) -> None:
-            if isinstance(event, AudioChunk):
-                trace.chunks.append((time.perf_counter_ns(), len(event.pcm)))
-            elif isinstance(event, Finished | Broken):
-                trace.end_ns = time.perf_counter_ns()
-                if isinstance(event, Broken):
-                    _note_error(trace, event.error.code)
-                else:
-                    trace.stop = event.stop_reason
-                    trace.outcome = Outcome.CANCELLED if trace.stop == "cancelled" else Outcome.DONE
-                loop.call_soon_threadsafe(ended.set)
-
-        is_live = call.manner in PACE_S
-        first = next(writing(call))[1] if is_live else call.text
-        fields: dict[str, Any] = {"language": call.language, "reference": self._references.get(call.number)}
-        request = request_for(card, load.mode, first, call.frames, call.number, is_live=is_live, **fields)
-        request = replace(request, acknowledged=call.manner is Manner.SLOW)
-        trace.sent_ns = time.perf_counter_ns()
-        trace.text_ns = 0 if is_live else trace.sent_ns
-        try:
-            ticket = engine.submit(request, sink)
-        except SpeechError as error:
-            _note_error(trace, error.code)
-            trace.end_ns = time.perf_counter_ns()
-            return trace
-        behaviour = asyncio.create_task(self._behave(call, ticket, trace))
-        try:
-            await asyncio.wait_for(ended.wait(), CALL_TIMEOUT_S)
-        except TimeoutError:
-            engine.cancel(ticket)
-            _note_error(trace, "timeout")
-            trace.end_ns = time.perf_counter_ns()
-        behaviour.cancel()
-        _check_text(trace)
-        return trace
-
-    async def _behave(self, call: Call, ticket: int, trace: Trace) -> None:
-        """Write text, read slowly or cancel while the reply is generated."""
-        engine, taken = self._engine, 0
-        if call.manner in PACE_S:
-            for wait_s, piece in islice(writing(call), 1, None):
-                await asyncio.sleep(wait_s)
-                if piece:
-                    engine.append(ticket, piece)
-            trace.text_ns = time.perf_counter_ns()
-            engine.finish_text(ticket)
-        elif call.manner is Manner.CANCEL:
-            await asyncio.sleep(call.cut_s)
-            engine.cancel(ticket)
-        while call.manner is Manner.SLOW:
-            await asyncio.sleep(0.1)
-            taken = min(trace.bytes, taken + round(0.1 / SLOW_READER_RATIO * BYTES_PER_S))
-            engine.ack_sent(ticket, taken // 2)
 
 
 class SocketClient:

@@ -14,14 +14,14 @@ from threading import Barrier
 import httpx
 
 from benchmarks.common.metrics import Trace
-from benchmarks.serve.clients import EngineClient, SocketClient
+from benchmarks.serve.clients import SocketClient
 from benchmarks.serve.plan import Call, Plan
 
 START_DELAY_S = 0.05  # Delay before the first arrival of an open loop.
 START_TIMEOUT_S = 300.0  # Timeout until the connections and uploads of all processes are ready.
 
 
-async def drive(plan: Plan, client: EngineClient | SocketClient) -> list[Trace]:
+async def drive(plan: Plan, client: SocketClient) -> list[Trace]:
     """Make all calls of a plan, and return their traces when all calls have ended."""
     gc.collect()
     gc.freeze()  # A garbage collection in this process would look like a delay of the server.
@@ -38,7 +38,7 @@ async def drive(plan: Plan, client: EngineClient | SocketClient) -> list[Trace]:
     return traces
 
 
-async def _call_at_time(call: Call, plan: Plan, client: EngineClient | SocketClient, began: int) -> Trace:
+async def _call_at_time(call: Call, plan: Plan, client: SocketClient, began: int) -> Trace:
     due = began + round(1e9 * call.at_s)
     await asyncio.sleep((due - time.perf_counter_ns()) / 1e9)
     trace = await client.speak(call, plan.load)

@@ -68,7 +68,7 @@ async def measure(targets: Sequence[Target], passes: Sequence[Plan], about: Row)
     results: dict[str, list[list[Trace]]] = {target.name: [] for target in targets}
     for target, plan in order:
         log_step(", ".join(f"{name} {value}" for name, value in {"target": target.name, **about}.items()))
-        results[target.name].append(await target.endpoint.drive(plan))
+        results[target.name].append(await target.drive(plan))
     return [await row_of(target, results[target.name], about) for target in targets]
 
 
@@ -78,12 +78,12 @@ async def row_of(target: Target, runs: Sequence[Sequence[Trace]], about: Row) ->
     The row includes the number of slots that did not become free.
     """
     row = {"target": target.name, **about, **summary(*runs)}
-    return row | {"leaked_slots": await target.endpoint.busy()}
+    return row | {"leaked_slots": await target.busy()}
 
 
 async def capacity_rps(target: Target, load: Workload, slots: int) -> float:
     """Return the replies per second of a closed loop with one client per slot."""
-    results = [await target.endpoint.drive(closed_loop(load, slots, Rounds(1, 4)))]
+    results = [await target.drive(closed_loop(load, slots, Rounds(1, 4)))]
     return float((await row_of(target, results, {}))["rps"])
 
 
@@ -97,9 +97,9 @@ async def measure_minutes(
     rows: list[Row] = []
     ends = time.monotonic() + 60 * minutes
     while not rows or time.monotonic() < ends:
-        result = await target.endpoint.drive(open_loop(load, rate, seconds, seed=len(rows), warm_up_s=2.0))
+        result = await target.drive(open_loop(load, rate, seconds, seed=len(rows), warm_up_s=2.0))
         row = await row_of(target, [result], {"minute": round(len(rows) * seconds / 60, 2)})
-        rows.append({**row, **target.endpoint.usage(), **card_memory()})
+        rows.append({**row, **target.usage(), **card_memory()})
         log_step(str(rows[-1]))
         keep(rows)
     return rows
@@ -144,4 +144,4 @@ def _about(load: Workload) -> Row:
 
 def _are_compared(targets: Sequence[Target]) -> bool:
     """True if the targets are several arms or servers."""
-    return len({target.arm for target in targets}) > 1
+    return len(targets) > 1

@@ -1,4 +1,4 @@
-"""Tests for the load generator: a short run of each load, in process and over sockets."""
+"""Tests for the load generator: a short run of each load."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse
@@ -24,7 +23,7 @@ from benchmarks.serve import load as measuring
 from benchmarks.serve.__main__ import main
 from benchmarks.serve.load import creep, measure, measure_closed, measure_open
 from benchmarks.serve.plan import Manner, Plan, Rounds, Workload, closed_loop, open_loop
-from benchmarks.serve.targets import TRANSPORTS, Target, open_targets
+from benchmarks.serve.targets import Target, open_targets
 from runtime.request import Mode
 from runtime.server.voices.uploads import read_upload
 from runtime.settings import Limits
@@ -57,7 +56,7 @@ def environment_of(folder: Path) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def tables(endless: Path) -> dict[str, list[Row]]:
     async def measured() -> dict[str, list[Row]]:
-        async with open_targets([OURS], TRANSPORTS, environment_of(endless)) as targets:
+        async with open_targets([OURS], environment_of(endless)) as targets:
             live = [replace(LOAD, manner=manner) for manner in (Manner.WORDS, Manner.TOKENS)]
             abuse = replace(LOAD, cancels=0.5, slow=0.1)
             return {
@@ -75,7 +74,6 @@ def tables(endless: Path) -> dict[str, list[Row]]:
 
 @pytest.mark.parametrize("kind", ["closed", "open", "live", "abuse"])
 def test_benchmark_run_has_no_failures_or_leaks(tables: dict[str, list[Row]], kind: str) -> None:
-    assert {row["target"] for row in tables[kind]} == set(TRANSPORTS)
     for row in tables[kind]:
         assert (row["failed"], row["leaked_slots"]) == (0, 0), row
         assert 0 < row["ttfa_p50_ms"] <= row["ttfa_p95_ms"] <= 60_000
@@ -88,8 +86,7 @@ def test_closed_loop_keeps_one_call_in_flight_per_client(tables: dict[str, list[
 
 
 def test_live_text_is_sent_completely_before_its_end_is_counted(tables: dict[str, list[Row]]) -> None:
-    texts = {name: [row["text"] for row in tables["live"] if row["target"] == name] for name in TRANSPORTS}
-    assert texts == {name: ["words", "tokens"] for name in TRANSPORTS}
+    assert [row["text"] for row in tables["live"]] == ["words", "tokens"]
     for row in tables["live"]:
         assert 0 < row["last_text_to_end_p50_ms"] < row["e2e_p95_ms"]
 
@@ -106,9 +103,9 @@ async def test_every_new_voice_call_clones_its_own_recording(
     monkeypatch.setattr("benchmarks.common.texts.frames_of", shortened)
     loads = [Workload(Mode.BASE, voices=NewVoices(1.2, only)) for only in (True, False)]
 
-    async with open_targets([OURS], TRANSPORTS, environment_of(endless_cloner), processes=2) as targets:
+    async with open_targets([OURS], environment_of(endless_cloner), processes=2) as targets:
         rows = await measure_closed(targets, loads, [1, 2], 1, ONE)
-    assert [(row["voices"], row["clients"]) for row in rows if row["target"] == "websocket"] == [
+    assert [(row["voices"], row["clients"]) for row in rows] == [
         (kind, clients) for kind in ("x-vector 1.2 s", "ICL 1.2 s") for clients in (1, 2)
     ]
     assert not any(row["failed"] or row["leaked_slots"] for row in rows)
@@ -116,26 +113,24 @@ async def test_every_new_voice_call_clones_its_own_recording(
 
 def test_recordings_differ_between_calls_and_are_reproducible() -> None:
     voices = NewVoices(1.0, False)
-    first, again, other = (voices.reference(number) for number in (1, 1, 2))
-    assert np.array_equal(first.samples, again.samples)
-    assert not np.array_equal(first.samples, other.samples)
-    upload = voices.upload(1)
-    assert upload["ref_text"] == first.text
-    assert len(read_upload(upload["ref_audio"], Limits())) == len(first.samples)  # type: ignore[arg-type]
+    first, again, other = (voices.upload(number) for number in (1, 1, 2))
+    assert first == again
+    assert first["ref_audio"] != other["ref_audio"]
+    assert len(read_upload(first["ref_audio"], Limits())) == 24_000  # type: ignore[arg-type]
 
 
 async def test_reply_ending_before_its_text_is_a_failure(endless: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def traces() -> list[Trace]:
-        async with open_targets([OURS], ["engine"], environment_of(endless)) as (target,):
-            return await target.endpoint.drive(closed_loop(replace(LOAD, manner=Manner.TOKENS), 1, ONE))
-
     monkeypatch.setattr("benchmarks.common.texts.frames_of", lambda text: 3)
+    async with open_targets([OURS], environment_of(endless)) as (target,):
+        traces = await target.drive(closed_loop(replace(LOAD, manner=Manner.TOKENS), 1, ONE))
     # The shortest text may be sent completely in time.
-    assert "ended_before_its_text" in {trace.code for trace in await traces()}
+    assert "ended_before_its_text" in {trace.code for trace in traces}
 
 
 class Noted:
-    """Endpoint that appends its name and the plan of every run to a list."""
+    """Target that appends its name and the plan of every run to a list."""
+
+    start_s = 0.0
 
     def __init__(self, name: str, noted: list[tuple[str, Plan]]) -> None:
         self.name = name
@@ -154,13 +149,13 @@ class Noted:
 
 def noting(*names: str) -> tuple[list[Target], list[tuple[str, Plan]]]:
     noted: list[tuple[str, Plan]] = []
-    return [Target(name, "engine", Noted(name, noted)) for name in names], noted
+    return [Noted(name, noted) for name in names], noted  # type: ignore[misc]
 
 
 async def test_variants_are_measured_in_the_order_a_b_b_a() -> None:
     targets, noted = noting("a", "b")
     rows = await measure_closed(targets, [LOAD], [1, 2], 1, ONE)
-    assert [row["target"] for row in rows] == 2 * ["a engine", "b engine"]
+    assert [row["target"] for row in rows] == 2 * ["a", "b"]
     assert [name for name, _ in noted] == [*"abba", *"abba"]
     targets, noted = noting("a")
     await measure_closed(targets, [LOAD], [1, 2], 1, ONE)
@@ -223,7 +218,7 @@ def test_the_command_writes_its_report(
 ) -> None:
     monkeypatch.setattr("benchmarks.common.texts.frames_of", shortened)
     monkeypatch.setattr(measuring, "WARM_UP_MINUTES", 0)
-    words = f"serve --model {endless} --device cpu --slots 2 --length 256 --transport engine --concurrency 1 --calls 1"
+    words = f"serve --model {endless} --device cpu --slots 2 --length 256  --concurrency 1 --calls 1"
     words += f" --load .5 --minutes .001 --seconds 1 --json {tmp_path / 'json'}"
     monkeypatch.setattr("sys.argv", words.split())
     main()
