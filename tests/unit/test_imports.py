@@ -180,47 +180,28 @@ NEVER: dict[str, tuple[str, ...]] = {
     "runtime/engine/scheduling/input_processor.py": ("torch", "runtime.device"),
     "runtime/shared/decode_child.py": ("torch", "asyncio", "sqlite3", "runtime.voices"),
     "runtime/voices/voice_file.py": ("torch", "pathlib", "os"),
-    "runtime/server/native/session.py": ("asyncio", "starlette", "fastapi", "torch", "time", "runtime.engine"),
-    "runtime/server/native/contexts.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
-    "runtime/server/session/commands.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
-    "runtime/server/session/utterance.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
-    "runtime/server/wire.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
-    "runtime/server/descriptions.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
-    "runtime/server/cartesia/messages.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
-    "runtime/server/native/messages.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
-    "runtime/server/openai/schema.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
-    "runtime/server/session/speech_fields.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
-    "runtime/server/native/schema.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
-    "runtime/server/cartesia/session.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
     "runtime/server/cartesia/speech_routes.py": ("torch", "time", "runtime.engine"),
-    "runtime/server/cartesia/contexts.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
-    "runtime/server/cartesia/schema.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
-    "runtime/server/elevenlabs/session.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
-    "runtime/server/elevenlabs/stream_input.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
-    "runtime/server/elevenlabs/multi_stream_input.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
-    "runtime/server/elevenlabs/contexts.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
-    "runtime/server/elevenlabs/chunk_schedule.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
-    "runtime/server/elevenlabs/alignment.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
-    "runtime/server/elevenlabs/output_formats.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
-    "runtime/server/elevenlabs/schema.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
-    "runtime/server/elevenlabs/messages.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
     "runtime/server/elevenlabs/speech_routes.py": ("torch", "time", "runtime.engine"),
-    "runtime/server/omni/session.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
-    "runtime/server/omni/sentence_queue.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
-    "runtime/server/omni/messages.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
-    "runtime/server/omni/schema.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
-    "runtime/server/wyoming/session.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
-    "runtime/server/wyoming/schema.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
-    "runtime/server/wyoming/messages.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
-    "runtime/shared/pcm_formats.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
-    "runtime/server/omni/sentences.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
-    "runtime/server/session/send_queue.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
-    "runtime/shared/word_times.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
-    "runtime/server/session/dialect.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
-    "runtime/server/voices/voice_resolver.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
-    "runtime/server/native/protocol_page.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
     "runtime/server/http/access.py": ("asyncio", "fastapi", "torch", "runtime.engine"),
 }
+# Modules of the server without input and output, by folder.
+PURE_MODULES = {
+    "runtime/server/native": "session contexts messages schema protocol_page",
+    "runtime/server/session": "commands utterance speech_fields send_queue dialect",
+    "runtime/server": "wire descriptions",
+    "runtime/server/cartesia": "messages session contexts schema",
+    "runtime/server/openai": "schema",
+    "runtime/server/elevenlabs": (
+        "session stream_input multi_stream_input contexts chunk_schedule alignment output_formats schema messages"
+    ),
+    "runtime/server/omni": "session sentence_queue messages schema sentences",
+    "runtime/server/wyoming": "session schema messages",
+    "runtime/shared": "pcm_formats word_times",
+    "runtime/server/voices": "voice_resolver",
+}
+for _folder, _names in PURE_MODULES.items():
+    for _name in _names.split():
+        NEVER[f"{_folder}/{_name}.py"] = ("asyncio", "starlette", "fastapi", "time", "torch", "runtime.engine")
 
 # Modules that import each other. Entries may only be removed.
 IN_CIRCLES = {
