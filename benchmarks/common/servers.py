@@ -59,7 +59,10 @@ async def runtime_process(
 
 
 async def busy_slots(url: str) -> int:
-    """Return the number of requests that hold or need a slot, at the latest after `SETTLE_TIMEOUT_S`."""
+    """Return the number of requests that hold or need a slot.
+
+    The result is that of the first query without such requests, or after `SETTLE_TIMEOUT_S`.
+    """
     async with httpx.AsyncClient(trust_env=False) as http:
         for _ in range(round(SETTLE_TIMEOUT_S / 0.05)):
             load = (await http.get(f"{url}/ready")).json()

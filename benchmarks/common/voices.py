@@ -87,7 +87,7 @@ def request_for(
     *,
     language: str = "english",
 ) -> SpeechRequest:
-    """Return a speech request for an in-process engine, with the stored voice in the mode `base`."""
+    """Return a speech request for an in-process engine (in mode `base`: the stored voice)."""
     reference = Reference(samples=to_float(to_pcm(recording())), text=TRANSCRIPT)
     return SpeechRequest(
         text=text,

@@ -38,7 +38,7 @@ class Owned(Generic[Kept, Item, Edit]):
     max_items: int = 0  # Maximum number of own items, or 0 if it is unlimited.
 
     def find(self, item_id: str) -> Item | None:
-        """Return an item, or None. The owner's items have precedence."""
+        """Return the owner's item with this id, else the shared item, or None."""
         found: Item | None = self.own.find(item_id)
         return self.common.find(item_id) if found is None and self.common is not None else found
 
@@ -66,7 +66,7 @@ class Owned(Generic[Kept, Item, Edit]):
         self.own.delete(item_id)
 
     def _check_owned(self, item_id: str) -> None:
-        """Refuse the change of a shared item. A missing item is reported by the change itself."""
+        """Refuse the change of a shared item (the change itself reports a missing item)."""
         if not self.owns(item_id) and self.find(item_id) is not None:
             raise self.not_yours
 

@@ -15,7 +15,7 @@ ACCOUNT_NAME = "voicewright"  # Name of the account that all clients share.
 
 
 class Answer(BaseModel):
-    """Base class of responses. Defaults are the values of fields that this server does not support."""
+    """Base class of responses, whose defaults are the values of unsupported fields."""
 
     model_config = ConfigDict(json_schema_serialization_defaults_required=True)
 
