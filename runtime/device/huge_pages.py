@@ -16,7 +16,7 @@ import numpy as np
 
 HUGE_PAGE_BYTES = 2**21
 COLLAPSE = 25  # MADV_COLLAPSE, the synchronous request to merge small pages into huge pages.
-MIN_RESIDENT_SHARE = 0.9  # Minimum fraction of a huge page that is in memory. MADV_COLLAPSE allocates the rest.
+MIN_RESIDENT_SHARE = 0.9  # Minimum resident fraction of a huge page. MADV_COLLAPSE allocates the rest.
 
 PROCESS = Path("/proc/self")
 # Matches anonymous memory regions of this process, except the stack.
@@ -24,7 +24,7 @@ REGION = re.compile(r"([0-9a-f]+)-([0-9a-f]+) rw-p \S+ \S+ 0 *+(?!\[stack)")
 
 
 def gather() -> int:
-    """Collapse this process's memory into huge pages of which at least 90 % is in memory.
+    """Collapse this process's memory into huge pages that are at least 90 % resident.
 
     The call takes 1.6 s of CPU time per gigabyte. Other threads may run in the meantime.
 
@@ -36,12 +36,12 @@ def gather() -> int:
         return 0
     madvise = ctypes.CDLL(None).madvise
     madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-    for start, stop in worthy():
+    for start, stop in collapsible_ranges():
         madvise(start, stop - start, COLLAPSE)  # Errors are ignored, because the memory also works with small pages.
     return 1024 * int(re.findall(r"AnonHugePages: +(\d+) kB", rollup.read_text(encoding="ascii"))[0])
 
 
-def worthy() -> Iterator[tuple[int, int]]:
+def collapsible_ranges() -> Iterator[tuple[int, int]]:
     """Yield the start and end address of each memory range that almost fills its huge pages."""
     pages = HUGE_PAGE_BYTES // mmap.PAGESIZE
     lines = (PROCESS / "maps").read_text(encoding="utf-8", errors="replace").splitlines()

@@ -38,7 +38,10 @@ def test_full_regions_become_huge_pages_with_unchanged_content() -> None:
     address = torch.frombuffer(memory, dtype=torch.uint8).data_ptr()
     inside = -(-address // huge_pages.HUGE_PAGE_BYTES) * huge_pages.HUGE_PAGE_BYTES
     written = (inside, inside + 14 * MIB)
-    assert any(start <= written[0] and written[1] <= stop < address + 32 * MIB for start, stop in huge_pages.worthy())
+    assert any(
+        start <= written[0] and written[1] <= stop < address + 32 * MIB
+        for start, stop in huge_pages.collapsible_ranges()
+    )
     held, gathered = of_region(address, "Rss"), huge_pages.gather()
     assert memory[: 16 * MIB] == bytes(range(256)) * (16 * MIB // 256)
     # Pages may be added only at the ends of the region that was written.
@@ -67,4 +70,4 @@ def test_only_full_private_regions_are_chosen(monkeypatch: pytest.MonkeyPatch, t
     holes = there * (pages // 2) + bytes(8) * (pages - pages // 2)
     (tmp_path / "pagemap").write_bytes(there * pages * 2 + holes + there * pages * 20)
     monkeypatch.setattr(huge_pages, "PROCESS", tmp_path)
-    assert list(huge_pages.worthy()) == [(0x200000, 0x400000), (0x600000, 0x800000), (0x1200000, 0x1600000)]
+    assert list(huge_pages.collapsible_ranges()) == [(0x200000, 0x400000), (0x600000, 0x800000), (0x1200000, 0x1600000)]
