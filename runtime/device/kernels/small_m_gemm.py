@@ -1,13 +1,13 @@
 """Matrix product kernel for up to eight rows that loads weights before the rows are ready.
 
-Such a product spends most of its time on reading weights, and a frame of few rows is a chain of dependent products.
-Therefore a program starts to load all its weights before it waits for the previous kernel (programmatic dependent
+Such a product spends most of its time reading weights, and a frame of a few rows is a chain of dependent products.
+Therefore a program starts loading all its weights before it waits for the previous kernel (programmatic dependent
 launch). Only the load of the rows, the products and the store remain after the wait. Every program repeats the
 preceding norm, which takes less time than a separate launch.
 
 K is divided and summed as in runtime/device/kernels/gemm.py and its norm kernel, so results are bitwise equal. Int8
-weights stay int8 in shared memory. If a thread has enough registers, weights are widened while the previous kernel
-still runs. The kernel is written in Gluon, Triton's lower-level language with explicit layouts and memory operations.
+weights stay int8 in shared memory. If a thread has enough registers, weights are upcast while the previous kernel still
+runs. The kernel is written in Gluon, Triton's lower-level language with explicit layouts and memory operations.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _copy_weights(
     PARTS: gl.constexpr,
     BK: gl.constexpr,
 ):
-    """Start to copy a program's weight rows to shared memory, and return this memory."""
+    """Start copying a program's weight rows to shared memory, and return this memory."""
     STEPS: gl.constexpr = K // PARTS // BK
     at = staging.weights_at(w, N, K, GATED, BN, PARTS, BK)
     staged = staging.allocate(w.dtype.element_ty, STEPS, BN, PARTS, BK)
@@ -118,7 +118,7 @@ def _copy_weights(
 def _bytes_layout(PARTS: int, BN: int, BK: int) -> gl.DistributedLinearLayout:
     """Return the register layout of int8 weights [PARTS, BN, BK] before `_relabel`.
 
-    Each thread has four adjacent bytes. Except for the order within each 16 elements of K, the layout is that of the
+    Each thread has four adjacent bytes. Except for the order within each 16 elements of K, the layout matches the
     tensor cores' first operand.
     """
     more_k = [[0, 0, 2**bit] for bit in range(4, BK.bit_length() - 1)]
@@ -143,8 +143,8 @@ def _relabel(x):
 
 
 @gluon.jit
-def _widened(weights):
-    """Convert int8 to bfloat16 with half as many instructions as Triton's conversion.
+def _upcast(weights):
+    """Upcast int8 to bfloat16 with half as many instructions as Triton's conversion.
 
     The lower seven bits of the byte become the mantissa of a number from 128 to 255. Afterwards, 128 is subtracted, or
     256 if the byte is negative.
@@ -170,19 +170,19 @@ def _widened(weights):
 
 
 @gluon.jit
-def _widened_operand(staged, of_sums: gl.constexpr):
+def _upcast_operand(staged, of_sums: gl.constexpr):
     """Load int8 weights [PARTS, BN, BK] from shared memory as the tensor cores' first operand."""
     shape: gl.constexpr = staged.shape
-    weights = _relabel(_widened(staged.load(_bytes_layout(shape[0], shape[1], shape[2]))))
+    weights = _relabel(_upcast(staged.load(_bytes_layout(shape[0], shape[1], shape[2]))))
     return gl.convert_layout(weights, gl.DotOperandLayout(0, of_sums, 2), assert_trivial=True)
 
 
 @gluon.jit
-def _widened_operands(staged, STEPS: gl.constexpr, of_sums: gl.constexpr):
-    """Load the weights of all steps with `_widened_operand`."""
+def _upcast_operands(staged, STEPS: gl.constexpr, of_sums: gl.constexpr):
+    """Load the weights of all steps with `_upcast_operand`."""
     operands = ()
     for step in gl.static_range(STEPS):
-        operands += (_widened_operand(staged.index(step), of_sums),)  # type: ignore[assignment]
+        operands += (_upcast_operand(staged.index(step), of_sums),)  # type: ignore[assignment]
     return operands
 
 
@@ -195,7 +195,7 @@ def _zero_operands(
     BK: gl.constexpr,
     of_sums: gl.constexpr,
 ):
-    """Return operands of zeros with the types of `_widened_operands`."""
+    """Return operands of zeros with the types of `_upcast_operands`."""
     operands = ()
     for _ in gl.static_range(STEPS):
         zeros = gl.zeros([PARTS, BN, BK], dtype, gl.DotOperandLayout(0, of_sums, 2))
@@ -246,8 +246,8 @@ def _small_m_gemm_kernel(
     STEPS: gl.constexpr = STRETCH // BK
     OUTPUTS: gl.constexpr = BN // (1 + GATED)
     NARROW: gl.constexpr = scale is not None
-    # If a thread has enough registers, weights are widened before the rows are ready.
-    WIDENED_AHEAD: gl.constexpr = NARROW and BN * K <= MAX_AHEAD * 32 * PARTS
+    # If a thread has enough registers, weights are upcast before the rows are ready.
+    UPCASTS_AHEAD: gl.constexpr = NARROW and BN * K <= MAX_AHEAD * 32 * PARTS
     dtype: gl.constexpr = x.dtype.element_ty
     staged = _copy_weights(w, N, K, GATED, BN, PARTS, BK)
     if scale is not None:
@@ -255,13 +255,13 @@ def _small_m_gemm_kernel(
     if PDL:
         gdc_launch_dependents()
     of_sums: gl.constexpr = staging.sums_layout(PARTS)
-    if WIDENED_AHEAD:
-        # M is never 0. Without the condition `M > 0`, the compiler would save registers and widen the weights after the
-        # wait.
+    if UPCASTS_AHEAD:
+        # M is never 0. Without the condition `M > 0`, the compiler would save registers and upcast the weights only
+        # after the wait.
         ahead = _zero_operands(dtype, STEPS, PARTS, BN, BK, of_sums)
         if M > 0:
             async_copy.wait_group(0)
-            ahead = _widened_operands(staged, STEPS, of_sums)
+            ahead = _upcast_operands(staged, STEPS, of_sums)
     rows = staging.allocate(dtype, STEPS if ROWS_RESIDENT else 1, ROWS, PARTS, BK)
     if NORM:
         # Use the layout of the separate norm kernel, because the layout determines the order of the sum.
@@ -295,13 +295,13 @@ def _small_m_gemm_kernel(
         residual_values = gl.load(residual + m * residual_stride + n, out_mask, 0.0).to(gl.float32)
 
     sums = gl.zeros([PARTS, BN, BM], gl.float32, of_sums)
-    if not WIDENED_AHEAD:
+    if not UPCASTS_AHEAD:
         async_copy.wait_group(0)
     for step in gl.static_range(STEPS):
-        if WIDENED_AHEAD:
+        if UPCASTS_AHEAD:
             weights = ahead[step]
         elif NARROW:
-            weights = _widened_operand(staged.index(step), of_sums)
+            weights = _upcast_operand(staged.index(step), of_sums)
         else:
             weights = staged.index(step).load(gl.DotOperandLayout(0, of_sums, 2))
         if not ROWS_RESIDENT:
