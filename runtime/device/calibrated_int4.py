@@ -13,11 +13,11 @@ from runtime.device.quantized import GROUP_WEIGHTS, MIN_SCALE, Int4
 
 RANGE_SHARES = (1.0, 0.95, 0.9, 0.85)  # Fractions of a group's range to try. Weights outside the range are clamped.
 REFINEMENTS = 2  # Number of least-squares fits of scale and offset to the rounded values.
-DAMPING = 0.1  # Constant that is added to the diagonal of the moments, relative to the diagonal's mean.
+DAMPING = 0.1  # Constant added to the diagonal of the moments, relative to the diagonal's mean.
 
 
 def calibrated(weight: Tensor, moments: Tensor) -> Int4:
-    """Quantize a weight matrix to int4 by GPTQ, using the second moments of its inputs.
+    """Quantize a weight matrix to int4 with GPTQ, using the second moments of its inputs.
 
     Shapes: weight [N, K], K a multiple of GROUP_WEIGHTS; moments [K, K], the sum of the inputs' outer products.
     """

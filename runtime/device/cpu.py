@@ -71,7 +71,7 @@ def multiplies_bfloat16() -> bool:
 
 
 def unit_norm(x: Tensor, eps: float) -> Tensor:
-    """Return x / rms(x) by a single operator, bitwise equal to the RMSNorm of the networks.
+    """Return x / rms(x) with a single operator, bitwise equal to the networks' RMSNorm.
 
     Shapes: x, result [..., K].
     """

@@ -90,7 +90,7 @@ class CudaDevice(CpuDevice):
             log.info("%d kernels compiled in %.1f s", count, time.monotonic() - began)
         except Exception:
             log.exception("kernels could not be compiled in parallel; each is compiled at its first launch")
-        self.mark().synchronize()  # A later capture does not wait for the work of this thread's stream.
+        self.mark().synchronize()  # A later capture does not wait for this thread's stream.
 
     def capture(self, work: Callable[[], Made], stream: Stream) -> Graph[Made]:
         capture_stream = self._capturing[stream]  # A graph gets the priority of the stream on which it is captured.

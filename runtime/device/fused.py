@@ -13,7 +13,7 @@ from torch import Tensor
 class Rules(NamedTuple):
     """Sampling rules of codebook 0: repetition penalty, minimum length and allowed ids.
 
-    The rules are those of `talker_rules` in execution/sampling.py. `eos` and all ids below `codes` are allowed.
+    The rules are the same as in `talker_rules` of execution/sampling.py. `eos` and all ids below `codes` are allowed.
 
     Shapes: seen [S, V] bool, ids sampled so far; penalty [S] float32; hold_until [S] int64, minimum number of frames.
     """
@@ -115,12 +115,12 @@ class KVView(NamedTuple):
 class Fused(Protocol):
     """Fused operations with one kernel launch each, bitwise independent of the batch.
 
-    A product with a norm of many rows takes two launches. Launches may overlap. Pass `settled=True` if no launch that
+    For many rows, a product with a norm takes two launches. Launches may overlap. Pass `settled=True` if no launch that
     may still run writes the slot inputs of an operation. The operation then reads these inputs while earlier launches
     still run. With `settled=False`, an operation waits for all earlier launches before the next launch may start.
     """
 
-    max_rows: int  # Maximum number of rows of a fused product. The library multiplies more rows.
+    max_rows: int  # Maximum number of rows of a fused product. Larger products use torch.
 
     def gemm(
         self,
@@ -195,7 +195,7 @@ class Fused(Protocol):
     ) -> None:
         """Sample one code per row like `pick` in sampling.py, and look up the code's embedding.
 
-        Column `codebook` of `out` gets the results. The slot inputs for `settled` are `rows` and `state`.
+        The results are written to column `codebook` of `out`. The slot inputs for `settled` are `rows` and `state`.
 
         Shapes: logits [B, V]; rows [B] int64, slot numbers.
         """
@@ -222,7 +222,7 @@ class Fused(Protocol):
     ) -> Tensor:
         """Advance the slot state of the rows after a frame, and return the frame's output.
 
-        The output is the same as that of `Frame` in `runtime/engine/execution/frame.py`.
+        The output is the same as in `Frame` of `runtime/engine/execution/frame.py`.
 
         Shapes: rows [B] int64, slot numbers; positions [B] int64, first new position; counts None or [B] int64, numbers
         of new positions, 1 if None; result [B, Q + 2] int64.

@@ -122,7 +122,7 @@ class Device(Protocol):
         """Make the current stream, but not the host, wait for an event of another stream."""
 
     def precompile(self, works: Iterable[Callable[[], object]]) -> None:
-        """Compile in advance the kernels of functions that will be captured as graphs.
+        """Compile the kernels of functions before they are captured as graphs.
 
         Each function is called once, and its results must not be used.
         """

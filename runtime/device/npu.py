@@ -34,7 +34,7 @@ DEVICE_TYPE = "npu"
 WARM_UP_RUNS = 2  # Number of runs before a capture, during which operators choose tiling and workspace.
 HIGH, NORMAL = -1, 0  # Priorities of streams.
 TASK_QUEUE_VARIABLE = "TASK_QUEUE_ENABLE"  # Environment variable of torch_npu that controls how operators are launched.
-NO_CAPTURES_VALUE = "2"  # Value with which torch_npu refuses to capture graphs.
+NO_CAPTURES_VALUE = "2"  # Value that makes torch_npu refuse to capture graphs.
 
 
 class NpuGraph(Graph[Made]):
@@ -54,7 +54,7 @@ class NpuDevice(CpuDevice):
     """NPU device without fused operations.
 
     Ascend's fused norm, RoPE and SwiGLU are not used, because they cast in another order than the reference
-    (docs/npu.md).
+    implementation (docs/npu.md).
     """
 
     name = "npu"
@@ -100,7 +100,7 @@ class NpuDevice(CpuDevice):
         self._npu.set_device(self.torch_device)
 
     def unit_norm(self, x: Tensor, eps: float) -> Tensor:
-        """Return x / rms(x) by Ascend's RMSNorm operator with a weight of ones.
+        """Return x / rms(x) with Ascend's RMSNorm operator and a weight of ones.
 
         The networks apply the real weight, because Ascend's operator would multiply before the cast.
         """

@@ -15,7 +15,7 @@ from runtime.errors import AttentionRefused, DeviceUnavailable
 
 # Mask modes. The mask is True for keys to which a query does NOT attend, which is the opposite of torch's convention.
 EXPLICIT_MASK_MODE = 0  # Explicit mask, or no mask: every query attends to every key.
-# Causal mask that is aligned at the last query and key. Mode 2 aligns at the first query and key and is not used.
+# Causal mask that is aligned to the last query and key. Mode 2 aligns to the first query and key and is not used.
 BOTTOM_RIGHT = 3
 COMPRESSED_MASK_SIZE = 2048  # Size of the square mask that mode 3 expects for any number of queries and keys.
 

@@ -16,7 +16,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def open_device(name: str, *, eager: bool = False) -> Device:
-    """Open the device cpu, cuda, npu or mps, or the best available one for auto.
+    """Open the device cpu, cuda, npu or mps, or for `auto` the best available device.
 
     The order of `auto` is CUDA, NPU, CPU. MPS is untested and must be selected by name. With `eager`, the device does
     not capture graphs.
@@ -89,7 +89,7 @@ def choose_sound_dtype(name: str, device: Device, dtype: torch.dtype, quantizati
         name: A valid dtype setting.
         dtype, quantization: Settings of the talker and code predictor. On a CPU, unquantized float32 selects float32.
             Otherwise `auto` selects bfloat16 if the CPU has bfloat16 instructions, and else float16, which is used for
-            products of few rows.
+            products of a few rows.
     """
     if name != "auto":
         return DTYPES[name]

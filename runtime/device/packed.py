@@ -14,9 +14,9 @@ from torch import Tensor
 
 from runtime.device.cpu import CORE_COUNT, is_x86
 
-# Minimum numbers of rows to try. oneDNN uses a different algorithm for a single float32 row than for several rows.
+# Minimum row counts to try. oneDNN uses a different algorithm for a single float32 row than for several rows.
 MIN_ROWS = (1, 4)
-TESTED_ROWS = (1, 2, 3, 5, 8, 33)  # Numbers of rows with which batch invariance is tested.
+TESTED_ROWS = (1, 2, 3, 5, 8, 33)  # Row counts with which batch invariance is tested.
 WHOLE = 70
 
 
@@ -74,8 +74,8 @@ def min_rows(N: int, K: int, dtype: torch.dtype) -> int | None:
     if not is_x86() or not lays_out(dtype):
         return None
     random = torch.Generator().manual_seed(1)
-    # Each weight row is the previous row shifted by one, because the generation of separate random rows would take half
-    # of the test's time.
+    # Each weight row is the previous row shifted by one, because generating separate random rows would take half of the
+    # test's time.
     weight = torch.randn(N + K, generator=random).to(dtype).as_strided((N, K), (1, 1))
     rows = torch.randn((WHOLE, K), generator=random).to(dtype)
     product = PackedProduct(weight, MIN_ROWS[0])

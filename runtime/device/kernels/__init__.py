@@ -1,4 +1,4 @@
-"""Triton kernels of the fused operations, each tested against a readable version.
+"""Triton kernels of the fused operations, tested against PyTorch implementations.
 
 The kernels are pure functions of tensors. CUDA graphs can capture every kernel, because no kernel synchronizes with the
 host or has data-dependent shapes. Results are bitwise independent of the batch. All modules of this package need

@@ -1,7 +1,7 @@
-"""Parallel compilation of all kernels, about a hundred, at the first start.
+"""Parallel compilation of all kernels (about a hundred) at first startup.
 
-To find the kernels, each function that will be captured is called once with kernel launches disabled. Each kernel is
-compiled on a separate thread, which mostly waits for other processes (ptxas and the C compiler for the launcher).
+To find the kernels, each function to capture is called once with kernel launches disabled. Each kernel is compiled on a
+separate thread, which mostly waits for other processes (ptxas and the C compiler for the launcher).
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def compile_all(works: Iterable[Callable[[], object]]) -> int:
     """Compile all kernels that the functions launch, and return the number of kernels.
 
     The functions get undefined data and must not use a kernel's output on the host or as an index. If this process has
-    already launched a kernel, nothing is compiled, because the known kernel would run on undefined data. No other
-    thread may launch kernels during the call.
+    already launched a kernel, nothing is compiled, because that kernel would run on undefined data. No other thread may
+    launch kernels during the call.
     """
     if any(kernel_cache for kernel in _kernels() for kernel_cache, *_ in kernel.device_caches.values()):
         return 0

@@ -1,7 +1,7 @@
 """Attention kernel of a decode step, with one or two new positions per row.
 
 One launch computes norms, RoPE, the cache write and the attention. Each row attends to the positions of its slot. The
-readable version is runtime/model/layers.py with the attention of a device.
+reference implementation is runtime/model/layers.py with the attention of a device.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def decode_attention(
     count = query_heads(qkv, heads, cache, new, rows, positions)
     out = torch.empty(len(qkv), count * d, device=qkv.device, dtype=qkv.dtype)
     parts, width = min(PARTS, triton.next_power_of_2(triton.cdiv(T, PART))), triton.next_power_of_2(d)
-    block = 2 * parts * PART * width * qkv.itemsize  # Number of bytes of keys and values per step.
+    block = 2 * parts * PART * width * qkv.itemsize  # Bytes of keys and values per step.
     _decode_attention[(len(rows), kv_heads)](
         qkv,
         heads.q_norm.weight,
@@ -115,7 +115,7 @@ def _decode_attention(
     """Compute the attention of one row for one key head and its query heads.
 
     Keys are read in blocks of ``PARTS`` times ``PART``. Each warp has a separate online softmax for one part, and the
-    parts are joined at the end. In this way, warps exchange no data in the loop.
+    parts are joined at the end. Therefore warps exchange no data in the loop.
     """
     if PDL:
         if not SETTLED:
@@ -133,7 +133,7 @@ def _decode_attention(
     inside = (dims < D)[None, :]
     q_there = live[:, None] & inside
 
-    # All loads come before the first sum, because loads then overlap.
+    # All loads come before the first sum, so that they overlap.
     q_weight = tl.load(q_norm + dims[None, :], mask=inside, other=0.0)
     q_partner_weight = tl.load(q_norm + partner[None, :], mask=inside, other=0.0)
     k_weight = tl.load(k_norm + dims[None, :], mask=inside, other=0.0)

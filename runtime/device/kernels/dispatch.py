@@ -1,4 +1,4 @@
-"""Implementation of `runtime.device.fused.Fused` by the kernels of this package."""
+"""Implementation of `runtime.device.fused.Fused` with the kernels of this package."""
 
 from __future__ import annotations
 

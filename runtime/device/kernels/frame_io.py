@@ -1,7 +1,7 @@
 """Kernels for the start and the end of a frame.
 
 The kernel `begin` computes the talker's input from the slot state. The kernel `finish` writes the codes to the slot
-state. The readable version is the code without fused operations in runtime/engine/execution/frame.py.
+state. The reference implementation is the code without fused operations in runtime/engine/execution/frame.py.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _begin(
     dims = part * WIDTH + tl.arange(0, WIDTH)
     inside = dims < H
     slot = tl.load(rows + row)
-    # Loads of the slot's state are issued together, and then the loads from the tables, because such loads overlap.
+    # Load the slot's state first and then from the tables, so that the loads of each group overlap.
     at, made = tl.load(position + slot), tl.load(frame + slot)
     codebook = tl.arange(0, GROUPS)
     code = tl.minimum(tl.load(codes + slot * Q + codebook, mask=codebook < Q, other=0), V - 1)

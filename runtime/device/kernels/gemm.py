@@ -3,7 +3,7 @@
 Each program computes BN outputs of BM rows: weights [BN, BK] times inputs [BK, BM]. The weights are the larger operand
 of the tensor cores, so a row gets the same instructions in the same order in any batch. The same launch applies the
 residual or gate. A preceding norm is a separate launch of about a microsecond, because every program would have to
-repeat the norm. For few rows, runtime/device/kernels/small_m_gemm.py also fuses the norm.
+repeat the norm. For up to eight rows, runtime/device/kernels/small_m_gemm.py also fuses the norm.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def _gemm_kernel(
             part = tl.dot(w_tile.to(dtype), rows, part, input_precision="ieee")
             if PARTS > 1:
                 tl.static_assert(stretch % BK == 0)
-                # Triton 3.6 computes wrong products of widened int8 weights if each step has a separate sum.
+                # Triton 3.6 computes wrong products of upcast int8 weights if each step has a separate sum.
                 tl.static_assert(stretch > BK or w.dtype.element_ty == dtype)
                 if (start + BK) % stretch == 0:
                     acc += part
@@ -239,7 +239,7 @@ def _launch(
         out = torch.empty((M, N), device=x.device, dtype=x.dtype)
     assert out.shape == (M, N)
     assert out.stride(1) == 1
-    # Number of bytes of x and of weights (including gate weights) per step.
+    # Bytes of x and of weights (including gate weights) per step.
     step_bytes = tiles.BK * (BM * x.itemsize + tiles.BN * (1 + gated) * weight.itemsize)
     fitting = stages(tiles.stages, step_bytes)
     if tiles.split_k:
@@ -283,8 +283,8 @@ def choose_tiles(N: int, K: int, rows: int, *, gated: bool, eight_bits: bool = F
     programs have more rows and outputs, because weights are read from the cache repeatedly.
 
     With `eight_bits`, programs have enough weight rows for Hopper's wgmma instruction. With fewer weight rows, Triton
-    uses mma and loads four adjacent int8 weights at once. The products then have another order, which changes the last
-    bits of a row.
+    uses mma and loads four adjacent int8 weights at once. The products are then summed in another order, which changes
+    the last bits of a row.
     """
     found = TILES.get((N, K, gated))
     if found is None:

@@ -1,9 +1,9 @@
 """Kernel of a Code2Wav residual unit: x + conv1(snake(conv7(snake(x)))).
 
-The kernel supports only a few channels (``fits``). Between the convolutions, the channels stay in the registers of one
-program, so the unit needs only two reads and two writes. The published numbers of channels, 3 * 2^k, are divided into
-two tiles whose widths are powers of two. The order of additions is that of ``convolution.convolve``, so results are
-bitwise equal.
+The kernel supports only small numbers of channels (``fits``). Between the convolutions, the channels stay in the
+registers of one program, so the unit needs only two reads and two writes. The published numbers of channels, 3 * 2^k,
+are divided into two tiles whose widths are powers of two. Additions are in the same order as in
+``convolution.convolve``, so results are bitwise equal.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ def residual_unit(
     Args:
         activated: SnakeBeta of x.
         next_snake: SnakeBeta of the next layer, applied to the result.
-        plain: True to return also the result without `next_snake`.
+        plain: True to also return the result without `next_snake`.
     Shapes: x, activated, results [B, T, C]; rows [B, 3] int32, see streams.py.
     """
     B, T, C = x.shape

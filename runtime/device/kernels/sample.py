@@ -1,6 +1,7 @@
 """Sampling kernel that applies all sampling rules and the embedding lookup in one launch.
 
-The readable version is runtime/engine/execution/sampling.py. The kernel does not search for the top-k threshold.
+The reference implementation is runtime/engine/execution/sampling.py. The kernel does not search for the top-k
+threshold.
 Instead, it repeats two steps: select the code with the highest noisy score, and check that the code is among the k
 highest scores. If the check fails, the next round considers only codes with higher scores. Usually the first code is
 accepted; a flat distribution needs a few rounds.
@@ -197,7 +198,7 @@ def _is_banned(keys, share, key, top, k, p, removable_share, V: tl.constexpr):
 
 @triton.jit
 def _kth_largest(keys, k):
-    """Return the k-th largest key by a binary search over its bits."""
+    """Return the k-th largest key with a binary search over its bits."""
     place = keys.to(tl.uint32, bitcast=True) ^ 0x80000000
     bound = tl.zeros((), tl.uint32)
     for step in range(32):
@@ -227,7 +228,7 @@ def _gumbel(seed, frame, codebook, code):
 
 @triton.jit
 def _mix(x):
-    """Mix 32 bits by lowbias32 (Wellons 2018)."""
+    """Mix 32 bits with lowbias32 (Wellons 2018)."""
     x = (x ^ (x >> 16)) * 0x7FEB352D
     x = (x ^ (x >> 15)) * 0x846CA68B
     return x ^ (x >> 16)

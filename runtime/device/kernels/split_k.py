@@ -1,7 +1,7 @@
 """Split-K matrix product kernel: each program sums one part of K.
 
 A second launch adds the partial sums. In gemm.py, every program reads complete rows, even a program with few outputs.
-Here, a program has more outputs and reads only a part of each row. The parts and the order of sums are those of
+Here, a program has more outputs and reads only a part of each row. K is divided and summed as in
 runtime/device/kernels/gemm.py, so the choice of the kernel does not change results.
 """
 

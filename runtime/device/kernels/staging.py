@@ -96,7 +96,7 @@ def finish(acc, residual_values, dtype: gl.constexpr, GATED: gl.constexpr, flat:
 
     Intermediate results are rounded like the results of separate operations.
 
-    Shapes: acc [OUTPUTS, BM, 1 + GATED]; beside (the residual), result [OUTPUTS, BM].
+    Shapes: acc [OUTPUTS, BM, 1 + GATED]; residual_values, result [OUTPUTS, BM].
     """
     if GATED:
         gate, up = gl.split(acc)

@@ -125,7 +125,7 @@ def keep_by_one_sort(scores: Tensor, level: LevelSettings) -> Tensor:
 
 
 def _mix(x: Tensor) -> Tensor:
-    """Mix 32 bits by lowbias32 (Wellons 2018).
+    """Mix 32 bits with lowbias32 (Wellons 2018).
 
     The numbers are int64, because backends differ in 32-bit overflow.
     """
