@@ -68,7 +68,7 @@ class Ready(TypedDict):
 
 
 class Ticket(TypedDict):
-    """Response with a short-lived key that opens one WebSocket."""
+    """Response with a short-lived ticket that opens one WebSocket."""
 
     ticket: str
     expires_in_s: float
@@ -76,13 +76,13 @@ class Ticket(TypedDict):
 
 def create_app(host: Host) -> FastAPI:
     """Create the ASGI application that serves the engine of `host`."""
-    # FastAPI's OpenAPI document lacks the request bodies that routes parse themselves, and FastAPI's page loads
-    # resources from other servers. Redirects for trailing slashes would send a proxy's clients to this port's address.
+    # FastAPI's OpenAPI document lacks the request bodies that routes parse themselves, and its page loads resources
+    # from other servers. Trailing-slash redirects would send a proxy's clients to this port's address.
     app = FastAPI(title="Voicewright runtime", version=package_version(), openapi_url=None, redirect_slashes=False)
     server = host.settings.server
     keys = KeyRing(server)
     tickets = SharedTickets(server.ticket_s, keys) if server.shared_tickets else Tickets(server.ticket_s)
-    # If the server has API keys, any host name is accepted, because a DNS rebinding attack has no key.
+    # If the server has API keys, any host name is accepted, because a DNS rebinding attacker has no key.
     origins = Origins(server.origins)
     hosts = Hosts(ANY if keys.is_needed else server.hosts, server.host)
     app.add_middleware(AccessControl, host=host, keys=keys, tickets=tickets)

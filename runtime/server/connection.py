@@ -1,7 +1,7 @@
 """WebSocket connection with a reader task, a writer task and a timer for one session.
 
-The engine thread delivers events through `call_soon_threadsafe`. The connection acknowledges sent audio to the engine,
-and the engine pauses the requests of a client that does not read. `run` releases all slots when the socket closes.
+The engine thread delivers events through `call_soon_threadsafe`. The connection acknowledges sent audio, so that the
+engine can pause the requests of a client that does not read. `run` releases all slots when the socket closes.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _MAX_READING = 4
 class Socket(Protocol):
     """Interface of a client's socket: a WebSocket, or another message transport.
 
-    After a disconnect, the send methods raise Starlette's WebSocketDisconnect.
+    After a disconnect, the send methods raise `WebSocketDisconnect` (Starlette).
     """
 
     @property
@@ -115,9 +115,9 @@ class Connection:
         # Set after each write and each decoded reference, so that the reader checks its limits again.
         self._may_read_again = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
-        # Events that are deferred while a worker thread uses the session, or None at other times.
+        # Events that are deferred while a worker thread uses the session, otherwise None.
         self._waiting: deque[tuple[Callable[[], None], bool]] | None = None
-        # Refused requests of which the session does not know yet, with the `is_continuation` of their event.
+        # Refused requests that the session has not processed yet, with the `is_continuation` of their event.
         self._refusals: deque[tuple[int, SpeechError, bool]] = deque()
         self._continuation: asyncio.Handle | None = None
         self._draining = False
@@ -137,7 +137,7 @@ class Connection:
             self._release()
 
     def close_with(self, error: SpeechError, code: int) -> None:
-        """Send a server error to the client and close the session."""
+        """Report a server error to the client and close the session."""
         self._dispatch(partial(self._dialect.close_with, error, code))
 
     def drain(self) -> None:
@@ -169,7 +169,8 @@ class Connection:
             while self._dialect.is_congested or len(self._reading) > _MAX_READING:
                 self._may_read_again.clear()
                 await self._may_read_again.wait()
-            # One read may contain thousands of small messages. Yield, so that other connections can send audio.
+            # One read may contain thousands of small messages. Yield to other connections, which may have audio to
+            # send.
             await asyncio.sleep(0)
 
     async def _receive_long(self, text: str) -> None:
@@ -206,7 +207,7 @@ class Connection:
             self._dialect.close_with(Draining(), 1001)
             self._run_commands()
         if self._continuation is None and (self._refusals or self._dialect.has_work):
-            # Other connections run in between.
+            # Yield to other connections first.
             self._continuation = self._loop.call_soon(self._continue)
         self._wake.set()
         self._set_timer()
@@ -333,7 +334,7 @@ class Connection:
     def _on_timer(self) -> None:
         self._timer = None
         if self._waiting is not None:
-            self._dispatch(lambda: None)  # The timer is set again after every event, so queue an empty event.
+            self._dispatch(lambda: None)  # An empty event sets the timer again.
             return
         due = self._dialect.deadline
         if due is None or due > self._loop.time():

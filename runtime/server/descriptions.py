@@ -100,7 +100,7 @@ def model_entry(model: ModelCard) -> Model:
 
 
 def end_notes(event: Finished) -> list[str]:
-    """Return notes for the client about faulty speech and skipped text in a request."""
+    """Return notes for the client about speech problems and skipped text."""
     notes = []
     if event.stats.repeated:
         notes.append("A part of the text ended much too early and was spoken again.")

@@ -1,4 +1,4 @@
-"""Host of the engine and of client connections: loading, readiness, watchdog, shutdown.
+"""Host of the engine and the client connections: loading, readiness, watchdog, shutdown.
 
 Thread: event loop.
 """
@@ -89,7 +89,7 @@ class Host:
         self._prompts: PromptWorker | None = None
         self._keeping: asyncio.Task[None] | None = None
         self._requests = 0  # Number of HTTP requests in progress.
-        self._ends: WeakSet[SpeechError] = WeakSet()  # Errors that ended a request and were already counted.
+        self._ends: WeakSet[SpeechError] = WeakSet()  # Errors of ended requests that were already counted.
         self._open_engine = open_engine
         self._engine: SpeechEngine | None = None
         self._watchdog: Watchdog | None = None
@@ -186,7 +186,7 @@ class Host:
         """
         loop = asyncio.get_running_loop()
         loaded: asyncio.Future[SpeechEngine] = loop.create_future()
-        # Unlike a thread pool, a daemon thread does not delay the end of the process.
+        # Unlike a thread pool, a daemon thread does not delay the process's exit.
         threading.Thread(target=self._load, args=(loop, loaded), name="loader", daemon=True).start()
         self._engine = await loaded
         self._engine.start()

@@ -46,7 +46,7 @@ def serve(settings: Settings) -> int:
     switch_often()
     status = asyncio.run(_run_alone(settings))
     if threading.active_count() > 1:
-        # Skip the interpreter's shutdown, in which a thread that still loads or computes would abort the process.
+        # Skip the interpreter's shutdown, because threads that still load or compute would make it abort.
         logging.shutdown()
         sys.stdout.flush()
         os._exit(status)
@@ -134,7 +134,7 @@ async def run(
 
 
 async def _live(host: Host, url: str, wyoming: WyomingPort | None) -> Exit:
-    """Load the checkpoints, print the URL, and return the reason when the engine fails."""
+    """Load the checkpoints, print the URL, and return the reason if the engine fails."""
     await host.load()
     settle()
     if wyoming is not None:

@@ -42,7 +42,7 @@ class SpeechEngine(Protocol):
 
         `sink` receives the events of the request. The last event is Finished, Broken or Refused.
 
-        The engines of the server validate the request on another thread. If they refuse the request, the sink receives
+        The engines of the server validate requests on another thread. If they refuse a request, its sink receives
         Refused. A background request is refused while another request is open.
 
         Raises:
@@ -101,5 +101,5 @@ class SpeechEngine(Protocol):
         ...
 
     def stacks(self) -> str:
-        """Return the stack traces of the engine's threads, without any text of clients."""
+        """Return the stack traces of the engine's threads, without any client text."""
         ...

@@ -1,4 +1,4 @@
-"""Speech engine that validates requests on a thread of its own."""
+"""Speech engine that validates requests on a separate thread."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from runtime.shared.time_share import TimeShare
 
 log = logging.getLogger(__name__)
 
-Command = Callable[[int], None]  # Call of an engine's method with the engine's ticket.
+Command = Callable[[int], None]  # Function that calls an engine's method with the engine's ticket.
 
-# Refusals are free, so a client could send invalid requests without end. Above this fraction of a core and this burst,
-# refusals are delayed, and with them the client's next request.
+# Validating an invalid request costs a client nothing. If refusals use more than this fraction of a core (after this
+# burst), they are delayed, which also delays the client's next request.
 _MAX_REFUSED_SHARE = 0.1
 _BURST_S = 0.002
 _MAX_DELAY_S = 1.0
@@ -48,7 +48,7 @@ _MAX_DELAY_S = 1.0
 class _OpenRequest:
     """Request that has not ended.
 
-    `request` is None after its validation has begun. `commands` waits for the engine's ticket.
+    `request` is None once its validation has begun. `commands` are deferred until the engine has returned a ticket.
     """
 
     request: SpeechRequest | None
@@ -58,7 +58,7 @@ class _OpenRequest:
 
 
 class ThreadedEngine:
-    """Implementation of `SpeechEngine` that submits requests to another engine on a thread.
+    """Implementation of `SpeechEngine` that submits requests to an engine on a thread.
 
     `submit` and `prepare` of the other engine take up to 0.1 s for a long text. Commands for a request are deferred
     until it is accepted.
@@ -69,10 +69,10 @@ class ThreadedEngine:
         self._numbers = itertools.count(1)  # Numbers of tickets and jobs.
         self._changed = threading.Condition()
         self._requests: dict[int, _OpenRequest] = {}
-        # Heap of jobs: priority, number, work, and callback for an error. Short texts are validated first, and a long
-        # text is overtaken by a limited number of jobs.
+        # Heap of jobs: priority, number, work, and callback for an error. Short texts are validated first, but only a
+        # limited number of jobs can overtake a long text.
         self._jobs: list[tuple[int, int, Callable[[], None], Callable[[SpeechError], None]]] = []
-        self._refusals: deque[tuple[float, Callable[[], None]]] = deque()  # Time of `time.monotonic` and call.
+        self._refusals: deque[tuple[float, Callable[[], None]]] = deque()  # Due time (`time.monotonic`) and callback.
         self._refused_share = TimeShare(_MAX_REFUSED_SHARE, _BURST_S, _MAX_DELAY_S)
         self._is_closing = False
         self._thread = threading.Thread(target=self._run_jobs, name="submit", daemon=True)
@@ -204,7 +204,7 @@ class ThreadedEngine:
             pass
 
     def _run_next(self) -> bool:
-        """Wait for a job or the time of a refusal, handle it, and return False after `close`."""
+        """Wait for a job or a due refusal, handle it, and return False after `close`."""
         with self._changed:
             wait_s = self._refusals[0][0] - time.monotonic() if self._refusals else None
             self._changed.wait_for(lambda: self._jobs or self._is_closing, wait_s)
@@ -248,7 +248,7 @@ class ThreadedEngine:
 
 
 def _call(sink: Callable[[Any], None], value: object) -> None:
-    """Call a client's function, and log its errors."""
+    """Call a client's callback, and log its errors."""
     try:
         sink(value)
     except Exception:

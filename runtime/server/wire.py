@@ -29,7 +29,7 @@ from runtime.shared.validation import first_fault
 Reply = Mapping[str, Any]
 
 SAMPLE_BYTES = 2  # Size of one sample of mono s16le audio.
-# Maximum size of one audio message: a quarter of a second. Other messages can be sent between audio messages.
+# Maximum size of one audio message: a quarter of a second, so that other messages can be sent in between.
 PIECE_BYTES = SAMPLE_RATE // 4 * SAMPLE_BYTES
 # Language names in checkpoints by ISO 639-1 code.
 LANGUAGES = {
@@ -136,7 +136,7 @@ def check_size(text: str, limit: int) -> None:
     Raises:
         MessageTooLarge: The message has more bytes.
     """
-    # A character has at most four bytes, so this check rarely needs to encode the message.
+    # A character has at most four bytes, so the message rarely has to be encoded.
     if len(text) * 4 > limit and (size := len(text.encode(errors="replace"))) > limit:
         raise MessageTooLarge(what="The message", size=size, limit=limit)
 
@@ -236,7 +236,7 @@ def pieces(pcm: bytes) -> Iterator[bytes]:
 
 
 def _sentence(error: ValidationError, fields: dict[str, Any]) -> InvalidConfig:
-    # The path contains no client data, only field names and indices, because the models have no free keys.
+    # The path contains only field names and indices, and no client data, because the models have no arbitrary keys.
     path, why = first_fault(error, fields)
     return InvalidConfig(where=path or "The message", why=why, param=path)
 

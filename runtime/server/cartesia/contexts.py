@@ -19,7 +19,7 @@ class Segment(Utterance[Generation]):
 
     context: Context
     flush_id: int = 1
-    is_flushed: bool = False  # True if the message flush_done follows the audio of the segment.
+    is_flushed: bool = False  # True if a flush_done message must follow the segment's audio.
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -29,16 +29,16 @@ class Context:
     name: str
     voice: ChosenVoice[Generation]  # Settings of the first message. Voice, language and format cannot change later.
     writer: PcmWriter
-    words: WordTimes | None  # None if the client has not requested word times.
+    words: WordTimes | None  # None if the client did not request word times.
     read: ReadText  # Filter that removes the tags from the text for `words`.
     text: GrowingText
     last_input_at: float  # Time at which the context was opened or its last chunk was queued.
     # Open segments. The first segment is being spoken, and the last segment receives text.
     segments: deque[Segment] = field(default_factory=deque)
     is_complete: bool = False  # True if all text of the context has arrived.
-    # Time at which all audio of the received text was sent, or None while text is waiting.
+    # Time at which all audio of the received text had been sent, or None while text is waiting.
     short_since: float | None = None
-    notes: list[str] = field(default_factory=list)  # Notes about ignored fields and faulty speech, without duplicates.
+    notes: list[str] = field(default_factory=list)  # Notes about ignored fields and speech problems.
     pending_samples: int = 0  # Samples that are still in the resampler and belong to the next message.
 
     @property

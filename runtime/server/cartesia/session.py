@@ -1,9 +1,9 @@
 """Session of Cartesia's ``/tts/websocket``.
 
-A context is one streamed text and one audio stream, sent as base64 in JSON. A socket may have several contexts. The
+A context is one streamed text and one audio stream, sent as base64 in JSON. A socket can have several contexts. The
 states of a context are ``free -> open -> complete -> free``. The last message of a context is ``done`` or ``error``. A
-cancelled context gets no last message, because Cartesia's client would apply the message to its current context. A
-context expires if all its text was spoken and no more text arrives.
+cancelled context gets no last message, because Cartesia's client would attribute it to its current context. A context
+expires if all its text has been spoken and no more text arrives.
 
 Text is sent to the engine immediately. A flush ends the engine request and starts another request with the same voice
 and seed, so that ``flush_done`` can follow the flushed audio. Every message has a ``context_id``, because clients read
@@ -40,7 +40,7 @@ class CartesiaSession(Dialect[Segment]):
         self._id = session_id
         self._expiry_s = expiry_s
         self._contexts: dict[str, Context] = {}
-        self._cancelled = RecentNames()  # Names of cancelled contexts, for which messages may still arrive.
+        self._cancelled = RecentNames()  # Names of cancelled contexts, whose messages may still arrive.
 
     # --- Timers.
 
@@ -177,7 +177,7 @@ class CartesiaSession(Dialect[Segment]):
             context.is_complete = True
         self._emit_progress(context, is_flushed=message.speaks_at_once)
         if last.queued and not last.is_complete and message.speaks_at_once:
-            last.queue_text(" ")  # This space separates the last word from the next text while the voice is prepared.
+            last.queue_text(" ")  # The space separates the last word from text that arrives before the voice is ready.
 
     def _cancel(self, name: str | None) -> None:
         if name is None:
@@ -209,7 +209,7 @@ class CartesiaSession(Dialect[Segment]):
             context.words.add(context.read.add(queued_text))
 
     def _end_unfinished(self, context: Context) -> None:
-        """End a context that waits for text, but speak the text in the filter's buffer first."""
+        """End a context that waits for text, after speaking the text in the filter's buffer."""
         if is_readable(rest := context.text.flush()):
             context.head.queue_text(rest)
             context.short_since = None
@@ -272,7 +272,7 @@ class CartesiaSession(Dialect[Segment]):
         self.send_queue.add_message(messages.error(error, None, self._id))
 
     def _refuse(self, name: str, error: SpeechError, *, goes_on: bool) -> None:
-        """End a context with an error, and ignore later messages for it if `goes_on`."""
+        """End a context with an error, and ignore its later messages if `goes_on`."""
         if context := self._contexts.pop(name, None):
             self._release(context.head)
         if goes_on:

@@ -60,7 +60,7 @@ class _SpokenFile(HttpSpeech[BytesBody | SseBody]):
         return self._body.output_format.sample_rate
 
     async def pieces(self) -> AsyncGenerator[bytes, None]:
-        """Yield the bytes of the audio file during generation.
+        """Yield the bytes of the audio file as they are generated.
 
         Raises:
             SpeechError: The request was refused or failed.

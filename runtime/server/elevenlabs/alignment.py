@@ -41,7 +41,7 @@ def of_file(times: TimedWords, speed: float) -> dict[str, Any] | None:
 
 
 def _characters(times: TimedWords, speed: float) -> Iterator[Character]:
-    """Yield all characters, each with an equal part of the time of its word."""
+    """Yield all characters, each with an equal share of its word's duration."""
     for span, start, end in zip(times.spans, times.start, times.end, strict=True):
         share = (end - start) / len(span)
         for index, name in enumerate(span):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from runtime.shared.sentence_ends import TAIL_CHARS, may_end
 
 DEFAULT_SCHEDULE_CHARS = (120, 160, 250, 290)  # Default of ElevenLabs' API.
-_MIN_TRIGGER_CHARS = 50  # Minimum text for ``try_trigger_generation``, as in ElevenLabs' API.
+_MIN_TRIGGER_CHARS = 50  # Minimum for ``try_trigger_generation``, as in ElevenLabs' API.
 
 
 class ChunkSchedule:
@@ -22,7 +22,7 @@ class ChunkSchedule:
 
     @property
     def is_due(self) -> bool:
-        """True if enough text has arrived to speak and the text does not end inside a word."""
+        """True if enough text has arrived for a chunk and the text does not end inside a word."""
         length = self._lengths[min(self.chunks, len(self._lengths) - 1)]
         if self._is_triggered:
             length = min(length, _MIN_TRIGGER_CHARS)
@@ -34,7 +34,7 @@ class ChunkSchedule:
         Args:
             is_triggered: True if the message has `try_trigger_generation`.
         """
-        if may_end(self._tail) and text.strip():  # The text up to the sentence end was already spoken.
+        if may_end(self._tail) and text.strip():  # The text up to the sentence end is already being spoken.
             self.begin()
         self._chars += len(text)
         self._tail = (self._tail + text)[-2 * TAIL_CHARS :]

@@ -13,7 +13,7 @@ from runtime.server.session.utterance import Utterance
 from runtime.shared.inline_tags import ReadText
 from runtime.shared.word_times import WordTimes
 
-_LEAD_S = 1.0  # A sentence is cut only if the listener's buffer will be empty within this time.
+_LEAD_S = 1.0  # A sentence is split only if the listener's buffer would run empty within this time.
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -28,14 +28,14 @@ class Context(Utterance[SynthesisOptions]):
     keeps_pieces: bool = True
     words: WordTimes = field(default_factory=WordTimes)
     pending_samples: int = 0  # Samples that are still in the encoder and belong to the next message.
-    # Time at which a listener without delay has played all audio, or None before the first audio.
+    # Time at which a listener without network delay will have played all audio, or None before the first audio.
     plays_until: float | None = None
     _last: str = " "  # Last character of the text.
     _is_leading: bool = True  # True if no text has arrived since the start or the last flush.
 
     @property
     def dues(self) -> Iterator[float]:
-        """Yield the times at which a pause or the chunk schedule makes received text spoken."""
+        """Yield the times at which a pause or the chunk schedule triggers generation."""
         if self.text.due is not None and self.voice.is_ready:
             yield self.text.due
         if self.schedule is None or not self.takes_text or not self.schedule.is_due:

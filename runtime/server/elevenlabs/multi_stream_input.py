@@ -67,7 +67,7 @@ class MultiStreamInputSession(ElevenLabsSession):
             self._conclude(context)
 
     def _leave(self) -> None:
-        """Complete the texts of all contexts, so that the socket closes after the last context."""
+        """Complete the text of each context, so that the socket closes after the last one."""
         self._is_leaving = True
         for context in tuple(self.utterances.values()):
             if context.takes_text:

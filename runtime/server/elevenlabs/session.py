@@ -98,7 +98,7 @@ class ElevenLabsSession(Dialect[Context]):
     def _end(self, context: Context) -> None:
         """Send the remaining audio and the last message of a context."""
         if context.samples:
-            # The times of all words that are left may be many, so they are computed in a worker.
+            # There may be many words left, so their times are computed on a worker thread.
             self.send_queue.add_encoded(
                 lambda: context.sound.finish(context.words.finish()),
                 number=context.number,

@@ -14,7 +14,7 @@ from runtime.server.http.speech import HttpSpeech, base64_json
 from runtime.server.wire import SAMPLE_BYTES, Reply
 from runtime.shared.word_times import TimedWords
 
-# ElevenLabs declares application/json, but clients would then expect a single object.
+# ElevenLabs declares application/json, for which clients would expect a single object.
 JSON_LINES = "application/x-ndjson"
 
 Body = TypeVar("Body", bound=FileBody)

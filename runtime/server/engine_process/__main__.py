@@ -32,7 +32,7 @@ _FLUSH_TIMEOUT_S = 5.0  # Timeout for sending the last messages.
 def main() -> int:
     """Load the checkpoints, serve until a close command, and return the exit status."""
     sink = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    # Redirect the output of libraries to stderr, because stdout transports the messages.
+    # Redirect the output of libraries to stderr, because stdout carries the messages.
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     # A service manager may signal both processes. The server process then ends this process.
     for number in (signal.SIGINT, signal.SIGTERM):

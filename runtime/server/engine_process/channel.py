@@ -1,7 +1,7 @@
 """Message channel between the server process and the engine process, over two pipes.
 
-Messages are pickled. Pickle is safe here, because both ends run this program and the server has validated all data of
-clients.
+Messages are pickled. Pickle is safe here, because both ends run this program and the server has validated all client
+data.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Channel:
         self._sink = sink
         self._message = self._assemble_messages()  # The message that is being received.
         self._missing = memoryview(b"")  # Unread part of the current piece.
-        # Windows cannot report the free space of a pipe, so the writer thread writes all data.
+        # Windows cannot report the free space of a pipe, so all data is written by the writer thread.
         self._writes_itself = os.name == "posix"
         if self._writes_itself:
             os.set_blocking(sink.fileno(), False)

@@ -52,11 +52,11 @@ from runtime.settings import Settings
 
 log = logging.getLogger(__name__)
 
-# The child must import from this process's module path, even if it has another working folder.
+# The child must import from this process's `sys.path`, even if it has another working directory.
 _PROGRAM = "import sys; sys.path[:] = sys.argv[1:]; from runtime.server.engine_process.__main__ import run; run()"
 _BUFFER_BYTES = 2**18  # Maximum number of bytes in one read from the engine process.
-# Interval between acknowledgements. Every message wakes a thread that competes with frame generation. With a longer
-# interval, a fast request would reach the limit of unacknowledged audio (`VOICEWRIGHT_READER_S`) and pause.
+# Interval between acknowledgements. Every message wakes a thread that competes with frame generation for the GIL. With
+# a longer interval, a fast request would reach the limit of unacknowledged audio (`VOICEWRIGHT_READER_S`) and pause.
 ACK_INTERVAL_S = 0.01
 STATUS_TIMEOUT_S = 2.0  # An engine process that sends no status for this time counts as busy.
 _KILL_TIMEOUT_S = 5.0
@@ -87,7 +87,7 @@ class EngineClient:
         self._listener = threading.Thread(target=listen, name="engine-client", daemon=True)
         # Event loop that reads the pipe. None if a thread reads it.
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._sent_samples: dict[int, int] = {}  # Numbers of sent samples by ticket, not yet reported.
+        self._sent_samples: dict[int, int] = {}  # Number of sent samples by ticket, not yet acknowledged.
 
     @classmethod
     def open(cls, settings: Settings, progress: Progress) -> Self:
@@ -228,7 +228,7 @@ class EngineClient:
         An engine process that sends no reports counts as busy.
         """
         since = self._status.busy_since
-        # Do not change the start time of an unfinished step. A new time would mean that the device has responded.
+        # Do not replace the start time of an unfinished step: a new time would mean that the device has responded.
         if since is None and time.monotonic() - self._status_at > STATUS_TIMEOUT_S:
             return self._status_at
         return since

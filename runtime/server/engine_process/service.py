@@ -27,7 +27,7 @@ from runtime.server.threaded_engine import ThreadedEngine
 log = logging.getLogger(__name__)
 
 STATUS_S = 0.2  # Maximum interval between status reports.
-# Delay between the start or end of a request and the status report. Querying a GPU's memory holds the GIL, which would
+# Delay between the start or end of a request and the status report. Querying a GPU's memory holds the GIL and would
 # delay the first audio of this request.
 REST_S = 0.05
 

@@ -4,7 +4,7 @@ The middleware runs after `RequestGuard` (`shared/port/guard.py`), which the stu
 key get no information, because the checks run in this order:
 
 1. /health and /ready are open to every client.
-2. Rate limit of a key, of an address without a valid key, and of an account that the studio names: 429. Each additional
+2. Rate limit of a key, of an address without a valid key, and of an account from the studio: 429. Each additional
    utterance of an HTTP request or WebSocket counts as another request.
 3. API key, if the server has keys: 401. A WebSocket may send a ticket instead.
 4. Size of the body while it arrives: 413.
@@ -104,7 +104,7 @@ class AccessControl(AccessCheck):
             offered += [word.removeprefix(TOKEN) for word in scope["subprotocols"] if word.startswith(TOKEN)]
         for key in filter(None, offered):
             offer = digest(key)
-            # All keys are compared in constant time, so that the response time is independent of the keys.
+            # All keys are compared in constant time, so that the response time reveals nothing about them.
             if any([hmac.compare_digest(offer, known) for known in self._keys.digests()]):
                 return offer
         if scope["type"] == "websocket":

@@ -1,7 +1,7 @@
 """Audio stream of a dialogue, a sequence of turns with a voice for each turn.
 
 Every HTTP speech request is a dialogue, usually with a single turn. A turn is submitted after the previous turn has
-ended, so a dialogue uses one slot. All turns have the first turn's seed, so that each turn can be reproduced alone.
+ended, so a dialogue uses one slot. All turns use the first turn's seed, so that each turn can be reproduced separately.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class DialogueStream:
         self._pause_samples = round(pause_s * SAMPLE_RATE)
         self._queue_s = queue_s
         self._streams: list[SpeechStream] = []
-        self._pending: list[SpeechEvent] = []  # Events to return before the current stream's events.
+        self._pending: list[SpeechEvent] = []  # Events that precede those of the current stream.
         self._ends: list[Finished] = []
         self._samples = 0
 

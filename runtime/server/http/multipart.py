@@ -16,7 +16,7 @@ FIELD_BYTES = 32 * 2**10
 MAX_FIELDS, MAX_FILES = 16, 2
 FORM_BYTES = MAX_FIELDS * FIELD_BYTES  # Maximum size in bytes of all fields except the file.
 
-# The parser logs a warning for every invalid form, so clients could flood the log.
+# The parser logs a warning for every invalid form, which clients could use to flood the log.
 logging.getLogger("python_multipart").setLevel(logging.ERROR)
 
 
@@ -25,7 +25,7 @@ async def read_multipart(
 ) -> tuple[dict[str, str], dict[str, bytes]]:
     """Parse a multipart form and return its text fields and its files, both by name.
 
-    Large files are stored on disk during the request.
+    Large files are buffered on disk during the request.
 
     Args:
         what: Name of the data in the message of StorageFailed.

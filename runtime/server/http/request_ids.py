@@ -20,7 +20,7 @@ _SAFE = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 class RequestIds:
     """ASGI middleware that assigns an id to every HTTP request and response.
 
-    The middleware is the outermost one, so that error responses of other middlewares also get an id.
+    It must be the outermost middleware, so that error responses of other middleware also have an id.
     """
 
     def __init__(self, app: ASGIApp) -> None:

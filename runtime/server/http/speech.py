@@ -30,7 +30,7 @@ from runtime.shared.port.limits import whole_body
 from runtime.shared.strict_json import MAX_BODY_VALUES
 
 _SMALL_BODY_BYTES = 16 * 2**10  # Maximum size of a body that is parsed on the event loop (at most 3 ms).
-_BASE64_BYTES = 48 * 2**10  # Size of a piece of audio that is encoded at once; a multiple of 3.
+_BASE64_BYTES = 48 * 2**10  # Number of bytes that are encoded at once, a multiple of 3.
 _MAX_MARKUP_RATIO = 4  # Maximum length of text with markup, as a multiple of `limits.max_text_chars`.
 
 Body = TypeVar("Body", bound=NamesDictionaries)
@@ -95,7 +95,7 @@ class HttpSpeech(ABC, Generic[Body]):
         return self._speech
 
     def _text_field_of(self, turn: int) -> str:
-        """Return the name of the field with the text of dialogue turn number `turn`."""
+        """Return the name of the field with the text of the dialogue turn with this index."""
         return turn_field(turn, "text")
 
     def _open_stream(self, request: SpeechRequest, request_id: str, text_field: str) -> SpeechStream:
@@ -142,7 +142,7 @@ class HttpSpeech(ABC, Generic[Body]):
         return DialogueWords([await self._without_tags(request.text, tags=tags) for request in requests])
 
     async def _joined(self, pieces: Iterator[str]) -> str:
-        """Join pieces of text that are computed on the thread for texts."""
+        """Join pieces of text that are computed on the text thread."""
         run = partial(asyncio.get_running_loop().run_in_executor, self._host.texts)
         found: list[str] = []
         while (piece := await run(next, pieces, None)) is not None:

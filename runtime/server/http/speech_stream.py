@@ -52,7 +52,7 @@ class SpeechStream:
         on_end: Callable[[Finished | Broken], None] = lambda _: None,
     ) -> None:
         self.seed = request.seed
-        # Notes about ignored fields (set when the request gets a slot) and about faulty speech (set at the end).
+        # Notes about ignored fields (set when the request gets a slot) and about speech problems (set at the end).
         self.notes: tuple[str, ...] = ()
         self.queue_ms: float | None = None  # Waiting time for a slot, or None while the request waits.
         self.ttfa_ms: float | None = None  # Time to the first audio, or None before the first audio.
@@ -62,9 +62,9 @@ class SpeechStream:
         self._text_field = text_field
         self._on_end = on_end
         self._loop = asyncio.get_running_loop()
-        # The queue stays short without a limit, because the engine pauses the request.
+        # The queue needs no size limit, because the engine pauses the request.
         self._events: asyncio.Queue[SpeechEvent] = asyncio.Queue()
-        self._given = self._taken = 0  # Number of samples passed to the consumer, and number of acknowledged samples.
+        self._given = self._taken = 0  # Number of samples passed to the consumer, and of acknowledged samples.
         self._ended = False
 
     def headers(self) -> dict[str, str]:
@@ -173,8 +173,8 @@ class StreamingReply(StreamingResponse):
     """Streaming response that sends its headers when the first piece of the body is ready.
 
     An error before the first piece is raised, and the client gets an error response. A later error closes the
-    connection, so that the client knows that the body is incomplete. `late_headers` returns additional headers after
-    the first piece. `on_broken` is called with a later error.
+    connection, so that the client detects the incomplete body. `late_headers` returns additional headers after the
+    first piece. `on_broken` is called with a later error.
     """
 
     def __init__(
@@ -202,7 +202,7 @@ class StreamingReply(StreamingResponse):
         except SpeechError as error:
             if not self._begun:
                 raise
-            # Uvicorn closes the connection, because the body is incomplete.
+            # Uvicorn then closes the connection, because the body is incomplete.
             log.warning("a response was aborted: %s", error.code)
             self._on_broken(error)
 

@@ -31,7 +31,7 @@ class NativeUtterance(Utterance[SessionConfig]):
     keeps_pieces: bool = True
     messages: int = 0  # Number of audio messages queued so far.
     played_ms: float | None = None  # Last playback position that the client has reported, in milliseconds.
-    # The fields below are only used for dialogues.
+    # The following fields are only used for dialogues.
     configured_voice: ChosenVoice[SessionConfig] | None = None  # Default voice of the turns.
     current_turn: ReadyTurn | None = None
     turn: int = 0

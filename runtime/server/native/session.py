@@ -289,7 +289,7 @@ class Session(Dialect[NativeUtterance]):
         utterance = NativeUtterance(self._commands, voice, text, name=name)
         if self.utterances and not all(each.labelled for each in (utterance, *self.utterances.values())):
             raise OutOfOrder(what=what, why='plain frames carry one context at a time; set frames to "labelled"')
-        self._voices.pop(name, None)  # Settings with a context id apply to a single utterance.
+        self._voices.pop(name, None)  # Settings with a context id apply to one utterance only.
         return self._number(utterance)
 
     def _cancelled(self, utterance: NativeUtterance) -> Reply:
@@ -340,7 +340,7 @@ class Session(Dialect[NativeUtterance]):
         self._refuse_name(name or DEFAULT_CONTEXT, error)
 
     def _refuse_text(self, name: str, error: SpeechError) -> None:
-        """Refuse a piece of text and end its context, because speech with a gap would be worse."""
+        """Refuse a piece of text and end its context, because its speech would have a gap."""
         utterance = self._named(name)
         if utterance is not None and utterance.takes_text:
             self._abort(utterance, error)

@@ -86,7 +86,7 @@ class OmniConfig(SpeechFields):
 
     @property
     def waits_for_its_end(self) -> bool:
-        """True if pauses have no effect, because text is committed or is not split."""
+        """True if pauses have no effect, because text is committed explicitly or is not split."""
         return self.streaming_mode == "sentence_commit" or (not self.is_live and self.cut is Split.NONE)
 
     def request(self, text: str, resolved: ResolvedVoice, reference: Reference | None) -> SpeechRequest:
@@ -96,8 +96,8 @@ class OmniConfig(SpeechFields):
         return replace(
             super().request(text, resolved, reference),
             max_frames=None if frames is None else max(1, frames),
-            # The session splits the text, because the client is notified of each segment. The engine only splits
-            # streamed text and segments that are too long.
+            # The session splits the text, because the client is notified of each segment. The engine splits only
+            # streamed text and overlong segments.
             split=Split.NONE if is_one_part and not self.is_live else Split.AUTO,
             # Audio of a file is not acknowledged before the file is complete, so the request must not pause.
             acknowledged=self.stream_audio,

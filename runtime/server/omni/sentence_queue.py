@@ -46,9 +46,9 @@ class Sentence(Utterance[OmniConfig]):
 
     turn: Turn
     index: int
-    words: str  # Text that was received before the sentence was submitted.
+    words: str  # Text received before the sentence was submitted.
     shown: str  # Text in the message audio.start.
-    is_over: bool = False  # True if the sentence has ended in the engine.
+    is_over: bool = False  # True if the engine has finished the sentence.
     is_announced: bool = False
     has_begun: bool = False  # True if the sentence has a slot.
     # False if the engine has refused this sentence while the previous sentence was being generated.

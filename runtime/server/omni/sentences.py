@@ -4,7 +4,7 @@ Clients count sentences, so the rules are the same as in vLLM-Omni. A full stop,
 ends a sentence if white space follows. Marks of other scripts need no white space. Clauses also end at commas and
 semicolons.
 
-There are two differences from vLLM-Omni. A comma must be followed by white space, so that 1,000 is not split. Every
+There are three differences from vLLM-Omni. A comma must be followed by white space, so that 1,000 is not split. Every
 segment must contain a letter or a digit. Tags are not split.
 """
 
@@ -34,7 +34,7 @@ class Sentences:
         tag = IN_TAG + "|" + (rf"\[[^\[\]\n]{{0,{tags.max_instruct_chars}}}(?:\]|\Z)|" if tags else "")
         self._ends = re.compile(f"{tag}(?P<end>{ends})", re.IGNORECASE) if ends else None
         self._rest = ""
-        self._next_search = 0  # Index from which the next search starts: later text may complete the tag there.
+        self._next_search = 0  # Index at which the next search starts. Later text may complete a tag at this index.
         self._is_speakable = False  # True if the remaining text has a letter or digit.
 
     @property

@@ -55,7 +55,7 @@ class OmniSession(Dialect[Sentence]):
         self._live: Sentence | None = None  # Sentence that receives the streamed text of the utterance.
         # Number of characters of the streamed text, or of the incomplete sentence.
         self._unspoken_chars = 0
-        self._uncommitted = ""  # Text that no input.commit has committed yet.
+        self._uncommitted = ""  # Text that has not been committed with input.commit.
         cards = shared["cards"]
         self._streaming = frozenset(mode for card in cards if Layout.STREAMING in card.layouts for mode in card.modes)
         self._is_overlong = False  # True if the text of the utterance is too long. More text is ignored.
@@ -69,7 +69,7 @@ class OmniSession(Dialect[Sentence]):
     def _silence_s(self) -> float | None:
         """Return the idle timeout in seconds, or None during speech.
 
-        Streamed text has an idle timeout even during speech, because an open text holds a slot.
+        Streamed text has an idle timeout even during speech, because an incomplete text holds a slot.
         """
         if self._voice is None:
             return self._limits.config_s
@@ -250,7 +250,7 @@ class OmniSession(Dialect[Sentence]):
             self.send_queue.add_message(messages.input_committed(commit_id, turn.fragments - 1, len(text)))
 
     def _grow(self, turn: Turn, text: str) -> None:
-        """Append text to the streamed sentence, which is created if there is no such sentence."""
+        """Append text to the streamed sentence, which is created if necessary."""
         if text and self._live is None:
             self._live = self._enqueue(turn, text, is_live=True)
         elif text and self._live is not None and not self._live.is_over:
@@ -327,7 +327,7 @@ class OmniSession(Dialect[Sentence]):
     # --- Sentences.
 
     def _step(self) -> bool:
-        """Announce, submit and finish the first sentence as far as possible now."""
+        """Announce, submit and finish the first sentence as far as currently possible."""
         match self._queue.head:
             case Sentence() as sentence:
                 self._announce(sentence)
@@ -400,8 +400,8 @@ class OmniSession(Dialect[Sentence]):
 
     def _break(self, sentence: Sentence, error: SpeechError) -> None:
         if sentence is not self._queue.head and isinstance(error, Busy) and not sentence.samples:
-            # The engine has no capacity while the previous sentence is spoken. This sentence is submitted again when it
-            # is the first in the queue.
+            # The engine has no free capacity during the previous sentence. This sentence is submitted again when it
+            # becomes the first in the queue.
             sentence.is_submitted = False
             sentence.is_end_sent = False
             sentence.may_go_ahead = False

@@ -113,7 +113,7 @@ def _whole_reply(responder: SpeechResponder, whole: Whole) -> Response:
 
 
 def _reads_as_it_comes(request: Request) -> bool:
-    """True if a header of OpenAI's client announces that the response is read as a stream."""
+    """True if a header of OpenAI's client states that the response is read as a stream."""
     return request.headers.get("x-stainless-raw-response") == "stream"
 
 
@@ -122,7 +122,7 @@ async def _batch(
 ) -> AsyncGenerator[bytes, None]:
     """Speak all items of a batch and yield the body of the response.
 
-    Each slot has at most one open request.
+    There is at most one open request per slot.
     """
     semaphore = asyncio.Semaphore(host.engine.load().slots)
 

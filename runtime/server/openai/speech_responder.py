@@ -108,7 +108,7 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
     async def whole(self) -> Whole:
         """Return the complete audio.
 
-        Runaway or short speech is generated again with the next seed, at most `retries` times.
+        Runaway or short speech is generated again with the next seed, up to `retries` times.
 
         Raises:
             SpeechError: The request was refused or failed.
@@ -123,7 +123,7 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
         encoder, target_lufs = self._encoder(whole=True), self._body.loudness_lufs
 
         def encode() -> bytes:
-            # The chunks are not joined before, because copying minutes of audio keeps the GIL for milliseconds.
+            # The chunks are not joined first, because copying minutes of audio holds the GIL for milliseconds.
             pieces = chunks
             if target_lufs is not None:
                 pieces = [levelled(np.frombuffer(b"".join(chunks), "<i2"), target_lufs).tobytes()]

@@ -89,7 +89,7 @@ class TextMessage:
 
     text: str
     is_terminal: bool = False
-    # Number of the utterance whose audio the message contains as base64. None for other messages.
+    # Number of the utterance whose audio the message contains as base64, or None for other messages.
     number: int | None = None
     samples: int = 0
 

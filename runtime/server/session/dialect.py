@@ -27,8 +27,8 @@ _NOTICE_S = 60.0  # Time between the warning to the client and the end of a sess
 Speaking = TypeVar("Speaking", bound=Utterance[Any])
 Config = TypeVar("Config", bound=SpeechConfig)
 
-_MAX_OTHER_VALUES = 4096  # Maximum number of JSON values in a message, in addition to commas in its text.
-_MAX_NAMES = 64  # Maximum number of stored names of refused contexts, for which messages may still arrive.
+_MAX_OTHER_VALUES = 4096  # Maximum number of JSON values in a message, not counting commas in its text.
+_MAX_NAMES = 64  # Maximum number of stored names of refused contexts, whose messages may still arrive.
 _MAX_STEPS = 16  # Maximum number of steps of pending work in one iteration of the event loop.
 
 
@@ -63,7 +63,7 @@ class Dialect(ABC, Generic[Speaking]):
         self, *, limits: Limits, cards: Sequence[ModelCard], library: VoiceLibrary, clock: Callable[[], float]
     ) -> None:
         self.closed = False  # True if the session has closed. Further input is ignored.
-        self.has_work = False  # True if `work` must be called again, in another pass of the event loop.
+        self.has_work = False  # True if `work` must be called again, in another iteration of the event loop.
         self._is_new = True  # True until the first message arrives.
         self._limits = limits
         self._clock = clock
@@ -71,7 +71,7 @@ class Dialect(ABC, Generic[Speaking]):
         self._library = library
         self._resolver = VoiceResolver(cards, library)
         self.utterances: dict[int, Speaking] = {}  # Utterances with an open request or queued text, by number.
-        self._uttered = 0  # Number of the last utterance.
+        self._uttered = 0  # Number of the most recent utterance.
         # Voices that wait for a Decode or Recall, by number of the upload.
         self._reading: dict[int, ChosenVoice[Any]] = {}
         self._uploads = 0
@@ -174,7 +174,7 @@ class Dialect(ABC, Generic[Speaking]):
             self._give_notice(remaining_s)
 
     def work(self) -> None:
-        """Do pending work, at most `_MAX_STEPS` steps of it."""
+        """Do at most `_MAX_STEPS` steps of pending work."""
         steps = (not self.closed and self._step() for _ in range(_MAX_STEPS))
         self.has_work = all(steps)
 

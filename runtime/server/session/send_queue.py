@@ -9,7 +9,7 @@ from collections.abc import Callable
 from runtime.server.session.commands import AudioMessage, Close, EncodedMessage, Outgoing, TextMessage
 from runtime.server.wire import Reply
 
-_MAX_UNSENT_MESSAGES = 256  # Input is not read while more messages without audio are unsent.
+_MAX_UNSENT_MESSAGES = 256  # If more messages without audio are unsent, no input is read.
 
 
 class SendQueue:

@@ -207,7 +207,7 @@ class SpeechFields(VoiceFields):
         return Reference(samples=np.zeros(0, np.float32), x_vector_only=True, prompt=prompt)
 
     def spoken(self, reference: Reference | None) -> Reference | None:
-        """Return a copy of `reference` with the transcript and the x-vector option of the request."""
+        """Return a copy of `reference` with the request's transcript and x-vector option."""
         if reference is None:
             return None
         x_vector_only = self.x_vector_only_mode or reference.x_vector_only
@@ -262,7 +262,7 @@ class SynthesisOptions:
     def request(self, text: str, resolved: ResolvedVoice, reference: Reference | None) -> SpeechRequest:
         """Create the engine request for `text` with these options.
 
-        If the reference has no transcript, only the x-vector of the reference is used.
+        If the reference has no transcript, only its x-vector is used.
         """
         if reference is not None:
             reference = replace(reference, x_vector_only=reference.x_vector_only or reference.text is None)

@@ -73,10 +73,10 @@ class GrowingText:
         self._param = param  # Name of the text field in error messages.
         self._chars = 0
         self._filter = text_filter(filter_name, dictionary_for(pronunciations, limits, tags=tags), spells=spells)
-        # Length in seconds of a pause after which received text is spoken. None if pauses have no effect.
+        # Seconds without new text after which received text is spoken, or None if pauses have no effect.
         self._pause_s = pause_s
         self._tail = ""
-        # Time at which received text is spoken if no more text arrives, or None if there is no such time.
+        # Time at which received text is spoken if no more text arrives, or None.
         self.due: float | None = None
 
     def count(self, text: str) -> None:
@@ -123,7 +123,7 @@ class Utterance(Generic[Config]):
 
     `name` is the name of the utterance's context. `number` is never reused, so that a late event is never assigned to
     another utterance. Queued text is joined to one string. With `keeps_pieces`, the queue contains the received pieces
-    and flushes in their order.
+    and flushes in order.
     """
 
     commands: list[Command]  # Command list of the session, to which the utterance appends commands.
@@ -142,7 +142,7 @@ class Utterance(Generic[Config]):
     sent_samples: int = 0  # Number of samples passed to the connection.
     # Seed of an earlier utterance to reuse. The actual seed replaces this value when the utterance gets a slot.
     seed: int | None = None
-    notes: list[str] = field(default_factory=list)  # Notes about ignored fields and faulty speech.
+    notes: list[str] = field(default_factory=list)  # Notes about ignored fields and speech problems.
 
     def request(self, text: str, *, open_text: bool) -> SpeechRequest:
         """Create the engine request with the initial text `text`."""
@@ -220,7 +220,7 @@ class Utterance(Generic[Config]):
 
     def _submit(self) -> None:
         if self.keeps_pieces:
-            # The engine determines if it can speak a complete text without words.
+            # The engine decides whether it can speak a complete text without words.
             is_open, text = self.has_words, self._first_words()
         else:
             is_open, text = not self.is_complete, "".join(self._texts())

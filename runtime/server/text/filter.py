@@ -52,7 +52,7 @@ class Unfiltered:
 
 
 class InTurn:
-    """Text filter that applies two filters, `first` and then `second`."""
+    """Text filter that applies `first` and then `second`."""
 
     def __init__(self, first: TextFilter, second: TextFilter) -> None:
         self._first = first
@@ -69,7 +69,7 @@ class InTurn:
 
 
 class InPieces:
-    """Text filter that splits long input into pieces and pauses after every piece."""
+    """Text filter that processes long input in pieces and pauses after each piece."""
 
     def __init__(self, growing: TextFilter) -> None:
         self._growing = growing

@@ -24,7 +24,7 @@ _thread = threading.local()
 
 
 class TextThread(ThreadPoolExecutor):
-    """Executor with one thread that releases the GIL early and pauses after long work.
+    """Executor with one thread that releases the GIL often and pauses after long work.
 
     While a job runs, other threads wait at most `YIELDING_INTERVAL_S` for the GIL.
     """

@@ -14,11 +14,11 @@ from runtime.request import BlendPart, Reference
 from runtime.server.voices.voice_library import VoiceCard, VoiceLibrary
 from runtime.shared.names import STORED_PREFIX, parse_blend
 
-FORBIDS_BLENDS = "no"  # Value of the provenance entry ``blend`` if the speaker's consent excludes blends.
+FORBIDS_BLENDS = "no"  # Value of the provenance entry ``blend`` if the speaker does not allow blends.
 
 
 def forbids_blends(card: VoiceCard) -> bool:
-    """True if the consent of a stored voice excludes blends."""
+    """True if the speaker of a stored voice does not allow blends."""
     return card.provenance.get("blend", "").strip().lower() == FORBIDS_BLENDS
 
 

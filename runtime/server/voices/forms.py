@@ -58,7 +58,7 @@ class VoiceForm:
 async def read_form(request: Request, limits: Limits) -> VoiceForm:
     """Read and check the multipart form of a voice upload.
 
-    Large files are stored on disk during the request.
+    Large files are buffered on disk during the request.
 
     Raises:
         InvalidConfig: The body is not a multipart form, or has unsupported values.

@@ -1,7 +1,7 @@
 """Background task that computes the prompts of stored voices while no request is active.
 
-Prompts are computed one at a time. A prompt is only valid for the checkpoint that has computed the prompt. After a
-change of the checkpoint, all prompts are computed again.
+Prompts are computed one at a time. A prompt is only valid for the checkpoint that computed it. If the checkpoint
+changes, all prompts are computed again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from runtime.voices.library import Library
 
 log = logging.getLogger(__name__)
 
-POLL_INTERVAL_S = 10.0  # Interval of the search for voices that another process has stored.
+POLL_INTERVAL_S = 10.0  # Interval of the search for voices stored by another process.
 BUSY_POLL_INTERVAL_S = 0.5
 PROMPT_TIMEOUT_S = 120.0
 
@@ -40,7 +40,7 @@ class PromptWorker:
         self._failed: set[tuple[str, str]] = set()
 
     def wake(self) -> None:
-        """Start a search for stored voices without a prompt immediately."""
+        """Start searching for stored voices without a prompt now."""
         self._failed.clear()
         self._woken.set()
 

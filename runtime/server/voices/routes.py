@@ -54,7 +54,7 @@ from runtime.voices.voice import Edit, to_pcm
 
 GET = ["GET", "HEAD"]
 VOICES = "/v1/audio/voices"
-OPEN_WEBUI_PATH = "/v1/open-webui"  # Open WebUI expects another format of the voice list.
+OPEN_WEBUI_PATH = "/v1/open-webui"  # Open WebUI expects a different format of the voice list.
 
 VOICE_ERRORS = frozenset({VoiceNotFound, VoiceFileInvalid, StorageFailed})  # Errors of all routes that name a voice.
 
@@ -125,7 +125,7 @@ def voices_router(host: Host) -> APIRouter:
         form = await read_form(request, host.settings.limits)
         return checked(await host.run_in_worker(examined, form, host.settings.limits))
 
-    # The parameter `name` is already URL-decoded and may contain a slash.
+    # `name` is already URL-decoded and may contain a slash.
     @router.api_route(VOICES + "/{name:path}/file", methods=GET)
     @documented(
         sound=("application/octet-stream", "application/zip"),
@@ -184,7 +184,8 @@ def voices_router(host: Host) -> APIRouter:
 def check_free(name: str, speakers: list[str]) -> None:
     """Check that a new voice name neither equals nor looks like the name of a speaker.
 
-    The names "." and ".." are also refused, because clients remove these names from URLs, and names that mean a blend.
+    The names "." and ".." are also refused, because clients remove them from URLs, and so are names that look like a
+    blend.
 
     Raises:
         InvalidConfig, VoiceNameOfSpeaker, VoiceNameLooksAlike: The name is refused.

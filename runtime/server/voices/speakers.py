@@ -1,6 +1,6 @@
 """Speakers of the local checkpoints and of the other replicas in a cluster.
 
-Replicas may serve different checkpoints, but every replica must list all speakers. Therefore the cluster writes the
+Replicas may serve different checkpoints, but every replica must list all speakers. Therefore, the cluster writes the
 checkpoints of the other replicas to a file in the format of ``/v1/models``.
 """
 

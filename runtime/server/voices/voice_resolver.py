@@ -165,7 +165,7 @@ class VoiceResolver:
     def _spoken(self, voice: str | None, cards: Sequence[ModelCard], param: str) -> ResolvedVoice:
         """Return the CustomVoice speaker with this name.
 
-        If `voice` is empty, the engine chooses a speaker and adds a note. An adapter has its own first speaker.
+        If `voice` is empty, the engine chooses a speaker and adds a note. For an adapter, its first speaker is used.
         """
         speakers = self._speakers(cards)
         if not voice:

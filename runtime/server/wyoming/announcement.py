@@ -57,7 +57,7 @@ async def announced(bound: str, port: int) -> None:
         log.warning("the Wyoming port is not announced: %s", error.strerror)
         return
     try:
-        # During a replacement, the old and the new runtime announce the same name for a short time.
+        # When a runtime is replaced, the old and the new one announce the same name for a short time.
         await (await network.async_register_service(info, cooperating_responders=True))
         await asyncio.Event().wait()
     except (OSError, Error):
@@ -68,7 +68,7 @@ async def announced(bound: str, port: int) -> None:
 
 
 def _addresses() -> list[str]:
-    """Return this machine's addresses that other machines can reach."""
+    """Return the addresses of this machine that other machines can reach."""
     import ifaddr  # This is a dependency of zeroconf.
 
     found = [ip.ip for adapter in ifaddr.get_adapters() for ip in adapter.ips if isinstance(ip.ip, str)]

@@ -1,4 +1,4 @@
-"""Adapter that gives TCP connections of the Wyoming protocol the interface of a WebSocket.
+"""Adapter from TCP connections of the Wyoming protocol to the interface of a WebSocket.
 
 An event is a line of JSON, followed by data (JSON) and a payload (audio). The line contains the lengths of data and
 payload. `receive` returns an event as the text ``{"type": …, "data": {…}}``. Payloads of clients are discarded.
@@ -41,7 +41,7 @@ class EventSocket:
         self._writer = writer
         self._limit = limit
         self._share = LoopShare(LoopShares(), asyncio.get_running_loop())
-        self._is_lost = False  # True if invalid input has made the start of the next event unknown.
+        self._is_lost = False  # True after invalid input, because the start of the next event is unknown.
         # Unsent data must stay in the session's send queue, from which audio can be removed.
         writer.transport.set_write_buffer_limits(high=0)
 
@@ -107,7 +107,7 @@ class EventSocket:
             raise WebSocketDisconnect(1006) from None
 
     async def close(self, code: int = 1000, reason: str | None = None) -> None:
-        """Close the sending side of the connection (code and reason are not sent)."""
+        """Shut down the sending side of the connection (code and reason are not sent)."""
         with suppress(OSError, RuntimeError):  # The connection may already be closed.
             self._writer.write_eof()
 

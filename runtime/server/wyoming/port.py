@@ -37,7 +37,7 @@ class WyomingPort:
     def __init__(self, host: Host, uri: str) -> None:
         """Bind the port, but do not listen yet.
 
-        During a replacement, the new runtime binds the same port and listens when it is ready. The old runtime then
+        When a runtime is replaced, the new one binds the same port and listens when it is ready. The old runtime then
         stops listening.
 
         Raises:

@@ -31,7 +31,7 @@ class Describe(StrictFields):
 
 
 class Ping(StrictFields):
-    """Ping event with a text that the pong event repeats."""
+    """Ping event with a text that is echoed in the pong event."""
 
     text: Text | None = None
 

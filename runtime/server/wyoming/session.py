@@ -31,7 +31,7 @@ from runtime.server.wyoming.schema import (
     read,
 )
 
-_MAX_LATER = 64  # Maximum number of texts that wait for the end of a text. Above this limit, no input is read.
+_MAX_LATER = 64  # Maximum number of texts that wait for the current one. Above this limit, no input is read.
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -91,9 +91,9 @@ class WyomingSession(SingleErrorDialect[Spoken]):
         self._texts.popleft()
 
     def _step(self) -> bool:
-        """Speak the first text as far as possible now.
+        """Speak the first text as far as currently possible.
 
-        A streamed text without words ends without the engine.
+        A streamed text without words is not sent to the engine.
         """
         first = self._texts[0] if self._texts else None
         if self._error is not None and (first is None or first.takes_text):
