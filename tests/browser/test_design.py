@@ -308,7 +308,7 @@ def test_change_button_extends_the_description_and_keeps_the_seeds(room: Page) -
     assert len({take["text"] for take in takes(room)[:5]}) == 1, "compared at one text"
 
 
-def test_without_a_base_checkpoint_closer_is_disabled_and_keep_stars_the_take(room: Page, app: App) -> None:
+def test_without_a_base_checkpoint_closer_is_disabled_and_keep_makes_the_take_a_favourite(room: Page, app: App) -> None:
     without_base(room)
     make_three(room)
     closer = card(room, "B").locator("[data-act=closer]")

@@ -302,7 +302,7 @@ def test_stopped_take_is_kept_and_labelled_stopped(app: App, studio: Page) -> No
     assert np.array_equal(whole[: stopped.size], stopped)
 
 
-def test_take_deleted_during_generation_is_not_kept(studio: Page) -> None:
+def test_take_deleted_during_generation_is_not_stored(studio: Page) -> None:
     enter(studio, "design")
     studio.fill("#vw-text", LONG)
     studio.click("#vw-speak")

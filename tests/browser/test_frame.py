@@ -454,7 +454,7 @@ def test_name_is_visible_before_the_page_has_loaded(
         route.abort()
 
 
-def test_page_speaks_before_gradio_has_loaded_and_does_not_change_after_it(open_studio: OpenStudio, app: App) -> None:
+def test_page_speaks_before_gradio_has_loaded_and_does_not_change_afterwards(open_studio: OpenStudio, app: App) -> None:
     page = open_studio(url="about:blank", await_ready=False, has_own_window=True)
     held: list[Route] = []
     page.route("**/assets/index-*", lambda route: held.append(route))

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.browser
 
 
 @pytest.mark.slow
-def test_first_press_of_speak_plays_audio_from_the_published_checkpoint_size(
+def test_first_click_on_speak_plays_audio_of_a_checkpoint_of_published_size(
     open_studio: OpenStudio, tmp_path: Path
 ) -> None:
     with fresh_studio(tmp_path) as app:

@@ -65,7 +65,7 @@ def test_toast_is_readable_with_forced_colours(open_studio: OpenStudio) -> None:
     assert remove_recording(page).evaluate(CANVAS)
 
 
-def test_sideways_phone_shows_half_of_the_window_as_room(open_studio: OpenStudio) -> None:
+def test_landscape_phone_gives_the_room_half_of_the_window(open_studio: OpenStudio) -> None:
     page = phone(open_studio, 844, 390)
     kept_take(page, "Hi.")
     enter(page, "clone")
@@ -107,7 +107,7 @@ def tops(page: Page, *selectors: str) -> list[int]:
     return sorted(set(page.evaluate(script, selectors)))
 
 
-def test_filters_share_a_row_and_blended_voices_have_their_own(open_studio: OpenStudio) -> None:
+def test_filters_are_in_one_row_and_each_blended_voice_has_its_own_row(open_studio: OpenStudio) -> None:
     page = open_studio(viewport={"width": 390, "height": 844})
     enter(page, "library")
     assert len(tops(page, "#vw-takes-room", "#vw-takes-day", "#vw-takes-select")) == 1
@@ -116,13 +116,13 @@ def test_filters_share_a_row_and_blended_voices_have_their_own(open_studio: Open
     assert len(tops(page, "#vw-blend-first", "#vw-blend-share", "#vw-blend-second")) == 3
 
 
-def test_names_of_starters_are_centred_in_their_buttons(open_studio: OpenStudio) -> None:
+def test_names_of_example_texts_are_centred_in_their_buttons(open_studio: OpenStudio) -> None:
     page = phone(open_studio)
     expect(page.locator("#vw-starters button").first).to_be_visible()
     assert max(page.locator("#vw-starters button").evaluate_all(OFF_CENTRE)) < 2
 
 
-def test_time_of_a_take_follows_a_right_to_left_name(open_studio: OpenStudio) -> None:
+def test_time_of_a_take_is_displayed_after_a_right_to_left_name(open_studio: OpenStudio) -> None:
     page = phone(open_studio)
     kept_take(page, "Hi.")
     enter(page, "library")
@@ -132,7 +132,7 @@ def test_time_of_a_take_follows_a_right_to_left_name(open_studio: OpenStudio) ->
     assert ends[1] >= ends[0] - 1
 
 
-def test_keep_explains_itself_in_sight_and_does_not_restart_the_clone(open_studio: OpenStudio) -> None:
+def test_saving_shows_its_error_in_view_and_does_not_restart_the_clone(open_studio: OpenStudio) -> None:
     page = phone(open_studio, 390, 640)
     asked: list[str] = []
 
@@ -181,7 +181,7 @@ def test_refused_transcript_opens_its_step(open_studio: OpenStudio) -> None:
     expect(page.locator("#vw-room-clone [data-error-for=ref_text]")).to_have_text("No.")
 
 
-def test_transcript_of_another_text_is_the_same_error_in_its_step_and_on_saving(open_studio: OpenStudio) -> None:
+def test_transcript_of_another_text_gives_the_same_error_in_its_step_and_on_saving(open_studio: OpenStudio) -> None:
     page = phone(open_studio)
     enter(page, "clone")
     to_words(page, {**wav(4.0), "buffer": audio_file(generate(seed=1))})

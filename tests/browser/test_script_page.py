@@ -71,7 +71,7 @@ def test_two_tabs_with_the_same_script_notify_each_other(script: Page, open_stud
     assert texts(second)[2] == "[pause 300ms] Go on."
 
 
-def test_text_of_one_tab_joins_the_speech_of_another(script: Page, app: App) -> None:
+def test_text_edits_and_takes_of_two_tabs_are_merged(script: Page, app: App) -> None:
     await_saved(script)
     second = script.context.new_page()
     second.goto(app.url, wait_until="domcontentloaded")

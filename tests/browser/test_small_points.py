@@ -30,7 +30,7 @@ SMALL = f"""
 """
 
 
-def test_style_suggestion_is_marked_as_pressed_and_a_second_press_takes_it_back(studio: Page) -> None:
+def test_style_suggestion_is_marked_as_pressed_and_a_second_press_removes_it(studio: Page) -> None:
     chips = studio.locator("#vw-speakers-chips button")
     chips.nth(1).click()
     expect(chips.nth(1)).to_have_attribute("aria-pressed", "true")
@@ -131,7 +131,7 @@ def test_take_from_another_window_appears_when_the_window_gets_the_focus(open_st
     expect(library.locator("#vw-takes-list .vw-take", has_text="Made elsewhere.").first).to_be_visible()
 
 
-def test_audio_is_never_heard_before_it_arrived(open_studio: OpenStudio) -> None:
+def test_audible_time_is_never_before_the_arrival_of_the_audio(open_studio: OpenStudio) -> None:
     # A fake clock, as an output has after a stall of some seconds.
     page = open_studio(
         script="AudioContext.prototype.getOutputTimestamp = function () {"

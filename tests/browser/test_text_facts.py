@@ -207,7 +207,7 @@ def test_example_dialogue_assigns_voices_and_plays_with_one_press(studio: Page) 
     studio.click("#vw-stop")
 
 
-def test_example_languages_are_those_of_the_checkpoint(studio: Page) -> None:
+def test_examples_are_in_the_languages_of_the_checkpoint(studio: Page) -> None:
     def more(route: Any) -> None:
         listing = route.fetch().json()
         spoken = ["English", "German", "Chinese", "Klingon"]

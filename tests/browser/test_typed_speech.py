@@ -146,7 +146,7 @@ def test_text_inserted_by_the_page_is_not_spoken(app: App, sent: tuple[Page, Sen
     page.keyboard.press("Escape")
 
 
-def test_switch_continues_after_own_text_and_escape_keeps_the_audio(app: App, sent: tuple[Page, Sent]) -> None:
+def test_speech_starts_after_the_existing_text_and_escape_keeps_the_audio(app: App, sent: tuple[Page, Sent]) -> None:
     page, messages = sent
     page.goto(app.url, wait_until="domcontentloaded")
     page.fill("#vw-text", "My own text.")

@@ -180,7 +180,7 @@ def test_stall_is_counted_faded_and_loses_no_samples(play: Any) -> None:
 
 
 @pytest.mark.parametrize("rested", [0.05, 0.3])  # These times are before and after the queue becomes empty.
-def test_expected_pause_is_not_an_underrun_and_playback_restarts_like_a_take(play: Any, rested: float) -> None:
+def test_expected_pause_is_not_an_underrun_and_playback_restarts_as_at_the_beginning(play: Any, rested: float) -> None:
     pcm = sound(4)
     at, message = begin(target=4 * FRAME_SAMPLES)
     message["hold"] = 0

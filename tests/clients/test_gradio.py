@@ -50,7 +50,7 @@ def test_described_voice_can_be_used(page: Client) -> None:
         ({"text": TEXT, "mode": "song"}, "it must be CustomVoice, VoiceDesign or Base"),
     ],
 )
-def test_error_is_the_sentence_of_the_runtime(page: Client, asked: dict[str, Any], sentence: str) -> None:
+def test_error_equals_the_message_of_the_runtime(page: Client, asked: dict[str, Any], sentence: str) -> None:
     with pytest.raises(AppError, match=sentence):
         page.predict(**asked, api_name="/speak")
 
@@ -73,7 +73,7 @@ def test_gradio_routes_work_over_plain_http(app: App) -> None:
     assert (found.status_code, found.content[:4]) == (200, b"RIFF")
 
 
-def test_no_other_file_is_served(app: App) -> None:
+def test_files_that_the_call_did_not_create_are_not_served(app: App) -> None:
     cache = Path(gettempdir()) / "gradio"
     for path in (
         __file__,

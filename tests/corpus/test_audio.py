@@ -89,7 +89,7 @@ def similarity(one: NDArray[np.float32], other: NDArray[np.float32]) -> float:
 
 @pytest.mark.skipif(FFMPEG is None, reason="ffmpeg is not installed")
 @pytest.mark.parametrize(("container", "codec", "rate", "channels"), KINDS)
-def test_recordings_decode_as_the_ffmpeg_program_does(
+def test_decoded_recordings_equal_the_output_of_ffmpeg(
     container: str, codec: str, rate: int, channels: tuple[int, ...], tmp_path: Path
 ) -> None:
     for count in channels:

@@ -82,7 +82,7 @@ def test_a_damaged_page_does_not_hide_the_others(bad: str) -> None:
 
 
 @pytest.mark.parametrize("filter_name", ["FooDecode", "JBIG2Decode"])
-def test_unknown_filters_are_damage(filter_name: str) -> None:
+def test_unknown_filters_are_reported_as_damage(filter_name: str) -> None:
     for contents in ([TEXT, TEXT], [TEXT]):
         data = drawn(*contents)
         end = data.rindex(b"/Length")
@@ -106,13 +106,13 @@ def test_damaged_outline_does_not_hide_the_text() -> None:
     assert paragraphs(data.replace(b"/Catalog", b"/Catalog/Outlines 4 0 R")) == ["All boats came back."]
 
 
-def test_pages_of_one_similar_row_are_text() -> None:
+def test_similar_rows_that_are_the_only_row_of_their_pages_are_text() -> None:
     data = drawn(*(f"BT /F 12 Tf 60 700 Td (Step {number} of the way) Tj ET" for number in range(1, 5)))
     assert paragraphs(data)[0].startswith("Step 1 of the way")
 
 
 @pytest.mark.parametrize("handler", ["/Filter/FOPN_fLock/V 1/R 2", "/Filter/Adobe.PubSec/V 4", ""])
-async def test_other_encryption_than_by_password_is_named(handler: str) -> None:
+async def test_encryption_without_a_password_is_reported_as_such(handler: str) -> None:
     data = drawn(TEXT).replace(b"/Root 1 0 R", f"/Root 1 0 R/Encrypt<<{handler}>>/ID[(a)(b)]".encode())
 
     async def receive() -> list[bytes]:

@@ -47,7 +47,9 @@ def run(python: Path | str, *words: str) -> None:
         ("reference", "base_whole", 905),
     ],
 )
-def test_say_equals_the_reference_on_a_fresh_checkpoint(tmp_path: Path, source: str, kind: str, seed: int) -> None:
+def test_say_command_equals_the_reference_on_a_fresh_checkpoint(
+    tmp_path: Path, source: str, kind: str, seed: int
+) -> None:
     mode = kind if kind in ("custom_voice", "voice_design") else "base"
     folder, ours, theirs = tmp_path / "checkpoint", tmp_path / "ours.npy", tmp_path / "theirs.npy"
     our_sound, their_sound = tmp_path / "ours.wav", tmp_path / "theirs.wav"

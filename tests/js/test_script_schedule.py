@@ -84,7 +84,7 @@ def test_export_error_contains_the_line_number(node: Node) -> None:
     assert node.evaluate(body) == 'script.line_failed {"n":3,"why":"Nothing can be said of it."}'
 
 
-def test_export_waits_while_the_studio_is_restored_and_shows_the_time_left(node: Node) -> None:
+def test_export_waits_while_the_studio_restarts_and_shows_the_time_left(node: Node) -> None:
     body = """async () => {
       const { collectClips } = await import('/js/script/export.js');
       const { Maker } = await import('/js/script/making.js');

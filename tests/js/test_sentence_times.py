@@ -76,7 +76,7 @@ def test_abbreviation_does_not_end_a_sentence(node: Node, sentences: list[str]) 
     assert node.call("common/text", "sentencesIn", "".join(sentences)) == sentences
 
 
-def test_abbreviations_equal_those_of_the_runtime(node: Node) -> None:
+def test_abbreviations_equal_the_list_of_the_runtime(node: Node) -> None:
     for pattern, following in ((TITLE, "Xyz"), (NUMBERED, "5")):
         for word in pattern.pattern.replace("?", "").split("|"):
             text = f"Before {word.strip()}. {following} is there."

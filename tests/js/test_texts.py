@@ -38,7 +38,7 @@ TEXTS = [
 ]
 
 
-def test_duration_estimates_and_file_names_equal_those_of_the_runtime(node: Node) -> None:
+def test_duration_estimates_and_file_names_equal_the_runtime(node: Node) -> None:
     body = """async (texts) => {
       const { expectedSeconds } = await import('/js/common/text.js');
       const { fileName } = await import('/js/common/files.js');

@@ -97,7 +97,7 @@ async def test_idle_sockets_are_accepted_up_to_the_limit_and_refused_above(folde
         assert "20 of 20 refused" in figure
 
 
-async def test_reconnecting_client_and_neighbour_of_a_greedy_client_are_served(
+async def test_reconnecting_client_and_a_client_next_to_an_unfair_one_are_served(
     folder_of: FolderOf, tmp_path: Path
 ) -> None:
     async with asyncio.timeout(300):

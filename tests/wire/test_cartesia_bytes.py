@@ -42,7 +42,7 @@ def native(server: RunningServer) -> bytes:
     return asyncio.run(speak_text(server.socket, "Good morning.", **config)).pcm
 
 
-def test_raw_audio_equals_that_of_the_native_protocol(server: RunningServer, native: bytes) -> None:
+def test_raw_audio_equals_the_native_protocol(server: RunningServer, native: bytes) -> None:
     reply = post(server)
     assert reply.status_code == 200
     assert reply.headers["content-type"] == "audio/pcm"

@@ -44,7 +44,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster
 
 
 @on_a_loop
-async def test_new_streams_go_to_the_freest_replica_and_a_full_cluster_refuses_once(
+async def test_new_streams_go_to_the_least_loaded_replica_and_a_full_cluster_refuses_once(
     cluster: RunningCluster,
 ) -> None:
     async with AsyncExitStack() as held:

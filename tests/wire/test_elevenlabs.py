@@ -108,7 +108,7 @@ def post(server: RunningServer, path: str = "", *, form: str = "pcm_24000", **fi
 # --- One text per socket.
 
 
-async def test_audio_equals_that_of_the_native_protocol_and_the_socket_closes(either: RunningServer) -> None:
+async def test_audio_equals_the_native_protocol_and_the_socket_closes(either: RunningServer) -> None:
     messages, code = await one(either, "Good ", "morning. ")
     assert same_sound(sound_of(messages), await native(either, "Good morning."))
     assert [message["isFinal"] for message in messages if message["isFinal"]] == [True]
@@ -154,7 +154,7 @@ async def test_invalid_query_is_reported_as_one_error(server: RunningServer, que
 # --- One text over HTTP.
 
 
-async def test_http_audio_equals_that_of_the_socket(either: RunningServer) -> None:
+async def test_http_audio_equals_the_audio_of_the_socket(either: RunningServer) -> None:
     wanted = await native(either, "Good morning.")
     for path in ("", "/stream"):
         reply = post(either, path)

@@ -395,7 +395,9 @@ def test_ctrl_c_during_engine_start_ends_both_silently(folder_of: FolderOf) -> N
 
 @pytest.mark.slow
 @pytest.mark.parametrize("damage", ["missing", "torn"])
-def test_checkpoint_load_error_is_identical_in_both_layouts(folder_of: FolderOf, tmp_path: Path, damage: str) -> None:
+def test_checkpoint_load_error_is_identical_with_and_without_an_engine_process(
+    folder_of: FolderOf, tmp_path: Path, damage: str
+) -> None:
     folder = Path(shutil.copytree(folder_of("brief", "custom_voice"), tmp_path / "broken"))
     weights = folder / "model.safetensors"
     if damage == "missing":

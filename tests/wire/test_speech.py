@@ -44,7 +44,7 @@ async def test_each_mode_speaks(server: RunningServer, ref_audio: str) -> None:
         assert np.frombuffer(take.pcm, "<i2").any()
 
 
-async def test_audio_equals_that_of_the_engine(server: RunningServer, folder_of: FolderOf) -> None:
+async def test_audio_equals_the_audio_of_the_engine(server: RunningServer, folder_of: FolderOf) -> None:
     engine = Engine.open(Settings(models=(str(folder_of("brief", "custom_voice")),)))
     request = SpeechRequest(
         text="Good morning.", mode=Mode.CUSTOM_VOICE, sampling=Sampling(greedy=True), seed=1, max_frames=9

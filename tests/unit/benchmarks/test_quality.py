@@ -56,7 +56,7 @@ def test_batches_variants_and_earlier_runs_are_compared(
     assert (longer["codes_differ"], longer["first_frame"]) == (3, 6)
 
 
-def test_divergence_equals_that_of_the_probabilities() -> None:
+def test_divergence_is_computed_from_the_probabilities() -> None:
     half, quarter = torch.tensor([[0.5, 0.5, 0.0]]).log(), torch.tensor([[0.25, 0.75, 0.0]]).log()
     truth, other = Draws([half, quarter]), Draws([half, half])
     own = compare_draws(truth, truth)

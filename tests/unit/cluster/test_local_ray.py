@@ -105,7 +105,7 @@ def test_connection_to_a_running_ray_is_not_retried(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize(("drain_s", "is_hurried"), [(0.0, False), (600.0, True)])
-def test_shutdown_is_quiet_and_waits_at_most_for_the_drain(
+def test_shutdown_prints_nothing_and_returns_after_the_drain_timeout(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], drain_s: float, is_hurried: bool
 ) -> None:
     monkeypatch.setattr(local_ray, "STOP_MARGIN_S", 0.3)

@@ -46,7 +46,7 @@ def agree(ours: Heads, twins: Heads) -> None:
 @per_shape
 @pytest.mark.parametrize("new", [1, 2])
 @pytest.mark.parametrize("length", LENGTHS)
-def test_decode_attention_equals_its_pytorch_twin_within_the_row_length(
+def test_decode_attention_equals_the_pytorch_reference_within_the_row_length(
     length: int, new: int, shape: tuple[int, int, int], dtype: torch.dtype
 ) -> None:
     slots = [4, 0, 2, 5]
@@ -135,7 +135,7 @@ def test_non_finite_row_does_not_affect_other_rows() -> None:
     ("start", "count"),
     [(0, TILE), (0, 50), (3, 7), (BLOCK + 9, 2 * TILE), *([(130, 512)] if HAS_GPU else [])],
 )
-def test_prefill_attention_equals_its_pytorch_twin(
+def test_prefill_attention_equals_the_pytorch_reference(
     shape: tuple[int, int, int], start: int, count: int, dtype: torch.dtype
 ) -> None:
     ours = heads_of(start, count, shape, slots=3, length=700 if HAS_GPU else 200, dtype=dtype)

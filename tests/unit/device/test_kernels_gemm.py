@@ -82,7 +82,7 @@ def test_gate_and_up_gemm_equals_the_library(tiles: Tiles) -> None:
 
 @per_way
 @pytest.mark.parametrize("rows", [1, 70])
-def test_int8_gemm_equals_its_pytorch_twin(tiles: Tiles, rows: int) -> None:
+def test_int8_gemm_equals_the_pytorch_reference(tiles: Tiles, rows: int) -> None:
     x, bias, residual = normal(1, rows, K), normal(3, N), normal(4, rows, N)
     weight = Int8.of(normal(2, N, K) * torch.rand(N, 1, generator=torch.Generator().manual_seed(5)))
     kwargs = {"scale": weight.scales, "bias": bias, "residual": residual}
@@ -93,7 +93,7 @@ def test_int8_gemm_equals_its_pytorch_twin(tiles: Tiles, rows: int) -> None:
 @pytest.mark.parametrize(
     "tiles", [way for way in WAYS if not way.split_k and (way.BN == 16 or way.BK * way.parts < K)], ids=str
 )
-def test_int8_gate_and_up_gemm_equals_its_pytorch_twin(tiles: Tiles) -> None:
+def test_int8_gate_and_up_gemm_equals_the_pytorch_reference(tiles: Tiles) -> None:
     x, weight = normal(1, 5, K), Int8.of(normal(2, 2 * N, K))
     gate, up = DequantizedInt8(weight)(x).chunk(2, dim=-1)
     made = swiglu(x, weight.values, scale=weight.scales, tiles=tiles)

@@ -62,7 +62,7 @@ def settings(slots: int, width: int, **kwargs: float) -> Slots:
 @interpreted
 @pytest.mark.parametrize("ties", [False, True], ids=["no-ties", "ties"])
 @pytest.mark.parametrize("seed", range(12))
-def test_codes_equal_the_pytorch_twin_for_all_settings(seed: int, ties: bool) -> None:
+def test_codes_equal_the_pytorch_reference_for_all_settings(seed: int, ties: bool) -> None:
     generator = torch.Generator().manual_seed(seed)
     width = [5, 64, 300, 1000][seed % 4]
     slots = Slots.random(generator, 12, width)
@@ -76,7 +76,7 @@ def test_codes_equal_the_pytorch_twin_for_all_settings(seed: int, ties: bool) ->
 
 @interpreted
 @pytest.mark.parametrize("seed", range(8))
-def test_talker_rules_equal_the_pytorch_twin(seed: int) -> None:
+def test_talker_rules_equal_the_pytorch_reference(seed: int) -> None:
     generator = torch.Generator().manual_seed(100 + seed)
     width, eos = 300, 150
     slots = Slots.random(generator, 12, width)
@@ -93,7 +93,7 @@ def test_talker_rules_equal_the_pytorch_twin(seed: int) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize(("width", "with_rules"), [(2048, False), (3072, True)])
 @pytest.mark.parametrize("seed", range(10 if DEVICE == "cuda" else 1))
-def test_published_vocabularies_equal_the_pytorch_twin(
+def test_published_vocabularies_equal_the_pytorch_reference(
     seed: int, width: int, with_rules: bool, dtype: torch.dtype
 ) -> None:
     generator, count = torch.Generator().manual_seed(seed), 64 if DEVICE == "cuda" else 8

@@ -66,7 +66,7 @@ def expected_int4(x: Tensor, rounded: Int4) -> Tensor:
 @BUILT
 @settings(max_examples=examples(40), deadline=None)
 @given(M=st.integers(1, 19), N=st.integers(1, 70), K=st.integers(1, 200), seed=st.integers(0, 2**30))
-def test_int8_product_of_any_shape_equals_its_numpy_twin(M: int, N: int, K: int, seed: int) -> None:
+def test_int8_product_of_any_shape_equals_the_numpy_reference(M: int, N: int, K: int, seed: int) -> None:
     x, rounded = numbers(M, K, seed=seed), Int8.of(numbers(N, K, seed=seed + 1))
     expected = expected_int8(x, rounded)
     for level in LEVELS:
@@ -77,7 +77,7 @@ def test_int8_product_of_any_shape_equals_its_numpy_twin(M: int, N: int, K: int,
 @BUILT
 @settings(max_examples=examples(40), deadline=None)
 @given(M=st.integers(1, 19), N=st.integers(1, 70), groups=st.integers(1, 6), seed=st.integers(0, 2**30))
-def test_int4_product_of_any_shape_equals_its_numpy_twin(M: int, N: int, groups: int, seed: int) -> None:
+def test_int4_product_of_any_shape_equals_the_numpy_reference(M: int, N: int, groups: int, seed: int) -> None:
     x, rounded = (
         numbers(M, GROUP_WEIGHTS * groups, seed=seed),
         Int4.of(numbers(N, GROUP_WEIGHTS * groups, seed=seed + 1)),
@@ -91,7 +91,7 @@ def test_int4_product_of_any_shape_equals_its_numpy_twin(M: int, N: int, groups:
 @BUILT
 @settings(max_examples=examples(40), deadline=None)
 @given(M=st.integers(1, 19), N=st.integers(1, 70), K=st.integers(1, 200), seed=st.integers(0, 2**30))
-def test_float16_product_of_any_shape_equals_its_numpy_twin(M: int, N: int, K: int, seed: int) -> None:
+def test_float16_product_of_any_shape_equals_the_numpy_reference(M: int, N: int, K: int, seed: int) -> None:
     x, weight = numbers(M, K, seed=seed), numbers(N, K, seed=seed + 1)
     weight[0, 0] = 2.0**-24  # Smallest positive number in float16.
     product = NativeFloat16(weight)
@@ -108,7 +108,7 @@ def test_float16_product_of_any_shape_equals_its_numpy_twin(M: int, N: int, K: i
     dtype=st.sampled_from(tuple(native.KINDS)),
     seed=st.integers(0, 2**30),
 )
-def test_convolution_of_any_shape_equals_that_of_torch(sizes: tuple[int, ...], dtype: torch.dtype, seed: int) -> None:
+def test_convolution_of_any_shape_equals_torch(sizes: tuple[int, ...], dtype: torch.dtype, seed: int) -> None:
     B, T, C, N, taps, dilation = sizes
     x, weight = numbers(B, T + (taps - 1) * dilation, C, seed=seed), numbers(N, C, taps, seed=seed + 1)
     product = NativeTiles(weight.permute(0, 2, 1).flatten(1), dtype, taps)
@@ -253,7 +253,9 @@ def test_convolution_has_the_same_bits_on_arm_and_x86(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("level", [0, 1], ids=["portable", "dot products"])
 @pytest.mark.parametrize(("M", "N", "K"), [(1, 16, 32), (3, 40, 96), (9, 17, 224), (19, 70, 160)])
-def test_arm_products_equal_the_twin_under_emulation(arm_program: Path, level: int, M: int, N: int, K: int) -> None:
+def test_arm_products_equal_the_numpy_reference_under_emulation(
+    arm_program: Path, level: int, M: int, N: int, K: int
+) -> None:
     x, weight = numbers(M, K), numbers(N, K, seed=1)
     weight[:, :GROUP_WEIGHTS] = weight[:, :GROUP_WEIGHTS].sign()  # These are the largest values in 4 and in 8 bits.
     eight, four, half = Int8.of(weight), Int4.of(weight), weight.half()

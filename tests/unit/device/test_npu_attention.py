@@ -223,7 +223,7 @@ REFUSED: list[tuple[Tensor, Tensor, Tensor, Tensor | None, int, str]] = [
 
 
 @pytest.mark.parametrize(("q", "k", "v", "mask", "mode", "message"), REFUSED, ids=range(len(REFUSED)))
-def test_what_the_operators_would_misinterpret_is_refused(
+def test_arguments_that_the_operators_would_misinterpret_are_refused(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, mode: int, message: str
 ) -> None:
     with pytest.raises(AttentionRefused, match=message):

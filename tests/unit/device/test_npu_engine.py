@@ -86,9 +86,7 @@ def assert_same_codes(on_npu: Engine, on_cpu: Engine, requests: list[SpeechReque
 
 @pytest.mark.usefixtures("few_shapes_of_sound")
 @pytest.mark.parametrize("eager", [True, False])
-def test_batched_npu_codes_equal_those_of_the_cpu(
-    loaded: Loaded, ascend: StandIn, on_npu: LoadedOnNpu, eager: bool
-) -> None:
+def test_batched_npu_codes_equal_cpu_codes(loaded: Loaded, ascend: StandIn, on_npu: LoadedOnNpu, eager: bool) -> None:
     """All sixteen codes of each frame are equal, and the AI CPU is not used."""
     device = NpuDevice(eager=eager)
     engine = engine_of(on_npu("tiny", "custom_voice"), slots=5, device=device, dtype="float32")
@@ -101,7 +99,7 @@ def test_batched_npu_codes_equal_those_of_the_cpu(
 
 
 @pytest.mark.usefixtures("few_shapes_of_sound")
-def test_npu_codes_of_another_checkpoint_shape_equal_those_of_the_cpu(
+def test_npu_codes_of_another_checkpoint_shape_equal_cpu_codes(
     loaded: Loaded, npu: NpuDevice, on_npu: LoadedOnNpu
 ) -> None:
     requests = [custom_voice("a b c", voice=name, seed=3, sampling=Sampling()) for name in ("ada", "bob_2", "mei")]
@@ -110,7 +108,7 @@ def test_npu_codes_of_another_checkpoint_shape_equal_those_of_the_cpu(
 
 
 @pytest.mark.usefixtures("few_shapes_of_sound")
-def test_npu_codes_of_every_mode_equal_those_of_the_cpu(
+def test_npu_codes_of_every_mode_equal_cpu_codes(
     cloner: Checkpoint, designer: Checkpoint, npu: NpuDevice, on_npu: LoadedOnNpu
 ) -> None:
     for checkpoint, mode, request in (
@@ -122,7 +120,7 @@ def test_npu_codes_of_every_mode_equal_those_of_the_cpu(
 
 
 @pytest.mark.usefixtures("few_shapes_of_sound")
-def test_npu_codes_of_streamed_text_equal_those_of_the_cpu(
+def test_npu_codes_of_streamed_text_equal_cpu_codes(
     speaker: Checkpoint, npu_speaker: Checkpoint, npu: NpuDevice
 ) -> None:
     engine = engine_of(npu_speaker, slots=2, device=npu, dtype="float32")
@@ -142,7 +140,7 @@ class InFloat64(CpuDevice):
 
 
 @pytest.mark.usefixtures("few_shapes_of_sound")
-def test_half_precision_codes_with_fused_attention_equal_those_of_the_cpu(
+def test_half_precision_npu_codes_with_fused_attention_equal_cpu_codes(
     folder_of: FolderOf,
     ascend: StandIn,
     npu: NpuDevice,

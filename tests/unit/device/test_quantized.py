@@ -64,7 +64,7 @@ def away(found: Tensor, expected: Tensor) -> float:
 
 
 @each_product
-def test_product_equals_that_of_the_dequantized_weights(made: Made) -> None:
+def test_product_equals_the_product_with_dequantized_weights(made: Made) -> None:
     product, weight = made(numbers(N, K, seed=1))
     rows = numbers(40, K) * torch.logspace(-3, 3, 40)[:, None]
     expected = rows @ weight.t()
@@ -76,7 +76,7 @@ def test_product_equals_that_of_the_dequantized_weights(made: Made) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_gpu_twin_accumulates_in_float32_before_scaling(dtype: torch.dtype) -> None:
+def test_gpu_reference_accumulates_in_float32_before_scaling(dtype: torch.dtype) -> None:
     weight, rows = Int8.of(numbers(N, K)), numbers(5, K, seed=2).to(dtype)
     made = DequantizedInt8(weight)(rows)
     assert made.dtype is dtype
@@ -187,7 +187,7 @@ def test_arm64_uses_no_fbgemm_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
         assert away(quantized(weight, Quantization.INT8)(rows), rows @ weight.t()) < 0.02
 
 
-def test_quantized_byte_counts_of_a_large_matrix() -> None:
+def test_byte_counts_of_a_quantized_matrix_include_its_scales() -> None:
     assert 1 < quantized_bytes(3072, 1024, Quantization.INT8) / (3072 * 1024) < 1.02
     assert quantized_bytes(3072, 1024, Quantization.FLOAT16) == 3072 * 1024 * 2
     assert quantized_bytes(3072, 1024, Quantization.INT4) == 3072 * 1024 * (4 + 32 / GROUP_WEIGHTS) / 8

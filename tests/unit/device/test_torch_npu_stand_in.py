@@ -219,7 +219,7 @@ AI_CPU: dict[str, tuple[Callable[[], object], str]] = {
 
 
 @pytest.mark.parametrize("name", AI_CPU)
-def test_ai_cpu_operations_are_reported(ascend: StandIn, name: str) -> None:
+def test_operators_on_the_ai_cpu_are_reported(ascend: StandIn, name: str) -> None:
     work, why = AI_CPU[name]
     with torch.inference_mode():
         work()
@@ -227,7 +227,7 @@ def test_ai_cpu_operations_are_reported(ascend: StandIn, name: str) -> None:
     assert re.search(why, ascend.npu.ai_cpu[-1][1])
 
 
-def test_ai_core_operations_are_not_reported(ascend: StandIn) -> None:
+def test_operators_on_the_ai_cores_are_not_reported(ascend: StandIn) -> None:
     x, rows = torch.zeros(4, 2, 16, device=NPU), rows_of(0, 3)
     with torch.inference_mode():
         x[rows] = 1.0

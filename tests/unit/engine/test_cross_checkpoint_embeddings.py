@@ -65,7 +65,7 @@ def codes_of(engine: Any, request: SpeechRequest) -> list[list[int]]:
     ],
     ids=["greedy", "sampled", "streaming"],
 )
-def test_codes_equal_those_of_a_checkpoint_with_the_merged_tables(
+def test_codes_equal_the_codes_of_a_checkpoint_with_the_merged_tables(
     speaker_and_base: tuple[Checkpoint, Checkpoint], words: dict[str, Any]
 ) -> None:
     speaker, base = speaker_and_base

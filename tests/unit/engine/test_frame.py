@@ -132,7 +132,7 @@ def test_embedded_voice_frames_are_batch_invariant(demo: Checkpoint) -> None:
 @pytest.mark.skipif(not native.is_loaded(), reason="no C++ compiler built the operators")
 @pytest.mark.parametrize("serial", range(4))
 @pytest.mark.parametrize("name", ["speaker", "demo"])
-def test_native_frames_have_the_codes_of_the_readable_layers(
+def test_native_frames_have_the_codes_of_the_pytorch_layers(
     name: str, serial: int, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checkpoint: Checkpoint = request.getfixturevalue(name)
@@ -247,7 +247,7 @@ def frames_until_the_end(runner: ModelRunner, slot: int, prompt: Prompt) -> int:
     return made
 
 
-def test_held_end_is_allowed_at_the_last_text_frame(eager: Checkpoint) -> None:
+def test_end_token_is_blocked_until_the_last_text_frame_if_requested(eager: Checkpoint) -> None:
     runner, prompt = runner_of(eager), prompt_of(eager, 0, 9)
 
     def end_of(ids: list[int], **kwargs: bool) -> int:
@@ -261,7 +261,7 @@ def test_held_end_is_allowed_at_the_last_text_frame(eager: Checkpoint) -> None:
     assert end_of([], holds_end=True) == 2
 
 
-def test_open_text_never_ends_and_closed_text_does(eager: Checkpoint) -> None:
+def test_unfinished_text_never_ends_and_finished_text_does(eager: Checkpoint) -> None:
     runner, prompt = runner_of(eager), prompt_of(eager, 0, 9)
     slot = runner.slot_cache.allocate(SlotInputs(settings_of(0), 1, [1, 2, 3], holds_end=True, is_open=True))
     assert not read(runner, slot, prompt).ended[0]

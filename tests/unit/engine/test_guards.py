@@ -114,7 +114,7 @@ def test_repetition_runs_to_the_frame_limit_if_detection_is_off(quick: Checkpoin
     assert len(recorder.codes) == 80
 
 
-def test_repetition_while_the_text_is_open_is_not_stopped(quick: Checkpoint) -> None:
+def test_repetition_while_the_text_is_unfinished_is_not_stopped(quick: Checkpoint) -> None:
     """The guard needs the length of the text, which is not known before the text is closed."""
     engine = engine_of(quick)
     looping(engine)

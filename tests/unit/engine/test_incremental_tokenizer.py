@@ -189,7 +189,7 @@ def test_empty_text_has_no_ids(tokenizers: dict[str, TextTokenizer]) -> None:
     assert grown(tokenizers["tiny"], []) == grown(tokenizers["tiny"], [" ", "\n"]) == []
 
 
-def test_chinese_prose_is_buffered_about_one_clause(tokenizers: dict[str, TextTokenizer]) -> None:
+def test_chinese_prose_is_buffered_for_about_one_clause(tokenizers: dict[str, TextTokenizer]) -> None:
     """The text is added by character, and the untokenized text is measured after each one."""
     prose = "今天早上天气很好，我们一起去公园散步。路上遇到一位老朋友，他说最近工作很忙，但是身体还不错。"
     growing = IncrementalTokenizer(tokenizers["tiny"])

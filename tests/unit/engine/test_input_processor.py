@@ -94,7 +94,7 @@ def test_checkpoint_with_one_layout_refuses_the_other(speaker: Checkpoint) -> No
         admitted(custom_voice(layout=Layout.NON_STREAMING), streaming)
 
 
-def test_preferred_layout_of_a_checkpoint_overrides_that_of_the_mode(cloner: Checkpoint) -> None:
+def test_preferred_layout_of_a_checkpoint_overrides_the_layout_of_the_mode(cloner: Checkpoint) -> None:
     own = replace(cloner, config=replace(cloner.config, preferred_layout=Layout.NON_STREAMING))
     assert admitted(cloned(), own).prompt_inputs.layout is Layout.NON_STREAMING
     assert admitted(replace(cloned(), layout=Layout.STREAMING), own).prompt_inputs.layout is Layout.STREAMING

@@ -73,7 +73,7 @@ def said(runner: ModelRunner, prompts: list[Prompt], grafted: tuple[bool, bool] 
 
 
 @pytest.mark.parametrize("spec", ["quick", "odd"])
-def test_kernel_frames_equal_those_of_the_plain_engine(loaded: Loaded, spec: str) -> None:
+def test_kernel_frames_equal_frames_without_kernels(loaded: Loaded, spec: str) -> None:
     """The two prompts have one and two prefill pieces and different sampling settings.
 
     The text of both prompts is streamed.
@@ -93,7 +93,7 @@ def test_kernel_frames_equal_those_of_the_plain_engine(loaded: Loaded, spec: str
         assert torch.equal(ours, truth)
 
 
-def test_int8_frames_equal_those_of_separate_products(loaded: Loaded) -> None:
+def test_int8_frames_equal_frames_with_separate_products(loaded: Loaded) -> None:
     checkpoint = copy.deepcopy(loaded("odd", "custom_voice"))
     for module in checkpoint.talker.modules():
         if isinstance(module, Linear):

@@ -81,7 +81,7 @@ def test_streamed_text_gives_the_codes_and_bytes_of_the_whole_text(
     assert_same(speak_live(engine, streamed(max_frames=14), pieces, ticks), whole_text)
 
 
-def test_full_networks_give_the_same_codes_letter_by_letter(speaker: Checkpoint) -> None:
+def test_complete_networks_give_the_same_codes_for_text_streamed_by_letter(speaker: Checkpoint) -> None:
     request = streamed("Hello world, you.", max_frames=6, **seeded(5))
     expected = speak(engine_of(speaker, slots=1), request)
     assert_same(speak_live(engine_of(speaker, slots=1), request, list(request.text), [1] * len(request.text)), expected)
@@ -145,7 +145,7 @@ def test_flush_speaks_an_incomplete_word(engine: Engine) -> None:
     assert_same(recorder, speak(engine, streamed("Hello world.", max_frames=14)))
 
 
-def test_request_without_speakable_text_holds_no_slot_or_place(quick: Checkpoint) -> None:
+def test_request_without_speakable_text_holds_no_slot_or_queue_place(quick: Checkpoint) -> None:
     engine = engine_of(quick, slots=1, max_waiting=0)
     opened = []
     for _ in range(4):
@@ -220,7 +220,7 @@ def test_requests_waiting_for_text_are_counted_separately(quick: Checkpoint) -> 
     assert engine.load().waiting_for_text == 0
 
 
-def test_long_changes_of_texts_alternate_with_frames(quick: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_text_updates_alternate_with_decode_steps(quick: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each change takes 0.1 s, as the end of 4,096 digits does."""
     clock = VirtualClock()
     engine = engine_of(quick, slots=2, clock=clock)

@@ -78,7 +78,7 @@ def prefix(checkpoint: Checkpoint, language: str | None, speaker: int | None) ->
 
 
 @pytest.mark.parametrize(("language", "positions"), [(None, 8), ("english", 9)])
-def test_custom_voice_prompt_in_the_non_streaming_layout(
+def test_custom_voice_prompt_follows_the_non_streaming_layout(
     speaker: Checkpoint, columns: list[Columns], language: str | None, positions: int
 ) -> None:
     config, talker = speaker.config, speaker.config.talker
@@ -94,7 +94,7 @@ def test_custom_voice_prompt_in_the_non_streaming_layout(
     assert len(prompt.embeds) == positions + len(body) + 2
 
 
-def test_custom_voice_prompt_in_the_streaming_layout(speaker: Checkpoint, columns: list[Columns]) -> None:
+def test_custom_voice_prompt_follows_the_streaming_layout(speaker: Checkpoint, columns: list[Columns]) -> None:
     config, talker = speaker.config, speaker.config.talker
     prompt = build(speaker, utterance(Mode.CUSTOM_VOICE, Layout.STREAMING, language="english", speaker="ryan"))
     text, codec = prefix(speaker, "english", talker.spk_id["ryan"])

@@ -85,7 +85,7 @@ def test_chunk_longer_than_a_launch_is_split() -> None:
         ((9, 128, 9), [192], [16, 128, 16]),
     ],
 )
-def test_launch_sizes_for_packed_and_whole_prompts(
+def test_packed_and_whole_prompts_have_the_expected_launch_sizes(
     lengths: tuple[int, ...], packed: list[int], whole: list[int]
 ) -> None:
     for ways, expected in zip(WAYS, (packed, whole), strict=True):

@@ -121,7 +121,7 @@ def test_draws_equal_the_reference(setting: dict[str, Any], seeded_noise: Tensor
 
 
 @per_setting
-def test_candidate_codes_equal_those_of_the_reference(setting: dict[str, Any]) -> None:
+def test_candidate_codes_equal_the_reference(setting: dict[str, Any]) -> None:
     """With noise that favours one code, each allowed code is sampled, and no other code."""
     probabilities = TRUTH[f"{setting['name']}_probabilities"]
     top_k = setting["top_k"] or VOCAB

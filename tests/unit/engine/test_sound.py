@@ -83,7 +83,7 @@ CHUNKS = [
 )
 @pytest.mark.parametrize("turn_s", [0.0, 0.05, 0.3], ids=["ahead", "close", "behind"])
 @pytest.mark.parametrize(("words", "work"), CHUNKS)
-def test_audio_bytes_are_independent_of_chunking_batch_and_lead(
+def test_audio_bytes_are_independent_of_chunking_batch_and_buffered_audio(
     quick: Checkpoint, alone: list[EventRecorder], words: dict[str, int], work: int, turn_s: float
 ) -> None:
     clock = VirtualClock()

@@ -175,7 +175,7 @@ def test_punctuation_alone_is_not_a_segment(split: Split) -> None:
 
 @pytest.mark.parametrize("split", Split)
 @pytest.mark.parametrize("symbol", [*"€$£¥₿%‰&+=°@#§×™№"])
-def test_named_symbol_is_a_segment_if_there_is_no_word(symbol: str, split: Split) -> None:
+def test_symbol_with_a_spoken_name_is_a_segment_if_the_text_has_no_words(symbol: str, split: Split) -> None:
     assert split_whole(f" {symbol}! ", split) == [f"{symbol}!"]
     assert split_whole(f"Go. {symbol} Stop. {symbol}", Split.SENTENCE) == ["Go.", f"{symbol} Stop. {symbol}"]
     assert split_whole(3 * f"{symbol} ", split, 2) == [symbol, symbol, symbol]

@@ -332,7 +332,7 @@ def test_speaker_embedding_of_any_size_affects_no_other_row(cloner: Checkpoint, 
 # --- Prepared prompts
 
 
-def test_prepared_prompt_equals_that_of_a_request(cloner: Checkpoint) -> None:
+def test_prepared_prompt_equals_the_prompt_of_a_request(cloner: Checkpoint) -> None:
     engine = engine_of(cloner)
     prompt = prompt_for(engine, cloned())
     assert prompt.fingerprint == cloner.fingerprint == engine.cards[0].fingerprint

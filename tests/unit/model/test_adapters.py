@@ -118,7 +118,7 @@ def test_rank_alpha_and_new_tensors_follow_the_configuration(base: Path, tmp_pat
     assert torch.equal(got[f"talker.{ROW}.weight"], wanted)
 
 
-def test_weights_equal_those_of_peft(base: Path, tmp_path: Path) -> None:
+def test_weights_equal_peft(base: Path, tmp_path: Path) -> None:
     """The test needs the independent implementation: ``pip install --no-deps peft``."""
     peft = pytest.importorskip("peft")
     network = _network_of(weights_of(base))

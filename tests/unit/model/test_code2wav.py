@@ -237,7 +237,7 @@ def test_streams_batch_chunks_of_different_sizes(cloner: Checkpoint) -> None:
     assert sounds == whole
 
 
-def test_reopened_stream_is_fresh(cloner: Checkpoint) -> None:
+def test_reopened_stream_has_no_old_state(cloner: Checkpoint) -> None:
     code2wav = cloner.speech_tokenizer.code2wav
     first, second = codes_of(code2wav, 2, 10)
     streams = Code2WavStreams(code2wav, 2)

@@ -285,7 +285,7 @@ RENAME = "rename one in spk_id of its config.json."
         (linked, "it is named twice; name it once."),
     ],
 )
-def test_adapters_that_cannot_share_are_refused_in_one_sentence(
+def test_adapters_that_cannot_share_a_checkpoint_are_refused_in_one_sentence(
     base: Path, other: Callable[[Path], Path], words: str
 ) -> None:
     first = tuned(base, "first", speakers={"alice": ROW})
@@ -300,7 +300,7 @@ def test_adapters_that_cannot_share_are_refused_in_one_sentence(
     assert "\n" not in message
 
 
-def test_adapter_of_layers_is_served_next_to_another_mode(base: Path, cloner: Path) -> None:
+def test_adapter_with_layer_weights_is_served_next_to_another_mode(base: Path, cloner: Path) -> None:
     assert len(Registry.read((str(cloner), str(low_rank(base)))).entries) == 2
 
 
@@ -365,7 +365,7 @@ def test_rows_of_all_speakers_are_exact_or_the_adapters_are_refused(
             assert torch.equal(table[index], own[index])
 
 
-def test_rows_equal_those_of_peft(base: Path) -> None:
+def test_rows_equal_peft(base: Path) -> None:
     """The test needs the independent implementation: ``pip install --no-deps peft``."""
     peft = pytest.importorskip("peft")
     weights = load_file(base / "model.safetensors")

@@ -81,7 +81,7 @@ def test_convolution_over_a_padded_buffer_equals_the_sequence_alone(pad: str, le
 
 
 @pytest.mark.parametrize(("filters", "sample_rate"), [(128, 24_000), (80, 24_000), (64, 32_000)])
-def test_mel_filters_are_bitwise_equal_to_those_of_transformers(filters: int, sample_rate: int) -> None:
+def test_mel_filters_are_bitwise_equal_to_transformers(filters: int, sample_rate: int) -> None:
     from transformers.audio_utils import mel_filter_bank
 
     limits = (FFT // 2 + 1, filters, 0.0, float(MEL_MAX_HZ), sample_rate)

@@ -17,7 +17,7 @@ CPU = torch.device("cpu")
 
 @pytest.mark.parametrize(("dtype", "most"), [(torch.bfloat16, 0.1), (torch.float16, 0.01)])
 @torch.inference_mode()
-def test_narrow_audio_is_close_to_float32_and_chunk_and_batch_invariant(
+def test_half_precision_audio_is_close_to_float32_and_chunk_and_batch_invariant(
     folder_of: FolderOf, dtype: torch.dtype, most: float
 ) -> None:
     folder = str(folder_of("tiny", "custom_voice"))

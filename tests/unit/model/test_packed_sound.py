@@ -124,7 +124,7 @@ def test_long_stream_is_equal_for_every_chunking(small: Code2Wav) -> None:
     assert (ours.int() - plain(small, codes)).abs().max() <= STEP
 
 
-def test_streams_join_and_leave_and_reopened_streams_are_fresh(small: Code2Wav) -> None:
+def test_streams_join_and_leave_and_reopened_streams_have_no_old_state(small: Code2Wav) -> None:
     """Rows at different frames share calls, and no row reads the data of other slots."""
     codes = codes_of(small, 4, 12)
     truth = plain(small, codes)
@@ -207,7 +207,7 @@ def test_out_of_range_codes_are_clamped_to_the_codebooks(small: Code2Wav) -> Non
     assert torch.equal(packed(small).decode([0], codes), packed(small).decode([0], held))
 
 
-def test_bfloat16_error_equals_that_of_the_rounded_network(small: Code2Wav) -> None:
+def test_bfloat16_error_equals_the_error_of_the_rounded_network(small: Code2Wav) -> None:
     """The baseline is the plain network with rounded weights and inputs."""
     codes = codes_of(small, 1, 6)
     truth = plain(small, codes).float()

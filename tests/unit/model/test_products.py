@@ -176,7 +176,7 @@ def test_packed_weights_keep_their_published_shape_without_a_native_library(
     assert taps.is_contiguous()
 
 
-def test_linear_layer_uses_the_product() -> None:
+def test_linear_layer_is_batch_invariant() -> None:
     layer = filled(Linear(256, 640))
     rows = numbers(9, 256, seed=4)
     assert torch.equal(torch.cat([layer(row) for row in rows.split(1)]), layer(rows))
@@ -240,7 +240,7 @@ def test_bfloat16_upsampling_is_batch_invariant_and_close_to_the_library(
     assert_exact(conv, inputs, kernel // stride - 1, stride)
 
 
-def test_narrow_embedding_table_gives_the_same_rows() -> None:
+def test_half_precision_embedding_table_gives_the_same_rows() -> None:
     table, published = Table(6, 4), numbers(6, 4).bfloat16()
     table.weight, table.dtype = nn.Parameter(published, requires_grad=False), torch.float32
     ids = torch.tensor([[5, 0], [3, 3]])

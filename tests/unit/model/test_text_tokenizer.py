@@ -122,7 +122,7 @@ def test_ascii_only_checkpoint_transliterates_text(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [None, "no end of text", "a gap"])
-def test_token_ids_equal_those_of_transformers(folder: Path, change: str | None) -> None:
+def test_token_ids_equal_transformers(folder: Path, change: str | None) -> None:
     files = read_tokenizer_files(folder)
     if change == "a gap":
         further = {"<|further|>": max(files.vocabulary.values()) + 7}

@@ -172,7 +172,9 @@ def test_events_during_a_submission_are_passed_on_in_order(threaded: Threaded) -
     ],
     ids=repr,
 )
-def test_refusal_is_the_only_event(threaded: Threaded, refusal: Exception, error: type[SpeechError]) -> None:
+def test_refusal_is_the_only_event_of_a_refused_request(
+    threaded: Threaded, refusal: Exception, error: type[SpeechError]
+) -> None:
     threaded.slow.refusal = refusal
     ticket = threaded.begin()
     threaded.engine.append(ticket, "More.")

@@ -131,7 +131,9 @@ WORDS = st.text("abAB3.é重[] ", min_size=1, max_size=12).map(lambda word: " ".
     apart=st.sampled_from(["", TAG]),
     piece=st.integers(1, 8),
 )
-def test_matches_equal_those_of_one_combined_pattern(entries: list[Entry], text: str, apart: str, piece: int) -> None:
+def test_matches_equal_the_matches_of_one_combined_pattern(
+    entries: list[Entry], text: str, apart: str, piece: int
+) -> None:
     expected = by_one_pattern(text, entries, apart)
     assert pronounced(text, entries, apart)[0] == expected
     growing = GrowingPronunciation(dictionary_of(tuple(entries), apart))

@@ -17,7 +17,7 @@ from tests.unit.studio.serving import served
 PATHS = [f"/v1/part{number}/{{name}}" for number in range(300)]
 
 
-async def test_openapi_work_is_done_off_the_loop() -> None:
+async def test_openapi_document_is_built_off_the_event_loop() -> None:
     async def empty(_: Request) -> Response:
         return Response()
 

@@ -50,7 +50,7 @@ def run(tmp_path: Path, expression: str) -> str:
     return subprocess.run([*node.command(), "-e", program], capture_output=True, text=True, check=True).stdout.strip()
 
 
-def test_bundled_modules_run_after_their_imports_and_know_their_url(tmp_path: Path, modules: Path) -> None:
+def test_bundled_modules_run_after_their_imports_with_their_own_url(tmp_path: Path, modules: Path) -> None:
     assert run(tmp_path, "page.sum()") == "1 js/parts/worklet.js"
 
 

@@ -181,7 +181,7 @@ async def test_lost_client_closes_the_runtime_socket() -> None:
 
 
 @pytest.mark.parametrize("code", [1000, 1011])
-async def test_client_close_before_that_of_the_runtime_is_not_an_error(code: int) -> None:
+async def test_client_may_close_before_the_runtime_without_an_error(code: int) -> None:
     """The server has already received the client's disconnect when it sends the close frame."""
 
     async def server(server: WebSocket) -> None:

@@ -98,7 +98,7 @@ def test_uncertain_encoding_is_reported_with_candidates() -> None:
     assert read_text(b"Ordinary words.").encodings == []
 
 
-def test_line_ends_that_were_converted_twice_are_single_ones() -> None:
+def test_line_ends_that_were_converted_twice_count_once() -> None:
     found = read_text(SRT.format("One.", "Two.").replace("\r\n", "\r\r\n").encode())
     assert found.chapters[0].paragraphs == ["One.", "Two."]
 
@@ -115,7 +115,7 @@ def test_short_text_in_several_possible_encodings_is_windows_1252(text: str) -> 
     assert decode(text.encode("cp1252")).text == text
 
 
-def test_quotation_marks_inside_words_are_letters_of_dos() -> None:
+def test_text_with_quotation_marks_inside_words_is_decoded_as_dos() -> None:
     text = "Es war einmal ein König, der hatte eine schöne Tochter."
     assert decode(text.encode("cp437")).text == text
 
@@ -227,7 +227,7 @@ def test_a_word_broken_between_pages_is_joined(hyphen: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["1\n\nIt was dark.\n\n2\n\nIt was light.", "12\n13\n14", "Ann\n7\nBob"])
-def test_other_numbers_are_kept(text: str) -> None:
+def test_numbers_other_than_page_numbers_are_kept(text: str) -> None:
     found = read_text(text.encode())
     assert "\n\n".join(found.chapters[0].paragraphs) == text
     assert found.notes == []

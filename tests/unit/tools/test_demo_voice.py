@@ -72,7 +72,7 @@ REFERENCE = np.sin(np.arange(36_000) / 20).astype(np.float32)
     ("mode", "frames"),  # The reference has no frames, fewer frames than text IDs, or more frames than text IDs.
     [(Mode.CUSTOM_VOICE, 0), (Mode.VOICE_DESIGN, 0), (Mode.BASE, 0), (Mode.BASE, 4), (Mode.BASE, 40)],
 )
-def test_training_prompt_equals_that_of_the_runtime(
+def test_training_prompt_equals_the_prompt_of_the_runtime(
     recipe: dict[str, ModuleType], shipped: Checkpoint, voice: tuple[Any, Any], mode: Mode, frames: int, layout: Layout
 ) -> None:
     own, vocabulary = voice

@@ -66,7 +66,7 @@ def test_speech_detection_equals_the_silero_package(speech: Samples) -> None:
     assert span == pytest.approx((stamps[0]["start"], stamps[-1]["end"]), abs=0.04)
 
 
-def test_likelihood_of_speech_equals_that_of_the_silero_package(speech: Samples) -> None:
+def test_speech_probability_equals_the_silero_package(speech: Samples) -> None:
     heard = soxr.resample(np.concatenate([silence(0.3), speech, noise(1000, 0.1)]), SAMPLE_RATE, 16_000)
     network = silero_vad.load_silero_vad()
     expected = network.audio_forward(torch.from_numpy(heard), sr=16_000)[0].numpy()

@@ -76,7 +76,7 @@ def test_doctor_reports_configuration_and_unknown_tensors_of_a_checkpoint(folder
     assert diagnosis.download is None
 
 
-def test_doctor_memory_equals_that_of_the_change_check(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_and_change_check_report_the_same_memory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = {row.dtype: row for row in diagnosed(folder).memory.rows}
     assert [row.dtype for row in chosen.values() if row.is_chosen] == ["float32"]
     row = chosen["float32"]
@@ -194,7 +194,7 @@ def test_only_headers_are_fetched_from_the_hub(folder: Path, tmp_path: Path) -> 
         )
 
 
-def test_problems_of_hub_checkpoints_equal_those_of_a_folder(folder: Path, tmp_path: Path) -> None:
+def test_hub_checkpoints_and_folders_report_the_same_problems(folder: Path, tmp_path: Path) -> None:
     rewrite(folder / WEIGHTS, without_a_weight)
     (folder / "vocab.json").unlink()
     (folder / SOUND).write_bytes(b"\xff" * 5000)

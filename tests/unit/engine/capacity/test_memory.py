@@ -174,7 +174,7 @@ def test_shared_memory_in_a_container_is_not_counted_as_file_cache() -> None:
     assert memory.reclaimable_bytes([]) == 0
 
 
-def test_free_memory_equals_that_of_the_system() -> None:
+def test_free_memory_equals_the_value_of_the_system() -> None:
     total, free = memory.memory_of(CpuDevice())
     assert 0 < free <= total <= CpuDevice().total_bytes()
 

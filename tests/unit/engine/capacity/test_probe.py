@@ -100,7 +100,7 @@ def test_estimated_layer_size_equals_the_quantized_size(kind: Quantization | Non
     assert expected_bytes == pytest.approx(tensor_bytes(stack, torch.bfloat16.itemsize, kind), rel=0.02)
 
 
-def test_estimated_weights_per_frame_equal_those_of_the_products() -> None:
+def test_estimated_weights_per_frame_equal_the_weights_of_the_products() -> None:
     config = small()
     with on_meta():
         talker = Talker(config)
@@ -113,7 +113,7 @@ def test_estimated_weights_per_frame_equal_those_of_the_products() -> None:
     assert frame_reads(config) == products(talker.model) + products(talker.codec_head) + again
 
 
-def test_load_by_others_affects_the_median_and_not_the_best_time() -> None:
+def test_load_by_other_processes_affects_the_median_and_not_the_best_time() -> None:
     runs = [Run(clock=3.0, processor=1.1), Run(clock=2.0, processor=1.0), Run(clock=9.0, processor=1.2)]
     with cpu_threads(2):
         assert Timing.of(runs) == Timing(best=2.0, median=3.0)
@@ -123,7 +123,7 @@ def test_load_by_others_affects_the_median_and_not_the_best_time() -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="its processor time has steps of 16 ms")
-def test_load_by_others_is_excluded_for_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_load_by_other_processes_is_excluded_for_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("runtime.engine.capacity.timing.TIMED_ROUNDS", 1)
 
     def work() -> torch.Tensor:

@@ -19,7 +19,7 @@ def _work(seconds: float) -> float:
     return time.monotonic() - began
 
 
-def test_long_job_sleeps_regularly_and_other_threads_do_not() -> None:
+def test_long_job_sleeps_regularly_on_the_text_thread_only() -> None:
     with TextThread() as texts:
         assert texts.submit(_work, WORKED_S).result() > 2 * WORKED_S
     began = time.thread_time()

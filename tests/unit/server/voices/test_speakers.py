@@ -15,7 +15,7 @@ from tests.support.scripted_engine import CARD
 ELSEWHERE = {"id": "b", "created": 7, "modes": ["custom_voice"], "speakers": ["mia", "clara"], "languages": ["german"]}
 
 
-def test_own_speakers_precede_those_of_other_servers_and_names_are_unique(tmp_path: Path) -> None:
+def test_own_speakers_precede_speakers_of_other_servers_and_names_are_unique(tmp_path: Path) -> None:
     file = tmp_path / "elsewhere.json"
     file.write_text(json.dumps([ELSEWHERE, {**ELSEWHERE, "id": "c", "modes": ["base"], "speakers": ["nobody"]}]))
     found = Speakers(str(file)).beside([replace(CARD, name="a", modes=(Mode.CUSTOM_VOICE,), speakers=("clara",))])

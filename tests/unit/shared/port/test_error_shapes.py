@@ -59,7 +59,7 @@ async def asked(app: ASGIApp, path: str, method: str = "POST", **kwargs: Any) ->
 
 
 @EachPath
-async def test_error_format_of_unrouted_requests_on_both_ports(path: str, code_of: CodeOf) -> None:
+async def test_unrouted_requests_get_the_error_format_of_their_api_on_both_ports(path: str, code_of: CodeOf) -> None:
     async def none(request: Request) -> Response:
         return unrouted([], request.scope)
 
@@ -75,7 +75,7 @@ async def test_error_format_of_unrouted_requests_on_both_ports(path: str, code_o
 
 
 @EachPath
-async def test_error_format_of_runtime_access_control(path: str, code_of: CodeOf) -> None:
+async def test_runtime_access_control_uses_the_error_format_of_the_api(path: str, code_of: CodeOf) -> None:
     def access(**server: Any) -> AccessControl:
         behind = host(**server)
         return AccessControl(Starlette(), behind, KeyRing(behind.settings.server), Tickets(30.0))
@@ -88,7 +88,7 @@ async def test_error_format_of_runtime_access_control(path: str, code_of: CodeOf
 
 
 @EachPath
-async def test_error_format_of_studio_limits_and_relay(path: str, code_of: CodeOf) -> None:
+async def test_studio_limits_and_relay_use_the_error_format_of_the_api(path: str, code_of: CodeOf) -> None:
     relay = Relay(GivenRuntime("http://127.0.0.1:1"))
     app = Starlette()
     app.add_route("/{path:path}", relay.http, methods=["POST"])

@@ -106,7 +106,7 @@ def test_other_origins_are_refused_everywhere(origin: str) -> None:
         ("https://*", "http://a.example", False),
     ],
 )
-def test_null_and_wildcard_origins(setting: str, origin: str, allowed: bool) -> None:
+def test_null_and_wildcard_settings_allow_their_origins_only(setting: str, origin: str, allowed: bool) -> None:
     assert answers(setting, origin) == {allowed}
 
 

@@ -124,7 +124,7 @@ FAIR = {
 
 
 @pytest.mark.parametrize("kind", FAIR)
-async def test_header_limits_are_far_above_those_of_real_clients(kind: str) -> None:
+async def test_header_limits_are_far_above_the_headers_of_real_clients(kind: str) -> None:
     statuses = [status for status, _ in await answers(*FAIR[kind])]
     assert set(statuses) == {200}
     assert len(statuses) == {"many requests": 51, "many requests at once": 301}.get(kind, kind.count("chunks") + 1)
