@@ -22,7 +22,7 @@ from runtime.device.kernels.frame_io import begin, finish
 from runtime.device.kernels.gemm import MAX_ROWS, TILES, Tiles, gemm, norm, swiglu
 from runtime.device.kernels.sample import sample
 from runtime.device.quantized import DequantizedInt8, Int8
-from tests.support.kernel_twins import Heads, Slots, random_state
+from tests.support.kernel_references import Heads, Slots, random_state
 
 pytestmark = [
     pytest.mark.gpu,
@@ -168,8 +168,8 @@ def test_weight_quantization_on_the_gpu_equals_the_cpu() -> None:
     here, there = Int8.of(weight), Int8.of(weight.cpu())
     assert torch.equal(here.values.cpu(), there.values)
     assert torch.equal(here.scales.cpu(), there.scales)
-    twin = DequantizedInt8(here)(x)
-    torch.testing.assert_close(gemm(x, here.values, scale=here.scales), twin, rtol=2e-2, atol=2e-2)
+    reference = DequantizedInt8(here)(x)
+    torch.testing.assert_close(gemm(x, here.values, scale=here.scales), reference, rtol=2e-2, atol=2e-2)
 
 
 def test_graph_of_chained_kernels_replays_correctly() -> None:
@@ -193,7 +193,7 @@ def test_graph_of_chained_kernels_replays_correctly() -> None:
         x, positions = begin(rows, state, tables, text)
         for codebook in range(GROUPS):
             settled = codebook > 0
-            scores = decode_attention(x, *heads.given()[1:], rows, positions, settled=settled)
+            scores = decode_attention(x, *heads.arguments()[1:], rows, positions, settled=settled)
             x = torch.empty_like(x)
             sample(scores, rows, slots.state, codebook, sampled, None, Lookup(tables[codebook], x), settled=settled)
         return finish(rows, state, sampled, 5, positions)

@@ -10,7 +10,7 @@ pytest.importorskip("triton")
 
 from runtime.device.kernels.decode_attention import PART, PARTS, decode_attention
 from runtime.device.kernels.prefill_attention import BLOCK, TILE, prefill_attention
-from tests.support.kernel_twins import DEVICE, TOLERANCE, Heads, attend_twin, interpreted
+from tests.support.kernel_references import DEVICE, TOLERANCE, Heads, attend_reference, interpreted
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("bounds_of_loops")]
 
@@ -36,10 +36,10 @@ def ints(*numbers: int) -> Tensor:
     return torch.tensor(numbers, device=DEVICE)
 
 
-def agree(ours: Heads, twins: Heads) -> None:
+def agree(ours: Heads, reference: Heads) -> None:
     """Check that both KV caches contain the same keys and values."""
-    torch.testing.assert_close(ours.keys, twins.keys, equal_nan=True, **TOLERANCE[ours.keys.dtype])
-    torch.testing.assert_close(ours.values, twins.values, equal_nan=True, rtol=0, atol=0)
+    torch.testing.assert_close(ours.keys, reference.keys, equal_nan=True, **TOLERANCE[ours.keys.dtype])
+    torch.testing.assert_close(ours.values, reference.values, equal_nan=True, rtol=0, atol=0)
 
 
 @per_dtype
@@ -54,12 +54,12 @@ def test_decode_attention_equals_the_pytorch_reference_within_the_row_length(
     ours = heads_of(new, len(slots) * new, shape, slots=6, length=length, dtype=dtype)
     for slot, position in zip(slots, positions, strict=True):
         ours.poison(slot, position)
-    twins = ours.copy()
-    out = decode_attention(*ours.given(), ints(*slots), ints(*positions), new)
+    reference = ours.copy()
+    out = decode_attention(*ours.arguments(), ints(*slots), ints(*positions), new)
     each_slot = [slot for slot in slots for _ in range(new)]
     each_position = [position + index for position in positions for index in range(new)]
-    torch.testing.assert_close(out, attend_twin(twins, each_slot, each_position), **TOLERANCE[dtype])
-    agree(ours, twins)
+    torch.testing.assert_close(out, attend_reference(reference, each_slot, each_position), **TOLERANCE[dtype])
+    agree(ours, reference)
 
 
 @pytest.mark.skipif(not HAS_GPU, reason="too slow in the interpreter")
@@ -69,10 +69,10 @@ def test_decode_attention_works_for_every_length_up_to_the_maximum(dtype: torch.
     ours = heads_of(1, 8, SHAPES["published"], slots=8, length=4097, dtype=dtype)
     for slot, position in enumerate(positions):
         ours.poison(slot, position)
-    twins = ours.copy()
-    out = decode_attention(*ours.given(), ints(*range(8)), ints(*positions))
-    torch.testing.assert_close(out, attend_twin(twins, list(range(8)), positions), **TOLERANCE[dtype])
-    agree(ours, twins)
+    reference = ours.copy()
+    out = decode_attention(*ours.arguments(), ints(*range(8)), ints(*positions))
+    torch.testing.assert_close(out, attend_reference(reference, list(range(8)), positions), **TOLERANCE[dtype])
+    agree(ours, reference)
 
 
 @interpreted
@@ -81,17 +81,17 @@ def test_code_predictor_attention_works_step_by_step_on_a_cache_of_16() -> None:
     ours = heads_of(3, 2 * 3, SHAPES["three"], slots=3, length=16)
     for slot in range(3):
         ours.poison(slot, 0)
-    twins = ours.copy()
+    reference = ours.copy()
     rows = ints(2, 0, 1)
-    out = decode_attention(*ours.given(), rows, torch.zeros_like(rows), 2)
-    expected = attend_twin(twins, [2, 2, 0, 0, 1, 1], [0, 1] * 3)
+    out = decode_attention(*ours.arguments(), rows, torch.zeros_like(rows), 2)
+    expected = attend_reference(reference, [2, 2, 0, 0, 1, 1], [0, 1] * 3)
     torch.testing.assert_close(out, expected, **TOLERANCE[torch.float32])
     for position in range(2, 16):
         step = heads_of(position, 3, SHAPES["three"], slots=3, length=16)
-        args = (step.qkv, *ours.given()[1:], rows, torch.full_like(rows, position))
-        expected = attend_twin(Heads(step.qkv, *twins.given()[1:]), [2, 0, 1], [position] * 3)
+        args = (step.qkv, *ours.arguments()[1:], rows, torch.full_like(rows, position))
+        expected = attend_reference(Heads(step.qkv, *reference.arguments()[1:]), [2, 0, 1], [position] * 3)
         torch.testing.assert_close(decode_attention(*args), expected, **TOLERANCE[torch.float32])
-    agree(ours, twins)
+    agree(ours, reference)
 
 
 @per_dtype
@@ -101,10 +101,10 @@ def test_decode_attention_is_batch_invariant(length: int, new: int, dtype: torch
     ours = heads_of(2, slots * new, SHAPES["published" if HAS_GPU else "three"], slots, length, dtype)
     order = torch.randperm(slots, generator=torch.Generator().manual_seed(0)).to(DEVICE)
     positions = torch.randint(0, length - new, (slots,), generator=torch.Generator().manual_seed(1)).to(DEVICE)
-    together = decode_attention(*ours.copy().given(), order, positions, new).view(slots, new, -1)
+    together = decode_attention(*ours.copy().arguments(), order, positions, new).view(slots, new, -1)
     for count in (1, 2, 3, 7, 16, 33, 64) if HAS_GPU else (1, 3):
         start = slots - count
-        some = (ours.qkv[start * new :], *ours.copy().given()[1:], order[start:].clone(), positions[start:].clone())
+        some = (ours.qkv[start * new :], *ours.copy().arguments()[1:], order[start:].clone(), positions[start:].clone())
         assert torch.equal(decode_attention(*some, new).view(count, new, -1), together[start:]), count
 
 
@@ -112,7 +112,7 @@ def test_decode_attention_is_batch_invariant(length: int, new: int, dtype: torch
 def test_out_of_range_position_writes_only_to_its_own_slot() -> None:
     ours = heads_of(8, 2, SHAPES["alone"], slots=3, length=16)
     before = ours.copy()
-    decode_attention(*ours.given(), ints(1, 1), ints(2**40, 16))
+    decode_attention(*ours.arguments(), ints(1, 1), ints(2**40, 16))
     assert torch.equal(ours.keys[[0, 2]], before.keys[[0, 2]])
     assert torch.equal(ours.keys[1, :, :15], before.keys[1, :, :15])
 
@@ -122,9 +122,9 @@ def test_out_of_range_position_writes_only_to_its_own_slot() -> None:
 def test_non_finite_row_does_not_affect_other_rows() -> None:
     ours = heads_of(9, 3, SHAPES["three"], slots=3, length=64)
     rows, positions = ints(0, 1, 2), ints(20, 30, 40)
-    healthy = decode_attention(*ours.copy().given(), rows, positions)
+    healthy = decode_attention(*ours.copy().arguments(), rows, positions)
     ours.qkv[1] = torch.nan
-    faulty = decode_attention(*ours.copy().given(), rows, positions)
+    faulty = decode_attention(*ours.copy().arguments(), rows, positions)
     assert faulty[1].isnan().all()
     assert torch.equal(faulty[[0, 2]], healthy[[0, 2]])
 
@@ -140,11 +140,11 @@ def test_prefill_attention_equals_the_pytorch_reference(
 ) -> None:
     ours = heads_of(start, count, shape, slots=3, length=700 if HAS_GPU else 200, dtype=dtype)
     ours.poison(1, start)
-    twins = ours.copy()
-    out = prefill_attention(*ours.given(), ints(1), ints(start))
-    expected = attend_twin(twins, [1] * count, list(range(start, start + count)))
+    reference = ours.copy()
+    out = prefill_attention(*ours.arguments(), ints(1), ints(start))
+    expected = attend_reference(reference, [1] * count, list(range(start, start + count)))
     torch.testing.assert_close(out, expected, **TOLERANCE[dtype])
-    agree(ours, twins)
+    agree(ours, reference)
 
 
 @per_dtype
@@ -158,15 +158,15 @@ def test_prefill_padding_writes_to_the_unread_scratch_position(dtype: torch.dtyp
     ours = heads_of(11, count, SHAPES["three"], slots=2, length=length, dtype=dtype)
     ours.poison(1, start)
     real = length - 1 - start
-    twins = ours.copy()
+    reference = ours.copy()
     ours.qkv[real + 1 :] = torch.nan
-    out = prefill_attention(*ours.given(), ints(1), ints(start))
-    short = Heads(twins.qkv[:real], *twins.given()[1:])
-    expected = attend_twin(short, [1] * real, list(range(start, start + real)))
+    out = prefill_attention(*ours.arguments(), ints(1), ints(start))
+    short = Heads(reference.qkv[:real], *reference.arguments()[1:])
+    expected = attend_reference(short, [1] * real, list(range(start, start + real)))
     torch.testing.assert_close(out[:real], expected, **TOLERANCE[dtype])
     torch.testing.assert_close(ours.keys[:, :, :-1], short.keys[:, :, :-1], **TOLERANCE[dtype])
     assert torch.equal(ours.keys[0], short.keys[0])
-    follow = decode_attention(ours.qkv[:1], *ours.given()[1:], ints(1), ints(length - 2))
+    follow = decode_attention(ours.qkv[:1], *ours.arguments()[1:], ints(1), ints(length - 2))
     assert follow.isfinite().all()
 
 
@@ -174,9 +174,9 @@ def test_prefill_padding_writes_to_the_unread_scratch_position(dtype: torch.dtyp
 def test_chunked_prefill_equals_prefill_of_the_whole_prompt() -> None:
     whole = heads_of(12, 70, SHAPES["published"], slots=2, length=128)
     parts = whole.copy()
-    at_once = prefill_attention(*whole.given(), ints(0), ints(0))
+    at_once = prefill_attention(*whole.arguments(), ints(0), ints(0))
     cut = [
-        prefill_attention(parts.qkv[start:stop], *parts.given()[1:], ints(0), ints(start))
+        prefill_attention(parts.qkv[start:stop], *parts.arguments()[1:], ints(0), ints(start))
         for start, stop in ((0, 32), (32, 33), (33, 70))
     ]
     torch.testing.assert_close(torch.cat(cut), at_once, **TOLERANCE[torch.float32])
@@ -196,14 +196,14 @@ def test_prefill_pieces_in_one_launch_equal_the_whole_chunk() -> None:
     alone, order = [], []
     for slot, start, count, end in zip(slots, starts, counts, ends, strict=True):
         rows = whole.qkv[end - count : end].clone()
-        alone.append(prefill_attention(rows, *whole.given()[1:], ints(slot), ints(start)))
+        alone.append(prefill_attention(rows, *whole.arguments()[1:], ints(slot), ints(start)))
         order += [(slot, start + at, end - count + at, min(piece, count - at)) for at in range(0, count, piece)]
     order = order[1::2] + order[::2]
     padded = torch.zeros(len(order), piece, apart.qkv.shape[1], device=DEVICE, dtype=torch.bfloat16)
     for place, (_, _, row, length) in enumerate(order):
         padded[place, :length] = apart.qkv[row : row + length]
     kwargs = [ints(*(slot for slot, *_ in order)), ints(*(start for _, start, *_ in order))]
-    out = prefill_attention(padded.flatten(0, 1), *apart.given()[1:], *kwargs).view(len(order), piece, -1)
+    out = prefill_attention(padded.flatten(0, 1), *apart.arguments()[1:], *kwargs).view(len(order), piece, -1)
     for place, (_, _, row, length) in enumerate(order):
         assert torch.equal(out[place, :length], torch.cat(alone)[row : row + length]), place
     for slot, start, count in zip(slots, starts, counts, strict=True):

@@ -9,7 +9,15 @@ pytest.importorskip("triton")
 
 from runtime.device.fused import Sampled
 from runtime.device.kernels.frame_io import begin, finish
-from tests.support.kernel_twins import DEVICE, TOLERANCE, begin_twin, copy_of, finish_twin, interpreted, random_state
+from tests.support.kernel_references import (
+    DEVICE,
+    TOLERANCE,
+    begin_reference,
+    copy_of,
+    finish_reference,
+    interpreted,
+    random_state,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +35,7 @@ def test_frame_input_is_the_sum_of_code_and_text_embeddings(groups: int, width: 
     rows = torch.tensor([4, 0, 8, SCRATCH, 7, SCRATCH], device=DEVICE)
     before = copy_of(state)
     x, positions = begin(rows, state, frames, text)
-    expected, places = begin_twin(rows, before, frames, text)
+    expected, places = begin_reference(rows, before, frames, text)
     torch.testing.assert_close(x, expected, rtol=1e-2 if dtype == torch.bfloat16 else 1e-6, atol=1e-5)
     assert torch.equal(positions, places)
     assert all(torch.equal(now, then) for now, then in zip(state, before, strict=True))
@@ -62,7 +70,7 @@ def test_row_state_advances_and_reports_its_frame(groups: int, counted: bool) ->
     expected = copy_of(state)
     output = finish(rows, state, Sampled(codes, finite), eos, positions, counts if counted else None)
     stops = positions + (counts if counted else 1)
-    assert torch.equal(output, finish_twin(rows, expected, codes, finite, eos, stops))
+    assert torch.equal(output, finish_reference(rows, expected, codes, finite, eos, stops))
     assert output[:, -2].tolist() == [0, 1, 0, 0, 0]
     assert output[:, -1].tolist() == [0, 1, 1, 0, 1]
     assert all(torch.equal(now, then) for now, then in zip(state, expected, strict=True))

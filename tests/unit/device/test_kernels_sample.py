@@ -15,7 +15,7 @@ pytest.importorskip("triton")
 
 from runtime.device.fused import Lookup, Rules, Sampled
 from runtime.device.kernels.sample import sample
-from tests.support.kernel_twins import DEVICE, Slots, draw_twin, interpreted
+from tests.support.kernel_references import DEVICE, Slots, draw_reference, interpreted
 
 pytestmark = pytest.mark.slow
 
@@ -70,7 +70,7 @@ def test_codes_equal_the_pytorch_reference_for_all_settings(seed: int, ties: boo
     logits = normal(generator, 10, width) * [0.01, 1.0, 8.0][seed % 3]
     logits = (2 * logits).round() / 2 if ties else logits
     codes, finite = drawn(logits, rows, slots, seed % GROUPS)
-    assert codes.tolist() == draw_twin(logits, rows, slots, seed % GROUPS, None).tolist()
+    assert codes.tolist() == draw_reference(logits, rows, slots, seed % GROUPS, None).tolist()
     assert finite.all()
 
 
@@ -86,7 +86,7 @@ def test_talker_rules_equal_the_pytorch_reference(seed: int) -> None:
     logits[:, 128:] += 9.0  # Codes that the rules exclude are the most probable codes.
     logits[5:, eos] = 12.0  # EOS is also very probable, and the rules suppress it in some rows only.
     codes, _ = drawn(logits, rows, slots, 0, rules)
-    assert codes.tolist() == draw_twin(logits, rows, slots, 0, rules).tolist()
+    assert codes.tolist() == draw_reference(logits, rows, slots, 0, rules).tolist()
     assert ((codes < 128) | (codes == eos)).all()
 
 
@@ -103,7 +103,7 @@ def test_published_vocabularies_equal_the_pytorch_reference(
     rows, codebook = all_rows(count).flip(0), 0 if with_rules else 1 + seed
     for settled in (False, True):
         codes, finite = drawn(logits, rows, slots, codebook, rules, settled=settled)
-        assert codes.tolist() == draw_twin(logits, rows, slots, codebook, rules).tolist()
+        assert codes.tolist() == draw_reference(logits, rows, slots, codebook, rules).tolist()
         assert finite.all()
 
 
@@ -133,7 +133,7 @@ def test_tied_probabilities_are_kept_or_dropped_together_by_top_p() -> None:
     for p, kept in ((0.5, {0, 1, 2, 3}), (0.3, {0})):
         slots = replace(settings(SEEDS, 4, top_p=p), seed=all_rows(SEEDS))
         assert set(drawn(logits, all_rows(SEEDS), slots, 2)[0].tolist()) == kept
-        assert set(draw_twin(logits, all_rows(SEEDS), slots, 2, None).tolist()) == kept
+        assert set(draw_reference(logits, all_rows(SEEDS), slots, 2, None).tolist()) == kept
 
 
 @interpreted

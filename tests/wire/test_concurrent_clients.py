@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.company import MAX_RATIO, medians_on
+from tests.support.concurrent_clients import MAX_RATIO, medians_on
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.support.company import MAX_RATIO, medians_on
+from tests.support.concurrent_clients import MAX_RATIO, medians_on
 
 pytestmark = [
     pytest.mark.gpu,

@@ -82,12 +82,12 @@ class Heads:
         """
         self.keys[slot, :, start:] = self.values[slot, :, start:] = torch.nan
 
-    def given(self) -> tuple[Tensor, QKNormRope, KVView]:
+    def arguments(self) -> tuple[Tensor, QKNormRope, KVView]:
         """Return the arguments in the order of the kernel's parameters."""
         return self.qkv, self.heads, self.cache
 
 
-def attend_twin(heads: Heads, slots: list[int], positions: list[int]) -> Tensor:
+def attend_reference(heads: Heads, slots: list[int], positions: list[int]) -> Tensor:
     """Return the attention of new positions over the cached positions of their slots.
 
     Like the kernels, write the new keys and values to the cache first.
@@ -170,7 +170,7 @@ class Slots:
         return Rules(self.seen, self.penalty, self.hold_until, min_frames, eos, codes)
 
 
-def draw_twin(logits: Tensor, rows: Tensor, slots: Slots, codebook: int, rules: Rules | None) -> Tensor:
+def draw_reference(logits: Tensor, rows: Tensor, slots: Slots, codebook: int, rules: Rules | None) -> Tensor:
     """Return one sampled code for each row.
 
     Shapes: logits [B, V]; rows [B] int64; result [B] int64.
@@ -216,7 +216,7 @@ def copy_of(state: SlotState) -> SlotState:
     return SlotState(*(tensor.clone() for tensor in state))
 
 
-def begin_twin(rows: Tensor, state: SlotState, frames: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
+def begin_reference(rows: Tensor, state: SlotState, frames: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
     """Return each row's sum of code and text embeddings, and each row's position.
 
     Shapes: [B, H], [B] int64.
@@ -227,7 +227,7 @@ def begin_twin(rows: Tensor, state: SlotState, frames: Tensor, text: Tensor) -> 
     return torch.stack(own, dim=-2).sum(-2) + text[beside], state.position[rows]
 
 
-def finish_twin(rows: Tensor, state: SlotState, codes: Tensor, finite: Tensor, eos: int, stops: Tensor) -> Tensor:
+def finish_reference(rows: Tensor, state: SlotState, codes: Tensor, finite: Tensor, eos: int, stops: Tensor) -> Tensor:
     """Advance the state of all rows, and return the output of the frame.
 
     Shapes: stops [B]: position of each row's next input.
