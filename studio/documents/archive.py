@@ -1,4 +1,4 @@
-"""Reader of ZIP-based documents (EPUB, DOCX) with limits on sizes and tags."""
+"""Reader for ZIP-based documents (EPUB, DOCX) with limits on sizes and tags."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Archive:
         except (zipfile.BadZipFile, ValueError, NotImplementedError):
             raise UnreadableError(DAMAGED if data.startswith(b"PK") else NO_DOCUMENT) from None
         entries = self._zip.infolist()
-        # The zipfile module reads at most the sizes in the directory, so a limit of their sum is sufficient.
+        # The zipfile module never reads more than the sizes in the directory, so limiting their sum is sufficient.
         if len(entries) > MAX_FILES or sum(entry.file_size for entry in entries) > MAX_UNPACKED_BYTES:
             raise UnreadableError(TOO_LARGE)
         if any(entry.flag_bits & _ENCRYPTED_FLAG for entry in entries):

@@ -17,7 +17,7 @@ from studio.documents.values import NO_DOCUMENT, OTHER_ENCODING, UnreadableError
 MAX_CANDIDATES = 6
 # Encodings are offered as alternatives if their confidence is at least this fraction of the best confidence.
 UNCERTAIN_FROM = 0.95
-# Below this confidence, all encodings are offered. The text may be in one that is not read, such as EUC-TW.
+# Below this confidence, all encodings are offered. The text may have an unsupported encoding, such as EUC-TW.
 LOW_CONFIDENCE = 0.15
 SAMPLE_BYTES = 2**16
 WEIGHED_CHARS = 4096
@@ -49,7 +49,7 @@ _APOSTROPHE = re.compile(r"[a-z]’[a-z]")  # A letter before and after the apos
 _WORD = re.compile(r"[^\W\d_]+")
 _LONG_ASCII = re.compile(rb"(?<=[\0-\x7f]{32})[\0-\x7f]{64,}(?=[\0-\x7f]{32})")
 
-# A Latin letter next to a Greek, Cyrillic, Hebrew or Arabic letter. Words without a hyphen have no such pair.
+# A Latin letter directly next to a Greek, Cyrillic, Hebrew or Arabic letter. Real words have no such pair.
 _MIXED = re.compile(
     r"[A-Za-z][\u0370-\u05bd\u05bf-\u06ff\ufb50-\ufeff]|[\u0370-\u05bd\u05bf-\u06ff\ufb50-\ufeff][A-Za-z]"
 )
@@ -150,7 +150,7 @@ def _is_plausible(text: str) -> bool:
 
 
 def _is_word(word: str) -> bool:
-    """True if a word is written in usual case, or is a known word of one letter."""
+    """True if a word has usual capitalization, or is a known one-letter word."""
     if len(word) == 1:
         return word.lower() in _WORDS_OF_ONE_LETTER
     return word.isupper() or word[1:] == word[1:].lower()
@@ -187,7 +187,7 @@ def _damaged_utf8(data: bytes) -> Decoded | None:
 
 
 def _kana(part: bytes) -> str | None:
-    """Return the encoding of Japanese text with few kanji, which chardet misses."""
+    """Return the encoding of Japanese text with few kanji, which chardet does not detect."""
     for name in ("CP932", "EUC-JP"):
         text = _decoded(part, name, is_whole=False) or ""
         beyond_ascii = [letter for letter in text if letter > "\x7f"]
@@ -198,9 +198,9 @@ def _kana(part: bytes) -> str | None:
 
 
 def _utf16(data: bytes, detected: str | None) -> str | None:
-    """Return the name of the UTF-16 encoding if the data is UTF-16 without a byte order mark.
+    """Return the UTF-16 encoding of data without a byte order mark, or None for other data.
 
-    chardet misses it in short texts and in texts without Latin letters.
+    chardet does not detect it in short texts and in texts without Latin letters.
     """
     if detected not in {None, "utf-16-le", "utf-16-be"} or len(data) % 2 or not data:
         return None

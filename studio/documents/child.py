@@ -25,7 +25,7 @@ def main() -> int:
     """Read a document from stdin, write the result to stdout and return the exit status."""
     confine(MEMORY_BYTES, CPU_S)
     be_polite(POLITENESS)
-    # This import follows `confine` because the limits must also apply to the imported libraries.
+    # This import follows `confine`, because the limits must also apply to the imported libraries.
     from studio.documents.reading import read
     from studio.documents.values import TOO_LONG, Spoken, UnreadableError
 

@@ -1,6 +1,6 @@
 """Conversion of subtitle cues to spoken lines with their speakers.
 
-Sound descriptions in brackets, and text that rolling captions repeat, are removed.
+Sound descriptions in brackets and the repeated text of rolling captions are removed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from studio.documents.subtitles import Cue
 ROLLING_SHARE = 1 / 3
 MIN_ROLLING_CUES = 2
 MAX_ROWS = 8  # Maximum number of rows on the screen at the same time.
-# Rows that follow a longer gap between two cues (in seconds) count as spoken again, not as repeated.
+# After a longer gap between two cues (in seconds), equal rows count as spoken again, not as repeated.
 MAX_ROLLING_GAP_S = 0.5
 
 UNNAMED_SPEAKER = "Speaker {}"  # Name if only dashes or >> mark a change of speaker.
@@ -26,15 +26,15 @@ _NOTES = "♪♫♬♩"
 _SOUND = re.compile(
     # Sound descriptions in brackets. `[pause]` is excluded because it is a tag of the page.
     r"\[(?!\s*pause\b)[^\[\]]*\]|［[^［］]*］|【[^【】]*】"
-    # Music: up to the next note in the row, to a note at the end of a later row, or to the end of the row.
+    # Music ends at the next note in the row, at a note at the end of a later row, or at the end of the row.
     rf"|[{_NOTES}][^{_NOTES}\n]*[{_NOTES}]+"
     rf"|[{_NOTES}][^{_NOTES}\n]*(?:\n(?![{_NOTES}])[^{_NOTES}\n]*)+[{_NOTES}]+(?=\s*(?:\n|$))"
     rf"|[{_NOTES}][^{_NOTES}\n]*"
-    # Round brackets at the start of a sentence contain a sound. Inside a sentence, they contain a remark.
+    # Round brackets contain a sound at the start of a sentence, and a remark inside a sentence.
     r"|(?:^|(?<=\n)|(?<=[.!?…。！？\]]\s))\s*[(（][^()（）]*[)）]"
 )
 _CHANGE = re.compile(r"\s*(?:(?P<dash>[-‐−–—―](?:\s+|(?=[^\W\d]|[\"“‘'¿¡(\[♪…])))|(?P<arrows>(?:>>+|»)\s*))")
-# Change of speaker inside a row. A dash is one only in a row that begins with a dash.
+# Change of speaker inside a row. A dash marks a change only if the row begins with a dash.
 _ARROWS_INSIDE = re.compile(r"(?<=[.!?…\"”'’)\]♪])\s+(?=>>)")
 _DASH_INSIDE = re.compile(r"(?<=[.!?…\"”'’)\]♪])\s+(?=[-‐−–—―]\s*[^\W\d])")
 _NAME = r"(?P<name>[^\W\d_][\w .'’&/#-]{0,31}?)"
@@ -89,7 +89,7 @@ def dialogue_of(cues: list[Cue], *, keep_sounds: bool = False) -> Dialogue:
 
 
 def _turn_rows(rows: list[str]) -> Iterator[str]:
-    """Yield the rows, divided where the speaker changes inside one."""
+    """Yield the rows, split where the speaker changes."""
     for row in rows:
         for part in _ARROWS_INSIDE.split(row):
             change = _CHANGE.match(part)
@@ -99,7 +99,7 @@ def _turn_rows(rows: list[str]) -> Iterator[str]:
 def _unrolled(cues: list[Cue], repeated: list[str]) -> list[Cue]:
     """Return the cues without the rows that rolling captions repeat from the previous cue."""
     again = [0] * len(cues)  # Number of repeated rows at the start of each cue.
-    grown = [False] * len(cues)  # True for cues of one row that the next cue repeats and extends.
+    grown = [False] * len(cues)  # True for one-row cues that the next cue repeats and extends.
     for at, (before, cue) in enumerate(pairwise(cues), 1):
         if cue.start - before.end > MAX_ROLLING_GAP_S or cue.voice != before.voice:
             continue
@@ -121,9 +121,9 @@ def _unrolled(cues: list[Cue], repeated: list[str]) -> list[Cue]:
 
 
 def _names(cues: list[Cue]) -> set[str]:
-    """Return the words before a colon that are names.
+    """Return the speaker names among the words before a colon.
 
-    They are in capitals, in brackets, repeated, or in all rows of a cue.
+    Names are in capitals, in brackets, repeated, or in all rows of a cue.
     """
     counts: Counter[str] = Counter()
     sure: set[str] = set()
@@ -149,7 +149,7 @@ def _name_of(found: re.Match[str]) -> str:
 
 
 class _Turns:
-    """Assignment of subtitle rows to speakers, where unmarked rows continue the last speaker."""
+    """Assignment of subtitle rows to speakers (unmarked rows: the previous speaker)."""
 
     def __init__(self, names: set[str]) -> None:
         self._names = names
@@ -157,7 +157,7 @@ class _Turns:
         self._number = 0
 
     def of(self, cue: Cue) -> Iterator[tuple[str | None, list[str]]]:
-        """Yield the speakers of a cue, each with the rows that the speaker says."""
+        """Yield the speakers of a cue, each with their rows."""
         if cue.voice is not None:
             yield cue.voice, cue.rows
             return

@@ -1,4 +1,4 @@
-"""DOCX reader: returns the text of a document as Word shows it, in order.
+"""DOCX reader: returns the text of a document in the order in which Word shows it.
 
 All WordprocessingML elements are read, except elements whose text is not shown. Therefore no text in unknown
 containers is lost. The text includes tracked insertions and automatic numbers of lists and headings, but no
@@ -48,7 +48,7 @@ _SKIPPED = frozenset(
 )
 _COUNTED = {"w:rt": "readings", "w:altChunk": "embedded", "w:subDoc": "embedded", "w:commentReference": "comments"}
 _TEXTS = {"w:tab": " ", "w:ptab": " ", "w:noBreakHyphen": "-", "w:br": LINE_BREAK, "w:cr": LINE_BREAK, "m:den": "/"}
-_PICTURE = re.compile("[\uf020-\uf0ff]")  # Character of a symbol font that has no Unicode character.
+_PICTURE = re.compile("[\uf020-\uf0ff]")  # Character of a symbol font without a Unicode equivalent.
 _SHOWN = frozenset({"w:t", "w:delText", "m:t"})
 _TEXT_BOX = "w:txbxContent"
 
@@ -116,7 +116,7 @@ def read_docx(archive: Archive, name: str, root: etree._Element, left_out: LeftO
 
 
 def _related(archive: Archive, name: str) -> dict[str, list[str]]:
-    """Return the parts to which a part (or, for an empty name, the package) refers, by kind."""
+    """Return the parts referenced by a part (or, for an empty name, by the package), by kind."""
     relations = f"{posixpath.dirname(name)}/_rels/{posixpath.basename(name)}.rels".removeprefix("/")
     found: dict[str, list[str]] = {}
     if archive.find(relations) is not None:
@@ -169,7 +169,7 @@ class _Story:
     """
 
     def __init__(self, styles: Styles, numbering: Numbering, left_out: LeftOut, comments: dict[str, str]) -> None:
-        """Create a reader, where `comments` has the texts of comments by id."""
+        """Create a reader (`comments` has the texts of comments by id)."""
         self.marks: list[tuple[str, str]] = []
         self._styles = styles
         self._numbering = numbering
@@ -180,8 +180,8 @@ class _Story:
         self._cells: list[list[_Block]] = []
         self._open = _Open()
         self._script = ""  # Script of the current run, as in `Style.script`.
-        self._carried = ""  # Text of a paragraph that continues in the next paragraph because its mark is deleted.
-        self._fields: list[bool] = []  # One item per open field, which is True if the field's result has started.
+        self._carried = ""  # Text of a paragraph that continues in the next one, because its paragraph mark is deleted.
+        self._fields: list[bool] = []  # True for each open field whose result has started.
         self._handlers: dict[str, Callable[[etree._Element], None]] = {
             "w:p": self._paragraph,
             "w:r": self._run,
@@ -224,7 +224,7 @@ class _Story:
                 self._handlers.get(name, self._walk)(one)
 
     def _add(self, text: str) -> None:
-        # The result of a field that is inside the instruction of another field is not shown.
+        # The result of a field inside the instruction of another field is not shown.
         if all(self._fields[:-1]):
             self._open.pieces.append(text)
 
@@ -312,7 +312,7 @@ class _Story:
     def _field(self, element: etree._Element) -> None:
         kind = attribute(element, "fldCharType")
         if kind == "begin":
-            for choices in element.iter("{*}ddList"):  # The field of a list has no result, but shows an entry.
+            for choices in element.iter("{*}ddList"):  # A drop-down field has no result, but shows an entry.
                 entries = [one for one in choices if tag_of(one) == "w:listEntry"]
                 chosen = value(choices, "w:result") or "0"
                 self._add("".join(attribute(one) for one in entries[int(chosen) :][:1] if chosen.isdecimal()))
@@ -338,7 +338,7 @@ class _Story:
             self._walk(element)
 
     def _alternate(self, element: etree._Element) -> None:
-        """Read only the first alternative that has text, because all have the same content."""
+        """Read only the first alternative with text, because all have the same content."""
         alternatives = [one for one in element if tag_of(one)]
         with_text = [one for one in alternatives if contains_any(one, "w:t", "m:t")]
         for one in (with_text or alternatives)[:1]:
@@ -394,7 +394,7 @@ def _elements(root: etree._Element | None, name: str) -> Iterator[etree._Element
 
 
 def _text_of(element: etree._Element) -> str:
-    """Return the text of an element, which is used as an example in a note."""
+    """Return the text of an element, as an example for a note."""
     return spaced(" ".join(one.text or "" for one in element.iter() if tag_of(one) in _SHOWN))
 
 

@@ -18,7 +18,7 @@ _MAX_LETTERS = 26 * 3
 
 
 class _List:
-    """List of one ``w:num``, which shares counters with lists of the same definition."""
+    """List of one ``w:num`` (lists with the same definition share their counters)."""
 
     def __init__(self, levels: dict[int, etree._Element], starts: dict[int, int], counters: dict[int, int]) -> None:
         self.levels = levels
@@ -31,7 +31,7 @@ class _List:
 
 
 class Numbering:
-    """Automatic numbers of lists and headings, which are counted in document order."""
+    """Automatic numbers of lists and headings, counted in document order."""
 
     def __init__(self, root: etree._Element | None, styles: Styles) -> None:
         self._root = root

@@ -1,7 +1,7 @@
 """Conversion of text in symbol fonts of a DOCX to Unicode.
 
-Word stores a character of a symbol font as U+F000 plus its code, and other programs as an ASCII character. Both look
-the same, so both are converted. pandoc and LibreOffice do the same.
+Word stores a character of a symbol font as U+F000 plus its code, and other programs store it as an ASCII character.
+Both look the same, so both are converted, as in pandoc and LibreOffice.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def symbol_of(font: str, code: int) -> str:
     """Return the character that a font shows for a code.
 
     Returns:
-        For a picture, the private character of the code.
+        Private-use character if the symbol is a picture.
     """
     return (_SYMBOLS.get(code) if font.lower() == "symbol" else None) or chr(_PRIVATE + code)
 
@@ -44,7 +44,7 @@ def convert_symbols(root: etree._Element, styles: Styles) -> None:
 
 
 def _runs_with_symbols(root: etree._Element, styles: Styles) -> Iterator[etree._Element]:
-    """Yield the runs that have a symbol font, or a style with one."""
+    """Yield the runs with a symbol font, set directly or by a style."""
     for element in descendants(root, "w:rFonts", "w:rStyle", "w:pStyle"):
         properties = element.getparent()
         owner = None if properties is None else properties.getparent()

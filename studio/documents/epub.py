@@ -135,7 +135,7 @@ class _Book:
         return item, None if is_picture else name
 
     def _readable(self, item: etree._Element | None) -> etree._Element | None:
-        """Return the item, or its first fallback that is markup if the item is not markup."""
+        """Return the item if it is markup, or else its first fallback that is."""
         seen: list[etree._Element] = []
         while item is not None and item not in seen and _kind(item).startswith((*_NO_MARKUP, "image/")):
             seen.append(item)
@@ -146,7 +146,7 @@ class _Book:
         return self._archive.find(beside(self._package, item.get("href") or "")[0])
 
     def _titles(self) -> Titles:
-        """Return the chapter titles from the table of contents of EPUB 3, or else of EPUB 2."""
+        """Return the chapter titles from the EPUB 3 table of contents, or from that of EPUB 2."""
         found: Titles = {}
         for item in sorted(self._items.values(), key=_is_nav, reverse=True):
             name = self._entry(item) if _is_nav(item) or _kind(item) == _NCX else None

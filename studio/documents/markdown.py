@@ -26,7 +26,7 @@ _MAX_YAML_CHARS = 500
 _MARKUP = re.compile(r"[!-/:-@\[-`{-~]")
 _LIST_NUMBER = re.compile(r"\d+[.)]")
 _FENCE_ROW = re.compile(r"\s*(?:```|~~~)")
-_TABLE_RULE = re.compile(r"[\s|:-]*")  # A row between the header and the body of a table.
+_TABLE_RULE = re.compile(r"[\s|:-]*")  # Delimiter row between the header and the body of a table.
 
 
 def without_front_matter(text: str, left_out: LeftOut) -> tuple[str, str]:
@@ -82,7 +82,7 @@ def markdown_chapters(text: str, left_out: LeftOut) -> list[Chapter]:
 
 
 def _apply_choice(lines: list[str], leaves: Sequence[Leaf], left_out: LeftOut) -> None:
-    """Remove or rewrite code, tables and list numbers as selected, and count what is omitted."""
+    """Remove or rewrite code, tables and list numbers as selected, and count omissions."""
     omitted_tables = False
     for leaf in leaves:
         rows = lines[leaf.start : leaf.end]

@@ -41,14 +41,14 @@ from studio.documents.values import (
 
 MAX_PAGES = 5000
 _HEAD = b"%PDF-"
-_HEAD_BYTES = 1024  # The signature of a PDF may follow other bytes. It is searched in this number of bytes.
+_HEAD_BYTES = 1024  # A PDF's signature may be preceded by other bytes. It is searched in this many bytes.
 _EDGE_ROWS = 2  # Number of rows at the top and at the bottom of a page that may be running titles.
 _MIN_REPEATED = 3
 _MIN_HEADING_RATIO = 1.2  # Minimum font size of a heading relative to the font size of the text.
 _MAX_HEADING_CHARS = 120
 _MAX_FOOTNOTE_RATIO = 0.92  # Maximum font size of footnotes relative to the font size of the text.
 _MIN_GAP_RATIO = 1.4  # Minimum distance between paragraphs relative to the usual distance between rows.
-_MAX_LAST_ROW_RATIO = 0.7  # Maximum length of a paragraph's last row relative to the usual length of rows.
+_MAX_LAST_ROW_RATIO = 0.7  # Maximum length of a paragraph's last row relative to the usual row length.
 _PAGE_NUMBER = re.compile(r"(?:[Pp]age\s+)?[-–—\[(]?\s*(?:\d{1,4}|[ivxl]{1,7})\s*[-–—\])]?(?:\s*(?:/|of)\s*\d{1,4})?")
 _NOTE_MARK = re.compile(r"[\d*†‡§⁰¹²³⁴-⁹]")
 _ENDS = re.compile(r"[.!?:;…。！？：；][\"”’»」』)\]]*$")
@@ -95,10 +95,10 @@ def read_pdf(data: bytes, left_out: LeftOut) -> Document:
 
 
 def _rows_of_pages(pages: Iterable[PageObject], left_out: LeftOut) -> Iterator[list[Row]]:
-    """Yield the rows of each page, which are incomplete if the page is damaged.
+    """Yield the rows of each page (a damaged page may lack rows).
 
     Raises:
-        UnreadableError: The pages have too much text or none.
+        UnreadableError: The pages have no text or too much text.
     """
     chars, reason = 0, NO_TEXT
     for number, page in enumerate(pages, 1):
@@ -182,7 +182,7 @@ class _Text:
         return starts
 
     def _headings(self) -> dict[tuple[int, int], str]:
-        """Return large rows by page and row index (of a heading, only the first row)."""
+        """Return rows with large text by page and row index (only the first row of a heading)."""
         starts: dict[tuple[int, int], str] = {}
         is_after_heading = False
         for page, rows in enumerate(self._pages):
@@ -215,7 +215,7 @@ class _Text:
     def _running_titles(self, pages: list[list[Row]]) -> set[tuple[str, int]]:
         seen = Counter(key for rows in pages for key in {self._key(row) for row in _edges(rows)})
         running = {key for key, count in seen.items() if count >= _MIN_REPEATED}
-        # Pages of one row each, such as slides, have no other text.
+        # One-row pages, such as slides, have no other text.
         return running if any(self._key(row) not in running for rows in pages for row in rows) else set()
 
     def _key(self, row: Row) -> tuple[str, int]:

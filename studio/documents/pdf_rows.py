@@ -29,10 +29,10 @@ Operation = tuple[list[Any], bytes]  # Operands and operator of a content stream
 
 _SHOWING = (b"Tj", b"TJ", b"'", b'"')
 _PLACING = (b"BT", b"Td", b"TD", b"Tm", b"T*")
-_OVERPRINT_RATIO = 0.05  # Size of the cells in which overprints are searched, relative to the size of the letters.
-_MIN_SIZE = 0.1  # Minimum size in points of letters whose overprints are searched.
+_OVERPRINT_RATIO = 0.05  # Grid cell size for detecting overprints, relative to the font size.
+_MIN_SIZE = 0.1  # Minimum font size in points for detecting overprints.
 _MAX_POINTS = 100_000.0
-# Encodings of Chinese, Japanese and Korean fonts (ISO 32000-1, table 118) that pypdf does not know.
+# Encodings of Chinese, Japanese and Korean fonts (ISO 32000-1, table 118) that pypdf does not support.
 _CODECS = {
     "gbk": ("GBpc-EUC", "GBKp-EUC"),
     "big5hkscs": ("HKscs-B5", "ETHK-B5"),
@@ -87,7 +87,7 @@ class Row:
         return re.sub(r"\d+", "#", self.text.casefold()).strip(), round(self.y / 4)
 
     def is_beside(self, y: float, size: float) -> bool:
-        """True if letters of this size at the height `y` are beside this form field."""
+        """True if letters of this size at the height `y` are next to this form field."""
         return self.y - size / 2 <= y <= self.y + self.size
 
 
@@ -102,7 +102,7 @@ class PageRows:
     _fields: list[Row] = field(default_factory=list)  # Values of form fields, whose size is the height of the field.
     _printed: dict[tuple[int, int], bytes] = field(default_factory=dict)  # Texts by their position on the page.
     _font_size: float = 0.0
-    _is_placed: bool = False  # False for a text that follows the previous one.
+    _is_placed: bool = False  # False if the text directly follows the previous text.
 
     def read(self, page: PageObject) -> None:
         """Read the rows of a page, in the order of the file."""
@@ -121,9 +121,9 @@ class PageRows:
             self._place_field(filled)
 
     def _clear_overprint(self, operator: bytes, operands: list[Any], matrix: list[float], text: list[float]) -> None:
-        """Clear a text that is printed again at almost the same place.
+        """Remove a text that is printed again at almost the same position.
 
-        Programs do this for bold letters.
+        Some programs do this to simulate bold letters.
 
         Args:
             matrix: Matrix of the page or form.
@@ -225,7 +225,7 @@ def _place(matrix: list[float], text: list[float], font_size: float) -> tuple[fl
 
 
 def _shown(operands: list[Any]) -> bytes:
-    """Return the bytes of a text, which need not be characters."""
+    """Return the bytes of a text (not necessarily characters)."""
     strings = operands[0] if operands and isinstance(operands[0], list) else operands
     return b"".join(one for one in strings if isinstance(one, bytes))
 
@@ -239,7 +239,7 @@ def _remove_start(operands: list[Any], count: int) -> None:
 
 
 def _prepare(page: PageObject) -> None:
-    """Correct the widths of spaces, which pypdf would misread."""
+    """Correct the widths of spaces that pypdf would misinterpret."""
     with suppress(AttributeError, LookupError, TypeError):
         for font in page["/Resources"]["/Font"].values():
             _hide_false_space(font.get_object())
@@ -250,9 +250,9 @@ def _prepare(page: PageObject) -> None:
 
 
 def _hide_false_space(font: Any) -> None:
-    """Declare that glyph 32 of a font has no width, if the font has no space.
+    """Set the width of glyph 32 to zero if the font has no space.
 
-    pypdf uses the width of this glyph to detect spaces. XeTeX and LuaTeX write such fonts.
+    pypdf uses this width to detect spaces. XeTeX and LuaTeX write such fonts.
     """
     if font.get("/Subtype") == "/Type0" and "/ToUnicode" in font:
         of_glyphs = font["/DescendantFonts"][0]
@@ -263,7 +263,7 @@ def _hide_false_space(font: Any) -> None:
 
 
 def _with_word_spacing(operations: Iterable[Operation]) -> Iterator[Operation]:
-    """Replace word spacing by character spacing of the same total width.
+    """Replace word spacing with character spacing of the same total width.
 
     pypdf ignores word spacing.
     """
@@ -290,7 +290,7 @@ def _with_word_spacing(operations: Iterable[Operation]) -> Iterator[Operation]:
 
 
 def _has_only_glyph_numbers(font: Any) -> bool:
-    """True if pypdf would read the glyph numbers of a font as characters."""
+    """True if pypdf would interpret the glyph numbers of a font as characters."""
     if font.get("/Subtype") != "/Type0" or "/ToUnicode" in font or "/Encoding" not in font:
         return False
     encoding = str(font["/Encoding"])
@@ -299,7 +299,10 @@ def _has_only_glyph_numbers(font: Any) -> bool:
 
 
 def _glyph_names(font: Any) -> list[str]:
-    """Return the unusual glyph names of a font, which pypdf returns as text, longest first."""
+    """Return the nonstandard glyph names of a font, longest first.
+
+    pypdf returns these names as text.
+    """
     # The index operator of pypdf resolves references, but `get` does not.
     encoding = font["/Encoding"] if font and "/Encoding" in font else None
     differences = encoding["/Differences"] if isinstance(encoding, dict) and "/Differences" in encoding else ()

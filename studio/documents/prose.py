@@ -105,7 +105,7 @@ def clean_plain(chapters: Iterable[Chapter], left_out: LeftOut) -> None:
 
 
 def _is_mark(raised: re.Match[str], *, has_notes: bool) -> bool:
-    """True if raised digits refer to a note.
+    """True if superscript digits refer to a note.
 
     The characters ² and ³ after a word count as powers unless the text has other note marks.
     """

@@ -1,4 +1,4 @@
-"""Service that reads documents in child processes, in a fair order among clients."""
+"""Service that reads documents in child processes, with fair queueing of clients."""
 
 from __future__ import annotations
 
@@ -125,13 +125,13 @@ class DocumentService:
         """Read an EPUB, DOCX, PDF, HTML, subtitle or text file in a child process.
 
         Args:
-            receive: Function that returns the file in pieces. It is called after a place is reserved.
+            receive: Function that returns the file in pieces, called after a place is reserved.
             client: Name of the client, which determines the order of the queue.
             options: Keyword arguments of `reading.read`, with `spoken` as a dictionary.
 
         Returns:
             Pieces of a JSON object with title, chapters and notes (for a text also its encoding, for subtitles their
-            times). It may have tens of megabytes, so the event loop neither joins nor parses it.
+            times). It may be tens of megabytes, so the event loop neither joins nor parses it.
 
         Raises:
             DocumentUnreadable: The document cannot be read (values.py lists the reasons).

@@ -1,7 +1,7 @@
-"""Subtitle reader with an own parser for SubRip and WebVTT, and pysubs2 for other formats.
+"""Subtitle reader: a custom parser for SubRip and WebVTT, pysubs2 for other formats.
 
-The own parser is needed because pysubs2 treats identifiers, comments and times without a fraction as text, and times
-inside a karaoke line as a new cue.
+The custom parser is needed, because pysubs2 treats identifiers, comments and times without a fraction as text, and
+times inside a karaoke line as a new cue.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from studio.documents.values import DAMAGED, SUBTITLE_TIMES, UnreadableError
 # Frame rate of MicroDVD files that do not state a rate. FFmpeg has the same default.
 FRAMES_PER_S = 23.976
 OTHER_FORMATS = ("ass", "ssa", "ttml", "sami", "microdvd", "mpl2")
-# Start of an ASS file. pysubs2 recognizes ASS only by a styles section, which may be missing.
+# Start of an ASS file. pysubs2 only detects ASS by its styles section, which may be missing.
 _ASS = re.compile(
     r"\s*(?:\[Script Info\]|(?:\[Events\]\s*)?(?:Format:.*\n)?Dialogue:[^,\n]*,\s*\d+:\d\d:\d\d[.:]\d)", re.IGNORECASE
 )
 
-# Complete TMP file. pysubs2 recognizes TMP by one row with a time, and drops the rows without.
+# Complete TMP file. pysubs2 detects TMP by one row with a time, and drops rows without a time.
 _TMP = re.compile(r"(?:\s*\d{1,2}:\d\d:\d\d:[^\n]+(?:\n|\Z))+\s*")
 _SUBVIEWER = re.compile(r"\s*\[INFORMATION\]")
-# Start of MPSub, SubViewer 1 and LRC files, which are not read.
+# Start of MPSub, SubViewer 1 and LRC files, which are not supported.
 _UNSUPPORTED = re.compile(
     r"\s*(?:(?:[A-Z]+=.*\n\s*)*FORMAT=(?:TIME|\d+)\s*\n|(?:\[[A-Z]+\]\n(?:[^\[\n].*\n|\n)?)*\[BEGIN\]\n"
     r"|(?:\[[a-z]+:[^\[\]\n]*\]\s*)*\[\d+:\d\d[.:]\d\d\d?\])"
@@ -39,7 +39,7 @@ _STAMP = r"((?:\d+:)?\d{1,3}:\d{1,2}(?:[.,:]\d{1,3})?)"
 # Text editors and web pages change the arrow.
 _ARROW = r"\s*(?:[-–—=]+(?:>|&gt;)|→)\s*|(?:(?<=[.,]\d\d\d)|(?<=[.,]\d\d))(?:,|\s*[-–—]\s*)(?=\d+:\d\d:)"
 _TIMES = re.compile(rf"[\s\ufeff]*(\[)?{_STAMP}(?:{_ARROW}){_STAMP}(?![\d:])(?(1)\])(.*)")
-_SETTINGS = re.compile(r"\b\w+:\S+")  # Settings for the position of a cue, which follow its times.
+_SETTINGS = re.compile(r"\b\w+:\S+")  # Position settings of a cue, which follow its times.
 _INVALID_TIMES = re.compile(r"\s*-?\d+:\d.*(?:-->|→)")
 _DRAWING = re.compile(r"\{(?=[^{}]*\\p[1-9])[^{}]*+\}.*?(?=\{[^{}]*\\p0|$)", re.DOTALL)
 _NOT_SPOKEN = re.compile(r"(?:NOTE|STYLE|REGION)(?:[ \t].*)?")
@@ -58,7 +58,7 @@ _VOICE = re.compile(r"<v(?:\.[^\s<>]*)?\s+([^<>]+)>(.*?)(?:</v>|(?=<v[.\s])|$)",
 
 @dataclass(slots=True)
 class Cue:
-    """Subtitle cue, or the part of a cue that one speaker says.
+    """Subtitle cue, or one speaker's part of a cue.
 
     `start` and `end` are in seconds. `voice` is the speaker if the format states it.
     """

@@ -23,7 +23,7 @@ from studio.documents.values import (
     UnreadableError,
 )
 
-_LINE_END = re.compile("\r\r?\n|[\r\x85\u2028]")  # Some programs convert line ends twice, to CR CR LF.
+_LINE_END = re.compile("\r\r?\n|[\r\x85\u2028]")  # Some programs convert line endings twice, to CR CR LF.
 _PARAGRAPH_END = re.compile("\u2029")
 _BLANK = re.compile(r"\n(?:[^\S\n]*\n)+")
 _PAGE_NUMBER = re.compile(r"(?:page\s+)?[-–—\[(]?\s*(\d{1,4})\s*[-–—\])]?(?:\s*(?:/|of)\s*\d{1,4})?", re.IGNORECASE)
@@ -66,7 +66,7 @@ def read_text(
 
     Args:
         data: Bytes of the whole file.
-        left_out: Collector of omitted content, which also has the user's choice of what is read.
+        left_out: Counter of omitted content, which also has the user's choice of content.
         encoding: Character encoding, or None to detect it.
         keep_sounds: True to read subtitle text in brackets and between music notes.
         as_is: True to keep every row, as in tables and lists, and to treat subtitles as plain text.

@@ -86,7 +86,7 @@ class UnreadableError(Exception):
 
 @dataclass(slots=True)
 class Chapter:
-    """Consecutive paragraphs of a document, of which the first may be the heading.
+    """Consecutive paragraphs of a document (the first may be the heading).
 
     ``title`` is empty if the chapter has no title. The chapter with ``is_notes`` has all footnotes and endnotes.
     """
@@ -108,7 +108,7 @@ class Note:
 
 @dataclass(slots=True)
 class Document:
-    """Text of a document, with its title or else its first heading as `title`."""
+    """Text of a document (`title` is its title, or its first heading)."""
 
     title: str
     chapters: list[Chapter]
@@ -185,7 +185,7 @@ class LeftOut:
 
 
 def cut_level(levels: Iterable[int]) -> int:
-    """Return the first heading level with several headings, where chapters start.
+    """Return the heading level at which chapters start: the first with several headings.
 
     If no level has several headings, the highest level is returned, or -1 without headings.
     """
@@ -199,7 +199,7 @@ def spaced(text: str) -> str:
 
 
 def scripted(text: str, script: str) -> str:
-    """Convert raised and lowered numbers to Unicode characters, because 10³ is not 103."""
+    """Convert superscript and subscript numbers to Unicode characters (10³ is not 103)."""
     return text.translate(_SCRIPTS[script]) if script in _SCRIPTS and _NUMBER.fullmatch(text) else text
 
 
@@ -209,6 +209,6 @@ def paragraphs_of(text: str) -> Iterator[str]:
 
 
 def row_text(cells: list[str]) -> str:
-    """Join the cells of a table row, with a comma after each cell that has no final mark."""
+    """Join the cells of a table row, with a comma after each cell without a final mark."""
     *first, last = [cell for cell in cells if cell] or [""]
     return " ".join([*(cell if cell.endswith(_END_MARKS) else f"{cell}," for cell in first), last])

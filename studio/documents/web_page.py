@@ -42,5 +42,5 @@ def read_web_page(data: bytes, left_out: LeftOut) -> Document:
 
 
 def _first_item(ordered: html.HtmlElement) -> str:
-    """Return the text of the first item, which is the same in page and article."""
+    """Return the text of a list's first item, which is the same in the page and the article."""
     return " ".join("".join(ordered[0].itertext()).split()) if len(ordered) else ""

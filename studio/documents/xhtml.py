@@ -68,7 +68,7 @@ _UNSAID = {
 _PICTURES = {"audio", "canvas", "embed", "iframe", "img", "image", "video"}
 _READINGS = {"rt", "rtc"}
 _SCRIPTS = {"sup": "superscript", "sub": "subscript"}
-# MathML elements whose second child is raised or lowered.
+# MathML elements whose second child is a superscript or subscript.
 _MATH_SCRIPTS = {"msup": "superscript", "msub": "subscript"}
 
 NAV_KINDS = {"landmarks", "page-list", "loi", "lot", "loa", "lov", "doc-pagelist"}
@@ -168,7 +168,7 @@ def decoded(markup: bytes, encoding: str | None = None) -> str:
 
 
 def _numbered(entity: re.Match[str]) -> str:
-    """Replace a named HTML character reference by a numeric one, because XML has five names."""
+    """Replace a named HTML character reference with a numeric one (XML has only five names)."""
     known = html5.get(f"{entity[1]};")
     if known is None or entity[1] in _OF_XML:
         return entity[0]
@@ -176,7 +176,7 @@ def _numbered(entity: re.Match[str]) -> str:
 
 
 def _opened(element: re.Match[str]) -> str:
-    """Give a self-closing element an end tag, which the HTML parser needs."""
+    """Add an end tag to a self-closing element, which the HTML parser needs."""
     name, rest = element[1], element[2]
     return element[0] if name.lower() in _VOID else f"<{name}{rest}></{name}>"
 
@@ -200,7 +200,7 @@ def _is_code(preformatted: etree._Element) -> bool:
 
 
 def _is_page_anchor(element: etree._Element) -> bool:
-    """True if an element has only the number of the page after which its id is named."""
+    """True if an element contains only a page number, which is also part of its id."""
     page = _PAGE_ID.fullmatch(element.get("id") or element.get("name") or "")
     if page is None:
         return False
@@ -209,7 +209,7 @@ def _is_page_anchor(element: etree._Element) -> bool:
 
 
 def _script_of(element: etree._Element) -> str:
-    """Return "superscript" or "subscript" for raised or lowered text, or an empty string."""
+    """Return "superscript", "subscript" or an empty string for the text of an element."""
     parent = element.getparent()
     if parent is not None and element.getprevious() is not None and (script := _MATH_SCRIPTS.get(_name_of(parent))):
         return script
@@ -217,7 +217,7 @@ def _script_of(element: etree._Element) -> str:
 
 
 def _text_of(element: etree._Element) -> str:
-    """Return the text of an element, truncated because only short texts are compared."""
+    """Return the text of an element, truncated, because only short texts are compared."""
     text = ""
     for piece in element.itertext():
         text += piece[:_MAX_COMPARED_CHARS]
@@ -263,11 +263,11 @@ class XhtmlReader:
         self._label = ""
         self._is_heading = False
         self._is_joining = False  # True after a drop cap, where the next block continues the same word.
-        self._scripts: list[etree._Element] = []  # Open elements of raised and lowered numbers.
+        self._scripts: list[etree._Element] = []  # Open elements of superscript and subscript numbers.
         self._numbers: dict[etree._Element, int] = {}
 
     def read(self, body: etree._Element) -> tuple[list[Chapter], bool]:
-        """Return the chapters of a body, and True if it has text other than headings."""
+        """Return the chapters of a body, and True if it has text besides headings."""
         self._frames = [_Frame(body)]
         walk = etree.iterwalk(body, events=("start", "end", "comment", "pi"))
         for event, element in walk:
@@ -349,7 +349,7 @@ class XhtmlReader:
         return "hidden" if (is_hidden or _NOT_SHOWN.search(style)) and _text_of(element) else ""
 
     def _is_mark(self, link: etree._Element) -> bool:
-        """True if a link is a note mark: after a word, and raised, in brackets or a symbol."""
+        """True if a link is a note mark: after a word, and superscript, bracketed or a symbol."""
         if "#" not in (link.get("href") or "") or not self._has_words:
             return False
         text = _text_of(link)
@@ -360,7 +360,7 @@ class XhtmlReader:
         return mark is not None and bool(bracketed or is_raised or not mark[1] or not self._last[-1:].isspace())
 
     def _are_marks(self, raised: etree._Element) -> bool:
-        """True if raised text consists of note marks and the commas or dashes between them."""
+        """True if superscript text consists of note marks and the commas or dashes in between."""
         links = list(raised.iter("{*}a"))
         between = [raised.text, *(one.tail for one in raised)]
         return (
