@@ -59,9 +59,9 @@ def build(
 ) -> FastAPI:
     """Create the ASGI application of the studio.
 
-    The routes are added before the page because the page's mount at / handles all other paths.
+    The routes are added before the page, because the page's mount at / handles all remaining paths.
 
-    `runtime_settings` has the settings of the runtime. Some of them also apply to the studio.
+    Some of `runtime_settings` also apply to the studio.
     """
     runtime_settings = runtime_settings or Settings.from_env()
     key = runtime_settings.server.keys[0] if runtime_settings.server.keys else ""
@@ -130,7 +130,7 @@ def build(
         *docs_routes(),
     ]
     app.router.routes += Bundles().routes()
-    # The path is the same relative to the page's modules as on disk.
+    # Relative to the page's modules, this path is the same as on disk.
     app.mount("/clients/js", FreshFiles(directory=shipped("studio", "clients/js")))
     app.mount("/studio/js", FreshFiles(directory=ASSETS / "js"))
     app.mount("/studio/css", FreshFiles(directory=ASSETS / "css"))

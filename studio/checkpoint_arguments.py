@@ -14,7 +14,7 @@ BITS = "--quantize"
 
 
 def models_of(args: Sequence[str]) -> list[str]:
-    """Return the models in the arguments, or else the models in the environment variable."""
+    """Return the models in the arguments, or those in the environment variable."""
     return named_in(args) or list(Settings.from_env().models)
 
 
@@ -35,7 +35,7 @@ def with_models(args: Sequence[str], models: Sequence[str]) -> list[str]:
 
 
 def with_bits(args: Sequence[str], word: str) -> list[str]:
-    """Return the arguments with another value of ``--quantize`` (none if `word` is empty)."""
+    """Return the arguments with ``--quantize`` replaced, or removed if `word` is empty."""
     return _without(args, BITS) + ([f"{BITS}={word}"] if word else [])
 
 

@@ -1,4 +1,4 @@
-"""In-process HTTP client with which actions call the studio's own routes.
+"""In-process HTTP client that actions use to call the studio's own routes.
 
 Requests carry the caller's identity, so programs get the same limits, owners and error messages as the page.
 """
@@ -22,7 +22,7 @@ BASE = "http://localhost"
 
 
 class ActionRefused(Exception):
-    """Error of an action, with a message of one sentence and a stable error code."""
+    """Error of an action, with a one-sentence message and a stable error code."""
 
     def __init__(self, message: str, code: str, param: str | None = None) -> None:
         super().__init__(message)

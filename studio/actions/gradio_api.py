@@ -1,7 +1,7 @@
 """Actions as functions of Gradio's API, for gradio_client and plain HTTP.
 
-Audio and other files are returned like those of Gradio's components: gradio_client downloads them and returns a local
-path. Over plain HTTP, they have a `url`. Gradio deletes them after a day (studio/page/blocks.py).
+Audio and other files are returned as by Gradio's components: gradio_client downloads them and returns a local path.
+Over plain HTTP, they have a `url`. Gradio deletes them after a day (studio/page/blocks.py).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def offer(app: ASGIApp) -> None:
         app: ASGI application of the studio, whose routes the actions call.
     """
     for action in ACTIONS:
-        # The runtime limits concurrent speech requests, so Gradio needs no limit of its own.
+        # The runtime limits concurrent speech requests, so Gradio does not need a limit.
         gr.api(_function(app, action), api_name=action.__name__, concurrency_limit=None)
 
 
@@ -52,7 +52,7 @@ def _function(app: ASGIApp, action: Action) -> Action:
 
 
 def _with_files(result: Any) -> Any:
-    """Return the value with base64 data replaced by files, which takes a few milliseconds."""
+    """Replace base64 data in a value with files (takes a few milliseconds)."""
     if isinstance(result, list):
         return [_with_files(item) for item in result]
     if not isinstance(result, dict):

@@ -1,6 +1,6 @@
 """Actions as MCP tools, at /mcp on the studio's own port (docs/mcp.md).
 
-Results are JSON text for a language model, with the URL of the audio. Tools for audio return MCP audio.
+Results are JSON text for a language model, with the URL of the audio. Audio tools return MCP audio.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ CALLER = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation
 
 
 class _Tools(FastMCP):
-    """MCP server that reports every error, also an invalid argument, as a sentence and a code."""
+    """MCP server that reports every error (even an invalid argument) as a message and a code."""
 
     async def call_tool(self, name: str, arguments: dict[str, Any]) -> Any:
         tool = self._tool_manager.get_tool(name)
@@ -85,7 +85,7 @@ def tools(app: ASGIApp) -> FastMCP:
 def _tool(app: ASGIApp, action: Action) -> Action:
     async def call(*, context: Context[Any, Any, Any], **arguments: Any) -> CallToolResult:
         request = context.request_context.request
-        assert isinstance(request, Request)  # MCP is only available by HTTP.
+        assert isinstance(request, Request)  # MCP is only available over HTTP.
         try:
             address = request.client.host if request.client else ""
             outcome = await action(StudioClient(app, request.headers, address), **arguments)

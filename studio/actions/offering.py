@@ -40,8 +40,8 @@ def described(action: Action) -> dict[str, str]:
 def shaped(call: Action, action: Action, caller: inspect.Parameter, returns: object = None) -> Action:
     """Copy the name, docstring and signature of an action to the function `call`.
 
-    `caller` becomes the last parameter. Gradio and MCP read the signature. Annotations are resolved here because their
-    names are only defined in the action's module.
+    `caller` becomes the last parameter. Gradio and MCP inspect the signature. Annotations are resolved here, because
+    their names are only defined in the action's module.
     """
     hints = typing.get_type_hints(action)
     parameters = [

@@ -22,7 +22,7 @@ class Spoken(TypedDict):
     """Finished speech of one text.
 
     ``take`` is the take's id in the history, or null if the caller has no history. ``audio`` is the URL of the audio.
-    ``wav`` is a mono 16-bit WAV file in base64. ``notes`` are sentences about omitted text and about faults.
+    ``wav`` is a mono 16-bit WAV file in base64. ``notes`` describe omitted text and speech problems.
     """
 
     take: str | None
@@ -36,7 +36,7 @@ class Spoken(TypedDict):
 
 
 class Reproduced(TypedDict):
-    """Result of `reproduce`, where ``identical`` is True if the samples are bitwise equal."""
+    """Result of `reproduce` (``identical`` is True if the samples are bitwise equal)."""
 
     take: str | None
     identical: bool
@@ -109,7 +109,7 @@ async def design(
         raise ActionRefused(f"{takes} takes need as many seeds, not {len(seeds)}.", "invalid_config", "seeds")
     config = {"task_type": "voice_design", "language": language, "instructions": description}
     drawn = seeds or [secrets.randbelow(2**32) for _ in range(takes)]
-    # All requests are sent at once, so that the runtime processes them in one batch.
+    # All requests are sent concurrently, so that the runtime can batch them.
     spoken_takes = [_spoken(studio, text, config, seed, label="ABCDEF"[number]) for number, seed in enumerate(drawn)]
     return list(await asyncio.gather(*spoken_takes))
 
@@ -197,7 +197,7 @@ async def _spoken(
 
 
 async def _wording(studio: StudioClient, text: str, pronunciations: list[dict[str, str]] | None) -> Wording:
-    """Return a text before and after the replacements of all pronunciations."""
+    """Return a text before and after the replacement of all pronunciations."""
     query = {"text": text, "pronunciations": pronunciations or []}
     answer = (await studio("POST", "/studio/pronunciation/said", json=query)).json()
     return Wording(text, answer["text"] if answer["places"] else None)
@@ -217,7 +217,7 @@ async def _store_take(
     voice = config.get("voice")
     stored = await _stored_voice(studio, voice, mode)
     if stored is not None:
-        # Takes are found by the voice's id because the voice may be renamed.
+        # Takes are searched by the voice's id, because the voice may be renamed.
         config = {**config, "voice": stored["id"]}
     take = {
         "room": ROOMS.get(mode, "speakers"),

@@ -9,7 +9,7 @@ from itertools import pairwise
 from runtime.shared.word_times import TimedWords, shared_out, spans_of
 from studio.aligning.plugin import Placed
 
-SLACK_S = 0.05  # Maximum time by which the last word may end after the audio. Aligners round times to frames.
+SLACK_S = 0.05  # Maximum overrun of the last word in seconds, because aligners round times to frames.
 
 
 class MisfitError(ValueError):
@@ -31,7 +31,7 @@ def fitted(placed: Iterable[Placed], text: str, seconds: float) -> TimedWords:
         theirs = letters[read : read + len(spoken)]
         if not spoken or [text[at].lower() for at in theirs] != [character.lower() for character in spoken]:
             raise MisfitError("its words differ from the text")
-        if not earliest <= start <= end <= seconds + SLACK_S:  # NaN fails all comparisons and is refused too.
+        if not earliest <= start <= end <= seconds + SLACK_S:  # NaN fails all comparisons, so it is refused too.
             raise MisfitError("its times are not in order or not within the audio")
         firsts.append(theirs[0])
         times.append((start, min(end, seconds)))
@@ -48,8 +48,8 @@ def fitted(placed: Iterable[Placed], text: str, seconds: float) -> TimedWords:
 def written(text: str, spoken: TimedWords) -> TimedWords:
     """Convert word times of the spoken text to those of the displayed text.
 
-    Some words are displayed differently than they are spoken. Words that are equal in both texts keep their times. The
-    other words divide the time between these words.
+    Some words are not spoken as they are displayed. Words that are the same in both texts keep their times. The other
+    words share the time in between.
     """
     spans, timed_words = spans_of(text), TimedWords()
     matcher = SequenceMatcher(None, spoken.words, [span.strip() for span in spans], autojunk=False)

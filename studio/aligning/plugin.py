@@ -20,7 +20,7 @@ Placed = tuple[str, float, float]  # Word, start and end in seconds.
 class Aligner(Protocol):
     """Callable that returns the time of every word in a recording.
 
-    It is called repeatedly in one thread of a separate process.
+    It is called repeatedly on one thread of a separate process.
     """
 
     def __call__(

@@ -14,7 +14,7 @@ from studio.aligning.plugin import Placed
 
 RATE_HZ = 16_000  # Sample rate of the model.
 FRAME_RATE_HZ = 100
-MIN_ENGLISH_SHARE = 0.8  # Minimum fraction of known words for a text without a language to count as English.
+MIN_ENGLISH_SHARE = 0.8  # Fraction of known words above which a text of unknown language counts as English.
 
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 # The most frequent phone of each letter, for words that are not in the dictionary.
@@ -29,13 +29,13 @@ def align(samples: NDArray[np.float32], rate: int, text: str, language: str | No
     """Return the times of the words of an English text, as specified by `Aligner`."""
     if language not in {None, "en"}:
         return None
-    # A decoder keeps the words that are added to it, so each alignment creates a new decoder.
+    # A decoder keeps added words, so each alignment creates a new decoder.
     decoder = Decoder(samprate=RATE_HZ, lm=None, loglevel="FATAL")
     words = [word for word in text.split() if any(map(str.isalnum, word))]
     spoken = [_tokens(word) for word in words]
     known = [bool(decoder.lookup_word(token)) for tokens in spoken for token in tokens]
     if not all(spoken) or (language is None and sum(known) < MIN_ENGLISH_SHARE * len(known)):
-        return None  # A word has letters of another language, or too many words are unknown.
+        return None  # A word has non-English letters, or too many words are unknown.
     for token in dict.fromkeys(token for tokens in spoken for token in tokens):
         if not decoder.lookup_word(token):
             decoder.add_word(token, _phones(token, decoder.lookup_word))
