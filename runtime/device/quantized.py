@@ -151,9 +151,13 @@ def quantized(weight: Tensor, kind: Quantization) -> Product:
 
     Shapes: weight [N, K].
     """
-    if kind is not Quantization.FLOAT16:
+    is_native = weight.is_cpu and native.is_loaded()
+    if kind is Quantization.FLOAT16:
+        return NativeFloat16(weight) if is_native else WeightOnlyFloat16(weight)
+    if not is_native:
         return product_of(rounded(weight, kind))
-    return NativeFloat16(weight) if weight.is_cpu and native.is_loaded() else WeightOnlyFloat16(weight)
+    is_int4 = kind is Quantization.INT4 and takes_four_bits(*weight.shape)
+    return NativeInt4(weight) if is_int4 else NativeInt8(weight)
 
 
 def quantized_bytes(N: int, K: int, kind: Quantization) -> int:
@@ -272,12 +276,16 @@ class NativeTiles:
 class NativeInt8:
     """Callable that quantizes rows to int8 and multiplies them by int8 weights in C++.
 
-    Sums are exact, so results are bitwise equal on all CPUs.
+    Sums are exact, so results are bitwise equal on all CPUs. A tensor is quantized in C++, with the bits of `Int8.of`.
     """
 
-    def __init__(self, rounded: Int8) -> None:
-        self.tiles, self.scales = native.int8_tiles(rounded.values, rounded.scales)
-        self.outputs = len(rounded.scales)
+    def __init__(self, weight: Int8 | Tensor) -> None:
+        if isinstance(weight, Int8):
+            self.tiles, self.scales = native.int8_tiles(weight.values, weight.scales)
+            self.outputs = len(weight.scales)
+        else:
+            self.tiles, self.scales = native.packed_int8(weight)
+            self.outputs = len(weight)
 
     def __call__(self, rows: Tensor) -> Tensor:
         product = torch.ops.voicewright.int8_product
@@ -286,11 +294,18 @@ class NativeInt8:
 
 
 class NativeInt4:
-    """Callable that quantizes rows to int8 and multiplies them by int4 weights in C++."""
+    """Callable that quantizes rows to int8 and multiplies them by int4 weights in C++.
 
-    def __init__(self, rounded: Int4) -> None:
-        self.blocks = native.int4_blocks(rounded.values, rounded.scales, rounded.offsets)
-        self.outputs = len(rounded.scales)
+    A tensor is quantized in C++, with the bits of `Int4.of`.
+    """
+
+    def __init__(self, weight: Int4 | Tensor) -> None:
+        if isinstance(weight, Int4):
+            self.blocks = native.int4_blocks(weight.values, weight.scales, weight.offsets)
+            self.outputs = len(weight.scales)
+        else:
+            self.blocks = native.packed_int4(weight)
+            self.outputs = len(weight)
 
     def __call__(self, rows: Tensor) -> Tensor:
         product = torch.ops.voicewright.int4_product

@@ -21,9 +21,10 @@ from runtime.device.cpu import is_x86
 log = logging.getLogger(__name__)
 
 HEADERS = ("products.h", "layers.h", "tiles.h")
-SOURCES = tuple(map(Path(__file__).with_name, (*HEADERS, "products.cpp", "decoder.cpp", "code2wav.cpp")))
-TILE = 16  # Number of outputs that a kernel computes together, as in products.cpp.
-QUAD = 4  # Number of adjacent values of K in one 32-bit word, as in products.cpp.
+UNITS = ("products.cpp", "packing.cpp", "decoder.cpp", "code2wav.cpp")
+SOURCES = tuple(map(Path(__file__).with_name, (*HEADERS, *UNITS)))
+TILE = 16  # Number of outputs that a kernel computes together, as in products.h.
+QUAD = 4  # Number of adjacent values of K in one 32-bit word, as in products.h.
 # Values of the enum `Kind` in products.h.
 KINDS = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
 GROUP = 32  # Number of int4 weights that share a scale and an offset. Rows are padded to a multiple of this number.
@@ -104,3 +105,32 @@ def int4_blocks(values: Tensor, scales: Tensor, offsets: Tensor) -> Tensor:
         return F.pad(numbers, more).view(-1, TILE, groups).transpose(1, 2).contiguous().view(torch.uint8)
 
     return torch.cat((both, of_tiles(scales), of_tiles(offsets)), dim=-1)
+
+
+def packed_int8(weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Quantize a weight matrix to int8 in the layout of `int8_tiles`.
+
+    Shapes: weight [N, K] of any floating dtype; results as in `int8_tiles`.
+    """
+    N, K = weight.shape
+    tiles = torch.empty((-(-N // TILE), -(-K // GROUP) * GROUP // QUAD, TILE, QUAD), dtype=torch.uint8)
+    scales = torch.empty(len(tiles) * TILE)
+    torch.ops.voicewright.pack_int8(*_readable(weight), tiles, scales)
+    return tiles, scales
+
+
+def packed_int4(weight: Tensor) -> Tensor:
+    """Quantize a weight matrix to int4 in the layout of `int4_blocks`.
+
+    Shapes: weight [N, K] of any floating dtype, where N is a multiple of 16 and K of 32; result as in `int4_blocks`.
+    """
+    N, K = weight.shape
+    blocks = torch.empty((N // TILE, K // GROUP, TILE * (GROUP // 2 + 4)), dtype=torch.uint8)
+    torch.ops.voicewright.pack_int4(*_readable(weight), blocks)
+    return blocks
+
+
+def _readable(weight: Tensor) -> tuple[Tensor, bool]:
+    """Return a contiguous matrix in float32 or bfloat16, and True if the dtype is bfloat16."""
+    is_narrow = weight.dtype is torch.bfloat16
+    return (weight if is_narrow else weight.float()).contiguous(), is_narrow

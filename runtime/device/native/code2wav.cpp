@@ -18,7 +18,6 @@
 
 namespace {
 
-constexpr int TILE = 16;                             // Number of outputs of a tile.
 constexpr int64_t ROWS_OF_A_TASK = 48;
 constexpr int64_t TILES_OF_A_TASK = 4;
 constexpr int64_t MIN_PRODUCTS_OF_A_TASK = 1 << 20;
@@ -168,12 +167,6 @@ inline Pair load(const Pair* x) { return *x; }
 inline Vector fuse(Pair a, Pair b, Vector c) {
   c = std::fma(from_bfloat16(a.second), from_bfloat16(b.second), c);  // Same order as x86's instruction.
   return std::fma(from_bfloat16(a.first), from_bfloat16(b.first), c);
-}
-
-inline uint16_t to_bfloat16(float x) {
-  uint32_t bits;
-  std::memcpy(&bits, &x, 4);
-  return (x != x ? bits | 1 << 22 : bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
 }
 
 void narrow(const float* x, int64_t C, Pair* out) {

@@ -28,23 +28,12 @@
 
 namespace {
 
-constexpr int TILE = 16;                       // Number of outputs per tile.
-constexpr int QUAD = 4;                        // Number of adjacent values along K in a 32-bit word.
-constexpr int GROUP = 32;                      // Number of int4 weights that share a scale and an offset.
 constexpr int MAX_ROWS = 8;                    // Maximum number of rows per pass over a tile.
 constexpr int LANES = 16;                      // Number of partial sums with floating-point weights.
 constexpr int CHAINS = 4;                      // Maximum number of (row, output) pairs in registers.
 constexpr int64_t MIN_WEIGHTS_OF_A_TASK = 1 << 18;
 constexpr float MIN_LARGEST = 1e-30f;          // Lower bound, to avoid a division by zero.
 constexpr float LEVELS = 127.0f;
-
-// Int4 weights of one group of a tile. Byte [b][output][i] has k = 4b + i (low half) and k = 16 + 4b + i (high half).
-struct Int4Block {
-  uint8_t values[GROUP / 2 * TILE];
-  uint16_t scales[TILE];   // bfloat16
-  uint16_t offsets[TILE];  // bfloat16. The offset is the weight of value 8.
-};
-static_assert(sizeof(Int4Block) == 320);
 
 // Int8 weights of one tile: values[k / 4][output][4] are the weights plus 128.
 struct Int8Tile {

@@ -19,6 +19,18 @@
 
 using torch::stable::Tensor;
 
+constexpr int TILE = 16;   // Number of outputs per tile.
+constexpr int QUAD = 4;    // Number of adjacent values along K in a 32-bit word.
+constexpr int GROUP = 32;  // Number of int4 weights that share a scale and an offset.
+
+// Int4 weights of one group of a tile. Byte [b][output][i] has k = 4b + i (low half) and k = 16 + 4b + i (high half).
+struct Int4Block {
+  uint8_t values[GROUP / 2 * TILE];
+  uint16_t scales[TILE];   // bfloat16
+  uint16_t offsets[TILE];  // bfloat16. The offset is the weight of value 8.
+};
+static_assert(sizeof(Int4Block) == 320);
+
 enum Kind : int64_t { FLOAT32, FLOAT16, BFLOAT16, INT8, INT4 };  // BFLOAT16 is not a kind of `Matrix`.
 
 // Instruction set of the kernels: portable, AVX2 or arm64's dot products, AVX-512 with VNNI.
@@ -38,6 +50,13 @@ inline float from_bfloat16(uint16_t bits) {
   float value;
   std::memcpy(&value, &wide, 4);
   return value;
+}
+
+// Round to nearest even.
+inline uint16_t to_bfloat16(float x) {
+  uint32_t bits;
+  std::memcpy(&bits, &x, 4);
+  return (x != x ? bits | 1 << 22 : bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
 }
 
 // The result is exact for finite numbers: shift the exponent as an integer, then correct its bias by multiplying.

@@ -89,6 +89,30 @@ def test_int4_product_of_any_shape_equals_the_numpy_reference(M: int, N: int, gr
 
 
 @BUILT
+@settings(max_examples=examples(60), deadline=None)
+@given(
+    sizes=st.tuples(st.integers(1, 70), st.integers(1, 200)),
+    dtype=st.sampled_from((torch.float32, torch.bfloat16, torch.float16)),
+    magnitude=st.sampled_from((0.0, 1e-38, 0.02, 1e30)),
+    seed=st.integers(0, 2**30),
+)
+def test_weights_quantized_in_cpp_equal_those_of_torch(
+    sizes: tuple[int, int], dtype: torch.dtype, magnitude: float, seed: int
+) -> None:
+    """The rounding of halves, of constant groups and of denormal numbers is included."""
+    weight = (numbers(*sizes, seed=seed) * magnitude).to(dtype).nan_to_num()
+    weight[0], weight[:, 0] = weight[0].sign(), weight[0, 0]
+    eight, packed = Int8.of(weight), NativeInt8(weight)
+    assert packed.outputs == len(weight)
+    tiles, scales = native.int8_tiles(eight.values, eight.scales)
+    assert torch.equal(packed.tiles, tiles)
+    assert torch.equal(packed.scales, scales)
+    weight = weight.repeat(16, GROUP_WEIGHTS)
+    four = Int4.of(weight)
+    assert torch.equal(NativeInt4(weight).blocks, native.int4_blocks(four.values, four.scales, four.offsets))
+
+
+@BUILT
 @settings(max_examples=examples(40), deadline=None)
 @given(M=st.integers(1, 19), N=st.integers(1, 70), K=st.integers(1, 200), seed=st.integers(0, 2**30))
 def test_float16_product_of_any_shape_equals_the_numpy_reference(M: int, N: int, K: int, seed: int) -> None:
