@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast
 
 from pydantic import Field
 from typing_extensions import TypedDict
@@ -68,35 +68,10 @@ class Metrics(TypedDict):
 
 def model_entry(model: ModelCard) -> Model:
     """Return the JSON description of a checkpoint for /v1/models and session.created."""
-    return {
-        "id": model.name,
-        "object": "model",
-        "created": model.created,
-        "owned_by": "voicewright",
-        "modes": model.modes,
-        "speakers": model.speakers,
-        "adapters": model.adapters,
-        "languages": model.languages,
-        "layouts": model.layouts,
-        "takes_instruct": model.takes_instruct,
-        "styles_voices": model.styles_voices,
-        "grafts_voices": model.grafts_voices,
-        "speaks": model.speaks,
-        "part_chars": model.part_chars,
-        "fingerprint": model.fingerprint,
-        "loaded": model.loaded,
-        "slots": model.slots,
-        "samples_per_frame": model.samples_per_frame,
-        "device": model.device,
-        "dtype": model.dtype,
-        "sample_rate": SAMPLE_RATE,
-        "sampling": {
-            "temperature": model.sampling.temperature,
-            "top_k": model.sampling.top_k,
-            "top_p": model.sampling.top_p,
-            "repetition_penalty": model.sampling.repetition_penalty,
-        },
-    }
+    sampling = {name: getattr(model.sampling, name) for name in ModelSampling.__annotations__}
+    own = {"id": model.name, "object": "model", "owned_by": "voicewright", "sample_rate": SAMPLE_RATE}
+    fields = {name: getattr(model, name) for name in Model.__annotations__ if name not in own and name != "sampling"}
+    return cast("Model", {**own, **fields, "sampling": sampling})
 
 
 def end_notes(event: Finished) -> list[str]:
@@ -112,17 +87,5 @@ def end_notes(event: Finished) -> list[str]:
 
 
 def metrics(stats: RequestStats) -> Metrics:
-    return {
-        "queue_ms": round(stats.queue_ms, 3),
-        "prefill_ms": round(stats.prefill_ms, 3),
-        "ttfa_ms": None if stats.ttfa_ms is None else round(stats.ttfa_ms, 3),
-        "total_ms": round(stats.total_ms, 3),
-        "prompt_tokens": stats.prompt_tokens,
-        "frames": stats.frames,
-        "audio_s": round(stats.audio_s, 3),
-        "parts": stats.parts,
-        "repeated": stats.repeated,
-        "underruns": stats.underruns,
-        "guard": stats.guard,
-        "rtf": None if stats.rtf is None else round(stats.rtf, 3),
-    }
+    values = {name: getattr(stats, name) for name in Metrics.__annotations__}
+    return cast("Metrics", {name: round(x, 3) if isinstance(x, float) else x for name, x in values.items()})
