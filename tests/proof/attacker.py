@@ -7,26 +7,16 @@ import json
 import sys
 from contextlib import suppress
 
-from websockets.frames import Frame, Opcode
+from tests.support.raw_websocket import CONTINUATION, HANDSHAKE, PING, TEXT, frame, handshake, message
 
 PIECE_BYTES, PAUSE_S = 65536, 0.1  # 640 kB per second, the rate of one client on a slow connection.
 
 
-def _frame(opcode: Opcode, data: bytes = b"", *, fin: bool = True) -> bytes:
-    return Frame(opcode, data, fin=fin).serialize(mask=True)
-
-
 _HOST = b"Host: 127.0.0.1\r\n"
 _CHUNKED = b"POST /v1/audio/speech HTTP/1.1\r\nTransfer-Encoding: chunked\r\n" + _HOST + b"\r\n"
-_PLAIN = (
-    b"GET /v1/audio/speech/stream HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
-    + _HOST
-    + b"Sec-WebSocket-Version: 13\r\n"
-    b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
-)
-_OURS = _PLAIN[:-2] + b"Sec-WebSocket-Protocol: voicewright.speech.v1\r\n\r\n"
-_CONFIG = _frame(Opcode.TEXT, b'{"type":"session.config","voice":"eric"}')
-_ENDS = _frame(Opcode.TEXT, json.dumps({"type": "input.text", "text": ". " * 60_000}).encode())
+_PLAIN, _OURS = handshake(), HANDSHAKE
+_CONFIG = message(type="session.config", voice="eric")
+_ENDS = message(type="input.text", text=". " * 60_000)
 _MARKS = json.dumps({"items": [{"input": "![" * 2048}] * 32, "text_filter": "markdown", "voice": "eric"}).encode()
 _BATCH = b"POST /v1/audio/speech/batch HTTP/1.1\r\nContent-Length: %d\r\n" % len(_MARKS) + _HOST + b"\r\n" + _MARKS
 _MARKUP = json.dumps({"input": "![a](" * 25_000, "text_filter": "markdown", "voice": "eric"}).encode()
@@ -36,7 +26,7 @@ _DIGITS = json.dumps({"input": "1234567890" * 400, "max_frames": 4096, "voice": 
 _REFUSED = b"POST /v1/audio/speech HTTP/1.1\r\nContent-Length: %d\r\n" % len(_DIGITS) + _HOST + b"\r\n" + _DIGITS
 # Each of 8 contexts gets a text that takes long to end, and is cancelled at once.
 _OPEN_TEXTS = b"".join(
-    _frame(Opcode.TEXT, json.dumps({"type": kind, "context_id": str(context), **fields}).encode())
+    message(type=kind, context_id=str(context), **fields)
     for context in range(8)
     for kind, fields in (
         ("session.config", {"voice": "eric"}),
@@ -47,17 +37,16 @@ _OPEN_TEXTS = b"".join(
     )
 )
 _BODY = b"POST /v1/audio/speech HTTP/1.1\r\nContent-Length: 16000000\r\n" + _HOST + b"\r\n"
-_RESERVED = bytes([_frame(Opcode.TEXT, b"{}")[0] | 0x40]) + _frame(Opcode.TEXT, b"{}")[1:]
 # Data that is sent once per connection, and data that is then sent repeatedly.
 ATTACKS: dict[str, tuple[bytes, bytes]] = {
     "headers": (b"GET / HTTP/1.1\r\n" + _HOST, b"a: b\r\n"),
     "trailers": (_CHUNKED + b"2\r\n{}\r\n0\r\n", b"a: b\r\n"),
     "chunks": (_CHUNKED, b"1\r\n{\r\n"),
     "bad requests": (b"", b"GET / HTTP/1.1\r\n\r\n"),
-    "pings": (_OURS, _frame(Opcode.PING)),
-    "continuations": (_OURS, _frame(Opcode.TEXT, b"{", fin=False) + _frame(Opcode.CONT, fin=False) * 10_000),
-    "messages": (_OURS, _frame(Opcode.TEXT, b"{}")),
-    "messages of vLLM-Omni": (_PLAIN, _frame(Opcode.TEXT, b"{}")),
+    "pings": (_OURS, frame(PING)),
+    "continuations": (_OURS, frame(TEXT, b"{", fin=False) + frame(CONTINUATION, fin=False) * 10_000),
+    "messages": (_OURS, frame(TEXT, b"{}")),
+    "messages of vLLM-Omni": (_PLAIN, frame(TEXT, b"{}")),
     "ends of sentences": (_PLAIN, _CONFIG + _ENDS),
     "ends of open texts": (_OURS, _OPEN_TEXTS),
     "marks": (b"", _BATCH),
@@ -65,8 +54,8 @@ ATTACKS: dict[str, tuple[bytes, bytes]] = {
     "refused texts": (b"", _REFUSED),
     "body of spaces": (_BODY, b" "),
     "pipelined requests": (b"", b"GET /v1/models HTTP/1.1\r\n" + _HOST + b"\r\n"),
-    "unmasked frames": (_OURS, Frame(Opcode.TEXT, b"{}").serialize(mask=False)),
-    "reserved bits": (_OURS, _RESERVED),
+    "unmasked frames": (_OURS, frame(TEXT, b"{}", masked=False)),
+    "reserved bits": (_OURS, frame(TEXT, b"{}", rsv=4)),
 }
 
 

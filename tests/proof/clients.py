@@ -19,8 +19,8 @@ from runtime.request import SAMPLE_RATE
 from tests.proof.crowd import Held, at_rest, held
 from tests.support.audio_files import audio_file
 from tests.support.processes import runs
+from tests.support.raw_websocket import HANDSHAKE, deaf_socket, message
 from tests.support.speech_client import talk
-from tests.wire.test_peers import HANDSHAKE, frame
 
 LONG = {"task_type": "custom_voice", "seed": 11, "max_frames": 4000}
 SHORT = {"task_type": "custom_voice", "seed": 11, "max_frames": 12}
@@ -161,18 +161,15 @@ async def _heard(runtime: BenchRuntime) -> _Heard:
 
 async def _deaf(runtime: BenchRuntime) -> socket.socket:
     """Request a reply that fills all buffers, and return the socket, which is never read."""
-    kernel = socket.socket()
-    kernel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    kernel = deaf_socket(int(runtime.url.rpartition(":")[2]))
     kernel.setblocking(False)
-    host, _, port = runtime.url.rpartition("//")[2].partition(":")
     loop = asyncio.get_running_loop()
-    await loop.sock_connect(kernel, (host, int(port)))
     await loop.sock_sendall(kernel, HANDSHAKE)
     said = b""
     while b"session.created" not in said:
         said += await loop.sock_recv(kernel, 4096)
-    text = frame(type="input.text", text="Speak for a long time.")
-    await loop.sock_sendall(kernel, frame(type="session.config", **LONG) + text + frame(type="input.done"))
+    text = message(type="input.text", text="Speak for a long time.")
+    await loop.sock_sendall(kernel, message(type="session.config", **LONG) + text + message(type="input.done"))
     while b"audio.start" not in said:
         said += await loop.sock_recv(kernel, 1)
     return kernel

@@ -55,11 +55,6 @@ def test_events_time_the_words_of_all_turns(talking: RunningServer) -> None:
     assert events[-1]["metrics"]["parts"] == 3
 
 
-def test_dialogue_error_contains_the_index_of_the_turn(talking: RunningServer) -> None:
-    reply = post(talking, inputs=[*TURNS, {"voice": "nobody", "text": "No."}])
-    assert (reply.status_code, reply.json()["error"]["param"]) == (404, "inputs.3.voice")
-
-
 def test_disconnect_ends_the_dialogue(talking: RunningServer) -> None:
     before = talking.frames_made()
     with httpx.stream("POST", f"{talking.http}/v1/audio/speech", json={**BODY, "inputs": TURNS * 40}) as reply:

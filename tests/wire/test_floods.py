@@ -16,13 +16,11 @@ import pytest
 from runtime.engine.core import EngineCore
 from runtime.engine.engine import Engine
 from runtime.request import SpeechRequest
-from runtime.shared.port import limits
 from tests.support.bare_port import exchange
+from tests.support.raw_websocket import CONTINUATION, HANDSHAKE, PING, TEXT, frame
 from tests.support.runtime_server import RunningServer
 from tests.support.speech_client import speak_text
 from tests.support.timeouts import TEST_TIMEOUT_S
-from tests.wire.test_peers import HANDSHAKE
-from tests.wire.test_raw_websocket import CONTINUATION, PING, TEXT, frame
 
 VOICE = {"task_type": "custom_voice", "seed": 11, "max_frames": 3}
 SOCKETS = ["/v1/audio/speech/stream", "/tts/websocket", "/v1/text-to-speech/eric/stream-input"]
@@ -90,24 +88,6 @@ def test_other_dialects_limit_markup_too(either: RunningServer, path: str, field
     assert answer.status_code == 400
     assert "text_too_long" in answer.text
     assert "16384" in answer.text.replace(",", "")
-
-
-@pytest.mark.parametrize("path", ["/v1/audio/speech", "/v1/audio/voices"])
-async def test_slow_body_times_out(either: RunningServer, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "GRACE_S", 0.3)
-    head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100000\r\n"
-    head += "Content-Type: multipart/form-data; boundary=b\r\n\r\n"
-    head += '--b\r\nContent-Disposition: form-data; name="name"\r\n\r\n'
-
-    reader, writer = await asyncio.open_connection("127.0.0.1", either.port)
-    writer.write(head.encode())
-    answer = asyncio.create_task(reader.readuntil(b"}}}"))
-    while not answer.done():
-        writer.write(b" ")
-        await asyncio.sleep(0.05)
-    writer.transport.abort()
-    head_, _, body = answer.result().partition(b"\r\n\r\n")
-    assert (int(head_.split()[1]), json.loads(body)["error"]["code"]) == (408, "body_too_slow")
 
 
 def test_other_clients_are_served_during_the_validation_of_a_text(

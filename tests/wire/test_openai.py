@@ -438,13 +438,6 @@ def test_batch_speaks_valid_items_and_fails_invalid_ones(server: RunningServer, 
     assert results[4]["media_type"] == "audio/mpeg"
 
 
-@pytest.mark.parametrize("items", [None, [], "x", {}, [1], [{"input": "Hi."}] * 33])
-def test_batch_must_be_a_list_of_objects(server: RunningServer, items: Any) -> None:
-    reply = httpx.post(f"{server.http}{PATH}/batch", json={"items": items})
-    error = reply.json()["error"]
-    assert (reply.status_code, error["code"], error["param"]) == (400, "invalid_config", "items")
-
-
 @pytest.mark.slow
 def test_batch_waits_while_the_queue_is_full(serving: Serving, folder_of: FolderOf) -> None:
     engine = EngineSettings(threads=1, max_slots=1, max_waiting=0)

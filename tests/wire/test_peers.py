@@ -7,8 +7,6 @@ import json
 import logging
 import os
 import random
-import socket as sockets
-import struct
 import threading
 import time
 from contextlib import suppress
@@ -21,6 +19,7 @@ from websockets.exceptions import InvalidStatus
 
 from runtime.settings import EngineSettings, Limits, ServerSettings
 from tests.conftest import FolderOf
+from tests.support.raw_websocket import HANDSHAKE, deaf_socket, message
 from tests.support.runtime_server import FREED_FRAMES, RunningServer, running_server
 from tests.support.speech_client import PROTOCOL, Talk, speak_text, talk
 from tests.support.timeouts import until
@@ -30,39 +29,24 @@ pytestmark = pytest.mark.slow
 
 VOICE: dict[str, Any] = {"task_type": "custom_voice", "seed": 11, "max_frames": 12}
 LONG: dict[str, Any] = {"task_type": "custom_voice", "seed": 11, "max_frames": 4000}
-HANDSHAKE = (
-    "GET /v1/audio/speech/stream HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
-    "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
-    f"Sec-WebSocket-Protocol: {PROTOCOL}\r\n\r\n"
-).encode()
-
-
-def frame(**message: Any) -> bytes:
-    """Return a masked WebSocket text frame with a JSON message.
-
-    The mask is zero, so the payload is unchanged.
-    """
-    text = json.dumps(message).encode()
-    size = struct.pack("!BBH", 0x81, 0xFE, len(text)) if len(text) > 125 else bytes([0x81, 0x80 | len(text)])
-    return size + bytes(4) + text
 
 
 async def test_thousand_disconnects_at_any_byte_leak_nothing(either: RunningServer, ref_audio: str) -> None:
     dice = random.Random(1)
     clone = {"task_type": "base", "ref_audio": ref_audio, "ref_text": "Words.", "max_frames": 4000}
-    text = [frame(type="input.text", text="Speak for "), frame(type="input.text", text="a long time.")]
+    text = [message(type="input.text", text="Speak for "), message(type="input.text", text="a long time.")]
     scripts = [
-        HANDSHAKE + frame(type="session.config", **LONG) + b"".join(text) + frame(type="input.done"),
-        HANDSHAKE + frame(type="session.config", **LONG) + b"".join(text) + frame(type="input.flush"),
+        HANDSHAKE + message(type="session.config", **LONG) + b"".join(text) + message(type="input.done"),
+        HANDSHAKE + message(type="session.config", **LONG) + b"".join(text) + message(type="input.flush"),
         HANDSHAKE
-        + frame(type="session.config", **LONG, frames="labelled")
-        + frame(type="input.text", context_id="a", text="One.")
-        + frame(type="input.text", context_id="b", text="Two.")
-        + frame(type="input.done", context_id="a")
-        + frame(type="context.cancel", context_id="b"),
+        + message(type="session.config", **LONG, frames="labelled")
+        + message(type="input.text", context_id="a", text="One.")
+        + message(type="input.text", context_id="b", text="Two.")
+        + message(type="input.done", context_id="a")
+        + message(type="context.cancel", context_id="b"),
     ]
     # The large message is rare. It is usually cut near its end, where the server does most of the work.
-    big = HANDSHAKE + _large(json.dumps({"type": "session.config", **clone}).encode()) + text[0] + text[1]
+    big = HANDSHAKE + message(type="session.config", **clone) + text[0] + text[1]
 
     async def hang_up() -> None:
         script = dice.choice(scripts) if dice.random() < 0.95 else big
@@ -99,10 +83,6 @@ async def test_thousand_disconnects_at_any_byte_leak_nothing(either: RunningServ
     until(lambda: nobody in either.metrics())  # The studio closes its connection later.
 
 
-def _large(text: bytes) -> bytes:
-    return struct.pack("!BBQ", 0x81, 0xFF, len(text)) + bytes(4) + text
-
-
 @pytest.mark.quick
 async def test_cancel_after_input_done_stops_within_a_frame_and_nothing_follows(either: RunningServer) -> None:
     async with talk(either.socket, **LONG, frames="labelled") as session:
@@ -137,13 +117,6 @@ async def test_sessions_waiting_for_text_do_not_block_others(server: RunningServ
             for _ in range(3):
                 assert (await speak_text(server.socket, "Me.", **VOICE)).end["type"] == "audio.done"
             done.set()
-
-
-def deaf_socket(port: int) -> sockets.socket:
-    deaf = sockets.socket()
-    deaf.setsockopt(sockets.SOL_SOCKET, sockets.SO_RCVBUF, 4096)
-    deaf.connect(("127.0.0.1", port))
-    return deaf
 
 
 async def test_client_that_reads_nothing_is_disconnected_with_a_reason(serving: Serving, folder_of: FolderOf) -> None:

@@ -15,26 +15,12 @@ import pytest
 
 from runtime.settings import ServerSettings
 from tests.conftest import FolderOf
+from tests.support.raw_websocket import CLOSE, CONTINUATION, HANDSHAKE, PING, PONG, TEXT, frame
 from tests.support.runtime_server import RunningServer
-from tests.support.timeouts import TEST_TIMEOUT_S
+from tests.support.timeouts import TEST_TIMEOUT_S, until
 from tests.wire.conftest import Serving
-from tests.wire.test_peers import HANDSHAKE
 
-CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0x0, 0x1, 0x2, 0x8, 0x9, 0xA
 PING_MESSAGE = b'{"type":"ping","t":42}'
-
-
-def frame(opcode: int, payload: bytes = b"", *, fin: bool = True, rsv: int = 0, masked: bool = True) -> bytes:
-    """Return a WebSocket frame whose mask is zero, so that the payload is unchanged."""
-    size = len(payload)
-    head = bytes([fin << 7 | rsv << 4 | opcode])
-    if size < 126:
-        head += bytes([masked << 7 | size])
-    elif size < 2**16:
-        head += bytes([masked << 7 | 126]) + struct.pack("!H", size)
-    else:
-        head += bytes([masked << 7 | 127]) + struct.pack("!Q", size)
-    return head + (bytes(4) if masked else b"") + payload
 
 
 class Raw:
@@ -159,12 +145,16 @@ NO_UTF8 = {
 @pytest.mark.parametrize("text", list(NO_UTF8.values()), ids=list(NO_UTF8))
 @pytest.mark.parametrize("cut", [False, True], ids=["whole", "in pieces"])
 @pytest.mark.logs_errors
-def test_invalid_utf_8_closes_with_1007(server: RunningServer, text: bytes, cut: bool) -> None:
+def test_invalid_utf_8_closes_with_1007(
+    server: RunningServer, text: bytes, cut: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     with raw(server) as connection:
         pieces = [bytes([byte]) for byte in text] if cut else [text]
         for number, piece in enumerate(pieces):
             connection.send(frame(CONTINUATION if number else TEXT, piece, fin=number == len(pieces) - 1))
         assert connection.close_code() == 1007
+    (line,) = until(lambda: [record for record in caplog.records if "UTF-8" in record.getMessage()])
+    assert not line.exc_info
 
 
 def test_character_may_be_split_between_fragments(either: RunningServer) -> None:

@@ -19,7 +19,6 @@ from runtime.settings import Limits, Settings
 from tests.conftest import FolderOf
 from tests.support.runtime_server import FREED_FRAMES, RunningServer
 from tests.support.speech_client import PROTOCOL, same_sound, speak_text, talk
-from tests.support.timeouts import until
 from tests.wire.conftest import Serving
 
 VOICE: dict[str, Any] = {"task_type": "custom_voice", "seed": 11, "max_frames": 12}
@@ -194,17 +193,6 @@ async def test_oversized_messages_are_refused(serving: Serving, folder_of: Folde
             assert (await session.receive_take()).end["type"] == "audio.done"
             await session.connection.send("x" * 50_000)
             assert (await session.closed())[0] == 1009
-
-
-@pytest.mark.parametrize("pieces", [[b"\xff\xfe"], [b"ab\xc3", b"\x28"]], ids=["one frame", "two"])
-async def test_invalid_utf8_closes_with_1007_and_logs_a_line(
-    either: RunningServer, pieces: list[bytes], caplog: pytest.LogCaptureFixture
-) -> None:
-    async with talk(either.socket) as session:
-        await session.connection.send(pieces, text=True)
-        assert (await session.closed())[0] == 1007
-    (_,) = until(lambda: [record for record in caplog.records if "UTF-8" in record.getMessage()])
-    assert not any(record.exc_info for record in caplog.records)
 
 
 @pytest.mark.parametrize("path", ["/v1/audio/speech/stream/", "/v1/nothing", "/tts/websocket/", "/v1/%ff%fe"])

@@ -13,6 +13,7 @@ import pytest
 from runtime.shared.port.connections.loop_share import READ_BYTES
 from runtime.shared.port.connections.request_meter import MAX_FIELDS, MAX_FRAMING_BYTES, MAX_HEAD_BYTES
 from tests.support.bare_port import BUSY_S, PIECES, Port, ask, exchange
+from tests.support.raw_websocket import handshake
 from tests.support.timeouts import TEST_TIMEOUT_S
 
 
@@ -250,10 +251,7 @@ async def test_disconnect_ends_the_response_before_a_pipelined_request() -> None
             await at.close_code
 
 
-HANDSHAKE = (
-    b"GET /speak HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n"
-    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
-)
+HANDSHAKE = handshake("/speak")
 
 
 @pytest.mark.parametrize("offer", ["h2c", "websocket"])

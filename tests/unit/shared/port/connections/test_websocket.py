@@ -17,6 +17,7 @@ from runtime.shared.port.connections import websocket
 from runtime.shared.port.connections.frame_meter import MAX_TINY_FRAMES
 from runtime.shared.port.connections.loop_share import READ_BYTES
 from tests.support.bare_port import Port, exchange
+from tests.support.raw_websocket import frame, handshake
 from tests.support.timeouts import TEST_TIMEOUT_S, becomes
 
 REASONS = {1008: "slow_reader", 1011: "keepalive ping timeout"}
@@ -78,14 +79,7 @@ async def test_close_timeout_after_a_completed_close_logs_no_error(
     assert faults == []
 
 
-HANDSHAKE = (
-    b"GET /length HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
-    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
-)
-
-
-def frame(opcode: Opcode, data: bytes = b"", *, fin: bool = True) -> bytes:
-    return Frame(opcode, data, fin=fin).serialize(mask=True)
+HANDSHAKE = handshake("/length")
 
 
 def reply(text: str) -> bytes:
@@ -210,9 +204,9 @@ async def test_messages_of_one_read_are_throttled_to_the_last() -> None:
         ((b"Sec-WebSocket-Key", b"Key"), 400, "malformed_request"),
         ((b"Version: 13", b"Version: 7"), 400, "malformed_request"),
         ((b"Upgrade: websocket", b"Upgrade: websocket\r\nUpgrade: websocket"), 400, "malformed_request"),
-        ((b"Host: localhost", b"Host: localhost\r\nCookie: " + b"a" * 10_000), 431, "headers_too_large"),
+        ((b"Host: 127.0.0.1", b"Host: 127.0.0.1\r\nCookie: " + b"a" * 10_000), 431, "headers_too_large"),
         ((b"/length", b"/len\xc3\xa4nge"), 400, "malformed_request"),
-        ((b"Host: localhost\r\n", b""), 400, "malformed_request"),
+        ((b"Host: 127.0.0.1\r\n", b""), 400, "malformed_request"),
     ],
 )
 async def test_failed_handshake_gets_an_error_in_the_api_format(
