@@ -59,7 +59,7 @@ class Trace:
 
     @property
     def ttfa_ms(self) -> float | None:
-        """Time in ms from sending the request to the arrival of the first chunk, or None."""
+        """Time in ms from the request to the arrival of the first chunk, or None."""
         return (self.chunks[0][0] - self.sent_ns) / 1e6 if self.chunks else None
 
     @property

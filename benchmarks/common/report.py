@@ -80,7 +80,7 @@ def machine() -> Row:
         here = Path(__file__).parent
         commit = subprocess.run(command, cwd=here, capture_output=True, check=True, text=True).stdout.strip()
     return {
-        "card": card(),
+        "accelerator": accelerator_name(),
         "cpu": f"{os.cpu_count()} x {platform.processor() or platform.machine()}",
         "threads": torch.get_num_threads(),
         "python": platform.python_version(),
@@ -89,7 +89,7 @@ def machine() -> Row:
     }
 
 
-def card() -> str:
+def accelerator_name() -> str:
     """Return the name of the GPU or NPU, or "none"."""
     import torch
 

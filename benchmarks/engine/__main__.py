@@ -2,7 +2,7 @@
 
 python -m benchmarks.engine --model FOLDER --batches 1,8,32,64 --prompts 32,128,512
 python -m benchmarks.engine --model FOLDER --profile                    also by kernel (CUDA)
-python -m benchmarks.engine --arm graphs --arm eager:EAGER=1            compare settings, A B B A
+python -m benchmarks.engine --variant graphs --variant eager:EAGER=1            compare settings, A B B A
 
 A lower bound ("floor") is the larger of two times: the time to read the required bytes (weights once per pass, keys and
 values of the rows) at the measured read rate, and the time for the multiplications at the measured rate of a large
@@ -17,8 +17,8 @@ import sys
 
 import torch
 
-from benchmarks.common.arms import add_arms, arms_of, shared_environment
 from benchmarks.common.report import Tables, parser_of, report, several
+from benchmarks.common.variants import add_variants, shared_environment, variants_of
 from benchmarks.engine.floors import add_floors, measure_rates
 from benchmarks.engine.profiles import profile_parts
 from benchmarks.engine.tables import Grid, measure_parts, open_parts
@@ -34,25 +34,25 @@ def main() -> int:
         arguments, max_slots=max(arguments.batches), max_model_len=arguments.length, quantize=arguments.quantize
     )
     try:
-        arms = [(arm.name, open_parts(arm.settings(shared), grid)) for arm in arms_of(arguments)]
+        variants = [(variant.name, open_parts(variant.settings(shared), grid)) for variant in variants_of(arguments)]
     except SetUpError as error:
         print(error, file=sys.stderr)
         return 2
     rates = measure_rates()
-    tables: Tables = {"rates": [rates.row()], **measure_parts(arms, grid)}
-    if len(arms) == 1:
-        checkpoint = arms[0][1].core.checkpoint
+    tables: Tables = {"rates": [rates.row()], **measure_parts(variants, grid)}
+    if len(variants) == 1:
+        checkpoint = variants[0][1].core.checkpoint
         add_floors(checkpoint.config, rates, tables, bytes_per_weight(torch.bfloat16, checkpoint.quantization))
     report(tables, arguments.json, settings=shared)
     if arguments.profile:
-        kernels = profile_parts(arms[0][1], arguments.batches, arguments.prompts, arguments.contexts[0])
+        kernels = profile_parts(variants[0][1], arguments.batches, arguments.prompts, arguments.contexts[0])
         report(tables | kernels, arguments.json, shown=[*kernels, "-"], settings=shared)
     return 0
 
 
 def _parser() -> argparse.ArgumentParser:
     parser, numbers = parser_of(__doc__), several(int)
-    add_arms(parser)
+    add_variants(parser)
     parser.add_argument("--batches", type=numbers, default=(1, 8, 32, 64))
     parser.add_argument("--contexts", type=numbers, default=(64, 512, 2048), help="positions of the rows of a frame")
     parser.add_argument("--prompts", type=numbers, default=(32, 128, 512))

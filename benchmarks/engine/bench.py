@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 
-from benchmarks.common.arms import Arm
 from benchmarks.common.report import Row, Tables, machine, markdown
+from benchmarks.common.variants import Variant
 from benchmarks.engine.tables import Grid, measure_parts, open_parts
 from benchmarks.serve.load import measure_closed
 from benchmarks.serve.plan import Workload
@@ -39,5 +39,5 @@ async def _measure_websocket(settings: Settings, replies: int) -> list[Row]:
         "VOICEWRIGHT_DTYPE": settings.engine.dtype,
     }
     load = Workload(Registry.read(settings.models).modes[0])
-    async with open_targets([Arm("ours", {})], environment) as targets:
+    async with open_targets([Variant("ours", {})], environment) as targets:
         return await measure_closed(targets, [load], CLIENTS, replies)

@@ -14,8 +14,8 @@ from benchmarks.engine.parts import synchronize
 from runtime.engine.capacity.probe import layer_size
 from runtime.model.config import DecoderConfig, ModelConfig
 
-CARD_BYTES, CPU_BYTES = 2**31, 2**24  # Number of bytes to read. On a GPU, this is many times the cache size.
-CARD_SIDE, CPU_SIDE = 8192, 256  # Number of rows and columns of the matrices.
+GPU_BYTES, CPU_BYTES = 2**31, 2**24  # Number of bytes to read. On a GPU, this is many times the cache size.
+GPU_SIDE, CPU_SIDE = 8192, 256  # Number of rows and columns of the matrices.
 REPEATS = 10
 BFLOAT16_BYTES = 2
 
@@ -36,31 +36,31 @@ class Rates:
 class Cost:
     """Cost of a part of the engine: numbers to read from memory, and operations.
 
-    The numbers are weights (`weights`), and keys and values of the KV cache (`kept`).
+    The numbers are weights (`weights`), and keys and values of the KV cache (`kv_cache`).
     """
 
     weights: float
-    kept: float
+    kv_cache: float
     operations: float
 
     def __add__(self, other: Cost) -> Cost:
-        return Cost(self.weights + other.weights, self.kept + other.kept, self.operations + other.operations)
+        return Cost(self.weights + other.weights, self.kv_cache + other.kv_cache, self.operations + other.operations)
 
     def floor_ms(self, rates: Rates, weight_bytes: float = BFLOAT16_BYTES) -> float:
         """Return the minimum time in ms, which is the larger of reading time and computing time.
 
         `weight_bytes` is the size of one weight in bytes.
         """
-        read = weight_bytes * self.weights + BFLOAT16_BYTES * self.kept
+        read = weight_bytes * self.weights + BFLOAT16_BYTES * self.kv_cache
         return 1000 * max(read / rates.read, self.operations / rates.multiplied)
 
 
 def measure_rates() -> Rates:
     """Return the rates of this device, using the fastest of several runs."""
-    has_card = torch.accelerator.is_available()
-    device = torch.accelerator.current_accelerator() if has_card else torch.device("cpu")
-    source = torch.randn((CARD_BYTES if has_card else CPU_BYTES) // 4, device=device)
-    side = CARD_SIDE if has_card else CPU_SIDE
+    has_gpu = torch.accelerator.is_available()
+    device = torch.accelerator.current_accelerator() if has_gpu else torch.device("cpu")
+    source = torch.randn((GPU_BYTES if has_gpu else CPU_BYTES) // 4, device=device)
+    side = GPU_SIDE if has_gpu else CPU_SIDE
     left, right = (torch.randn((side, side), device=device).bfloat16() for _ in "ab")
     out = torch.empty_like(left)
 

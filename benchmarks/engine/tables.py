@@ -41,28 +41,28 @@ def open_parts(settings: Settings, grid: Grid) -> Parts:
     return Parts(replace(settings, models=settings.models[:1], engine=engine))
 
 
-def measure_parts(arms: Sequence[tuple[str, Parts]], grid: Grid) -> Tables:
-    """Measure all parts of the engine, with each arm at each size in the order A B B A."""
-    order = [*arms, *reversed(arms)] if len(arms) > 1 else list(arms)
+def measure_parts(variants: Sequence[tuple[str, Parts]], grid: Grid) -> Tables:
+    """Measure all parts of the engine, with each variant at each size, in the order A B B A."""
+    order = [*variants, *reversed(variants)] if len(variants) > 1 else list(variants)
 
     def rows(points: Sequence[Row], measure: Callable[..., Row]) -> list[Row]:
         found = []
         for point in points:
             log_step(f"{measure.__name__.strip('_')}: {', '.join(f'{name} {value}' for name, value in point.items())}")
             runs = [(name, measure(parts, grid, **point)) for name, parts in order]
-            for name, _ in arms:
+            for name, _ in variants:
                 mine = [metrics for owner, metrics in runs if owner == name]
-                found.append({"arm": name, **point, **_mean(mine)})
+                found.append({"variant": name, **point, **_mean(mine)})
         return found
 
-    max_positions = min(parts.max_positions for _, parts in arms) - WARM_UP - 3 * grid.counted
+    max_positions = min(parts.max_positions for _, parts in variants) - WARM_UP - 3 * grid.counted
     contexts = [context for context in grid.contexts if context <= max_positions]
     return {
         "frames": rows([{"batch": b, "context": c} for c in contexts for b in grid.batches], _frames),
         "predictor": rows([{"batch": b} for b in grid.batches], _predictor),
         "prefill": rows([{"positions": p} for p in grid.prompts if p <= max_positions], _prefill),
         "code2wav": rows([{"frames": f, "batch": b} for f, b in grid.chunks if b <= max(grid.batches)], _code2wav),
-        "start": [_start(name, parts) for name, parts in arms],
+        "start": [_start(name, parts) for name, parts in variants],
     }
 
 
@@ -118,7 +118,7 @@ def _start(name: str, parts: Parts) -> Row:
     gib = round(parts.device_bytes / 2**30, 2)
     captured = sum(len(parts.core.runner.graphs.of(work)) for work in Work)
     size = {"slots": parts.core.slots, "positions": parts.max_positions, "graphs": captured}
-    return {"arm": name, "seconds": round(parts.start_s, 2), "device_gib": gib, **size}
+    return {"variant": name, "seconds": round(parts.start_s, 2), "device_gib": gib, **size}
 
 
 def _median(work: Callable[[], object], counted: int) -> float:

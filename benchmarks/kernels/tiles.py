@@ -24,7 +24,7 @@ from runtime.device.kernels.small_m_gemm import SmallTiles
 from runtime.device.quantized import Int8
 
 AnyTiles = Tiles | SmallTiles | MediumTiles
-CARD = torch.device("cuda")
+GPU = torch.device("cuda")
 LAUNCHES, REPLAYS = 40, 5
 WEIGHT_BYTES = 256 * 2**20  # Total size of the weights that are used cyclically, which is several times the cache size.
 MAX_TILE_BYTES = 200_000
@@ -188,10 +188,10 @@ class Bench:
         self.product = product
         count = -(-spread // (product.bytes // (2 if eight_bits else 1)))
         shape = product.N * (2 if product.gated else 1), product.K
-        generator = torch.Generator(CARD).manual_seed(0)
+        generator = torch.Generator(GPU).manual_seed(0)
 
         def random(*shape: int) -> Tensor:
-            return torch.randn(shape, device=CARD, generator=generator).bfloat16()
+            return torch.randn(shape, device=GPU, generator=generator).bfloat16()
 
         random_weights = (random(*shape) * product.K**-0.5 for _ in range(count))
         self.weights = [Weights.of(weight, eight_bits=eight_bits) for weight in random_weights]

@@ -2,11 +2,11 @@
 
 python -m benchmarks.peers ours official --model FOLDER --python official=.venv-oracle/bin/python
 python -m benchmarks.peers ours faster --model FOLDER --device cuda --python faster=VENV/bin/python
-python -m benchmarks.peers ours c cpp --model FOLDER --arm int8:QUANTIZE=int8
+python -m benchmarks.peers ours c cpp --model FOLDER --variant int8:QUANTIZE=int8
   --program 'c=PATH -d {model} --int8 --text {text} --max-tokens {frames} -o {wav}'
   --program 'cpp=PATH --model TALKER --codec CODEC --speaker NAME --max-new {frames} -o {wav}'
 
-ours      this engine, once for each --arm
+ours      this engine, once for each --variant
 official  the published package qwen-tts (tests/golden/oracle_env.sh makes its environment)
 faster    the package faster-qwen3-tts
 others    programs, each with its own --program: in the example above, those of gabriele-mastrapasqua/qwen3-tts and
@@ -25,8 +25,8 @@ import os
 import subprocess
 import sys
 
-from benchmarks.common.arms import Arm, add_arms, arms_of, shared_environment
 from benchmarks.common.report import Row, log_step, parser_of, report
+from benchmarks.common.variants import Variant, add_variants, shared_environment, variants_of
 from benchmarks.peers.child import PEERS
 
 MAX_RUN_S = 900.0
@@ -40,7 +40,7 @@ def main() -> int:
     """
     parser = parser_of(__doc__)
     parser.add_argument("peer", nargs="+", help=f"{', '.join(PEERS)}, or the name of a program")
-    add_arms(parser)
+    add_variants(parser)
     parser.add_argument("--python", action="append", default=[], metavar="PEER=PATH", help="interpreter of a peer")
     parser.add_argument("--program", action="append", default=[], metavar="PEER=COMMAND", help="command of a peer")
     parser.add_argument("--lengths", default="24,72", help="frames of the two utterances")
@@ -48,24 +48,25 @@ def main() -> int:
     arguments = parser.parse_args()
     if not arguments.model:
         parser.error("--model is needed")
-    arms = [(peer, arm) for peer in arguments.peer for arm in (arms_of(arguments) if peer == "ours" else [Arm("", {})])]
+    variants = variants_of(arguments)
+    runs = [(peer, run) for peer in arguments.peer for run in (variants if peer == "ours" else [Variant("", {})])]
     rows = []
-    for peer, arm in arms if arguments.once else [*arms, *reversed(arms)]:
-        log_step(f"{peer} {arm.name}")
-        rows.append(run_peer(peer, arm, arguments))
+    for peer, variant in runs if arguments.once else [*runs, *reversed(runs)]:
+        log_step(f"{peer} {variant.name}")
+        rows.append(run_peer(peer, variant, arguments))
         report({"peers": rows}, arguments.json, shown=["-"])
     report({"peers": rows}, arguments.json)
     return 1 if any("error" in row for row in rows) else 0
 
 
-def run_peer(peer: str, arm: Arm, arguments: argparse.Namespace) -> Row:
+def run_peer(peer: str, variant: Variant, arguments: argparse.Namespace) -> Row:
     """Run one implementation in a child process, and return its result or its error as a row."""
     python, program = (dict(pair.split("=", 1) for pair in pairs) for pairs in (arguments.python, arguments.program))
     command = [python.get(peer, sys.executable), "-m", "benchmarks.peers.child", peer, "--model", arguments.model[0]]
     command += ["--lengths", arguments.lengths, "--device", arguments.device or "cpu"]
     command += ["--program", program[peer]] if peer in program else []
-    environment = {**os.environ, **shared_environment(arguments), **arm.environment}
-    engine = f"{peer} {arm.name}".strip()
+    environment = {**os.environ, **shared_environment(arguments), **variant.environment}
+    engine = f"{peer} {variant.name}".strip()
     try:
         done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=MAX_RUN_S, check=False)
     except subprocess.TimeoutExpired:

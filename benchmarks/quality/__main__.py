@@ -1,13 +1,14 @@
 """Check the engine's output: codes in a batch and by settings, and scores by weights.
 
-python -m benchmarks.quality codes --model FOLDER --rows 1,8 [--arm graphs --arm eager:EAGER=1] [--kept FILE]
+python -m benchmarks.quality codes --model FOLDER --rows 1,8 [--baseline FILE] [--variant a --variant b:EAGER=1]
 python -m benchmarks.quality scores --model FOLDER --weights bfloat16,int8,int4
 
-codes   texts in every mode, alone and in a batch, must have the same codes. Arms are compared with the first arm, and
-        with `--kept FILE` with an earlier run: a GPU with a CPU (`--dtype float32`), graphs with eager frames.
+codes   texts in every mode, alone and in a batch, must have the same codes. Variants are compared with the first
+        variant, and with `--baseline FILE` with an earlier run: a GPU with a CPU (`--dtype float32`), graphs with
+        eager frames.
 scores  float32 speaks eight texts in a batch, and other weights are forced to the same codes. The probabilities of
         each sample are compared: KL divergence from float32 (nats per sample), and how often both have the same most
-        probable code. `int8-card` is int8 as on a GPU, where rows stay bfloat16.
+        probable code. `int8-gpu` is int8 as on a GPU, where rows stay bfloat16.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from benchmarks.common.arms import add_arms, arms_of, shared_environment
 from benchmarks.common.report import parser_of, report, several
+from benchmarks.common.variants import add_variants, shared_environment, variants_of
 from benchmarks.quality.codes import CodeRun
 from benchmarks.quality.scores import measure_scores
 from runtime.errors import SetUpError
@@ -35,7 +36,7 @@ def main() -> int:
     try:
         if arguments.what == "codes":
             shared = shared_environment(arguments, max_slots=max(arguments.rows), guard=0)
-            tables = CodeRun(shared, arguments.rows, arguments.frames, arguments.kept).run(arms_of(arguments))
+            tables = CodeRun(shared, arguments.rows, arguments.frames, arguments.baseline).run(variants_of(arguments))
         else:
             model = (arguments.model or [str(DEMO_CHECKPOINT)])[0]
             tables = {"against float32": measure_scores(model, arguments.weights, arguments.positions)}
@@ -49,14 +50,14 @@ def main() -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = parser_of(__doc__)
     parser.add_argument("what", choices=("codes", "scores"))
-    add_arms(parser)
+    add_variants(parser)
     parser.add_argument("--rows", type=several(int), default=(1, 8), help="requests at once (codes)")
     parser.add_argument("--frames", type=int, default=100, help="maximum frames of a reply (codes)")
     parser.add_argument(
-        "--kept", type=Path, metavar="FILE", help="file of the results without a batch, read if it exists"
+        "--baseline", type=Path, metavar="FILE", help="file of the results without a batch, read if it exists"
     )
     parser.add_argument(
-        "--weights", type=several(str), default=WEIGHTS, help="of float32, bfloat16, int8, int4, int8-card"
+        "--weights", type=several(str), default=WEIGHTS, help="of float32, bfloat16, int8, int4, int8-gpu"
     )
     parser.add_argument("--positions", type=int, default=2000, help="minimum number of compared draws (scores)")
     return parser

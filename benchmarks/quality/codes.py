@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.common.arms import Arm, Environment
 from benchmarks.common.listener import CodesAndPcm, first_difference, speak_all
 from benchmarks.common.report import Row, Tables, log_step
 from benchmarks.common.texts import Dataset
+from benchmarks.common.variants import Environment, Variant
 from benchmarks.common.voices import request_for
 from runtime.engine.engine import Engine
 from runtime.request import Broken, Mode, ModelCard, SpeechRequest
@@ -21,45 +21,45 @@ Key = tuple[str, int]  # Mode and index of a request.
 
 
 class CodeRun:
-    """One run that compares codes between batch sizes and between arms.
+    """One run that compares codes between batch sizes and between variants.
 
     Args:
-        shared: Environment variables of all arms.
+        shared: Environment variables of all variants.
         rows: Batch sizes.
-        kept: File with the results of single requests in the first arm. It is read if it exists, and else written.
+        baseline: File with the first variant's results of single requests. It is read if it exists, otherwise written.
     """
 
-    def __init__(self, shared: Environment, rows: Sequence[int], frames: int, kept: Path | None) -> None:
+    def __init__(self, shared: Environment, rows: Sequence[int], frames: int, baseline: Path | None) -> None:
         self.shared = shared
         self.rows = rows
         self.frames = frames
-        self.kept = kept
+        self.baseline = baseline
 
-    def run(self, arms: Sequence[Arm]) -> Tables:
-        """Return tables that compare batches with single rows, and all arms with the first arm."""
+    def run(self, variants: Sequence[Variant]) -> Tables:
+        """Return tables that compare batches with single rows, and variants with the first one."""
         batch: list[Row] = []
         solo: dict[str, dict[Key, CodesAndPcm]] = {}
-        if self.kept is not None and self.kept.exists():
-            solo["kept"] = read_kept(self.kept)
-        for arm in arms:
-            engine = Engine.open(arm.settings(self.shared), lambda loaded, of, step: log_step(step))
+        if self.baseline is not None and self.baseline.exists():
+            solo["baseline"] = read_utterances(self.baseline)
+        for variant in variants:
+            engine = Engine.open(variant.settings(self.shared), lambda loaded, of, step: log_step(step))
             engine.start()
             try:
                 for card in engine.cards:
                     for mode in card.modes:
-                        log_step(f"{arm.name}: {mode}")
+                        log_step(f"{variant.name}: {mode}")
                         requests = [self._request(card, mode, number) for number in range(max(self.rows))]
                         utterances = [speak_all(engine, [request])[0][0].result for request in requests]
-                        about = {"arm": arm.name, "mode": str(mode)}
+                        about = {"variant": variant.name, "mode": str(mode)}
                         batch += [self._batch_row(engine, requests[:count], utterances, about) for count in self.rows]
                         numbered = {(str(mode), number): one for number, one in enumerate(utterances)}
-                        solo.setdefault(arm.name, {}).update(numbered)
+                        solo.setdefault(variant.name, {}).update(numbered)
             finally:
                 engine.close()
-        if self.kept is not None and "kept" not in solo:
-            write_kept(self.kept, next(iter(solo.values())))
+        if self.baseline is not None and "baseline" not in solo:
+            write_utterances(self.baseline, next(iter(solo.values())))
         (_, first), *others = solo.items()
-        against = [{"arm": name, **difference_row(utterances, first)} for name, utterances in others]
+        against = [{"variant": name, **difference_row(utterances, first)} for name, utterances in others]
         return {"batch": batch} | ({"against the first": against} if against else {})
 
     def _request(self, card: ModelCard, mode: Mode, number: int) -> SpeechRequest:
@@ -88,8 +88,8 @@ def difference_row(result: Mapping[Key, CodesAndPcm], first: Mapping[Key, CodesA
     return {"texts": len(shared), **_compared([(result[key], first[key]) for key in shared])}
 
 
-def write_kept(path: Path, result: Mapping[Key, CodesAndPcm]) -> None:
-    """Write utterances to a file that `read_kept` reads.
+def write_utterances(path: Path, result: Mapping[Key, CodesAndPcm]) -> None:
+    """Write utterances to a file that `read_utterances` reads.
 
     NumPy appends no suffix to the file name because the file is opened here.
     """
@@ -102,8 +102,8 @@ def write_kept(path: Path, result: Mapping[Key, CodesAndPcm]) -> None:
         np.savez(file, allow_pickle=False, **named)
 
 
-def read_kept(path: Path) -> dict[Key, CodesAndPcm]:
-    """Read the utterances in a file that `write_kept` has written."""
+def read_utterances(path: Path) -> dict[Key, CodesAndPcm]:
+    """Read the utterances in a file that `write_utterances` has written."""
     with np.load(path) as arrays:
         keys = dict.fromkeys(tuple(name.split()[:2]) for name in arrays.files)
         return {

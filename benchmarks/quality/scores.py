@@ -21,7 +21,7 @@ from runtime.settings import Settings
 
 BATCH_ROWS = 8
 POSITIONS = 1024
-INT8_CARD = "int8-card"
+INT8_GPU = "int8-gpu"
 
 Pick = Callable[[Tensor, LevelSettings, Tensor | None], Tensor]
 
@@ -80,7 +80,7 @@ class Draws:
 def record_draws(model: str, weights: str, positions: int, led_by: Draws | None = None) -> Draws:
     """Return the samples of at least `positions` frames with this kind of weights."""
     with patch.object(frame, "native_predictor", lambda predictor: None):  # The native operator does not call `pick`.
-        parts = _card_parts(model) if weights == INT8_CARD else Parts(cpu_settings(model, weights, BATCH_ROWS))
+        parts = _gpu_parts(model) if weights == INT8_GPU else Parts(cpu_settings(model, weights, BATCH_ROWS))
     draws = Draws()
     groups = parts.core.checkpoint.config.talker.num_code_groups
     prompts = [parts.prompt(text) for text in sentences()[:BATCH_ROWS]]
@@ -89,7 +89,7 @@ def record_draws(model: str, weights: str, positions: int, led_by: Draws | None 
     return draws
 
 
-def _card_parts(model: str) -> Parts:
+def _gpu_parts(model: str) -> Parts:
     """Load parts with bfloat16 rows and int8 weights that are multiplied as on a GPU."""
     settings = cpu_settings(model, "int8", BATCH_ROWS)
     engine = replace(settings.engine, dtype="bfloat16", sound_dtype="float32")

@@ -7,9 +7,9 @@ python -m benchmarks.serve --model FOLDER --load 2 --cancel .5 --slow .1 --max-w
 python -m benchmarks.serve --model FOLDER --load .8 --minutes 30            growth of memory and of TTFA
 python -m benchmarks.serve --url direct=http://HOST:PORT --url proxy=http://HOST:PORT --concurrency 1,8
 
-Closed loops of complete texts run without a lead cap, because they measure the maximum throughput. Several `--arm`s or
-`--url`s are compared at each point in the order A B B A. The exit status is 1 if a reply failed or a slot did not
-become free.
+Closed loops of complete texts run without a limit of buffered audio, because they measure the maximum throughput.
+Several `--variant`s or `--url`s are compared at each point in the order A B B A. The exit status is 1 if a reply failed
+or a slot did not become free.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from itertools import product
 
-from benchmarks.common.arms import Arm, add_arms, arms_of, shared_environment
 from benchmarks.common.report import Row, Tables, parser_of, report, several
 from benchmarks.common.texts import Dataset
+from benchmarks.common.variants import Variant, add_variants, shared_environment, variants_of
 from benchmarks.common.voices import NewVoices
 from benchmarks.serve.load import (
     WRONG,
@@ -66,7 +66,7 @@ class ServeRun:
     def __init__(self, arguments: argparse.Namespace) -> None:
         self.arguments = arguments
         self.tables: Tables = {}
-        self.arms = arms_of(arguments)
+        self.variants = variants_of(arguments)
         self.shared = shared_environment(
             arguments,
             max_slots=arguments.slots,
@@ -74,7 +74,7 @@ class ServeRun:
             max_waiting=arguments.max_waiting,
             max_connections=MANY_WAITING,
         )
-        registry = None if arguments.url else Registry.read(Arm("", {}).settings(self.shared).models)
+        registry = None if arguments.url else Registry.read(Variant("", {}).settings(self.shared).models)
         served = list(registry.modes) if registry else [Mode.CUSTOM_VOICE]
         self.weights = "" if not registry or all(entry.config.speaks for entry in registry.entries) else "synthetic"
         self.loads = loads_of(arguments, served)
@@ -112,7 +112,7 @@ class ServeRun:
         arguments = self.arguments
         shared = {**self.shared, **{f"VOICEWRIGHT_{name.upper()}": str(value) for name, value in settings.items()}}
         options = {"urls": arguments.url, "processes": arguments.processes}
-        return open_targets(self.arms, shared, **options)
+        return open_targets(self.variants, shared, **options)
 
     def _store_rows(self, name: str, rows: list[Row], *, is_shown: bool = True) -> None:
         if rows:
@@ -137,7 +137,7 @@ def loads_of(arguments: argparse.Namespace, served: Sequence[Mode]) -> list[Work
 
 def parse_arguments() -> argparse.Namespace:
     parser = parser_of(__doc__)
-    add_arms(parser)
+    add_variants(parser)
     parser.add_argument("--url", type=_named_url, action="append", metavar="NAME=URL", help="URL of a running server")
     parser.add_argument("--slots", type=int, default=64)
     parser.add_argument("--length", type=int, default=2304, help="positions of a slot")

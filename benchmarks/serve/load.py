@@ -99,7 +99,7 @@ async def measure_minutes(
     while not rows or time.monotonic() < ends:
         result = await target.drive(open_loop(load, rate, seconds, seed=len(rows), warm_up_s=2.0))
         row = await row_of(target, [result], {"minute": round(len(rows) * seconds / 60, 2)})
-        rows.append({**row, **target.usage(), **card_memory()})
+        rows.append({**row, **target.usage(), **gpu_memory()})
         log_step(str(rows[-1]))
         keep(rows)
     return rows
@@ -125,7 +125,7 @@ def creep(rows: Sequence[Row]) -> Row:
     return found
 
 
-def card_memory() -> Row:
+def gpu_memory() -> Row:
     """Return the used memory of the GPU in MiB, or an empty row without a GPU."""
     import torch
 
@@ -143,5 +143,5 @@ def _about(load: Workload) -> Row:
 
 
 def _are_compared(targets: Sequence[Target]) -> bool:
-    """True if the targets are several arms or servers."""
+    """True if the targets are several variants or servers."""
     return len(targets) > 1

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common.arms import Arm, Environment
 from benchmarks.common.metrics import Trace
 from benchmarks.common.servers import busy_slots, process_usage, runtime_process
+from benchmarks.common.variants import Environment, Variant
 from benchmarks.common.voices import store_voice
 from benchmarks.serve.driver import ClientProcesses, client_processes
 from benchmarks.serve.plan import Plan
@@ -22,7 +22,7 @@ from benchmarks.serve.plan import Plan
 class Target:
     """Runtime at a URL as the target of load plans.
 
-    `name` is that of the arm or the server. `pid` is None if this benchmark has not started the runtime.
+    `name` is that of the variant or the server. `pid` is None if this benchmark has not started the runtime.
     """
 
     name: str
@@ -43,16 +43,16 @@ class Target:
 
 @asynccontextmanager
 async def open_targets(
-    arms: Sequence[Arm],
+    variants: Sequence[Variant],
     shared: Environment,
     *,
     urls: Sequence[tuple[str, str]] = (),
     processes: int = 1,
 ) -> AsyncIterator[list[Target]]:
-    """Start a runtime for each arm, or connect to running servers.
+    """Start a runtime for each variant, or connect to running servers.
 
     Args:
-        shared: Environment variables of all arms.
+        shared: Environment variables of all variants.
         processes: Number of client processes.
     """
     async with AsyncExitStack() as stack:
@@ -63,10 +63,10 @@ async def open_targets(
         voices = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         store_voice(voices)
         targets = []
-        for arm in arms:
-            environment = {**shared, "VOICEWRIGHT_VOICES": str(voices), **arm.environment}
+        for variant in variants:
+            environment = {**shared, "VOICEWRIGHT_VOICES": str(voices), **variant.environment}
             began = time.perf_counter()
             runtime = await stack.enter_async_context(runtime_process([], environment))
             took = round(time.perf_counter() - began, 1)
-            targets.append(Target(arm.name, runtime.url, clients, runtime.pid, took))
+            targets.append(Target(variant.name, runtime.url, clients, runtime.pid, took))
         yield targets

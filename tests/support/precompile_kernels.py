@@ -27,7 +27,7 @@ class Launcher:
         launched.append(self.name)
 
 
-class Card:
+class FakeGpu:
     """Minimal Triton driver for compiling and launching kernels."""
 
     launcher_cls = Launcher
@@ -46,7 +46,7 @@ class Card:
         return 0
 
 
-driver.set_active(Card())
+driver.set_active(FakeGpu())
 torch.cuda.current_device = lambda: 0
 torch.cuda.set_device = lambda device: None
 weight, x = torch.zeros(64, 64, dtype=torch.bfloat16), torch.zeros(4, 64, dtype=torch.bfloat16)

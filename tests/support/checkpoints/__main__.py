@@ -26,11 +26,11 @@ def main() -> int:
     The checkpoints share the file of the speech tokenizer by a hard link.
     """
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path, help="with several modes: a folder of each mode's name is made in it")
+    parser.add_argument("folder", type=Path, help="target; several modes become subfolders")
     parser.add_argument("--size", choices=list(PUBLISHED), default="1.7B")
-    parser.add_argument("--mode", choices=MODES, action="append", help="may be given more than once")
+    parser.add_argument("--mode", choices=MODES, action="append", help="can be repeated")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--device", help="where the numbers are drawn: cpu, cuda; a card where there is one")
+    parser.add_argument("--device", help="device of the random numbers: cpu or cuda; default: a GPU, if available")
     arguments = parser.parse_args()
     modes = arguments.mode or ["custom_voice"]
     first: Path | None = None

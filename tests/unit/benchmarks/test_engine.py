@@ -38,11 +38,11 @@ def test_model_parts_are_measured_with_their_lower_bounds(
 def test_variants_are_measured_at_the_same_points(
     endless: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sizes = "--batches 1 --contexts 64 --prompts 16 --frames 2 --length 300 --arm a --arm b:THREADS=1"
+    sizes = "--batches 1 --contexts 64 --prompts 16 --frames 2 --length 300 --variant a --variant b:THREADS=1"
     tables = run(monkeypatch, tmp_path / "found.json", f"--model {endless} {sizes}")
     columns = {"frames": "frame_ms", "predictor": "predictor_ms", "prefill": "prefill_ms", "code2wav": "code2wav_ms"}
     for name, column in columns.items():
-        assert [row["arm"] for row in tables[name]] == ["a", "b"] * (len(tables[name]) // 2)
+        assert [row["variant"] for row in tables[name]] == ["a", "b"] * (len(tables[name]) // 2)
         assert all(row[column] > 0 for row in tables[name])
 
 
@@ -68,6 +68,6 @@ def test_cost_of_published_sizes_equals_the_size_of_their_matrices(tmp_path: Pat
     frame = frame_cost(config, 1, 0)
     assert frame.weights == pytest.approx(talker + 3072 * 2048 + predictor_cost(config, 1).weights)
     # 64 rows share the weights, and each row reads its own keys and values.
-    more = 2 * (frame_cost(config, 64, 100).kept - frame_cost(config, 64, 0).kept)
+    more = 2 * (frame_cost(config, 64, 100).kv_cache - frame_cost(config, 64, 0).kv_cache)
     assert more == 64 * 100 * 28 * 2 * 8 * 128 * 2
     assert prefill_cost(config, 512).operations > 512 * 2 * talker

@@ -39,15 +39,15 @@ def test_npu_codes_equal_cpu_codes_and_parts_are_timed(
         assert tool.main() == 0
         return json.loads(file.read_text("utf-8"))["tables"]
 
-    codes = f"quality codes --dtype float32 --rows 1 --frames 4 --kept {tmp_path / 'cpu.npz'}"
+    codes = f"quality codes --dtype float32 --rows 1 --frames 4 --baseline {tmp_path / 'cpu.npz'}"
     run(quality, f"{codes} --device cpu")
-    tables = run(quality, f"{codes} --device npu --arm graphs --arm eager:EAGER=1")
-    assert [(row["arm"], row["texts"], row["codes_differ"]) for row in tables["against the first"]] == [
+    tables = run(quality, f"{codes} --device npu --variant graphs --variant eager:EAGER=1")
+    assert [(row["variant"], row["texts"], row["codes_differ"]) for row in tables["against the first"]] == [
         ("graphs", 1, 0),
         ("eager", 1, 0),
     ]
-    monkeypatch.setattr("benchmarks.engine.floors.CARD_SIDE", 64)
-    monkeypatch.setattr("benchmarks.engine.floors.CARD_BYTES", 2**16)
+    monkeypatch.setattr("benchmarks.engine.floors.GPU_SIDE", 64)
+    monkeypatch.setattr("benchmarks.engine.floors.GPU_BYTES", 2**16)
     tables = run(engine, "engine --device npu --batches 1 --contexts 64 --prompts 16 --frames 2 --length 300")
     assert tables["frames"][0]["frame_ms"] > 0
     assert tables["start"][0]["graphs"] > 0

@@ -38,13 +38,13 @@ def test_first_differing_frame_is_found(one: tuple[int, ...], other: tuple[int, 
 def test_batches_variants_and_earlier_runs_are_compared(
     endless: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def codes(frames: int, arms: str = "") -> dict[str, list[dict[str, Any]]]:
-        words = f"quality codes --model {endless} --device cpu --rows 1,3 --frames {frames} --kept {tmp_path / 'kept'}"
-        monkeypatch.setattr("sys.argv", [*words.split(), "--json", str(tmp_path / "json"), *arms.split()])
+    def codes(frames: int, variants: str = "") -> dict[str, list[dict[str, Any]]]:
+        words = f"quality codes --model {endless} --device cpu --rows 1,3 --frames {frames} --baseline {tmp_path}/run"
+        monkeypatch.setattr("sys.argv", [*words.split(), "--json", str(tmp_path / "json"), *variants.split()])
         assert main() == 0
         return json.loads((tmp_path / "json").read_text())["tables"]
 
-    tables = codes(6, "--arm one --arm other:MAX_SLOTS=3 --arm rounded:QUANTIZE=int8")
+    tables = codes(6, "--variant one --variant other:MAX_SLOTS=3 --variant rounded:QUANTIZE=int8")
     assert [(row["rows"], row["failed"], row["codes_differ"]) for row in tables["batch"]] == 3 * [(1, 0, 0), (3, 0, 0)]
     assert [row["frames"] for row in tables["batch"]] == 3 * [6, 18]
     other, rounded = tables["against the first"]

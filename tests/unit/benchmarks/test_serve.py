@@ -14,10 +14,10 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from benchmarks.common import servers
-from benchmarks.common.arms import Arm
 from benchmarks.common.metrics import Outcome, Trace
 from benchmarks.common.servers import busy_slots
 from benchmarks.common.texts import frames_of
+from benchmarks.common.variants import Variant
 from benchmarks.common.voices import NewVoices
 from benchmarks.serve import load as measuring
 from benchmarks.serve.__main__ import main
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.slow
 
 LOAD = Workload(Mode.CUSTOM_VOICE)
 ONE = Rounds(1, 1)
-OURS = Arm("ours", {})
+OURS = Variant("ours", {})
 Row = dict[str, Any]
 
 
@@ -205,12 +205,12 @@ def test_memory_growth_during_warm_up_is_not_a_slope() -> None:
 
 
 def test_unknown_setting_is_refused() -> None:
-    assert Arm.parse("eager:VOICEWRIGHT_GUARD=0,BASE_PREFILLS=1").environment == {
+    assert Variant.parse("eager:VOICEWRIGHT_GUARD=0,BASE_PREFILLS=1").environment == {
         "VOICEWRIGHT_GUARD": "0",
         "VOICEWRIGHT_BASE_PREFILLS": "1",
     }
     with pytest.raises(SystemExit, match="VOICEWRIGHT_GARD"):
-        Arm.parse("eager:GARD=0")
+        Variant.parse("eager:GARD=0")
 
 
 def test_the_command_writes_its_report(

@@ -1,4 +1,4 @@
-"""Arms of a comparison, which are sets of settings given as environment variables."""
+"""Variants of a comparison: sets of settings, given as environment variables."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ Environment = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Arm:
-    """Arm of a comparison: a name and its environment variables."""
+class Variant:
+    """Variant of a comparison: a name and its environment variables."""
 
     name: str
     environment: Environment
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse an arm such as `NAME[:VARIABLE=VALUE,…]`.
+        """Parse a variant such as `NAME[:VARIABLE=VALUE,…]`.
 
         The prefix `VOICEWRIGHT_` of a variable may be omitted.
 
         Raises:
-            SystemExit: A variable is not a setting, so the arm would equal the default.
+            SystemExit: A variable is not a setting, so the variant would equal the default.
         """
         name, _, rest = text.partition(":")
         prefix = "VOICEWRIGHT_"
@@ -39,31 +39,31 @@ class Arm:
         return cls(name, pairs)
 
     def settings(self, shared: Environment) -> Settings:
-        """Return the settings of this arm.
+        """Return the settings of this variant.
 
-        Variables of the arm replace shared variables, which replace those of the process.
+        Variables of the variant replace shared variables, which replace the variables of the process.
         """
         return Settings.from_env({**os.environ, **shared, **self.environment})
 
 
-def add_arms(parser: argparse.ArgumentParser, default: Sequence[str] = ("ours",)) -> None:
-    """Add the command-line arguments for checkpoints, arms and device."""
+def add_variants(parser: argparse.ArgumentParser, default: Sequence[str] = ("ours",)) -> None:
+    """Add the command-line arguments for checkpoints, variants and device."""
     parser.add_argument("--model", action="append", metavar="[MODE=]PATH_OR_ID")
-    parser.add_argument("--arm", action="append", metavar="NAME[:VARIABLE=VALUE,…]", help="settings to compare")
+    parser.add_argument("--variant", action="append", metavar="NAME[:VARIABLE=VALUE,…]", help="settings to compare")
     parser.add_argument("--device")
     parser.add_argument("--dtype")
-    parser.set_defaults(arms_if_none=default)
+    parser.set_defaults(variants_if_none=default)
 
 
-def arms_of(arguments: argparse.Namespace) -> list[Arm]:
-    """Parse the arms of a comparison from the command-line arguments."""
-    return [Arm.parse(text) for text in arguments.arm or arguments.arms_if_none]
+def variants_of(arguments: argparse.Namespace) -> list[Variant]:
+    """Parse the variants of a comparison from the command-line arguments."""
+    return [Variant.parse(text) for text in arguments.variant or arguments.variants_if_none]
 
 
 def shared_environment(arguments: argparse.Namespace, **settings: object) -> dict[str, str]:
-    """Return the environment variables that all arms share.
+    """Return the environment variables that all variants share.
 
-    The variables contain the arguments of `add_arms` and those of `settings` that are not None.
+    They are the arguments of `add_variants` and the values in `settings`, except None.
     """
     named = {"device": arguments.device, "dtype": arguments.dtype, **settings}
     if arguments.model:
