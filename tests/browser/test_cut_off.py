@@ -169,6 +169,28 @@ def test_line_interrupted_by_runtime_crash_is_offered_again_once_the_runtime_is_
     studio.click("#vw-stop")
 
 
+def test_reading_of_a_script_interrupted_by_reload_continues_at_its_line(studio: Page) -> None:
+    enter(studio, "script")
+    studio.locator(".vw-line-text").nth(1).fill(LONG)
+    studio.locator(".vw-line-text").nth(1).focus()
+    studio.keyboard.press("Control+Enter")
+    await_sound_of_script(studio)
+    second = studio.locator("#vw-script-lines > li").nth(1)
+    expect(second).to_have_attribute("data-sounding", "")
+    enter(studio, "library")
+    reload(studio)
+    expect(studio.locator("#vw-toasts")).to_contain_text("The speech was interrupted.")
+    more = studio.get_by_role("button", name="Continue", exact=True)
+    more.click()
+    await_sound_of_script(studio)
+    expect(second).to_have_attribute("data-sounding", "")
+    expect(more).to_have_count(0)
+    studio.click("#vw-stop")
+    reload(studio)
+    expect(studio.locator("#vw-script-lines > li").first).to_be_visible()
+    expect(more).to_have_count(0)
+
+
 @pytest.mark.parametrize("room", ["speakers", "clone"])
 def test_take_not_stored_because_of_reload_is_offered_again(studio: Page, room: str) -> None:
     asked = configs(studio)

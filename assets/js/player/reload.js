@@ -104,17 +104,18 @@ export class LastTake {
 // requests with the same seeds until another take is requested or the user leaves the room. If the studio has already
 // stored such a take, the take is shown. Rooms with several takes return the place of a take (`placeOf`) and restore
 // the take there (`regain`). Reference audio is too large to be stored here, so the room returns it (`referenceOf`).
+// The Script room returns the line that it reads (`reading`), and the page offers to continue there.
 
 /**
  * @typedef {import('./take.js').TakeRequest} TakeRequest
  * @typedef {{placeOf?(take: Take): Object|null, regain?(take: Take, place: any): Promise<void>, hear?(take: Take, options: {clicked: number}): void,
- *   referenceOf?(asked: TakeRequest): Promise<Blob|null>}} ResumableRoom  methods of a room that return the place and the reference of a take
+ *   referenceOf?(asked: TakeRequest): Promise<Blob|null>, reading?: Object|null}} ResumableRoom  methods of a room that return the place and the reference of a take
  * @typedef {{asked: TakeRequest, digest: string|null, place: any}} InterruptedRequest digest: SHA-256 of the reference audio; place: value
  * that the room defines
  */
 
 const CUT_OFF_KEY = 'voicewright.cut_off';
-const RESUMED_ROOMS = ['speakers', 'design', 'clone']; // Rooms with this offer. The Script room has its own.
+const RESUMED_ROOMS = ['speakers', 'design', 'clone']; // Rooms whose takes are requested again.
 /** Codes of errors after which a request can be repeated. */
 export const LOST = ['runtime_unavailable', 'engine_dead'];
 const SEARCHED_TAKES = 12; // Number of recent takes to search, of which some may be from other tabs.
@@ -138,6 +139,8 @@ export class InterruptedRequests {
   /** Store the unfinished requests of the room that has the newest request. */
   saveRequests() {
     const { storing, liveTakes } = this.studio.speech;
+    const { reading } = this.studio.room('script');
+    if (reading) return remember('sessionStorage', CUT_OFF_KEY, [{ asked: { room: 'script' }, place: reading }]);
     const cut = [...storing, ...liveTakes].filter(isRepeatable);
     const last = cut.at(-1);
     if (!last) return;
@@ -169,6 +172,8 @@ export class InterruptedRequests {
     const { requests, studio } = this;
     this.requests = [];
     if (requests.length === 0) return;
+    const [{ asked, place: start }] = requests;
+    if (asked.room === 'script') return this.propose(() => studio.go('script', start), 'shell.continue');
     const records = await this.recordsOf(requests);
     const found = requests.map((one) => ({ ...one, record: records.find((record) => isSameRequest(record, one)) }));
     for (const { place, record } of found) if (record) await this.show(record, place).catch((error) => studio.toast(errorOf(error).message));
@@ -177,10 +182,10 @@ export class InterruptedRequests {
     this.propose(() => this.repeatRequests(lost));
   }
 
-  /** Offer to speak again, until another take is requested. @param {() => void} onAction */
-  propose(onAction) {
+  /** Offer to speak again, until another take is requested. @param {() => void} onAction @param {string} [action] */
+  propose(onAction, action = 'shell.speak_again') {
     const { studio } = this;
-    const keys = { sentence: 'shell.cut_off', action: 'shell.speak_again', dismiss: 'shell.cut_off_leave' };
+    const keys = { sentence: 'shell.cut_off', action, dismiss: 'shell.cut_off_leave' };
     this.removeOffer = studio.toast(studio.t(keys.sentence), { action: studio.t(keys.action), onAction, dismiss: studio.t(keys.dismiss), keys });
   }
 

@@ -205,9 +205,9 @@ export class ScriptRoom {
 
   /**
    * @param {import('../app/studio.js').RoomOptions} [given] script: id of the script to open; voice: stored voice for a new line;
-   * text: text of a new script with `title`; isPlayed: true to play the script
+   * text: text of a new script with `title`; isPlayed: true to play the script; line: id of the line to play from
    */
-  async enter({ voice, text, lines, title, spokenBy = null, isPlayed = false, script = addressedScript() ?? undefined } = {}) {
+  async enter({ voice, text, lines, title, spokenBy = null, isPlayed = false, line, script = addressedScript() ?? undefined } = {}) {
     await this.beginning;
     if (text) {
       const isWritten = await this.createScript(lines ? { lines, leftOut: 0 } : this.read(text), spokenBy, title ?? titleFromText(text));
@@ -217,6 +217,7 @@ export class ScriptRoom {
     if (!this.opened) return;
     if (script && script !== this.script.id) await this.openIfExists(script);
     nameScript(this.script.id, false);
+    if (line && script === this.script.id) this.playFrom((this.script.line(line) ?? this.script.lines[0]).id);
     if (!voice) return;
     this.lines.add();
     const last = this.script.lines.at(-1);
@@ -325,6 +326,12 @@ export class ScriptRoom {
 
   // --- Playback
 
+  /** The line that is playing, or null. */
+  get reading() {
+    const { playingId: line } = this.fullAudio;
+    return line && { script: this.script.id, line };
+  }
+
   /** Play from the line that has the focus, or from the first line. */
   async speak() {
     const [first] = this.script.lines;
@@ -354,6 +361,7 @@ export class ScriptRoom {
    */
   perform(id, { only = false } = {}) {
     const { studio, script, fullAudio } = this;
+    studio.interruptedRequests.forget();
     const at = script.indexOf(id);
     this.check(script.lines.slice(at, only ? at + 1 : undefined).map((line) => line.id));
     fullAudio.updateClips();
