@@ -217,6 +217,20 @@ def test_drag_can_be_undone_without_losing_other_edits(script: Page) -> None:
     expect(script.locator("#vw-script-name")).to_have_value("The hat")
 
 
+def test_undo_of_the_browser_in_a_pause_changes_the_timeline_too(script: Page) -> None:
+    timeline = script.locator("#vw-script-timeline")
+    before = float(timeline.get_attribute("aria-valuemax") or 0)
+    line(script, 1).locator(".vw-line-open").click()
+    pause = line(script, 1).locator(".vw-line-gap")
+    pause.press("3")
+    pause.press("Tab")
+    expect(timeline).to_have_attribute("aria-valuemax", f"{before + 3 - GAP_S:.1f}")
+    text_of(script, 1).focus()
+    script.keyboard.press("Control+z")
+    expect(pause).to_have_value("")
+    expect(timeline).to_have_attribute("aria-valuemax", f"{before:.1f}")
+
+
 def test_moving_or_removing_a_line_by_keyboard_can_be_undone(script: Page) -> None:
     lines = texts(script)
     text_of(script, 3).focus()

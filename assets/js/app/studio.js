@@ -163,9 +163,12 @@ export class Studio {
     this.speakButton.onclick = () => this.speak();
     this.stopButton.onclick = this.dock.stopPanel.onclick = () => this.stop();
     // After new input, Undo reverts this input and not an earlier replacement.
-    this.page.addEventListener('input', ({ target }) => {
+    this.page.addEventListener('input', (event) => {
+      const { target, inputType } = /** @type {InputEvent} */ (event);
       this.undo.forget();
       if (target instanceof HTMLElement) this.errorMessages.clearField(target);
+      // The browser's undo can change a field without focus, for which the browser sends no change event.
+      if (inputType?.startsWith('history')) target?.dispatchEvent(new Event('change', { bubbles: true }));
     });
     // A changed choice may change the labels and actions of the buttons.
     for (const event of ['change', 'click']) this.page.addEventListener(event, () => requestAnimationFrame(() => this.dock.showText()));
