@@ -224,10 +224,14 @@ export class TextFacts {
     studio.dock.showText();
     this.tags.refresh();
     this.starters.refresh();
-    const becomesScript = Boolean(studio.current?.takesAnyLength) && this.isTooLong;
-    this.count.textContent = text && studio.t(becomesScript ? 'shell.text_facts_script' : 'shell.text_facts', this.facts(text));
+    const isLong = text.length > MIN_SCRIPT_CHARS;
+    const isUnlimited = Boolean(studio.current?.takesAnyLength);
+    const becomesScript = isUnlimited && this.isTooLong;
+    // Next to the button that makes a script, there is no space for a number of characters that nothing limits.
+    const form = becomesScript ? '_script' : isUnlimited && isLong ? '_long' : '';
+    this.count.textContent = text && studio.t(`shell.text_facts${form}`, this.facts(text));
     this.count.classList.toggle('vw-over', this.isTooLong && !becomesScript);
-    this.script.hidden = text.length <= MIN_SCRIPT_CHARS;
+    this.script.hidden = !isLong;
     this.pronunciationButton.textContent = this.pronunciationLabel(studio.pronunciation.count(text));
     const hint = text && this.hint(text);
     this.languageHint.hidden = !hint;
