@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Locator, Page, Route, WebSocketRoute, expect
 
 from tests.browser.conftest import SCREENSHOTS, OpenStudio
-from tests.browser.steps import await_sound, enter, kept_take, to_words, wav
+from tests.browser.steps import await_end, await_sound, enter, kept_take, to_words, wav
 from tests.support.audio_files import audio_file
 from tests.support.spoken import WORDS, generate
 
@@ -114,6 +114,16 @@ def test_filters_are_in_one_row_and_each_blended_voice_has_its_own_row(open_stud
     enter(page, "design")
     page.locator("#vw-blend > summary").click()
     assert len(tops(page, "#vw-blend-first", "#vw-blend-share", "#vw-blend-second")) == 3
+
+
+def test_player_bar_of_a_stored_take_has_one_row_of_buttons(open_studio: OpenStudio) -> None:
+    page = phone(open_studio)
+    label = "getComputedStyle(document.querySelector('#vw-typed')).fontSize"
+    assert page.evaluate(label) != "0px", "the button has a visible label if there is no player"
+    kept_take(page, "The ferry leaves at nine.")
+    await_end(page)
+    assert len(tops(page, "#vw-speak", "#vw-typed", "#vw-play", "#vw-rate-button", "#vw-star", "#vw-save")) == 1
+    assert page.evaluate(label) == "0px"
 
 
 def test_names_of_example_texts_are_centred_in_their_buttons(open_studio: OpenStudio) -> None:
