@@ -104,6 +104,9 @@ def test_recording_from_microphone_becomes_a_voice_that_speaks(app: App, studio:
     assert set(advice(studio)) & {"no_speech", "short", "silence", "transcript"}
     studio.screenshot(path=SCREENSHOTS / "clone-clinic.png", full_page=True)
     try_out(studio)
+    studio.click("#vw-clone-play-clone")
+    expect(studio.locator("#vw-caption")).to_have_text("Clone of your recording")
+    silence(studio)
 
     studio.fill("#vw-text", SHORT)
     studio.click("#vw-speak")
