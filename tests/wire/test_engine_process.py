@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,7 +29,6 @@ from tests.support.runtime_server import RunningServer, running_server
 from tests.support.signals import voice
 from tests.support.speech_client import same_sound, speak_text, talk
 from tests.support.timeouts import TEST_TIMEOUT_S, becomes, until
-from tests.wire.test_openai import raw
 from tests.wire.test_process import ROOT, start
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="asks the kernel about processes")
@@ -111,27 +109,6 @@ def test_stored_voice_speaks_and_its_prompt_is_saved(apart: RunningServer) -> No
         assert any(by_prompt.content)
 
 
-@pytest.mark.slow
-def test_slow_reader_pauses_only_its_own_row(folder_of: FolderOf) -> None:
-    settings = ServerSettings(send_buffer_bytes=4096)
-    with running_server(folder_of("brief", "custom_voice"), server=settings, apart=True) as server:
-        body = {"input": "Speak for a long time.", "max_frames": 4000, "response_format": "pcm"}
-        with raw(server, body, receive_bytes=4096) as connection:
-            until(server.frames_made)
-            held, before = 1, 0
-            while before < held < 150:  # Wait until no new frames are generated for a second.
-                time.sleep(1)
-                held, before = server.frames_made(), held
-            assert held < 100  # The buffers and the two seconds of the setting contain at most 8 s of audio.
-            assert post(server).status_code == 200  # Another client is served in the meantime.
-            connection.settimeout(60)
-            heard = 0
-            while heard < held * 3840 + 48_000:
-                heard += len(connection.recv(65_536))
-            assert server.load()["active"] == 1
-        until(lambda: not server.load()["active"])
-
-
 # --- Refusals.
 
 
@@ -190,40 +167,6 @@ def test_http_refusal_is_identical_with_a_separate_engine_process(
     assert here.json()["error"]["code"] == code
     for server, (refusals, requests) in zip(narrow, before, strict=True):
         assert counted(server) == ({**refusals, code: refusals.get(code, 0) + 1}, requests)
-
-
-def test_full_engine_gives_the_same_error_and_the_session_continues(
-    narrow: tuple[RunningServer, RunningServer],
-) -> None:
-    async def scenario(server: RunningServer) -> list[Any]:
-        async with (
-            talk(server.socket, **{**LONG, "max_frames": 200}) as speaking,
-            talk(server.socket, **VOICE) as other,
-        ):
-            await speaking.send_text("Speak for a long time.")
-            await speaking.first_audio()
-            before, ended = counted(server)
-            said: list[Any] = [refusal_of(await asyncio.to_thread(post, server))]
-            await other.send_text("Me too.")
-            said.append(without_estimate(await other.receive_until("error")))
-            await other.send("input.text", text="And a text that goes on. ")
-            await other.send("input.flush")
-            said.append(without_estimate(await other.receive_until("error")))
-            assert counted(server) == ({**before, "overloaded": before.get("overloaded", 0) + 3}, ended)
-            await other.send("input.text", text="What comes behind a refusal is passed over.")
-            await other.send("input.done")
-            await speaking.send("context.cancel")
-            await speaking.receive_until("context.cancelled")
-            end = {"code": "overloaded"}
-            while end.get("code") == "overloaded":  # Repeat until the slot is free.
-                await other.send_text("And now?")
-                end = (await other.receive_take()).end
-            return [*said, end["type"]]
-
-    here, there = (asyncio.run(scenario(server)) for server in narrow)
-    assert here == there
-    assert [here[0][1]["code"], here[1]["code"], here[2]["code"], here[3]] == ["overloaded"] * 3 + ["audio.done"]
-    assert here[1]["retry_after_s"]
 
 
 # --- Ends of the processes.

@@ -26,7 +26,6 @@ from runtime.request import (
     Mode,
     Reference,
     Refused,
-    RequestStats,
     SpeechEvent,
     SpeechRequest,
     VoicePrompt,
@@ -223,15 +222,6 @@ def test_commands_for_unknown_or_ended_tickets_are_ignored(apart: Apart) -> None
     assert apart.service._engine._requests == {}
 
 
-@pytest.mark.parametrize("script", [[finished()], [started(), Broken(GenerationFailed(), RequestStats())]], ids=len)
-def test_request_that_ends_during_submit_is_removed(apart: Apart, script: list[SpeechEvent]) -> None:
-    apart.engine.script[1] = script
-    _, recorder = apart.submit()
-    until(lambda: len(recorder) == len(script))
-    apart.settle()
-    assert apart.service._engine._requests == {}
-
-
 @pytest.mark.parametrize(
     "error", [EmptyText(param="text"), Overloaded(slots=1, waiting=0, retry_after_s=1.5), EngineDead()], ids=repr
 )
@@ -248,30 +238,6 @@ def test_refusal_is_the_only_event_of_a_request(apart: Apart, error: SpeechError
     apart.engine.refusal = None
     apart.submit()
     until(lambda: apart.engine.requests)
-
-
-@pytest.mark.logs_errors
-def test_engine_error_at_submit_is_a_refusal_without_its_cause(apart: Apart) -> None:
-    apart.engine.refusal = RuntimeError("a secret")  # type: ignore[assignment]
-    _, recorder = apart.submit()
-    until(lambda: recorder)
-    (event,) = recorder
-    assert isinstance(event, Refused)
-    assert isinstance(event.error, GenerationFailed)
-    assert "secret" not in str(event.error)
-
-
-@pytest.mark.logs_errors
-def test_engine_error_at_a_command_ends_only_that_request(apart: Apart) -> None:
-    apart.engine.faults["append"] = RuntimeError("a fault")
-    ticket, _ = apart.submit()
-    other, _ = apart.submit()
-    apart.settle()
-    apart.client.append(ticket, "More.")
-    apart.client.flush(other)
-    apart.settle()
-    assert apart.engine.commands == [("append", 1, "More."), ("cancel", 1), ("flush", 2)]
-    assert apart.client.alive
 
 
 @pytest.mark.logs_errors
@@ -302,16 +268,6 @@ def test_prepared_prompt_is_returned_to_its_caller(apart: Apart) -> None:
     assert isinstance(first[0], ReferenceTooShort)
     assert isinstance(second[0], VoicePrompt)
     np.testing.assert_array_equal(second[0].x_vector, PROMPT.x_vector)
-
-
-@pytest.mark.logs_errors
-@pytest.mark.parametrize("fault", [ReferenceTooShort(seconds=0.5, limit=1), RuntimeError("a fault")], ids=repr)
-def test_refused_reference_gets_a_response(apart: Apart, fault: Exception) -> None:
-    apart.engine.faults["prepare"] = fault
-    answers: list[VoicePrompt | SpeechError] = []
-    apart.client.prepare(REFERENCE, Mode.BASE, answers.append)
-    until(lambda: answers)
-    assert isinstance(answers[0], ReferenceTooShort if isinstance(fault, SpeechError) else GenerationFailed)
 
 
 @pytest.mark.logs_errors
