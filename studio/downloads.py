@@ -1,4 +1,4 @@
-"""Download of checkpoints while other checkpoints are served, and the switch to them.
+"""Download of checkpoints in the background, and the switch to these checkpoints.
 
 Only one download runs at a time. Its state is stored on disk: after a restart of the studio, an interrupted download
 is paused and can be resumed, and the downloaded checkpoints are loaded again. Thread: event loop.
@@ -54,7 +54,7 @@ class DownloadPart:
     id: str
     got: int = 0
     of: int = 0
-    step: str = "waits"  # The current step: waits, fetching, checking or here.
+    step: str = "waits"  # Current step: waits, fetching, checking or here.
     modes: list[str] = field(default_factory=list)
 
 
@@ -66,7 +66,7 @@ class Kept:
     parts: list[DownloadPart] = field(default_factory=list)
     serving: list[str] = field(default_factory=list)  # Arguments of the downloaded checkpoints that are being served.
     before: list[str] = field(default_factory=list)  # Arguments of the checkpoints that were served earlier.
-    bits: str = ""  # Number of bits of the weights that the host has chosen, or "" for the studio's setting.
+    bits: str = ""  # Weight format that the host has chosen, or "" for the studio's setting.
     bits_before: str = ""
 
 
@@ -107,7 +107,7 @@ class Downloads:
 
         Args:
             models: Hub ids of the checkpoints.
-            bits: Number of bits of the weights, or "" for the studio's setting.
+            bits: Weight format (``--quantize``), or "" for the studio's setting.
 
         Raises:
             OutOfOrder: A download is already running.
@@ -166,7 +166,7 @@ class Downloads:
         self.forget()
 
     def forget(self) -> None:
-        """Delete the record of the download after the host has loaded other checkpoints."""
+        """Delete the download's record, because the host has loaded other checkpoints."""
         self.record.serving = []
         self.record.before = []
         if self.record.state is DownloadState.DONE:
@@ -251,7 +251,7 @@ class Downloads:
         before, bits_before = models_of(self._runtime.args), bits_of(self._runtime.args)
         models = await self._with_the_rest(before)
         if await self._load(models):
-            # After a second download, `back` still restores the original checkpoints.
+            # Even after a second download, `back` restores the original checkpoints.
             if not self.record.before:
                 self.record.before, self.record.bits_before = before, bits_before
             self.record.serving = models
@@ -269,7 +269,7 @@ class Downloads:
             await asyncio.sleep(POLL_INTERVAL_S)
 
     async def _with_the_rest(self, before: Sequence[str]) -> list[str]:
-        """Return the downloaded checkpoints, plus current checkpoints for the other modes."""
+        """Return the downloaded checkpoints, and the current ones for the other modes."""
         taken = {mode for part in self.record.parts for mode in part.modes}
         cards = await self._served()
         rest = []
@@ -281,7 +281,7 @@ class Downloads:
         return [part.id for part in self.record.parts] + rest
 
     async def _bring_back(self) -> None:
-        """Load the downloaded checkpoints after a restart, once the start checkpoint is ready."""
+        """Load the downloaded checkpoints after a restart, once the initial ones are ready."""
         while self._runtime.status.state is not RuntimeState.READY:  # noqa: ASYNC110 - a process changes it
             await asyncio.sleep(POLL_INTERVAL_S)
         state = self.record.state

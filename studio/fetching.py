@@ -1,6 +1,6 @@
 """Child processes of ``voicewright fetch`` that download and list checkpoints.
 
-Only the child process uses the Hub's library, so the studio never blocks on network or disk, and a download can be
+Only the child process uses `huggingface_hub`, so the studio never blocks on network or disk, and a download can be
 stopped immediately. Thread: event loop.
 """
 
@@ -19,7 +19,7 @@ from studio.runtimes.child_process import ChildProcess, spawn
 FETCH_COMMAND = ("runtime.cli", "fetch")  # Module and subcommand of the child process.
 PLAN_TIMEOUT_S = 300.0  # Importing torch alone may take a minute on a busy machine.
 RETRY_DELAY_S = 30.0
-FRESH_S = 600.0  # Maximum age of a plan in seconds, after which it is computed again.
+FRESH_S = 600.0  # Maximum age of a plan in seconds.
 
 
 @asynccontextmanager
@@ -37,7 +37,7 @@ async def fetching(command: Sequence[str], models: Sequence[str]) -> AsyncIterat
     try:
         yield _events(child, process.stdout)
     finally:
-        child.kill()  # The child may be killed at any time because completed files remain.
+        child.kill()  # The child may be killed at any time, because completed files remain.
         await process.wait()
 
 
@@ -66,7 +66,7 @@ class Plan:
         return self._asking is not None and not self._asking.done()
 
     def update(self, device: Sequence[str]) -> None:
-        """Start to compute a new plan in the background unless the last plan is recent.
+        """Start computing a new plan in the background, unless the last plan is recent.
 
         `device` has the command-line arguments for device and dtype.
         """

@@ -1,4 +1,4 @@
-"""Support for recognition and alignment plug-ins: packages, language codes, child process."""
+"""Shared code of recognition and alignment plug-ins: packages, language codes, workers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def is_installed(package: str) -> bool:
 
 
 def code_of(language: str | None) -> str | None:
-    """Return the code of a language name or code in any case, or None for any other value."""
+    """Return the code of a language name or code (case-insensitive), or None."""
     word = (language or "").lower()
     return CODES.get(word, word if word in CODES.values() else None)
 

@@ -10,13 +10,13 @@ from typing import Any, Self
 from runtime.shipped import shipped
 
 FOLDER = shipped("studio", "presets")
-# Purposes of described voices, one of which each entry of presets/designs.toml has. The page translates them.
+# Purposes of designed voices. Each entry of presets/designs.toml has one, and the page translates them.
 USES = ("narrator", "assistant", "broadcast", "character", "teacher")
 
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """Suggested speaking style with a short name, both in all languages of the page."""
+    """Suggested speaking style with a short name, in all languages of the page."""
 
     name: dict[str, str]
     text: dict[str, str]

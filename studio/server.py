@@ -36,7 +36,7 @@ from studio.visitors.sign_in import SignIn
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 OPEN_REQUESTS_TIMEOUT_S = 2  # Timeout of open requests at the end of the process.
-FINAL_MESSAGES_TIMEOUT_S = 2.0  # Timeout of final messages, which are sent before open requests are ended.
+FINAL_MESSAGES_TIMEOUT_S = 2.0  # Timeout of final messages, which are sent before open requests are cancelled.
 HURRIED_FINAL_MESSAGES_TIMEOUT_S = 0.3  # Timeout of final messages after a second signal.
 IDLE_SOCKETS_TIMEOUT_S = 0.5  # Delay after which running speech is reported.
 
@@ -74,7 +74,7 @@ async def serve(settings: StudioSettings) -> int:
     startup = StartupPage()
     app = build(runtime, startup, stores, transcription, settings, sign_in, runtime_settings)
     server = Server(config(app, runtime_settings))
-    # The start of a child cannot be cancelled, so no statement after this one may fail.
+    # The start of a child cannot be cancelled, so the following statements must not fail.
     supervision = asyncio.create_task(runtime.run())
     stop, hurry = asyncio.Event(), asyncio.Event()
     stop_on_signals(SIGNALS, stop, hurry)
@@ -144,14 +144,14 @@ async def _drain(drain: Drain, runtime: Runtime, drain_s: float, hurry: asyncio.
 
 
 async def _tell_of_wait(drain: Drain, drain_s: float) -> None:
-    """Print a message if speech is still running, because the runtime's message is not shown."""
+    """Print a message if speech is still running (the runtime's message is not shown)."""
     await asyncio.sleep(IDLE_SOCKETS_TIMEOUT_S)
     if drain.is_passing:
         log_drain_wait(drain_s)
 
 
 def config(app: FastAPI, runtime_settings: Settings) -> uvicorn.Config:
-    """Return the uvicorn configuration of the studio's port, which is the runtime's."""
+    """Return the uvicorn configuration of the studio's port (the same as the runtime's)."""
     return serving.config(app, runtime_settings, linger_s=OPEN_REQUESTS_TIMEOUT_S)
 
 

@@ -77,14 +77,14 @@ class StoreSettings:
         return self.max_export_s if self.each() else None
 
     def each(self, env: Mapping[str, str] | None = None) -> bool:
-        """True if every visitor has a history of their own."""
+        """True if every visitor has a separate history."""
         env = os.environ if env is None else env
         return self.visitors == "each" or (self.visitors == "auto" and bool(env.get("SPACE_ID")))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VisitSettings:
-    """Limits for visitors with a history of their own, and the host's key (docs/deploy.md)."""
+    """Limits for visitors with a separate history, and the host's key (docs/deploy.md)."""
 
     host_key: str = knob(
         "", "VOICEWRIGHT_HOST_KEY", "key of the Host tab for other machines; empty: only the host's machine"
@@ -134,7 +134,8 @@ class StudioSettings:
     def from_command_line(cls, argv: Sequence[str] | None = None, env: Mapping[str, str] | None = None) -> Self:
         """Read the settings from arguments, environment variables and defaults, in this order.
 
-        The environment variables are HOST, PORT and VOICEWRIGHT_RUNTIME_URL. The runtime gets unknown arguments.
+        The environment variables are HOST, PORT and VOICEWRIGHT_RUNTIME_URL. Unknown arguments are passed to the
+        runtime.
 
         Raises:
             InvalidSetting: A port, URL or variable is invalid, or runtime arguments are combined with a runtime URL.

@@ -333,7 +333,7 @@ class _Pipe(io.RawIOBase):
     def writable(self) -> bool:
         return True
 
-    def write(self, data: bytes) -> int:  # type: ignore[override]  # PyAV writes bytes only
+    def write(self, data: bytes) -> int:  # type: ignore[override]  # PyAV writes only bytes.
         self._held += data
         return len(data)
 

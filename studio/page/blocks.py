@@ -1,6 +1,6 @@
 """Gradio Blocks that provide the studio's Gradio API.
 
-The HTML of the page is not made by Gradio (studio/page/template.py).
+The HTML of the page does not come from Gradio (see studio/page/template.py).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from studio.actions import gradio_api
 
 
 def theme() -> gr.themes.Base:
-    """Return Gradio's base theme with system fonts, so nothing is fetched from other servers."""
+    """Return Gradio's base theme with system fonts, so that no other server is contacted."""
     return gr.themes.Base(font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"])
 
 

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 API = "/gradio_api"
 JOIN, CALL = f"{API}/queue/join", f"{API}/call/"
-# Gradio would use the query of these pages to load a saved state, which the studio does not have.
+# Gradio would use the query of these pages to load a saved state, which the studio does not support.
 PAGES = frozenset({"/", "/config"})
 OPEN = PAGES | {
     "/favicon.ico",
@@ -54,7 +54,7 @@ class Function(NamedTuple):
     defaults: tuple[Any, ...] = ()
 
     def whole(self, data: Any) -> list[Any]:
-        """Complete the arguments of a call with defaults, because Gradio fails on missing ones.
+        """Complete the arguments of a call with defaults (Gradio fails on missing ones).
 
         Raises:
             InvalidConfig: `data` is not a list, or has too many or too few values.
@@ -160,7 +160,7 @@ class RouteFilter:
 
 
 def _failure(status: int, headers: Headers) -> SpeechError | None:
-    """Return our error for one of Gradio's status codes without a message, or None."""
+    """Return the studio's error for one of Gradio's status codes without a message, or None."""
     match status:
         case 404:
             return UnknownRoute(hint="")

@@ -50,7 +50,7 @@ class StartupPage:
             await send({"type": "websocket.close", "code": error.close_code, "reason": error.code})
             return
         request = Request(scope)
-        # The path / has a page because a Space counts as started once this path responds with status 200.
+        # A Space counts as started once the path / responds with status 200.
         if request.method in {"GET", "HEAD"} and request.url.path == "/":
             response: Response = HTMLResponse(
                 self._waiting_page.replace("@nonce", nonce_of(scope)), headers={"cache-control": "no-store"}

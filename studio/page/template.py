@@ -23,9 +23,9 @@ from studio.words import languages, words
 TEMPLATE = "frontend/index.html"
 DESCRIPTION = "Voices by description, by recording, by name: an interactive voice studio for Qwen3-TTS."
 _TAGS = re.compile(r"""<meta\s+(?:property="og:|name="twitter:)[^>]*>\s*""")
-# Requests of the page's modules, which the browser starts before the modules have arrived.
+# Requests of the page's modules, which the browser sends before the modules have arrived.
 _FIRST = ("studio/bundle/presets.json", "studio/bundle/en.json", "studio/me", "studio/pronunciation", "v1/models")
-# The base URL comes from the request because the studio does not know its public name.
+# The base URL comes from the request, because the studio's public host name is unknown.
 _HEAD = f"""<title>Voicewright</title>
 <meta name="description" content="{DESCRIPTION}" />
 <meta property="og:title" content="Voicewright" />
@@ -119,7 +119,7 @@ def _body(gradio: str) -> str:
 
 
 def markup() -> str:
-    """Return the HTML of the page's shell and all rooms (a room is hidden until it is opened)."""
+    """Return the HTML of the page's shell and all rooms (hidden until they are opened)."""
     return _read("studio").replace("@rooms", "\n".join(_panel(room) for room in ROOMS))
 
 

@@ -9,13 +9,13 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-# Seconds without data after which a WebSocket to a runtime that outlives the studio counts as idle.
+# If the runtime outlives the studio, a WebSocket without data for this many seconds counts as idle.
 AT_REST_S = 5.0
 _POLL_INTERVAL_S = 0.05  # Poll interval in seconds while requests are running.
 
 
 class Drain:
-    """Counter of relayed requests and WebSockets, and state of the shutdown."""
+    """Shutdown state, with a counter of relayed requests and WebSockets."""
 
     def __init__(self) -> None:
         self._open = 0  # Number of open requests and WebSockets.
@@ -45,7 +45,7 @@ class Drain:
     async def rest(self, timeout_s: float, *, ends_idle: bool) -> None:
         """Refuse new requests, and wait until all requests have ended or the timeout has passed.
 
-        `ends_idle` closes idle WebSockets. It is needed if the runtime continues and does not close them.
+        `ends_idle` closes idle WebSockets. It is needed if the runtime outlives the studio and does not close them.
         """
         self._ends_idle = ends_idle
         self._begun.set()
@@ -66,7 +66,7 @@ class Drain:
         """Wait until a WebSocket has to be closed.
 
         Args:
-            moved: Function that returns the loop time of the WebSocket's last message.
+            moved: Function that returns the time (event loop's clock) of the WebSocket's last message.
         """
         loop = asyncio.get_running_loop()
         await self._begun.wait()

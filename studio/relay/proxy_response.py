@@ -105,7 +105,7 @@ class ProxyResponse(Response):
     async def _ask(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
         has_body = "content-length" in headers or "transfer-encoding" in headers
-        # The runtime has the same limits, but clients do not read its response while they are sending.
+        # The runtime has the same limits, but clients do not read its response while they send.
         body = bounded(self._received(), headers, max_bytes=self._max_body_bytes, idle_s=self._body_s)
         content = body if has_body else None
         request = httpx.Request(scope["method"], self._url, headers=self._asked, content=content)
@@ -119,7 +119,7 @@ class ProxyResponse(Response):
             self._has_begun = True
             await error_response(error)(scope, receive, send)
             return
-        # The connection is always closed, because this cancels the runtime's request if the client disconnects.
+        # The connection is always closed, so that a client's disconnect cancels the request at the runtime.
         async with aclosing(answer):
             try:
                 await self._return(answer, send)

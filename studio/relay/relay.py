@@ -1,6 +1,6 @@
 """Proxy for the runtime's API (``/v1/*`` and Cartesia's routes) on the studio's port.
 
-Only hop-by-hop headers are changed. Clients have the same guarantees as at the runtime: the runtime notices
+Only hop-by-hop headers are changed. Clients have the same guarantees as at the runtime: the runtime detects
 disconnects, and slow readers have the same timeouts and buffer sizes. Thread: event loop.
 """
 
@@ -56,7 +56,7 @@ ONE_HOP = {
     "x-forwarded-host",
     "x-forwarded-proto",
 }
-# Maximum number of buffered messages. Buffered audio cannot be cancelled, and the runtime assumes that it is played.
+# Maximum number of buffered messages. Buffered audio cannot be cancelled, and the runtime counts it as played.
 MAX_WAITING_FRAMES = 1
 # Size in bytes of the kernel's receive buffer for data of the runtime. If it is less than half of the loopback
 # interface's first window (64 KiB), the runtime's kernel delays each message by 0.2 s (RFC 9293, 3.8.6.2.1).
@@ -66,7 +66,7 @@ CLOSE_S = 0.5
 DISCONNECTED = (RuntimeError, WebSocketDisconnect)  # Exceptions that are raised if the page has disconnected.
 
 
-# Function that returns the owner of a visitor's stored voices, or "" for the host, who uses the shared voices.
+# Function that returns the owner of a visitor's stored voices, or "" for the host (shared voices).
 Whose = Callable[[HTTPConnection], str]
 # Function that returns the account of a request and the account's speech allowance.
 Allowed = Callable[[HTTPConnection], Allowance]
@@ -97,9 +97,9 @@ class Relay:
         secret = self.settings.server.account_key
         self.key = ({"x-api-key": api_key} if api_key else {}) | ({ACCOUNT_KEY_HEADER: secret} if secret else {})
         self.drain = Drain()
-        # There is no read timeout because a stream is silent while its text waits for a slot. The number of connections
-        # is unlimited here because the runtime limits connections. There is no pool because the runtime may close a
-        # pooled connection at any time.
+        # There is no read timeout, because a stream is silent while its text waits for a slot. Connections are not
+        # limited here, because the runtime limits them. There is no pool, because the runtime may close a pooled
+        # connection at any time.
         self.client = httpx.AsyncClient(
             trust_env=False,
             timeout=httpx.Timeout(10.0, read=None),
@@ -214,7 +214,8 @@ class Relay:
                 compression=None,
                 max_size=None,
                 max_queue=MAX_WAITING_FRAMES,
-                # There is no pong timeout because a pong may wait behind unread audio. The kernel detects lost peers.
+                # There is no pong timeout, because a pong may be queued after unread audio. The kernel detects lost
+                # peers.
                 ping_timeout=None,
                 close_timeout=CLOSE_S,
                 proxy=None,
@@ -313,7 +314,7 @@ async def _end_browser(browser: WebSocket, upstream: ClientConnection) -> None:
 
 
 async def _turn_away(browser: WebSocket, error: SpeechError) -> None:
-    # The handshake is accepted first because a page can read a message, but not the status of a refused handshake.
+    # The handshake is accepted first, because a page can read a message, but not the status of a refused handshake.
     offered = browser.scope["subprotocols"]
     await browser.accept(subprotocol=offered[0] if offered else None)
     await _say_goodbye(browser, error, error.close_code)
@@ -333,7 +334,7 @@ def _sendable(code: int | None) -> int:
 
 
 def _target(url: str, scope: Scope) -> str:
-    # The raw path is used because decoding and encoding might change it. httpx would resolve dot segments, but
+    # The raw path is used, because decoding and encoding might change it. httpx would resolve dot segments, but
     # `RequestGuard` refuses such paths.
     path: str = scope["raw_path"].partition(b"?")[0].decode("latin-1")
     query: str = scope["query_string"].decode("latin-1")

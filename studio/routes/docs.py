@@ -83,7 +83,7 @@ def _rendered(name: str) -> str:
         for other, title in _titles().items()
     )
     body = reader.renderer.render(tokens, reader.options, {})
-    # For screen readers, an empty header cell becomes an ordinary cell.
+    # An empty header cell becomes an ordinary cell, for screen readers.
     body = body.replace("<th></th>", "<td></td>")
     # Wide tables scroll inside their own element, which can be scrolled with the keyboard.
     body = body.replace("<table>", '<div class="vw-docs-table" tabindex="0"><table>')

@@ -52,7 +52,8 @@ def is_host(request: Request, settings: StudioSettings) -> bool:
 
     The host has the host key, or uses this machine while the studio is not reachable from other machines. In the second
     case, the Host header must name this machine, and no proxy may have forwarded the request, because nginx sets the
-    Host header to this machine by default. A proxy without a trace in the request is detected by its process's user.
+    Host header to this machine by default. A proxy that leaves no trace in the request is detected by the user of its
+    process.
     """
     key = settings.visits.host_key
     if key and hmac.compare_digest(request.headers.get(KEY_HEADER, "").encode(), key.encode()):
@@ -65,8 +66,8 @@ def is_host(request: Request, settings: StudioSettings) -> bool:
 def _is_passed_on(request: Request) -> bool:
     """True if a proxy has forwarded the request.
 
-    nginx without configuration is detected by its connection: unlike browsers, it uses HTTP/1.0 or closes the
-    connection after each response.
+    Unconfigured nginx is detected by its connection: unlike browsers, it uses HTTP/1.0 or closes the connection after
+    each response.
     """
     closes = request.headers.get("connection", "").lower() == "close"
     return (
@@ -121,7 +122,7 @@ class HostRoutes:
         state = await self._ask_runtime()
         is_own = isinstance(runtime, ChildRuntime)
         memory = await asyncio.to_thread(own_memory) if is_own else None
-        # Status and `changing` are read without an await between them, so they are consistent when a change fails.
+        # There is no await between reading the status and `changing`, so they are consistent when a change fails.
         return json_response(
             {
                 "runtime": asdict(runtime.status),

@@ -63,7 +63,7 @@ class MeRoutes(StoreRoutes):
         return self._store.preferences(owner)
 
     async def prefer(self, request: Request) -> Response:
-        """Change the visitor's preferences, where the value null deletes a preference."""
+        """Change the visitor's preferences (null deletes a preference)."""
         owner, address = self._visitors.of(request).keeper
         changes = preferences_of(decode(await read_body(request)))
         await self._workers(self._store.prefer, owner, changes, address=address)

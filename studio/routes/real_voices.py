@@ -59,8 +59,8 @@ def feature(
 ) -> dict[str, Any]:
     """Return the checkpoint data that the page needs before it is shown.
 
-    The data states if the embedded checkpoint is served, and if the visitor may change checkpoints. If so, it has the
-    state of a download, because a later notice would shift the page's layout.
+    The data states whether the embedded checkpoint is served, and whether the visitor may change checkpoints. If so, it
+    includes the state of a download, because a later notice would shift the page's layout.
     """
     models = models_of(runtime.args) if isinstance(runtime, ChildRuntime) else []
     can_download = isinstance(runtime, ChildRuntime) and is_host(request, settings)
@@ -155,7 +155,7 @@ class RealVoiceRoutes:
 
 
 def plan_of(measured: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the published checkpoints for the page, from the plan or a built-in table.
+    """Return the published checkpoints for the page, from the plan or the built-in table.
 
     ``sizes`` is the source: "hub", or "table" if the Hub has not listed all files. ``download`` is the number of
     missing bytes, of which ``common`` bytes are shared by all checkpoints. ``bits`` has the weight formats of the
@@ -205,7 +205,7 @@ def plan_of(measured: dict[str, Any] | None) -> dict[str, Any]:
 def together(plan: dict[str, Any], models: list[str], bits: str = "") -> int:
     """Return the total memory of several checkpoints in bytes, or 0 if it is unknown.
 
-    `bits` is a weight format. If it is empty or auto, each checkpoint has its format in the plan.
+    `bits` is a weight format. If it is empty or auto, each checkpoint uses its format from the plan.
     """
     chosen = [offer for offer in plan["offers"] if offer["id"] in models and offer["memory"] is not None]
     kinds = [{kind["weights"]: kind["memory"] for kind in offer["bits"]} for offer in chosen]
@@ -214,7 +214,7 @@ def together(plan: dict[str, Any], models: list[str], bits: str = "") -> int:
 
 
 def _suggest(plan: dict[str, Any]) -> None:
-    """Mark the suggested checkpoint of each mode: the largest one that is fast enough.
+    """Mark the suggested checkpoint for each mode: the largest one that is fast enough.
 
     If no checkpoint is fast enough, the smallest one is marked. Together, the marked checkpoints must fit into memory.
     """

@@ -48,7 +48,7 @@ Given = ParamSpec("Given")
 Handler = Callable[[Request], Awaitable[Response]]
 RouteTable = list[tuple[str, str, Handler]]
 
-# The parser logs a warning for each invalid form, which clients could use to flood the log.
+# The parser logs a warning for every invalid form, which clients could use to flood the log.
 logging.getLogger("python_multipart").setLevel(logging.ERROR)
 
 
@@ -129,7 +129,7 @@ def streamed_json(pieces: Iterable[bytes], size: int) -> Response:
     async def stream() -> AsyncIterator[bytes]:
         for piece in pieces:
             yield piece
-            await asyncio.sleep(0)  # A client that reads fast would keep the other tasks waiting.
+            await asyncio.sleep(0)  # Without this, a client that reads fast would block the other tasks.
 
     headers = {**PRIVATE, "cache-control": "no-store", "content-length": str(size)}
     return StreamingResponse(stream(), media_type="application/json", headers=headers)

@@ -1,7 +1,7 @@
 """Shared links to takes, which the owner creates and revokes and anyone may open.
 
-A shared page is plain HTML without scripts and shows nothing about the owner. It is not indexed or listed, and its URL
-is not sent as a referrer, so nobody can find it without the link.
+A shared page is plain HTML without scripts and shows nothing about the owner. It is neither indexed nor listed, and its
+URL is not sent as a referrer, so nobody can find it without the link.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Routes of stored voices: deletion, restoring, and storing a designed take as a voice."""
+"""Routes of stored voices: deleting, restoring, and storing a designed take as a voice."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from studio.store.store import Store
 from studio.visitors.visitors import Visitors
 
 VOICES = "/v1/audio/voices"
-# Consent text of a designed voice. It is a record and not a label, so it is always English.
+# Consent text of a designed voice. It is a record and not a label, so it is not translated.
 CONSENT = "Designed by description; nobody was recorded."
 MAX_PROVENANCE_CHARS = 500  # Maximum length of a provenance entry in characters.
-MAX_ANCESTORS = 32  # Maximum number of parent takes in which the description of a voice is searched.
+MAX_ANCESTORS = 32  # Maximum number of parent takes that are searched for the description of a voice.
 
 
 class VoiceRoutes(StoreRoutes):
     """HTTP routes of stored voices.
 
-    The runtime stores the voices, but has no bin for them. Therefore a deleted voice is downloaded first, and an import
-    restores it.
+    The runtime stores the voices, but has no bin for them. Therefore, a voice is downloaded before it is deleted, and
+    restored by an import.
 
     Thread: event loop. Worker threads access the disk.
     """

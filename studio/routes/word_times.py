@@ -72,7 +72,7 @@ class WordTimeRoutes(StoreRoutes):
     async def _found(self, owner: str, record: dict[str, Any]) -> TakeWords:
         """Return the word times of a take, measured by an aligner if possible, or else estimated.
 
-        Estimated times are not cached because a later alignment may succeed.
+        Estimated times are not cached, because a later alignment may succeed.
         """
         read, heard = words_read(record), words_heard(record)
         language = code_of(record["language"] or record["config"].get("language"))

@@ -1,4 +1,4 @@
-"""Child processes of the runtime: a server on a free port, and a memory check."""
+"""Child processes that run the runtime: the server on a free port, and the memory check."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROOT = str(Path(__file__).resolve().parents[2])
 START_POLL_INTERVAL_S = 0.1
 WATCH_INTERVAL_S = 2.0
 HEALTH_TIMEOUT_S = 10.0  # After three consecutive timeouts, the runtime counts as hung.
-STOP_TIMEOUT_S = 5.0  # The runtime closes its sockets and exits in this time.
+STOP_TIMEOUT_S = 5.0  # The runtime closes its sockets and exits within this time.
 LAST_OUTPUT_TIMEOUT_S = 1.0  # Timeout in seconds for reading the last output of a process that has ended.
 MAX_LOG_LINE_BYTES = 4096  # Maximum length of a log line in bytes.
 
@@ -102,7 +102,7 @@ class RuntimeProcess(ChildProcess):
 
     @classmethod
     async def start(cls, command: Sequence[str]) -> Self:
-        """Start a runtime's command on a free local port.
+        """Start a runtime process that listens on a free local port.
 
         Raises:
             OSError, ValueError: The process cannot be started.
@@ -115,7 +115,7 @@ class RuntimeProcess(ChildProcess):
     async def until_ready(self, report: Callable[[Answer], None]) -> None:
         """Poll the route /ready until the runtime is ready.
 
-        If the process ends first, the call does not return.
+        The call does not return if the process ends first.
 
         Args:
             report: Callback that receives the loading progress.
@@ -142,7 +142,7 @@ class RuntimeProcess(ChildProcess):
             ready.cancel()
 
     async def until_hung(self) -> None:
-        """Poll the runtime until it has missed three health checks in succession."""
+        """Poll the runtime until it misses three consecutive health checks."""
         async with httpx.AsyncClient(verify=certificates(), trust_env=False, timeout=HEALTH_TIMEOUT_S) as client:
             missed = 0
             while missed < 3:

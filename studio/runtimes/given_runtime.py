@@ -1,4 +1,4 @@
-"""External runtime, which the studio did not start.
+"""External runtime, which the studio has not started.
 
 Thread: event loop.
 """

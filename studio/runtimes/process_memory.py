@@ -38,7 +38,7 @@ def _tree(root: int) -> list[int]:
                 continue
             children[int(fields[1])].append(int(folder.name))
     found = [root]
-    for process in found:  # The loop also visits the pids that it appends.
+    for process in found:  # The loop also visits the pids that are appended.
         found += children[process]
     return found
 

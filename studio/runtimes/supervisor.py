@@ -26,8 +26,8 @@ logger = logging.getLogger(__name__)
 RUNTIME_COMMAND = ("runtime.cli", "runtime")  # Module and subcommand of the child process.
 FIRST_BACKOFF_S = 0.5
 MAX_BACKOFF_S = 30.0
-HEALTHY_S = 60.0  # Seconds of operation after which the restart delay is reset.
-LEAVE_S = 5.0  # Additional seconds in which a replaced runtime has to exit after its speech has finished.
+HEALTHY_S = 60.0  # Uptime in seconds after which the restart delay is reset.
+LEAVE_S = 5.0  # Additional seconds for a replaced runtime to exit after its speech has finished.
 UNKNOWN_STATUS = 255  # Exit status that is assumed if the real status of a child is unknown.
 NO_ANSWER_REASON = "no_answer"  # Reason of a restart after failed health checks.
 
@@ -83,10 +83,10 @@ class ChildRuntime:
         self.args = tuple(args)
         self._command = tuple(command)
         self._drain_s = drain_s
-        self._child: RuntimeProcess | None = None  # Child that serves or is starting.
+        self._child: RuntimeProcess | None = None  # Child that is serving or starting.
         self._changing: asyncio.Task[None] | None = None
         self._settled = asyncio.Event()  # Set while no change of checkpoints is running.
-        self._makes_room = False  # True if the old child must end first because memory does not suffice for both.
+        self._makes_room = False  # True if the old child must end first, because there is not enough memory for both.
         self._leaving: dict[asyncio.Task[None], RuntimeProcess] = {}  # Replaced children that finish their speech.
         self._is_draining = False
         self._problem: str | None = None
@@ -105,8 +105,8 @@ class ChildRuntime:
     async def run(self) -> int:
         """Run and restart the child until this task is cancelled, and then end the child.
 
-        The call returns only if a restart cannot help: the runtime refused its settings before it was ever ready. Then
-        it returns the runtime's exit status, and the reason is on stderr.
+        The call returns only if a restart cannot help, because the runtime refused its settings before it was ever
+        ready. It then returns the runtime's exit status, and the reason is on stderr.
         """
         backoff = FIRST_BACKOFF_S
         loop = asyncio.get_running_loop()
@@ -142,12 +142,12 @@ class ChildRuntime:
         serving = [] if self._child is None else [self._child.end(self._drain_s + LEAVE_S)]
         await asyncio.gather(*self._leaving, *serving, return_exceptions=True)
 
-    # --- The child that serves.
+    # --- The serving child.
 
     async def _run_once(self) -> int | None:
         """Run the child until it ends and return its exit status.
 
-        The supervision continues after any failure because a later start may succeed.
+        Supervision continues after any failure, because a later start may succeed.
 
         Returns:
             None if a change of checkpoints has replaced or ended the child.
@@ -226,7 +226,7 @@ class ChildRuntime:
         return self._changing is not None
 
     def change(self, args: Sequence[str]) -> None:
-        """Replace the child by a child with other arguments.
+        """Replace the child with a child that has other arguments.
 
         If the change fails, the current child continues to serve and `status` has the reason.
 

@@ -70,7 +70,7 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
         self._began_s = 0.0  # CPU time of the event loop at the start of `_served`.
         self._share = LoopShare(shares, self.loop)
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.flow = _PipelineFlow(transport, self.pipeline)
         # Each send waits until earlier data is in the kernel's send buffer, which is small (see serving.py).
