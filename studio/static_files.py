@@ -14,7 +14,7 @@ _METHODS = ("GET", "HEAD")
 
 
 class FreshFiles(StaticFiles):
-    """Static files that browsers revalidate at each load, so they never use outdated modules."""
+    """Static files that browsers revalidate at each load, to avoid outdated modules."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         if scope["method"] not in _METHODS:

@@ -31,7 +31,7 @@ from studio.settings import StoreSettings
 from studio.store.store import Store
 from studio.visitors.visitors import MemberOf, Visitor, Visitors
 
-JUMP_S = 60.0  # The wall clock has jumped if it deviates from the monotonic clock by more than this.
+JUMP_S = 60.0  # Minimum deviation of the wall clock from the monotonic clock that counts as a jump.
 
 KEY_FILE = "cookie.key"
 KEY_BYTES = 32
@@ -46,7 +46,7 @@ MAX_CONCURRENT_EXPORTS = 2
 class StoreService:
     """Store of the studio with its HTTP routes.
 
-    The constructor opens the store, which may take a moment.
+    The constructor opens the store, which may block for a moment.
 
     Raises:
         InvalidSetting: A newer version of Voicewright has written the store's folder.
@@ -155,9 +155,9 @@ def _date() -> float:
 
 
 class WallClock:
-    """Wall clock check that protects records from expiry while the machine's clock is wrong.
+    """Wall clock check that prevents expiry of records while the machine's clock is wrong.
 
-    After a jump, the clock is trusted again when it has advanced evenly between two checks.
+    After a jump, the clock is trusted again once there is no jump between two checks.
     """
 
     def __init__(self, wall: Callable[[], float] = _date, passed: Callable[[], float] = time.monotonic) -> None:

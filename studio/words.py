@@ -1,7 +1,7 @@
 """Texts of the page in all languages, from assets/i18n/<language>/<room>.json.
 
-All files in the folder of a language are merged into one object. The text `shell.language` is the name of the language
-in this language. Missing texts are taken from English.
+All files in the folder of a language are merged into one object. The text `shell.language` is the language's own name.
+Missing texts are taken from English.
 """
 
 from __future__ import annotations

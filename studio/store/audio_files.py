@@ -17,7 +17,7 @@ from runtime.version import package_version
 FORMATS = {name: ENCODED[name].media_type for name in ("wav", "mp3", "flac", "opus", "pcm")}
 EXPORT_FORMATS = {**FORMATS, "m4b": M4B.media_type}
 
-# Media types of reference recordings by their first bytes. Browsers do not execute content of these types.
+# Media types of reference recordings by their first bytes. Browsers execute no content of these types.
 _KINDS = (
     (0, b"RIFF", "audio/wav", "wav"),
     (0, b"fLaC", "audio/flac", "flac"),
@@ -115,7 +115,7 @@ def model_of(model: object) -> str:
 
 
 def _all(values: Any) -> str:
-    """Return the distinct values in order, joined by commas."""
+    """Return the distinct values in order, separated by commas."""
     named = [str(value) for value in dict.fromkeys(values) if value is not None and value != ""]
     return ", ".join(named[:MAX_SEEDS] + ["…"] * (len(named) > MAX_SEEDS))
 

@@ -78,7 +78,8 @@ MIGRATIONS = (
         created_at REAL NOT NULL
     ) STRICT;
     """,
-    # Size in bytes, and keyed hash of the visitor's address, for quotas. The hash is NULL for owners without address.
+    # Size in bytes, and keyed hash of the visitor's address, for quotas. The hash is NULL for owners without an
+    # address.
     """
     ALTER TABLE takes ADD COLUMN address TEXT;
     ALTER TABLE scripts ADD COLUMN address TEXT;
@@ -123,7 +124,7 @@ class Database:
         self._connection = connection
         self._lock = threading.RLock()
         self.moved_aside = moved_aside
-        self.unreadable = 0  # Number of unreadable rows that were moved to `set_aside` since this object was created.
+        self.unreadable = 0  # Number of unreadable rows moved to `set_aside` by this object.
 
     @classmethod
     def open(cls, folder: Path) -> Database:
@@ -161,7 +162,7 @@ class Database:
             StoreBusy: Another process has locked the database for too long.
         """
         with self._lock, _storage_errors(what):
-            if self._connection.in_transaction:  # This thread has started the transaction and thus has the lock.
+            if self._connection.in_transaction:  # This thread started the transaction, so it has the lock.
                 yield self._connection
                 return
             self._connection.execute("BEGIN IMMEDIATE")
@@ -196,10 +197,10 @@ def _storage_errors(what: str) -> Iterator[None]:
 
 
 def _opened(path: Path) -> sqlite3.Connection:
-    path.touch(mode=0o600)  # SQLite gives its journals the mode of this file.
+    path.touch(mode=0o600)  # SQLite creates its journals with the mode of this file.
     path.chmod(0o600)
     connection = sqlite3.connect(path, timeout=LOCK_TIMEOUT_S, isolation_level=None, check_same_thread=False)
-    connection.text_factory = lambda data: data.decode("utf-8", "replace")  # A damaged text must not break a list.
+    connection.text_factory = lambda data: data.decode("utf-8", "replace")  # A damaged text must not make a list fail.
     try:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
@@ -228,7 +229,7 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
         connection.execute("VACUUM INTO ?", (str(copy),))
         log.info("%s is migrated to this version; the previous version was copied to %s", path, copy.name)
     for number, migration in enumerate(MIGRATIONS[version:], version + 1):
-        # Each migration is one transaction, so a killed process leaves the old schema.
+        # Each migration is one transaction, so the old schema remains if the process is killed.
         connection.executescript(f"BEGIN IMMEDIATE; {migration} PRAGMA user_version = {number}; COMMIT;")
 
 

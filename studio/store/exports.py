@@ -1,7 +1,7 @@
 """Exports of takes as one file, one file per line or chapter, subtitles, or a zip archive.
 
-Small exports are temporary files in memory. Exports of several hours are written to the store's folder, so only the
-disk limits their size. Thread: any. Long exports take minutes.
+Small exports are temporary files in memory. Exports of several hours are written to the store's folder, so their size
+is limited only by the disk. Thread: any. Long exports take minutes.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ from studio.store.programme import (
 from studio.store.records import MAX_SCRIPT_LINES, Fields, Line
 from studio.store.takes import Takes
 
-# Maximum number of clips. It is sufficient if each line has a pause and half of the lines have two takes.
+# Maximum number of clips. It is enough for scripts in which each line has a pause and half of the lines have two takes.
 MAX_CLIPS = 5 * MAX_SCRIPT_LINES // 2
 MAX_CHAPTERS = 1000
 BOOK_FORMATS = ("m4b", "mp3")  # Formats with chapters and a cover.
 LOSSY_FORMATS = ("m4b", "mp3", "opus")  # Formats with a bit rate.
 MAX_SILENCE_S = 60.0
 MAX_TIME_S = 86_400.0
-MAX_OVERRUN_S = 0.1  # Excess over the requested length that no note reports.
-MAX_NAMED_LINES = 400  # Maximum number of lines that a note names.
+MAX_OVERRUN_S = 0.1  # Excess over the requested length that is not reported.
+MAX_NAMED_LINES = 400  # Maximum number of lines listed in a note.
 MAX_MEMORY_BYTES = 16 * 2**20  # Maximum size of a file in memory. Larger files are on disk.
 PIECE_SAMPLES = 60 * SAMPLE_RATE  # Number of samples that are encoded at once.
 MAX_WAV_BYTES = 2**32 - 2**20  # Maximum size of a WAV file, which has a 32-bit length field.
@@ -68,7 +68,7 @@ class ClipFields(Fields):
     take: str | None = None
     silence_s: Annotated[float, Field(ge=0, le=MAX_SILENCE_S)] | None = None
     line: Annotated[int, Field(ge=0, le=10**9)] | None = None
-    # Start time of a line in seconds, which only the first clip of the line has.
+    # Start time of a line in seconds, set only for its first clip.
     starts_s: Annotated[float, Field(ge=0, le=MAX_TIME_S)] | None = None
     speaker: Annotated[Line, Field(max_length=120)] = ""  # Name in the subtitles.
 
@@ -200,9 +200,9 @@ def _sample(seconds: float | None) -> int | None:
 
 
 def _timed(clips: list[Clip], wanted: ExportFields, read_take: ReadTake) -> tuple[list[Clip], tuple[str, ...]]:
-    """Place the clips at the start times of their lines if the request has start times.
+    """If the request has start times, place the clips at the start times of their lines.
 
-    The notes about lines that do not fit are returned as well.
+    Also return notes about lines that do not fit.
 
     Raises:
         InvalidConfig: Some lines have no start time, or the start times decrease.
@@ -299,7 +299,7 @@ class _Audio:
         return file
 
     def _book_tags(self) -> dict[str, str]:
-        """Return the tags that mark a file as an audiobook, or no tags for other files."""
+        """Return the tags that mark a file as an audiobook (empty for other files)."""
         author = {"artist": self.wanted.author, "album_artist": self.wanted.author} if self.wanted.author else {}
         if self.wanted.format != "m4b" and not author:
             return {}

@@ -34,7 +34,7 @@ class OwnedRows:
     Args:
         held: Name of the column with the JSON object.
         key: Name of the column that identifies a row among the rows of an owner.
-        what: Name of a row in the error message for a missing row.
+        what: Noun for a row in the error message for a missing row.
 
     Raises (every method):
         StorageFailed: The database cannot be read or written.
@@ -55,7 +55,7 @@ class OwnedRows:
         Args:
             condition: SQL text after WHERE.
             values: Values of the SQL placeholders.
-            shown: SQL expression that is selected instead of the column with the object.
+            shown: SQL expression to select instead of the column with the object.
         """
         query = f"SELECT owner, {self._key}, {shown or self._held} FROM {self._table} WHERE {condition}"  # noqa: S608  constant SQL
         found = []

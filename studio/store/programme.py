@@ -22,8 +22,8 @@ from studio.store.records import words_read
 Samples = NDArray[np.int16]
 MAX_TEMPO = 1.15
 _MAX_SILENT_SHARE = 0.02  # Samples below this fraction of a take's peak count as silence.
-_EDGE_SAMPLES = SAMPLE_RATE // 50  # Number of samples that are kept before and after the speech of a take.
-_MAX_LATE = SAMPLE_RATE // 10 - _EDGE_SAMPLES  # A line with a larger delay is late.
+_EDGE_SAMPLES = SAMPLE_RATE // 50  # Samples that are kept before and after the speech of a take.
+_MAX_LATE = SAMPLE_RATE // 10 - _EDGE_SAMPLES  # Maximum delay in samples of a line that counts as on time.
 ReadTake = Callable[[str], Samples]  # Function that returns the samples of the take with this id.
 
 
@@ -69,8 +69,8 @@ class ProgrammePart:
     def captions(self) -> Iterator[tuple[int, int, str]]:
         """Yield the first sample, the end and the text of each caption.
 
-        A line that is too long for one caption is divided, if possible between sentences. The times within a take are
-        estimated from the lengths of its words.
+        A line that is too long for one caption is split, if possible between sentences. The times within a take are
+        estimated from its word lengths.
         """
         if len(self.text) <= MAX_CUE_CHARS:
             yield self.start, self.end, self.text
@@ -90,7 +90,7 @@ class ProgrammePart:
 
 @dataclass(frozen=True, slots=True)
 class LateLine:
-    """Line that starts later than requested, by this number of seconds."""
+    """Line that starts `seconds` later than requested."""
 
     line: int
     seconds: float
@@ -111,9 +111,9 @@ def without_edges(clip: Clip, read: ReadTake) -> Clip:
 def fitted(clips: Iterable[Clip], length: int | None) -> tuple[list[Clip], list[LateLine]]:
     """Place each cue at its start time, and return the clips and the lines that start late.
 
-    A cue has all lines of one start time, such as a question and its answer. A cue that would overlap the next cue is
-    spoken faster, by a factor of up to `MAX_TEMPO`. Every line has a start time, and start times do not decrease.
-    Silence is appended until the audio has `length` samples.
+    A cue has all lines with the same start time, such as a question and its answer. A cue that would overlap the next
+    one is sped up by a factor of up to `MAX_TEMPO`. Every line must have a start time, and start times must not
+    decrease. Silence is appended until the audio has `length` samples.
     """
     lines = [_without_end_silence(list(group)) for _, group in groupby(clips, key=lambda clip: clip.line)]
     cues = [list(chain.from_iterable(group)) for _, group in groupby(lines, key=lambda line: line[0].start)]
@@ -161,7 +161,7 @@ def parts_of(clips: Iterable[Clip]) -> list[ProgrammePart]:
 def join_clips(clips: list[Clip], read: ReadTake, loudness_lufs: float | None) -> Iterator[Samples]:
     """Yield the samples of each clip, with an equal loudness of all voices if requested.
 
-    One gain applies to all takes of a voice, so whispered lines stay quieter. The caller normalizes the result.
+    All takes of a voice have the same gain, so that whispered lines stay quieter. The caller normalizes the result.
 
     Args:
         clips: Clips in the order of the audio.
@@ -189,7 +189,7 @@ def _shortened(samples: Samples, tempo: float, length: int) -> Samples:
 
 
 def _gains(clips: list[Clip], read: ReadTake, loudness_lufs: float) -> dict[object, float]:
-    """Return the gain of each voice in dB, at most 0 so that no sample overflows."""
+    """Return the gain of each voice in dB, which is at most 0, so that no sample overflows."""
     takes: dict[object, list[str]] = {}
     for clip in clips:
         if clip.record is not None:

@@ -15,7 +15,7 @@ from studio.store.database import Database
 from studio.store.owned_rows import MakeRoom, OwnedRows, next_version
 from studio.store.records import PronunciationFields, TextToSay
 
-TAG_PATTERN = tag_pattern(Limits(), brackets=True)  # Pattern of tags, which pronunciations do not change.
+TAG_PATTERN = tag_pattern(Limits(), brackets=True)  # Pattern of tags, whose text is not replaced.
 _BYTES = "SELECT bytes FROM pronunciations WHERE owner = ?"
 EMPTY: dict[str, Any] = {"words": [], "updated_at": None}
 
@@ -33,7 +33,7 @@ class Pronunciations:
         self._rows = OwnedRows(database, "pronunciations", held="dictionary", key="owner")
 
     def of(self, owner: str) -> dict[str, Any]:
-        """Return the owner's dictionary, which has no words initially."""
+        """Return the owner's dictionary, which is empty initially."""
         rows = self._rows.objects("owner = ?", (owner,))
         return rows[0] if rows else EMPTY
 

@@ -1,7 +1,7 @@
-"""Storage quotas, and selection of old items that are deleted to free space.
+"""Storage quotas, and selection of old items to delete when space is needed.
 
 There are quotas per visitor, per address and in total. The database view `kept` has the bytes of all items and the
-keyed hash of the visitor's address. Therefore a visitor who deletes the cookie still has the same quota per address.
+keyed hash of the visitor's address. Therefore, a visitor who deletes the cookie still has the same quota per address.
 Thread: any.
 """
 
@@ -28,7 +28,7 @@ _LOOSE = "owner = ? AND deleted_at IS NULL AND id NOT IN (SELECT value FROM json
 class Excess:
     """Number of bytes by which a new item would exceed a quota.
 
-    If `address` is set, only the deletion of items from this address reduces the number.
+    If `address` is set, only deleting items from this address reduces it.
     """
 
     bytes: int
@@ -70,7 +70,7 @@ class Quota:
             what: Name of the new item in the error message.
 
         Raises:
-            StoreFull: Deleting the whole bin would not free enough space.
+            StoreFull: Even deleting the whole bin would not free enough space.
         """
         excesses = self._excesses(owner, address, size)
         if not excesses:
@@ -152,9 +152,9 @@ class Quota:
         return int(found)
 
     def _outside_scripts(self, owner: str) -> tuple[int, int, int, int | None, int | None]:
-        """Return numbers about the owner's takes that no script uses.
+        """Return statistics of the owner's takes that no script uses.
 
-        The numbers are: all takes; and without favourites: takes, bytes, first time in ms, last time in ms.
+        They are: the number of takes, and without favourites: number, bytes, first and last time in ms.
         """
         (found,) = self._database.rows(
             f"""SELECT count(*), count(*) FILTER (WHERE favourite = 0),

@@ -70,7 +70,7 @@ class Fields(BaseModel):
 
 
 class TakeChanges(Fields):
-    """Changes to a take, where unset fields are not changed."""
+    """Changes to a take (unset fields are not changed)."""
 
     name: Annotated[Line, Field(max_length=120)] | None = None
     tags: Annotated[list[Tag], Field(max_length=16)] = []
@@ -87,7 +87,7 @@ class TakeFields(TakeChanges):
     room: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
     mode: Annotated[str, AfterValidator(_mode)]
     text: Annotated[Text, Field(max_length=100_000)]
-    # Text that was sent to the runtime if pronunciations have replaced words.
+    # Text that was sent to the runtime, if pronunciations replaced words.
     spoken: Annotated[Text, Field(max_length=100_000)] | None = None
     label: Annotated[Text, Field(max_length=200)] | None = None
     config: Annotated[dict[str, Any], AfterValidator(_without_sound)] = {}
@@ -231,7 +231,7 @@ def is_script_id(text: str) -> bool:
 
 
 def preferences_of(fields: dict[str, Any]) -> dict[str, Any]:
-    """Validate and return preferences, where a value of None deletes a preference.
+    """Validate and return preferences (None deletes a preference).
 
     Raises:
         InvalidConfig: A name or a value is invalid.

@@ -1,7 +1,7 @@
-"""Record of the visitors who have voices or dictionaries in the runtime.
+"""Records of the visitors who have voices or dictionaries in the runtime.
 
-The runtime does not know the addresses of owners. Therefore the studio limits the number of such visitors per address,
-and deletes the runtime's data of visitors who do not return. Thread: any.
+The addresses of owners are unknown to the runtime. Therefore, the studio limits the number of such visitors per
+address, and deletes the runtime's data of visitors who do not return. Thread: any.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Storage of scripts by owner, each as the text of a JSON object.
 
-SQLite parses the JSON texts, because its functions release the interpreter lock. Python's parser would block the event
-loop for a script with thousands of lines. Thread: any.
+SQLite parses the JSON texts, because its functions release the GIL. Python's parser would block the event loop for a
+script with thousands of lines. Thread: any.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from studio.store.records import MAX_SCRIPT_LINES, ScriptHead, ScriptLine, read
 
 MAX_BYTES = 8 * 2**20  # Maximum size of a script in bytes of JSON.
 MAX_PART_BYTES = 2**20  # Maximum size in bytes of one line, and of all other fields together.
-PREVIEW_CHARS = 120  # Number of characters of a script's first text that the list of scripts has.
+PREVIEW_CHARS = 120  # Number of characters of a script's first text in the list of scripts.
 
 _IS_READABLE = "CASE WHEN json_valid(script) THEN json_type(script, '$.lines') IS 'array' ELSE FALSE END"
 # SQL expression for a script with the number of its lines and the start of its first text, but without lines and
@@ -211,7 +211,7 @@ def _parse_part(text: bytes, where: str, max_depth: int) -> dict[str, Any]:
 def takes_in_scripts(database: Database, owner: str, script_id: str | None = None) -> set[str]:
     """Return the ids of the takes in all scripts of an owner, or in one script.
 
-    Takes are the values of the key ``take`` at any depth because a line may have several parts.
+    Takes are the values of the key ``take`` at any depth, because a line may have several parts.
     """
     query = f"""SELECT item.atom FROM {_EVERY_VALUE} WHERE owner = ? AND deleted_at IS NULL
         AND item.key = 'take' AND item.type = 'text'"""  # noqa: S608  constant SQL

@@ -115,7 +115,7 @@ class SoundFiles:
         """Return the owner and the record in a file's metadata, or None if they are invalid."""
         path = self.takes / (take_id + SUFFIX)
         try:
-            # The stored record is nested one level deeper.
+            # The record is nested one level deeper in the tag.
             tag = parse_object(read_tags(str(path)).get(RECORD_TAG, ""), MAX_DEPTH + 1)
             owner, record = tag["owner"], tag["record"]
             self.pcm(take_id, record["sha256"])

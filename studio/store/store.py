@@ -26,12 +26,12 @@ from studio.store.sound_files import SoundFiles
 from studio.store.takes import Takes
 from studio.store.voice_bin import VoiceBin
 
-# Types of file systems whose content is lost with the machine or the container.
+# File system types whose content is lost with the machine or the container.
 FLEETING = {"overlay", "tmpfs", "ramfs", "aufs"}
 
 log = logging.getLogger(__name__)
 
-# Name of each table's column with the time of the last change, by which the data of lost visitors expires.
+# Column with the time of the last change in each table, from which the expiry of lost visitors' data is counted.
 LAST_CHANGES = {"scripts": "updated_at", "pronunciations": "updated_at", "preferences": "seen_at"}
 DAY_S = 86_400
 MAX_PREFERENCES = 64  # Maximum number of preferences of an owner.
@@ -97,7 +97,7 @@ class Store:
             self._spare.cleanup()
 
     def tidy(self) -> None:
-        """Delete expired items, at the start and about every hour.
+        """Delete expired items (called at the start and about every hour).
 
         Raises:
             StorageFailed: Writing to the disk failed.
@@ -163,7 +163,7 @@ class Store:
 def is_lasting(folder: Path, env: Mapping[str, str] | None = None, mounts: str = "/proc/self/mounts") -> bool:
     """True if the content of the folder survives a restart of the machine or container.
 
-    On a Hugging Face Space, only mounted volumes such as /data do. On other machines, every folder does.
+    On a Hugging Face Space, only mounted volumes such as /data survive. On other machines, every folder does.
     """
     env = os.environ if env is None else env
     if not env.get("SPACE_ID"):

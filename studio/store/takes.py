@@ -1,7 +1,7 @@
 """Storage of takes by owner, each with a database row and an audio file.
 
-A take exists if its file exists: missing rows are created again, and rows without a file are deleted. Therefore a take
-is complete or does not exist, even if the process is killed. Thread: any.
+A take exists if its file exists: missing rows are recreated, and rows without a file are deleted. Therefore, a take is
+either complete or missing, even if the process is killed. Thread: any.
 """
 
 from __future__ import annotations
@@ -102,7 +102,8 @@ class Takes:
                     self._files.remove([record["id"]])
                     self._remove_unused_references()
                 raise
-            # Old takes are deleted after the new take is stored. If this deletion fails, the next take repeats it.
+            # Old takes are deleted after the new take is stored. If this deletion fails, it is repeated when the next
+            # take is stored.
             with contextlib.suppress(OSError, SpeechError):
                 self._remove(owner, going)
         return record
@@ -255,7 +256,7 @@ class Takes:
     # --- Takes of all owners.
 
     def reconcile(self) -> None:
-        """Restore missing rows from files, and delete rows without a file, at the start."""
+        """Restore missing rows from files, and delete rows without a file (called at the start)."""
         with self._files.writing():
             known = {take_id for (take_id,) in self._database.rows("SELECT id FROM takes")}
             found = self._files.take_ids()
@@ -286,7 +287,7 @@ class Takes:
     def make_room(self, owner: str, address: str | None, size: int, *, what: str) -> None:
         """Delete old items so that an owner can store `size` more bytes.
 
-        The new item must not be a take, because `add` frees space for takes.
+        The new item must not be a take, because `add` already frees space for takes.
 
         Raises:
             StoreFull: Deleting the allowed items would not free enough space.
@@ -322,8 +323,7 @@ class Takes:
             connection.executemany("DELETE FROM scripts WHERE owner = ? AND id = ?", scripts)
 
     def _purge(self, take_ids: list[str]) -> None:
-        # Files are deleted first. At the next start, a row without a file is deleted, but a file without a row is
-        # restored.
+        # Files are deleted first, because the next start deletes rows without a file but restores files without a row.
         self._files.remove(take_ids)
         with self._database.writing("The takes") as connection:
             connection.executemany("DELETE FROM takes WHERE id = ?", [(take_id,) for take_id in take_ids])
@@ -372,7 +372,7 @@ def record_of(fields: TakeFields, pcm: bytes, reference: bytes | None, most: int
 
 
 def searchable_text(record: dict[str, Any]) -> str:
-    """Return the normalized text of a take in which searches look for words."""
+    """Return the normalized text of a take for searches."""
     config = record["config"]
     texts = [record[name] for name in ("name", "text", "label", "voice", "language", "notes")]
     texts += [config.get(name) for name in ("instruct", "instructions", "voice_description")]

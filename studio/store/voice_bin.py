@@ -18,7 +18,7 @@ MAX_FILES = 32  # Maximum number of files per owner.
 
 
 class VoiceBin:
-    """Bin that has a folder for each owner and a file for each deleted voice.
+    """Bin with a folder for each owner and a file for each deleted voice.
 
     The modification time of a file is the time of the deletion.
     """
@@ -73,6 +73,6 @@ class VoiceBin:
                         path.unlink()
 
     def _path(self, owner: str, voice_id: str) -> Path:
-        # Both values come from clients and must not become paths.
+        # Both values come from clients and must not be used as paths.
         names = [hashlib.sha256(word.encode("utf-8", "surrogateescape")).hexdigest()[:32] for word in (owner, voice_id)]
         return self._folder / names[0] / (names[1] + SUFFIX)

@@ -1,4 +1,4 @@
-"""Recogniser interface, and loading of the recogniser that is set (docs/guide.md)."""
+"""Recogniser interface, and loading of the configured recogniser (docs/guide.md)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Transcriber(Protocol):
     Thread: the thread that created the recogniser.
     """
 
-    name: str  # Name of the recogniser that users see.
+    name: str  # Displayed name of the recogniser.
 
     def transcribe(self, samples: NDArray[np.float32], language: str | None) -> Transcript:
         """Return the transcript of a recording, with an empty text if there is no speech.
@@ -51,7 +51,7 @@ class Transcriber(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Recogniser that the settings select, before it is loaded.
+    """Recogniser selected by the settings, before it is loaded.
 
     `missing` is the reason why the recogniser is not available, or None.
     """
@@ -96,7 +96,7 @@ class Choice:
             from studio.transcribing.whisper import Whisper
 
             return Whisper(self.model, local_files_only=self.hub_id is not None)
-        # Only the operator can change this setting, and no client data is in it.
+        # Only the operator can change this setting, and it contains no client data.
         transcriber: Transcriber = pkgutil.resolve_name(self.setting)()
         return transcriber
 

@@ -46,7 +46,7 @@ class TranscriptionService:
     def feature(self, *, is_host: bool) -> dict[str, object]:
         """Return the state of transcription for the page.
 
-        ``how`` and ``model`` help a host to enable transcription.
+        ``how`` and ``model`` help the host to enable transcription.
         """
         how = self.choice.missing if is_host and self.choice.setting else None
         model = self.model.state() if is_host and self.choice.missing is None else None

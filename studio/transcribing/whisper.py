@@ -10,12 +10,12 @@ from studio.transcribing.plugin import Transcript
 
 THREADS = 2
 SIMPLIFIED = (
-    "以下是普通话的句子。"  # Initial prompt for Chinese, without which the result may have traditional characters.
+    "以下是普通话的句子。"  # Initial prompt for Chinese. Without it, the result may have traditional characters.
 )
 
 
 class Whisper:
-    """Whisper recogniser, given a faster-whisper model name, a Hub id or a folder."""
+    """Whisper recogniser (the model is a faster-whisper name, a Hub id or a folder)."""
 
     def __init__(self, model: str, *, local_files_only: bool = False) -> None:
         self.name = f"faster-whisper {model}"

@@ -1,8 +1,8 @@
 """ASGI middleware that limits concurrent requests and daily use per visitor.
 
-A visitor is identified by cookie or sign-in, or else by address. Since a client can get a new cookie at any time, only
-few visitors per address and day have limits of their own, and all further visitors share one account. The runtime
-counts the daily seconds of speech, given the account and the limit of each relayed request. Thread: event loop.
+A visitor is identified by cookie or sign-in, or else by address. A client can get a new cookie at any time, so only the
+first few visitors per address and day have separate limits, and all others share one account. The runtime counts the
+daily seconds of speech, given the account and the limit of each relayed request. Thread: event loop.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ CLOSED = (*API, "/voices", "/v2/voices", "/pronunciation-dicts", "/studio/", "/g
 
 
 class Accounts:
-    """Assignment of requests to accounts, whose use is limited."""
+    """Assignment of requests to accounts with limited use."""
 
     def __init__(
         self, visitors: Visitors, max_visitors_per_address: int, clock: Callable[[], float] = time.monotonic
@@ -178,7 +178,7 @@ async def _say_no(scope: Scope, receive: Receive, send: Send, error: SpeechError
     if scope["type"] == "http":
         await error_response(error)(scope, receive, send)
         return
-    # The handshake is accepted first because a page can read a message, but not the status of a refused handshake.
+    # The handshake is accepted first, because a page can read a message, but not the status of a refused handshake.
     offered = scope["subprotocols"]
     await receive()
     await send({"type": "websocket.accept", "subprotocol": offered[0] if offered else None})

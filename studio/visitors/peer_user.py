@@ -1,6 +1,7 @@
 """Lookup of the user id of the process at the other end of a local connection.
 
-Proxies and other users connect from 127.0.0.1 like the host's browser, but their processes have another user id.
+Proxies and other users also connect from 127.0.0.1, but their processes have a different user id than the host's
+browser.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 from starlette.requests import HTTPConnection
 
 TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
-NOBODY = -1  # User id if the socket belongs to no process. The system then reports user id 0 (root).
+NOBODY = -1  # User id if the socket belongs to no process, for which the system reports user id 0 (root).
 _NETLINK_SOCK_DIAG, _BY_FAMILY, _REQUEST, _ANY_STATE, _NO_COOKIE = 4, 20, 1, 0xFFFFFFFF, 0xFFFFFFFF
 _ROOT_UID = 0  # User id of root, who has access to everything. The relay of WSL runs as root.
 
@@ -44,7 +45,7 @@ def _diagnosed(client: str, client_port: int, server: str, server_port: int) -> 
     The kernel finds one socket in microseconds, but reading the table of all sockets may take 0.2 s.
 
     Raises:
-        OSError, struct.error: The kernel does not know the socket, or does not support sock_diag.
+        OSError, struct.error: The kernel has no such socket, or does not support sock_diag.
         ValueError: An address is invalid.
     """
     if sys.platform != "linux":

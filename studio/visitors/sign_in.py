@@ -59,7 +59,7 @@ class SignIn:
         )
 
     def add_to(self, app: Starlette) -> None:
-        """Add the session middleware, which has a signed cookie of its own, and the routes."""
+        """Add the session middleware (with a separate signed cookie) and the routes."""
         from starlette.middleware.sessions import SessionMiddleware
 
         secret = hashlib.sha256(b"voicewright session " + self._secret.encode()).hexdigest()
@@ -93,7 +93,7 @@ class SignIn:
         back = f"https://{self._host}/studio/signed-in" if self._host else str(request.url_for("signed_in"))
         try:
             answer: Response = await self._provider.authorize_redirect(request, back)
-        except Exception as error:  # A provider that is not available may raise any exception.
+        except Exception as error:  # If the provider is unavailable, any exception may be raised.
             raise SignInFailed(why="the provider does not respond") from error
         return answer
 
@@ -112,7 +112,7 @@ class SignIn:
         except (AuthlibBaseError, JoseError, httpx.HTTPError, KeyError) as error:
             request.session.clear()
             raise SignInFailed(why="the provider's response does not match the request; start again") from error
-        request.session.clear()  # The session's data of the sign-in process is not needed any more.
+        request.session.clear()  # The data of the sign-in process is no longer needed.
         request.session[MEMBER] = member
         return RedirectResponse("/", status_code=303)
 

@@ -2,7 +2,7 @@
 
 A cookie has a random number and the studio's signature, so it cannot be forged. The cookie is partitioned by site, so
 it works inside a frame of another site, for example on a Hugging Face Space. The store has only a hash of the number,
-so a person who reads the store cannot act as a visitor.
+so reading the store does not allow impersonating a visitor.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Visitor:
     address or network. Quotas per address use it without revealing the address.
     """
 
-    kind: str  # One of host, visitor and member.
+    kind: str  # "host", "visitor" or "member".
     owner: str | None
     name: str | None = None
     address: str | None = None
@@ -129,7 +129,7 @@ class VisitorCookies:
         headers = Headers(scope=scope)
         known = self.visitors.token_of(headers)
         token = known or secrets.token_urlsafe(32)
-        # The application already needs the visitor, but the browser gets the cookie with this response.
+        # The application already needs the visitor, but the browser only gets the cookie with this response.
         scope.setdefault("state", {})[COOKIE] = token
 
         async def with_cookie(message: Message) -> None:
@@ -156,7 +156,7 @@ def cookie(value: str, *, secure: bool) -> str:
 
 
 def is_https(scope: MutableMapping[str, Any], headers: Headers) -> bool:
-    """True if the browser used HTTPS, also if a proxy has forwarded the request."""
+    """True if the browser used HTTPS, even if a proxy has forwarded the request."""
     return (headers.get("x-forwarded-proto") or str(scope.get("scheme", ""))).split(",")[0].strip() == "https"
 
 

@@ -14,7 +14,7 @@ from studio.store.owned_rows import HOST_OWNER
 from studio.visitors.visitors import Visitors
 
 TAKE_VOICE = re.compile(r"/studio/takes/[^/]+/voice")
-NOBODY = "nobody"  # Owner name without data, which can only use shared voices.
+NOBODY = "nobody"  # Owner name without data, for which only shared voices are available.
 KEPT = (
     *("/v1/audio/voices", "/studio/voices"),
     *("/v1/audio/pronunciations", "/v1/pronunciation-dictionaries", "/pronunciation-dicts"),
@@ -45,7 +45,7 @@ def whose_voices(visitors: Visitors) -> Whose | None:
 
 def stores_in_runtime(scope: Scope) -> bool:
     """True if a request stores a voice or a dictionary of its visitor in the runtime."""
-    # The path comes from the scope because a request's `url` also depends on the Host header.
+    # The path comes from the scope, because a request's `url` also depends on the Host header.
     path = str(scope["path"])
     is_change = scope.get("method", "GET") not in SAFE_METHODS | {"DELETE"}
     is_kept = (path.startswith(KEPT) and path != CHECK_PATH) or TAKE_VOICE.fullmatch(path) is not None
