@@ -37,6 +37,7 @@ TILE_OUTPUTS = 16  # Tile size of torch's weight-only kernels. N and K must be m
 CACHED_ROWS = 64  # Number of matrix rows that are quantized at a time and fit into the CPU cache.
 MAX_INT8 = 127
 MAX_HALF_INT8 = 63  # Largest magnitude for CPUs that add two products in 16 bits. Larger values could overflow.
+MAX_FLOAT16 = torch.finfo(torch.float16).max
 MIN_SCALE = 1e-30  # Lower bound of scales, to avoid a division by zero.
 
 
@@ -241,8 +242,7 @@ class NativeFloat16:
     """
 
     def __init__(self, weight: Tensor) -> None:
-        most = torch.finfo(torch.float16).max
-        self.weight = weight.clamp(-most, most).half().contiguous()
+        self.weight = weight.clamp(-MAX_FLOAT16, MAX_FLOAT16).half().contiguous()
 
     def __call__(self, rows: Tensor) -> Tensor:
         output: Tensor = torch.ops.voicewright.float16_product(rows.float().contiguous(), self.weight)
@@ -257,8 +257,9 @@ class NativeTiles:
     """
 
     def __init__(self, weight: Tensor, dtype: torch.dtype, taps: int = 1) -> None:
-        most = torch.finfo(dtype).max
-        self.tiles, self.outputs = native.float_tiles(weight.clamp(-most, most).to(dtype), taps), len(weight)
+        if dtype is torch.float16:
+            weight = weight.clamp(-MAX_FLOAT16, MAX_FLOAT16)
+        self.tiles, self.outputs = native.float_tiles(weight.to(dtype), taps), len(weight)
 
     def __call__(self, rows: Tensor) -> Tensor:
         return self.convolve(rows.unsqueeze(0), 1, 1)[0]

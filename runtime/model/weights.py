@@ -150,11 +150,19 @@ def _fill(
         module.set_product(quantized(rows[0] if len(rows) == 1 else torch.cat(rows), kind), dtype)
         places = {key: place for key, place in places.items() if key not in weights}
     types = {place.target.rpartition(".")[2]: dtype for place in places.values()}
-    allocated = _allocate(module, device, types)
+    mapped = {}
+    if device.type == "cpu":  # A layout that `done` makes is a copy, so the weights are not copied twice.
+        mapped = {place.target.rpartition(".")[2]: tensor(key) for key, place in places.items() if place.rows is None}
+        mapped = {name: stored for name, stored in mapped.items() if stored.dtype is dtype}
+        module.load_state_dict(mapped, strict=False, assign=True)
+    allocated = _allocate(module, device, {name: kind for name, kind in types.items() if name not in mapped})
     for key, place in places.items():
-        target = allocated[place.target.rpartition(".")[2]]
-        (target if place.rows is None else target[place.rows]).copy_(tensor(key))
+        if (name := place.target.rpartition(".")[2]) in allocated:
+            (allocated[name] if place.rows is None else allocated[name][place.rows]).copy_(tensor(key))
     done(module)
+    for name, stored in mapped.items():  # A mapped file must not change.
+        if (own := getattr(module, name)).data_ptr() == stored.data_ptr():
+            own.data = own.data.clone()
 
 
 @contextmanager

@@ -73,7 +73,8 @@ def float_tiles(weight: Tensor, taps: int = 1) -> Tensor:
     """
     pair = 2 if weight.dtype is torch.bfloat16 else 1
     each = weight.view(len(weight), taps, -1)
-    padded = F.pad(each, (0, -each.shape[2] % pair, 0, 0, 0, -len(weight) % TILE)).flatten(1)
+    more = (0, -each.shape[2] % pair, 0, 0, 0, -len(weight) % TILE)
+    padded = (F.pad(each, more) if any(more) else each).flatten(1)
     tiles = padded.view(-1, TILE, padded.shape[1] // pair, pair).transpose(1, 2).contiguous()
     return tiles if pair > 1 else tiles.squeeze(3)
 

@@ -49,6 +49,18 @@ def load(folder: Path | str, dtype: torch.dtype = torch.float32) -> Checkpoint:
     return load_checkpoint(str(folder), CPU, dtype)
 
 
+def test_loaded_weights_do_not_change_with_their_files(folder: Path) -> None:
+    checkpoint = load(folder)
+    networks = checkpoint.talker, checkpoint.speech_tokenizer.code2wav, checkpoint.speech_tokenizer.encoder
+    before = [weight.clone() for network in networks for weight in network.state_dict().values()]
+    for path in folder.rglob("*.safetensors"):
+        with path.open("r+b") as file:  # The same file, so mapped memory would change.
+            file.seek(path.stat().st_size // 2)
+            file.write(bytes(path.stat().st_size // 2))
+    after = (weight for network in networks for weight in network.state_dict().values())
+    assert all(map(torch.equal, before, after))
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_missing_file_error_contains_its_name(folder: Path, name: str) -> None:
     (folder / name).unlink()
