@@ -16,7 +16,7 @@ from runtime.device.fused import Fused
 from runtime.device.host_memory import free_bytes, total_bytes
 from runtime.device.interface import AttendSlots, Event, Graph, Stream
 
-Made = TypeVar("Made")
+ResultT = TypeVar("ResultT")
 # Arguments: q, keys, values, rows, lengths.
 DecodeAttention = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 
@@ -169,7 +169,7 @@ class CpuDevice:
     def precompile(self, works: Iterable[Callable[[], object]]) -> None:
         """Do nothing, because no kernels are compiled."""
 
-    def capture(self, work: Callable[[], Made], stream: Stream) -> Graph[Made]:
+    def capture(self, work: Callable[[], ResultT], stream: Stream) -> Graph[ResultT]:
         raise NotImplementedError("graphs are not supported on a CPU")
 
     def to_host(self, tensor: Tensor, into: Tensor) -> None:

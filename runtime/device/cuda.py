@@ -19,13 +19,13 @@ from runtime.device.fused import Fused
 from runtime.device.interface import Event, Graph, Stream
 
 log = logging.getLogger(__name__)
-Made = TypeVar("Made")
+ResultT = TypeVar("ResultT")
 
 
-class CudaGraph(Graph[Made]):
+class CudaGraph(Graph[ResultT]):
     """Captured CUDA graph and its output tensors."""
 
-    def __init__(self, graph: torch.cuda.CUDAGraph, result: Made) -> None:
+    def __init__(self, graph: torch.cuda.CUDAGraph, result: ResultT) -> None:
         self._graph = graph
         self.result = result
 
@@ -92,7 +92,7 @@ class CudaDevice(CpuDevice):
             log.exception("kernels could not be compiled in parallel; each is compiled at its first launch")
         self.mark().synchronize()  # A later capture does not wait for this thread's stream.
 
-    def capture(self, work: Callable[[], Made], stream: Stream) -> Graph[Made]:
+    def capture(self, work: Callable[[], ResultT], stream: Stream) -> Graph[ResultT]:
         capture_stream = self._capturing[stream]  # A graph gets the priority of the stream on which it is captured.
         filled = self.mark()
         with self._capture_lock, torch.cuda.stream(capture_stream):

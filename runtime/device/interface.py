@@ -12,7 +12,7 @@ from torch import Tensor
 
 from runtime.device.fused import Fused
 
-Made = TypeVar("Made")
+ResultT = TypeVar("ResultT")
 
 
 class Stream(StrEnum):
@@ -51,10 +51,10 @@ class AttendSlots(Protocol):
         """
 
 
-class Graph(Protocol, Generic[Made]):
+class Graph(Protocol, Generic[ResultT]):
     """Captured graph of device operations, which are replayed without Python."""
 
-    result: Made  # Tensors at fixed addresses. Every replay overwrites them.
+    result: ResultT  # Tensors at fixed addresses. Every replay overwrites them.
 
     def replay(self) -> None:
         """Run the captured work on the current stream."""
@@ -127,7 +127,7 @@ class Device(Protocol):
         Each function is called once, and its results must not be used.
         """
 
-    def capture(self, work: Callable[[], Made], stream: Stream) -> Graph[Made]:
+    def capture(self, work: Callable[[], ResultT], stream: Stream) -> Graph[ResultT]:
         """Warm up a function, then capture its device work as a graph for `stream`.
 
         All operations must support graphs. The capture starts after the work that is queued on the caller's stream.

@@ -28,7 +28,7 @@ from runtime.device.npu_attention import (
 from runtime.errors import DeviceUnavailable
 
 log = logging.getLogger(__name__)
-Made = TypeVar("Made")
+ResultT = TypeVar("ResultT")
 
 DEVICE_TYPE = "npu"
 WARM_UP_RUNS = 2  # Number of runs before a capture, during which operators choose tiling and workspace.
@@ -37,10 +37,10 @@ TASK_QUEUE_VARIABLE = "TASK_QUEUE_ENABLE"  # Environment variable of torch_npu t
 NO_CAPTURES_VALUE = "2"  # Value that makes torch_npu refuse to capture graphs.
 
 
-class NpuGraph(Graph[Made]):
+class NpuGraph(Graph[ResultT]):
     """Captured NPU graph and its output tensors."""
 
-    def __init__(self, graph: Any, result: Made, capturing: Callable[[], bool]) -> None:
+    def __init__(self, graph: Any, result: ResultT, capturing: Callable[[], bool]) -> None:
         self._graph = graph
         self.result = result
         self._capturing = capturing
@@ -132,7 +132,7 @@ class NpuDevice(CpuDevice):
     def wait(self, event: Event) -> None:
         self._npu.current_stream().wait_event(event)
 
-    def capture(self, work: Callable[[], Made], stream: Stream) -> Graph[Made]:
+    def capture(self, work: Callable[[], ResultT], stream: Stream) -> Graph[ResultT]:
         npu, capture_stream = self._npu, self.capturing[stream]
         assert not npu.is_current_stream_capturing(), "a capture cannot begin inside another capture"
         filled = self.mark()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from runtime.device.kernels.convolution import After, Made, convolve
+from runtime.device.kernels.convolution import After, ConvolutionOutput, convolve
 from runtime.device.kernels.pointwise import look_up, normed_depthwise, pcm
 from runtime.device.kernels.residual_unit import PackedUnit, residual_unit
 from runtime.device.kernels.snake import Snake
@@ -121,12 +121,12 @@ class PackedCode2Wav:
             output = self._block(block, output.after_snake, after, rows)
         return pcm(output.after_snake, network.last, network.last_bias, rows, network.last_past)
 
-    def _block(self, block: Block, x: Tensor, after: Snake, rows: Tensor) -> Made:
+    def _block(self, block: Block, x: Tensor, after: Snake, rows: Tensor) -> ConvolutionOutput:
         """Run the upsampling and the residual units of one block.
 
         Shapes: x [B, T, C], already activated; results [B, T * rate, block.channels].
         """
-        output = convolve(block.upsample, x, rows, block.past, next_snake=block.head).shaped(len(x), -1, block.channels)
+        output = convolve(block.upsample, x, rows, block.past, next_snake=block.head).view(len(x), -1, block.channels)
         for unit, past, then in zip(block.units, block.pasts, (*block.heads, after), strict=True):
             plain = then is not after  # After the last unit, only SnakeBeta of the result is used.
             if isinstance(unit, PackedUnit):

@@ -21,7 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from runtime.device.cpu import CpuDevice
 from runtime.device.interface import Event, Graph, Stream
 
-Made = TypeVar("Made")
+ResultT = TypeVar("ResultT")
 INVALID_NUMBER = -(10**12)  # Content of host memory before a copy fills it. It is not a valid index.
 
 
@@ -43,10 +43,10 @@ class LateEvent:
         self.device.publish_until(self.stream, self.at)
 
 
-class LateGraph(Graph[Made]):
+class LateGraph(Graph[ResultT]):
     """Graph whose replay queues the captured work on the stream."""
 
-    def __init__(self, device: LateDevice, work: Callable[[], Made]) -> None:
+    def __init__(self, device: LateDevice, work: Callable[[], ResultT]) -> None:
         self._device, self._work = device, work
         self.result = work()
 
@@ -104,7 +104,7 @@ class LateDevice(CpuDevice):
         assert isinstance(event, LateEvent)
         self.enqueue(lambda: self.run_until(event.stream, event.at))
 
-    def capture(self, work: Callable[[], Made], stream: Stream) -> Graph[Made]:
+    def capture(self, work: Callable[[], ResultT], stream: Stream) -> Graph[ResultT]:
         return LateGraph(self, work)
 
     def to_host(self, tensor: Tensor, into: Tensor) -> None:

@@ -88,5 +88,5 @@ def compile_all(works: Iterable[Callable[[], object]]) -> int:
 def _kernels() -> list[JITFunction[Any]]:
     """Return the Triton functions in all imported modules of this package."""
     modules = [module for name, module in list(sys.modules.items()) if name.startswith(f"{__package__}.")]
-    found = (value for module in modules for value in list(vars(module).values()))
-    return [value for value in found if isinstance(value, JITFunction)]
+    values = (value for module in modules for value in list(vars(module).values()))
+    return [value for value in values if isinstance(value, JITFunction)]

@@ -143,7 +143,7 @@ def _convolve(
     rate,
     gain,
     squares,
-    squares_made,
+    squares_out,
     M,
     T,
     total,
@@ -221,20 +221,20 @@ def _convolve(
         if AFTER == GELU:
             y = 0.5 * y * (1 + tl.erf(y * 0.7071067811865476))
     at = m[:, None] * width + n[None, :]
-    whole = inside[:, None] & (n < width)[None, :]
+    in_bounds = inside[:, None] & (n < width)[None, :]
     if residual is not None:
-        y += tl.load(residual + at, whole, 0.0).to(tl.float32)
-    if squares_made is not None:
-        tl.store(squares_made + m * columns + column, tl.sum(tl.where(whole, y * y, 0.0), 1), inside)
+        y += tl.load(residual + at, in_bounds, 0.0).to(tl.float32)
+    if squares_out is not None:
+        tl.store(squares_out + m * columns + column, tl.sum(tl.where(in_bounds, y * y, 0.0), 1), inside)
     if out is not None:
-        tl.store(out + at, y, whole)
+        tl.store(out + at, y, in_bounds)
     if activated is not None:
         y = snake(y, tl.load(rate + n, n < width, 0.0)[None, :], tl.load(gain + n, n < width, 0.0)[None, :])
-        tl.store(activated + at, y, whole)
+        tl.store(activated + at, y, in_bounds)
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class ConvolutionOutput:
     """Outputs of a product with and without the SnakeBeta activation of the next layer.
 
     An output that was not requested is None.
@@ -254,8 +254,8 @@ class Made:
         assert self.activated is not None
         return self.activated
 
-    def shaped(self, *shape: int) -> Made:
-        return Made(self.values.view(shape), self.after_snake.view(shape))
+    def view(self, *shape: int) -> ConvolutionOutput:
+        return ConvolutionOutput(self.values.view(shape), self.after_snake.view(shape))
 
 
 def convolve(
@@ -271,7 +271,7 @@ def convolve(
     norm: tuple[Tensor | None, float] | None = None,
     squares: bool = False,
     tile: Tile | None = None,
-) -> Made:
+) -> ConvolutionOutput:
     """Compute a causal convolution or a linear layer over a chunk of every stream.
 
     Args:
@@ -332,4 +332,4 @@ def convolve(
         num_warps=tile.warps,
         num_stages=tile.stages_for(x.dtype),
     )
-    return Made(out, activated, sums)
+    return ConvolutionOutput(out, activated, sums)

@@ -32,8 +32,8 @@ def gemm(
     if bias is None and (tiles := small.choose_tiles(x, weight)) is not None:
         return small.small_m_gemm(x, weight, tiles, scale=scale, norm=norm, residual=residual, out=out)
     x = x if norm is None else large.norm(x, norm)
-    if bias is None and (how := medium.choose_tiles(x, weight)) is not None:
-        return medium.medium_m_gemm(x, weight, how, residual=residual, out=out)
+    if bias is None and (medium_tiles := medium.choose_tiles(x, weight)) is not None:
+        return medium.medium_m_gemm(x, weight, medium_tiles, residual=residual, out=out)
     return large.gemm(x, weight, scale=scale, bias=bias, residual=residual, out=out)
 
 
@@ -42,6 +42,6 @@ def swiglu(x: Tensor, norm: Norm, weight: Tensor, *, scale: Tensor | None = None
     if (tiles := small.choose_tiles(x, weight, gated=True)) is not None:
         return small.small_m_gemm(x, weight, tiles, scale=scale, norm=norm, gated=True)
     x = large.norm(x, norm)
-    if (how := medium.choose_tiles(x, weight, gated=True)) is not None:
-        return medium.medium_m_gemm(x, weight, how, gated=True)
+    if (medium_tiles := medium.choose_tiles(x, weight, gated=True)) is not None:
+        return medium.medium_m_gemm(x, weight, medium_tiles, gated=True)
     return large.swiglu(x, weight, scale=scale)

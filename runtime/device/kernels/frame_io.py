@@ -90,11 +90,11 @@ def _begin(
     inside = dims < H
     slot = tl.load(rows + row)
     # Load the slot's state first and then from the tables, so that the loads of each group overlap.
-    at, made = tl.load(position + slot), tl.load(frame + slot)
+    at, frame_number = tl.load(position + slot), tl.load(frame + slot)
     codebook = tl.arange(0, GROUPS)
     code = tl.minimum(tl.load(codes + slot * Q + codebook, mask=codebook < Q, other=0), V - 1)
     # Clamp the index, because the scratch slot of padding rows has no frame.
-    word = tl.load(trailing + slot * L + tl.maximum(tl.minimum(made - 1, L - 1), 0))
+    word = tl.load(trailing + slot * L + tl.maximum(tl.minimum(frame_number - 1, L - 1), 0))
     code_embedding = frames + ((codebook * V + code) * H)[:, None] + dims[None, :]
     if ADDRESSED:
         kind: tl.constexpr = tl.pointer_type(out.dtype.element_ty)
@@ -181,7 +181,7 @@ def _finish(
     row, group = tl.program_id(0), tl.arange(0, WIDTH)
     inside = group < Q
     slot = tl.load(rows + row)
-    made = tl.load(codes + row * Q + group, mask=inside, other=0)
+    new_codes = tl.load(codes + row * Q + group, mask=inside, other=0)
     number = tl.load(finite + row * Q + group, mask=inside, other=1) != 0
     first = tl.load(codes + row * Q)
     stop = tl.load(positions + row) + (tl.load(counts + row) if COUNTED else 1)
@@ -189,8 +189,8 @@ def _finish(
     moves = (slot < S - 1).to(tl.int64)  # 0 for the last slot, which is the scratch slot of padding rows.
     tl.store(position + slot, stop * moves)
     tl.store(frame + slot, frames * moves)
-    tl.store(last + slot * Q + group, made, mask=inside)
+    tl.store(last + slot * Q + group, new_codes, mask=inside)
     tl.store(seen + slot * V + first, first >= 0)
-    tl.store(output + row * (Q + 2) + group, made, mask=inside)
+    tl.store(output + row * (Q + 2) + group, new_codes, mask=inside)
     tl.store(output + row * (Q + 2) + Q, (first == eos).to(tl.int64))
     tl.store(output + row * (Q + 2) + Q + 1, tl.min(number.to(tl.int32)).to(tl.int64))

@@ -100,7 +100,7 @@ def _gemm_kernel(
     m = tl.program_id(0) * BM + tl.arange(0, BM)
     n = n0 + tl.arange(0, BN)
     m_mask = m < M
-    whole: tl.constexpr = N % BN == 0 and K % BK == 0  # If False, tiles extend beyond the matrix.
+    is_divisible: tl.constexpr = N % BN == 0 and K % BK == 0  # If False, tiles extend beyond the matrix.
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
         if PREFETCH:
@@ -122,9 +122,11 @@ def _gemm_kernel(
         x_at = x + m[None, :] * x_stride + k[:, None]
         part = tl.zeros((tile, BM), tl.float32)
         for start in range(0, K, BK):
-            left = start + k < K
-            rows = tl.load(x_at + start, m_mask[None, :] if whole else m_mask[None, :] & left[:, None], 0.0)
-            w_tile = tl.load(w_at + start) if whole else tl.load(w_at + start, n_mask[:, None] & left[None, :], 0.0)
+            k_mask = start + k < K
+            rows = tl.load(x_at + start, m_mask[None, :] if is_divisible else m_mask[None, :] & k_mask[:, None], 0.0)
+            w_tile = (
+                tl.load(w_at + start) if is_divisible else tl.load(w_at + start, n_mask[:, None] & k_mask[None, :], 0.0)
+            )
             part = tl.dot(w_tile.to(dtype), rows, part, input_precision="ieee")
             if PARTS > 1:
                 tl.static_assert(stretch % BK == 0)
@@ -136,7 +138,7 @@ def _gemm_kernel(
         if PARTS == 1:
             acc = part
     else:
-        tl.static_assert(whole)
+        tl.static_assert(is_divisible)
         # Part p sums the p-th range of K. A step processes `part_k` elements of every part.
         p = tl.arange(0, PARTS)
         k = p[:, None] * stretch + tl.arange(0, part_k)[None, :]
@@ -157,7 +159,7 @@ def _gemm_kernel(
     if BIAS:
         acc += tl.load(bias + n, n < N, 0.0).to(tl.float32)[:, None]
     at = m[None, :] * out_stride + n[:, None]
-    inside = m_mask[None, :] if whole else m_mask[None, :] & (n < N)[:, None]
+    inside = m_mask[None, :] if is_divisible else m_mask[None, :] & (n < N)[:, None]
     if RESIDUAL:
         # The product is rounded before the residual is added, like the result of a separate operation.
         residual_values = tl.load(residual + m[None, :] * residual_stride + n[:, None], inside, 0.0)
@@ -205,7 +207,7 @@ def swiglu(x: Tensor, weight: Tensor, *, scale: Tensor | None = None, tiles: Til
     return _launch(x, weight, scale, None, None, None, weight.shape[0] // 2, True, tiles)
 
 
-def norm(x: Tensor, how: Norm) -> Tensor:
+def norm(x: Tensor, params: Norm) -> Tensor:
     """Return the RMSNorm of each row of x.
 
     Shapes: x, result [M, K].
@@ -214,7 +216,7 @@ def norm(x: Tensor, how: Norm) -> Tensor:
     assert x.stride(1) == 1
     out = torch.empty((M, K), device=x.device, dtype=x.dtype)
     _norm_kernel[(M,)](
-        x, how.weight, out, K, how.eps, x.stride(0), BK=triton.next_power_of_2(K), num_warps=4, **launch_options()
+        x, params.weight, out, K, params.eps, x.stride(0), BK=triton.next_power_of_2(K), num_warps=4, **launch_options()
     )
     return out
 
@@ -244,8 +246,8 @@ def _launch(
     fitting = stages(tiles.stages, step_bytes)
     if tiles.split_k:
         assert not gated
-        how = {"BN": tiles.BN, "BK": tiles.BK, "parts": tiles.parts, "warps": tiles.warps, "stages": fitting}
-        split_k_gemm(x, weight, scale, bias, residual, out, BM=BM, prefetch=tiles.prefetch, **how)
+        options = {"BN": tiles.BN, "BK": tiles.BK, "parts": tiles.parts, "warps": tiles.warps, "stages": fitting}
+        split_k_gemm(x, weight, scale, bias, residual, out, BM=BM, prefetch=tiles.prefetch, **options)
         return out
     _gemm_kernel[(triton.cdiv(M, BM), triton.cdiv(N, tiles.BN))](
         x,
@@ -286,10 +288,10 @@ def choose_tiles(N: int, K: int, rows: int, *, gated: bool, eight_bits: bool = F
     uses mma and loads four adjacent int8 weights at once. The products are then summed in another order, which changes
     the last bits of a row.
     """
-    found = TILES.get((N, K, gated))
-    if found is None:
+    candidates = TILES.get((N, K, gated))
+    if candidates is None:
         return Tiles(32, min(256, triton.next_power_of_2(K)), 1, 4, 3)
-    tiles = found[0 if rows <= 16 else 1 if rows <= 32 else 2]
+    tiles = candidates[0 if rows <= 16 else 1 if rows <= 32 else 2]
     if rows > MAX_SMALL_ROWS and (large := LARGE.get((N, K, gated))) is not None:
         tiles = large[0 if rows <= 128 else 1 if rows <= 256 else 2]
     if eight_bits and not has_many_rows(tiles, gated=gated):

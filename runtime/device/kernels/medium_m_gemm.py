@@ -62,11 +62,11 @@ def choose_tiles(x: Tensor, weight: Tensor, *, gated: bool = False) -> MediumTil
     Shapes: x [M, K]; weight [N, K], or [2 N, K] if gated.
     """
     M, K = x.shape
-    found = TILES.get((len(weight) // (1 + gated), K, gated))
+    candidates = TILES.get((len(weight) // (1 + gated), K, gated))
     # Int8 weights and float32 use gemm.py.
-    if found is None or M > MAX_ROWS or not pdl() or x.itemsize != 2 or weight.dtype != x.dtype:
+    if candidates is None or M > MAX_ROWS or not pdl() or x.itemsize != 2 or weight.dtype != x.dtype:
         return None
-    tiles = found[SIZES.index(block_rows(M))]
+    tiles = candidates[SIZES.index(block_rows(M))]
     return tiles if tiles is not None and shared_bytes(tiles, M) <= shared_memory() else None
 
 

@@ -12,8 +12,8 @@ from runtime.device.kernels.streams import ROW, Past, remember, wait_for_previou
 
 FULL_SCALE = tl.constexpr(32767.0)
 ROUNDING = tl.constexpr(12582912.0)  # Constant for rounding, explained in snake.py.
-TOGETHER = 1  # Number of time steps per program of ``normed_depthwise``.
-MOMENTS = 64  # Number of samples per program of ``pcm``.
+STEPS_PER_PROGRAM = 1  # Time steps per program of ``normed_depthwise``.
+SAMPLES_PER_PROGRAM = 64  # Samples per program of ``pcm``.
 
 
 @triton.jit
@@ -117,7 +117,7 @@ def normed_depthwise(x: Tensor, weight: Tensor, bias: Tensor, rows: Tensor, past
     """
     B, T, C = x.shape
     out = torch.empty_like(x)
-    _each_channel[(-(-B * T // TOGETHER),)](
+    _each_channel[(-(-B * T // STEPS_PER_PROGRAM),)](
         x,
         past.memory,
         rows,
@@ -132,7 +132,7 @@ def normed_depthwise(x: Tensor, weight: Tensor, bias: Tensor, rows: Tensor, past
         C=C,
         TAPS=len(weight),
         BLOCK=triton.next_power_of_2(C),
-        BM=TOGETHER,
+        BM=STEPS_PER_PROGRAM,
         PDL=pdl(),
         launch_pdl=pdl(),
         num_warps=4,
@@ -192,10 +192,11 @@ def pcm(x: Tensor, weight: Tensor, bias: Tensor, rows: Tensor, past: Past) -> Te
     """Compute the last convolution, which has one output channel, and return 16-bit PCM.
 
     Shapes: x [B, T, C]; weight [taps, C] float32, oldest tap first; bias [1] float32; rows [B, 3] int32, see
-    streams.py; result [B, T + flags] int16: samples, then a flag per `MOMENTS` samples, 0 if all samples were finite.
+    streams.py; result [B, T + flags] int16: samples, then a flag per `SAMPLES_PER_PROGRAM` samples, 0 if all samples
+    were finite.
     """
     B, T, C = x.shape
-    flags = -(-T // MOMENTS)
+    flags = -(-T // SAMPLES_PER_PROGRAM)
     out = torch.empty(B, T + flags, dtype=torch.int16, device=x.device)
     _pcm[(flags, B)](
         x,
@@ -211,7 +212,7 @@ def pcm(x: Tensor, weight: Tensor, bias: Tensor, rows: Tensor, past: Past) -> Te
         C=C,
         TAPS=len(weight),
         BLOCK=max(16, C & -C),  # The largest power of two that divides C, at least 16.
-        BM=MOMENTS,
+        BM=SAMPLES_PER_PROGRAM,
         PDL=pdl(),
         launch_pdl=pdl(),
         num_warps=4,

@@ -46,8 +46,8 @@ def prefill_attention(qkv: Tensor, heads: QKNormRope, cache: KVView, slot: Tenso
     queries = max(16, triton.next_power_of_2(TILE * count // kv_heads))
     half = qkv.itemsize == 2
     shape = {"HEADS": count, "KV_HEADS": kv_heads, "D": d, "WIDTH": triton.next_power_of_2(d), "TILE": TILE}
-    kept = (qkv, heads.k_norm.weight, *angles, *cache, slot, start, eps, P, T)
-    _place[grid](*kept, **shape, num_warps=4, **launch_options())
+    arguments = (qkv, heads.k_norm.weight, *angles, *cache, slot, start, eps, P, T)
+    _place[grid](*arguments, **shape, num_warps=4, **launch_options())
     _prefill_attention[grid](
         qkv,
         heads.q_norm.weight,

@@ -16,7 +16,7 @@ import triton.language as tl
 from torch import Tensor
 
 from runtime.device.kernels import pdl
-from runtime.device.kernels.convolution import MIN_PROGRAMS, Made, Packed, Tile
+from runtime.device.kernels.convolution import MIN_PROGRAMS, ConvolutionOutput, Packed, Tile
 from runtime.device.kernels.snake import Snake, snake
 from runtime.device.kernels.streams import ROW, Past, remember, wait_for_previous
 
@@ -70,12 +70,12 @@ def _middle(acc, bias, rate, gain, n, KIND: tl.constexpr):
 def _finish(acc, bias, residual, out, activated, rate, gain, m, inside, n, C: tl.constexpr):
     """Add bias and residual to one tile, apply the next SnakeBeta, and store both results."""
     at = m[:, None] * C + n[None, :]
-    whole = inside[:, None] & (n < C)[None, :]
-    y = acc + tl.load(bias + n)[None, :] + tl.load(residual + at, whole, 0.0).to(tl.float32)
+    in_bounds = inside[:, None] & (n < C)[None, :]
+    y = acc + tl.load(bias + n)[None, :] + tl.load(residual + at, in_bounds, 0.0).to(tl.float32)
     if out is not None:
-        tl.store(out + at, y, whole)
+        tl.store(out + at, y, in_bounds)
     y = snake(y, tl.load(rate + n, n < C, 0.0)[None, :], tl.load(gain + n, n < C, 0.0)[None, :])
-    tl.store(activated + at, y, whole)
+    tl.store(activated + at, y, in_bounds)
 
 
 @triton.jit(do_not_specialize=["M", "T", "total", "left", "dilation"])
@@ -171,7 +171,7 @@ def residual_unit(
     next_snake: Snake,
     plain: bool,
     tile: Tile | None = None,
-) -> Made:
+) -> ConvolutionOutput:
     """Compute a residual unit over a chunk of every stream, and update the inputs in `past`.
 
     Args:
@@ -217,4 +217,4 @@ def residual_unit(
         num_warps=tile.warps,
         num_stages=tile.stages_for(x.dtype),
     )
-    return Made(out, result)
+    return ConvolutionOutput(out, result)

@@ -71,7 +71,7 @@ def sample(
         codebook,
         Q,
         RULES=rules is not None,
-        FEWEST=rules.min_frames if rules else 0,
+        MIN_FRAMES=rules.min_frames if rules else 0,
         EOS=rules.eos if rules else 0,
         CODES=rules.codes if rules else V,
         V=V,
@@ -107,7 +107,7 @@ def _sample(
     codebook,
     Q,
     RULES: tl.constexpr,
-    FEWEST: tl.constexpr,
+    MIN_FRAMES: tl.constexpr,
     EOS: tl.constexpr,
     CODES: tl.constexpr,
     V: tl.constexpr,
@@ -127,14 +127,14 @@ def _sample(
     slot = tl.load(rows + row)
     code = tl.arange(0, WIDTH)
     inside = code < V
-    made = tl.load(frame + slot)
+    frame_number = tl.load(frame + slot)
     best_only = tl.load(greedy + slot) != 0
     noise = tl.zeros((WIDTH,), tl.float32)
     heat = 1.0
     k = V
     p = 1.0
     if not best_only:
-        noise = _gumbel(tl.load(seed + slot), made, codebook, code)
+        noise = _gumbel(tl.load(seed + slot), frame_number, codebook, code)
         heat = tl.load(temperature + slot)
         k = tl.minimum(tl.maximum(tl.load(top_k + slot), 1), V).to(tl.int32)
         p = tl.load(top_p + slot)
@@ -150,8 +150,8 @@ def _sample(
         weight = tl.load(penalty + slot)
         before = tl.load(seen + slot * V + code, mask=inside, other=0) != 0
         scores = tl.where(before, tl.where(scores > 0, tl.div_rn(scores, weight), scores * weight), scores)
-        held = made < tl.maximum(tl.load(hold_until + slot), FEWEST)
-        allowed = (code < CODES) | ((code == EOS) & (not held))
+        is_eos_banned = frame_number < tl.maximum(tl.load(hold_until + slot), MIN_FRAMES)
+        allowed = (code < CODES) | ((code == EOS) & (not is_eos_banned))
     warm = tl.div_rn(scores, tl.zeros_like(scores) + heat)
     keys = tl.where(allowed, _ordered(warm), MIN_KEY)
     noisy = tl.where(allowed, _ordered(warm + noise), MIN_KEY)

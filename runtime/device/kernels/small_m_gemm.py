@@ -74,13 +74,13 @@ def choose_tiles(x: Tensor, weight: Tensor, *, gated: bool = False) -> SmallTile
     """
     M, K = x.shape
     shape = len(weight) // (1 + gated), K, gated
-    found = TILES.get(shape)
+    candidates = TILES.get(shape)
     if weight.itemsize < x.itemsize:
         # Without wgmma, the results of gemm.py would differ in the last bits (see `choose_tiles` in gemm.py).
-        found = EIGHT_BITS.get(shape, found) if wgmma() else None
-    if found is None or M > MAX_ROWS or not pdl():
+        candidates = EIGHT_BITS.get(shape, candidates) if wgmma() else None
+    if candidates is None or M > MAX_ROWS or not pdl():
         return None
-    BN = found[M > 1]
+    BN = candidates[M > 1]
     return None if BN is None else fit_tiles(BN, M, K, x.itemsize, weight.itemsize)
 
 

@@ -101,9 +101,9 @@ def _attend(
             weights = tl.exp(scores - tl.max(scores, 1)[:, None])
             total = tl.sum(weights, 1)[:, None]
             weights = weights.to(KIND)
-            made = out + (row * T + t)[:, None] * (HEADS * D) + head * D + j[None, :]
-            tl.store(made, tl.dot(weights, v_first, input_precision=PRECISION) / total, new)
-            tl.store(made + D // 2, tl.dot(weights, v_second, input_precision=PRECISION) / total, new)
+            address = out + (row * T + t)[:, None] * (HEADS * D) + head * D + j[None, :]
+            tl.store(address, tl.dot(weights, v_first, input_precision=PRECISION) / total, new)
+            tl.store(address + D // 2, tl.dot(weights, v_second, input_precision=PRECISION) / total, new)
 
 
 def attend_window(qkv: Tensor, rings: Tensor, rows: Tensor, frequencies: Tensor, window: int) -> Tensor:

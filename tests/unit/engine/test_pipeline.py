@@ -37,7 +37,7 @@ from tests.support.late_device import LateDevice
 
 pytestmark = pytest.mark.slow
 
-Made = TypeVar("Made")
+ResultT = TypeVar("ResultT")
 
 LATE = [(seed, chance) for chance in (0.0, 0.2, 0.9) for seed in (0, 1)]
 each_lateness = pytest.mark.parametrize(("seed", "chance"), LATE)
@@ -239,7 +239,7 @@ def test_engine_runs_without_a_graph_that_cannot_be_captured(
     quick: Checkpoint, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Forgetful(LateDevice):
-        def capture(self, work: Callable[[], Made], stream: Stream) -> Graph[Made]:
+        def capture(self, work: Callable[[], ResultT], stream: Stream) -> Graph[ResultT]:
             raise RuntimeError("an operation that no graph holds")
 
     expected = speak(engine_of(quick), custom_voice())

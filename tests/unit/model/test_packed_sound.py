@@ -47,8 +47,8 @@ def few_programs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """
     monkeypatch.setattr(convolution, "tile_for", lambda M, N, size: Tile(512, 64, 4, 3, 512))
     monkeypatch.setattr(residual_unit, "tile_for", lambda M, channels: Tile(512, channels, 4, 3, 512))
-    monkeypatch.setattr(pointwise, "MOMENTS", 512)
-    monkeypatch.setattr(pointwise, "TOGETHER", 64)
+    monkeypatch.setattr(pointwise, "SAMPLES_PER_PROGRAM", 512)
+    monkeypatch.setattr(pointwise, "STEPS_PER_PROGRAM", 64)
     with interpreting.repaired():
         yield
 
