@@ -1,4 +1,4 @@
-"""LoRA adapters in PEFT's format, which are merged into the published weights at load.
+"""LoRA adapters in PEFT's format, merged into the published weights at load time.
 
 A merged tensor has the values of PEFT's ``merge_and_unload`` in float32: ``W + (B @ A) * scale``.
 """
@@ -35,7 +35,7 @@ ENDS = {
     ".token_adapter.trainable_tokens_delta": ROWS,
     ".trainable_tokens_delta": ROWS,
 }
-# Kinds of adapters (peft_type), and the field of each that names the rows of ROWS.
+# Kinds of adapters (peft_type), and the configuration field that lists the changed rows.
 KINDS = {"LORA": "trainable_token_indices", "TRAINABLE_TOKENS": "token_indices"}
 PAIRS = ((LOW, HIGH), (EMBEDDED_LOW, EMBEDDED_HIGH))
 # Configuration fields of unsupported adapters: the merged weight is not a sum of published weight and product, or the
@@ -44,7 +44,7 @@ REFUSED = (
     *("use_dora", "use_qalora", "use_bdlora", "lora_bias", "alora_invocation_tokens", "layer_replication"),
     *("target_parameters", "arrow_config", "kasa_config", "velora_config", "monteclora_config", "megatron_config"),
 )
-PlacedRows = dict[int, tuple[Path, int]]  # By row of a table: the adapter's weights, and the row that they change.
+PlacedRows = dict[int, tuple[Path, int]]  # Maps a table row to an adapter's file and the row in that file.
 
 # Initializations that do not change the base weights before training.
 PLAIN_INITS = (True, False, "gaussian", "eva", "orthogonal")
@@ -229,8 +229,8 @@ def _rows_of(config: dict[str, Any], module: str, path: Path, shape: tuple[int, 
 def _of_module(pattern: Any, module: str, path: Path, default: Any) -> Any:
     """Return the value of a module in a PEFT pattern, which maps names to values.
 
-    The first name that equals the module's name or the end of the module's name applies. PEFT also allows regular
-    expressions, which are refused here.
+    The first name that equals the module's name or is a suffix of it applies. PEFT also allows regular expressions,
+    which are refused here.
     """
     require(isinstance(pattern, dict), path, "a pattern is not an object")
     for name, value in pattern.items():

@@ -87,7 +87,7 @@ def load_checkpoint(
     """Load a checkpoint: the talker and code predictor in `dtype`, other networks in float32.
 
     Args:
-        reference: Local folder, Hub id with an optional ``@revision``, or the folders that were found for them.
+        reference: Local folder, Hub id with an optional ``@revision``, or the result of `source_of`.
         loaded: Checkpoints that are already loaded. A speech tokenizer with the same weights is shared.
         quantization: Quantization of the linear layers of the talker and code predictor; None keeps `dtype`.
         sound_dtype: Dtype of Code2Wav's matrix products on a CPU.
@@ -196,7 +196,7 @@ def source_at(folder: Path, name: str = "") -> CheckpointSource:
     """Return the folders of a checkpoint, given a checkpoint folder or an adapter folder.
 
     Args:
-        name: Name for clients, by default that of the folder.
+        name: Name for clients, by default the folder's name.
 
     Raises:
         CheckpointMissing: The adapter's weights or its base checkpoint are missing.
@@ -252,7 +252,7 @@ def local_folder(reference: str) -> Path | None:
 def fingerprint(source: CheckpointSource) -> str:
     """Return a hash that identifies the configuration and the weights of a checkpoint.
 
-    Of every file, only the name, the size and both ends are hashed.
+    Only the name, the size and both ends of each file are hashed.
 
     Raises:
         CheckpointMissing, CheckpointInvalid: The weights are missing or unreadable.

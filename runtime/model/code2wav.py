@@ -59,7 +59,7 @@ class StreamState:
         )
 
     def write(self, index: Tensor, rows: StreamState) -> None:
-        """Replace the state of some streams by `rows`.
+        """Replace the state of some streams with `rows`.
 
         Shapes: index [B] int64, the rows of the streams.
         """
@@ -168,7 +168,7 @@ class ConvNeXt(nn.Module):
 class UpsampleStage(nn.ModuleList):
     """Transposed convolution with stride ``ratio``, and a ConvNeXt block.
 
-    The parameter names are those of a ModuleList, as published.
+    Parameters are named as in a ModuleList, as published.
     """
 
     def __init__(self, channels: int, ratio: int) -> None:

@@ -1,7 +1,7 @@
 """Interface of a Code2Wav network that stores the states of all open streams.
 
-``TorchCode2Wav`` implements the interface by torch operations on any device. ``runtime/model/packed_code2wav.py`` uses
-Triton kernels. Results are 16-bit samples and flags per row.
+``TorchCode2Wav`` implements the interface with torch operations on any device. ``runtime/model/packed_code2wav.py``
+uses Triton kernels. Results are 16-bit samples and flags per row.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Code2WavNetwork(Protocol):
         """Reset a slot to the state of a new stream."""
 
     def state_after(self, codes: Tensor) -> tuple[StreamState, int]:
-        """Return the state of a new stream after its reference frames, and its parity of chunks.
+        """Return the state of a new stream after its reference frames, and its chunk parity.
 
         The audio of the reference frames is not decoded. The content of the state depends on the network.
 
@@ -75,7 +75,7 @@ class SteppedCode2Wav(Code2WavNetwork, Protocol):
 
 
 class TorchCode2Wav:
-    """Implementation of ``Code2WavNetwork`` by torch operations in float32.
+    """Implementation of ``Code2WavNetwork`` with torch operations in float32.
 
     The parity and the number of decoded frames in `rows` are not used, because the state includes the number of frames.
     """

@@ -162,7 +162,7 @@ class CodePredictor(nn.Module):
         return x
 
     def predict(self, x: Tensor, cache: FrameCache, ops: Operations, draw: DrawCode) -> None:
-        """Run all passes of one frame, and sample codes 1 to Q-1 by calls of `draw`.
+        """Run all passes of one frame, and sample codes 1 to Q-1 by calling `draw`.
 
         Shapes: x [B, 2, H'], the result of `begin` with the embedding of code 0 written.
         """

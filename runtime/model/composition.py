@@ -30,7 +30,7 @@ class Composition:
     content: dict[str, Any]  # Content of config.json with the speakers of all adapters.
     config: ModelConfig
     rows: PlacedRows | None = None  # None if at most one adapter is merged into all tensors.
-    speakers: dict[str, tuple[str, ...]] = field(default_factory=dict)  # By the name of an adapter, or of the base.
+    speakers: dict[str, tuple[str, ...]] = field(default_factory=dict)  # Speakers by name of the adapter or base.
     adapters: dict[Path, _Part] = field(default_factory=dict)  # By folder.
 
 
@@ -57,8 +57,8 @@ class _Part:
 def compose(source: CheckpointSource, *known: Composition) -> Composition:
     """Return the configuration of a checkpoint with the speakers of its adapters.
 
-    The speakers of an adapter are those of its config.json. Without such a file, they are those of the base checkpoint,
-    and speaker rows that the adapter changes and that have no name are named after its folder.
+    The speakers of an adapter come from its config.json. Without such a file, they come from the base checkpoint, and
+    unnamed speaker rows that the adapter changes are named after its folder.
 
     Args:
         known: Compositions on the same base checkpoint, whose adapters are not read again.
@@ -88,7 +88,7 @@ def share(first: CheckpointSource, *others: CheckpointSource, known: Iterable[Co
         known: See `compose`.
 
     Raises:
-        InvalidSetting: They cannot share the weights; `why` says which tensor or speaker prevents it.
+        InvalidSetting: They cannot share the weights; `why` names the tensor or speaker that prevents it.
     """
     source = reduce(_join, others, first)
     compose(source, *known)

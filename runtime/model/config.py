@@ -23,7 +23,7 @@ RESERVED_IDS = 1024
 class DecoderConfig:
     """Configuration of the decoder layers of talker and code predictor.
 
-    The defaults are the defaults of the code predictor.
+    The defaults apply to the code predictor.
     """
 
     hidden_size: int = 1024
@@ -181,7 +181,7 @@ class Code2WavConfig:
 class SpeechEncoderConfig:
     """Configuration of the speech encoder: ``encoder_config`` of the speech tokenizer.
 
-    The fields are those of Mimi (docs/model.md 1.3).
+    The fields are the same as in Mimi (docs/model.md 1.3).
     """
 
     audio_channels: int = 1

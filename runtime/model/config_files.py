@@ -65,8 +65,8 @@ def read_model_config(folder: Path, content: dict[str, Any] | None = None, path:
     """Read config.json and generation_config.json of a checkpoint folder.
 
     Args:
-        content: Content to read instead of that of config.json.
-        path: File that errors name, if the content has parts of another file.
+        content: Content to use instead of the content of config.json.
+        path: File to name in errors, if the content has parts of another file.
 
     Raises:
         CheckpointMissing: A file is missing.

@@ -16,7 +16,7 @@ Section = TypeVar("Section")
 
 LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 MAX_NAMED = 8  # Maximum number of fields in each list of the log line.
-# Folder of a checkpoint in that of a training, or in that of a repository in the Hub's cache.
+# Checkpoint folder in a training output folder, or in a repository folder of the Hub's cache.
 _CHECKPOINT = re.compile(r"(checkpoint[^/]*|snapshots/[^/]+)/")
 
 

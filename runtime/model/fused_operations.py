@@ -1,6 +1,6 @@
-"""Fused operations of a decoder layer for few rows, with one kernel launch per operation.
+"""Fused operations of a decoder layer for small batches, with one launch each.
 
-The readable version is ``runtime.model.layers.Operations``.
+The reference implementation is ``runtime.model.layers.Operations``.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class Attend(Protocol):
 
 
 class Operations:
-    """Operations of a decoder layer in plain torch, the reference for fused operations."""
+    """Decoder layer operations in plain torch, the reference for fused operations."""
 
     def linear(self, x: Tensor, linear: Linear) -> Tensor:
         """Return the output of a linear layer.

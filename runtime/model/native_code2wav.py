@@ -1,8 +1,8 @@
 """Code2Wav in C++ for a CPU, for all open streams.
 
 The C++ code is in runtime/device/native/code2wav.cpp. In PyTorch, a chunk needs about 1,500 small operations,
-whose calls take longer than the computation of one frame. The readable version is runtime/model/code2wav.py, which is
-used without a compiler, and for bfloat16 with AMX.
+whose calls take longer than computing one frame. The reference implementation, runtime/model/code2wav.py, is used if no
+compiler is available, and for bfloat16 on AMX.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from runtime.model.products import Conv, Linear, TransposedConv
 
 
 class NativeCode2Wav:
-    """Implementation of `Code2WavNetwork` by one C++ operator.
+    """Implementation of `Code2WavNetwork` with one C++ operator.
 
     The state of a stream is one row of numbers: the earlier inputs of every causal convolution, then the keys and
     values of the window.
@@ -62,7 +62,7 @@ class NativeCode2Wav:
         self.state.write(torch.tensor([slot]), state)
 
     def _fresh_state(self, rows: int) -> StreamState:
-        """Return the state of new streams, whose only part is the matrix of their numbers."""
+        """Return the state of new streams, which consists of one matrix."""
         return StreamState([torch.zeros(rows, self._state_numbers)], [], [], torch.zeros(rows, dtype=torch.int64))
 
     def _decode(self, state: StreamState, rows: Tensor, codes: Tensor, sounding: int) -> Tensor:

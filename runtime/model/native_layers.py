@@ -1,11 +1,11 @@
 """Decoder layers and code predictor as C++ operators for the CPU.
 
 The C++ code is in runtime/device/native/decoder.cpp. A frame of a published checkpoint has thousands of small
-operations between the matrix products. From Python, the call of a small operation takes about as long as the
-computation, and holds the GIL, which the Code2Wav worker also needs.
+operations between the matrix products. Calling a small operation from Python takes about as long as computing it, and
+holds the GIL, which the Code2Wav worker also needs.
 
-The readable versions are `layers.py` and `code_predictor.py`. The readable versions are used for other dtypes, such as
-bfloat16, and on machines without a compiler.
+The reference implementations, `layers.py` and `code_predictor.py`, are used for other dtypes, such as bfloat16, and if
+no compiler is available.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Code2Wav with Triton kernels, for all open streams.
 
-The readable version is runtime/model/code2wav.py.
+The reference implementation is runtime/model/code2wav.py.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ALIGNMENT_ELEMENTS = 64  # Alignment of each convolution's state memory.
 
 
 class PackedCode2Wav:
-    """Implementation of `Code2WavNetwork` by Triton kernels."""
+    """Implementation of `Code2WavNetwork` with Triton kernels."""
 
     def __init__(self, code2wav: Code2Wav, slots: int, dtype: torch.dtype) -> None:
         config = code2wav.config

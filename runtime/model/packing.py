@@ -33,7 +33,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Packed weights of an upsampling and the following ConvNeXt block.
+    """Packed weights of an upsampling layer and the following ConvNeXt block.
 
     `upsample` is None if the upsampling is folded into the transformer's output.
     """

@@ -29,7 +29,7 @@ from runtime.device.quantized import (
     quantized,
 )
 
-KERNEL_ROWS = 4  # Number of rows that a kernel processes at a time.
+KERNEL_ROWS = 4  # Rows that a kernel processes at a time.
 MIN_OWN_PRODUCT_ROWS = 64  # Longer sequences are multiplied one by one, which avoids a copy.
 
 
@@ -124,7 +124,7 @@ class Linear(nn.Linear):
             self.set_product(product)
 
     def set_product(self, product: Product, dtype: torch.dtype | None = None) -> None:
-        """Replace the weight by a product function.
+        """Replace the weight with a product function.
 
         The weight becomes an empty tensor of the same dtype, or of `dtype` if it is not None.
         """
@@ -168,7 +168,7 @@ def narrowed(weight: Tensor, dtype: torch.dtype, taps: int = 1) -> Product | Non
     Shapes: weight [N, taps * C].
 
     Returns:
-        None if torch's product of the weight itself is the fastest one that is batch-invariant.
+        None if torch's own product is the fastest batch-invariant one.
     """
     if native.fuses(dtype):
         return NativeTiles(weight.detach(), dtype, taps)
@@ -274,7 +274,7 @@ class TransposedConv(nn.ConvTranspose1d):
 def narrows(module: nn.Module, dtype: torch.dtype) -> bool:
     """True if `lay_out` stores a module's weights in the narrower `dtype`.
 
-    The CPU must support `dtype`. Float16 is not used for convolutions, because float16 products are only fast for few
+    The CPU must support `dtype`. Float16 is not used for convolutions, because float16 products are only fast for a few
     rows.
     """
     if isinstance(module, Conv):

@@ -196,7 +196,7 @@ class EncoderQuantizerLayer(nn.Module):
     def forward(self, residual: Tensor) -> tuple[Tensor, Tensor]:
         """Return the index of the nearest codebook row for each vector, and the residual.
 
-        Shapes: left [T, W]; results [T], [T, W].
+        Shapes: residual [T, W]; results [T], [T, W].
         """
         rows = self.codebook.rows()
         codes = torch.cdist(residual[None], rows[None])[0].argmin(dim=-1)
