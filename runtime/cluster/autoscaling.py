@@ -1,4 +1,4 @@
-"""Autoscaling policy, which chooses the number of a pool's replicas from its slots in use."""
+"""Autoscaling policy that chooses a pool's number of replicas from its slots in use."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def slots_in_use(context: Any, *, target: float = 0.7) -> tuple[int, dict[str, A
 
 
 def replicas_needed(in_use: float, slots_each: float, target: float) -> int:
-    """Return the number of replicas for which ``in_use`` slots are the fraction `target`.
+    """Return the number of replicas at which ``in_use`` is the fraction `target` of all slots.
 
     Args:
         in_use: Number of slots in use.

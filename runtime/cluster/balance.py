@@ -68,7 +68,7 @@ class Load:
 
 
 def weights(loads: Mapping[str, Load], connections: Mapping[str, int]) -> dict[str, int]:
-    """Return server weights with which HAProxy chooses the replica with the most free slots.
+    """Return server weights that make HAProxy choose the replica with the most free slots.
 
     HAProxy's ``leastconn`` chooses the server with the smallest (connections + 1) / weight. The number of connections
     is not the number of used slots, because a WebSocket may be idle for an hour. With the weight (connections + 1) *

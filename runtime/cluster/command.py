@@ -123,7 +123,7 @@ def _deploy(application: Any) -> None:
     """Deploy the application and wait until it runs.
 
     Raises:
-        InvalidSetting: The deployment failed. The message has the last messages of its processes.
+        InvalidSetting: The deployment failed. The message contains the last log messages of its processes.
     """
     from ray import serve
 

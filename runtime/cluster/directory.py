@@ -1,4 +1,4 @@
-"""Directory of replicas, which is a Ray actor with the state of all replicas.
+"""Directory of replicas: a Ray actor with the state of all replicas.
 
 Each replica reports its state every second, and ingresses read the states. If the actor fails, ingresses keep the last
 known states until the replicas have reported to a new actor.
@@ -16,7 +16,7 @@ REPORT_INTERVAL_S = 1.0  # Interval between two reports of a replica.
 # A replica is removed after this time without a report. HAProxy detects failures much earlier.
 REPORT_TIMEOUT_S = 5.0
 DRAIN_TIMEOUT_S = 5.0  # Timeout until all ingresses have stopped sending requests to a draining replica.
-INGRESS_TIMEOUT_S = 3.0  # An ingress is ignored after this time without reading the directory.
+INGRESS_TIMEOUT_S = 3.0  # An ingress that has not read the directory for this long is ignored.
 
 
 class Directory:

@@ -1,8 +1,8 @@
 """HAProxy: its configuration, its process, and commands that change it at run time.
 
-HAProxy is never reloaded, because open connections would stay with the old process, which does not know new replicas
-and is killed after a timeout. Instead, each backend has a fixed number of server entries. Commands on the admin socket
-assign replicas to entries, set weights, and drain and remove replicas.
+HAProxy is never reloaded, because open connections would stay with the old process, which gets no new replicas and is
+killed after a timeout. Instead, each backend has a fixed number of server entries. Commands on the admin socket assign
+replicas to entries, set weights, and drain and remove replicas.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def configuration(settings: Settings, *, folder: Path, view_port: int) -> str:
         view_port: Local port of `ClusterView`, which serves the routes of the whole cluster.
     """
     server, cluster, limits = settings.server, settings.cluster, settings.limits
-    # A connection needs two file descriptors. The admin socket and the health checks need some more.
+    # A connection needs two file descriptors. The admin socket and the health checks need a few more.
     most = cluster.max_replicas * server.max_connections
     if (files := max_files(at_most=True)) is not None:
         most = max(100, min(most, (files - 50 * cluster.max_replicas) // 2))

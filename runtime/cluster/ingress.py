@@ -1,6 +1,6 @@
-"""Ingress, which keeps HAProxy's servers consistent with the current replicas.
+"""Ingress that keeps HAProxy's servers consistent with the current replicas.
 
-The ingress also sets the weight of each server from the replica's load, and drains replicas that are going to end.
+The ingress also sets the weight of each server from the replica's load, and drains replicas before they stop.
 """
 
 from __future__ import annotations

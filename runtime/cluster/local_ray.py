@@ -1,4 +1,4 @@
-"""Start and stop of Ray's processes on this machine, without Ray's unused parts."""
+"""Start and stop of a local Ray node without unused features (dashboard, metrics)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 # Number of attempts to start Ray. On a busy machine, its processes may need more than the 30 s that Ray allows.
 ATTEMPTS = 2
 START_TIMEOUT_S = 120
-STOP_MARGIN_S = 4.0  # Additional time after the drain in which replicas have to stop.
+STOP_MARGIN_S = 4.0  # Additional time for replicas to stop after the drain.
 
 # Environment variables that must be set before Ray is imported.
 ENVIRONMENT = {
@@ -45,9 +45,9 @@ def start_ray(address: str | None, namespace: str) -> None:
     import ray
 
     if address is None:
-        # This replacement makes Ray believe that the packages of its dashboard are missing. Ray's agents then start
-        # without HTTP servers and modules, which saves half of their CPU time. The agents themselves are needed,
-        # because the raylet exits after 15 s without them, and Ray 2.60 has no setting for this.
+        # With this replacement, Ray treats the packages of its dashboard as missing. Ray's agents then start without
+        # HTTP servers and modules, which saves half of their CPU time. The agents themselves are needed, because the
+        # raylet exits after 15 s without them, and Ray 2.60 has no setting for this.
         ray._private.utils.get_dashboard_dependency_error = lambda: ImportError("not used")
     error: Exception | None = None
     for _ in range(ATTEMPTS if address is None else 1):

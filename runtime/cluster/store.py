@@ -36,7 +36,7 @@ class Store(Protocol):
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """Return the environment variables with which a runtime uses the store."""
+        """Return the environment variables that make a runtime use the store."""
         ...
 
     async def run(self) -> None: ...
