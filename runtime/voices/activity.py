@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from runtime.request import SAMPLE_RATE
 
-GRID_S = 0.01  # Window length of the detection by loudness.
+GRID_S = 0.01  # Window length for the detection by loudness.
 # Minimum level of speech relative to the loudest window: -40 dB, which is below any consonant of a usable recording.
 QUIET = 1e-2
 
@@ -40,7 +40,7 @@ class Activity:
         return (float(spoken[0]) * self.window_s, float(spoken[-1] + 1) * self.window_s) if len(spoken) else None
 
     def pauses(self, margin_s: float) -> list[slice]:
-        """Return the stretches of windows that are more than `margin_s` away from speech."""
+        """Return the runs of windows that are more than `margin_s` away from speech."""
         reach = round(margin_s / self.window_s)
         near = self.windows.copy()
         for start, end in _runs(self.windows):

@@ -22,7 +22,7 @@ MAX_CLIPPED_SHARE = 5e-4  # Maximum fraction of samples at full scale. Single pe
 NOISY_DB = 20.0  # Minimum difference in dB between speech and pauses. A quiet room gives 40 dB.
 QUIET_DB = -40.0  # Minimum level of the speech relative to full scale.
 SILENCE = 1e-5  # Level that is reported for digital silence (-100 dB).
-WORD_END_S = 0.1  # Duration in seconds of the sound of a word before and after its detected speech.
+WORD_END_S = 0.1  # Seconds of a word's audio before and after its detected speech.
 PAUSES_S = 0.2  # Minimum duration in seconds of pauses from which noise can be measured.
 SILENT_SHARE = 0.5
 TELEPHONE_HZ = 4_200.0
@@ -62,8 +62,8 @@ def levels_of(samples: NDArray[np.float32], activity: Activity) -> Levels:
     """
     levels = window_levels(samples, activity.window_s)
     spoken = activity.windows[: len(levels)]
-    # The mean of a pause contains the beats of music, which a low quantile would leave out. The middle pause is used
-    # because one pause may contain a cough.
+    # The mean of a pause includes the beats of background music, which a low quantile would miss. The median pause is
+    # used, because one pause may contain a cough.
     pauses = [pause for each in activity.pauses(WORD_END_S) if len(pause := levels[each])]
     can_tell = sum(map(len, pauses)) * activity.window_s >= PAUSES_S
     noises = sorted(float(np.sqrt((pause**2).mean())) for pause in pauses)

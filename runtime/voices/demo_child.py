@@ -18,8 +18,8 @@ from pathlib import Path
 
 from runtime.shared.system import confine
 
-MEMORY_BYTES = 512 * 2**20  # Address space in addition to that of the imported libraries.
-CPU_S = 5  # CPU time in addition to that of the imports.
+MEMORY_BYTES = 512 * 2**20  # Address space beyond what the imported libraries use.
+CPU_S = 5  # CPU time beyond what the imports use.
 NOT_OF_THE_DEMO = "it is no voice of the official Qwen3-TTS demo"
 
 
@@ -29,7 +29,7 @@ def main() -> None:
     from safetensors.torch import save
 
     used = 0
-    with contextlib.suppress(OSError):  # Other systems than Linux do not limit the address space either.
+    with contextlib.suppress(OSError):  # Systems without /proc do not limit the address space either.
         used = int(Path("/proc/self/statm").read_text("ascii").split()[0]) * mmap.PAGESIZE
     confine(used + MEMORY_BYTES, math.ceil(time.process_time()) + CPU_S)
     try:

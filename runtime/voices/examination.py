@@ -125,7 +125,7 @@ def _activity(samples: NDArray[np.float32]) -> tuple[Activity, bool]:
 
 
 def _speech_range(samples: NDArray[np.float32], activity: Activity) -> tuple[int, int]:
-    """Return the first and the end sample of the speech, with a margin.
+    """Return the start and end sample of the speech, with a margin.
 
     If there is no speech, all samples are kept.
     """

@@ -33,17 +33,17 @@ from runtime.voices.listing import SUFFIX, UNREADABLE_SUFFIX, Problem, VoiceList
 from runtime.voices.voice import Edit, Voice, VoiceCard, to_float
 from runtime.voices.voice_file import MAX_BYTES, MAX_PROMPTS, OTHER_VERSION, read_voice, write_voice
 
-# Error of a file that may become readable: disk or network failure, missing permission, or too many open files.
+# Reason for a file that may become readable later: disk or network failure, missing permission, or too many open files.
 CANNOT_BE_READ = "it cannot be read"
 NO_FILE = "it is no regular file"
 
 log = logging.getLogger(__name__)
 
 MAX_READS_PER_CALL = 8  # Maximum number of files that `cards` and `find` read per call, which takes about 20 ms.
-STALE_STAMP = 0  # Time stamp that no folder has, which forces another scan.
+STALE_STAMP = 0  # Timestamp that no folder has, which forces another scan.
 UNREAD_VERSION = ""  # Version of files that cannot be read.
 COPY_SETTLE_S = 60.0  # A file that has not changed for this time counts as completely copied.
-SETTLED_NS = 100_000_000  # Time in ns after a change of a folder in which another change may not alter its time stamp.
+SETTLED_NS = 100_000_000  # Another change within this time in ns may leave a folder's timestamp unchanged.
 
 
 def library_folder(voices: str, data: str = "") -> Path:
@@ -154,12 +154,12 @@ class Library:
         """Store a voice and return its card.
 
         Args:
-            replace_id: Id of a voice that is replaced, whose id the new voice gets.
+            replace_id: Id of the voice to replace. The new voice keeps this id.
 
         Raises:
             InvalidConfig: The name of the voice is invalid.
             VoiceNameTaken, VoiceNameLooksAlike: Another voice has an equal or a similar name.
-            VoiceNotFound: The voice that is to be replaced does not exist.
+            VoiceNotFound: The voice to replace does not exist.
         """
         with self._writing():
             if replace_id is not None:
@@ -167,7 +167,7 @@ class Library:
             return self._put(replace(voice, id=replace_id or voice.id, name=checked_name(voice.name)))
 
     def import_(self, voice: Voice) -> VoiceCard:
-        """Store a voice from a file, with its id in the file if this id is not in use.
+        """Store a voice from a file, and keep its id unless the id is in use.
 
         Raises:
             VoiceNameTaken, VoiceNameLooksAlike: Another voice has an equal or a similar name.
@@ -199,7 +199,7 @@ class Library:
             self._refresh()
 
     def keep_prompt(self, voice_id: str, prompt: VoicePrompt, *, made_of: NDArray[np.float32] | None = None) -> None:
-        """Store a voice's prompt for a checkpoint, unless the voice has got another reference.
+        """Store a voice's prompt for a checkpoint, unless the voice's reference has changed.
 
         Raises:
             VoiceNotFound, VoiceFileInvalid: The voice does not exist any more.
@@ -314,7 +314,7 @@ class Library:
         return len(found) == len(different) and all(entry.version != UNREAD_VERSION for entry in found.values())
 
     def _files(self) -> dict[str, str] | None:
-        """Return the version of each voice file, or None if the folder cannot be read at present."""
+        """Return the version of each voice file, or None if the folder cannot be read now."""
         found: dict[str, str] = {}
         try:
             with os.scandir(self.folder) as items:

@@ -32,7 +32,7 @@ GAP_S = 0.3  # Silence between two recordings of a profile in seconds.
 NOT_OF_VOICEBOX = "it is no profile of voicebox"
 LEFT_OUT = "The profile has {count} recordings; {left} of them did not fit and were left out."
 
-_turn = threading.Lock()  # Each process of the demo's reader needs the memory of torch, so only one process runs.
+_turn = threading.Lock()  # A reader process imports torch and needs much memory, so only one may run at a time.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -166,7 +166,7 @@ def _demo(data: bytes) -> DemoVoice:
         # Arrays of safetensors are read-only, which torch does not support, so they are copied.
         codes = found["codes"].copy() if "codes" in found else None
         prompt = VoicePrompt(fingerprint=IMPORTED_FINGERPRINT, x_vector=found["x_vector"].copy(), codes=codes)
-    except Exception:  # The process has crashed, was killed, or was taken over by the file.
+    except Exception:  # The process has crashed, was killed, or was compromised by the file.
         _refuse(NOT_OF_THE_DEMO)
     return DemoVoice(prompt=prompt, transcript=header["text"])
 

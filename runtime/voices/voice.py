@@ -28,7 +28,7 @@ class VoiceCard:
     seconds: float = 0.0  # Duration of the reference audio.
     file_bytes: int = 0
     created_at: float = 0.0  # Unix time.
-    consent: str | None = None  # Consent of the speaker, as the uploader has written it.
+    consent: str | None = None  # Consent of the speaker, as written by the uploader.
     # Origin of the voice: model, seed, description and other values.
     provenance: dict[str, str] = field(default_factory=dict)
     advice: tuple[str, ...] = ()  # Advice from the checks of the recording.
