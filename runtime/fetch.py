@@ -27,10 +27,10 @@ def fetch(references: Sequence[str], *, as_json: bool, is_recogniser: bool = Fal
 
     All file lists and configurations are checked before the first download of weights.
 
-    `is_recogniser` is True for models of speech recognition, which have no configuration of ours.
+    `is_recogniser` is True for speech recognition models, which have no Voicewright configuration.
 
     Raises:
-        SetUpError: A download failed for the reason in the message. Completed files are kept.
+        SetUpError: A download failed; the message has the reason. Completed files are kept.
     """
     say = _ProgressReport(as_json)
     try:

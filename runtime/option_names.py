@@ -28,7 +28,7 @@ FIELDS = re.compile(rf"\b({'|'.join(OPTIONS)})\b")
 
 
 def in_options(message: str) -> str:
-    """Replace field names in a message by command-line options."""
+    """Replace field names in a message with command-line options."""
     return FIELDS.sub(lambda found: OPTIONS[found[0]], message)
 
 

@@ -1,4 +1,4 @@
-"""Requests, events and stop reasons, which are plain data types that all packages share."""
+"""Plain data types that all packages share: requests, events and stop reasons."""
 
 from __future__ import annotations
 
@@ -132,11 +132,11 @@ class BlendPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Reference:
-    """Reference of the voice that is cloned.
+    """Reference of a cloned voice.
 
     If another checkpoint has computed ``prompt``, the prompt is computed again from the samples.
 
-    If ``blend`` is set, the voice is between two other voices, and there are no samples. If a client has sent an
+    If ``blend`` is set, the voice is a blend of two other voices, and there are no samples. If a client has sent an
     x-vector, there are no samples either, and ``prompt`` is used unchanged.
 
     Shapes: samples [N] float32 in [-1, 1], mono, 24 kHz.
@@ -175,7 +175,7 @@ class SpeechRequest:
     max_break_s: float | None = None
     open_text: bool = False  # True if the client will append more text.
     holds_end: bool = False  # Streaming layout: ban EOS until all text tokens are used (docs/model.md 7.1).
-    acknowledged: bool = False  # True if the client acknowledges received audio by `SpeechEngine.ack_sent`.
+    acknowledged: bool = False  # True if the client acknowledges received audio with `SpeechEngine.ack_sent`.
     first_chunk_frames: int | None = None  # None selects the setting of the mode.
     # A background request is served only if there is no other request, and is cancelled when one arrives.
     is_background: bool = False
@@ -278,9 +278,9 @@ class Queued:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
-    """Event: the request has got a slot.
+    """Event: the request has a slot.
 
-    ``notes`` are sentences about settings that the checkpoint ignores.
+    ``notes`` are human-readable messages about settings that the checkpoint ignores.
     """
 
     seed: int

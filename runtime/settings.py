@@ -1,7 +1,7 @@
 """Settings of the runtime with default, unit, environment variable and description.
 
-Environment variables override defaults, and the command line overrides environment variables. Values are only validated
-here.
+Environment variables override defaults, and the command line overrides environment variables. Only this module
+validates values.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ VOICES_AS = (NAMES, OBJECTS) = ("names", "objects")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits for one client, which are sent at the start of a session."""
+    """Limits for one client, sent to it at the start of a session."""
 
     max_text_chars: int = knob(4096, "VOICEWRIGHT_MAX_TEXT_CHARS", "characters in one text", low=1)
     part_chars: int = knob(

@@ -96,7 +96,7 @@ def _listed(words: Sequence[str]) -> str:
 def _inside(parent: etree._Element, name: str) -> Iterator[etree._Element]:
     """Yield the child elements with this name in any namespace.
 
-    Few writers of lexicons declare a namespace.
+    Many lexicons declare no namespace.
     """
     return (child for child in parent if isinstance(child.tag, str) and etree.QName(child).localname == name)
 
