@@ -61,8 +61,8 @@ def _lines(diagnosis: Diagnosis) -> Iterator[tuple[str, str]]:
         if len(diagnosis.adapters) > 1:
             yield "", f"speakers: {_some(adapter.speakers)}"
     if (download := diagnosis.download) is not None:
-        left = _size(download.size - download.here)
-        yield "  to be fetched", f"{left} of {_size(download.size)}; the disk has room for {_size(download.room)}"
+        remaining = _size(download.size - download.here)
+        yield "  to be fetched", f"{remaining} of {_size(download.size)}; the disk has room for {_size(download.room)}"
     for name, weights in (("  weights", diagnosis.weights), ("  speech tokenizer", diagnosis.speech_tokenizer)):
         if weights is not None:
             dtypes = ", ".join(f"{count} {dtype}" for dtype, count in sorted(weights.dtypes.items()))

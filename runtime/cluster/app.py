@@ -49,9 +49,9 @@ def build(args: Arguments | Mapping[str, Any]) -> Any:
         Directory, name="directory", max_ongoing_requests=1000, ray_actor_options={"num_cpus": 0}
     )
     directory = _stamped(directory, package_version()).bind()
-    left = free_accelerators(arguments.pools.values(), counted)
+    free = free_accelerators(arguments.pools.values(), counted)
     pools = [
-        _pool(name, pool, directory, environment, arguments, settings, stamp, left)
+        _pool(name, pool, directory, environment, arguments, settings, stamp, free)
         for name, pool in arguments.pools.items()
     ]
     ingress = serve.deployment(
@@ -111,10 +111,10 @@ def _pool(
     arguments: Arguments,
     settings: Settings,
     stamp: str,
-    left: Mapping[str, float],
+    free: Mapping[str, float],
 ) -> Any:
     # If all accelerators are in use, an old replica must stop before a new replica can start.
-    beside = arguments.spread or all(left[kind] >= number for kind, number in pool.accelerators().items() if number)
+    can_surge = arguments.spread or all(free[kind] >= number for kind, number in pool.accelerators().items() if number)
     scaled: dict[str, Any] = {"num_replicas": pool.replicas}
     if pool.max_replicas > pool.replicas:
         scaled = {
@@ -134,7 +134,7 @@ def _pool(
     deployment = serve.deployment(
         RuntimeReplica,
         name=name,
-        max_surge_percent=settings.cluster.surge_percent if beside else 0,
+        max_surge_percent=settings.cluster.surge_percent if can_surge else 0,
         health_check_period_s=1,
         health_check_timeout_s=10,
         graceful_shutdown_timeout_s=settings.server.drain_s + _MARGIN_S,

@@ -74,11 +74,11 @@ def free_accelerators(pools: Iterable[Pool], counted: Mapping[str, float]) -> di
 
     A negative number is the number of missing accelerators.
     """
-    left = {kind: counted.get(kind, 0.0) for kind in (GPU, NPU)}
+    free = {kind: counted.get(kind, 0.0) for kind in (GPU, NPU)}
     for pool in pools:
         for kind, number in pool.accelerators().items():
-            left[kind] -= pool.replicas * number
-    return left
+            free[kind] -= pool.replicas * number
+    return free
 
 
 def check_accelerators(pools: Iterable[Pool], counted: Mapping[str, float]) -> None:
@@ -89,11 +89,11 @@ def check_accelerators(pools: Iterable[Pool], counted: Mapping[str, float]) -> N
     Raises:
         InvalidSetting: The cluster has too few accelerators.
     """
-    for kind, left in free_accelerators(pools, counted).items():
-        if left < 0:
-            there = counted.get(kind, 0.0)
+    for kind, free in free_accelerators(pools, counted).items():
+        if free < 0:
+            available = counted.get(kind, 0.0)
             why = (
-                f"Ray has {there:g} of {kind} here, and all replicas together need {there - left:g}; use fewer "
+                f"Ray has {available:g} of {kind} here, and all replicas together need {available - free:g}; use fewer "
                 "replicas, let several share one (--gpus 0.5), or reserve none (--gpus 0)"
             )
             raise InvalidSetting(name="replicas", value="too many", why=why)

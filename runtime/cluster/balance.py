@@ -82,6 +82,6 @@ def weights(loads: Mapping[str, Load], connections: Mapping[str, int]) -> dict[s
     Returns:
         Weights by name of the replica, which are integers from 1 to 256.
     """
-    wanted = {name: (connections.get(name, 0) + 1) * load.free for name, load in loads.items()}
-    most = max(wanted.values(), default=1.0)
-    return {name: max(1, round(MAX_WEIGHT * weight / most)) for name, weight in wanted.items()}
+    products = {name: (connections.get(name, 0) + 1) * load.free for name, load in loads.items()}
+    largest = max(products.values(), default=1.0)
+    return {name: max(1, round(MAX_WEIGHT * weight / largest)) for name, weight in products.items()}

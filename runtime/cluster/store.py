@@ -174,10 +174,10 @@ class Mirror:
     def _remote_versions(self) -> dict[str, str]:
         """Return the versions of the store's files by name relative to the root."""
         self.files.invalidate_cache()
-        found = self.files.find(self.root, detail=True)
+        files = self.files.find(self.root, detail=True)
         return {
             name: _sent(facts)
-            for path, facts in found.items()
+            for path, facts in files.items()
             if is_synchronised(name := path.removeprefix(self.root.rstrip("/")).lstrip("/"))
         }
 
@@ -189,13 +189,13 @@ class Mirror:
             return None
 
     def _local_versions(self) -> dict[str, str]:
-        found: dict[str, str] = {}
+        versions: dict[str, str] = {}
         for path in self.local.rglob("*"):
             name = path.relative_to(self.local).as_posix()
             if is_synchronised(name):
                 with suppress(OSError):  # The file was replaced in the meantime.
-                    found[name] = _version(path)
-        return found
+                    versions[name] = _version(path)
+        return versions
 
     def _upload(self, name: str) -> str:
         """Upload a file under a temporary name and rename it.

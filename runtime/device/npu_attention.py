@@ -65,12 +65,12 @@ class NpuSlots:
             held.view(-1, held.shape[3])[self._written] = new.reshape(-1, held.shape[3])
         return self._attend(q, self._of(keys), self._of(values), self._unseen, EXPLICIT_MASK_MODE)
 
-    def _of(self, held: Tensor) -> Tensor:
+    def _of(self, cache: Tensor) -> Tensor:
         """Gather the keys or values of the rows' slots.
 
         Shapes: held [S, kv_heads, T, d]; result [B, kv_heads, read, d], contiguous.
         """
-        read = held.view(-1, BLOCK_POSITIONS * held.shape[3]).index_select(0, self._blocks).view(self._shape)
+        read = cache.view(-1, BLOCK_POSITIONS * cache.shape[3]).index_select(0, self._blocks).view(self._shape)
         # Values after a row's end may be NaN from an earlier request. Set them to zero, because 0 * NaN is NaN.
         return read.masked_fill_(self._later, 0)
 
