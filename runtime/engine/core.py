@@ -204,8 +204,8 @@ class EngineCore:
         Tickets of other checkpoints are ignored.
         """
         for slot, sequence in self.sequences.items():
-            if (left := samples.get(sequence.ticket)) is not None:
-                spoken = max(0, left - sequence.paused)  # Acknowledged samples of pauses do not belong to any frame.
+            if (sent := samples.get(sequence.ticket)) is not None:
+                spoken = max(0, sent - sequence.paused)  # Acknowledged samples of pauses do not belong to any frame.
                 self.table.acknowledged_frames[slot] = spoken // self.samples_per_frame
 
     def ack_played(self, ticket: int, ms: float) -> None:
@@ -213,8 +213,8 @@ class EngineCore:
         sequence = self._sequence_of(ticket)
         if sequence is not None and sequence.first_audio_at is not None:
             sent_s = float(self.table.emitted[sequence.slot]) * self.frame_s + sequence.paused / SAMPLE_RATE
-            left_s = sent_s - ms / 1000
-            self.table.buffer_empty_at[sequence.slot] = self.clock() + max(0.0, left_s)
+            buffered_s = sent_s - ms / 1000
+            self.table.buffer_empty_at[sequence.slot] = self.clock() + max(0.0, buffered_s)
 
     def cancel(self, ticket: int) -> None:
         """End a request in any state, and emit its final event."""
@@ -404,22 +404,24 @@ class EngineCore:
 
     def _prefill_chunks(self, sequences: list[Sequence]) -> None:
         """Prefill the next chunk of several prompts, and launch the first frames of full prompts."""
-        wanted = [
+        chunks = [
             (sequence.slot, sequence.prompt, sequence.prefill_position)
             for sequence in sequences
             if sequence.prompt is not None
         ]
         slots = np.array([sequence.slot for sequence in sequences])
         try:
-            stops = self.runner.prefill_chunks(wanted)
-            through = [stop == len(prompt.embeds) for stop, (_, prompt, _) in zip(stops, wanted, strict=True)]
-            if not all(through):
+            stops = self.runner.prefill_chunks(chunks)
+            is_complete = [stop == len(prompt.embeds) for stop, (_, prompt, _) in zip(stops, chunks, strict=True)]
+            if not all(is_complete):
                 with self.device.stream(Stream.PROMPTS):
-                    self.in_flight.add(Stream.PROMPTS, slots[np.logical_not(through)], self.device.mark())
-            if any(through):
-                prompts = [prompt for (_, prompt, _), is_through in zip(wanted, through, strict=True) if is_through]
-                spoken = [sequence for sequence, is_through in zip(sequences, through, strict=True) if is_through]
-                first = self.runner.first(slots[through], partial(self.code2wav_scheduler.launch_first_audio, spoken))
+                    self.in_flight.add(Stream.PROMPTS, slots[np.logical_not(is_complete)], self.device.mark())
+            if any(is_complete):
+                prompts = [prompt for (_, prompt, _), is_last in zip(chunks, is_complete, strict=True) if is_last]
+                complete = [sequence for sequence, is_last in zip(sequences, is_complete, strict=True) if is_last]
+                first = self.runner.first(
+                    slots[is_complete], partial(self.code2wav_scheduler.launch_first_audio, complete)
+                )
                 self.in_flight.add(Stream.PROMPTS, first.slots, first.event, first, prompts)
         except Exception as error:
             log.exception("the prefill of %d requests failed", len(sequences))
@@ -429,9 +431,9 @@ class EngineCore:
                 for sequence in sequences:
                     self._prefill_chunks([sequence])
             return
-        for sequence, stop, is_through in zip(sequences, stops, through, strict=True):
+        for sequence, stop, is_last in zip(sequences, stops, is_complete, strict=True):
             sequence.prefill_position = stop
-            if is_through:
+            if is_last:
                 self.prefilling.remove(sequence)
                 sequence.prompt = None
 
@@ -454,8 +456,8 @@ class EngineCore:
         for half in np.array_split(slots, 2):
             while self.in_flight.wait():  # Reading a result may end its row.
                 self.process_outputs()
-            if len(left := half[self.table.speaking[half]]):
-                self._decode_step(left, began)
+            if len(remaining := half[self.table.speaking[half]]):
+                self._decode_step(remaining, began)
 
     def _store_frames(self, slots: Slots, result: FrameResult) -> None:
         """Store the new frame of every row for Code2Wav.

@@ -253,11 +253,11 @@ class Engine:
     def busy_since(self) -> float | None:
         """Return the start time of the oldest unfinished step of a thread or the device, or None."""
         heartbeats = (self._heartbeat, *self.code2wav_worker.heartbeats)
-        begun = [
+        started_at = [
             *(heartbeat.since for heartbeat in heartbeats),
             *(core.in_flight.since for core in self.registry.cores),
         ]
-        return min((since for since in begun if since is not None), default=None)
+        return min((since for since in started_at if since is not None), default=None)
 
     def stacks(self) -> str:
         """Return the stack traces of all threads as text, without any text of clients."""
@@ -364,10 +364,10 @@ class Engine:
         Return True if updates remain. An update takes up to 0.1 s. While requests have slots, updates use at most
         `MAX_TEXT_SHARE` of the thread's time.
         """
-        begun = self.clock()
-        if begun < self._next_text_at and any(core.sequences for core in self.registry.cores):
+        start = self.clock()
+        if start < self._next_text_at and any(core.sequences for core in self.registry.cores):
             return bool(self._text_changes)
-        while self._text_changes and self.clock() - begun < MAX_TEXT_WORK_S:
+        while self._text_changes and self.clock() - start < MAX_TEXT_WORK_S:
             self._heartbeat.step()
             ticket = next(iter(self._text_changes))
             changes = self._text_changes.pop(ticket)
@@ -378,8 +378,8 @@ class Engine:
                     self._text_changes[ticket] = changes
                 opened.entry.core.change_text(ticket, change)
         end = self.clock()
-        if end - begun > MAX_TEXT_WORK_S:
-            self._next_text_at = begun + (end - begun) / MAX_TEXT_SHARE
+        if end - start > MAX_TEXT_WORK_S:
+            self._next_text_at = start + (end - start) / MAX_TEXT_SHARE
         return bool(self._text_changes)
 
     # --- Checkpoints.

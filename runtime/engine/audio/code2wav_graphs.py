@@ -170,8 +170,8 @@ class Code2WavGraphs:
 
     def _wanted(self) -> list[tuple[Stream, int, int]]:
         """Return (stream, frames, batch size) of every graph, the largest shape first."""
-        wanted = [(stream, *shape) for stream, shapes in self._shapes.items() for shape in shapes]
-        return sorted(wanted, key=lambda shape: -shape[1] * shape[2])
+        all_shapes = [(stream, *shape) for stream, shapes in self._shapes.items() for shape in shapes]
+        return sorted(all_shapes, key=lambda shape: -shape[1] * shape[2])
 
     def sizes(self, stream: Stream) -> list[int]:
         """Return the frame counts that have graphs, in ascending order."""

@@ -183,12 +183,12 @@ class Code2WavStreams:
             begin = 0
             for size in cut:
                 piece = codes[first : first + widest, begin : begin + size]
-                succeeded, made = self._pieces(
+                succeeded, audio = self._pieces(
                     group, succeeded, piece if len(succeeded) == len(group) else piece[succeeded], stream
                 )
                 samples = size * self.samples_per_frame
-                is_finite[succeeded] &= ~made[:, samples:].any(axis=1)
-                for index, row in zip(succeeded.tolist(), made[:, :samples], strict=True):
+                is_finite[succeeded] &= ~audio[:, samples:].any(axis=1)
+                for index, row in zip(succeeded.tolist(), audio[:, :samples], strict=True):
                     parts[index].append(row.tobytes())
                 begin += size
                 if not len(succeeded):
@@ -206,7 +206,7 @@ class Code2WavStreams:
     ) -> tuple[NDArray[np.int64], NDArray[np.int16]]:
         """Decode one piece of some streams of a group.
 
-        Shapes: group [g]; places [b], indices into the group; codes [b, n, Q]; results [c], [c, samples and flags].
+        Shapes: group [g]; indices [b], into the group; codes [b, n, Q]; results [c], [c, samples and flags].
 
         Returns:
             The indices of the streams that succeeded, and their audio.
@@ -220,10 +220,11 @@ class Code2WavStreams:
         middle = len(indices) // 2
         halves = []
         for half in (slice(None, middle), slice(middle, None)):
-            left, made = self._pieces(group, indices[half], codes[half], stream)
-            halves.append((left, made.copy()))  # The result is copied, because the next run overwrites it.
-        outputs = [made for left, made in halves if len(left)]
-        return np.concatenate([left for left, _ in halves]), np.concatenate(outputs) if outputs else halves[0][1]
+            succeeded, audio = self._pieces(group, indices[half], codes[half], stream)
+            halves.append((succeeded, audio.copy()))  # The result is copied, because the next run overwrites it.
+        outputs = [audio for indices, audio in halves if len(indices)]
+        audio = np.concatenate(outputs) if outputs else halves[0][1]
+        return np.concatenate([indices for indices, _ in halves]), audio
 
     def _piece(self, slots: NDArray[np.int64], codes: Tensor, stream: Stream) -> NDArray[np.int16]:
         """Decode one piece with one graph or one network call.
@@ -231,9 +232,9 @@ class Code2WavStreams:
         Shapes: codes [b, n, Q]; result [b, samples + flags].
         """
         rows, size = self._rows[slots], codes.shape[1]
-        if begun := [slot for slot in slots.tolist() if slot in self._last]:
+        if launched := [slot for slot in slots.tolist() if slot in self._last]:
             with self.device.stream(stream):
-                self._after_last(begun, stream)
+                self._after_last(launched, stream)
         if (bucket := self.graphs.bucket(stream, size, len(slots))) is not None:
             output = bucket.run(rows, codes)
         else:

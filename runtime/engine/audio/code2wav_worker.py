@@ -95,13 +95,13 @@ class Code2WavWorker:
         """
         with self.lock:
             self._waiting.pop(owner, None)
-            if wanted := tasks():
-                self._waiting[owner] = wanted
+            if new_tasks := tasks():
+                self._waiting[owner] = new_tasks
                 self._offered.notify_all()
         if not self.threads:
             while (run := self.next_task()) is not None:
                 run()
-        elif wanted and wanted[0].is_urgent:
+        elif new_tasks and new_tasks[0].is_urgent:
             time.sleep(0)  # Release the GIL, because a listener waits for this audio.
 
     def next_task(self, takes: TaskFilter = accept_every_task) -> Callable[[], None] | None:

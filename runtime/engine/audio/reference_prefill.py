@@ -30,9 +30,9 @@ class _Step:
     """Captured graph of one step."""
 
     def __init__(self, device: Device, work: Run, frames: int, groups: int) -> None:
-        where = device.torch_device
-        self._rows = torch.zeros((1, ROW_COLUMNS), device=where, dtype=torch.int32)
-        self._codes = torch.zeros((1, frames, groups), device=where, dtype=torch.int32)
+        target = device.torch_device
+        self._rows = torch.zeros((1, ROW_COLUMNS), device=target, dtype=torch.int32)
+        self._codes = torch.zeros((1, frames, groups), device=target, dtype=torch.int32)
         self._graph = device.capture(lambda: work(self._rows, self._codes), Stream.VOICES)
 
     def run(self, rows: Tensor, codes: Tensor) -> None:

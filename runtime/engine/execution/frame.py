@@ -96,8 +96,8 @@ class Frame:
         if fused is not None:
             tables = self.talker.tables
             assert tables is not None, "fused operations need the talker's embedding tables"
-            own = slot_cache.tables[False] = InputTables(tables.frames[0], tables.text, tables.first).addresses
-            slot_cache.addresses[:] = on_device(target, np.array(own))[:, None]
+            addresses = slot_cache.tables[False] = InputTables(tables.frames[0], tables.text, tables.first).addresses
+            slot_cache.addresses[:] = on_device(target, np.array(addresses))[:, None]
 
     @torch.inference_mode()
     def set_embedding_source(self, embedding_source: Talker | None) -> None:

@@ -70,22 +70,22 @@ class GraphPool:
         Raises:
             SetUpError: The checkpoint cannot be used on this device.
         """
-        wanted = list(captures)
+        pending = list(captures)
         before, errors = self._device.free_bytes(), []
-        for done, capture in enumerate(wanted, 1):
+        for done, capture in enumerate(pending, 1):
             try:
                 self._graphs[capture.work][capture.shape] = capture.capture()
             except SetUpError:
                 raise
             except Exception as error:
                 errors.append(f"{capture.work} {capture.shape}: {type(error).__name__}: {error}")
-            progress(done, len(wanted))
+            progress(done, len(pending))
         self._graphs = {work: dict(sorted(graphs.items())) for work, graphs in self._graphs.items()}
         used_bytes = (before - self._device.free_bytes()) / 2**20
-        log.info("%d graphs captured, %.0f MiB", len(wanted) - len(errors), used_bytes)
+        log.info("%d graphs captured, %.0f MiB", len(pending) - len(errors), used_bytes)
         if errors:
             log.warning(
-                "capture failed for %d of %d, which run without graphs: %s", len(errors), len(wanted), errors[0]
+                "capture failed for %d of %d, which run without graphs: %s", len(errors), len(pending), errors[0]
             )
 
     def of(self, work: Work) -> dict[Shape, Any]:

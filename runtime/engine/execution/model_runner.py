@@ -200,7 +200,7 @@ class ModelRunner:
         return stop, self.first(np.array([slot])) if stop == len(prompt.embeds) else None
 
     @torch.inference_mode()
-    def prefill_chunks(self, wanted: Sequence[tuple[int, Prompt, int]]) -> list[int]:
+    def prefill_chunks(self, prompts: Sequence[tuple[int, Prompt, int]]) -> list[int]:
         """Prefill one chunk of each prompt, and return the end position of each chunk.
 
         Chunk boundaries and results do not depend on the other prompts of the batch.
@@ -208,10 +208,10 @@ class ModelRunner:
         stops = [
             # The prefix that all texts of a voice share is a separate chunk, because the prefix is cached.
             min(start + self.chunk, prompt.constant if start < prompt.constant else len(prompt.embeds))
-            for _, prompt, start in wanted
+            for _, prompt, start in prompts
         ]
         chunks = [
-            (slot, start, prompt.embeds[start:stop]) for (slot, prompt, start), stop in zip(wanted, stops, strict=True)
+            (slot, start, prompt.embeds[start:stop]) for (slot, prompt, start), stop in zip(prompts, stops, strict=True)
         ]
         with self.device.stream(Stream.PROMPTS):
             for slot, _, _ in chunks:
@@ -221,7 +221,7 @@ class ModelRunner:
                     self.frame.prefill(embeds, slot, start)
             else:
                 self._prefill_together(chunks)
-        for (slot, _, _), stop in zip(wanted, stops, strict=True):
+        for (slot, _, _), stop in zip(prompts, stops, strict=True):
             self.slot_cache.host_position[slot] = stop
         return stops
 

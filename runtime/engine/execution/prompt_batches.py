@@ -111,10 +111,10 @@ class WholeChunks:
                     yield count, size
 
     def batches(self, chunks: Sequence[Chunk], scratch: int) -> Iterator[PromptBatch]:
-        left = list(chunks)
-        while left:
-            size, number = self._fitting(left)
-            now, left = left[:number], left[number:]
+        remaining = list(chunks)
+        while remaining:
+            size, number = self._fitting(remaining)
+            now, remaining = remaining[:number], remaining[number:]
             count = next(count for count in self._counts if count >= len(now))
             places = [(slot, start, len(part), slot, start + len(part)) for slot, start, part in now]
             embeds = [(place * size, part) for place, (_, _, part) in enumerate(now)]

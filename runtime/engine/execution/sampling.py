@@ -118,8 +118,8 @@ def keep_by_one_sort(scores: Tensor, level: LevelSettings) -> Tensor:
     allowed_scores = ascending.masked_fill(ascending < last, -torch.inf)
     mass = allowed_scores.softmax(dim=-1).cumsum(dim=-1)
     # If top-p is off, -1 keeps all codes.
-    spared = torch.where(level.top_p < 1, 1 - level.top_p, -1.0)[:, None]
-    least = allowed_scores.masked_fill(mass <= spared, torch.inf).amin(dim=-1, keepdim=True)
+    excluded_mass = torch.where(level.top_p < 1, 1 - level.top_p, -1.0)[:, None]
+    least = allowed_scores.masked_fill(mass <= excluded_mass, torch.inf).amin(dim=-1, keepdim=True)
     threshold = torch.maximum(torch.minimum(least, ascending[:, -1:]), last)
     return scores.masked_fill(scores < threshold, -torch.inf)
 

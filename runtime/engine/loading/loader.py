@@ -116,10 +116,10 @@ class CheckpointLoader:
         device.mark().synchronize()
         self.prepare_thread(checkpoint)
         warm_up(core, on_step)
-        left = device.free_bytes()
+        free_after = device.free_bytes()
         log.info(
             "%s: %d slots; %.2f GiB of memory, %.2f free after the weights, %.2f allocated, %.2f left",
-            *(entry.name, slots, *(count / GIB for count in (total, free, free - left, left))),
+            *(entry.name, slots, *(count / GIB for count in (total, free, free - free_after, free_after))),
         )
         self._share_voices(entry, core)
         entry.core = core  # From here on, the checkpoint serves requests.

@@ -54,9 +54,9 @@ class RegistryEntry:
         Raises:
             SetUpError: The checkpoint is missing or invalid, or does not serve the mode.
         """
-        wanted, reference = _split_entry(text)
+        mode, reference = _split_entry(text)
         entry = cls._of(source_of(reference))
-        return entry if wanted is None else replace(entry, modes=_modes_of(entry.config, wanted, entry.name))
+        return entry if mode is None else replace(entry, modes=_modes_of(entry.config, mode, entry.name))
 
     @classmethod
     def _of(cls, source: CheckpointSource, *known: Composition) -> RegistryEntry:
@@ -253,8 +253,8 @@ def _ids(config: ModelConfig) -> tuple[int, ...]:
     return (*special, talker.text_vocab_size, talker.vocab_size)
 
 
-def _modes_of(config: ModelConfig, wanted: Mode, name: str) -> tuple[Mode, ...]:
-    if wanted not in config.modes:
+def _modes_of(config: ModelConfig, mode: Mode, name: str) -> tuple[Mode, ...]:
+    if mode not in config.modes:
         known = ", ".join(config.modes)
-        raise InvalidSetting(name="model", value=name, why=f"it serves {known}, not {wanted}")
-    return (wanted,)
+        raise InvalidSetting(name="model", value=name, why=f"it serves {known}, not {mode}")
+    return (mode,)

@@ -93,11 +93,11 @@ class InFlight:
 
         Thread: any.
         """
-        begun = []
+        started_at = []
         for launches in (self._frames, self._prefills):
             with suppress(IndexError):
-                begun.append(launches[0].began)
-        return min(begun, default=None)
+                started_at.append(launches[0].began)
+        return min(started_at, default=None)
 
     @property
     def is_prefilling(self) -> bool:
@@ -162,12 +162,12 @@ class InFlight:
         return bool(launches)
 
     def _wanted(self, launch: _Launch, result: FrameResult | None) -> StepOutput:
-        wanted = self._discarded[launch.slots] == launch.discarded
-        if result is not None and not wanted.all():
-            result = FrameResult(result.codes[wanted], result.ended[wanted], result.finite[wanted])
+        is_current = self._discarded[launch.slots] == launch.discarded
+        if result is not None and not is_current.all():
+            result = FrameResult(result.codes[is_current], result.ended[is_current], result.finite[is_current])
         now = self._clock()
         took_s = now - max(launch.began, self._last_output)
         if not launch.prompts:
             self._last_output = now
-        prompts = [prompt for prompt, is_wanted in zip(launch.prompts, wanted, strict=False) if is_wanted]
-        return StepOutput(launch.slots[wanted], result, bool(launch.prompts), prompts, took_s)
+        prompts = [prompt for prompt, is_kept in zip(launch.prompts, is_current, strict=False) if is_kept]
+        return StepOutput(launch.slots[is_current], result, bool(launch.prompts), prompts, took_s)

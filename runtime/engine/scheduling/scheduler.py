@@ -195,23 +195,23 @@ class Scheduler:
         halved to 4 frames (320 ms).
         """
         first = table.last_chunk == 0
-        wanted = np.minimum(
+        target = np.minimum(
             np.where(first, table.first_chunk, MAX_CHUNK_GROWTH * table.last_chunk), table.largest_chunk
         )
-        wanted = np.minimum(wanted, self.sound_work)
+        target = np.minimum(target, self.sound_work)
         pending, lead_s = table.pending, table.buffer_empty_at - now
         while True:
-            starves = wanted * self.frame_s > lead_s
+            starves = target * self.frame_s > lead_s
             if np.isfinite(pace.turn_s + pace.code2wav_s):
-                made_s = np.maximum(wanted - pending, 0) * pace.turn_s + wanted * pace.code2wav_s
-                starves &= FRAME_TIME_MARGIN * made_s >= lead_s
-            shrink = ~first & (wanted > 1) & starves & (lead_s > 0)
+                ready_s = np.maximum(target - pending, 0) * pace.turn_s + target * pace.code2wav_s
+                starves &= FRAME_TIME_MARGIN * ready_s >= lead_s
+            shrink = ~first & (target > 1) & starves & (lead_s > 0)
             if not shrink.any():
                 break
-            wanted = np.where(shrink, wanted // 2, wanted)
-        wanted = np.where(~first & (lead_s <= 0), np.minimum(wanted, np.maximum(pending, 1)), wanted)
+            target = np.where(shrink, target // 2, target)
+        target = np.where(~first & (lead_s <= 0), np.minimum(target, np.maximum(pending, 1)), target)
         last = np.minimum(pending, np.minimum(table.largest_chunk, self.sound_work))
-        size = np.where(pending >= wanted, wanted, np.where(self._is_blocked(table), last, 0))
+        size = np.where(pending >= target, target, np.where(self._is_blocked(table), last, 0))
         return np.where(table.in_code2wav | (pending == 0), 0, size)
 
     def _is_blocked(self, table: SequenceTable) -> NDArray[np.bool_]:

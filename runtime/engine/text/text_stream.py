@@ -254,10 +254,10 @@ class TextStream:
         else:
             self._offer(self._splitter.add(text))
 
-    def _note(self, words: str) -> None:
+    def _note(self, note: str) -> None:
         """Add a note for the client unless the same note exists."""
-        if words not in self.notes:
-            self.notes = (*self.notes, words)
+        if note not in self.notes:
+            self.notes = (*self.notes, note)
 
     def _end_segment(self) -> None:
         """End the current segment.
