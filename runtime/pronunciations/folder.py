@@ -76,13 +76,13 @@ class DictionaryFolder:
             state = path.stat(follow_symlinks=False)
             if not stat.S_ISREG(state.st_mode) or state.st_size > MAX_BYTES:
                 return None
-            found = _parsed(path, (state.st_mtime_ns, state.st_size, state.st_ino))
+            dictionary = _parsed(path, (state.st_mtime_ns, state.st_size, state.st_ino))
         except OSError:
             return None
         except ValueError as error:
             log.warning("%s cannot be used: %s", path.name, error)
             return None
-        return found if found.id == dictionary_id else None
+        return dictionary if dictionary.id == dictionary_id else None
 
     def all(self) -> list[PronunciationDictionary]:
         """Return all usable dictionaries, the newest first."""
@@ -90,8 +90,8 @@ class DictionaryFolder:
             names = [name.removesuffix(SUFFIX) for name in os.listdir(self.folder) if name.endswith(SUFFIX)]
         except OSError:
             return []
-        found = [dictionary for name in names if (dictionary := self.find(name)) is not None]
-        return sorted(found, key=lambda dictionary: (-dictionary.created_at, dictionary.id))
+        dictionaries = [dictionary for name in names if (dictionary := self.find(name)) is not None]
+        return sorted(dictionaries, key=lambda dictionary: (-dictionary.created_at, dictionary.id))
 
     # --- Changes. All of them raise StorageFailed if the disk refuses a write, and then nothing is changed.
 
@@ -146,9 +146,9 @@ class DictionaryFolder:
                 yield
 
     def _known(self, dictionary_id: str) -> PronunciationDictionary:
-        if (found := self.find(dictionary_id)) is None:
+        if (dictionary := self.find(dictionary_id)) is None:
             raise DictionaryNotFound(what="pronunciation dictionary of that id")
-        return found
+        return dictionary
 
     def _put(self, dictionary: PronunciationDictionary) -> PronunciationDictionary:
         data = write(dictionary)

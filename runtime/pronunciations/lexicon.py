@@ -66,12 +66,12 @@ def read_lexicon(data: bytes) -> Lexicon:
             # The first alias of a homograph is spoken because a request does not state the role of a word.
             if not is_usable or entries.setdefault(written, entry) != entry:
                 left_out.append(written)
-    found = Lexicon(tuple(entries.values()), tuple(dict.fromkeys(left_out)))
+    lexicon = Lexicon(tuple(entries.values()), tuple(dict.fromkeys(left_out)))
     if not entries and left_out:
-        raise ValueError(f"it has no word that can be used, only {_UNUSABLE}: {_listed(found.left_out)}")
+        raise ValueError(f"it has no word that can be used, only {_UNUSABLE}: {_listed(lexicon.left_out)}")
     if not 1 <= len(entries) <= MAX_WORDS:
         raise ValueError(f"it must have 1 to {MAX_WORDS} words")
-    return found
+    return lexicon
 
 
 def write_lexicon(words: Iterable[Word]) -> bytes:

@@ -27,9 +27,9 @@ class OwnerDictionaries(Owned[DictionaryFolder, PronunciationDictionary, Diction
         Raises:
             DictionaryNotFound: There is no dictionary with this id.
         """
-        if (found := self.find(dictionary_id)) is None:
+        if (dictionary := self.find(dictionary_id)) is None:
             raise DictionaryNotFound(what="pronunciation dictionary of that id")
-        return found
+        return dictionary
 
     def version(self, dictionary_id: str, version_id: str | None = None) -> Version:
         """Return a version of a dictionary, by default the latest version.

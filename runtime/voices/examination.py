@@ -71,15 +71,15 @@ def examine(samples: NDArray[np.float32], transcript: str | None) -> Examination
     )
 
 
-def require_speech(found: Examination, limits: Limits) -> None:
+def require_speech(examination: Examination, limits: Limits) -> None:
     """Raise an error if a recording is too short after trimming.
 
     Raises:
         BadReferenceAudio: The recording is too short.
     """
-    left, least = found.end_s - found.start_s, limits.min_reference_s - PAUSE_S
-    if left < least:
-        raise BadReferenceAudio(why=f"{left:.2f} s of it is left after trimming; at least {least:g} s is needed")
+    trimmed_s, min_s = examination.end_s - examination.start_s, limits.min_reference_s - PAUSE_S
+    if trimmed_s < min_s:
+        raise BadReferenceAudio(why=f"{trimmed_s:.2f} s of it is left after trimming; at least {min_s:g} s is needed")
 
 
 def prepare_recording(samples: NDArray[np.float32], transcript: str | None, limits: Limits) -> Intake:
@@ -92,14 +92,14 @@ def prepare_recording(samples: NDArray[np.float32], transcript: str | None, limi
         TranscriptMismatch: The transcript cannot belong to the recording.
     Thread: worker thread. A minute of audio takes 0.6 s.
     """
-    found = examine(samples, transcript)
-    require_speech(found, limits)
-    if found.mismatch is not None:
-        raise found.mismatch
+    examination = examine(samples, transcript)
+    require_speech(examination, limits)
+    if examination.mismatch is not None:
+        raise examination.mismatch
     # Maximum number of samples of a reference, including the appended pause.
     longest = int(limits.max_reference_s * SAMPLE_RATE)
-    speech = _ended(samples[round(found.start_s * SAMPLE_RATE) : round(found.end_s * SAMPLE_RATE)])
-    return Intake(samples=speech[:longest], speech_s=found.speech_s, advice=found.advice)
+    speech = _ended(samples[round(examination.start_s * SAMPLE_RATE) : round(examination.end_s * SAMPLE_RATE)])
+    return Intake(samples=speech[:longest], speech_s=examination.speech_s, advice=examination.advice)
 
 
 def clean_reference(samples: NDArray[np.float32]) -> NDArray[np.float32]:

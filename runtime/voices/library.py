@@ -111,12 +111,12 @@ class Library:
         listing = self._current()
         with self._lock:
             try:
-                found = self._opened().search(words)
+                ids = self._opened().search(words)
             except sqlite3.Error:
                 self._forget_index()
                 self._refresh()
-                found = self._opened().search(words)
-        cards = [card for card in listing.cards if card.id in found]
+                ids = self._opened().search(words)
+        cards = [card for card in listing.cards if card.id in ids]
         return tuple(sorted(cards, key=lambda card: -card.created_at) if newest_first else cards)
 
     def problems(self) -> tuple[Problem, ...]:
@@ -198,7 +198,7 @@ class Library:
             remove_file(self.folder, file_of(voice_id))
             self._refresh()
 
-    def keep_prompt(self, voice_id: str, prompt: VoicePrompt, *, made_of: NDArray[np.float32] | None = None) -> None:
+    def keep_prompt(self, voice_id: str, prompt: VoicePrompt, *, samples: NDArray[np.float32] | None = None) -> None:
         """Store a voice's prompt for a checkpoint, unless the voice's reference has changed.
 
         Raises:
@@ -206,7 +206,7 @@ class Library:
         """
         with self._writing():
             voice = self._read(voice_id)
-            if made_of is not None and not np.array_equal(made_of, to_float(voice.reference)):
+            if samples is not None and not np.array_equal(samples, to_float(voice.reference)):
                 return
             others = [(name, stored) for name, stored in voice.prompts.items() if name != prompt.fingerprint]
             prompts = dict([*others[: MAX_PROMPTS - 1], (prompt.fingerprint, prompt)])
@@ -305,17 +305,17 @@ class Library:
         known = {file: entry.version for file, entry in self._entries.items()}
         different = [file for file, version in files.items() if file == written or known.get(file) != version]
         read = {file: self._entry(file, files[file]) for file in different[:max_files]}
-        found = {file: entry for file, entry in read.items() if entry is not None}
-        changed = {file: entry for file, entry in found.items() if entry != self._entries.get(file)}
+        readable = {file: entry for file, entry in read.items() if entry is not None}
+        changed = {file: entry for file, entry in readable.items() if entry != self._entries.get(file)}
         gone = known.keys() - files.keys()
         if changed or gone:
             index.update(changed.values(), gone)
             self._entries = {file: entry for file, entry in {**self._entries, **changed}.items() if file in files}
-        return len(found) == len(different) and all(entry.version != UNREAD_VERSION for entry in found.values())
+        return len(readable) == len(different) and all(entry.version != UNREAD_VERSION for entry in readable.values())
 
     def _files(self) -> dict[str, str] | None:
         """Return the version of each voice file, or None if the folder cannot be read now."""
-        found: dict[str, str] = {}
+        versions: dict[str, str] = {}
         try:
             with os.scandir(self.folder) as items:
                 aside = []
@@ -325,13 +325,13 @@ class Library:
                     elif item.name.endswith(SUFFIX) and not item.name.startswith("."):
                         with contextlib.suppress(OSError):  # The file may have been deleted in the meantime.
                             state = item.stat(follow_symlinks=False)
-                            found[item.name] = f"{state.st_size} {state.st_mtime_ns} {state.st_ino}"
+                            versions[item.name] = f"{state.st_size} {state.st_mtime_ns} {state.st_ino}"
                 self._aside = tuple(aside)
         except (FileNotFoundError, NotADirectoryError):
             return {}
         except OSError:
             return None
-        return found
+        return versions
 
     def _set_aside(self) -> None:
         """Rename damaged files, so that they are not read again.

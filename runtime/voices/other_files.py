@@ -32,7 +32,7 @@ GAP_S = 0.3  # Silence between two recordings of a profile in seconds.
 NOT_OF_VOICEBOX = "it is no profile of voicebox"
 LEFT_OUT = "The profile has {count} recordings; {left} of them did not fit and were left out."
 
-_turn = threading.Lock()  # A reader process imports torch and needs much memory, so only one may run at a time.
+_reader_lock = threading.Lock()  # A reader process imports torch and needs much memory, so only one may run at a time.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -157,15 +157,15 @@ def _member(archive: zipfile.ZipFile, name: str, max_bytes: int) -> bytes:
 
 
 def _demo(data: bytes) -> DemoVoice:
-    with _turn:
+    with _reader_lock:
         answer, _ = run_child(COMMAND, data)
     head, _, tensors = answer.partition(b"\n")
     try:
         header = parse_object(head)
-        found = load(tensors) if "text" in header else {}
+        arrays = load(tensors) if "text" in header else {}
         # Arrays of safetensors are read-only, which torch does not support, so they are copied.
-        codes = found["codes"].copy() if "codes" in found else None
-        prompt = VoicePrompt(fingerprint=IMPORTED_FINGERPRINT, x_vector=found["x_vector"].copy(), codes=codes)
+        codes = arrays["codes"].copy() if "codes" in arrays else None
+        prompt = VoicePrompt(fingerprint=IMPORTED_FINGERPRINT, x_vector=arrays["x_vector"].copy(), codes=codes)
     except Exception:  # The process has crashed, was killed, or was compromised by the file.
         _refuse(NOT_OF_THE_DEMO)
     return DemoVoice(prompt=prompt, transcript=header["text"])

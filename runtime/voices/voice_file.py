@@ -256,8 +256,8 @@ def _matching(pattern: re.Pattern[str], text: str) -> str:
     return text
 
 
-def _same(given: str, checked: str) -> str:
-    if given != checked:
+def _same(name: str, checked: str) -> str:
+    if name != checked:
         raise ValueError("name")
     return checked
 

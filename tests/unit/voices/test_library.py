@@ -128,9 +128,9 @@ def test_prompt_of_a_replaced_recording_is_not_stored(library: Library) -> None:
     card = library.add(a_voice(prompts={}))
     before = library.reference(card.id).samples
     library.add(a_voice(samples=1300, prompts={}), replace_id=card.id)
-    library.keep_prompt(card.id, a_prompt("new"), made_of=before)
+    library.keep_prompt(card.id, a_prompt("new"), samples=before)
     assert library.without_prompt("new") == (card.id,)
-    library.keep_prompt(card.id, a_prompt("new"), made_of=library.reference(card.id).samples)
+    library.keep_prompt(card.id, a_prompt("new"), samples=library.reference(card.id).samples)
     assert library.without_prompt("new") == ()
 
 
