@@ -215,10 +215,10 @@ def source_at(folder: Path, name: str = "") -> CheckpointSource:
         hint = "Put the adapter's two files into the folder of its base checkpoint."
         raise CheckpointMissing(path=folder / ADAPTER_CONFIG, what="base_model_name_or_path", hint=hint)
     base = str(folder / base) if (folder / base).is_dir() else base
-    found = resolve(base)
-    if (found / ADAPTER_CONFIG).is_file():
+    base_folder = resolve(base)
+    if (base_folder / ADAPTER_CONFIG).is_file():
         raise CheckpointUnsupported(path=folder, why=f"its base checkpoint {base} is an adapter, too")
-    return CheckpointSource(found, (folder,), name, public_name(base))
+    return CheckpointSource(base_folder, (folder,), name, public_name(base))
 
 
 def resolve(reference: str) -> Path:

@@ -35,7 +35,7 @@ class StreamState:
     def tensors(self) -> list[Tensor]:
         return [*self.convs, *self.keys, *self.values, self.frames]
 
-    def behind(self, slot: int, x: Tensor) -> Tensor:
+    def with_past(self, slot: int, x: Tensor) -> Tensor:
         """Return the stored inputs of a convolution followed by the new inputs.
 
         The last inputs are stored for the next call.
@@ -84,7 +84,7 @@ class CausalConv(nn.Module):
 
     def forward(self, x: Tensor, state: StreamState) -> Tensor:
         # [B, T, C] -> [B, T, C']
-        return self.conv(state.behind(self.slot, x) if self.left else x)
+        return self.conv(state.with_past(self.slot, x) if self.left else x)
 
 
 class CausalTransposedConv(nn.Module):
@@ -99,7 +99,7 @@ class CausalTransposedConv(nn.Module):
 
     def forward(self, x: Tensor, state: StreamState) -> Tensor:
         # [B, T, C] -> [B, T * stride, C']
-        return self.conv(state.behind(self.slot, x) if self.left else x)
+        return self.conv(state.with_past(self.slot, x) if self.left else x)
 
 
 class SnakeBeta(nn.Module):

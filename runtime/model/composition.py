@@ -128,10 +128,10 @@ def _read_part(base: _Part, folder: Path, files: dict[str, Any]) -> _Part:
 def _speaking(base: _Part, folder: Path, changed: frozenset[int]) -> dict[str, Any]:
     """Return the content of config.json with the speakers and the modes of an adapter."""
     path, talker = folder / CONFIG, base.config.talker
-    own = read_json(path) if folder != base.folder and path.is_file() else {}
-    section = own.get("talker_config")
+    content = read_json(path) if folder != base.folder and path.is_file() else {}
+    section = content.get("talker_config")
     if isinstance(section, dict) and section.get("spk_id"):
-        return _with_speakers(base.content, section["spk_id"], section.get("spk_is_dialect"), own)
+        return _with_speakers(base.content, section["spk_id"], section.get("spk_is_dialect"), content)
     unnamed = sorted(changed - set(talker.spk_id.values()))
     if not unnamed or changed & _reserved(talker):
         return base.content
@@ -141,11 +141,13 @@ def _speaking(base: _Part, folder: Path, changed: frozenset[int]) -> dict[str, A
     return _with_speakers(base.content, talker.spk_id | named, talker.spk_is_dialect, {"voicewright_modes": modes})
 
 
-def _with_speakers(content: dict[str, Any], speakers: object, dialects: object, own: dict[str, Any]) -> dict[str, Any]:
-    modes = {name: own[name] for name in MODE_FIELDS if name in own}
-    kept = {name: value for name, value in content.items() if not (modes and name in MODE_FIELDS)}
+def _with_speakers(
+    content: dict[str, Any], speakers: object, dialects: object, modes_content: dict[str, Any]
+) -> dict[str, Any]:
+    modes = {name: modes_content[name] for name in MODE_FIELDS if name in modes_content}
+    others = {name: value for name, value in content.items() if not (modes and name in MODE_FIELDS)}
     talker = content["talker_config"] | {"spk_id": speakers, "spk_is_dialect": dialects or {}}
-    return kept | modes | {"talker_config": talker}
+    return others | modes | {"talker_config": talker}
 
 
 def _share(base: _Part, parts: Sequence[_Part]) -> Composition:
@@ -160,18 +162,18 @@ def _share(base: _Part, parts: Sequence[_Part]) -> Composition:
             raise _refusal(part.folder, why)
     owners = _owners(parts)
     origins = {name: part.origin(name) for name, part in owners.items()}
-    kept = {*talker.spk_id.values(), *(row for path, row in origins.values() if path is None)}
-    wanted = {row for _, row in origins.values()}
-    free = sorted({*range(talker.codes, talker.vocab_size)} - reserved - kept - wanted)
+    used = {*talker.spk_id.values(), *(row for path, row in origins.values() if path is None)}
+    requested = {row for _, row in origins.values()}
+    free = sorted({*range(talker.codes, talker.vocab_size)} - reserved - used - requested)
     places: dict[tuple[Path | None, int], int] = {}
     for origin in origins.values():
         if origin[0] is not None and origin not in places:
-            if (row := origin[1]) in kept:
+            if (row := origin[1]) in used:
                 if not free:
                     raise _refusal(base.folder, "codec_embedding has no free row for a speaker")
                 row = free.pop()
             places[origin] = row
-            kept.add(row)
+            used.add(row)
     speakers = {name: places.get(origin, origin[1]) for name, origin in origins.items()}
     dialects = {
         name: dialect

@@ -235,10 +235,10 @@ def _with_plain_speakers(talker: dict[str, Any]) -> dict[str, Any]:
     return {**talker, "spk_id": {name: _only(kwargs) for name, kwargs in speakers.items()}}
 
 
-def _only(given: Any) -> Any:
-    while isinstance(given, list) and len(given) == 1:
-        (given,) = given
-    return given
+def _only(value: Any) -> Any:
+    while isinstance(value, list) and len(value) == 1:
+        (value,) = value
+    return value
 
 
 def _with_known_dialects(talker: TalkerConfig, notes: Notes) -> TalkerConfig:
@@ -302,11 +302,11 @@ def _one_of(known: Sequence[str], top: dict[str, Any], path: Path, name: str) ->
     return None if word is None else str(word)
 
 
-def _enum_values(kind: type[Word], words: Any, path: Path, section: str) -> tuple[Word, ...]:
+def _enum_values(kind: type[Word], items: Any, path: Path, section: str) -> tuple[Word, ...]:
     known = set(kind)
-    if not isinstance(words, list) or not words or not all(isinstance(word, str) and word in known for word in words):
+    if not isinstance(items, list) or not items or not all(isinstance(word, str) and word in known for word in items):
         raise CheckpointInvalid(path=path, why=f"{section} is not of {', '.join(kind)}")
-    return tuple(kind(word) for word in words)
+    return tuple(kind(word) for word in items)
 
 
 def _integer(raw: dict[str, Any], name: str, default: int, path: Path, notes: Notes) -> int:

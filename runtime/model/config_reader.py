@@ -99,8 +99,8 @@ def layout_hint(names: Iterable[str]) -> str:
 
     In `names`, names of folders end with a slash.
     """
-    found = map(_CHECKPOINT.match, names)
-    if checkpoints := sorted({each[1] for each in found if each is not None}):
+    matches = map(_CHECKPOINT.match, names)
+    if checkpoints := sorted({each[1] for each in matches if each is not None}):
         return f"Give one of the checkpoints in it, such as {checkpoints[-1]}."
     return "A checkpoint holds it in the published layout."
 
@@ -182,7 +182,7 @@ def rope_of(raw: dict[str, Any], path: Path, section: str) -> dict[str, Any]:
     return raw
 
 
-def require_sections(raw: dict[str, Any], head_dim: int, path: Path, where: str) -> None:
+def require_sections(raw: dict[str, Any], head_dim: int, path: Path, section: str) -> None:
     """Check that the sum of the mRoPE sections is half of the head size.
 
     Raises:
@@ -192,11 +192,11 @@ def require_sections(raw: dict[str, Any], head_dim: int, path: Path, where: str)
         sections = (raw.get(name) or {}).get("mrope_section")
         if sections is None:
             continue
-        is_valid = isinstance(sections, list) and all(type(section) is int and section >= 0 for section in sections)
+        is_valid = isinstance(sections, list) and all(type(size) is int and size >= 0 for size in sections)
         require(
             is_valid and 2 * sum(sections) == head_dim,
             path,
-            f"{where}.{name}.mrope_section must add up to half of head_dim, which is {head_dim // 2}",
+            f"{section}.{name}.mrope_section must add up to half of head_dim, which is {head_dim // 2}",
         )
 
 
@@ -236,10 +236,10 @@ def typed(value: Any, hint: Any, path: Path, section: str) -> Any:
     return value
 
 
-def require(condition: bool, path: Path, why: str) -> None:
-    """Raise CheckpointInvalid with the reason `why` if the condition is False."""
+def require(condition: bool, path: Path, reason: str) -> None:
+    """Raise CheckpointInvalid with this reason if the condition is False."""
     if not condition:
-        raise CheckpointInvalid(path=path, why=why)
+        raise CheckpointInvalid(path=path, why=reason)
 
 
 def _named(section: str, name: str) -> str:

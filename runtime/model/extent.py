@@ -38,7 +38,7 @@ def zeroed(x: Tensor, length: Tensor | None) -> Tensor:
 
     Shapes: x, result [..., T].
     """
-    return x if length is None else x.masked_fill(behind(x, length), 0)
+    return x if length is None else x.masked_fill(after_end(x, length), 0)
 
 
 def mean(x: Tensor, length: Tensor | None) -> Tensor:
@@ -51,7 +51,7 @@ def mean(x: Tensor, length: Tensor | None) -> Tensor:
     return zeroed(x, length).sum(dim=-1, keepdim=True) / length
 
 
-def behind(x: Tensor, length: Tensor) -> Tensor:
+def after_end(x: Tensor, length: Tensor) -> Tensor:
     """Return a mask of the positions after the end of the sequence.
 
     Shapes: x [..., T] -> [T] bool.

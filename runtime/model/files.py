@@ -145,8 +145,8 @@ class CheckpointSource:
         The speakers in config.json are optional.
         """
         configs = [folder / CONFIG for folder in self.adapters if folder != self.folder]
-        own = [folder / ADAPTER_CONFIG for folder in self.adapters] + self.adapter_weights
-        return own + [path for path in configs if path.is_file()]
+        files = [folder / ADAPTER_CONFIG for folder in self.adapters] + self.adapter_weights
+        return files + [path for path in configs if path.is_file()]
 
     @property
     def weights(self) -> list[Path]:
@@ -164,8 +164,8 @@ def has_weights(folder: Path) -> bool:
 
 def unapplied_adapters(source: CheckpointSource) -> list[str]:
     """Return the relative paths of adapter files in a checkpoint folder that are not applied."""
-    found = {*source.folder.glob("*.safetensors"), *source.folder.glob("*/*.safetensors")} - {*source.adapter_files}
-    paths = sorted(path.relative_to(source.folder).as_posix() for path in found if _is_adapter(path))
+    others = {*source.folder.glob("*.safetensors"), *source.folder.glob("*/*.safetensors")} - {*source.adapter_files}
+    paths = sorted(path.relative_to(source.folder).as_posix() for path in others if _is_adapter(path))
     return [path for path in paths if not path.startswith(f"{SPEECH_TOKENIZER}/")]
 
 

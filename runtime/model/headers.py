@@ -27,13 +27,13 @@ Headers = dict[str, TensorHeader]
 
 
 def check_headers(
-    source: object, wanted: dict[str, tuple[int, ...]], found: Headers, rounded: Headers | None = None
+    source: object, expected: dict[str, tuple[int, ...]], stored: Headers, rounded: Headers | None = None
 ) -> list[str]:
     """Check that files contain all tensors that the networks require.
 
     Args:
-        wanted: Shapes of the required floating-point tensors by key.
-        found: Headers of the tensors in the files by key.
+        expected: Shapes of the required floating-point tensors by key.
+        stored: Headers of the tensors in the files by key.
         rounded: Headers of the required quantized tensors by key. Their dtypes are also checked.
 
     Returns:
@@ -44,21 +44,21 @@ def check_headers(
         CheckpointUnsupported: The weights are quantized in an unknown way.
     """
     rounded = rounded or {}
-    wanted = wanted | {key: header.shape for key, header in rounded.items()}
-    missing, extra = wanted.keys() - found.keys(), sorted(found.keys() - wanted.keys())
+    expected = expected | {key: header.shape for key, header in rounded.items()}
+    missing, extra = expected.keys() - stored.keys(), sorted(stored.keys() - expected.keys())
     # Quantizers store integers under the name of a published tensor, or replace the tensor by several tensors.
-    weighed = found.keys() if missing else found.keys() & wanted.keys()
+    checked = stored.keys() if missing else stored.keys() & expected.keys()
     kinds = {key: (header.dtype,) for key, header in rounded.items()}
     if others := sorted(
-        f"{key} ({found[key].dtype})" for key in weighed if found[key].dtype not in kinds.get(key, FLOATS)
+        f"{key} ({stored[key].dtype})" for key in checked if stored[key].dtype not in kinds.get(key, FLOATS)
     ):
         wrong = "of the wrong type:" if rounded else "not floating point:"
         why = f"{list_some(wrong, others)}; quantized weights are not supported"
         raise CheckpointUnsupported(path=source, why=why)
     misshaped = [
-        f"{key} {list(found[key].shape)} instead of {list(shape)}"
-        for key, shape in wanted.items()
-        if key in found and found[key].shape != shape
+        f"{key} {list(stored[key].shape)} instead of {list(shape)}"
+        for key, shape in expected.items()
+        if key in stored and stored[key].shape != shape
     ]
     if missing or misshaped:  # A missing tensor may have another name in the file.
         complaints = (("missing", missing), ("unexpected", extra), ("misshaped", misshaped))
@@ -70,5 +70,5 @@ def check_headers(
 def list_some(problem: str, names: Sequence[str]) -> str:
     """Return a phrase with up to `MAX_NAMED` names, or an empty string if there are no names."""
     rest = len(names) - MAX_NAMED
-    shown = ", ".join(names[:MAX_NAMED])
-    return f"{problem} {shown}" + (f" and {rest} more" if rest > 0 else "") if names else ""
+    listed = ", ".join(names[:MAX_NAMED])
+    return f"{problem} {listed}" + (f" and {rest} more" if rest > 0 else "") if names else ""

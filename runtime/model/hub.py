@@ -18,7 +18,7 @@ from runtime.errors import CheckpointInvalid, CheckpointMissing, DiskFull
 from runtime.model.config_reader import read_json
 from runtime.model.files import FileChoice, choose_files
 from runtime.model.headers import Headers, TensorHeader
-from runtime.model.hub_access import GB, asking, cache, room
+from runtime.model.hub_access import GB, cache, hub_errors, room
 
 QUERY_TIMEOUT_S = 10.0  # Timeout of a request for a file list.
 WEIGHTS = ("*.safetensors", "model.bin")
@@ -115,7 +115,7 @@ def contents(reference: str) -> Listing:
     listed = {file.path: file for file in full_id.files}
 
     def index_of(path: str) -> dict[str, Any]:
-        with asking(reference):
+        with hub_errors(reference):
             return read_json(Path(hf_hub_download(full_id.name, path, revision=full_id.commit)))
 
     choice = choose_files(reference, listed.keys(), index_of)
@@ -139,7 +139,7 @@ def recogniser_listing(reference: str) -> Listing:
 def _whole(reference: str) -> Listing:
     """Request the list of all files of a repository."""
     name, _, revision = reference.partition("@")  # A revision may contain slashes, such as refs/pr/1.
-    with asking(reference):
+    with hub_errors(reference):
         info = HfApi().model_info(name, revision=revision or None, files_metadata=True, timeout=QUERY_TIMEOUT_S)
     files = tuple(
         HubFile(file.rfilename, file.size or 0, file.lfs.sha256 if file.lfs else (file.blob_id or ""))
@@ -170,15 +170,15 @@ def headers(listed: Listing, paths: Sequence[str]) -> Headers:
         CheckpointInvalid: A file is not in safetensors format, or two files have the same tensor.
         HubRefused, HubUnreachable: The request failed.
     """
-    found: Headers = {}
+    merged: Headers = {}
     for path in paths:
         try:
-            with asking(listed.name):
+            with hub_errors(listed.name):
                 in_file = HfApi().parse_safetensors_file_metadata(listed.name, path, revision=listed.commit).tensors
         except SafetensorsParsingError:
             why = "it is not a readable safetensors file"
             raise CheckpointInvalid(path=f"{listed.name}/{path}", why=why) from None
-        if found.keys() & in_file.keys():
+        if merged.keys() & in_file.keys():
             raise CheckpointInvalid(path=listed.name, why="two of its files hold the same tensor")
-        found |= {key: TensorHeader(tuple(tensor.shape), tensor.dtype) for key, tensor in in_file.items()}
-    return found
+        merged |= {key: TensorHeader(tuple(tensor.shape), tensor.dtype) for key, tensor in in_file.items()}
+    return merged

@@ -46,7 +46,7 @@ def room() -> int:
 
 
 @contextmanager
-def asking(reference: str) -> Iterator[None]:
+def hub_errors(reference: str) -> Iterator[None]:
     """Context manager that converts errors of Hub requests to subclasses of SetUpError.
 
     Raises:

@@ -28,7 +28,7 @@ from runtime.model.config_files import read_model_config, read_speech_tokenizer_
 from runtime.model.config_reader import read_json
 from runtime.model.files import SPEECH_TOKENIZER, choose_files, names_in
 from runtime.model.hub import SHA256_LENGTH, HubFile, Listing, elsewhere, listing
-from runtime.model.hub_access import asking, cache
+from runtime.model.hub_access import cache, hub_errors
 
 LOCK_TIMEOUT_S = 2.0  # Timeout of the lock of a file that another process may be downloading.
 # Number of bytes per write. A killed process loses at most the bytes of one write. A write with the library's default
@@ -55,7 +55,7 @@ def folder_of(reference: str) -> Path:
         if (folder := _folder_here(reference)) is None:
             raise
         return folder
-    with asking(reference):
+    with hub_errors(reference):
         return Path(snapshot_download(listed.name, revision=listed.revision, allow_patterns=listed.names()))
 
 
@@ -93,7 +93,7 @@ def fetch_without_weights(listed: Listing) -> Path:
     Raises:
         HubRefused, HubUnreachable, DiskFull: The download failed.
     """
-    with asking(listed.name):
+    with hub_errors(listed.name):
         return Path(snapshot_download(listed.name, revision=listed.commit, allow_patterns=listed.names(weights=False)))
 
 
@@ -110,14 +110,14 @@ def fetch_weights(listed: Listing, on_progress: OnProgress) -> Path:
         if listed.held(file) < file.size or not listed.blob(file).exists():
             _fetch_file(listed, file, on_progress)
         on_progress("fetching", listed.here, listed.size)
-    with asking(listed.name):
+    with hub_errors(listed.name):
         return Path(snapshot_download(listed.name, revision=listed.revision, allow_patterns=listed.names()))
 
 
 def _fetch_file(listed: Listing, file: HubFile, on_progress: OnProgress) -> None:
     blob, part = listed.blob(file), listed.part(file)
     lock = cache() / ".locks" / listed.folder.name / f"{file.hash}.lock"
-    with asking(listed.name):
+    with hub_errors(listed.name):
         blob.parent.mkdir(parents=True, exist_ok=True)
         lock.parent.mkdir(parents=True, exist_ok=True)
         with _alone(lock, listed.name):

@@ -148,14 +148,14 @@ def inspect_source(source: CheckpointSource) -> Inspection:
     for path in added:
         name = path.name if len(source.adapters) == 1 else f"{path.parent.name}/{path.name}"
         sizes[name] = path.stat().st_size
-    found = Inspection(choice, sizes, source)
-    found.problems += choice.problems
+    inspection = Inspection(choice, sizes, source)
+    inspection.problems += choice.problems
 
     def headers_of(names: Sequence[str]) -> Headers:
         adapter_files = [] if any("/" in name for name in names) else source.adapter_weights
         return read_headers([*(folder / name for name in names), *adapter_files])
 
-    return _read(found, headers_of)
+    return _read(inspection, headers_of)
 
 
 def _on_hub(reference: str) -> Inspection:
@@ -168,50 +168,50 @@ def _on_hub(reference: str) -> Inspection:
         return inspect_folder(hub_download.folder_of(reference))
     folder = hub_download.fetch_without_weights(listed)
     sizes = {file.path: file.size for file in listed.files}
-    found = Inspection(listed.choice, sizes, CheckpointSource(folder), problems=list(listed.choice.problems))
-    found.download = Download(listed.size, listed.here, room())
-    with found.noting():
+    inspection = Inspection(listed.choice, sizes, CheckpointSource(folder), problems=list(listed.choice.problems))
+    inspection.download = Download(listed.size, listed.here, room())
+    with inspection.noting():
         hub.require_room([listed])
-    return _read(found, lambda names: hub.headers(listed, names))
+    return _read(inspection, lambda names: hub.headers(listed, names))
 
 
-def _read(found: Inspection, headers_of: HeadersOf) -> Inspection:
-    folder = found.folder
-    with found.noting():
-        composed = compose(found.source)
-        found.content, found.config, found.rows = composed.content, composed.config, composed.rows
-    with found.noting():
-        found.speech = read_speech_tokenizer_config(folder / SPEECH_TOKENIZER)
-    if found.config is not None:
-        with found.noting():
-            found.text_tokenizer = TextTokenizer(folder, found.config)
-        with found.noting():
-            found.weights = _weights(found, "", speaking_networks(found.config), headers_of)
-    if found.speech is not None:
-        with found.noting():
-            found.speech_weights = _weights(
-                found, f"{SPEECH_TOKENIZER}/", speech_tokenizer_networks(found.speech), headers_of
+def _read(inspection: Inspection, headers_of: HeadersOf) -> Inspection:
+    folder = inspection.folder
+    with inspection.noting():
+        composed = compose(inspection.source)
+        inspection.content, inspection.config, inspection.rows = composed.content, composed.config, composed.rows
+    with inspection.noting():
+        inspection.speech = read_speech_tokenizer_config(folder / SPEECH_TOKENIZER)
+    if inspection.config is not None:
+        with inspection.noting():
+            inspection.text_tokenizer = TextTokenizer(folder, inspection.config)
+        with inspection.noting():
+            inspection.weights = _weights(inspection, "", speaking_networks(inspection.config), headers_of)
+    if inspection.speech is not None:
+        with inspection.noting():
+            inspection.speech_weights = _weights(
+                inspection, f"{SPEECH_TOKENIZER}/", speech_tokenizer_networks(inspection.speech), headers_of
             )
-    if found.config is not None and found.speech is not None and found.text_tokenizer is not None:
-        with found.noting():
-            check_fit(folder, found.config, found.text_tokenizer, found.speech)
-    return found
+    if inspection.config is not None and inspection.speech is not None and inspection.text_tokenizer is not None:
+        with inspection.noting():
+            check_fit(folder, inspection.config, inspection.text_tokenizer, inspection.speech)
+    return inspection
 
 
 def _weights(
-    found: Inspection, prefix: str, networks: dict[str, nn.Module], headers_of: HeadersOf
+    inspection: Inspection, prefix: str, networks: dict[str, nn.Module], headers_of: HeadersOf
 ) -> WeightsSeen | None:
     """Return a summary of the weights in one folder, or None if there are no weights."""
-    found.networks |= networks
-    inside = [name for name in found.files.read if name.startswith(prefix) and name.endswith(SAFETENSORS)]
+    inspection.networks |= networks
+    inside = [name for name in inspection.files.read if name.startswith(prefix) and name.endswith(SAFETENSORS)]
     files = tuple(name for name in inside if "/" not in name.removeprefix(prefix))
     if not files:
         return None
     headers = headers_of(files)
     if not prefix:
-        found.types = {key: header.dtype for key, header in headers.items()}
-    where = found.folder / (files[0] if len(files) == 1 else prefix)
-    rounded = {} if prefix or found.quantization is None else {TALKER: found.quantization}
-    shapes, fewer = wanted_tensors(networks, rounded)
-    unread = check_headers(where, shapes, headers, fewer)
+        inspection.types = {key: header.dtype for key, header in headers.items()}
+    location = inspection.folder / (files[0] if len(files) == 1 else prefix)
+    rounded = {} if prefix or inspection.quantization is None else {TALKER: inspection.quantization}
+    shapes, quantized = wanted_tensors(networks, rounded)
+    unread = check_headers(location, shapes, headers, quantized)
     return WeightsSeen(files, len(headers), dict(Counter(header.dtype for header in headers.values())), tuple(unread))

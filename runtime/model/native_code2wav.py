@@ -67,12 +67,12 @@ class NativeCode2Wav:
 
     def _decode(self, state: StreamState, rows: Tensor, codes: Tensor, sounding: int) -> Tensor:
         """Advance the transformer over all frames, and decode the last `sounding` frames."""
-        made = torch.empty((len(codes), sounding * self.samples + 1), dtype=torch.int16)
+        output = torch.empty((len(codes), sounding * self.samples + 1), dtype=torch.int16)
         torch.ops.voicewright.decode_codes(
             *(self.plan, state.convs[0], rows.contiguous(), codes.contiguous()),
-            *(sounding, self.eps, self._norm_eps, made),
+            *(sounding, self.eps, self._norm_eps, output),
         )
-        return made
+        return output
 
     # --- The words of the structures in code2wav.cpp. `Any`, because torch's types do not describe a list's modules.
 

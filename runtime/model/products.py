@@ -30,7 +30,7 @@ from runtime.device.quantized import (
 )
 
 KERNEL_ROWS = 4  # Rows that a kernel processes at a time.
-MIN_OWN_PRODUCT_ROWS = 64  # Longer sequences are multiplied one by one, which avoids a copy.
+MIN_SEPARATE_PRODUCT_ROWS = 64  # Longer sequences are multiplied one by one, which avoids a copy.
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -61,7 +61,7 @@ def sum_of_taps(x: Tensor, taps: Sequence[Tensor], bias: Tensor, dilation: int) 
     """
     B, width = len(x), len(bias)
     T = x.shape[1] - (len(taps) - 1) * dilation
-    if B > 1 and T < MIN_OWN_PRODUCT_ROWS:  # Short sequences of a batch share one product.
+    if B > 1 and T < MIN_SEPARATE_PRODUCT_ROWS:  # Short sequences of a batch share one product.
         return _taps_of([x[:, i * dilation :][:, :T].flatten(0, 1) for i in range(len(taps))], taps, bias).view(
             B, T, -1
         )

@@ -52,15 +52,15 @@ def quantize(reference: str, kind: Quantization, out: Path, measure: Callable[[s
         raise InvalidSetting(name="--out", value=repr(str(out)), why="it exists and is not an empty folder")
     out = out.resolve()  # The resolved path has a folder name even if `out` is a link or ends with "..".
     folder = resolve(reference)
-    found = inspect_folder(folder)
-    found.require()
-    if found.quantization is not None:
-        raise CheckpointUnsupported(path=folder, why=f"its weights are {found.quantization} already")
+    inspection = inspect_folder(folder)
+    inspection.require()
+    if inspection.quantization is not None:
+        raise CheckpointUnsupported(path=folder, why=f"its weights are {inspection.quantization} already")
     unfinished = out.with_name(f".{out.name}.unfinished")
     try:
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(parents=True)
-        _write(found, kind, unfinished, measure(reference) if measure else {})
+        _write(inspection, kind, unfinished, measure(reference) if measure else {})
         if out.exists():
             out.rmdir()
         unfinished.rename(out)
@@ -70,29 +70,29 @@ def quantize(reference: str, kind: Quantization, out: Path, measure: Callable[[s
     return sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
 
 
-def _write(found: Inspection, kind: Quantization, out: Path, moments: Moments) -> None:
-    paths = found.source.weights
+def _write(inspection: Inspection, kind: Quantization, out: Path, moments: Moments) -> None:
+    paths = inspection.source.weights
     replaced = {path.name for path in paths} | {INDEX, CONFIG}
-    for name in found.files.read:
+    for name in inspection.files.read:
         if name not in replaced:
             (out / name).parent.mkdir(exist_ok=True)
-            shutil.copyfile(found.folder / name, out / name)
-    config = found.content | {QUANTIZATION_FIELD: kind}
+            shutil.copyfile(inspection.folder / name, out / name)
+    config = inspection.content | {QUANTIZATION_FIELD: kind}
     (out / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     with opened_weights(paths) as by_key:
-        save_file(dict(_tensors(found, kind, by_key, moments)), out / WHOLE, {"format": "pt"})
+        save_file(dict(_tensors(inspection, kind, by_key, moments)), out / WHOLE, {"format": "pt"})
 
 
 @torch.inference_mode()
 def _tensors(
-    found: Inspection, kind: Quantization, files: dict[str, Any], moments: Moments
+    inspection: Inspection, kind: Quantization, files: dict[str, Any], moments: Moments
 ) -> Iterator[tuple[str, Tensor]]:
     """Yield all tensors of the new file.
 
     The weights of linear layers are quantized. All other tensors are unchanged.
     """
-    assert found.config is not None
-    for prefix, network in speaking_networks(found.config).items():
+    assert inspection.config is not None
+    for prefix, network in speaking_networks(inspection.config).items():
         parts: dict[str, list[Tensor]] = {}
         products = {f"{name}.weight": f"{prefix}{name}" for name, _ in linears(network)} if prefix == TALKER else {}
         for key, place in published_places(network, prefix).items():

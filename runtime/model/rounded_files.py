@@ -24,17 +24,17 @@ def rounded_headers(network: nn.Module, prefix: str, kind: Quantization) -> dict
 
     The network may be on the meta device.
     """
-    wanted: dict[str, TensorHeader] = {}
+    headers: dict[str, TensorHeader] = {}
     for name, module in linears(network):
         N, K = module.out_features, module.in_features
         is_four = kind is Quantization.INT4 and takes_four_bits(N, K)
-        wanted[f"{prefix}{name}.{VALUES}"] = TensorHeader((N, K // 2), "U8") if is_four else TensorHeader((N, K), "I8")
+        headers[f"{prefix}{name}.{VALUES}"] = TensorHeader((N, K // 2), "U8") if is_four else TensorHeader((N, K), "I8")
         if is_four:
             groups = TensorHeader((N, K // GROUP_WEIGHTS), "BF16")
-            wanted |= {f"{prefix}{name}.{SCALES}": groups, f"{prefix}{name}.{OFFSETS}": groups}
+            headers |= {f"{prefix}{name}.{SCALES}": groups, f"{prefix}{name}.{OFFSETS}": groups}
         else:
-            wanted[f"{prefix}{name}.{SCALES}"] = TensorHeader((N,), "F32")
-    return wanted
+            headers[f"{prefix}{name}.{SCALES}"] = TensorHeader((N,), "F32")
+    return headers
 
 
 def linears(network: nn.Module) -> Iterator[tuple[str, Linear]]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from runtime.model.config import SpeakerEncoderConfig
-from runtime.model.extent import behind, mean, reflect
+from runtime.model.extent import after_end, mean, reflect
 
 # The mel front end is the same for all published models (docs/model.md 2.3).
 FFT, HOP, MEL_MAX_HZ = 1024, 256, 12_000
@@ -153,12 +153,12 @@ class AttentiveStatistics(nn.Module):
     def forward(self, x: Tensor, length: Tensor | None) -> Tensor:
         uniform = torch.full_like(x, 1 / x.shape[-1])
         if length is not None:
-            uniform = (1 / length).expand_as(x).masked_fill(behind(x, length), 0)
+            uniform = (1 / length).expand_as(x).masked_fill(after_end(x, length), 0)
         average, deviation = self._statistics(x, uniform)
         context = torch.cat((x, average.expand_as(x), deviation.expand_as(x)), dim=1)
         scores = self.conv(self.tdnn(context, length).tanh())
         if length is not None:
-            scores = scores.masked_fill(behind(x, length), -torch.inf)
+            scores = scores.masked_fill(after_end(x, length), -torch.inf)
         return torch.cat(self._statistics(x, scores.softmax(dim=2)), dim=1)
 
     @staticmethod

@@ -51,7 +51,7 @@ class PaddedConv(nn.Module):
             x = zeroed(x, length)
         return self.conv(F.pad(x, (self.left, right), mode=self.pad))
 
-    def made_of(self, length: Tensor | None) -> Tensor | None:
+    def output_length(self, length: Tensor | None) -> Tensor | None:
         """Return the output length for an input length, or None if the buffer is full."""
         return None if length is None else (length + self.stride - 1) // self.stride
 
@@ -97,7 +97,7 @@ class SEANet(nn.Module):
         """Return the latents and the number of valid latents."""
         for layer in self.layers:
             if isinstance(layer, PaddedConv):
-                x, length = layer(x, length), layer.made_of(length)
+                x, length = layer(x, length), layer.output_length(length)
             else:
                 x = layer(x)
         return x, length
@@ -226,10 +226,10 @@ class GreedyQuantizer(nn.Module):
 
         Shapes: x [1, H, T]; result [T, groups] int64.
         """
-        left = self.input_proj(x)[0].T
+        residual = self.input_proj(x)[0].T
         codes = []
         for layer in list(self.layers)[:groups]:
-            nearest, left = layer(left)
+            nearest, residual = layer(residual)
             codes.append(nearest)
         return torch.stack(codes, dim=-1)
 

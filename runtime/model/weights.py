@@ -92,17 +92,17 @@ def load_weights(
     """
     kinds = rounded or {}
     with opened_weights(paths, rows) as files:
-        needed, fewer = wanted_tensors(networks, kinds)
-        extra = check_headers(_place_of(paths), needed, _headers(files), fewer)
+        needed, quantized = wanted_tensors(networks, kinds)
+        extra = check_headers(_place_of(paths), needed, _headers(files), quantized)
 
         def tensor(key: str) -> Tensor:
-            found: Tensor = files[key].get_tensor(key)
-            return found
+            value: Tensor = files[key].get_tensor(key)
+            return value
 
         for prefix, network in networks.items():
             dtype, done = dtypes[prefix], (finish or {}).get(prefix, _nothing)
-            with _side_by_side(device) as each:
-                take = partial(_take_rounded, lambda key: tensor(key).to(device), prefix, fewer, dtype)
+            with _parallel_map(device) as each:
+                take = partial(_load_quantized, lambda key: tensor(key).to(device), prefix, quantized, dtype)
                 deque(each(take, linears(network) if prefix in kinds else ()), maxlen=0)
                 work = partial(_fill, tensor, device, dtype, (rounds or {}).get(prefix), done)
                 owners = _by_owner(_as_published(network, prefix, prefix in kinds))
@@ -112,16 +112,16 @@ def load_weights(
     return extra
 
 
-def _take_rounded(
-    tensor: Callable[[str], Tensor], prefix: str, fewer: Headers, dtype: torch.dtype, named: tuple[str, Linear]
+def _load_quantized(
+    tensor: Callable[[str], Tensor], prefix: str, quantized: Headers, dtype: torch.dtype, named: tuple[str, Linear]
 ) -> None:
     """Load the stored quantized weights of one linear layer.
 
     Args:
-        fewer: Headers of all quantized tensors by key.
+        quantized: Headers of all quantized tensors by key.
     """
     name, linear = named
-    weights = weights_from(f"{prefix}{name}", tensor, f"{prefix}{name}.{OFFSETS}" in fewer)
+    weights = weights_from(f"{prefix}{name}", tensor, f"{prefix}{name}.{OFFSETS}" in quantized)
     linear.set_product(product_of(weights), dtype)
 
 
@@ -166,7 +166,7 @@ def _fill(
 
 
 @contextmanager
-def _side_by_side(device: torch.device) -> Iterator[Callable[..., Iterator[None]]]:
+def _parallel_map(device: torch.device) -> Iterator[Callable[..., Iterator[None]]]:
     """Context manager that returns a `map` function, which is parallel on a CPU.
 
     The function uses one thread per core and one module per thread.
@@ -232,12 +232,12 @@ def wanted_tensors(
     The arguments are the same as for `load_weights`.
     """
     shapes: dict[str, tuple[int, ...]] = {}
-    fewer: Headers = {}
+    quantized_headers: Headers = {}
     for prefix, network in networks.items():
         shapes |= {key: place.shape for key, place in _as_published(network, prefix, prefix in rounded).items()}
         if prefix in rounded:
-            fewer |= rounded_headers(network, prefix, rounded[prefix])
-    return shapes, fewer
+            quantized_headers |= rounded_headers(network, prefix, rounded[prefix])
+    return shapes, quantized_headers
 
 
 def read_headers(paths: Sequence[Path]) -> Headers:

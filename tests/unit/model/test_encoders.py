@@ -74,7 +74,7 @@ def test_sequence_is_padded_at_its_actual_end(length: int) -> None:
 def test_convolution_over_a_padded_buffer_equals_the_sequence_alone(pad: str, length: int, stride: int) -> None:
     conv = PaddedConv(2, 3, 2 * stride, stride=stride, pad=pad)
     x, count = torch.randn(1, 2, 16), torch.tensor(length)
-    alone, made = conv(x[..., :length]), conv.made_of(count)
+    alone, made = conv(x[..., :length]), conv.output_length(count)
     assert made is not None
     assert int(made) == alone.shape[-1]
     assert torch.allclose(conv(x, count)[..., : int(made)], alone, atol=1e-6)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from runtime.device.quantized import Quantization, kinds_here
 from runtime.model.products import (
     KERNEL_ROWS,
-    MIN_OWN_PRODUCT_ROWS,
+    MIN_SEPARATE_PRODUCT_ROWS,
     Conv,
     Linear,
     Table,
@@ -105,17 +105,17 @@ def assert_exact(conv: nn.Module, inputs: int, left: int, step: int) -> None:
 
     The part is computed alone and in a batch.
     """
-    x = numbers(3, left + MIN_OWN_PRODUCT_ROWS + 70, inputs, seed=7)
+    x = numbers(3, left + MIN_SEPARATE_PRODUCT_ROWS + 70, inputs, seed=7)
     whole = conv(x)
     for start, size in (
         (0, 1),
         (3, 2),
         (5, 7),
         (8, KERNEL_ROWS),
-        (2, MIN_OWN_PRODUCT_ROWS - 1),
-        (1, MIN_OWN_PRODUCT_ROWS),
-        (4, MIN_OWN_PRODUCT_ROWS + 1),
-        (0, MIN_OWN_PRODUCT_ROWS + 70),
+        (2, MIN_SEPARATE_PRODUCT_ROWS - 1),
+        (1, MIN_SEPARATE_PRODUCT_ROWS),
+        (4, MIN_SEPARATE_PRODUCT_ROWS + 1),
+        (0, MIN_SEPARATE_PRODUCT_ROWS + 70),
     ):
         part = slice(start * step, (start + size) * step)
         for rows in (slice(0, 1), slice(1, 2), slice(1, 3), slice(0, 3)):
