@@ -64,10 +64,10 @@ def plan(settings: EngineSettings) -> dict[str, Any]:
         machine_offers,
     )  # This import takes seconds because it imports torch.
 
-    with ThreadPoolExecutor(len(PUBLISHED)) as asking:
-        answers = asking.map(_listed, [checkpoint.id for checkpoint in PUBLISHED])
+    with ThreadPoolExecutor(len(PUBLISHED)) as threads:
+        listings = threads.map(_listed, [checkpoint.id for checkpoint in PUBLISHED])
         here = machine_offers(settings)
-        by_id = dict(zip([checkpoint.id for checkpoint in PUBLISHED], answers, strict=True))
+        by_id = dict(zip([checkpoint.id for checkpoint in PUBLISHED], listings, strict=True))
     problem = next((answer for answer in by_id.values() if isinstance(answer, SetUpError)), None)
     return asdict(here) | {
         "offers": [asdict(offer) | _sizes(by_id[offer.id]) for offer in here.offers],
@@ -90,14 +90,14 @@ def _listed(name: str) -> hub.Listing | SetUpError:
         return error
 
 
-def _sizes(found: hub.Listing | SetUpError) -> dict[str, Any]:
+def _sizes(listing: hub.Listing | SetUpError) -> dict[str, Any]:
     """Return the sizes and hashes of the files of a checkpoint.
 
     A file that two checkpoints share has the same hash and is downloaded once.
     """
-    if isinstance(found, SetUpError):
+    if isinstance(listing, SetUpError):
         return {"files": None}
-    return {"files": [{"hash": file.hash, "size": file.size, "held": found.held(file)} for file in found.files]}
+    return {"files": [{"hash": file.hash, "size": file.size, "held": listing.held(file)} for file in listing.files]}
 
 
 class _ProgressReport:
@@ -105,7 +105,7 @@ class _ProgressReport:
 
     def __init__(self, as_json: bool) -> None:
         self._as_json = as_json
-        self._said_at = 0.0
+        self._reported_at = 0.0
         self._lock = threading.Lock()
 
     def __call__(self, event: dict[str, Any]) -> None:
@@ -125,8 +125,8 @@ class _ProgressReport:
             nonlocal last
             now = time.monotonic()
             pause = PROGRESS_INTERVAL_S if self._as_json else 20 * PROGRESS_INTERVAL_S
-            if step != last or got >= size or now - self._said_at >= pause:
-                self._said_at, last = now, step
+            if step != last or got >= size or now - self._reported_at >= pause:
+                self._reported_at, last = now, step
                 self({"event": "progress", "id": name, "step": step, "got": got, "of": size})
 
         return report

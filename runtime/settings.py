@@ -399,12 +399,12 @@ class Settings:
             if model.split() != [model]:
                 why = "white space separates checkpoints; use a path without it"
                 raise InvalidSetting(name=MODEL, value=repr(model), why=why)
-        found = {MODEL: " ".join(models)}
+        variables = {MODEL: " ".join(models)}
         for group in (self.limits, self.engine, self.server, self.cluster):
-            found |= group_as_env(group)
+            variables |= group_as_env(group)
         for mode, of_mode in self.modes.items():
-            found |= group_as_env(of_mode, _prefix(mode))
-        return found
+            variables |= group_as_env(of_mode, _prefix(mode))
+        return variables
 
 
 def _mode_from_env(mode: Mode, env: Mapping[str, str]) -> ModeSettings:

@@ -50,12 +50,12 @@ def unknown(env: Mapping[str, str]) -> dict[str, str | None]:
     """Return unknown variables with our prefix, each with the most similar known name or None."""
     known = sorted(of_the_runtime() | OF_THE_STUDIO)
     short_names = [name.removeprefix(PREFIX) for name in known]
-    found: dict[str, str | None] = {}
+    suggestions: dict[str, str | None] = {}
     for name in sorted(set(env) - set(known)):
         if name.startswith(PREFIX) and not name.startswith(_OF_TESTS):
             near = get_close_matches(name.removeprefix(PREFIX), short_names, n=1, cutoff=0.7)
-            found[name] = PREFIX + near[0] if near else None
-    return found
+            suggestions[name] = PREFIX + near[0] if near else None
+    return suggestions
 
 
 def warn_of_unknown(env: Mapping[str, str]) -> None:
