@@ -17,15 +17,15 @@ from pathlib import Path
 
 from benchmarks.common.servers import BenchRuntime, runtime_process
 from runtime.settings import DEMO_CHECKPOINT
-from tests.proof.clients import bombs, deaf_ears, drain, leavers
-from tests.proof.company import STREAMS as AT_ONCE
-from tests.proof.company import busy_loop, greedy, storm
+from tests.proof.clients import bombs, disconnects, drain, stalled_readers
+from tests.proof.concurrency import STREAMS as AT_ONCE
+from tests.proof.concurrency import busy_loop, reconnects, unfair_client
 from tests.proof.crash import STREAMS, crash
 from tests.proof.crowd import crowd, overload, queue
 from tests.proof.floods import floods
-from tests.proof.idlers import SPARE, SPEAKERS, as_many_as_allowed, idlers
+from tests.proof.idle_sockets import SPARE, SPEAKERS, as_many_as_allowed, measure_idle_sockets
 from tests.proof.memory import short_of_memory
-from tests.proof.network import far_away
+from tests.proof.network import slow_network
 from tests.proof.recovery import recovery
 from tests.support.app import running_app
 from tests.support.checkpoints import BRIEF, write_checkpoint
@@ -54,8 +54,8 @@ def process_figure(model: Path, slots: int, form: Callable[[BenchRuntime], Await
     return asyncio.run(run())
 
 
-async def leavers_figure(runtime: BenchRuntime, count: int) -> str:
-    return (await leavers(runtime, count)).figure
+async def disconnects_figure(runtime: BenchRuntime, count: int) -> str:
+    return (await disconnects(runtime, count)).figure
 
 
 def passed_figure(kind: str, *arguments: str) -> str:
@@ -135,7 +135,7 @@ def forms(folder: Path, *, short: bool) -> dict[str, Callable[[], str]]:
     write_checkpoint(cloner, BRIEF, "base", seed=1)
     profile = "quick" if short else "proof"
     pings = {"VOICEWRIGHT_PING_S": f"{PING_S:.0f}"}
-    deaf = {"VOICEWRIGHT_SEND_S": f"{SEND_S:.0f}", "VOICEWRIGHT_SEND_BUFFER_BYTES": "4096"}
+    unread = {"VOICEWRIGHT_SEND_S": f"{SEND_S:.0f}", "VOICEWRIGHT_SEND_BUFFER_BYTES": "4096"}
     idle = 100 if short else as_many_as_allowed(10_000)
     many = {"VOICEWRIGHT_MAX_CONNECTIONS": str(idle + SPEAKERS + SPARE), "VOICEWRIGHT_IDLE_S": "900"}
     no_line = {"VOICEWRIGHT_MAX_WAITING": "0"}
@@ -149,19 +149,23 @@ def forms(folder: Path, *, short: bool) -> dict[str, Callable[[], str]]:
         ),
         "D1": partial(kills_figure, folder, 10 if short else 500),
         **{number: partial(fuzz_figure, paths, profile) for number, paths in FUZZED.items()},
-        "Pairs": partial(passed_figure, "pairs of state and message answered", *PAIRS),
-        "Leaving": partial(process_figure, model, 4, partial(leavers_figure, count=20 if short else 1000)),
-        "Deaf": partial(process_figure, model, 24, partial(deaf_ears, send_s=SEND_S), **deaf),
-        "Idlers": partial(process_figure, model, SPEAKERS, partial(idlers, count=idle), **many),
+        "State pairs": partial(passed_figure, "pairs of state and message answered", *PAIRS),
+        "Disconnects": partial(process_figure, model, 4, partial(disconnects_figure, count=20 if short else 1000)),
+        "Stalled readers": partial(process_figure, model, 24, partial(stalled_readers, send_s=SEND_S), **unread),
+        "Idle sockets": partial(process_figure, model, SPEAKERS, partial(measure_idle_sockets, count=idle), **many),
         "Isolation": partial(passed_figure, "tests of E1, E2 and E3", *ISOLATION),
         "Runaway": partial(runaway_figure, 24 if short else 1000),
         "Bombs": partial(process_figure, cloner, 4, partial(bombs, count=20 if short else 100)),
         "Recovery": partial(recovery, folder / "kept", 100 if short else 1000),
-        "Far away": partial(process_figure, model, 24, partial(far_away, ping_s=PING_S), **pings),
+        "Slow network": partial(process_figure, model, 24, partial(slow_network, ping_s=PING_S), **pings),
         "Queue": partial(process_figure, DEMO_CHECKPOINT, 4, partial(queue, slots=4, seconds=10.0 if short else 120.0)),
-        "Storm": partial(process_figure, model, 8, partial(storm, count=20 if short else 200)),
-        "Greedy": partial(process_figure, model, 4, partial(greedy, running=64, seconds=5.0 if short else 60.0)),
-        "Loop": partial(process_figure, model, AT_ONCE, partial(busy_loop, seconds=5.0 if short else 120.0), **kept),
+        "Reconnects": partial(process_figure, model, 8, partial(reconnects, count=20 if short else 200)),
+        "Unfair client": partial(
+            process_figure, model, 4, partial(unfair_client, running=64, seconds=5.0 if short else 60.0)
+        ),
+        "Event loop": partial(
+            process_figure, model, AT_ONCE, partial(busy_loop, seconds=5.0 if short else 120.0), **kept
+        ),
         "Floods": partial(process_figure, model, 4, partial(floods, heard=4 if short else 100)),
         "Drain": partial(process_figure, model, 20, partial(drain, streams=20), VOICEWRIGHT_DRAIN_S="240"),
     }

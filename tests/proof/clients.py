@@ -41,7 +41,7 @@ async def frames_made(client: httpx.AsyncClient) -> int:
 
 
 @dataclass(slots=True)
-class LeaversReport:
+class DisconnectsReport:
     """Results of clients that disconnect or cancel during a reply."""
 
     freed_ms: list[float] = field(default_factory=list)  # Milliseconds from the disconnect until no slot is in use.
@@ -63,13 +63,13 @@ class LeaversReport:
         )
 
 
-async def leavers(runtime: BenchRuntime, count: int) -> LeaversReport:
+async def disconnects(runtime: BenchRuntime, count: int) -> DisconnectsReport:
     """Measure `count` clients that disconnect after the first audio, and `count` that cancel."""
-    report = LeaversReport()
+    report = DisconnectsReport()
     async with httpx.AsyncClient(base_url=runtime.url, trust_env=False) as client:
         for _ in range(3):  # The first requests create threads and caches.
-            await _hang_up(runtime, client, LeaversReport())
-            await _cancel(runtime, LeaversReport())
+            await _hang_up(runtime, client, DisconnectsReport())
+            await _cancel(runtime, DisconnectsReport())
         before = await at_rest(runtime)
         for _ in range(count):
             await _hang_up(runtime, client, report)
@@ -79,7 +79,7 @@ async def leavers(runtime: BenchRuntime, count: int) -> LeaversReport:
     return report
 
 
-async def _hang_up(runtime: BenchRuntime, client: httpx.AsyncClient, report: LeaversReport) -> None:
+async def _hang_up(runtime: BenchRuntime, client: httpx.AsyncClient, report: DisconnectsReport) -> None:
     async with talk(runtime.stream, **LONG) as session:
         await session.send_text("Speak for a long time.")
         await session.first_audio()
@@ -92,7 +92,7 @@ async def _hang_up(runtime: BenchRuntime, client: httpx.AsyncClient, report: Lea
         report.wasted.append(await frames_made(client) - made)
 
 
-async def _cancel(runtime: BenchRuntime, report: LeaversReport) -> None:
+async def _cancel(runtime: BenchRuntime, report: DisconnectsReport) -> None:
     async with talk(runtime.stream, **LONG) as session:
         await session.send_text("Speak for a long time.")
         await session.first_audio()
@@ -104,7 +104,7 @@ async def _cancel(runtime: BenchRuntime, report: LeaversReport) -> None:
         report.after += isinstance(await session.receive(), bytes)
 
 
-async def deaf_ears(runtime: BenchRuntime, send_s: float) -> str:
+async def stalled_readers(runtime: BenchRuntime, send_s: float) -> str:
     """Measure 20 clients that read nothing, and return a summary of memory and delays.
 
     The runtime has more slots than there are clients.

@@ -18,7 +18,7 @@ VOICE: dict[str, Any] = {"task_type": "custom_voice", "seed": 11, "max_frames": 
 LONG = VOICE | {"max_frames": 4000}
 
 
-async def far_away(runtime: BenchRuntime, ping_s: float) -> str:
+async def slow_network(runtime: BenchRuntime, ping_s: float) -> str:
     """Return a summary of replies over a slow network and over the local network.
 
     Args:

@@ -12,12 +12,12 @@ from benchmarks.common.servers import runtime_process
 from tests.conftest import FolderOf
 from tests.fuzz.__main__ import FIGURE as FUZZED
 from tests.proof.__main__ import ELSEWHERE, forms
-from tests.proof.clients import bombs, drain, leavers
-from tests.proof.company import busy_loop, greedy, storm
+from tests.proof.clients import bombs, disconnects, drain
+from tests.proof.concurrency import busy_loop, reconnects, unfair_client
 from tests.proof.crash import STREAMS, crash
 from tests.proof.crowd import TOGETHER, crowd, overload, queue
 from tests.proof.floods import floods
-from tests.proof.idlers import SPARE, SPEAKERS, idlers
+from tests.proof.idle_sockets import SPARE, SPEAKERS, measure_idle_sockets
 from tests.proof.memory import short_of_memory
 from tests.support.app import running_app
 from tests.support.promises import PAGE, promised, record_figures
@@ -81,7 +81,7 @@ async def test_disconnects_decompression_bombs_and_sigterm_are_measured(folder_o
             assert (await bombs(runtime, 4)).startswith("4 recordings of ")
         model = str(folder_of("brief", "custom_voice"))
         async with runtime_process(["--model", model, "--max-slots", "4"], {"VOICEWRIGHT_THREADS": "1"}) as runtime:
-            report = await leavers(runtime, 5)
+            report = await disconnects(runtime, 5)
             assert (len(report.freed_ms), len(report.cancelled_ms), report.after) == (5, 5, 0)
             assert max(report.wasted) <= FREED_FRAMES
             assert "3 finished" in await drain(runtime, 3)
@@ -92,7 +92,7 @@ async def test_idle_sockets_are_accepted_up_to_the_limit_and_refused_above(folde
         arguments = ["--model", str(folder_of("brief", "custom_voice")), "--max-slots", str(SPEAKERS)]
         settings = {"VOICEWRIGHT_THREADS": "1", "VOICEWRIGHT_MAX_CONNECTIONS": str(30 + SPEAKERS + SPARE)}
         async with runtime_process(arguments, settings) as runtime:
-            figure = await idlers(runtime, 30, times=1)
+            figure = await measure_idle_sockets(runtime, 30, times=1)
         assert figure.startswith("30 idle sockets")
         assert "20 of 20 refused" in figure
 
@@ -104,9 +104,9 @@ async def test_reconnecting_client_and_a_client_next_to_an_unfair_one_are_served
         arguments = ["--model", str(folder_of("brief", "custom_voice")), "--max-slots", "2"]
         settings = {"VOICEWRIGHT_THREADS": "1", "VOICEWRIGHT_MAX_WAITING": "3", "VOICEWRIGHT_VOICES": str(tmp_path)}
         async with runtime_process(arguments, settings) as runtime:
-            assert "12 of 12 replies whole to the bit" in await storm(runtime, 12)
-            figure = await greedy(runtime, running=5, seconds=2.0)
-            assert re.search(r"beside one with 5 requests running: (\d+) of \1 requests heard", figure), figure
+            assert "12 of 12 replies bitwise correct" in await reconnects(runtime, 12)
+            figure = await unfair_client(runtime, running=5, seconds=2.0)
+            assert re.search(r"next to 5 requests of one client: (\d+) of \1 requests heard", figure), figure
 
 
 async def test_event_loop_delay_is_measured_while_many_speak_and_voices_are_saved(

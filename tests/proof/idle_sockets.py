@@ -35,7 +35,7 @@ def as_many_as_allowed(count: int) -> int:
     return min(count, most // 2 - SPEAKERS - SPARE - AT_ONCE)
 
 
-async def idlers(runtime: BenchRuntime, count: int, times: int = TIMES) -> str:
+async def measure_idle_sockets(runtime: BenchRuntime, count: int, times: int = TIMES) -> str:
     """Measure clients next to `count` idle sockets and refusals, and return a summary.
 
     Each client requests speech for `times` texts. Then sockets above the connection limit are opened and refused.

@@ -21,13 +21,13 @@ from tests.support.speech_client import Talk, speak_text, talk
 TEXT = "The bread is warm."
 SHORT = {"task_type": "custom_voice", "max_frames": 12}
 SEEDS = 8
-STORM_S = 2.0  # Seconds within which all sockets are disconnected.
+LOSS_S = 2.0  # Seconds within which all sockets are disconnected.
 POLITE = 4  # Number of clients that send one request after another.
 FEW, STREAMS = 4, 64
 LAG = 'voicewright_loop_lag_seconds_bucket{le="'
 
 
-async def storm(runtime: BenchRuntime, count: int) -> str:
+async def reconnects(runtime: BenchRuntime, count: int) -> str:
     """Disconnect many WebSockets within two seconds, and return a summary of the recovery.
 
     Most are disconnected during a reply. All clients reconnect immediately, or after the retry time of a refusal.
@@ -37,7 +37,7 @@ async def storm(runtime: BenchRuntime, count: int) -> str:
     """
     alone = [(await speak_text(runtime.stream, TEXT, seed=seed, **SHORT)).pcm for seed in range(SEEDS)]
     before, dice = await at_rest(runtime), random.Random(1)
-    all_there, moments = asyncio.Barrier(count), [dice.random() * STORM_S for _ in range(count)]
+    all_there, moments = asyncio.Barrier(count), [dice.random() * LOSS_S for _ in range(count)]
     refusals = 0
 
     async def client(number: int) -> float:
@@ -65,9 +65,9 @@ async def storm(runtime: BenchRuntime, count: int) -> str:
     after = await at_rest(runtime)
     assert not after.busy, "a slot or a session is left"
     return (
-        f"{count} sockets lost within {STORM_S:.0f} s, whose clients come again at once: {len(waited_s)} of {count} "
-        f"replies whole to the bit, {quantile(waited_s, 0.5):.1f} s (p50) and {max(waited_s):.1f} s (all) after the "
-        f"loss; {refusals} refusals meanwhile, each with an estimate; {after.busy} slots or sessions left, threads "
+        f"{count} sockets lost within {LOSS_S:.0f} s, clients reconnect at once: {len(waited_s)} of {count} "
+        f"replies bitwise correct, {quantile(waited_s, 0.5):.1f} s (p50) and {max(waited_s):.1f} s (all) after the "
+        f"loss; {refusals} refusals, each with a retry time; {after.busy} slots or sessions left, threads "
         f"{after.threads - before.threads:+d}, files {after.files - before.files:+d}"
     )
 
@@ -84,10 +84,10 @@ async def _let_in(stack: AsyncExitStack, runtime: BenchRuntime, config: dict[str
             await asyncio.sleep(float(refusal.response.headers["retry-after"]))
 
 
-async def greedy(runtime: BenchRuntime, running: int, seconds: float) -> str:
-    """Measure polite clients without and with a greedy client, and return a summary.
+async def unfair_client(runtime: BenchRuntime, running: int, seconds: float) -> str:
+    """Measure polite clients without and with an unfair client, and return a summary.
 
-    The greedy client always has many requests. The runtime distinguishes clients by their IP addresses. A refused
+    The unfair client always has many requests. The runtime distinguishes clients by their IP addresses. A refused
     client waits for the retry time of the refusal, and stops at the end of the measurement.
     """
     over = asyncio.Event()
@@ -131,10 +131,10 @@ async def greedy(runtime: BenchRuntime, running: int, seconds: float) -> str:
     alone = await all_polite()
     wanting = [asyncio.create_task(wants_everything(number)) for number in range(running)]
     await asyncio.sleep(1.0)
-    beside = await all_polite()
+    crowded = await all_polite()
     over.set()
     await asyncio.gather(*wanting)
-    return f"{POLITE} clients for {seconds:.0f} s alone: {alone}; beside one with {running} requests running: {beside}"
+    return f"{POLITE} clients for {seconds:.0f} s alone: {alone}; next to {running} requests of one client: {crowded}"
 
 
 async def busy_loop(runtime: BenchRuntime, seconds: float) -> str:
