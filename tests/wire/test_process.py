@@ -99,6 +99,7 @@ def test_http_and_session_list_the_same_models(server: RunningServer) -> None:
         ("GET", "/v1/audio/speech/stream", 426, "websocket_only"),
         ("POST", "/v1/audio/speech/stream", 426, "websocket_only"),
         ("GET", "/v1/audio/speech/stream/", 404, "unknown_route"),
+        ("GET", "/v1/nothing/", 404, "unknown_route"),
         ("POST", "/docs", 405, "method_not_allowed"),
         ("GET", "/openapi.yaml", 404, "unknown_route"),
         ("POST", "/v1/nothing/at/all", 404, "unknown_route"),
@@ -115,21 +116,8 @@ def test_unknown_routes_return_json_errors(
     assert reply.headers.get("upgrade") == ("websocket" if status == 426 else None)
     error = reply.json()["error"]
     assert (error["code"], error["type"], error["retryable"]) == (code, "invalid_request_error", False)
-
-
-@pytest.mark.parametrize(
-    ("path", "exists"),
-    [
-        ("/v1/models/", True),
-        ("/v1/audio/voices/", True),
-        ("/v1/audio/speech/stream/", True),
-        ("/v1/nothing/", False),
-        ("/v1/nothing", False),
-    ],
-)
-def test_trailing_slash_is_mentioned_only_if_it_is_the_mistake(server: RunningServer, path: str, exists: bool) -> None:
-    error = httpx.get(server.http + path).json()["error"]
-    assert (error["code"], "slash" in error["message"]) == ("unknown_route", exists)
+    # The message mentions a trailing slash only if the path without it exists.
+    assert ("slash" in error["message"]) == (path.endswith("/") and path != "/v1/nothing/")
 
 
 def bare(server: RunningServer, request: str) -> tuple[bytes, bytes]:
@@ -273,10 +261,12 @@ async def test_signal_during_speech_ends_the_process(
         await session.send_text("Speak for a long time.")
         while not isinstance(await session.receive(), bytes):
             pass
+        start_s = time.monotonic()
         child.send_signal(number)
         error = await session.receive_until("error")
-        assert error["context_id"] == "default"
-        assert (error["code"], await session.closed()) == ("draining", (1001, "draining"))
+        assert (error["code"], error["context_id"], error["partial_audio"]) == ("draining", "default", True)
+        assert await session.closed() == (1001, "draining")
+        assert time.monotonic() - start_s > 0.4
     assert child.wait(60) == 0
     assert child.stdout is not None
     assert child.stderr is not None
