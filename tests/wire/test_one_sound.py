@@ -94,26 +94,6 @@ def omni_reply(server: RunningServer, cast: Cast, *texts: str, **kwargs: Any) ->
     return b"".join(reply.sound)
 
 
-def omni_streamed(server: RunningServer, cast: Cast) -> bytes:
-    return omni_reply(server, cast, TEXT, stream_audio=True, response_format="pcm")
-
-
-def omni_in_pieces(server: RunningServer, cast: Cast) -> bytes:
-    return omni_reply(server, cast, *PIECES, stream_audio=True, response_format="pcm")
-
-
-def omni_whole(server: RunningServer, cast: Cast) -> bytes:
-    return omni_reply(server, cast, TEXT, response_format="pcm")
-
-
-def omni_wav(server: RunningServer, cast: Cast) -> bytes:
-    return samples_of(omni_reply(server, cast, TEXT, response_format="wav"))
-
-
-def omni_flac(server: RunningServer, cast: Cast) -> bytes:
-    return samples_of(omni_reply(server, cast, TEXT, response_format="flac"))
-
-
 # --- OpenAI's dialect.
 
 
@@ -122,22 +102,6 @@ def post(server: RunningServer, cast: Cast, path: str = "/v1/audio/speech", **kw
     reply = httpx.post(server.http + path, json=body, timeout=60)
     assert reply.status_code == 200, reply.text
     return reply
-
-
-def openai_pcm(server: RunningServer, cast: Cast) -> bytes:
-    return post(server, cast, response_format="pcm").content
-
-
-def openai_whole(server: RunningServer, cast: Cast) -> bytes:
-    return post(server, cast, response_format="pcm", stream=False).content
-
-
-def openai_wav(server: RunningServer, cast: Cast) -> bytes:
-    return samples_of(post(server, cast, response_format="wav", stream=False).content)
-
-
-def openai_flac(server: RunningServer, cast: Cast) -> bytes:
-    return samples_of(post(server, cast, response_format="flac").content)
 
 
 def openai_events(server: RunningServer, cast: Cast) -> bytes:
@@ -153,14 +117,6 @@ def openai_batch(server: RunningServer, cast: Cast) -> bytes:
 
 
 # --- Cartesia's dialect, in which a voice is an ID.
-
-
-def cartesia_whole(server: RunningServer, cast: Cast) -> bytes:
-    return cartesia_context(server, cast, TEXT)
-
-
-def cartesia_in_pieces(server: RunningServer, cast: Cast) -> bytes:
-    return cartesia_context(server, cast, *PIECES)
 
 
 def cartesia_context(server: RunningServer, cast: Cast, *texts: str) -> bytes:
@@ -199,15 +155,30 @@ def elevenlabs_whole(server: RunningServer, cast: Cast) -> bytes:
     return httpx.post(url, json={"text": TEXT, "seed": SEED, "max_frames": FRAMES}, timeout=60).content
 
 
-ROUTES: tuple[Route, ...] = (
-    *(native_whole, native_in_pieces, native_labelled, python_client),
-    *(omni_streamed, omni_in_pieces, omni_whole, omni_wav, omni_flac),
-    *(openai_pcm, openai_whole, openai_wav, openai_flac, openai_events, openai_batch),
-)
-BY_ID: tuple[Route, ...] = (
-    *(cartesia_whole, cartesia_in_pieces, cartesia_bytes),
-    *(elevenlabs_whole, elevenlabs_in_pieces),
-)
+ROUTES: dict[str, Route] = {
+    "native": native_whole,
+    "native in pieces": native_in_pieces,
+    "native labelled": native_labelled,
+    "Python client": python_client,
+    "omni streamed": lambda server, cast: omni_reply(server, cast, TEXT, stream_audio=True, response_format="pcm"),
+    "omni in pieces": lambda server, cast: omni_reply(server, cast, *PIECES, stream_audio=True, response_format="pcm"),
+    "omni": lambda server, cast: omni_reply(server, cast, TEXT, response_format="pcm"),
+    "omni WAV": lambda server, cast: samples_of(omni_reply(server, cast, TEXT, response_format="wav")),
+    "omni FLAC": lambda server, cast: samples_of(omni_reply(server, cast, TEXT, response_format="flac")),
+    "OpenAI": lambda server, cast: post(server, cast, response_format="pcm").content,
+    "OpenAI whole": lambda server, cast: post(server, cast, response_format="pcm", stream=False).content,
+    "OpenAI WAV": lambda server, cast: samples_of(post(server, cast, response_format="wav", stream=False).content),
+    "OpenAI FLAC": lambda server, cast: samples_of(post(server, cast, response_format="flac").content),
+    "OpenAI events": openai_events,
+    "OpenAI batch": openai_batch,
+}
+BY_ID: dict[str, Route] = {
+    "Cartesia": lambda server, cast: cartesia_context(server, cast, TEXT),
+    "Cartesia in pieces": lambda server, cast: cartesia_context(server, cast, *PIECES),
+    "Cartesia bytes": cartesia_bytes,
+    "ElevenLabs": elevenlabs_whole,
+    "ElevenLabs in pieces": elevenlabs_in_pieces,
+}
 CASTS = ("speaker", "design", "clone", "x_vector", "stored")
 
 
@@ -236,8 +207,8 @@ def casts(server: RunningServer, ref_audio: str) -> Iterator[dict[str, Cast]]:
 def test_every_route_returns_the_same_bytes(server: RunningServer, casts: dict[str, Cast], who: str) -> None:
     wanted = native_whole(server, casts[who])
     assert len(wanted) == 2 * 1920 * FRAMES
-    routes = ROUTES + (BY_ID if "voice" in casts[who] else ())
-    heard = {route.__name__: route(server, casts[who]) for route in routes}
+    routes = ROUTES | (BY_ID if "voice" in casts[who] else {})
+    heard = {name: route(server, casts[who]) for name, route in routes.items()}
     assert [name for name, sound in heard.items() if not same_sound(sound, wanted)] == []
 
 
@@ -249,7 +220,7 @@ def test_speaker_embedding_returns_the_bytes_of_its_reference(
     recording = base64.b64decode(casts["x_vector"]["ref_audio"].partition(",")[2])
     x_vector = encoder(torch.from_numpy(read_reference(recording, Limits()))).tolist()
     wanted = native_whole(server, casts["x_vector"])
-    heard = {route.__name__: route(server, {"speaker_embedding": x_vector}) for route in ROUTES}
+    heard = {name: route(server, {"speaker_embedding": x_vector}) for name, route in ROUTES.items()}
     assert [name for name, sound in heard.items() if not same_sound(sound, wanted)] == []
     other = native_whole(server, {"speaker_embedding": [-number for number in x_vector]})
     assert not same_sound(other, wanted)
@@ -259,10 +230,10 @@ def test_speaker_embedding_returns_the_bytes_of_its_reference(
 def test_concurrent_requests_do_not_change_the_bytes(server: RunningServer, casts: dict[str, Cast], who: str) -> None:
     """All routes are requested at the same time, which is more requests than slots."""
     wanted = native_whole(server, casts[who])
-    routes = ROUTES + (BY_ID if "voice" in casts[who] else ())
+    routes = ROUTES | (BY_ID if "voice" in casts[who] else {})
     with ThreadPoolExecutor(len(routes)) as pool:
-        heard = dict(zip(routes, pool.map(lambda route: route(server, casts[who]), routes), strict=True))
-    assert [route.__name__ for route, sound in heard.items() if not same_sound(sound, wanted)] == []
+        heard = dict(zip(routes, pool.map(lambda route: route(server, casts[who]), routes.values()), strict=True))
+    assert [name for name, sound in heard.items() if not same_sound(sound, wanted)] == []
 
 
 def test_voices_and_seeds_change_the_audio(server: RunningServer, casts: dict[str, Cast]) -> None:
