@@ -226,15 +226,6 @@ def test_invalid_body_is_refused(either: RunningServer, path: str, content: byte
     assert (reply.status_code, reply.json()["error"]["code"]) == (status, code)
 
 
-def test_body_without_length_is_limited_while_reading(either: RunningServer) -> None:
-    pieces = (b"a" * 2**20 for _ in range(40))
-    try:
-        reply = httpx.post(either.http + PATH, content=pieces, timeout=30)
-    except httpx.TransportError:  # The server may close the connection early, which is also a refusal.
-        return
-    assert reply.json()["error"]["code"] == "message_too_large"
-
-
 def test_full_queue_sends_retry_after(serving: Serving, folder_of: FolderOf) -> None:
     engine = EngineSettings(threads=1, max_slots=1, max_waiting=0)
     with serving(folder_of("brief", "custom_voice"), engine=engine) as server:
@@ -246,46 +237,6 @@ def test_full_queue_sends_retry_after(serving: Serving, folder_of: FolderOf) -> 
             assert reply.json()["error"]["retryable"]
         server.wait_until_idle()
         assert post(server).status_code == 200
-
-
-@pytest.mark.slow
-@pytest.mark.logs_errors
-def test_client_can_recognise_an_interrupted_reply(serving: Serving, folder_of: FolderOf) -> None:
-    """The engine fails during the reply.
-
-    Raw audio ends with a connection error, and an event stream ends with an error event.
-    """
-    with serving(folder_of("brief", "custom_voice")) as server:
-        assert server.engine is not None
-        bodies = [LONG, {**LONG, "response_format": "mp3"}, {**LONG, "stream_format": "sse"}]
-        heard: dict[int, bytes] = {}
-        broken: dict[int, bool] = {}
-        begun = threading.Barrier(len(bodies) + 1)
-
-        def listen(index: int) -> None:
-            with httpx.stream("POST", server.http + PATH, json=bodies[index], timeout=30) as reply:
-                heard[index] = b""
-                try:
-                    for piece in reply.iter_raw():
-                        if not heard[index]:
-                            begun.wait(TEST_TIMEOUT_S)
-                        heard[index] += piece
-                    broken[index] = False
-                except httpx.RemoteProtocolError:
-                    broken[index] = True
-
-        threads = [threading.Thread(target=listen, args=(index,)) for index in range(len(bodies))]
-        for thread in threads:
-            thread.start()
-        begun.wait(TEST_TIMEOUT_S)
-        server.engine.close()
-        for thread in threads:
-            thread.join(TEST_TIMEOUT_S)
-        assert broken == {0: True, 1: True, 2: False}
-        last = json.loads(heard[2].decode().strip().split("data: ")[-1])
-        assert last["type"] == "speech.audio.error"
-        assert (last["partial_audio"], last["action"]) == (True, "discard")
-        assert last["error"]["code"] == "engine_dead"
 
 
 @pytest.mark.slow
@@ -319,19 +270,6 @@ def test_disconnect_ends_encoder_threads_without_garbage_collection(
         until(lambda: len(os.listdir("/proc/self/task")) <= before + 2)  # The hang-ups add no threads.
     finally:
         gc.enable()
-
-
-def test_disconnect_while_queued_leaves_the_queue(serving: Serving, folder_of: FolderOf) -> None:
-    with serving(folder_of("brief", "custom_voice"), engine=EngineSettings(threads=1, max_slots=1)) as server:
-        with raw(server, LONG) as speaking:
-            wait_for_sound(server, speaking)
-            waiting = [raw(server, {**LONG, **extra}) for extra in ({}, {"stream": False}, {"stream_format": "sse"})]
-            until(lambda: server.load()["waiting"] == 3)
-            for connection in waiting:
-                connection.close()
-            until(lambda: not server.load()["waiting"])
-        server.wait_until_idle()
-        server.wait_for_no_tasks()
 
 
 @pytest.mark.slow
