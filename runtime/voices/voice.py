@@ -25,7 +25,7 @@ class VoiceCard:
     description: str | None = None
     tags: tuple[str, ...] = ()
     transcript: str | None = None  # None if only the x-vector of the recording is used.
-    seconds: float = 0.0  # Duration of the reference audio.
+    seconds: float = 0.0  # Duration of the reference audio without the silence at its end.
     file_bytes: int = 0
     created_at: float = 0.0  # Unix time.
     consent: str | None = None  # Consent of the speaker, as written by the uploader.
@@ -77,7 +77,7 @@ class Voice:
             description=self.description,
             tags=self.tags,
             transcript=self.transcript,
-            seconds=len(self.reference) / SAMPLE_RATE,
+            seconds=len(np.trim_zeros(self.reference, "b")) / SAMPLE_RATE,
             file_bytes=file_bytes,
             created_at=self.created_at,
             consent=None if self.consent is None else self.consent.words,
