@@ -197,6 +197,15 @@ def test_expected_pause_is_not_an_underrun_and_playback_restarts_as_at_the_begin
     assert played.last["played"] == pcm.size
 
 
+def test_audio_after_a_stall_plays_without_the_target_buffer_if_no_more_arrives(play: Any) -> None:
+    before, after = sound(2), sound(1, seed=1)  # A clause that was typed ends here, and the take continues later.
+    played = play(2, [begin(), push(0, before), push(0.4, after)])
+    assert played.last["played"] == before.size + after.size
+    assert played.last["target"] > after.size
+    (loud,) = np.nonzero(played.samples)
+    assert (loud[-1] + 1 - after.size) / RATE == pytest.approx(0.4 + 0.6, abs=0.02)
+
+
 def test_each_stall_doubles_the_target_buffer_up_to_its_limit(play: Any) -> None:
     pcm = sound(40)
     schedule, at, targets = [begin()], 0, []

@@ -3,8 +3,8 @@
  *
  * States: idle -> buffering -> playing -> draining -> idle. Playback starts when `target` samples are buffered, or `hold`
  * samples after the first ones arrived. If the queue becomes empty before the take ends, the worklet ramps to silence,
- * doubles `target` and buffers again. Except for these ramps, the output at a rate of 1 is exactly the received samples:
- * int16 / 32768.
+ * doubles `target` and buffers again, at most until nothing has arrived for MAX_TARGET_S. Except for these ramps, the
+ * output at a rate of 1 is exactly the received samples: int16 / 32768.
  *
  * Other rates use `TimeStretch`. While a take is generated, a rate above 1 approaches 1 as the buffer runs low, so that a
  * faster rate causes no underrun.
@@ -52,7 +52,7 @@ class PcmPlayer extends AudioWorkletProcessor {
   target = 0;
   startTarget = 0; // Number of buffered samples that are needed to start this take.
   hold = 0;
-  waited = 0; // Time since the first chunk arrived, in samples.
+  waited = 0; // Time since the first chunk arrived, or after an underrun the last chunk, in samples.
   /** @type {string} */
   state = 'idle';
   ended = false;
@@ -163,6 +163,7 @@ class PcmPlayer extends AudioWorkletProcessor {
     if (pcm.length === 0) return;
     this.chunks.push(pcm);
     this.received += pcm.length;
+    if (this.firstTime !== null && !this.isResting) this.waited = 0;
     if (this.isEmpty) {
       this.isEmpty = false;
       this.fadeIn = this.ramp;
@@ -232,7 +233,7 @@ class PcmPlayer extends AudioWorkletProcessor {
 
   startIfReady() {
     if (!this.hasSound) return;
-    const waited = (this.firstTime === null || this.isResting) && this.waited >= this.hold;
+    const waited = this.waited >= (this.firstTime === null || this.isResting ? this.hold : this.maxTarget);
     this.waited += QUANTUM_SAMPLES;
     if (this.buffered < this.target && !waited && !this.ended) return;
     if (this.starved > 0) {
