@@ -39,12 +39,12 @@ addEventListener('click', (event) => {
 }, { capture: true });
 """
 # Script that records times of performance.now(): the last comma, its text message, the first PCM after this message,
-# and the first sample after a silence.
+# the last PCM, and the first sample after a silence.
 ONSETS = """
 (() => {
   const SIZE = 2048;
   const SILENCE_S = 0.4;
-  const onsets = (window.onsets = { key: 0, sent: 0, received: 0, at: 0, heard: 0, context: null });
+  const onsets = (window.onsets = { key: 0, sent: 0, received: 0, arrived: 0, at: 0, heard: 0, context: null });
   addEventListener('keydown', ({ key, timeStamp }) => {
     if (key === ',') onsets.key = timeStamp;
   }, { capture: true });
@@ -53,7 +53,9 @@ ONSETS = """
   WebSocket.prototype.send = function (data) {
     if (!sockets.has(this)) {
       this.addEventListener('message', ({ data: { byteLength } }) => {
-        if (byteLength && onsets.received < onsets.sent) onsets.received = performance.now();
+        if (!byteLength) return;
+        onsets.arrived = performance.now();
+        if (onsets.received < onsets.sent) onsets.received = onsets.arrived;
       });
     }
     sockets.add(this);
@@ -85,7 +87,10 @@ ONSETS = """
   };
 })();
 """
-IS_SILENT = "onsets.context && onsets.context.currentTime - onsets.heard > 0.6"
+# A clause has ended if no PCM arrives. Silence alone may be an underrun of a machine slower than real time.
+HAS_CLAUSE_ENDED = (
+    "onsets.context && onsets.context.currentTime - onsets.heard > 0.6 && performance.now() - onsets.arrived > 2000"
+)
 HAS_ENDED = "document.querySelector('#vw-reason').textContent !== '–' && document.querySelector('#vw-stop').disabled"
 NAMES = {
     "page": "click to first sample at the loudspeaker",
@@ -150,7 +155,7 @@ def measure_clauses(url: str, count: int) -> list[dict[str, float]]:
             page.wait_for_function("onsets.at > onsets.key", polling=POLL_MS)
             if clause >= WARM_UPS:
                 times.append(page.evaluate(TIMES_OF_CLAUSE))
-            page.wait_for_function(IS_SILENT, polling=POLL_MS)
+            page.wait_for_function(HAS_CLAUSE_ENDED, polling=POLL_MS)
         page.keyboard.press("Control+Enter")
         browser.close()
     return times
