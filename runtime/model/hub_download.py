@@ -149,13 +149,13 @@ def _fetch_file(listed: Listing, file: HubFile, on_progress: OnProgress) -> None
             os.replace(part, blob)
 
 
-def _link(same: Path, blob: Path) -> None:
+def _link(source: Path, blob: Path) -> None:
     """Link or copy a cached file with the same content to the path `blob`."""
     try:
-        os.link(same.resolve(), blob)
+        os.link(source.resolve(), blob)
     except OSError:
         part = blob.with_name(f"{blob.name}.copy")
-        shutil.copyfile(same, part)
+        shutil.copyfile(source, part)
         os.replace(part, blob)
 
 
