@@ -34,9 +34,9 @@ class IncrementalTokenizer:
         if not self._begun:
             text = text.lstrip()
             self._begun = bool(text)
-        runs_on = text.isalpha() and self.tail[-1:].isalpha()  # A piece does not end between two letters.
+        continues_word = text.isalpha() and self.tail[-1:].isalpha()  # A piece does not end between two letters.
         self.tail += text
-        return [] if runs_on else self._settled()
+        return [] if continues_word else self._settled()
 
     def flush(self) -> list[int]:
         """Return the token ids of all remaining text, except trailing white space.
@@ -58,16 +58,16 @@ class IncrementalTokenizer:
         Trailing white space stays in the tail, because a space is merged with a following word or newline.
         """
         pieces = self._tokenizer.pieces(self.tail)
-        solid = len(self.tail.rstrip())
+        end = len(self.tail.rstrip())
         for index in range(len(pieces) - 1, 0, -1):
             start, _ = pieces[index]
-            if start <= solid and _is_own_piece(self.tail[start]):
+            if start <= end and _starts_new_piece(self.tail[start]):
                 self.tail = self.tail[start:]
                 return [token for _, ids in pieces[:index] for token in ids]
         return []
 
 
-def _is_own_piece(character: str) -> bool:
+def _starts_new_piece(character: str) -> bool:
     """True if NFC normalization never combines this character with the text before it.
 
     Characters unknown to Python may be combining marks in the tokenizer's Unicode version.

@@ -117,7 +117,7 @@ class TextStream:
         self._last = Segment("", closed=False)
         self._incremental = IncrementalTokenizer(self._tokenizer)
         self._tokenized = 0  # Number of characters that are tokenized.
-        self._offered = False  # True if this segment is already in `segments`.
+        self._is_queued = False  # True if this segment is already in `segments`.
 
     def add(self, text: str) -> None:
         """Append text of the client.
@@ -142,7 +142,7 @@ class TextStream:
         self._flush_reading()
         if self.by_token:
             self._tokenize_to(len(self._last.text))
-            self._give(self._incremental.flush(), ends=True)
+            self._append_tokens(self._incremental.flush(), ends=True)
         else:
             self._end_segment()
 
@@ -232,19 +232,19 @@ class TextStream:
         if self._reading is not None:
             if has_note_marks(with_seam):
                 self._note(NOTE_MARKS)
-            self._speak(self._reading.add(spelled))
+            self._append_normalized(self._reading.add(spelled))
             return
         spoken = self._numbers.add(text)
         if len(spoken) != len(text):
             self._note(LONG_NUMBER)
-        self._speak(spoken)
+        self._append_normalized(spoken)
 
     def _flush_reading(self) -> None:
         """Append the remaining output of the text normalization."""
         if self._reading is not None:
-            self._speak(self._reading.flush())
+            self._append_normalized(self._reading.flush())
 
-    def _speak(self, text: str) -> None:
+    def _append_normalized(self, text: str) -> None:
         """Append normalized text."""
         if not text:
             return
@@ -252,7 +252,7 @@ class TextStream:
         if self.by_token:
             self._grow(text)
         else:
-            self._offer(self._splitter.add(text))
+            self._append_segments(self._splitter.add(text))
 
     def _note(self, note: str) -> None:
         """Add a note for the client unless the same note exists."""
@@ -268,9 +268,9 @@ class TextStream:
         if self.by_token:
             self._close_last()
         else:
-            self._offer(self._splitter.flush())
+            self._append_segments(self._splitter.flush())
 
-    def _offer(self, texts: list[str]) -> None:
+    def _append_segments(self, texts: list[str]) -> None:
         """Append complete segments."""
         for text in texts:
             self.segments.append(Segment(text, style=self._style, pause=self.pause))
@@ -290,10 +290,10 @@ class TextStream:
     def _tokenize_to(self, end: int) -> None:
         """Tokenize the text of the open segment up to `end`."""
         if end > self._tokenized:
-            self._give(self._incremental.add(self._last.text[self._tokenized : end]))
+            self._append_tokens(self._incremental.add(self._last.text[self._tokenized : end]))
             self._tokenized = end
 
-    def _give(self, tokens: list[int], *, ends: bool = False) -> None:
+    def _append_tokens(self, tokens: list[int], *, ends: bool = False) -> None:
         """Append tokens to the open segment, and add the segment to `segments` when it can start.
 
         Normally a segment can start after its first word. With `ends`, no word will follow, and a symbol with a spoken
@@ -301,13 +301,13 @@ class TextStream:
         """
         segment = self._last
         segment.tokens += tokens
-        if segment.tokens and not self._offered and (is_readable if ends else is_speakable)(segment.text):
-            self._offered = True
+        if segment.tokens and not self._is_queued and (is_readable if ends else is_speakable)(segment.text):
+            self._is_queued = True
             segment.style, segment.pause, self.pause = self._style, self.pause, 0
             self.segments.append(segment)
 
     def _close_last(self) -> None:
         self._tokenize_to(len(self._last.text))
-        self._give(self._incremental.flush(), ends=True)
+        self._append_tokens(self._incremental.flush(), ends=True)
         self._last.closed = True
         self._begin_segment()
