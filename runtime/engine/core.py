@@ -261,10 +261,10 @@ class EngineCore:
                     self.code2wav_scheduler.discard_first_audio(sequence)
                 self.segment_runner.start_decoding(sequence, prompt, self.clock(), keeps=bool(finite))
             if not output.is_first_frame:
-                self.code2wav_scheduler.pace.turn_s = output.took_s
+                self.code2wav_scheduler.pace.step_s = output.took_s
             self._store_frames(output.slots, output.result)
         if worked:
-            self.code2wav_scheduler.offer()
+            self.code2wav_scheduler.submit_tasks()
         return worked
 
     def retire(self) -> None:
@@ -318,7 +318,7 @@ class EngineCore:
 
     def decode(self) -> bool:
         """Launch a decode step of all runnable rows, and return True if launched."""
-        self.code2wav_scheduler.offer_again()
+        self.code2wav_scheduler.resubmit_tasks()
         if not self.in_flight.may_begin:
             return False
         began = self.clock()
@@ -338,7 +338,7 @@ class EngineCore:
         """Release the request's resources and emit its final event."""
         now = self.clock()
         if sequence.slot >= 0:
-            self.code2wav_scheduler.silence(sequence)
+            self.code2wav_scheduler.stop_audio(sequence)
             self.in_flight.discard_launches(sequence.slot)
             self.table.clear(sequence.slot)
             del self.sequences[sequence.slot]

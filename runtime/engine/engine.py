@@ -205,10 +205,10 @@ class Engine:
         Tickets of unknown or ended requests are ignored.
         """
         with self._lock:
-            opened = self._open.get(ticket)
-            withdrawn = None if opened is None else opened.entry.waiting.withdraw(ticket)
-        if withdrawn is not None:  # The checkpoint of the request is still being loaded.
-            withdrawn.emit_final_event(StopReason.CANCELLED, RequestStats())
+            open_request = self._open.get(ticket)
+            sequence = None if open_request is None else open_request.entry.waiting.withdraw(ticket)
+        if sequence is not None:  # The checkpoint of the request is still being loaded.
+            sequence.emit_final_event(StopReason.CANCELLED, RequestStats())
         else:
             self._command(ticket, lambda core: core.cancel(ticket))
 
@@ -312,7 +312,7 @@ class Engine:
                 worked |= core.decode()
         if not worked and not self.completion_waiter.is_running:
             worked = any(core.in_flight.wait() for core in cores)
-        self._heartbeat.rest()
+        self._heartbeat.mark_idle()
         return worked
 
     @property
@@ -371,12 +371,12 @@ class Engine:
             self._heartbeat.step()
             ticket = next(iter(self._text_changes))
             changes = self._text_changes.pop(ticket)
-            opened = self._open.get(ticket)
-            if opened is not None and opened.entry.core is not None:
+            open_request = self._open.get(ticket)
+            if open_request is not None and open_request.entry.core is not None:
                 change = changes.popleft()
                 if changes:
                     self._text_changes[ticket] = changes
-                opened.entry.core.change_text(ticket, change)
+                open_request.entry.core.change_text(ticket, change)
         end = self.clock()
         if end - start > MAX_TEXT_WORK_S:
             self._next_text_at = start + (end - start) / MAX_TEXT_SHARE

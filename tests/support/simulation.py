@@ -113,7 +113,7 @@ class Simulation:
         self.stepped.append(slots.tolist())
         self.table.launched[slots] += 1
         took = self.frame_cost[0] + self.frame_cost[1] * len(slots) + (self.steps.pop(0) if self.steps else 0.0)
-        self.pace.turn_s = took
+        self.pace.step_s = took
         self.device_free_at = max(self.device_free_at, self.now) + took
         self._begun.append((self.device_free_at, slots))
 

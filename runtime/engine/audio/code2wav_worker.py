@@ -53,7 +53,7 @@ class Code2WavWorker:
         self._prepare = prepare
         self._wake_engine = wake  # Function that is called after every task.
         self._waiting: dict[object, list[Code2WavTask]] = {}  # Waiting tasks by owner, the most urgent first.
-        self._offered = threading.Condition(self.lock)
+        self._has_tasks = threading.Condition(self.lock)
         self._closing = False
         self.threads: list[threading.Thread] = []
         self.heartbeats: list[Heartbeat] = []  # Heartbeats of the threads.
@@ -79,7 +79,7 @@ class Code2WavWorker:
         with self.lock:
             self._closing = True
             self._waiting.clear()
-            self._offered.notify_all()
+            self._has_tasks.notify_all()
         for thread in self.threads:
             thread.join()
 
@@ -88,7 +88,7 @@ class Code2WavWorker:
         with self.lock:
             self._waiting.pop(owner, None)
 
-    def offer(self, owner: object, tasks: Callable[[], list[Code2WavTask]]) -> None:
+    def replace_tasks(self, owner: object, tasks: Callable[[], list[Code2WavTask]]) -> None:
         """Replace the waiting tasks of an owner with the result of `tasks`.
 
         The worker holds its lock during the call of `tasks`.
@@ -97,7 +97,7 @@ class Code2WavWorker:
             self._waiting.pop(owner, None)
             if new_tasks := tasks():
                 self._waiting[owner] = new_tasks
-                self._offered.notify_all()
+                self._has_tasks.notify_all()
         if not self.threads:
             while (run := self.next_task()) is not None:
                 run()
@@ -109,7 +109,7 @@ class Code2WavWorker:
             mine = (
                 (task, owner) for owner, tasks in self._waiting.items() if (task := next(filter(takes, tasks), None))
             )
-            task, owner = min(mine, key=lambda offered: offered[0].urgency, default=(None, None))
+            task, owner = min(mine, key=lambda entry: entry[0].urgency, default=(None, None))
             if task is None:
                 return None
             self._waiting[owner].remove(task)
@@ -127,7 +127,7 @@ class Code2WavWorker:
             while not self._closing:
                 if (run := self.next_task(takes)) is not None:
                     return run
-                self._offered.wait()
+                self._has_tasks.wait()
         return None
 
     def _run(self, takes: TaskFilter, heartbeat: Heartbeat) -> None:
@@ -138,5 +138,5 @@ class Code2WavWorker:
                 run()
             except Exception:  # The task reports its own failure. The worker continues.
                 log.exception("a Code2Wav task failed")
-            heartbeat.rest()
+            heartbeat.mark_idle()
             self._wake_engine()

@@ -19,5 +19,5 @@ class Heartbeat:
     def step(self) -> None:
         self.since = self._clock()
 
-    def rest(self) -> None:
+    def mark_idle(self) -> None:
         self.since = None

@@ -90,7 +90,7 @@ class Code2WavScheduler:
         self._frame_bytes = round(2 * SAMPLE_RATE * scheduler.frame_s)  # Two bytes per sample (16-bit mono).
         # Codes of frames that are not decoded yet. Each slot has a ring buffer.
         self._codes: Codes = np.zeros((len(table.sampled), MAX_BACKLOG_FRAMES, streams.groups), np.int64)
-        # True if tasks of other requests were withdrawn with the tasks of an ended request and must be offered again.
+        # True if tasks of other requests were withdrawn with the tasks of an ended request and must be submitted again.
         self._withdrawn = False
         self._outputs: deque[_Output] = deque()  # Results from the worker.
 
@@ -144,31 +144,31 @@ class Code2WavScheduler:
 
     # --- Tasks that wait in the worker.
 
-    def offer(self) -> None:
+    def submit_tasks(self) -> None:
         """Replace the worker's waiting tasks with the chunks that should be decoded now."""
         self._withdrawn = False
-        self._worker.offer(self, self._tasks)
+        self._worker.replace_tasks(self, self._tasks)
 
-    def offer_again(self) -> None:
-        """Call `offer` if the end of one request has withdrawn tasks of other requests."""
+    def resubmit_tasks(self) -> None:
+        """Call `submit_tasks` if the end of one request has withdrawn tasks of other requests."""
         if self._withdrawn:
-            self.offer()
+            self.submit_tasks()
 
-    def silence(self, sequence: Sequence) -> None:
+    def stop_audio(self, sequence: Sequence) -> None:
         """Stop the audio of a request: emit no more audio, and start no more chunks.
 
         Afterwards the core may clear the row of the table and release the slot, because the waiting tasks are withdrawn
-        and only the engine thread offers new tasks. A running chunk of the request still uses the Code2Wav stream of
+        and only the engine thread submits new tasks. A running chunk of the request still uses the Code2Wav stream of
         the slot. Until the result of this chunk is collected, `in_code2wav` is True, and the next sequence in the slot
         gets no chunk.
         """
         with self._worker.lock:
-            sequence.silenced = True
+            sequence.is_audio_stopped = True
             self._worker.withdraw(self)
         self._withdrawn = True
 
     def collect(self) -> Iterator[tuple[Sequence, SequenceAudio]]:
-        """Yield the worker's results per sequence, and offer more chunks to the worker.
+        """Yield the worker's results per sequence, and submit more chunks to the worker.
 
         Results of requests that have ended are dropped.
         """
@@ -189,7 +189,7 @@ class Code2WavScheduler:
                 sequence.first_audio_at = sequence.first_audio_at or at
                 yield sequence, audio
         if worked:
-            self.offer()
+            self.submit_tasks()
 
     # --- A task: started under the worker's lock, run on a worker thread.
 
@@ -245,7 +245,7 @@ class Code2WavScheduler:
         paused = [0] * len(sequences)
         for index, (sequence, row, audio, first) in enumerate(zip(sequences, row_codes, audios, firsts, strict=True)):
             with self._worker.lock:  # With the lock, the request cannot end between the check and the emit.
-                if audio.error is None and not sequence.silenced:
+                if audio.error is None and not sequence.is_audio_stopped:
                     codes_out = row[: audio.frames]
                     paused[index] = sequence.emit_audio(audio.pcm, codes_out, first, self._streams.samples_per_frame)
         now = self._clock()

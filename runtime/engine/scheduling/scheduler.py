@@ -20,9 +20,9 @@ MAX_CHUNK_GROWTH = 4  # Maximum ratio between the lengths of two successive chun
 FRAME_TIME_MARGIN = 3.0  # A frame may take up to three times as long as recent frames.
 YIELD_BUSY_SHARE = 0.5  # Rows with much unplayed audio pause if more than this fraction of the slots is busy.
 # Fraction of a frame's audio duration. If a decode step takes less time, pausing a row does not help other rows.
-FAST_TURN_SHARE = 0.25
+FAST_STEP_SHARE = 0.25
 # Maximum duration of a decode step and the Code2Wav call for one frame, as a fraction of a frame's audio duration.
-MAX_TURN_SHARE = 0.75
+MAX_STEP_SHARE = 0.75
 LOW_BUFFER_S = 0.16  # Rows with more seconds of unplayed audio can be delayed.
 URGENT_FRAMES = (
     # Maximum frames of an urgent chunk. A first chunk has one frame, and the second chunk has at most four frames.
@@ -94,7 +94,7 @@ class Pace:
     A duration is infinite until it is measured.
     """
 
-    turn_s: float = np.inf  # Duration of one frame of the whole batch.
+    step_s: float = np.inf  # Duration of one frame of the whole batch.
     code2wav_s: float = np.inf  # Duration of the Code2Wav call for one frame of one row.
 
 
@@ -166,14 +166,14 @@ class Scheduler:
 
     def is_decoding_fast(self, pace: Pace) -> bool:
         """True if decoding is fast enough that rows with much unplayed audio need not pause."""
-        return pace.turn_s <= FAST_TURN_SHARE * self.frame_s
+        return pace.step_s <= FAST_STEP_SHARE * self.frame_s
 
     def yields_to_first_audio(self, pace: Pace) -> bool:
         """True if rows may pause while the first chunk of another row is decoded.
 
         A decode step and a Code2Wav call together must be faster than real time.
         """
-        return self.first_alone and pace.turn_s + pace.code2wav_s <= MAX_TURN_SHARE * self.frame_s
+        return self.first_alone and pace.step_s + pace.code2wav_s <= MAX_STEP_SHARE * self.frame_s
 
     def waits_for_reader(self, table: SequenceTable, frames: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return a mask of the rows that wait for acknowledgements after `frames` frames.
@@ -202,8 +202,8 @@ class Scheduler:
         pending, lead_s = table.pending, table.buffer_empty_at - now
         while True:
             starves = target * self.frame_s > lead_s
-            if np.isfinite(pace.turn_s + pace.code2wav_s):
-                ready_s = np.maximum(target - pending, 0) * pace.turn_s + target * pace.code2wav_s
+            if np.isfinite(pace.step_s + pace.code2wav_s):
+                ready_s = np.maximum(target - pending, 0) * pace.step_s + target * pace.code2wav_s
                 starves &= FRAME_TIME_MARGIN * ready_s >= lead_s
             shrink = ~first & (target > 1) & starves & (lead_s > 0)
             if not shrink.any():

@@ -98,7 +98,7 @@ class Sequence:
     samples: int = 0  # Number of emitted samples.
     paused: int = 0  # Number of emitted samples that belong to pauses.
     # True if no more audio may be emitted. The engine thread sets this field and the worker reads it with the lock.
-    silenced: bool = False
+    is_audio_stopped: bool = False
 
     # Times on the engine's clock in seconds, and statistics.
     arrived_at: float = field(init=False)  # Time at which the request arrived at its checkpoint.
@@ -219,7 +219,7 @@ class Sequence:
     ) -> None:
         """Emit the final event: `Finished` with a stop reason, or `Broken` with an error."""
         self.state = SequenceState.ENDED
-        self.silenced = True
+        self.is_audio_stopped = True
         if isinstance(outcome, SpeechError):
             self.sink(Broken(outcome, stats))
         else:

@@ -37,30 +37,30 @@ def task(
 
 def test_without_a_thread_tasks_run_immediately_by_urgency() -> None:
     worker, log = Code2WavWorker(), []
-    worker.offer("a", lambda: [task(log, "one"), task(log, "two")])
+    worker.replace_tasks("a", lambda: [task(log, "one"), task(log, "two")])
     assert log == ["begin one", "one", "begin two", "two"]
 
 
 def test_most_urgent_task_of_all_owners_runs_first(worker: Code2WavWorker) -> None:
     log: list[str] = []
     gate, done = threading.Event(), threading.Event()
-    worker.offer("a", lambda: [task(log, "running", gate=gate)])
+    worker.replace_tasks("a", lambda: [task(log, "running", gate=gate)])
     while "begin running" not in log:
         pass
-    worker.offer("a", lambda: [task(log, "late", (True, 9.0)), Code2WavTask((True, 10.0), lambda: done.set)])
-    worker.offer("b", lambda: [task(log, "first", (False, 5.0)), task(log, "soon", (True, 2.0))])
+    worker.replace_tasks("a", lambda: [task(log, "late", (True, 9.0)), Code2WavTask((True, 10.0), lambda: done.set)])
+    worker.replace_tasks("b", lambda: [task(log, "first", (False, 5.0)), task(log, "soon", (True, 2.0))])
     gate.set()
     assert done.wait(WAIT_S)
     assert [name for name in log if not name.startswith("begin")] == ["running", "first", "soon", "late"]
 
 
-def test_offer_replaces_waiting_tasks_and_not_the_running_one(worker: Code2WavWorker) -> None:
+def test_replace_tasks_keeps_the_running_task(worker: Code2WavWorker) -> None:
     log: list[str] = []
     gate, done = threading.Event(), threading.Event()
-    worker.offer("a", lambda: [task(log, "running", gate=gate), task(log, "stale")])
+    worker.replace_tasks("a", lambda: [task(log, "running", gate=gate), task(log, "stale")])
     while "begin running" not in log:
         pass
-    worker.offer("a", lambda: [Code2WavTask((True, 0.0), lambda: done.set)])
+    worker.replace_tasks("a", lambda: [Code2WavTask((True, 0.0), lambda: done.set)])
     gate.set()
     assert done.wait(WAIT_S)
     assert "stale" not in log
@@ -70,11 +70,11 @@ def test_offer_replaces_waiting_tasks_and_not_the_running_one(worker: Code2WavWo
 def test_withdrawn_task_does_not_run(worker: Code2WavWorker) -> None:
     log: list[str] = []
     gate, done = threading.Event(), threading.Event()
-    worker.offer("a", lambda: [task(log, "running", gate=gate), task(log, "withdrawn")])
+    worker.replace_tasks("a", lambda: [task(log, "running", gate=gate), task(log, "withdrawn")])
     while "begin running" not in log:
         pass
     worker.withdraw("a")
-    worker.offer("b", lambda: [Code2WavTask((True, 0.0), lambda: done.set)])
+    worker.replace_tasks("b", lambda: [Code2WavTask((True, 0.0), lambda: done.set)])
     gate.set()
     assert done.wait(WAIT_S)
     assert "begin withdrawn" not in log
@@ -87,7 +87,9 @@ def test_failing_task_does_not_stop_the_worker(worker: Code2WavWorker) -> None:
     def fail() -> None:
         raise RuntimeError("a bug")
 
-    worker.offer("a", lambda: [Code2WavTask((True, 0.0), lambda: fail), Code2WavTask((True, 1.0), lambda: done.set)])
+    worker.replace_tasks(
+        "a", lambda: [Code2WavTask((True, 0.0), lambda: fail), Code2WavTask((True, 1.0), lambda: done.set)]
+    )
     assert done.wait(WAIT_S)
 
 
@@ -95,7 +97,7 @@ def test_close_drops_waiting_tasks_and_ends_the_thread() -> None:
     worker, log = Code2WavWorker(), []
     gate = threading.Event()
     worker.start()
-    worker.offer("a", lambda: [task(log, "running", gate=gate), task(log, "dropped")])
+    worker.replace_tasks("a", lambda: [task(log, "running", gate=gate), task(log, "dropped")])
     while "begin running" not in log:
         pass
     closing = threading.Thread(target=worker.close)
@@ -117,10 +119,10 @@ def two_threads() -> Iterator[Code2WavWorker]:
 def test_first_chunk_does_not_wait_for_a_running_chunk(two_threads: Code2WavWorker) -> None:
     log: list[str] = []
     gate, first, later = threading.Event(), threading.Event(), threading.Event()
-    two_threads.offer("a", lambda: [task(log, "running", gate=gate)])
+    two_threads.replace_tasks("a", lambda: [task(log, "running", gate=gate)])
     while "begin running" not in log:
         pass
-    two_threads.offer(
+    two_threads.replace_tasks(
         "b", lambda: [Code2WavTask((False, 0.0), lambda: first.set), Code2WavTask((True, 0.0), lambda: later.set)]
     )
     assert first.wait(WAIT_S)
@@ -132,10 +134,10 @@ def test_first_chunk_does_not_wait_for_a_running_chunk(two_threads: Code2WavWork
 def test_first_chunk_thread_runs_no_other_tasks(two_threads: Code2WavWorker) -> None:
     log: list[str] = []
     gate, done = threading.Event(), threading.Event()
-    two_threads.offer("a", lambda: [task(log, "first", (False, 0.0), gate), task(log, "second", (False, 1.0))])
+    two_threads.replace_tasks("a", lambda: [task(log, "first", (False, 0.0), gate), task(log, "second", (False, 1.0))])
     while "begin first" not in log:
         pass
-    two_threads.offer("b", lambda: [Code2WavTask((True, 0.0), lambda: done.set)])
+    two_threads.replace_tasks("b", lambda: [Code2WavTask((True, 0.0), lambda: done.set)])
     assert done.wait(WAIT_S)
     assert "begin second" not in log
     gate.set()

@@ -83,7 +83,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> None:
 
     With the virtual clock, frames take no time.
     """
-    monkeypatch.setattr("runtime.engine.scheduling.scheduler.FAST_TURN_SHARE", -1.0)
+    monkeypatch.setattr("runtime.engine.scheduling.scheduler.FAST_STEP_SHARE", -1.0)
 
 
 def test_no_frame_is_decoded_before_pending_first_audio(quick: Checkpoint) -> None:

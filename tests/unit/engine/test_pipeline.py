@@ -145,7 +145,7 @@ def test_first_frame_of_a_cancelled_request_is_not_measured_as_a_decode_step(qui
     device.publish_until(Stream.PROMPTS, device.asked[Stream.PROMPTS])
     engine.tick()
     assert not core_of(engine).in_flight.is_prefilling
-    assert core_of(engine).code2wav_scheduler.pace.turn_s == np.inf
+    assert core_of(engine).code2wav_scheduler.pace.step_s == np.inf
     engine.completion_waiter.threads.clear()
 
 

@@ -165,18 +165,18 @@ def test_only_rows_near_their_end_decode_during_pending_first_audio() -> None:
 
 
 @pytest.mark.parametrize(
-    ("turn_s", "yields_to_first_audio"), [(np.inf, False), (0.7 * FRAME_S, False), (0.6 * FRAME_S, True)]
+    ("step_s", "yields_to_first_audio"), [(np.inf, False), (0.7 * FRAME_S, False), (0.6 * FRAME_S, True)]
 )
-def test_rows_yield_to_first_audio_if_their_next_chunk_is_in_time(turn_s: float, yields_to_first_audio: bool) -> None:
+def test_rows_yield_to_first_audio_if_their_next_chunk_is_in_time(step_s: float, yields_to_first_audio: bool) -> None:
     scheduler = Simulation.of(1, first_alone=True).scheduler
-    assert scheduler.yields_to_first_audio(Pace(turn_s=turn_s, code2wav_s=0.1 * FRAME_S)) == yields_to_first_audio
-    assert not Simulation.of(1).scheduler.yields_to_first_audio(Pace(turn_s=0.0, code2wav_s=0.0))
+    assert scheduler.yields_to_first_audio(Pace(step_s=step_s, code2wav_s=0.1 * FRAME_S)) == yields_to_first_audio
+    assert not Simulation.of(1).scheduler.yields_to_first_audio(Pace(step_s=0.0, code2wav_s=0.0))
 
 
-@pytest.mark.parametrize(("turn_s", "is_decoding_fast"), [(np.inf, False), (FRAME_S / 3, False), (FRAME_S / 5, True)])
-def test_no_row_yields_on_a_fast_machine(turn_s: float, is_decoding_fast: bool) -> None:
+@pytest.mark.parametrize(("step_s", "is_decoding_fast"), [(np.inf, False), (FRAME_S / 3, False), (FRAME_S / 5, True)])
+def test_no_row_yields_on_a_fast_machine(step_s: float, is_decoding_fast: bool) -> None:
     scheduler, _ = speaking(1)
-    assert scheduler.is_decoding_fast(Pace(turn_s=turn_s)) == is_decoding_fast
+    assert scheduler.is_decoding_fast(Pace(step_s=step_s)) == is_decoding_fast
 
 
 def test_slow_reader_pauses_alone_and_resumes() -> None:

@@ -232,12 +232,12 @@ def test_remaining_audio_longer_than_a_chunk_is_not_padded(quick: Checkpoint) ->
         EventRecorder(),
     )
     core = core_of(engine)
-    offer, core.code2wav_scheduler.offer = core.code2wav_scheduler.offer, lambda: None  # type: ignore[method-assign]
+    submit, core.code2wav_scheduler.submit_tasks = core.code2wav_scheduler.submit_tasks, lambda: None  # type: ignore[method-assign]
     engine.submit(request, recorder)
     while not core.table.ended[0]:
         engine.tick()
-    core.code2wav_scheduler.offer = offer  # type: ignore[method-assign]
-    offer()
+    core.code2wav_scheduler.submit_tasks = submit  # type: ignore[method-assign]
+    submit()
     drain(engine)
     assert [len(chunk.codes) for chunk in recorder.chunks] == [3, 3, 2]
     assert_same(recorder, speak(engine_of(quick, device=CpuDevice()), request))
