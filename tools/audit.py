@@ -1,7 +1,7 @@
 """Audit locked packages for known vulnerabilities: `make audit`.
 
 It can also be run as `python tools/audit.py PIP_AUDIT [LOCK …]`. pip-audit queries PyPI for each release, and reports
-no vulnerabilities for a release that PyPI does not know. Here, a release counts as audited only if PyPI has responded
+no vulnerabilities for a release that is not on PyPI. Here, a release counts as audited only if PyPI has returned data
 for it. Exit status 1: there are vulnerabilities; 3: some releases, which the last line lists, could not be audited.
 """
 

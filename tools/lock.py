@@ -28,7 +28,7 @@ PLATFORMS = (
     *("x86_64-manylinux_2_28", "aarch64-manylinux_2_28"),
     *("aarch64-apple-darwin", "x86_64-pc-windows-msvc"),
 )
-PYTHONS = ("3.11", "3.12", "3.13", "3.14")  # The versions are equal to those of tools/choose_python.py.
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")  # Keep in sync with tools/choose_python.py.
 MACOS = {"MACOSX_DEPLOYMENT_TARGET": "14.0"}
 
 # Pipecat needs numba only for a resampler that is not used here. It would be a quarter of the download.
@@ -63,7 +63,7 @@ def compile_clients(target: Path, source: str = "tests/clients/requirements.in")
 
 
 def not_locked(lock: Path, platform: str, python: str) -> list[str]:
-    """Return the requirements that the lock file lacks for a platform.
+    """Return the requirements that are missing from the lock file for a platform.
 
     Raises:
         ValueError: A package has no wheel for the platform, or the lock contradicts pyproject.toml (uv's message says

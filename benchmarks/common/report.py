@@ -26,7 +26,7 @@ def parser_of(docstring: str | None) -> argparse.ArgumentParser:
 
 
 def several(kind: Callable[[str], Value]) -> Callable[[str], tuple[Value, ...]]:
-    """Return an argparse type for several values that are separated by commas."""
+    """Return an argparse type for a list of values that are separated by commas."""
 
     def values(text: str) -> tuple[Value, ...]:
         return tuple(kind(word) for word in text.split(","))

@@ -59,9 +59,9 @@ async def runtime_process(
 
 
 async def busy_slots(url: str) -> int:
-    """Return the number of requests that hold or need a slot.
+    """Wait until no request uses or waits for a slot, and return the number of such requests.
 
-    The result is that of the first query without such requests, or after `SETTLE_TIMEOUT_S`.
+    The result is 0, unless some requests remain after `SETTLE_TIMEOUT_S`.
     """
     async with httpx.AsyncClient(trust_env=False) as http:
         for _ in range(round(SETTLE_TIMEOUT_S / 0.05)):

@@ -1,7 +1,7 @@
 """Texts to speak: 1000 English sentences, and short and long texts in two languages.
 
-All engines and runs speak the same texts. No text occurs twice in a run, so caches have no effect. The number of output
-frames is computed from the text or set by the dataset, so all engines produce equally long audio.
+All engines and runs use the same texts. No text occurs twice in a run, so caches have no effect. The number of output
+frames is computed from the text or set by the dataset, so all engines generate audio of the same length.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Dataset(StrEnum):
         return "chinese" if self.startswith("zh") else "english"
 
     def text(self, number: int) -> str:
-        """Return the text with this number, which is different for each number."""
+        """Return the text with this number, which no other number has."""
         if self.language == "chinese":
             return _chinese(number, clauses=1 if self is Dataset.CHINESE_SHORT else 4)
         texts = _shortest_first()[: COUNT // 4] if self is Dataset.ENGLISH_SHORT else sentences()
@@ -103,7 +103,7 @@ def single_tokens() -> tuple[str, ...]:
     """Return words that the synthetic tokenizer stores as single tokens.
 
     Such words give texts a realistic number of tokens. Each word starts with a space or a capital letter, so no word
-    contains another word. Exceptions are the two words of the chat template, which are last and thus have the lowest
+    contains another word, except the two words of the chat template. They are last and therefore have the lowest
     priority.
     """
     words = {

@@ -34,9 +34,9 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Cost of a part of the engine: numbers to read from memory, and operations.
+    """Cost of a part of the engine: values to read from memory, and operations.
 
-    The numbers are weights (`weights`), and keys and values of the KV cache (`kv_cache`).
+    The values are weights (`weights`), and keys and values of the KV cache (`kv_cache`).
     """
 
     weights: float
@@ -115,7 +115,7 @@ def prefill_cost(config: ModelConfig, positions: int) -> Cost:
 
 
 def add_floors(config: ModelConfig, rates: Rates, tables: Tables, weight_bytes: float = BFLOAT16_BYTES) -> None:
-    """Extend each table row by its lower bound in ms and by measured time / lower bound."""
+    """Add the lower bound in ms, and the ratio of measured time and lower bound, to each row."""
     kinds: dict[str, tuple[str, Callable[[Row], Cost]]] = {
         "frames": ("frame_ms", lambda row: frame_cost(config, row["batch"], row["context"])),
         "predictor": ("predictor_ms", lambda row: predictor_cost(config, row["batch"])),

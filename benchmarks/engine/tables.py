@@ -35,7 +35,7 @@ class Grid:
 
 
 def open_parts(settings: Settings, grid: Grid) -> Parts:
-    """Load the first checkpoint, with slots for the largest batch and without a lead cap."""
+    """Load the first checkpoint, with slots for the largest batch and no buffer limit."""
     slots = max(settings.engine.max_slots, *grid.batches)
     engine = override(settings.engine, max_slots=slots, lead_cap_s=1e9)
     return Parts(replace(settings, models=settings.models[:1], engine=engine))

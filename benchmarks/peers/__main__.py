@@ -9,7 +9,7 @@ python -m benchmarks.peers ours c cpp --model FOLDER --variant int8:QUANTIZE=int
 ours      this engine, once for each --variant
 official  the published package qwen-tts (tests/golden/oracle_env.sh makes its environment)
 faster    the package faster-qwen3-tts
-others    programs, each with its own --program: in the example above, those of gabriele-mastrapasqua/qwen3-tts and
+others    programs, each with its own --program: the example uses gabriele-mastrapasqua/qwen3-tts and
           ServeurpersoCom/qwentts.cpp, built from their public sources
 
 Each implementation runs in its own process and gets one request at a time. The time per frame is the slope between a

@@ -62,7 +62,7 @@ class Draws:
         Thread: only samples of the calling thread are recorded or replaced.
 
         Args:
-            led_by: Recorded samples whose codes are returned instead of the sampled codes.
+            led_by: Recorded samples. Their codes are returned instead of the sampled codes.
         """
         own_thread = threading.get_ident()
 

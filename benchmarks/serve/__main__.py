@@ -124,7 +124,7 @@ class ServeRun:
 def loads_of(arguments: argparse.Namespace, served: Sequence[Mode]) -> list[Workload]:
     """Return the workloads that the command line selects.
 
-    They are all combinations of mode, dataset, manner of sending text and recording.
+    They are all combinations of mode, dataset, client behaviour and recording.
     """
     voices: list[NewVoices | None] = [None]
     if arguments.new_voices:

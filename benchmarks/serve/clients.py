@@ -26,7 +26,7 @@ CALL_TIMEOUT_S = 120.0
 # Number of connections that are opened before an open loop starts. Further calls open a connection when they start.
 OPEN_CONNECTIONS = 64
 SLOW_READER_RATIO = 2.0  # Seconds in which a slow reader reads one second of audio.
-SLOW_BUFFER_BYTES = 8192  # Receive buffer of a slow reader. It is small so that the kernel buffers little audio.
+SLOW_BUFFER_BYTES = 8192  # Receive buffer of a slow reader, small so that the kernel buffers little audio.
 AUDIO_AFTER_CANCEL = "audio_after_cancel"
 OVERLOAD_CODES = frozenset({Overloaded.code, QueueTimeout.code})
 

@@ -92,7 +92,7 @@ async def measure_minutes(
 ) -> list[Row]:
     """Measure consecutive windows of Poisson arrivals, and return one row per window.
 
-    A row includes the memory of server and GPU. All replies end before the next window starts.
+    A row includes the memory usage of the server and the GPU. All replies end before the next window starts.
     """
     rows: list[Row] = []
     ends = time.monotonic() + 60 * minutes

@@ -22,7 +22,7 @@ from benchmarks.serve.plan import Plan
 class Target:
     """Runtime at a URL as the target of load plans.
 
-    `name` is that of the variant or the server. `pid` is None if this benchmark has not started the runtime.
+    `name` is the name of the variant or the server. `pid` is None if this benchmark has not started the runtime.
     """
 
     name: str

@@ -1,4 +1,4 @@
 """Soak test: minutes of mixed and abusive load on a runtime.
 
-Each stream must equal the stream of the same request without other requests.
+The audio of each stream must equal the audio of the same request alone.
 """

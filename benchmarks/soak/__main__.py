@@ -1,7 +1,7 @@
 """Run a soak test: all modes and APIs, cancels, disconnects, slow readers, invalid input.
 
 `python -m benchmarks.soak --minutes 15` runs twice as many clients as there are slots. Each complete stream is
-compared, byte for byte, with the same request alone. The exit status is 1 if a guarantee was violated.
+compared, byte for byte, with the audio of the same request alone. The exit status is 1 if a guarantee was violated.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ class SoakClients:
         self.card = card
         self.report = report
         self.wishes = [self._wish(number) for number in range(REQUEST_KINDS)]
-        self.solo: dict[tuple[int, bool], str] = {}  # Digest by request number and by True if the text is streamed.
+        self.solo: dict[tuple[int, bool], str] = {}  # Digest by request number, and whether the text is streamed.
 
     def _wish(self, number: int) -> tuple[Call, Workload]:
         mode = Mode(self.card["modes"][number % len(self.card["modes"])])

@@ -11,7 +11,7 @@ import ts from 'typescript';
 
 const HERE = import.meta.dirname;
 const ROOT = resolve(HERE, '../..');
-/** Modules of the client, where each module is after the modules that it imports. */
+/** Modules of the client, each after the modules that it imports. */
 const CLIENT = ['voicewright.js', 'routes.js'].map((name) => resolve(ROOT, 'clients/js', name));
 const declarationsOf = (/** @type {string} */ module) => module.replace(/\.js$/, '.d.ts');
 
