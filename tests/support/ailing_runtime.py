@@ -1,4 +1,4 @@
-"""Runtime with simulated faults: SIGUSR1 blocks its device, SIGUSR2 changes its weights."""
+"""Runtime with simulated faults: SIGUSR1 blocks the device, SIGUSR2 changes the weights."""
 
 from __future__ import annotations
 

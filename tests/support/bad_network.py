@@ -1,7 +1,7 @@
 """TCP proxy that simulates delay, packet loss, low bandwidth and resets, like `netem`.
 
-The proxy simulates packet loss as an application observes it: after a lost segment, all data arrives late by the
-time of a retransmission.
+The proxy simulates packet loss as an application observes it: after a lost segment, all later data is
+delayed by one retransmission timeout.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from math import inf
 
 SEGMENT = 1448  # Number of payload bytes of a TCP segment over Ethernet.
-AGAIN_S = 0.2  # Linux's minimum retransmission timeout, in addition to a round trip (RFC 6298).
-UNDERWAY = 64  # Minimum retransmission timeout of Linux (RFC 6298), in addition to one round trip.
+RETRANSMISSION_S = 0.2  # Linux's minimum retransmission timeout, in addition to a round trip (RFC 6298).
+MAX_SEGMENTS_IN_FLIGHT = 64  # Segments of one direction that wait in the simulated link.
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class BadNetwork:
 
     async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, cut_after: int | None) -> None:
         """Forward data from `reader` to `writer` until one of the two peers closes its connection."""
-        underway: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(UNDERWAY)
+        underway: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(MAX_SEGMENTS_IN_FLIGHT)
         delivering = asyncio.create_task(self._deliver(underway, writer))
         due, loop = 0.0, asyncio.get_running_loop()
         try:
@@ -72,7 +72,7 @@ class BadNetwork:
                     due = max(due, loop.time() + self.link.delay_s)
                     if self._dice.random() < self.link.loss:
                         self.lost += 1
-                        due += 2 * self.link.delay_s + AGAIN_S
+                        due += 2 * self.link.delay_s + RETRANSMISSION_S
                     await underway.put((due, data))
             await underway.put((due, b""))
             await delivering

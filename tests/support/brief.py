@@ -37,7 +37,7 @@ def few_shapes_of_sound(monkeypatch: pytest.MonkeyPatch) -> None:
 
     By default, every engine captures up to 44 shapes.
 
-    The remaining shapes have several lengths and batch sizes, so chunks are still split, and batches are split or
+    The remaining shapes still have several lengths and batch sizes, so chunks are split, and batches are split or
     padded. tests/unit/engine/test_sound_graphs.py and test_npu_engine.py test all shapes.
     """
     families = {

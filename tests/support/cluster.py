@@ -50,7 +50,7 @@ def require_cluster() -> None:
 
 
 def python_with_ray() -> str:
-    """Return the path of a Python interpreter with Ray: this one, or that of `.venv-cluster`."""
+    """Return the path of a Python interpreter with Ray: this one, or `.venv-cluster`'s."""
     if importlib.util.find_spec("ray") is not None:
         return sys.executable
     if not PYTHON.exists():

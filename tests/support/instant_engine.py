@@ -138,7 +138,7 @@ class Saying:
         self.pieces.extend(sound.reshape(-1, FRAME_SAMPLES))
 
     def may_make(self, now: float) -> int:
-        """Return the number of frames to send in the next chunk, or 0 if it is too early to send.
+        """Return the number of frames to send in the next chunk, or 0 if no chunk may be sent yet.
 
         The number is limited by the elapsed time and by the client's acknowledgements.
         """

@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 CLIENT = ROOT / "clients" / "js"
-NEEDED = 20  # First Node version with a WebSocket client. Before version 22, it needs a flag.
+MIN_NODE_VERSION = 20  # First Node version with a WebSocket client. Before version 22, it needs a flag.
 
 
 @cache
@@ -23,6 +23,6 @@ def command() -> list[str]:
         pytest.skip("Node was not found; get it with: make check")
     version = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout.strip()
     major = int(version.removeprefix("v").split(".")[0])
-    if major < NEEDED:
+    if major < MIN_NODE_VERSION:
         pytest.skip(f"Node {version} has no WebSocket")
     return [path] if major >= 22 else [path, "--experimental-websocket", "--no-warnings"]

@@ -232,7 +232,7 @@ def held(leaf: Any) -> Any:
 
 
 def _held_of(values: Any, func: Any) -> list[Any]:
-    """Return operator arguments with all NPU tensors and devices replaced by those of the CPU.
+    """Return operator arguments with CPU tensors and devices instead of the NPU's.
 
     Raises:
         Misuse: An argument is a CPU tensor with at least one dimension.

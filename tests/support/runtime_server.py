@@ -62,7 +62,7 @@ class RunningServer:
 
     @property
     def own_http(self) -> str:
-        """Return the HTTP URL of the runtime itself, even if ``http`` is that of a studio."""
+        """Return the HTTP URL of the runtime itself, even if ``http`` is the URL of a studio."""
         return f"http://127.0.0.1:{self.runtime_port or self.port}"
 
     def tell_to_end(self) -> None:

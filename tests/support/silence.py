@@ -27,7 +27,7 @@ async def noticed_s(url: str, network: BadNetwork, session: Talk, *, others: int
         network.fall_silent()
         clock = (
             asyncio.get_running_loop().time
-        )  # The server's loop uses the same clock, which excludes the time in which the process is stopped.
+        )  # The server's loop uses the same clock, which does not advance while the process is stopped.
         began = clock()
         while f"{SESSIONS}{others:.1f}\n" not in (await client.get("/metrics")).text:  # noqa: ASYNC110  a blocking server
             await asyncio.sleep(QUERY_TIMEOUT_S)

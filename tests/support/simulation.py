@@ -160,7 +160,7 @@ class Simulation:
 
 
 def nobody_waits_for(gap: float) -> float:
-    """Return a gap between chunks in seconds, with rounding errors replaced by zero."""
+    """Return a gap between chunks in seconds, or 0 if it is only a rounding error."""
     return 0.0 if math.isclose(gap, 0.0, abs_tol=1e-9) else gap
 
 

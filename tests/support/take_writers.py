@@ -55,10 +55,10 @@ def killed_after(lines: int) -> None:
     sys.settrace(call)
 
 
-def write(store: Store, said: int, lines: int) -> None:
+def write(store: Store, report: int, lines: int) -> None:
     """Add takes and delete old takes until the process is killed.
 
-    The ID of each stored take is written to the file descriptor `said`.
+    The ID of each stored take is written to the file descriptor `report`.
     """
     sounds = [pcm_of(0.5, seed) for seed in range(3)]
     killed_after(lines)
@@ -68,13 +68,13 @@ def write(store: Store, said: int, lines: int) -> None:
         if store.takes.space(OWNER)["takes"] >= KEPT:
             store.takes.free(OWNER, 1)
         record = store.takes.add(OWNER, fields(text=f"Sentence {number}"), sounds[number % 3], reference)
-        os.write(said, f"{record['id']}\n".encode())
+        os.write(report, f"{record['id']}\n".encode())
         if number % 4 == 3:
             store.takes.delete(OWNER, record["id"])
-            os.write(said, b"deleted\n")
+            os.write(report, b"deleted\n")
 
 
-def check(store: Store, said: list[str]) -> None:
+def check(store: Store, reported: list[str]) -> None:
     """Check that all takes are complete and that the last reported take exists."""
     records, _ = store.takes.page(OWNER, Wanted(limit=100))
     for record in records:
@@ -82,9 +82,9 @@ def check(store: Store, said: list[str]) -> None:
         assert hashlib.sha256(pcm).hexdigest() == record["sha256"]
         assert len(store.takes.reference(OWNER, record["id"])) == 50_004
     kept = {record["id"] for record in records}
-    if said and said[-1] != "deleted":
+    if reported and reported[-1] != "deleted":
         # Another process may have deleted the take before its ID was reported.
-        assert said[-1] in kept or store.takes.restore(OWNER, said[-1])
+        assert reported[-1] in kept or store.takes.restore(OWNER, reported[-1])
     assert not [path for path in store.folder.rglob("*.tmp")]
     with contextlib.closing(sqlite3.connect(store.folder / FILE)) as connection:
         rows = {take_id for (take_id,) in connection.execute("SELECT id FROM takes")}

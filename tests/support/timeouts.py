@@ -1,8 +1,8 @@
 """Event loops with clocks that exclude the time in which the test process is stopped.
 
-Test machines can stop a process for seconds. The clock of every event loop in the process, including those of servers,
-stops together with the process. Therefore no session limit, ping or timeout expires because of the stop. Blocking
-calls without an event loop have the timeout TEST_TIMEOUT_S.
+Test machines can stop a process for seconds. The clock of every event loop in the process, including event loops of
+servers, stops together with the process. Therefore no session limit, ping or timeout expires because of the stop.
+Blocking calls without an event loop have the timeout TEST_TIMEOUT_S.
 """
 
 from __future__ import annotations

@@ -208,7 +208,7 @@ class StandInNpu:
         others = stream.threads - {threading.get_ident()}
         need(not others, "a stream is captured that other threads work on: theirs would end up in the graph")
         with self._lock:
-            need(self.capturing is None, "a capture begins within another, or beside another thread's")
+            need(self.capturing is None, "a capture begins within another, or while another thread captures")
             capture = self.capturing = npu_graph.capture = Capture(stream)
             npu_graph.npu, npu_graph.pool = self, pool
         try:

@@ -1,7 +1,7 @@
 """Command that writes checkpoints of the published sizes with random weights.
 
 `python -m tests.support.checkpoints FOLDER --size 1.7B --mode custom_voice` writes every file of the published
-repository. Use these checkpoints to measure speed: utterances always end at their limit (`endless.py`), so all runs
+repository. Use these checkpoints to measure speed: every utterance ends at its frame limit (`endless.py`), so all runs
 have equal lengths.
 """
 

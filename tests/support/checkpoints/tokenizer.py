@@ -35,7 +35,7 @@ def merges(texts: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def vocabulary(texts: Sequence[str]) -> dict[str, int]:
-    """Return the token IDs: first those of the bytes, then those of the merges."""
+    """Return the token IDs: first the bytes, then the merges."""
     tokens = dict.fromkeys([*byte_symbols(), *(left + right for left, right in merges(texts))])
     return {token: index for index, token in enumerate(tokens)}
 
