@@ -119,8 +119,14 @@ def openai_batch(server: RunningServer, cast: Cast) -> bytes:
 # --- Cartesia's dialect, in which a voice is an ID.
 
 
+def fields_of(cast: Cast) -> dict[str, Any]:
+    """Return the fields that Cartesia's and ElevenLabs' APIs have besides the voice."""
+    styles = {name: value for name, value in cast.items() if name in {"instructions", "graft"}}
+    return {"seed": SEED, "max_frames": FRAMES, **styles}
+
+
 def cartesia_context(server: RunningServer, cast: Cast, *texts: str) -> bytes:
-    fields = {"voice": {"mode": "id", "id": cast["voice"]}, "language": None, "seed": SEED, "max_frames": FRAMES}
+    fields = {"voice": {"mode": "id", "id": cast["voice"]}, "language": None, **fields_of(cast)}
 
     async def speak() -> bytes:
         async with cartesia.cartesia(server) as connection:
@@ -133,8 +139,8 @@ def cartesia_context(server: RunningServer, cast: Cast, *texts: str) -> bytes:
 
 def cartesia_bytes(server: RunningServer, cast: Cast) -> bytes:
     body = {"transcript": TEXT, "voice": {"mode": "id", "id": cast["voice"]}, "output_format": cartesia.NATIVE}
-    more = {"model_id": "sonic-3", "seed": SEED, "max_frames": FRAMES}
-    return httpx.post(f"{server.http}/tts/bytes", json={**body, **more}, timeout=60).content
+    body |= {"model_id": "sonic-3", **fields_of(cast)}
+    return httpx.post(f"{server.http}/tts/bytes", json=body, timeout=60).raise_for_status().content
 
 
 # --- ElevenLabs' dialect, in which the voice is part of the path.
@@ -144,7 +150,7 @@ def elevenlabs_in_pieces(server: RunningServer, cast: Cast) -> bytes:
     async def speak() -> bytes:
         async with elevenlabs.socket(server, elevenlabs.ONE, cast["voice"], language_code="") as connection:
             for text in (" ", *PIECES, ""):
-                await elevenlabs.send(connection, text, seed=SEED, max_frames=FRAMES)
+                await elevenlabs.send(connection, text, **fields_of(cast))
             return elevenlabs.sound_of((await elevenlabs.closed(connection))[0])
 
     return asyncio.run(speak())
@@ -152,7 +158,7 @@ def elevenlabs_in_pieces(server: RunningServer, cast: Cast) -> bytes:
 
 def elevenlabs_whole(server: RunningServer, cast: Cast) -> bytes:
     url = f"{server.http}/v1/text-to-speech/{cast['voice']}?output_format=pcm_24000"
-    return httpx.post(url, json={"text": TEXT, "seed": SEED, "max_frames": FRAMES}, timeout=60).content
+    return httpx.post(url, json={"text": TEXT, **fields_of(cast)}, timeout=60).raise_for_status().content
 
 
 ROUTES: dict[str, Route] = {
