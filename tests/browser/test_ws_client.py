@@ -49,31 +49,6 @@ def server(modules: str) -> Iterator[RunningServer]:
         yield running
 
 
-def test_concurrent_utterances_on_one_socket_stay_complete(blank: Page, server: RunningServer) -> None:
-    body = """
-    const socket = new SpeechSocket(given.url);
-    await Promise.all([
-      new Promise((end) => {
-        const live = socket.speak({ voice: 'clara', seed: 5 }, null, listen('live', end));
-        for (const word of ['The kettle ', 'is on.']) live.write(word);
-        live.flush();
-        live.finish();
-      }),
-      new Promise((end) => socket.speak({ voice: 'angus', seed: 6 }, 'Meanwhile.', listen('other', end))),
-      new Promise((end) => socket.speak({ voice: 'nobody' }, 'Hello.', listen('wrong', end))),
-    ]);
-    socket.close();
-    return calls;
-    """
-    calls = script(blank, body, url=server.socket)
-    for name, seed in (("live", 5), ("other", 6)):
-        first, *sound, last = [event[1:] for event in calls if event[0] == name]
-        assert first == ["start", seed]
-        assert [start for _, start, _ in sound] == [sum(n for *_, n in sound[:i]) for i in range(len(sound))]
-        assert last == ["done", sum(length for *_, length in sound)]
-    assert [event for event in calls if event[0] == "wrong"] == [["wrong", "error", "unknown_voice", "voice"]]
-
-
 def test_cancel_before_connect_or_text_is_acknowledged(blank: Page, server: RunningServer) -> None:
     body = """
     const socket = new SpeechSocket(given.url);

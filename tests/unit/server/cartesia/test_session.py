@@ -502,17 +502,6 @@ def test_failure_is_the_last_message_of_its_context(how: str) -> None:
     assert driver.cancelled == []
 
 
-@pytest.mark.parametrize("message", ["{", "[1]", '{"a":NaN}'])
-def test_message_that_is_not_a_json_object_closes_the_socket(message: str) -> None:
-    driver = cartesia()
-    driver.send(generation())
-    driver.send(message)
-    assert driver.cancelled == [1]
-    assert driver.kinds() == ["invalid_json", "invalid_json", "close 1007"]
-    driver.send(generation())
-    assert driver.pop_messages() == []
-
-
 def test_binary_messages_are_refused() -> None:
     driver = cartesia()
     driver.dialect.receive_bytes()
