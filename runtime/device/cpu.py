@@ -58,7 +58,7 @@ def shared_out(cores: int) -> Threads:
 
 
 def is_x86() -> bool:
-    """True on x86-64, the only platform on which fbgemm and oneDNN kernels are tested.
+    """True on x86-64, the only platform where fbgemm and oneDNN kernels are tested.
 
     Torch for arm64 also lists fbgemm, but has no int8 products. Its float16 products crash on CPUs without SVE.
     """

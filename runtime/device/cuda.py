@@ -52,8 +52,8 @@ class CudaDevice(CpuDevice):
         self._capture_lock = threading.Lock()
 
     def fused(self, dtype: torch.dtype) -> Fused | None:
-        # The kernels are only used for bfloat16. In float32 they would not be faster than the library, because float32
-        # does not use tensor cores.
+        # The kernels are only used for bfloat16. In float32 they would not be faster than torch, because float32 does
+        # not use tensor cores.
         return self._kernels if dtype is torch.bfloat16 else None
 
     def decode_attention(self, q: Tensor, keys: Tensor, values: Tensor, rows: Tensor, lengths: Tensor) -> Tensor:
@@ -93,7 +93,7 @@ class CudaDevice(CpuDevice):
         self.mark().synchronize()  # A later capture does not wait for this thread's stream.
 
     def capture(self, work: Callable[[], ResultT], stream: Stream) -> Graph[ResultT]:
-        capture_stream = self._capturing[stream]  # A graph gets the priority of the stream on which it is captured.
+        capture_stream = self._capturing[stream]  # A graph inherits the priority of its capture stream.
         filled = self.mark()
         with self._capture_lock, torch.cuda.stream(capture_stream):
             self.wait(filled)  # The caller's stream may still be writing the inputs.

@@ -47,5 +47,5 @@ class MpsDevice(CpuDevice):
         return max(0, self.total_bytes() - torch.mps.driver_allocated_memory())
 
     def total_bytes(self) -> int:
-        """Return the number of bytes of unified memory that Metal recommends for the GPU."""
+        """Return the unified memory in bytes that Metal recommends for the GPU."""
         return torch.mps.recommended_max_memory()

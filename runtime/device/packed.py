@@ -16,7 +16,7 @@ from runtime.device.cpu import CORE_COUNT, is_x86
 
 # Minimum row counts to try. oneDNN uses a different algorithm for a single float32 row than for several rows.
 MIN_ROWS = (1, 4)
-TESTED_ROWS = (1, 2, 3, 5, 8, 33)  # Row counts with which batch invariance is tested.
+TESTED_ROWS = (1, 2, 3, 5, 8, 33)  # Row counts for the test of batch invariance.
 WHOLE = 70
 
 

@@ -31,7 +31,7 @@ from runtime.device.cpu import is_x86
 
 GROUP_WEIGHTS = 32  # Number of adjacent int4 weights that share a scale and an offset.
 FLOAT16_MIN_ROWS = 3  # Float16 kernels of fbgemm sum one or two rows in a different order than three.
-TESTED_ROWS = range(1, 61)  # Row counts with which batch invariance is tested.
+TESTED_ROWS = range(1, 61)  # Row counts for the test of batch invariance.
 MAX_CALL_ROWS = 4  # Torch's weight-only kernels use another algorithm for more rows.
 TILE_OUTPUTS = 16  # Tile size of torch's weight-only kernels. N and K must be multiples of the tile size.
 CACHED_ROWS = 64  # Number of matrix rows that are quantized at a time and fit into the CPU cache.

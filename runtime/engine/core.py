@@ -302,7 +302,7 @@ class EngineCore:
     def prefill(self) -> bool:
         """Launch a prefill of the next chunk of several prompts, and return True if launched.
 
-        After the last chunk of a prompt, the first frame is launched, too.
+        After the last chunk of a prompt, the first frame is also launched.
         """
         # Only one prefill runs at a time. Requests that arrive in the meantime share the next prefill.
         if self.in_flight.is_prefilling:

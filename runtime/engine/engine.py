@@ -50,7 +50,7 @@ from runtime.settings import Settings
 
 log = logging.getLogger(__name__)
 
-SEED_BITS = 53  # Number of bits of random seeds. JavaScript numbers represent them exactly.
+SEED_BITS = 53  # Bits per random seed. JavaScript numbers represent such seeds exactly.
 IDLE_S = 0.5  # Maximum sleep of the engine thread in seconds without open requests.
 PAUSE_S = 0.02  # Maximum sleep of the engine thread in seconds with open requests.
 MAX_TEXT_WORK_S = 0.005  # No further text update starts in an iteration after this time.

@@ -276,7 +276,7 @@ def convolve(
 
     Args:
         past: Earlier inputs of the streams, which the kernel updates. None for one tap.
-        next_snake: SnakeBeta of the next layer. If not None, the activated result is returned, too.
+        next_snake: SnakeBeta of the next layer. If not None, the activated result is also returned.
         plain: True to return the result without SnakeBeta.
         norm: Sums of squares of x, and an epsilon. x is divided by its root mean square. `packed` includes the norm's
             weight.

@@ -25,7 +25,7 @@ from runtime.device.kernels.qk_norm_rope import (
 
 PART = 16  # Number of keys per step of a warp.
 PARTS = 4  # Number of warps that share the keys of a row. More warps would lower the occupancy.
-MIN_WARPS = 2  # Minimum number of warps of a program with few keys.
+MIN_WARPS = 2  # Minimum number of warps per program, for rows with only a few keys.
 
 
 def decode_attention(

@@ -14,7 +14,7 @@ from torch import Tensor
 from runtime.device.fused import Sampled, SlotState
 from runtime.device.kernels import launch_options
 
-WIDTH = 256  # Number of elements of a row per program.
+WIDTH = 256  # Elements of a row per program.
 
 
 def begin(

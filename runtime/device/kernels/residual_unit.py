@@ -21,7 +21,7 @@ from runtime.device.kernels.snake import Snake, snake
 from runtime.device.kernels.streams import ROW, Past, remember, wait_for_previous
 
 WIDEST = {torch.bfloat16: 192, torch.float32: 16}  # Maximum number of channels that fit into a program's registers.
-SMALLEST = 16  # Minimum number of columns of a tile.
+SMALLEST = 16  # Minimum tile width in columns.
 
 
 def split(channels: int) -> tuple[int, int]:

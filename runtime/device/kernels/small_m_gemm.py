@@ -25,7 +25,7 @@ from runtime.device.fused import Norm
 from runtime.device.kernels import pdl, shared_memory, staging, wgmma
 from runtime.device.kernels.gemm import PARTS
 
-MAX_ROWS = 8  # Number of rows of the tensor core instruction.
+MAX_ROWS = 8  # Rows per tensor core instruction.
 # Upper bound of the shared memory in bytes for the sums of the norm.
 RESERVED_BYTES = 1024
 MAX_AHEAD = gl.constexpr(384)  # Maximum number of 16-bit weights per thread: 192 of 255 registers.

@@ -42,8 +42,7 @@ class RunawayDetector:
     """
 
     last_audible_frame: int = -1
-    # Index, among the frames of the last call, of the frame at which a runaway was detected, or -1. Audio after this
-    # frame is cut.
+    # Index of the frame in the last call at which a runaway was detected, or -1. Audio after this frame is cut.
     cut_at: int = -1
     _frames: int = 0
     # Number of consecutive frames for which each condition holds, in the order of MAX_RUN_FRAMES.

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 # Lengths of the buffers. A recording uses the shortest buffer into which it fits. Longer recordings use no buffer.
 LENGTHS_S = (4.0, 8.0, 12.0, 20.0)
-DEVICES_WITHOUT_GRAPHS = ("cpu", "mps")  # Devices on which padding would only add work.
+DEVICES_WITHOUT_GRAPHS = ("cpu", "mps")  # Padding would only add work on these devices.
 
 Encode = Callable[[Tensor, Tensor], Tensor]
 

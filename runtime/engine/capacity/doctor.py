@@ -126,7 +126,7 @@ class Diagnosis:
     download: Download | None  # Download sizes of a Hub id, or None for a folder.
     weights: WeightsSeen | None
     speech_tokenizer: WeightsSeen | None
-    text_ids: int | None  # Number of ids of the text tokenizer.
+    text_ids: int | None  # Vocabulary size of the text tokenizer.
     defaulted: tuple[str, ...]
     unknown: tuple[str, ...]
     memory: DeviceMemorySeen

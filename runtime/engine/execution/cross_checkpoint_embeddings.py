@@ -1,8 +1,8 @@
 """Cross-checkpoint embeddings: text and code 0 embeddings of another checkpoint.
 
-Some rows of a batch use the text and code 0 embeddings of another checkpoint. Layers, heads and other codebooks are
-those of the checkpoint that serves the request (docs/model.md 4.1). Fused operations read each slot's embedding tables
-by address, also in graphs, so such a row takes no additional time. `CrossCheckpointEmbeddings` is the reference
+Some rows of a batch use the text and code 0 embeddings of another checkpoint. Layers, heads and other codebooks belong
+to the checkpoint that serves the request (docs/model.md 4.1). Fused operations read each slot's embedding tables by
+address, also in graphs, so such a row takes no additional time. `CrossCheckpointEmbeddings` is the reference
 implementation, for devices without fused operations. On these devices, a batch with such a row runs without a graph.
 """
 

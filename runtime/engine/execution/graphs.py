@@ -14,7 +14,7 @@ from runtime.errors import SetUpError
 
 log = logging.getLogger(__name__)
 
-# Numbers of rows of decode graphs. A batch of any other size uses the next larger graph. For example, five rows use the
+# Batch sizes of decode graphs. A batch of any other size uses the next larger graph. For example, five rows use the
 # graph of six.
 DECODE_BUCKETS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 

@@ -20,7 +20,7 @@ from runtime.model.talker import NO_CODEC, Talker
 from runtime.model.text_tokenizer import TextTokenizer
 from runtime.request import Layout, Mode
 
-# Minimum number of positions of a cached prefix. Copying fewer positions takes as long as prefilling them.
+# Minimum length of a cached prefix in positions. Copying fewer positions takes as long as prefilling them.
 MIN_PREFIX_POSITIONS = 24
 
 
@@ -126,7 +126,7 @@ def build_prompt(
 
 
 def prompt_length(inputs: PromptInputs, frames: int, reference_text: str, tokenizer: TextTokenizer) -> int:
-    """Return the number of positions of a prompt without building the prompt.
+    """Return the length of a prompt in positions without building the prompt.
 
     The positions are listed in docs/model.md 3.2 to 3.5.
 

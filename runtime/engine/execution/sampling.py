@@ -45,7 +45,7 @@ def gumbel_noise(seed: Tensor, frame: Tensor, groups: int, width: int) -> Tensor
     key = _mix(key + GOLDEN * (codebook + 1))  # [B, groups]
     code = torch.arange(1, width + 1, device=seed.device) * GOLDEN & MASK_32
     bits = _mix(_mix(key[..., None] ^ code) + key[..., None])
-    # 23 bits plus one half. In float32, the number is then never 0 or 1.
+    # 23 bits plus one half, so the float32 number is never 0 or 1.
     uniform = ((bits >> 9).float() + 0.5) * 2.0**-23
     return -torch.log(-torch.log(uniform))
 

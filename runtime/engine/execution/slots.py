@@ -23,7 +23,7 @@ from runtime.request import Sampling
 UNPINNED_DEVICES = ("cpu", "mps")  # Devices that read host memory directly and need no pinned memory.
 
 UNLIMITED_FRAMES = 2**62  # More frames than any request can have.
-MAX_UNSORTED_K = 64  # Maximum top-k for which no sort is needed. The published checkpoints use 50.
+MAX_UNSORTED_K = 64  # Maximum top-k that needs no sort. The published checkpoints use 50.
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +194,7 @@ class PromptPrefix:
 
     @property
     def length(self) -> int:
-        """Return the number of positions of the prefix."""
+        """Return the length of the prefix in positions."""
         return self.cache.shape[3]
 
 

@@ -130,7 +130,7 @@ class Registry:
         return registry
 
     def _add(self, entry: RegistryEntry, text: str) -> None:
-        """Add an entry, or let another entry serve its speakers, too."""
+        """Add an entry, or let another entry also serve its speakers."""
         index, added = len(self.entries), entry
         for place, other in enumerate(self.entries):
             try:

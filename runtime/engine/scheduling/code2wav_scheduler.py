@@ -56,7 +56,7 @@ class _Output:
     chunk: Code2WavChunk
     sequences: list[Sequence]
     audios: list[SequenceAudio]
-    paused: list[int]  # Number of samples of pauses that were emitted with the chunk, for each row.
+    paused: list[int]  # Pause samples emitted with the chunk, for each row.
     at: float
 
 

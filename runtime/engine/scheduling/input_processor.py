@@ -94,7 +94,7 @@ class Admission:
     voice_key: str | None
     settings: RowSettings
     requested_frames: int | None
-    max_frames: int  # Maximum number of frames of a request that sets no limit.
+    max_frames: int  # Frame limit for requests that set no limit.
     slot_length: int
     reference_frames: int
     part_chars: int  # Maximum characters of one segment.

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 Slots = NDArray[np.int64]
 
-# Maximum number of frames of a row that Code2Wav has not decoded. More frames would not make audio available earlier.
+# Maximum number of undecoded frames per row. More frames would not make audio available earlier.
 MAX_BACKLOG_FRAMES = 64
 MAX_CHUNK_GROWTH = 4  # Maximum ratio between the lengths of two successive chunks.
 FRAME_TIME_MARGIN = 3.0  # A frame may take up to three times as long as recent frames.
@@ -62,7 +62,7 @@ class SequenceTable:
         self.text_limit = np.zeros(slots, np.int64)  # Number of frames that the received text allows.
         self.acknowledged_frames = np.zeros(slots, np.int64)  # Number of frames whose audio was acknowledged.
         self.has_acks = np.zeros(slots, bool)  # True if the listener acknowledges audio.
-        # Time at which a listener that plays without pauses will have played all sent audio.
+        # Time at which a listener that plays without pauses has played all sent audio.
         self.buffer_empty_at = np.zeros(slots)
         self.last_chunk = np.zeros(slots, np.int64)  # Number of frames in the last chunk, or 0 before the first chunk.
         self.first_chunk = np.ones(slots, np.int64)
@@ -80,7 +80,7 @@ class SequenceTable:
 
     @property
     def pending(self) -> NDArray[np.int64]:
-        """Return the number of frames of each row that are not decoded yet.
+        """Return each row's number of undecoded frames.
 
         Shapes: [S].
         """
@@ -94,7 +94,7 @@ class Pace:
     A duration is infinite until it is measured.
     """
 
-    step_s: float = np.inf  # Duration of one frame of the whole batch.
+    step_s: float = np.inf  # Duration of one decode step of the whole batch.
     code2wav_s: float = np.inf  # Duration of the Code2Wav call for one frame of one row.
 
 
@@ -183,7 +183,7 @@ class Scheduler:
         return table.has_acks & (frames - table.acknowledged_frames >= self.reader_frames)
 
     def chunk_sizes(self, table: SequenceTable, now: float, pace: Pace) -> NDArray[np.int64]:
-        """Return the number of frames of every row's next chunk, or 0 if the row has no chunk now.
+        """Return the length of every row's next chunk in frames, or 0 if it has no chunk now.
 
         Chunks start small for early first audio and grow with the listener's buffer: a chunk is not longer than the
         unplayed audio, unless its decoding will end long before the buffer is empty. A row with an empty buffer gets

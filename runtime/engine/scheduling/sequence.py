@@ -82,7 +82,7 @@ class Sequence:
     prefill_position: int = 0  # Number of prefilled positions of the prompt.
     before: int = 0  # Number of frames of all earlier segments.
     tokens: int = 0  # Number of text tokens in the segment.
-    spoken_after: int = 0  # Number of frames after which the segment's text is assumed to be spoken.
+    spoken_after: int = 0  # The segment's text is assumed to be spoken after this number of frames.
     reported_chars: int = 0  # Text length at the last WaitingForText event.
     is_repeat: bool = False  # True if the segment is being generated again.
     detector: RunawayDetector = field(default_factory=RunawayDetector)

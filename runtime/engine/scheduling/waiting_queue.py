@@ -46,7 +46,7 @@ class WaitingQueue:
         }
         self._commands: dict[int, list[Command]] = {}  # Deferred commands of requests without a checkpoint.
         self._reading: dict[int, Future[ClonedVoice]] = {}  # Voices that are being encoded.
-        self._mean_slot_s: float | None = None  # Running mean of the time in seconds for which requests use a slot.
+        self._mean_slot_s: float | None = None  # Running mean of the seconds that requests use a slot.
         self._used_slots: Counter[str] = Counter()  # Number of used slots by caller.
         self._has_moved = False  # True if positions may have changed since the last notification.
         self._reported_at = -inf

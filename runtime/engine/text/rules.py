@@ -89,7 +89,7 @@ def frame_budget(text: str) -> int:
 
 
 def refuse_control(text: str, tokenizer: TextTokenizer, field: str) -> None:
-    """Refuse text that the tokenizer cannot encode or that has a control token.
+    """Refuse text that the tokenizer cannot encode or that contains a control token.
 
     Raises:
         InvalidConfig: The text has a control token of the model or a lone surrogate.

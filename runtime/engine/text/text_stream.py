@@ -136,7 +136,7 @@ class TextStream:
         self._append_items(self._tags.add(text))
 
     def flush(self) -> None:
-        """Make all text so far ready to speak, even if the last word or sentence is incomplete."""
+        """Make all text so far ready to speak, even an incomplete last word or sentence."""
         if self.closed:
             return
         self._flush_reading()
