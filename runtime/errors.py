@@ -400,7 +400,7 @@ class TooManyDictionaries(BadRequest):
 
 
 class Busy(SpeechError):
-    """Temporary error, after which the client may try again."""
+    """Temporary error that the client may retry."""
 
     http_status = 429
     close_code = 1013

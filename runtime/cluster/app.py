@@ -67,7 +67,7 @@ def build(args: Arguments | Mapping[str, Any]) -> Any:
 
 
 def with_accelerators(arguments: Arguments, counted: Mapping[str, float]) -> Arguments:
-    """Return the arguments with the number of accelerators of every pool filled in.
+    """Return the arguments with every pool's number of accelerators filled in.
 
     Numbers that are already set do not change.
 

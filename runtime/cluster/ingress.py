@@ -61,7 +61,7 @@ class Ingress:
         self.replicas: dict[str, Replica] = {}
         self.loads: dict[str, Load] = {}
         self._server_names: dict[str, str] = {}  # Name of each replica's server, which is the same in all backends.
-        self._without_place: set[str] = set()  # Replicas for which no server was free. Each replica is logged once.
+        self._without_place: set[str] = set()  # Replicas without a free server entry. Each is logged once.
         self._sent: dict[str, tuple[object, ...]] = {}  # Last values that were sent to HAProxy, by server.
         self._voices: dict[str, str] = {}
         self._version = -1
@@ -199,7 +199,7 @@ class Ingress:
     def _serving(self, backend: str) -> dict[str, Replica]:
         """Return the replicas of a backend by name.
 
-        A client of Wyoming sees the voices of only one replica. Therefore replicas with speakers (CustomVoice) serve
+        A Wyoming client sees the voices of only one replica. Therefore replicas with speakers (CustomVoice) serve
         Wyoming if there are any.
         """
         if backend == ANY_BACKEND:

@@ -132,7 +132,7 @@ class CheckpointSource:
     adapters: tuple[Path, ...] = ()
     name: str = ""  # Name for clients: a Hub id, or the name of a folder.
     base: str = ""  # Name of `folder` for clients: a Hub id, or the name of the folder.
-    has_base: bool = False  # True if the base checkpoint was named, too, so that its own speakers are served.
+    has_base: bool = False  # True if the settings also name the base checkpoint, so its own speakers are served.
 
     @property
     def adapter_weights(self) -> list[Path]:

@@ -1,6 +1,6 @@
 """Cache folder, disk space and error conversion for downloads from the Hugging Face Hub.
 
-Files are stored in the cache of huggingface_hub, where other programs can use the files, too.
+Files are stored in the cache of huggingface_hub, where other programs can also use them.
 """
 
 from __future__ import annotations

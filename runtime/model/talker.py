@@ -103,7 +103,7 @@ class Talker(nn.Module):
         return self.embed_codec_or_none(torch.tensor([code], device=self.device))[0].float().cpu().numpy()
 
     def embed_code(self, codebook: int, codes: Tensor) -> Tensor:
-        """Return the embeddings of codes of one codebook in the code predictor's hidden size.
+        """Return the embeddings of one codebook's codes in the code predictor's hidden size.
 
         Shapes: codes [B] int64; result [B, H'].
         """

@@ -42,7 +42,7 @@ class TextTokenizer:
             self._tokenizer = qwen2_tokenizer(files)
         except Exception as error:  # The library raises plain exceptions.
             raise CheckpointInvalid(path=folder, why=f"the text tokenizer cannot be read ({error})") from None
-        # Minimum number of rows of the text embedding table: the largest id plus one.
+        # Minimum size of the text embedding table: the largest id plus one.
         self.ids = max(self._tokenizer.get_vocab().values()) + 1
         self.reserved = tuple(files.added)
         # Length of the longest reserved token in characters.

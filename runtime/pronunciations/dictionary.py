@@ -42,7 +42,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PronunciationDictionary:
-    """Named list of words with immutable versions, of which the last one is current."""
+    """Named list of words with immutable versions (the last one is current)."""
 
     id: str
     name: str
@@ -59,7 +59,7 @@ class PronunciationDictionary:
     def version(self, version_id: str | None) -> Version | None:
         """Return the version with this id, or the latest version if no id is given.
 
-        None is returned if the version is not stored (any more).
+        Return None if the version is not stored, or no longer stored.
         """
         if version_id is None:
             return self.latest

@@ -13,7 +13,7 @@ from runtime.pronunciations.dictionary import MAX_BYTES, MAX_REPLACEMENT_CHARS, 
 MEDIA_TYPE = "application/pls+xml"
 _SPACE = "http://www.w3.org/2005/01/pronunciation-lexicon"
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
-_TRUE = {"true", "1"}  # Forms of XML Schema's boolean.
+_TRUE = {"true", "1"}  # True values of an XML Schema boolean.
 _MAX_NAMED = 10  # Maximum number of words in a message.
 _UNUSABLE = (
     f"words without an alias (phonemes are not supported), of more than {MAX_WORD_CHARS} characters, with an "

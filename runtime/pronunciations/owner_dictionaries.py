@@ -35,7 +35,7 @@ class OwnerDictionaries(Owned[DictionaryFolder, PronunciationDictionary, Diction
         """Return a version of a dictionary, by default the latest version.
 
         Raises:
-            DictionaryNotFound: The dictionary does not exist, or the version is not stored (any more).
+            DictionaryNotFound: The dictionary does not exist, or the version is not stored.
         """
         version = self.get(dictionary_id).version(version_id)
         if version is None:

@@ -103,7 +103,7 @@ def prepare_recording(samples: NDArray[np.float32], transcript: str | None, limi
 
 
 def clean_reference(samples: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Trim non-speech at both ends of a recording, and append a pause.
+    """Trim non-speech from both ends of a recording, and append a pause.
 
     Shapes: samples [N] -> [M], float32, mono, 24 kHz.
     """

@@ -182,7 +182,7 @@ class Library:
         Raises:
             InvalidConfig: A value is invalid.
             VoiceNameTaken, VoiceNameLooksAlike: Another voice has an equal or a similar name.
-            VoiceNotFound, VoiceFileInvalid: The voice does not exist any more.
+            VoiceNotFound, VoiceFileInvalid: The voice no longer exists.
         """
         with self._writing():
             return self._put(edit.of(self._read(voice_id)))
@@ -202,7 +202,7 @@ class Library:
         """Store a voice's prompt for a checkpoint, unless the voice's reference has changed.
 
         Raises:
-            VoiceNotFound, VoiceFileInvalid: The voice does not exist any more.
+            VoiceNotFound, VoiceFileInvalid: The voice no longer exists.
         """
         with self._writing():
             voice = self._read(voice_id)
@@ -337,7 +337,7 @@ class Library:
         """Rename damaged files, so that they are not read again.
 
         The caller must hold the lock. Recent files are skipped because they may still be being copied. Files of a newer
-        format are skipped as well.
+        format are also skipped.
         """
         for file in [entry.file for entry in self._entries.values() if entry.problem is not None]:
             path = self.folder / file
