@@ -1,4 +1,4 @@
-"""Command ``voicewright doctor``, which reports if this machine can serve a checkpoint."""
+"""Command ``voicewright doctor``: reports whether this machine can serve a checkpoint."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class Directory:
 
     def __init__(self) -> None:
         self._replicas: dict[str, Replica] = {}
-        self._seen: dict[str, float] = {}  # Time of the last report by name of the replica.
+        self._seen: dict[str, float] = {}  # Time of each replica's last report, by name.
         self._version = 0  # Number that increases with every change that ingresses must apply.
         self._applied: dict[str, tuple[int, float]] = {}  # Applied version and read time by ingress.
 

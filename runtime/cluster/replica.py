@@ -48,7 +48,7 @@ def runtime_environment(environment: Mapping[str, str], *, processors: float, pa
     """Return the environment of the Ray worker without Ray's limit of OpenMP threads.
 
     Ray sets OMP_NUM_THREADS=1 in workers without reserved CPUs unless the user has set the variable. The environment of
-    the parent process shows if the user has set the variable.
+    the parent process shows whether the user has set it.
 
     Args:
         environment: Environment variables of the Ray worker.

@@ -61,7 +61,7 @@ class SteppedCode2Wav(Code2WavNetwork, Protocol):
     The caller passes the last `tail_frames` frames to `decode`, and all earlier frames to `move_on`.
     """
 
-    side: int  # Slot for reference frames, which no stream uses.
+    side: int  # Slot reserved for reference frames.
     tail_frames: int  # Number of frames in the last step.
 
     def move_on(self, rows: Tensor, codes: Tensor) -> Tensor:

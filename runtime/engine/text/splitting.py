@@ -127,7 +127,7 @@ def settled_end(text: str, max_chars: int | None) -> int:
     """Return the number of characters that certainly belong to the current segment.
 
     After `max_chars` characters, a punctuation mark may end the segment. After a quotation, the next letters determine
-    if the segment ends.
+    whether the segment ends.
     """
     settled = max(len(text) if max_chars is None else min(len(text), max_chars), last_spoken(text) + 1)
     if max_chars is None or settled <= max_chars:
