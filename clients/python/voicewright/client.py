@@ -34,8 +34,8 @@ class Client(Routes):
 
     `session` is the runtime's first message, with the models and limits of the runtime.
 
-    `expires_in_s` is None until the runtime announces that it will close a long session. Then it is the number of
-    seconds that remained at that moment. Connect again for further speech.
+    `expires_in_s` is None until the runtime announces that it will close a long session. It is then the number of
+    seconds that remained at that time. Connect again for further speech.
     """
 
     def __init__(self, connection: ClientConnection, session: dict[str, Any], http: Http) -> None:
@@ -103,7 +103,7 @@ class Client(Routes):
     async def read(self) -> None:
         """Receive messages and dispatch them to utterances until the connection ends.
 
-        An utterance with a full queue blocks all other utterances.
+        An utterance whose queue is full blocks all other utterances.
         """
         try:
             async for message in self._connection:
@@ -210,9 +210,9 @@ async def _opened(url: str, headers: dict[str, str], proxy: Proxy) -> tuple[Clie
             socket_address(url),
             subprotocols=[Subprotocol(PROTOCOL)],
             additional_headers=headers,
-            compression=None,  # Audio cannot be compressed without loss of quality.
+            compression=None,  # Compression would not make the audio smaller.
             max_queue=MAX_QUEUE,
-            open_timeout=None,  # The caller applies a timeout of its own.
+            open_timeout=None,  # The caller applies its own timeout.
             close_timeout=CLOSE_S,
             proxy=proxy,
         )

@@ -69,7 +69,7 @@ class ConnectionLost(VoicewrightError, ConnectionError):
 
 
 class SpeechTimeout(ConnectionLost, TimeoutError):
-    """The runtime has sent nothing for longer than the caller's `timeout`."""
+    """The runtime sent nothing for longer than the caller's `timeout`."""
 
     code = "timeout"
 

@@ -126,7 +126,7 @@ class Routes:
 
 
 class Http:
-    """HTTP client, which imports httpx at the first request because many sessions send none."""
+    """HTTP client that imports httpx at the first request (many sessions send no requests)."""
 
     def __init__(self, url: str, headers: dict[str, str], timeout: float | None, proxy: Proxy) -> None:
         self._url = base_address(url)
@@ -183,7 +183,7 @@ def refusal_of(status: int, body: bytes | bytearray) -> SpeechRefused:
     """Return the exception for a refused request or handshake, given the response."""
     try:
         return SpeechRefused.from_fields(json.loads(body)["error"])
-    # The response does not come from a Voicewright runtime, but possibly from a proxy.
+    # The response is not from a Voicewright runtime, but possibly from a proxy.
     except (ValueError, KeyError, TypeError):
         sentence = f"The address answers with HTTP status {status}, and not as a runtime does."
         return SpeechRefused("unknown_route", sentence)

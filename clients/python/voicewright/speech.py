@@ -66,7 +66,7 @@ class Speech:
         self._beginning = asyncio.Lock()
         self._has_begun = False
         self._ended = asyncio.Event()
-        # A None in the queue only wakes the reader.
+        # None in the queue only wakes the reader.
         self._sound: asyncio.Queue[Chunk | None] = asyncio.Queue(MAX_WAITING)
         self._samples = 0
         self._finished = not live
@@ -177,7 +177,7 @@ class Speech:
     # --- Received messages.
 
     async def on_sound(self, first_sample: int, pcm: bytes) -> None:
-        """Append an audio frame to the queue, and wait while the queue is full."""
+        """Queue an audio frame, and wait while the queue is full."""
         if self.end is not None or self._silenced:  # The runtime sent this audio before it processed the cancel.
             return
         if first_sample != self._samples:  # Audio is missing, which is an error of the runtime.
@@ -197,7 +197,7 @@ class Speech:
             asyncio.get_running_loop().call_soon(self._on_queue, queued)
 
     def on_end(self, end: End) -> None:
-        """Set the end of the utterance, and ignore a second end."""
+        """Set the end of the utterance (a second end is ignored)."""
         if self.end is None:
             self.end = end
             self._ended.set()

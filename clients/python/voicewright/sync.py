@@ -1,6 +1,6 @@
 """Synchronous client: ``with connect(…) as client``, ``for chunk in speech``.
 
-Each connection has an event loop on a thread of its own, so the client also works in a notebook with a running loop.
+Each connection has an event loop on a separate thread, so the client also works in a notebook with a running loop.
 Methods may be called on any thread. Callbacks run on the connection's thread.
 """
 
@@ -245,5 +245,5 @@ def _running_loop() -> Iterator[_Loop]:
 
 
 async def _next(speech: aio_speech.Speech) -> Chunk | None:
-    """Return the next chunk, or None because a future cannot raise StopAsyncIteration."""
+    """Return the next chunk, or None at the end (a future cannot raise StopAsyncIteration)."""
     return await anext(speech, None)

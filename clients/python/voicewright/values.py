@@ -55,7 +55,7 @@ class Turn(_TurnText, total=False):
 class Queued:
     """Event: the utterance is waiting for a slot.
 
-    ``position`` 0 is the next utterance that gets a slot.
+    The utterance at ``position`` 0 gets the next slot.
     """
 
     position: int
@@ -74,7 +74,7 @@ class Chunk:
 class Start:
     """Event: the request has got a slot.
 
-    ``notes`` are sentences about ignored settings.
+    ``notes`` describe ignored settings.
     """
 
     model: str
@@ -100,7 +100,7 @@ class Stats:
     audio_s: float = 0.0
     parts: int = 1  # Number of segments into which the text was split.
     repeated: int = 0  # Number of segments that were generated twice.
-    underruns: int = 0  # Number of chunks that would arrive too late for a listener without network delay.
+    underruns: int = 0  # Number of chunks that arrive too late even without network delay.
     guard: str | None = None  # Reason why the runaway detector stopped the speech, or None.
     rtf: float | None = None  # Compute time divided by audio duration.
 
@@ -109,7 +109,7 @@ class Stats:
 class Done:
     """Event: the utterance was spoken completely.
 
-    ``stop_reason`` is eos, max_tokens, short or runaway. ``notes`` are sentences about faulty speech.
+    ``stop_reason`` is eos, max_tokens, short or runaway. ``notes`` describe speech problems.
     """
 
     stop_reason: str

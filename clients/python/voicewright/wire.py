@@ -15,7 +15,7 @@ KIND_S16LE = 1
 
 
 class Frame(NamedTuple):
-    """Parsed binary message: channel number, index of the first sample, and PCM bytes."""
+    """Parsed binary message: channel number, index of the first sample, PCM bytes."""
 
     channel: int
     first_sample: int
