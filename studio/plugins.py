@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from typing import TypeVar, TypeVarTuple
 
-from runtime.shared.system import be_polite
+from runtime.shared.system import lower_priority
 
 CODES = {
     **{"chinese": "zh", "english": "en", "japanese": "ja", "korean": "ko", "german": "de"},
@@ -117,7 +117,7 @@ class PluginWorker:
 def _begin() -> None:
     """Set up the child process: low priority, and exit when the parent process exits."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # The parent process handles SIGINT and ends this process.
-    be_polite(PLUGIN_NICE)
+    lower_priority(PLUGIN_NICE)
     os.dup2(2, 1)  # Plug-ins may print text, but stdout belongs to the parent process.
     threading.Thread(target=_end_with_parent, name="end-with-parent", daemon=True).start()
 

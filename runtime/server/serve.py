@@ -72,7 +72,7 @@ def _open_engine(settings: Settings, progress: Progress) -> SpeechEngine:
 def has_own_process(settings: Settings) -> bool:
     """True if the engine runs in a separate process (by default only on NVIDIA GPUs)."""
     if settings.server.engine_process == "auto":
-        return settings.engine.device in ("auto", "cuda") and system.has_nvidia_card()
+        return settings.engine.device in ("auto", "cuda") and system.has_nvidia_gpu()
     return settings.server.engine_process == "own"
 
 

@@ -113,20 +113,20 @@ def max_files(*, at_most: bool = False) -> int | None:
     return None if files == _resource.RLIM_INFINITY else files
 
 
-def be_polite(steps: int) -> None:
+def lower_priority(steps: int) -> None:
     """Lower the priority of this process by `steps` if the system supports it."""
     if hasattr(os, "nice"):
         with suppress(OSError):
             os.nice(steps)
 
 
-def widen_pipe(descriptor: int, size: int) -> None:
+def set_pipe_size(descriptor: int, size: int) -> None:
     """Set a pipe's buffer size in bytes if the system (Linux) and the user's limits allow it."""
     with suppress(AttributeError, OSError):
         _fcntl.fcntl(descriptor, _fcntl.F_SETPIPE_SZ, size)
 
 
-def has_nvidia_card() -> bool:
+def has_nvidia_gpu() -> bool:
     """True if NVIDIA's driver is installed.
 
     The check looks for a device file, because importing torch takes seconds.
@@ -134,7 +134,7 @@ def has_nvidia_card() -> bool:
     return os.path.exists(_NVIDIA)
 
 
-def lingers_not() -> bytes:
+def reset_on_close() -> bytes:
     """Return an SO_LINGER value that resets a connection when it is closed.
 
     The value has two ints, or two shorts on Windows.

@@ -12,11 +12,11 @@ import sys
 import traceback
 from dataclasses import asdict
 
-from runtime.shared.system import be_polite, confine
+from runtime.shared.system import confine, lower_priority
 
 MEMORY_BYTES = 2**30
 CPU_S = 20
-POLITENESS = 10
+NICE_STEPS = 10
 UNREADABLE_STATUS = 3
 FAULT_STATUS = 4
 
@@ -24,7 +24,7 @@ FAULT_STATUS = 4
 def main() -> int:
     """Read a document from stdin, write the result to stdout and return the exit status."""
     confine(MEMORY_BYTES, CPU_S)
-    be_polite(POLITENESS)
+    lower_priority(NICE_STEPS)
     # This import follows `confine`, because the limits must also apply to the imported libraries.
     from studio.documents.reading import read
     from studio.documents.values import TOO_LONG, Spoken, UnreadableError

@@ -47,7 +47,7 @@ class Channel:
         self._writes_itself = os.name == "posix"
         if self._writes_itself:
             os.set_blocking(sink.fileno(), False)
-        system.widen_pipe(sink.fileno(), PIPE_BYTES)
+        system.set_pipe_size(sink.fileno(), PIPE_BYTES)
         self._lock = threading.Lock()
         self._unsent: deque[memoryview] = deque()
         # Notified if there is unsent data, and when the channel closes.

@@ -24,7 +24,7 @@ from runtime.shared.port.connections.loop_share import LoopShare, LoopShares, Sm
 from runtime.shared.port.connections.request_meter import RequestMeter
 from runtime.shared.port.connections.waiting import Waiting
 from runtime.shared.port.errors import raw_error_response
-from runtime.shared.system import lingers_not
+from runtime.shared.system import reset_on_close
 
 _RETRY_S = 1  # Retry-After header of refused clients, in seconds.
 _MAX_IGNORED_BYTES = 64 * 2**10
@@ -327,5 +327,5 @@ async def _without_chunks(
             # The body is incomplete. A normal close would mark it as complete, so the connection is reset.
             raw = cycle.transport.get_extra_info("socket")
             with contextlib.suppress(OSError):
-                raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, lingers_not())
+                raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset_on_close())
             cycle.transport.abort()

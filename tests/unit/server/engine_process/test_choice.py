@@ -26,13 +26,13 @@ from runtime.shared import system
 def test_engine_runs_in_its_own_process_with_a_gpu_by_default(
     monkeypatch: pytest.MonkeyPatch, word: str, device: str, has_card: bool, own: bool
 ) -> None:
-    monkeypatch.setattr(system, "has_nvidia_card", lambda: has_card)
+    monkeypatch.setattr(system, "has_nvidia_gpu", lambda: has_card)
     settings = Settings(engine=EngineSettings(device=device), server=ServerSettings(engine_process=word))
     assert has_own_process(settings) is own
 
 
 def test_gpu_is_detected_by_its_driver_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(system, "_NVIDIA", str(tmp_path))
-    assert system.has_nvidia_card()
+    assert system.has_nvidia_gpu()
     monkeypatch.setattr(system, "_NVIDIA", f"{tmp_path}/none")
-    assert not system.has_nvidia_card()
+    assert not system.has_nvidia_gpu()
