@@ -122,9 +122,9 @@ _RETRY_AFTER_S = 2.0  # Retry-After in seconds for errors without such a value.
 class _ErrorResponse(JSONResponse):
     """Error response in the format of the requested path's API."""
 
-    def __init__(self, error: SpeechError, headers: Mapping[str, str], beside: Mapping[str, object]) -> None:
+    def __init__(self, error: SpeechError, headers: Mapping[str, str], extra: Mapping[str, object]) -> None:
         self._error = error
-        self._beside = beside
+        self._extra = extra
         super().__init__(self._shaped("", ""), status_code=error.http_status, headers=headers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -137,7 +137,7 @@ class _ErrorResponse(JSONResponse):
         self.headers["content-length"] = str(len(self.body))
 
     def _shaped(self, path: str, request_id: str) -> dict[str, object]:
-        return {**self._beside, **shaped(self._error, path, request_id)}
+        return {**self._extra, **shaped(self._error, path, request_id)}
 
 
 def raw_error_response(error: SpeechError, path: str) -> bytes:
@@ -153,11 +153,11 @@ def raw_error_response(error: SpeechError, path: str) -> bytes:
     return b"\r\n".join([*lines, b"", response.body])
 
 
-def error_response(error: SpeechError, headers: dict[str, str] | None = None, **beside: object) -> _ErrorResponse:
+def error_response(error: SpeechError, headers: dict[str, str] | None = None, **extra: object) -> _ErrorResponse:
     """Return the HTTP response for an error, with Retry-After if the error is temporary.
 
     Args:
-        beside: Further fields of the response body.
+        extra: Further fields of the response body.
     """
     headers = {"Cache-Control": "no-store", **(headers or {})}
     if isinstance(error, Busy):
@@ -168,7 +168,7 @@ def error_response(error: SpeechError, headers: dict[str, str] | None = None, **
     if isinstance(error, Expired):
         # On an open connection, the remaining data of this request would be parsed as the next request.
         headers["Connection"] = "close"
-    return _ErrorResponse(error, headers, beside)
+    return _ErrorResponse(error, headers, extra)
 
 
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")

@@ -98,10 +98,10 @@ class RequestGuard(AccessCheck):
         headers = Headers(scope=scope)
         # Gradio uses X-Forwarded-Host as the page's URL, and many proxies forward the client's value.
         forwarded = [name.strip() for line in headers.getlist("x-forwarded-host") for name in line.split(",")]
-        if not all(map(self._hosts.know, [*headers.getlist("host"), *forwarded])):
+        if not all(map(self._hosts.allow, [*headers.getlist("host"), *forwarded])):
             raise HostRefused
         self.caps.check(address)
-        others = self._origins if self._origins is not None and self._origins.hold_for(scope["path"]) else None
+        others = self._origins if self._origins is not None and self._origins.apply_to(scope["path"]) else None
         is_change = scope["type"] == "websocket" or scope["method"] not in SAFE_METHODS
         if is_change and not may_use(headers, others):
             raise OriginRefused

@@ -59,7 +59,7 @@ class Origins:
     def __bool__(self) -> bool:
         return self._any or self._null or bool(self._named or self._wild)
 
-    def hold_for(self, path: str) -> bool:
+    def apply_to(self, path: str) -> bool:
         """True if the allowed origins apply to this path."""
         return path.startswith(self._paths)
 
@@ -100,7 +100,7 @@ class Cors(CORSMiddleware):
         self._origins = origins
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        is_for_others = scope["type"] == "http" and self._origins.hold_for(scope["path"])
+        is_for_others = scope["type"] == "http" and self._origins.apply_to(scope["path"])
         await (super().__call__ if is_for_others else self.app)(scope, receive, send)
 
     def is_allowed_origin(self, origin: str) -> bool:
@@ -152,7 +152,7 @@ class Hosts:
         # A Hugging Face Space is only accessible through the platform's proxy, whose host names the platform chooses.
         self._any = ANY in self._names or bool(env.get("SPACE_ID"))
 
-    def know(self, header: str) -> bool:
+    def allow(self, header: str) -> bool:
         """True if the Host header names this server or is missing, as in HTTP/1.0."""
         if self._any or not header:
             return True

@@ -25,29 +25,29 @@ NEVER = [
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1", "localhost", "0.0.0.0", "::"])
 def test_loopback_port_accepts_only_loopback_names_and_addresses(address: str) -> None:
     hosts = Hosts("", address, {})
-    assert all(hosts.know(header) for header in ALWAYS), address
-    assert not any(hosts.know(header) for header in NEVER), address
+    assert all(hosts.allow(header) for header in ALWAYS), address
+    assert not any(hosts.allow(header) for header in NEVER), address
 
 
 @pytest.mark.parametrize(
     "name", ["gpu-box:7860", "voicewright", "studio.local", "host.docker.internal", "tts.svc.cluster.local", "box.lan"]
 )
 def test_public_port_accepts_only_unregistrable_names(name: str) -> None:
-    assert Hosts("", "0.0.0.0", {}).know(name)
-    assert Hosts("", "192.168.1.5", {}).know(name)
-    assert not Hosts("", "127.0.0.1", {}).know(name)
+    assert Hosts("", "0.0.0.0", {}).allow(name)
+    assert Hosts("", "192.168.1.5", {}).allow(name)
+    assert not Hosts("", "127.0.0.1", {}).allow(name)
 
 
 def test_operator_can_allow_more_host_names() -> None:
     hosts = Hosts("tts.example.com, *.studio.example", "127.0.0.1", {})
-    assert hosts.know("tts.example.com:443")
-    assert hosts.know("TTS.example.com")
-    assert hosts.know("a.b.studio.example")
+    assert hosts.allow("tts.example.com:443")
+    assert hosts.allow("TTS.example.com")
+    assert hosts.allow("a.b.studio.example")
     for other in ("example.com", "x.tts.example.com", "studio.example", "evilstudio.example"):
-        assert not hosts.know(other), other
-    assert Hosts("*", "127.0.0.1", {}).know("evil.example")
-    assert Hosts("", "tts.example.com", {}).know("tts.example.com")  # A port accepts its own host name.
+        assert not hosts.allow(other), other
+    assert Hosts("*", "127.0.0.1", {}).allow("evil.example")
+    assert Hosts("", "tts.example.com", {}).allow("tts.example.com")  # A port accepts its own host name.
 
 
 def test_hugging_face_space_accepts_the_host_of_its_proxy() -> None:
-    assert Hosts("", "0.0.0.0", {"SPACE_ID": "owner/name"}).know("owner-name.hf.space")
+    assert Hosts("", "0.0.0.0", {"SPACE_ID": "owner/name"}).allow("owner-name.hf.space")
