@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 # Message templates by pydantic's error type. The values come from the error's context.
-_WHY = {
+_REASONS = {
     "missing": "it is required and was not given",
     "extra_forbidden": "there is no such field",
     "string_type": "it must be a text",
@@ -37,38 +37,38 @@ _WHY = {
 }
 
 
-def first_fault(error: ValidationError, given: object) -> tuple[str | None, str]:
+def first_fault(error: ValidationError, value: object) -> tuple[str | None, str]:
     """Return the field of the first error (None for the whole value) and a message.
 
     The message never contains the input.
     """
     first = error.errors(include_url=False, include_input=False)[0]
-    where = ".".join(map(str, _fields(first["loc"], given, is_missing=first["type"] == "missing"))) or None
+    field = ".".join(map(str, _fields(first["loc"], value, is_missing=first["type"] == "missing"))) or None
     if first["type"] == "value_error":  # A validator of this program raised the error, so the message is complete.
-        return where, str(first["ctx"]["error"])
+        return field, str(first["ctx"]["error"])
     kind = first["type"]
     if kind in {"too_short", "too_long"} and first["ctx"]["field_type"] == "Value":
         kind = f"string_{kind}"  # Pydantic reports these kinds without the prefix for texts with a validator.
-    return where, _WHY.get(kind, "it is not a valid value of this field").format(**first.get("ctx", {}))
+    return field, _REASONS.get(kind, "it is not a valid value of this field").format(**first.get("ctx", {}))
 
 
-def _fields(path: tuple[str | int, ...], given: Any, *, is_missing: bool) -> list[str | int]:
+def _fields(path: tuple[str | int, ...], value: Any, *, is_missing: bool) -> list[str | int]:
     """Return the parts of an error's path that exist in the input.
 
     A missing field is kept at the end. Pydantic adds other names to the path, such as union members and functions.
     These names are dropped.
     """
-    found: list[str | int] = []
+    fields: list[str | int] = []
     for at, part in enumerate(path):
-        if _holds(given, part):
-            given = given[part]
-        elif found and not (is_missing and at == len(path) - 1):
+        if _has_key(value, part):
+            value = value[part]
+        elif fields and not (is_missing and at == len(path) - 1):
             continue
-        found.append(part)
-    return found
+        fields.append(part)
+    return fields
 
 
-def _holds(given: object, part: str | int) -> bool:
+def _has_key(value: object, part: str | int) -> bool:
     if isinstance(part, int):
-        return isinstance(given, list) and part < len(given)
-    return isinstance(given, Mapping) and part in given
+        return isinstance(value, list) and part < len(value)
+    return isinstance(value, Mapping) and part in value

@@ -103,9 +103,9 @@ def test_unreadable_file_message_quotes_the_server_in_every_language() -> None:
 
 
 def test_page_has_texts_for_invalid_field_messages() -> None:
-    from runtime.shared.validation import _WHY
+    from runtime.shared.validation import _REASONS
 
-    assert {why for why in _WHY.values() if PLACE.sub("{}", why) not in SHAPES} == set()
+    assert {reason for reason in _REASONS.values() if PLACE.sub("{}", reason) not in SHAPES} == set()
 
 
 @pytest.mark.parametrize("code", ["checkpoint_missing", "checkpoint_too_large", "device_memory"])
