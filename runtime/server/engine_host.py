@@ -148,7 +148,7 @@ class Host:
 
     def speakers(self) -> dict[str, Speaker]:
         """Return the speakers of the local checkpoints and of other replicas, by name."""
-        return self._speakers.beside(self.engine.cards if self.problem is None else ())
+        return self._speakers.by_name(self.engine.cards if self.problem is None else ())
 
     def owner_library(self, headers: Mapping[str, str]) -> OwnerLibrary:
         """Return the library of the owner named in `headers`, including the shared voices."""

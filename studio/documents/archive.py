@@ -130,7 +130,7 @@ class Archive:
         return root
 
 
-def beside(name: str, reference: str) -> tuple[str, str]:
+def resolve_reference(name: str, reference: str) -> tuple[str, str]:
     """Resolve a relative reference in an entry to the name of the target entry and an anchor."""
     path, _, place = reference.partition("#")
     path = unquote(path)

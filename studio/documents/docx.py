@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from lxml import etree
 
-from studio.documents.archive import Archive, beside
+from studio.documents.archive import Archive, resolve_reference
 from studio.documents.docx_numbering import Numbering
 from studio.documents.docx_styles import (
     Style,
@@ -121,7 +121,7 @@ def _related(archive: Archive, name: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     if archive.find(relations) is not None:
         for relation in archive.xml(relations):
-            target, _ = beside(name, relation.get("Target") or "")
+            target, _ = resolve_reference(name, relation.get("Target") or "")
             if relation.get("TargetMode") != "External" and archive.find(target) is not None:
                 found.setdefault((relation.get("Type") or "").rpartition("/")[2], []).append(target)
     return found

@@ -11,7 +11,7 @@ from contextlib import suppress
 from lxml import etree
 
 from runtime.shared.book_container import cover_of
-from studio.documents.archive import Archive, beside
+from studio.documents.archive import Archive, resolve_reference
 from studio.documents.charset import decode
 from studio.documents.prose import prose_document
 from studio.documents.values import (
@@ -143,7 +143,7 @@ class _Book:
         return item if item is not None or not seen else seen[0]
 
     def _entry(self, item: etree._Element) -> str | None:
-        return self._archive.find(beside(self._package, item.get("href") or "")[0])
+        return self._archive.find(resolve_reference(self._package, item.get("href") or "")[0])
 
     def _titles(self) -> Titles:
         """Return the chapter titles from the EPUB 3 table of contents, or from that of EPUB 2."""
@@ -158,7 +158,7 @@ class _Book:
                 else self._ncx_entries(name)
             )
             for reference, title in entries:
-                document, place = beside(name, reference)
+                document, place = resolve_reference(name, reference)
                 if (entry := self._archive.find(document)) is not None:
                     found.setdefault(entry, {}).setdefault(place, spaced(title))
         return found

@@ -37,7 +37,7 @@ class Speakers:
         """
         self._elsewhere: WatchedFile[tuple[Speaker, ...]] = WatchedFile(elsewhere, speakers_of, ())
 
-    def beside(self, cards: Sequence[ModelCard]) -> dict[str, Speaker]:
+    def by_name(self, cards: Sequence[ModelCard]) -> dict[str, Speaker]:
         """Return the speakers of `cards` and of other replicas, by name."""
         ours = (
             speaker

@@ -18,7 +18,7 @@ ELSEWHERE = {"id": "b", "created": 7, "modes": ["custom_voice"], "speakers": ["m
 def test_own_speakers_precede_speakers_of_other_servers_and_names_are_unique(tmp_path: Path) -> None:
     file = tmp_path / "elsewhere.json"
     file.write_text(json.dumps([ELSEWHERE, {**ELSEWHERE, "id": "c", "modes": ["base"], "speakers": ["nobody"]}]))
-    found = Speakers(str(file)).beside([replace(CARD, name="a", modes=(Mode.CUSTOM_VOICE,), speakers=("clara",))])
+    found = Speakers(str(file)).by_name([replace(CARD, name="a", modes=(Mode.CUSTOM_VOICE,), speakers=("clara",))])
     assert [(speaker.name, speaker.model) for speaker in found.values()] == [("clara", "a"), ("mia", "b")]
     assert found["mia"] == Speaker(name="mia", model="b", language="german", created=7)
 
@@ -30,4 +30,4 @@ def test_invalid_checkpoint_list_is_ignored(text: str) -> None:
 
 
 def test_checkpoint_without_custom_voice_lists_no_speakers() -> None:
-    assert Speakers("").beside([replace(CARD, modes=(Mode.BASE,), speakers=("clara",))]) == {}
+    assert Speakers("").by_name([replace(CARD, modes=(Mode.BASE,), speakers=("clara",))]) == {}
