@@ -274,7 +274,7 @@ def _runtime(arguments: argparse.Namespace) -> int:
         from runtime.engine.capacity.doctor import check
 
         checked = check(settings)
-        print(json.dumps(asdict(checked) | {"fits_beside": checked.fits_beside}))
+        print(json.dumps(asdict(checked) | {"fits_alongside": checked.fits_alongside}))
         return 0
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _end_early)  # This handler is active until the server installs its own.

@@ -154,7 +154,7 @@ class Refused(Exception):
     """A runtime command failed for the reason in the message, which is one sentence."""
 
 
-async def fits_beside(command: Sequence[str]) -> bool:
+async def fits_alongside(command: Sequence[str]) -> bool:
     """True if new checkpoints fit into memory in addition to the current checkpoints.
 
     The runtime's option --check measures this.
@@ -170,7 +170,7 @@ async def fits_beside(command: Sequence[str]) -> bool:
         body = await process.stdout.read()
         if await checking.ended():
             raise Refused(checking.last_line or "the check of them has ended without a word.")
-        return bool(json.loads(body)["fits_beside"])
+        return bool(json.loads(body)["fits_alongside"])
     finally:
         checking.kill()
 

@@ -19,7 +19,14 @@ import httpx
 
 from runtime.exits import Exit
 from studio.checkpoint_arguments import missing_folder
-from studio.runtimes.child_process import START_POLL_INTERVAL_S, Answer, Refused, RuntimeProcess, answers, fits_beside
+from studio.runtimes.child_process import (
+    START_POLL_INTERVAL_S,
+    Answer,
+    Refused,
+    RuntimeProcess,
+    answers,
+    fits_alongside,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -266,7 +273,7 @@ class ChildRuntime:
         # This check is immediate. The complete check needs a child process and takes seconds.
         if (missing := missing_folder(args)) is not None:
             raise Refused(f"{missing} [{missing.code}]")
-        if await fits_beside([*self._command, *args]):
+        if await fits_alongside([*self._command, *args]):
             self._take_over(await self._loaded(args), args)
             return
         self._makes_room = True

@@ -142,7 +142,7 @@ class Checked:
     free: int  # Free memory in bytes that this process may use.
 
     @property
-    def fits_beside(self) -> bool:
+    def fits_alongside(self) -> bool:
         """True if the checkpoints and all their slots fit into the memory that is free now."""
         return self.need <= self.free
 

@@ -41,7 +41,7 @@ def main() -> None:
         print("the checkpoint is missing", file=sys.stderr)
         sys.exit(2)
     if arguments.check:
-        print(json.dumps({"fits_beside": not arguments.behaviour.startswith("large")}))
+        print(json.dumps({"fits_alongside": not arguments.behaviour.startswith("large")}))
         sys.exit(0)
     if arguments.behaviour.endswith("crash"):
         print("it has crashed", file=sys.stderr)

@@ -297,7 +297,7 @@ def test_check_passes_without_reading_any_weights(folder_of: FolderOf) -> None:
     base, custom = (folder_of("brief", mode) for mode in ("base", "custom_voice"))
     diagnosis = checked(base, custom)
     assert diagnosis.modes == ("base", "custom_voice")
-    assert diagnosis.fits_beside
+    assert diagnosis.fits_alongside
     assert diagnosis.need > checked(base).need > 2 * (base / WEIGHTS).stat().st_size
 
 
@@ -310,7 +310,7 @@ def test_checkpoint_over_total_or_free_memory_is_refused(folder_of: FolderOf, mo
     folder = folder_of("brief", "base")
     need = checked(folder).need
     monkeypatch.setattr(memory, "memory_of", lambda device: (2 * need, need - 1))
-    assert not checked(folder).fits_beside
+    assert not checked(folder).fits_alongside
     monkeypatch.setattr(memory, "memory_of", lambda device: (memory.PROCESS_BYTES, memory.PROCESS_BYTES))
     with pytest.raises(CheckpointTooLarge, match="GiB"):
         checked(folder)
@@ -319,7 +319,7 @@ def test_checkpoint_over_total_or_free_memory_is_refused(folder_of: FolderOf, mo
 def test_doctor_json_output_loads_no_weights(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["runtime", "--check", "--model", str(folder), "--device", "cpu"]) == 0
     diagnosis = json.loads(capsys.readouterr().out)
-    assert (diagnosis["names"], diagnosis["modes"], diagnosis["fits_beside"]) == (["tuned"], ["custom_voice"], True)
+    assert (diagnosis["names"], diagnosis["modes"], diagnosis["fits_alongside"]) == (["tuned"], ["custom_voice"], True)
     cut(folder / WEIGHTS)
     assert main(["runtime", "--check", "--model", str(folder), "--device", "cpu"]) == 2
     said = capsys.readouterr()
