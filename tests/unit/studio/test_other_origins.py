@@ -7,12 +7,10 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from starlette.datastructures import Headers
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 from runtime.settings import ServerSettings
-from runtime.shared.port.origins import may_use
 from tests.support.studio_port import studio_port
 
 NO_RUNTIME = "http://127.0.0.1:1"
@@ -26,31 +24,6 @@ RUNTIME_ROUTES = (
 )
 OWN_ROUTES = ("/studio/scripts", "/studio/host/load", "/gradio_api/call/speak", "/mcp", "/")
 OURS, EVIL = "app://obsidian.md", "https://evil.example"
-
-OWN_ORIGIN = {
-    None: True,
-    "http://studio.example:7860": True,
-    "https://studio.example:7860": True,
-    "null": False,
-    "http://studio.example": False,
-    "http://studio.example:7861": False,
-    "http://studio.example:7860.evil.example": False,
-    "http://evil.example": False,
-    "http://evil.example/studio.example:7860": False,
-    "http://studio.example:7860@evil.example": False,
-    "file://studio.example:7860": False,
-    "app://obsidian.md": False,
-    "chrome-extension://abcdefghijklmnop": False,
-    "tauri://localhost": False,
-    "https://studio.example:7860, https://evil.example": False,
-    "": False,
-}
-
-
-@pytest.mark.parametrize(("origin", "allowed"), OWN_ORIGIN.items())
-def test_port_accepts_only_its_own_origin_by_default(origin: str | None, allowed: bool) -> None:
-    headers = {"host": "studio.example:7860"} | ({} if origin is None else {"origin": origin})
-    assert may_use(Headers(headers)) is allowed
 
 
 @pytest.fixture(scope="module")

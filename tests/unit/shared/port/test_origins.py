@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route, WebSocketRoute
 from starlette.testclient import TestClient
@@ -14,7 +15,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from runtime.errors import InvalidSetting
 from runtime.settings import ServerSettings
 from runtime.shared.port.guard import RequestGuard
-from runtime.shared.port.origins import Cors, Hosts, Origins
+from runtime.shared.port.origins import Cors, Hosts, Origins, may_use
 
 SETTING = (
     "https://app.example, http://localhost:3000/, app://obsidian.md,chrome-extension://abcdefgh,moz-extension://*,"
@@ -93,6 +94,39 @@ def test_allowed_origin_is_accepted_everywhere(origin: str) -> None:
 @pytest.mark.parametrize("origin", REFUSED)
 def test_other_origins_are_refused_everywhere(origin: str) -> None:
     assert answers(SETTING, origin) == {False}
+
+
+OWN_ORIGIN = {
+    None: True,
+    "http://studio.example:7860": True,
+    "https://studio.example:7860": True,
+    "null": False,
+    "HTTP://Studio.Example:7860": True,
+    "http://studio.example": False,
+    "http://studio.example:7861": False,
+    "http://studio.example:78600": False,
+    "http://studio.example:port": False,
+    "ftp://studio.example:7860": False,
+    "studio.example:7860": False,
+    "http://studio.example:7860/path": False,
+    "http://[::1": False,
+    "http://studio.example:7860.evil.example": False,
+    "http://evil.example": False,
+    "http://evil.example/studio.example:7860": False,
+    "http://studio.example:7860@evil.example": False,
+    "file://studio.example:7860": False,
+    "app://obsidian.md": False,
+    "chrome-extension://abcdefghijklmnop": False,
+    "tauri://localhost": False,
+    "https://studio.example:7860, https://evil.example": False,
+    "": False,
+}
+
+
+@pytest.mark.parametrize(("origin", "allowed"), OWN_ORIGIN.items())
+def test_port_accepts_only_its_own_origin_by_default(origin: str | None, allowed: bool) -> None:
+    headers = {"host": "studio.example:7860"} | ({} if origin is None else {"origin": origin})
+    assert may_use(Headers(headers)) is allowed
 
 
 @pytest.mark.parametrize(
