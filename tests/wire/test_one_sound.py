@@ -18,10 +18,10 @@ import soundfile
 import torch
 
 from runtime.cli import main
-from runtime.settings import EngineSettings, Limits
+from runtime.settings import Limits
 from runtime.shared.reference import read_reference
 from tests.conftest import FolderOf, Loaded
-from tests.support.runtime_server import RunningServer, running_server
+from tests.support.runtime_server import RunningServer
 from tests.support.signals import voice
 from tests.support.speech_client import same_sound, speak_text, talk
 from tests.wire import test_cartesia as cartesia
@@ -269,30 +269,3 @@ def test_command_line_returns_the_same_bytes(
     assert main(["say", TEXT, *words]) == 0
     with wave.open(str(out)) as file:
         assert same_sound(file.readframes(file.getnframes()), native_whole(server, cast))
-
-
-async def test_split_text_is_equal_for_any_chunking(folder_of: FolderOf) -> None:
-    """Each segment has random weights, so it ends at its frame limit.
-
-    The guards against runaway speech do not depend on the chunks.
-    """
-    cast = {"task_type": "custom_voice", "split_granularity": "sentence", "seed": SEED}
-    texts = ("Ye", "s. N", "o. ", "Tea?")
-
-    async def in_pieces(server: RunningServer) -> bytes:
-        async with talk(server.socket, **cast) as session:
-            for piece in texts:
-                await session.send("input.text", text=piece)
-                await asyncio.sleep(0.03)
-            await session.send("input.done")
-            take = await session.receive_take()
-            assert take.end["metrics"]["parts"] == 3
-            return take.pcm
-
-    engine = EngineSettings(threads=1, max_slots=1, guard=False)
-    with running_server(folder_of("brief", "custom_voice"), engine=engine) as server:
-        whole = (await speak_text(server.socket, "".join(texts), **cast)).pcm
-        assert same_sound(await in_pieces(server), whole)
-        assert same_sound(
-            post(server, cast, input="".join(texts), max_frames=None, response_format="pcm").content, whole
-        )

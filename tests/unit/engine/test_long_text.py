@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from runtime.engine.engine import Engine
 from runtime.engine.scheduling.input_processor import admit
-from runtime.engine.text.text_stream import TextStream
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import SpeechRequest, Split
 from runtime.settings import Limits
@@ -181,12 +180,3 @@ def test_streamed_text_has_the_same_codes_for_any_chunking(short: Checkpoint, ti
     assert np.array_equal(recorder.codes, whole.codes)
     assert np.array_equal(recorder.pcm, whole.pcm)
     assert recorder.end.stats.parts == 2
-
-
-def test_thousands_of_streamed_tokens_are_split_quickly(short: Checkpoint) -> None:
-    text_stream = TextStream(Split.AUTO, 400, short.text_tokenizer, Limits(max_text_chars=10**6), by_token=True)
-    for _ in range(4000):
-        text_stream.add("a")
-        text_stream.add(" ")
-    text_stream.finish()
-    assert len(text_stream.segments) == 14

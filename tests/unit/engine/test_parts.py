@@ -83,14 +83,6 @@ def test_text_longer_than_a_slot_is_split_into_segments(quick: Checkpoint, monke
         engine_of(quick, length=256).submit(parted(LONG, split=Split.NONE), EventRecorder())
 
 
-@pytest.mark.parametrize("split", [Split.AUTO, Split.NONE, Split.SENTENCE, Split.CLAUSE])
-def test_single_sentence_is_one_segment_for_every_split_setting(quick: Checkpoint, split: Split) -> None:
-    engine = engine_of(quick)
-    recorder = speak(engine, parted("Hello world.", split=split, max_frames=6))
-    assert recorder.end.stats.parts == 1
-    assert np.array_equal(recorder.pcm, speak(engine, custom_voice("Hello world.", max_frames=6)).pcm)
-
-
 def test_other_requests_do_not_affect_segment_changes(quick: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     short_budget(monkeypatch)
     alone = speak(engine_of(quick, slots=1), parted())
