@@ -13,7 +13,8 @@ import pytest
 from playwright.sync_api import FilePayload, Page, expect
 
 from tests.browser.conftest import SCREENSHOTS, OpenStudio
-from tests.browser.script_steps import decoded, enter_script, export, paste, text_of, texts
+from tests.browser.design_steps import origin
+from tests.browser.script_steps import decoded, enter_script, export, new_script, paste, text_of, texts
 from tests.browser.steps import enter
 from tests.support.app import running_app
 from tests.support.documents import XHTML, epub, letter, paragraph, word
@@ -61,6 +62,7 @@ def test_a_new_script_is_shown_from_its_first_line(studio: Page) -> None:
 def test_an_imported_book_is_exported_with_its_chapters(studio: Page) -> None:
     two = f"{XHTML}<body><h2 id='b'>Two</h2><p>It ends.</p></body></html>"
     enter_script(studio)
+    new_script(studio, "Without chapters")
     files = studio.locator("#vw-script-shape option[value=chapters]")
     studio.click("#vw-script-files")
     expect(files).to_be_disabled()
@@ -113,6 +115,23 @@ def test_subtitles_replace_only_the_untouched_sample_script(studio: Page) -> Non
     studio.keyboard.press("Escape")
     studio.set_input_files("#vw-script-file", film)
     expect(studio.locator("#vw-script-lines > li")).to_have_count(4)
+
+
+def test_times_of_subtitles_are_not_kept_in_files_per_chapter(studio: Page) -> None:
+    line = {"id": "0" * 16, "text": "One.", "voice": None, "starts": 1.0, "chapter": "Morning"}
+    address = f"{origin(studio)}/studio/scripts/{'c' * 16}"
+    assert studio.request.put(address, data={"name": "Film", "gap_s": 0.4, "lines": [line], "seconds": 1.0}).ok
+    studio.goto(f"{origin(studio)}/#/script/{'c' * 16}")
+    expect(text_of(studio, 1)).to_have_value("One.")
+    files = studio.locator("#vw-script-shape option[value=chapters]")
+    studio.click("#vw-script-files")
+    studio.select_option("#vw-script-shape", "chapters")
+    studio.check("#vw-script-timed")
+    expect(files).to_be_disabled()
+    expect(studio.locator("#vw-script-shape")).to_have_value("joined")
+    studio.uncheck("#vw-script-timed")
+    expect(files).to_be_enabled()
+    assert studio.request.delete(address).ok
 
 
 def test_footnotes_of_a_document_are_an_optional_chapter(studio: Page) -> None:

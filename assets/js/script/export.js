@@ -160,10 +160,7 @@ export class ExportForm {
       event.preventDefault();
       this.make();
     };
-    this.sheet.addEventListener('beforetoggle', () => {
-      this.offerTimes();
-      this.offerChapters();
-    });
+    this.sheet.addEventListener('beforetoggle', () => this.offerTimes());
     this.part.onchange = () => this.checkLength();
     offerBitRate(this.sheet, this.rate);
     this.shape.onchange = this.format.onchange = () => {
@@ -184,7 +181,10 @@ export class ExportForm {
     const hasTimes = times.length > 0 && times.every((time, at) => time >= Math.max(0, times[at - 1] ?? 0));
     /** @type {HTMLElement} */ (this.timed.parentElement).hidden = !hasTimes;
     this.timed.checked &&= hasTimes;
-    this.timed.onchange = () => (/** @type {HTMLElement} */ (this.film.parentElement).hidden = this.film.disabled = !this.timed.checked);
+    this.timed.onchange = () => {
+      /** @type {HTMLElement} */ (this.film.parentElement).hidden = this.film.disabled = !this.timed.checked;
+      this.offerChapters();
+    };
     this.timed.dispatchEvent(new Event('change'));
   }
 
@@ -195,7 +195,7 @@ export class ExportForm {
     const chapters = room.script.lines.filter(({ chapter }) => chapter);
     part.replaceChildren(new Option(studio.t('script.export_whole'), ''), ...chapters.map(({ id, chapter }) => new Option(chapter, id)));
     const files = getElement(this.shape, '[value="chapters"]', HTMLOptionElement);
-    files.disabled = chapters.length === 0;
+    files.disabled = chapters.length === 0 || this.timed.checked; // The times belong to one film.
     if (files.disabled && files.selected) this.shape.value = 'joined';
     part.value = chapters.some(({ id }) => id === chosen) ? chosen : '';
     /** @type {HTMLElement} */ (part.parentElement).hidden = chapters.length < 2;
