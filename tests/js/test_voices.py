@@ -73,10 +73,12 @@ CATALOGUE = """async ({ modes, recalled, remembered }) => {
     { id: 'v1', name: 'Marta', seconds: 8.2, tags: ['warm'], provenance: { source: 'design' } },
     { id: 'v2', name: 'angus', seconds: 12, tags: [], provenance: {}, yours: false, description: 'From the kitchen' },
   ] });
-  const cards = new Map(modes.map((mode) => [mode, { id: 'small', speakers: ['stranger', 'angus'], languages: [] }]));
+  const card = { id: 'small', speakers: ['stranger', 'angus', 'tuned'], adapters: { wilma: ['tuned'] }, languages: [] };
+  const cards = new Map(modes.map((mode) => [mode, card]));
   const angus = { name: 'Angus', language: null, character: 'A man', sample: 'I am Angus.' };
   const presets = { texts: { auto: 'Hello.' }, speakers: [angus] };
-  const catalogue = new VoiceCatalogue({ cards, voices, presets, t: (key) => key });
+  const t = (key, { model = '' } = {}) => `${key} ${model}`.trim();
+  const catalogue = new VoiceCatalogue({ cards, voices, presets, t });
   catalogue.recall(recalled);
   catalogue.update();
   for (const key of remembered) catalogue.remember({ key });
@@ -95,11 +97,12 @@ def test_available_voices_are_listed_once_for_every_room(node: Node) -> None:
     said = [(one["key"], one["name"], one["kind"], one["about"]) for one in found["all"]]
     assert said == [
         ("custom_voice:angus", "Angus", "preset", "A man"),
-        ("custom_voice:stranger", "Stranger", "preset", "picker.plain"),
+        ("custom_voice:stranger", "Stranger", "preset", "picker.plain small"),
+        ("custom_voice:tuned", "Tuned", "preset", "picker.tuned wilma"),
         ("base:v1", "Marta", "designed", "picker.designed"),
         ("base:v2", "angus", "recorded", "From the kitchen"),
     ]
-    assert [one["isCommon"] for one in found["all"]] == [False, False, False, True]
+    assert [one["isCommon"] for one in found["all"]] == [False, False, False, False, True]
     assert not any(one["why"] for one in found["all"])
     assert found["named"] == ["base:v1", "custom_voice:angus", "base:v1", None]
     assert found["first"] == "custom_voice:angus"

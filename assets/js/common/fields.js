@@ -5,6 +5,7 @@
  * @property {string} id
  * @property {string[]} modes
  * @property {string[]} speakers
+ * @property {Object<string, string[]>} [adapters]  speakers by adapter
  * @property {string[]} languages  languages without `auto`
  * @property {string} fingerprint
  * @property {string} device

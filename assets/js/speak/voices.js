@@ -170,11 +170,14 @@ export class VoiceCatalogue extends EventTarget {
     const card = this.studio.cards.get('custom_voice');
     if (!card) return [];
     const known = this.studio.presets.speakers;
-    const unknown = { name: '', language: null, accent: null, character: this.studio.t('picker.plain', { model: card.id }), sample: null };
+    const { t } = this.studio;
+    const adapters = Object.entries(card.adapters ?? {});
+    const adapterOf = (/** @type {string} */ name) => adapters.find(([, speakers]) => speakers.includes(name))?.[0];
+    const unknown = (/** @type {string|undefined} */ model) => ({ language: null, accent: null, character: t(model ? 'picker.tuned' : 'picker.plain', { model: model ?? card.id }), sample: null });
     return card.speakers
       .map((name) => ({ name, place: known.findIndex((one) => one.name.toLowerCase() === name.toLowerCase()) }))
       .sort((one, other) => Number(one.place < 0) - Number(other.place < 0) || one.place - other.place)
-      .map(({ name, place }) => this.speakerChoice(name, known[place] ?? unknown));
+      .map(({ name, place }) => this.speakerChoice(name, known[place] ?? unknown(adapterOf(name))));
   }
 
   /**
