@@ -170,7 +170,7 @@ def test_stream_with_work_of_others_cannot_be_captured(ascend: StandIn) -> None:
 
             with pytest.raises(Misuse, match="another thread captures"):
                 another.submit(intrude).result()
-            with pytest.raises(Misuse, match="beside another thread's"):
+            with pytest.raises(Misuse, match="while another thread captures"):
                 another.submit(captured, ascend, lambda: x.add_(1)).result()
 
 
