@@ -59,10 +59,10 @@ class NativeLayers:
     def __call__(
         self, x: Tensor, cache: tuple[Tensor, Tensor], angles: Angles, slots: Tensor, starts: Tensor
     ) -> Tensor:
-        """Return the hidden states of one new position per row, before the final norm.
+        """Return the hidden states of the new positions of each row, before the final norm.
 
-        Shapes: x, result [B, H]; keys and values of the cache [layers, S, kv_heads, T, d], contiguous; slots, starts
-        [B] int64.
+        Shapes: x, result [B * new positions, H]; keys and values of the cache [layers, S, kv_heads, T, d], contiguous;
+        slots, starts [B] int64.
         """
         output: Tensor = torch.ops.voicewright.decode_layers(
             x.contiguous(), self.layers, *cache, *angles, slots, starts, self.eps

@@ -111,12 +111,13 @@ void run_layers(float* x, int64_t B, int64_t count, const Layer* layers, int64_t
 
 const Layer* layers_of(const Tensor& plan) { return reinterpret_cast<const Layer*>(data<int64_t>(plan)); }
 
-// x: [B, H]; layers: [depth, words]; keys, values: [depth, S, kv_heads, T, d]; slots, starts: [B] int64.
+// x: [B * count, H]; layers: [depth, words]; keys, values: [depth, S, kv_heads, T, d]; slots, starts: [B] int64.
 Tensor decode_layers(Tensor x, Tensor layers, Tensor keys, Tensor values, Tensor cos, Tensor sin, Tensor slots,
                      Tensor starts, double eps) {
+  const int64_t B = slots.size(0);
   Tensor result = torch::stable::clone(x);
-  run_layers(data<float>(result), x.size(0), 1, layers_of(layers), layers.size(0), cache_of(keys, values, cos, sin),
-             data<int64_t>(slots), data<int64_t>(starts), static_cast<float>(eps));
+  run_layers(data<float>(result), B, x.size(0) / B, layers_of(layers), layers.size(0),
+             cache_of(keys, values, cos, sin), data<int64_t>(slots), data<int64_t>(starts), static_cast<float>(eps));
   return result;
 }
 

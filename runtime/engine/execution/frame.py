@@ -160,10 +160,15 @@ class Frame:
 
         Shapes: embeds [P, H].
         """
-        stop = start + len(embeds)
-        attend = PrefillAttention(self.slot_cache, self.device, self.talker, slot, start, stop, self.ops)
-        self.hidden[slot] = self.talker.decode(embeds[None], attend, self.ops)[0, -1]
-        self.slot_cache.position[slot] = stop
+        slot_cache, stop = self.slot_cache, start + len(embeds)
+        if self._native_layers is not None:
+            places = torch.tensor([slot]), torch.tensor([start])
+            hidden = self._native_layers(embeds, slot_cache.cache, self.angles, *places)
+        else:
+            attend = PrefillAttention(slot_cache, self.device, self.talker, slot, start, stop, self.ops)
+            hidden = self.talker.decode(embeds[None], attend, self.ops)[0]
+        self.hidden[slot] = hidden[-1]
+        slot_cache.position[slot] = stop
 
     def prefill_padded(self, embeds: Tensor, places: Tensor, span: int | None = None) -> None:
         """Prefill padded pieces of several prompts at once.

@@ -120,6 +120,25 @@ def test_layers_support_rows_at_different_positions(config: DecoderConfig, kind:
     assert torch.equal(broken[1:], made[1:])
 
 
+@pytest.mark.parametrize(("config", "kind"), KINDS)
+@torch.inference_mode()
+def test_several_positions_at_once_have_the_bits_of_one_after_another(config: DecoderConfig, kind: Kind) -> None:
+    stack = DecoderStack(config)
+    made_ready(stack, kind)
+    layers, (cos, sin) = native_layers(stack), stack.angles(torch.arange(14)[None], torch.float32)
+    assert layers is not None
+    angles = cos[0, 0], sin[0, 0]
+    keys, values = torch.zeros((2, config.num_hidden_layers, 3, config.num_key_value_heads, 14, config.head_dim))
+    others, x = (keys.clone(), values.clone()), rows_of(config, 2, 10).flatten(0, 1)
+    slots, starts = torch.tensor([2, 0]), torch.tensor([0, 3])
+    made = layers(x, (keys, values), angles, slots, starts)
+    for row, step in ((row, step) for row in range(2) for step in range(10)):
+        at = slice(10 * row + step, 10 * row + step + 1)
+        assert torch.equal(layers(x[at], others, angles, slots[row : row + 1], starts[row : row + 1] + step), made[at])
+    assert torch.equal(keys, others[0])
+    assert torch.equal(values, others[1])
+
+
 WIDER = replace(CONFIG, hidden_size=48)
 DRAWS = [
     pytest.param(None, False, id="greedy"),
