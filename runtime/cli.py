@@ -24,7 +24,7 @@ from runtime.shared.python_warnings import log_warnings
 from runtime.variables import warn_of_unknown
 
 VERBOSE = "write log messages to stderr"
-QUANTIZE = "auto, off, int8 or int4: bits of the weights of talker and code predictor; GPUs support int8"
+QUANTIZE = "auto, off, int8 or int4: bits per weight of the talker and code predictor; GPUs support int8"
 DEFAULT_WYOMING_URI = "tcp://127.0.0.1:10200"
 
 
@@ -64,10 +64,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("-v", "--verbose", action="store_true", help=VERBOSE)
     commands = parser.add_subparsers(required=True, metavar="command")
     _add_say(commands.add_parser("say", help="speak one text, in this process"))
-    _add_runtime(commands.add_parser("runtime", help="run the runtime process that apps and the studio talk to"))
+    _add_runtime(commands.add_parser("runtime", help="run the runtime process that apps and the studio connect to"))
     _add_wyoming(commands.add_parser("wyoming", help="run the runtime process with Wyoming, for Home Assistant"))
     _add_cluster(commands.add_parser("cluster", help="run several runtime processes behind one port"))
-    _add_doctor(commands.add_parser("doctor", help="report what a checkpoint can serve here, and its problems"))
+    _add_doctor(commands.add_parser("doctor", help="report a checkpoint's capabilities and problems on this machine"))
     _add_fetch(commands.add_parser("fetch", help="fetch checkpoints from the Hub, and resume earlier downloads"))
     _add_quantize(commands.add_parser("quantize", help="write a copy of a checkpoint with quantized weights"))
     _add_bench(commands.add_parser("bench", help="measure frames by batch size, and TTFA over the WebSocket"))
@@ -82,27 +82,31 @@ def _add_say(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--voice", metavar="NAME", help="speaker of the checkpoint (custom_voice)")
     parser.add_argument("--language", metavar="LANG", default="auto")
     parser.add_argument("--instruct", metavar="TEXT", help="how to speak, or the voice to design")
-    parser.add_argument("--tags", action="store_true", help="[excited] is a style, [pause:500ms] a silence")
+    parser.add_argument(
+        "--tags", action="store_true", help="read tags: [excited] sets a style, [pause:500ms] adds a pause"
+    )
     parser.add_argument(
         "--pronounce",
         action="append",
         default=[],
         metavar="WORD=SAID",
-        help="replace a whole word by another spelling; may be repeated",
+        help="replace a whole word with another spelling; may be repeated",
     )
     parser.add_argument("--ref-audio", metavar="FILE", type=Path, help="voice to clone (base)")
-    parser.add_argument("--ref-text", metavar="TEXT", help="the exact words of the reference audio")
+    parser.add_argument("--ref-text", metavar="TEXT", help="exact transcript of the reference audio")
     parser.add_argument("--x-vector-only", action="store_true", help="clone without a transcript")
-    parser.add_argument("--clean-reference", action="store_true", help="trim silence and end the reference on a pause")
+    parser.add_argument(
+        "--clean-reference", action="store_true", help="trim silence, and append a pause to the reference"
+    )
     parser.add_argument("--layout", choices=["streaming", "non_streaming"], help="position of the text in the prompt")
     _add_engine_arguments(parser)
     parser.add_argument("--seed", type=int, metavar="N")
-    parser.add_argument("--greedy", action="store_true", help="most probable code at both levels")
+    parser.add_argument("--greedy", action="store_true", help="select the most probable code at both levels")
     parser.add_argument(
         "--max-frames",
         type=int,
         metavar="N",
-        help="frames of 80 ms instead of the automatic budget, in one part",
+        help="frame limit (80 ms each) instead of the automatic limit, with the text as one segment",
     )
     parser.add_argument(
         "--split",
@@ -147,7 +151,7 @@ def _add_wyoming(parser: argparse.ArgumentParser) -> None:
 def _add_cluster(parser: argparse.ArgumentParser) -> None:
     _add_runtime_arguments(parser)
     _add_wyoming_argument(parser)
-    parser.add_argument("--replicas", type=int, metavar="N", help="runtime processes, one a device")
+    parser.add_argument("--replicas", type=int, metavar="N", help="number of runtime processes, one per device")
     parser.add_argument(
         "--pool",
         action="append",
@@ -176,10 +180,10 @@ def _add_runtime_arguments(parser: argparse.ArgumentParser) -> None:
         "--max-slots",
         type=int,
         metavar="N",
-        help="requests that speak at the same time; 0: as many as the device holds",
+        help="concurrent requests per checkpoint; 0: as many as fit",
     )
-    parser.add_argument("--loads", help="load checkpoints at the start, or each at its first_use")
-    parser.add_argument("--eager", action="store_true", help="capture no graphs (the CPU never does)")
+    parser.add_argument("--loads", help="start: load checkpoints at startup; first_use: at the first request")
+    parser.add_argument("--eager", action="store_true", help="run without graphs, as CPUs always do")
 
 
 def _add_doctor(parser: argparse.ArgumentParser) -> None:
@@ -193,7 +197,7 @@ def _add_doctor(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", help="auto, cpu, cuda, npu or mps")
     parser.add_argument("--dtype", help="auto, float32 or bfloat16")
     parser.add_argument("--quantize", help=QUANTIZE)
-    parser.add_argument("--max-slots", type=int, metavar="N", help="required slots; 0: as many as the device holds")
+    parser.add_argument("--max-slots", type=int, metavar="N", help="required slots; 0: as many as fit")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     parser.set_defaults(run=_doctor)
 
@@ -213,14 +217,14 @@ def _add_fetch(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", help="auto, cpu, cuda, npu or mps, for --plan")
     parser.add_argument("--dtype", help="auto, float32 or bfloat16, for --plan")
     parser.add_argument("--quantize", help=f"{QUANTIZE}, for --plan")
-    parser.add_argument("--json", action="store_true", help="print the progress as lines of JSON")
+    parser.add_argument("--json", action="store_true", help="print progress as JSON lines")
     parser.set_defaults(run=_fetch)
 
 
 def _add_quantize(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="folder, or Hub id with an optional @revision")
     parser.add_argument(
-        "--bits", type=int, choices=(8, 4), required=True, help="bits of the weights of talker and code predictor"
+        "--bits", type=int, choices=(8, 4), required=True, help="bits per weight of the talker and code predictor"
     )
     parser.add_argument("--out", metavar="FOLDER", type=Path, required=True, help="a new folder, or an empty one")
     parser.set_defaults(run=_quantize)
