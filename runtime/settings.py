@@ -86,7 +86,7 @@ class ModeSettings:
     first_chunk_frames: int = knob(1, "FIRST_CHUNK_FRAMES", "frames in the first chunk of audio", low=1)
     max_chunk_frames: int = knob(16, "MAX_CHUNK_FRAMES", "frames in the largest chunk of audio", low=1)
     sound_batch: int = knob(32, "SOUND_BATCH", "chunks that Code2Wav decodes at once", low=1)
-    prefills: int = knob(0, "PREFILLS", "prompt chunks per turn of the engine; 0: 2 on a CPU, 8 on GPUs", low=0)
+    prefills: int = knob(0, "PREFILLS", "prompt chunks per engine iteration; 0: 2 on a CPU, 8 on GPUs", low=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
