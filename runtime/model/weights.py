@@ -151,7 +151,7 @@ def _fill(
         places = {key: place for key, place in places.items() if key not in weights}
     types = {place.target.rpartition(".")[2]: dtype for place in places.values()}
     mapped = {}
-    if device.type == "cpu":  # A layout that `done` makes is a copy, so the weights are not copied twice.
+    if device.type == "cpu":  # `done` usually copies the weights, so no copy is made before it.
         mapped = {place.target.rpartition(".")[2]: tensor(key) for key, place in places.items() if place.rows is None}
         mapped = {name: stored for name, stored in mapped.items() if stored.dtype is dtype}
         module.load_state_dict(mapped, strict=False, assign=True)
@@ -160,9 +160,9 @@ def _fill(
         if (name := place.target.rpartition(".")[2]) in allocated:
             (allocated[name] if place.rows is None else allocated[name][place.rows]).copy_(tensor(key))
     done(module)
-    for name, stored in mapped.items():  # A mapped file must not change.
-        if (own := getattr(module, name)).data_ptr() == stored.data_ptr():
-            own.data = own.data.clone()
+    for name, stored in mapped.items():  # Copy what is still mapped, because a mapped file must not change.
+        if (parameter := getattr(module, name)).data_ptr() == stored.data_ptr():
+            parameter.data = parameter.data.clone()
 
 
 @contextmanager

@@ -1,13 +1,13 @@
 // PyTorch operators that quantize weight matrices and store them in the layout of the products.
 //
-// The readable versions are `Int8.of` and `Int4.of` in runtime/device/quantized.py, followed by `int8_tiles` and
-// `int4_blocks` in __init__.py. The results are bitwise equal.
+// The reference implementations are `Int8.of` and `Int4.of` in runtime/device/quantized.py, followed by `int8_tiles`
+// and `int4_blocks` in __init__.py. The results are bitwise equal.
 
 #include "products.h"
 
 #include <cmath>
 
-#define INLINE inline __attribute__((always_inline))  // A function that is called would not use AVX2.
+#define INLINE inline __attribute__((always_inline))  // A function that is not inlined would not use AVX2.
 
 namespace {
 
@@ -17,7 +17,8 @@ constexpr float MIN_SCALE = 1e-30f;
 INLINE float wide(float weight) { return weight; }
 INLINE float wide(uint16_t weight) { return from_bfloat16(weight); }
 
-// Return an integer with the order of the numbers. Compilers vectorize the minimum of integers, but not of floats.
+// Map a float to an integer that compares in the same order. Compilers vectorize the minimum of integers, but not of
+// floats.
 INLINE int32_t order_of(float x) {
   int32_t bits;
   std::memcpy(&bits, &x, 4);
