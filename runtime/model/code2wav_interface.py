@@ -58,13 +58,13 @@ class Code2WavNetwork(Protocol):
 class SteppedCode2Wav(Code2WavNetwork, Protocol):
     """Code2Wav network that processes reference frames in steps, for capture as graphs.
 
-    The caller passes the last `tail_frames` frames to `decode`, and all earlier frames to `move_on`.
+    The caller passes the last `tail_frames` frames to `decode`, and all earlier frames to `advance_state`.
     """
 
-    side: int  # Slot reserved for reference frames.
+    reference_slot: int  # Slot reserved for reference frames.
     tail_frames: int  # Number of frames in the last step.
 
-    def move_on(self, rows: Tensor, codes: Tensor) -> Tensor:
+    def advance_state(self, rows: Tensor, codes: Tensor) -> Tensor:
         """Advance stream states over reference frames without decoding audio.
 
         At least `tail_frames` frames must follow. The result is not used. Shapes: see `decode`.

@@ -33,7 +33,7 @@ class PackedCode2Wav:
         ring = ring_for(config.sliding_window, MIN_CALL_FRAMES)
         self.max_call_frames = ring - config.sliding_window + 1
         sizes = [module.left * module.inputs for module in code2wav.looking_back]
-        self.side, slots = slots, slots + 1
+        self.reference_slot, slots = slots, slots + 1
         starts = [0]
         for size in sizes:
             starts.append(starts[-1] + -(-size // ALIGNMENT_ELEMENTS) * ALIGNMENT_ELEMENTS)
@@ -65,16 +65,16 @@ class PackedCode2Wav:
         early = max(0, codes.shape[1] - self.tail_frames)
         ends = [*range(self.max_call_frames, early, self.max_call_frames), early, codes.shape[1]]
         begin = parity = 0
-        self.reset(self.side)
+        self.reset(self.reference_slot)
         for end in ends:
             if end > begin:
-                rows = torch.tensor([[self.side, parity, begin]], device=self.device, dtype=torch.int32)
-                step = self.decode if end == codes.shape[1] else self.move_on
+                rows = torch.tensor([[self.reference_slot, parity, begin]], device=self.device, dtype=torch.int32)
+                step = self.decode if end == codes.shape[1] else self.advance_state
                 step(rows, codes[:, begin:end].contiguous())
                 begin, parity = end, 1 - parity
-        return self.state_of(self.side), parity
+        return self.state_of(self.reference_slot), parity
 
-    def move_on(self, rows: Tensor, codes: Tensor) -> Tensor:
+    def advance_state(self, rows: Tensor, codes: Tensor) -> Tensor:
         # The convolutions need only the last reference frames, which `decode` processes.
         return self.latents(rows, codes)
 

@@ -147,7 +147,7 @@ class Code2WavStreams:
             bucket = self.graphs.bucket(Stream.PROMPTS, 1, len(group))
             assert bucket is not None
             output, event = bucket.begin(self._rows[group], codes[first : first + widest].unsqueeze(1))
-            self._move_on(group, 1)
+            self._advance(group, 1)
             self._last.update(dict.fromkeys(group.tolist(), (Stream.PROMPTS, event)))
             followed += [FirstAudio(output[index], self.samples_per_frame, event) for index in range(len(group))]
         return followed
@@ -240,10 +240,10 @@ class Code2WavStreams:
         else:
             self.uncaptured += self.device.holds_graphs
             output = self._eagerly(rows, codes, stream)
-        self._move_on(slots, size)
+        self._advance(slots, size)
         return output.numpy()
 
-    def _move_on(self, slots: NDArray[np.int64], frames: int) -> None:
+    def _advance(self, slots: NDArray[np.int64], frames: int) -> None:
         self._rows[slots, 1] ^= 1
         self._rows[slots, 2] += frames
 

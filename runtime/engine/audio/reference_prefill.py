@@ -73,7 +73,9 @@ class ReferencePrefill:
         """Return (kind, number of frames, function) of all work to capture."""
         if (network := self._network.stepped) is None:
             return []
-        steps = [(Work.REFERENCE, size, network.move_on) for size in STEP_FRAMES if size <= network.max_call_frames]
+        steps = [
+            (Work.REFERENCE, size, network.advance_state) for size in STEP_FRAMES if size <= network.max_call_frames
+        ]
         return [*steps, (Work.REFERENCE_END, network.tail_frames, network.decode)]
 
     @torch.inference_mode()
@@ -91,10 +93,10 @@ class ReferencePrefill:
             steps: dict[int, _Step] = {size: step for (size,), step in self._graphs.of(Work.REFERENCE).items()}
             sizes = [*pieces(len(codes) - network.tail_frames, list(steps)), network.tail_frames]
             begins = np.cumsum([0, *sizes[:-1]])
-            host = np.stack((np.full(len(sizes), network.side), np.arange(len(sizes)) % 2, begins), axis=1)
+            host = np.stack((np.full(len(sizes), network.reference_slot), np.arange(len(sizes)) % 2, begins), axis=1)
             rows = on_device(self._device.torch_device, host)
-            network.reset(network.side)
+            network.reset(network.reference_slot)
             for number, (begin, size) in enumerate(zip(begins.tolist(), sizes, strict=True)):
                 step = captured[-1] if number == len(sizes) - 1 else steps[size]
                 step.run(rows[number : number + 1], codes[None, begin : begin + size])
-            return VoiceStreamState(network.state_of(network.side), len(sizes) % 2, len(codes))
+            return VoiceStreamState(network.state_of(network.reference_slot), len(sizes) % 2, len(codes))
