@@ -220,7 +220,7 @@ class Downloads:
                         return False
                     case "ended":
                         if event["status"]:
-                            message = event["words"] or f"The download ended with status {event['status']}."
+                            message = event["message"] or f"The download ended with status {event['status']}."
                             self._fail({"code": "fetch_failed", "message": message})
                         return not event["status"]
                     case _:

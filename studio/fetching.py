@@ -19,7 +19,7 @@ from studio.runtimes.child_process import ChildProcess, spawn
 FETCH_COMMAND = ("runtime.cli", "fetch")  # Module and subcommand of the child process.
 PLAN_TIMEOUT_S = 300.0  # Importing torch alone may take a minute on a busy machine.
 RETRY_DELAY_S = 30.0
-FRESH_S = 600.0  # Maximum age of a plan in seconds.
+MAX_PLAN_AGE_S = 600.0  # Maximum age of a plan in seconds.
 
 
 @asynccontextmanager
@@ -46,7 +46,7 @@ async def _events(child: ChildProcess, lines: asyncio.StreamReader) -> AsyncIter
         with suppress(ValueError):
             if isinstance(event := json.loads(line), dict):
                 yield event
-    yield {"event": "ended", "status": await child.ended(), "words": child.last_line}
+    yield {"event": "ended", "status": await child.ended(), "message": child.last_line}
 
 
 class Plan:
@@ -57,33 +57,33 @@ class Plan:
 
     def __init__(self, command: Sequence[str] = FETCH_COMMAND) -> None:
         self._command = tuple(command)
-        self._asking: asyncio.Task[None] | None = None
-        self._asked_at = -math.inf
+        self._task: asyncio.Task[None] | None = None
+        self._started_at = -math.inf
         self.latest: dict[str, Any] | None = None
 
     @property
-    def is_asking(self) -> bool:
-        return self._asking is not None and not self._asking.done()
+    def is_running(self) -> bool:
+        return self._task is not None and not self._task.done()
 
     def update(self, device: Sequence[str]) -> None:
         """Start computing a new plan in the background, unless the last plan is recent.
 
         `device` has the command-line arguments for device and dtype.
         """
-        rest = RETRY_DELAY_S if self.latest is None else FRESH_S
-        if not self.is_asking and time.monotonic() - self._asked_at > rest:
-            self._asking = asyncio.create_task(self._ask(device))
+        min_interval_s = RETRY_DELAY_S if self.latest is None else MAX_PLAN_AGE_S
+        if not self.is_running and time.monotonic() - self._started_at > min_interval_s:
+            self._task = asyncio.create_task(self._compute(device))
 
-    def forget(self) -> None:
+    def invalidate(self) -> None:
         """Mark the plan as outdated because the local files have changed."""
-        self._asked_at = -math.inf
+        self._started_at = -math.inf
 
     async def aclose(self) -> None:
-        if self._asking is not None:
-            self._asking.cancel()
-            await asyncio.wait({self._asking})
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
 
-    async def _ask(self, device: Sequence[str]) -> None:
+    async def _compute(self, device: Sequence[str]) -> None:
         process = await spawn([*self._command, "--plan", *device], asyncio.subprocess.PIPE)
         child = ChildProcess(process)
         try:
@@ -95,6 +95,6 @@ class Plan:
         except (TimeoutError, ValueError):
             pass  # If there is no plan, the built-in table is used.
         finally:
-            self._asked_at = time.monotonic()
+            self._started_at = time.monotonic()
             child.kill()
             await process.wait()

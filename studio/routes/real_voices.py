@@ -118,7 +118,7 @@ class RealVoiceRoutes:
             names = ("--device", "--dtype", BITS)
             device = [f"{name}={value}" for name in names for value in values_of(args, name)[-1:]]
             self._plan.update(device)
-            state["plan"] = plan_of(self._plan.latest) | {"asking": self._plan.is_asking}
+            state["plan"] = plan_of(self._plan.latest) | {"asking": self._plan.is_running}
         return json_response(state)
 
     async def start(self, request: Request) -> Response:
@@ -135,7 +135,7 @@ class RealVoiceRoutes:
         if plan["total"] is not None and need > plan["total"]:
             raise MemoryTooSmall(need=round(need / GB, 1), have=round(plan["total"] / GB, 1))
         downloads.start(models, bits)
-        self._plan.forget()
+        self._plan.invalidate()
         return json_response({"download": downloads.status()}, 202)
 
     async def act(self, action: Callable[[Downloads], Awaitable[None]], status: int, request: Request) -> Response:
@@ -143,7 +143,7 @@ class RealVoiceRoutes:
         downloads = self._of(request)
         await action(downloads)
         if action is Downloads.stop:
-            self._plan.forget()
+            self._plan.invalidate()
         return json_response({"download": downloads.status()}, status)
 
     def _of(self, request: Request) -> Downloads:

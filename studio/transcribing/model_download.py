@@ -84,7 +84,7 @@ class ModelDownload:
                     self._problem = {name: event[name] for name in ("code", "message", "facts")}
                 elif event["event"] == "ended":
                     if event["status"] and self._problem is None:
-                        self._fail(event["words"] or f"The download ended with status {event['status']}.")
+                        self._fail(event["message"] or f"The download ended with status {event['status']}.")
                 else:
                     self._got, self._of = event["got"], event["of"]
 

@@ -91,14 +91,14 @@ async def test_failed_download_plan_is_not_retried_immediately() -> None:
     """The page polls every second, and each attempt would start a process that imports torch."""
     plan = Plan(("json.tool", "--no-such-argument"))
     plan.update(())
-    assert plan.is_asking
-    await becomes(lambda: not plan.is_asking)
+    assert plan.is_running
+    await becomes(lambda: not plan.is_running)
     plan.update(())
-    assert not plan.is_asking
+    assert not plan.is_running
     assert plan.latest is None
-    plan.forget()
+    plan.invalidate()
     plan.update(())
-    assert plan.is_asking, "what is here has changed"
+    assert plan.is_running, "what is here has changed"
     await plan.aclose()
 
 
