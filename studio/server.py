@@ -80,17 +80,17 @@ async def serve(settings: StudioSettings) -> int:
     stop_on_signals(SIGNALS, stop, hurry)
     told_to_end = asyncio.create_task(stop.wait())
     answering = asyncio.create_task(server.serve(sockets=[listener]))
-    handing_over = asyncio.create_task(startup.hand_over(partial(page, app)))
+    serving_page = asyncio.create_task(startup.serve_page(partial(page, app)))
     announcing = asyncio.create_task(_announce(startup, listener))
-    await asyncio.wait({supervision, answering, handing_over, told_to_end}, return_when=asyncio.FIRST_COMPLETED)
-    for task in (answering, handing_over):
+    await asyncio.wait({supervision, answering, serving_page, told_to_end}, return_when=asyncio.FIRST_COMPLETED)
+    for task in (answering, serving_page):
         if task.done():
             task.result()
     code = supervision.result() if supervision.done() else 0
     if told_to_end.done():
         await _drain(app.state.drain, runtime, runtime_settings.server.drain_s, hurry)
     server.should_exit = True
-    helpers = (supervision, handing_over, announcing, told_to_end)
+    helpers = (supervision, serving_page, announcing, told_to_end)
     for helper in helpers:
         helper.cancel()
     # If a socket is closed twice, uvicorn may fail. The process ends anyway.

@@ -43,7 +43,7 @@ OPEN = PAGES | {
 }
 FILE_PREFIX = f"{API}/file="  # Prefix of file paths in the results of actions.
 FOLDERS = ("/assets/", "/static/", "/svelte/", CALL, f"{API}/heartbeat/")
-CLOSED = (f"{CALL}v2/",)
+_CLOSED_PATHS = (f"{CALL}v2/",)
 
 
 class Function(NamedTuple):
@@ -100,7 +100,7 @@ class RouteFilter:
             await self._pass(scope, receive, send)
 
     def _is_open(self, path: str) -> bool:
-        if path.startswith(CLOSED):
+        if path.startswith(_CLOSED_PATHS):
             return False
         if path.startswith(CALL):
             return CALL + path.removeprefix(CALL).partition("/")[0] in self._called

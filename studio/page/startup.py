@@ -26,13 +26,13 @@ class StartupPage:
 
     def __init__(self) -> None:
         self._waiting_page = WAITING.read_text("utf-8")
-        self._now: ASGIApp = self._wait
+        self._current_app: ASGIApp = self._wait
         self.opened = asyncio.Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._now(scope, receive, send)
+        await self._current_app(scope, receive, send)
 
-    async def hand_over(self, build: Callable[[], FastAPI]) -> None:
+    async def serve_page(self, build: Callable[[], FastAPI]) -> None:
         """Build the page in a thread, serve it, and run its lifespan until this task is cancelled.
 
         Raises:
@@ -40,7 +40,7 @@ class StartupPage:
         """
         page = await asyncio.to_thread(build)
         async with page.router.lifespan_context(page):
-            self._now = page
+            self._current_app = page
             self.opened.set()
             await asyncio.Event().wait()
 

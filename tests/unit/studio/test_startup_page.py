@@ -35,7 +35,7 @@ async def test_socket_opened_on_the_startup_page_survives_the_change_to_the_stud
         return page
 
     opening = StartupPage()
-    handing_over = asyncio.create_task(opening.hand_over(build))
+    serving_page = asyncio.create_task(opening.serve_page(build))
     async with (
         served([Mount("/", opening)]) as address,
         httpx.AsyncClient(base_url=f"http://{address}", trust_env=False) as client,
@@ -52,8 +52,8 @@ async def test_socket_opened_on_the_startup_page_survives_the_change_to_the_stud
         await asyncio.wait_for(opening.opened.wait(), 60)
         assert (await client.get("/")).json() == "the studio"
         assert not ended.is_set()
-        handing_over.cancel()
-        await asyncio.gather(handing_over, return_exceptions=True)
+        serving_page.cancel()
+        await asyncio.gather(serving_page, return_exceptions=True)
         assert ended.is_set()
 
 
@@ -62,4 +62,4 @@ async def test_page_build_error_is_raised() -> None:
         raise RuntimeError("no page")
 
     with pytest.raises(RuntimeError, match="no page"):
-        await StartupPage().hand_over(build)
+        await StartupPage().serve_page(build)
