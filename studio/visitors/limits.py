@@ -24,13 +24,13 @@ from studio.errors import SignInNeeded, StoreBusy, StoreFull
 from studio.relay.relay import Allowed
 from studio.settings import VisitSettings
 from studio.visitors.visitors import Visitor, Visitors, address_of
-from studio.visitors.voice_owners import CHECK_PATH, KEPT, stores_in_runtime
+from studio.visitors.voice_owners import CHECK_PATH, RUNTIME_DATA_PATHS, stores_in_runtime
 
 RETRY_S = 2.0
 API = ("/v1/", "/tts/")
 VOICES_PATH = "/v1/audio/voices"  # POST requests to this path are not requests for speech.
 # Paths that are open without sign-in: parts of the page, status and the sign-in itself.
-OPEN = (
+_OPEN_PATHS = (
     "/studio/me",
     "/studio/status",
     "/studio/bundle/",
@@ -39,12 +39,12 @@ OPEN = (
     "/studio/fonts/",
     "/studio/sign",
 )
-ADDRESS = "address:"
+_ADDRESS_PREFIX = "address:"
 # Path prefixes of stored data.
-STORED = ("/studio/takes", "/studio/scripts", "/studio/pronunciation", "/studio/me", *KEPT)
-NOTHING_STORED = frozenset({CHECK_PATH, "/studio/pronunciation/said", "/studio/takes/free", "/studio/takes/delete"})
+_STORING_PATHS = ("/studio/takes", "/studio/scripts", "/studio/pronunciation", "/studio/me", *RUNTIME_DATA_PATHS)
+_NOT_STORING_PATHS = frozenset({CHECK_PATH, "/studio/pronunciation/said", "/studio/takes/free", "/studio/takes/delete"})
 _MAX_ADDRESSES = 65_536
-CLOSED = (*API, "/voices", "/v2/voices", "/pronunciation-dicts", "/studio/", "/gradio_api/", "/mcp")
+RESTRICTED_PATHS = (*API, "/voices", "/v2/voices", "/pronunciation-dicts", "/studio/", "/gradio_api/", "/mcp")
 
 
 class Accounts:
@@ -64,7 +64,7 @@ class Accounts:
         visitor = self.visitors.of(connection)
         address = address_of(connection)
         if visitor.owner is None or (visitor.kind == "visitor" and not self._has_room(address, visitor.owner)):
-            return visitor.kind, f"{ADDRESS}{address}"
+            return visitor.kind, f"{_ADDRESS_PREFIX}{address}"
         return visitor.kind, visitor.owner
 
     def _has_room(self, address: str, owner: str) -> bool:
@@ -116,9 +116,16 @@ class VisitLimits:
         path = str(scope["path"])
         try:
             kind, name = self.accounts.account_of(HTTPConnection(scope))
-            if self.must_sign_in and kind != "member" and path.startswith(CLOSED) and not path.startswith(OPEN):
+            if (
+                self.must_sign_in
+                and kind != "member"
+                and path.startswith(RESTRICTED_PATHS)
+                and not path.startswith(_OPEN_PATHS)
+            ):
                 raise SignInNeeded
-            is_surplus = name.startswith(ADDRESS) and self.accounts.visitors.of(HTTPConnection(scope)).owner is not None
+            is_surplus = (
+                name.startswith(_ADDRESS_PREFIX) and self.accounts.visitors.of(HTTPConnection(scope)).owner is not None
+            )
             if is_surplus and stores(scope):
                 raise StoreFull(
                     what="What you send", why="too many visitors from your address today; try again tomorrow"
@@ -136,7 +143,7 @@ class VisitLimits:
             else:
                 await self.app(scope, receive, send)
         except (SignInNeeded, StoreFull, StoreBusy, StorageFailed, TooManyConnections, RateLimited) as error:
-            await _say_no(scope, receive, send, error)
+            await _refuse(scope, receive, send, error)
 
     @contextmanager
     def _within(self, counter: Counter[str], name: str, limit: int, error: type[SpeechError]) -> Iterator[None]:
@@ -155,7 +162,7 @@ def stores(scope: Scope) -> bool:
     """True if a request stores data of its visitor."""
     path = scope["path"]
     is_change = scope.get("method", "GET") not in SAFE_METHODS | {"DELETE"}
-    return is_change and path.startswith(STORED) and path not in NOTHING_STORED
+    return is_change and path.startswith(_STORING_PATHS) and path not in _NOT_STORING_PATHS
 
 
 def allowances(accounts: Accounts, settings: VisitSettings) -> Allowed:
@@ -166,7 +173,7 @@ def allowances(accounts: Accounts, settings: VisitSettings) -> Allowed:
 
     def allowed(connection: HTTPConnection) -> Allowance:
         if not accounts.visitors.each:
-            return Allowance(f"{ADDRESS}{address_of(connection)}")
+            return Allowance(f"{_ADDRESS_PREFIX}{address_of(connection)}")
         kind, name = accounts.account_of(connection)
         seconds = settings.member_speech_s if kind == "member" else settings.visitor_speech_s
         return Allowance(name, seconds or None)
@@ -174,7 +181,7 @@ def allowances(accounts: Accounts, settings: VisitSettings) -> Allowed:
     return allowed
 
 
-async def _say_no(scope: Scope, receive: Receive, send: Send, error: SpeechError) -> None:
+async def _refuse(scope: Scope, receive: Receive, send: Send, error: SpeechError) -> None:
     if scope["type"] == "http":
         await error_response(error)(scope, receive, send)
         return

@@ -15,7 +15,7 @@ from studio.visitors.visitors import Visitors
 
 TAKE_VOICE = re.compile(r"/studio/takes/[^/]+/voice")
 NOBODY = "nobody"  # Owner name without data, for which only shared voices are available.
-KEPT = (
+RUNTIME_DATA_PATHS = (
     *("/v1/audio/voices", "/studio/voices"),
     *("/v1/audio/pronunciations", "/v1/pronunciation-dictionaries", "/pronunciation-dicts"),
 )
@@ -48,11 +48,11 @@ def stores_in_runtime(scope: Scope) -> bool:
     # The path comes from the scope, because a request's `url` also depends on the Host header.
     path = str(scope["path"])
     is_change = scope.get("method", "GET") not in SAFE_METHODS | {"DELETE"}
-    is_kept = (path.startswith(KEPT) and path != CHECK_PATH) or TAKE_VOICE.fullmatch(path) is not None
+    is_kept = (path.startswith(RUNTIME_DATA_PATHS) and path != CHECK_PATH) or TAKE_VOICE.fullmatch(path) is not None
     return is_change and is_kept
 
 
 def _changes_what_is_kept(connection: HTTPConnection) -> bool:
     path = str(connection.scope["path"])
     is_read = connection.scope.get("method", "GET") in SAFE_METHODS
-    return path.startswith(KEPT) and path != CHECK_PATH and not is_read
+    return path.startswith(RUNTIME_DATA_PATHS) and path != CHECK_PATH and not is_read

@@ -35,7 +35,7 @@ from studio.settings import StoreSettings, StudioSettings, VisitSettings
 from studio.store_service import StoreService
 from studio.transcribing.plugin import Choice
 from studio.transcribing.service import TranscriptionService
-from studio.visitors.limits import CLOSED, Accounts, VisitLimits, allowances, stores
+from studio.visitors.limits import RESTRICTED_PATHS, Accounts, VisitLimits, allowances, stores
 from studio.visitors.visitors import COOKIE, Visitor, Visitors
 from tests.support.visiting import KEY, VISITORS, header_of
 from tests.unit.studio.serving import served
@@ -228,7 +228,7 @@ def test_sign_in_is_required_for_every_runtime_route(app: FastAPI) -> None:
         if isinstance(getattr(route.endpoint, "__self__", None), Relay) and route.path != "/ready"
     ]
     assert len(relayed) > 5
-    assert [path for path in relayed if not path.startswith(CLOSED)] == []
+    assert [path for path in relayed if not path.startswith(RESTRICTED_PATHS)] == []
 
 
 # Requests that do not store data for their visitor, although their method is not GET.
