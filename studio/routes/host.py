@@ -59,11 +59,11 @@ def is_host(request: Request, settings: StudioSettings) -> bool:
     if key and hmac.compare_digest(request.headers.get(KEY_HEADER, "").encode(), key.encode()):
         return True
     alone = settings.host in LOOPBACK and not settings.store.each()
-    is_direct = alone and not key and not _is_passed_on(request) and request.url.hostname in LOOPBACK
+    is_direct = alone and not key and not _is_forwarded(request) and request.url.hostname in LOOPBACK
     return is_direct and is_own_user(request)
 
 
-def _is_passed_on(request: Request) -> bool:
+def _is_forwarded(request: Request) -> bool:
     """True if a proxy has forwarded the request.
 
     Unconfigured nginx is detected by its connection: unlike browsers, it uses HTTP/1.0 or closes the connection after
@@ -149,7 +149,7 @@ class HostRoutes:
         page = starts_page(runtime.starts, runtime.restarts) if isinstance(runtime, ChildRuntime) else ""
         if runtime.url is not None:
             with suppress(httpx.HTTPError):
-                async with self._asking(runtime.url) as client:
+                async with self._client(runtime.url) as client:
                     page += (await client.get("/metrics")).raise_for_status().text
         return Response(page, media_type=CONTENT_TYPE)
 
@@ -184,7 +184,7 @@ class HostRoutes:
         if self._runtime.url is None:
             return RuntimeReport()
         try:
-            async with self._asking(self._runtime.url) as client:
+            async with self._client(self._runtime.url) as client:
                 cards, page = await client.get("/v1/models"), await client.get("/metrics")
                 voices, ready = await client.get("/v1/audio/voices"), await client.get("/ready")
                 return RuntimeReport(
@@ -196,7 +196,7 @@ class HostRoutes:
         except (httpx.HTTPError, ValueError, KeyError):
             return RuntimeReport()
 
-    def _asking(self, url: str) -> httpx.AsyncClient:
+    def _client(self, url: str) -> httpx.AsyncClient:
         return httpx.AsyncClient(base_url=url, headers=self._key, verify=certificates(), trust_env=False, timeout=ASK_S)
 
 

@@ -17,7 +17,7 @@ from starlette.routing import BaseRoute, Match, Route
 from runtime.shared.port.openapi_page import page
 from studio.relay.relay import Relay
 from studio.routes.responses import handle_errors
-from studio.routes.voices import passed_on
+from studio.routes.voices import forward_response
 
 FRESH = {"cache-control": "no-cache"}
 _PLACE = re.compile(r"\{\w+\}")
@@ -56,17 +56,17 @@ def openapi_routes(relay: Relay, routes: Sequence[BaseRoute]) -> list[Route]:
         return any(route.matches(scope)[0] is Match.FULL for route in (*routes, *own))
 
     async def as_json(request: Request) -> Response:
-        answer = await relay.send(request, "GET", "/openapi.json")
-        if answer.status_code != httpx.codes.OK:
-            return passed_on(answer)
-        document, _ = await asyncio.to_thread(rendered, answer.content)
+        response = await relay.send(request, "GET", "/openapi.json")
+        if response.status_code != httpx.codes.OK:
+            return forward_response(response)
+        document, _ = await asyncio.to_thread(rendered, response.content)
         return Response(document, headers=FRESH, media_type="application/json")
 
     async def as_page(request: Request) -> Response:
-        answer = await relay.send(request, "GET", "/openapi.json")
-        if answer.status_code != httpx.codes.OK:
-            return passed_on(answer)
-        _, html = await asyncio.to_thread(rendered, answer.content)
+        response = await relay.send(request, "GET", "/openapi.json")
+        if response.status_code != httpx.codes.OK:
+            return forward_response(response)
+        _, html = await asyncio.to_thread(rendered, response.content)
         return HTMLResponse(html, headers=FRESH)
 
     methods = ["GET", "HEAD"]

@@ -55,7 +55,7 @@ class VoiceRoutes(StoreRoutes):
         card = await self._card(request)
         in_bin = card.status_code == httpx.codes.NOT_FOUND and await self._is_in_bin(request)
         if card.status_code != httpx.codes.OK and not in_bin:
-            return passed_on(card)
+            return forward_response(card)
         voice_id, name = (request.path_params["voice"], None) if in_bin else _names(card)
         takes = await self._takes_of(request, voice_id, name)
         restorable_s = self._store.voice_bin.keep_s
@@ -74,32 +74,32 @@ class VoiceRoutes(StoreRoutes):
         card = await self._card(request)
         if is_now and card.status_code == httpx.codes.NOT_FOUND and await self._is_in_bin(request):
             voice_id, name = request.path_params["voice"], None
-            answer: dict[str, Any] = {"id": voice_id, "deleted": True}
+            response: dict[str, Any] = {"id": voice_id, "deleted": True}
         elif card.status_code != httpx.codes.OK:
-            return passed_on(card)
+            return forward_response(card)
         else:
             voice_id, name = _names(card)
-            gone = await self._delete_in_runtime(request, voice_id, into_bin=not is_now)
-            if gone.status_code != httpx.codes.OK:
-                return passed_on(gone)
-            answer = gone.json()
+            deletion = await self._delete_in_runtime(request, voice_id, into_bin=not is_now)
+            if deletion.status_code != httpx.codes.OK:
+                return forward_response(deletion)
+            response = deletion.json()
         takes = await self._takes_of(request, voice_id, name)
         if is_now:
             await self._workers(self._store.voice_bin.forget, self._owner(request), voice_id)
         if with_takes:
             await self._workers(self._store.takes.erase, takes)
-            answer["takes_deleted"], takes = len(takes), []
+            response["takes_deleted"], takes = len(takes), []
         restorable_s = 0 if is_now else self._store.voice_bin.keep_s
-        return json_response({**answer, "restorable_s": restorable_s, "takes": len(takes)})
+        return json_response({**response, "restorable_s": restorable_s, "takes": len(takes)})
 
     async def restore(self, request: Request) -> Response:
         """Restore a deleted voice by importing its file into the runtime."""
         owner, voice_id = self._owner(request), request.path_params["voice"]
         file = await self._workers(self._store.voice_bin.get, owner, voice_id)
-        answer = await self._relay.send(request, "POST", VOICES, files={"file": file})
-        if answer.status_code == httpx.codes.OK:
+        response = await self._relay.send(request, "POST", VOICES, files={"file": file})
+        if response.status_code == httpx.codes.OK:
             await self._workers(self._store.voice_bin.forget, owner, voice_id)
-        return passed_on(answer)
+        return forward_response(response)
 
     async def keep(self, request: Request) -> Response:
         """Store a designed take as a voice, with its audio and its exact text as the reference.
@@ -112,7 +112,7 @@ class VoiceRoutes(StoreRoutes):
         if named := parse_blend(form.pop("blend", "")):
             form["consent"] = " ".join([await self._consent(request, name) for name, _ in named])
         files = {"audio_sample": ("take.wav", sound)}
-        return passed_on(await self._relay.send(request, "POST", VOICES, data=form, files=files))
+        return forward_response(await self._relay.send(request, "POST", VOICES, data=form, files=files))
 
     async def _consent(self, request: Request, name: str) -> str:
         """Return the consent text of one voice of a blend, for the record of the blended voice."""
@@ -173,16 +173,16 @@ def _names(card: httpx.Response) -> tuple[str, str]:
     return str(fields["id"]), str(fields["name"])
 
 
-def passed_on(answer: httpx.Response) -> Response:
+def forward_response(response: httpx.Response) -> Response:
     """Return a response of the runtime unchanged."""
-    return Response(answer.content, answer.status_code, media_type=answer.headers.get("content-type"))
+    return Response(response.content, response.status_code, media_type=response.headers.get("content-type"))
 
 
 def description(record: dict[str, Any], store: Store, owner: str) -> str:
     """Return the voice description of a take or of its nearest parent, or an empty string."""
     for _ in range(MAX_ANCESTORS):
-        if words := record["config"].get("instructions"):
-            return str(words)
+        if instructions := record["config"].get("instructions"):
+            return str(instructions)
         if not record["parent"]:
             break
         try:
@@ -192,7 +192,7 @@ def description(record: dict[str, Any], store: Store, owner: str) -> str:
     return ""
 
 
-def provenance(record: dict[str, Any], words: str) -> dict[str, str]:
+def provenance(record: dict[str, Any], instructions: str) -> dict[str, str]:
     """Return the known provenance entries for the voice file of a take."""
     model = record["model"] if isinstance(record["model"], dict) else {"id": record["model"]}
     voice = str(record["config"].get("voice") or "")
@@ -204,7 +204,7 @@ def provenance(record: dict[str, Any], words: str) -> dict[str, str]:
         "revision": model.get("revision") or model.get("fingerprint"),
         "fingerprint": model.get("fingerprint"),
         "seed": record["seed"],
-        "description": words,
+        "description": instructions,
         "language": record["config"].get("language") or record["language"],
         "take": record["id"],
         "sha256": record["sha256"],

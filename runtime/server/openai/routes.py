@@ -56,7 +56,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
         responder = SpeechResponder(host, body, host.owner_library(request.headers), id_of(request))
         if body.is_whole:
             response = await while_connected(request.receive, responder.whole(), host.replies)
-            return _gone() if response is None else _whole_reply(responder, response)
+            return _client_closed_response() if response is None else _whole_reply(responder, response)
         if body.is_events:
             return responder.reply(responder.as_events(), "text/event-stream")
         return responder.reply(responder.as_audio(), FORMATS[body.response_format].media_type)
@@ -201,6 +201,6 @@ def _alias(name: str, cards: Sequence[ModelCard]) -> Reply:
     return {"id": name, "object": "model", "created": created, "owned_by": "voicewright"}
 
 
-def _gone() -> Response:
+def _client_closed_response() -> Response:
     """Return an empty response for a client that has disconnected."""
     return Response(status_code=499)
