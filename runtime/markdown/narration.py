@@ -25,7 +25,7 @@ class PartKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Part of a narration, where the text of an action has no asterisks."""
+    """Part of a narration (the text of an action has no asterisks)."""
 
     kind: PartKind
     text: str

@@ -28,7 +28,7 @@ PIECE_BYTES = 2**18
 MAX_PROCESSES = 2  # Maximum number of child processes. Each process may use its full memory limit.
 
 COMMAND = (sys.executable, "-E", "-s", "-m", "runtime.shared.decode_child")
-# Working folder of child processes, from which they import this package.
+# Working directory of child processes, so that they can import this package.
 PACKAGE_ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = {
     **{name: os.environ[name] for name in ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH") if name in os.environ},

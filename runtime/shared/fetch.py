@@ -199,7 +199,7 @@ class Fetcher:
             return bytes(data)
 
     def _pinned(self, host: str) -> str:
-        """Return the IP address of the host to which the connection is opened."""
+        """Return the IP address of the host that the connection uses."""
         addresses = self._resolve(host)
         if not addresses or not all(self._is_public(address) for address in addresses):
             self._refuse("its host is not a public one")

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-SWITCH_INTERVAL_S = 0.0005  # Time in seconds after which the interpreter switches threads.
+SWITCH_INTERVAL_S = 0.0005  # Thread switch interval in seconds.
 YIELDING_INTERVAL_S = 50e-6  # Switch interval during long work on a background thread.
 
 _lock = threading.Lock()

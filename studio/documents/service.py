@@ -102,7 +102,7 @@ RETRY_AFTER_S = 5.0
 PIECE_BYTES = 2**16
 
 COMMAND = (sys.executable, "-E", "-s", "-m", "studio.documents.child")
-# Working folder of the child processes, from which they import this package.
+# Working directory of the child processes, so that they can import this package.
 PACKAGE_ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = {name: os.environ[name] for name in ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH") if name in os.environ}
 

@@ -262,7 +262,7 @@ class XhtmlReader:
         self._has_words = False
         self._label = ""
         self._is_heading = False
-        self._is_joining = False  # True after a drop cap, where the next block continues the same word.
+        self._is_joining = False  # True after a drop cap, because the next block continues the same word.
         self._scripts: list[etree._Element] = []  # Open elements of superscript and subscript numbers.
         self._numbers: dict[etree._Element, int] = {}
 

@@ -142,7 +142,7 @@ class VisitorCookies:
 
 
 def address_of(connection: HTTPConnection) -> str:
-    """Return the client's address (IPv6: its network), to which limits apply."""
+    """Return the client's address (IPv6: its network) for limits."""
     return network_of(connection.client.host if connection.client else "")
 
 

@@ -45,7 +45,7 @@ class Client(Routes):
         self._connection = connection
         self._speeches: dict[str, Speech] = {}
         self._channels: dict[int, Speech] = {}
-        # Error of the session, after which the runtime closes the connection.
+        # Error of the session. The runtime then closes the connection.
         self._complaint: SpeechRefused | None = None
         self._has_ended = False
         self._count = 0

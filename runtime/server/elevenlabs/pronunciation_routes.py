@@ -220,7 +220,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
 
 
 def merged(before: Iterable[Word], words: Iterable[Word]) -> tuple[Word, ...]:
-    """Merge dictionary entries, where an entry of `words` replaces the same word in `before`.
+    """Merge dictionary entries (an entry of `words` replaces the same word in `before`).
 
     Raises:
         InvalidConfig: The result has more than `MAX_WORDS` entries.

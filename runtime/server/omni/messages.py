@@ -55,6 +55,6 @@ def error(text: str, problem: SpeechError, *, partial_audio: bool = False) -> Re
 
 
 def failure(sentence: Sentence, problem: SpeechError) -> Reply:
-    """Return the error message of a sentence, after which the client discards partial audio."""
+    """Return the error message of a sentence (clients then discard partial audio)."""
     text = f"Generation failed for utterance {sentence.turn.index}, sentence {sentence.index}: {problem}"
     return error(text, problem, partial_audio=sentence.sent_bytes > 0)

@@ -64,7 +64,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @app.post("/v1/audio/speech/batch", response_model=None)
     @documented(body=SpeechBatch, example={"items": [EXAMPLE, EXAMPLE]}, answer=BatchReply, refusals=SPEECH)
     async def batch(request: Request) -> Response:
-        """Speak several texts, where an error in one text does not affect the other texts."""
+        """Speak several texts (an error in one text does not affect the others)."""
         items = read_batch(await read_fields(request, host), host.settings.limits.max_batch_items)
         host.engine  # noqa: B018  This raises an error if the engine is not ready.
         pieces = _batch(host, items, host.owner_library(request.headers), id_of(request))

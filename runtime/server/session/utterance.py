@@ -126,7 +126,7 @@ class Utterance(Generic[Config]):
     and flushes in order.
     """
 
-    commands: list[Command]  # Command list of the session, to which the utterance appends commands.
+    commands: list[Command]  # Command list of the session. The utterance appends its commands.
     voice: ChosenVoice[Config]
     text: GrowingText
     name: str = ""
