@@ -177,7 +177,7 @@ class Weights(NamedTuple):
         rounded = Int8.of(weight)
         return cls(rounded.values, rounded.scales)
 
-    def widened(self, dtype: torch.dtype) -> Tensor:
+    def upcast(self, dtype: torch.dtype) -> Tensor:
         return self.weight if self.scale is None else (self.weight * self.scale[:, None]).to(dtype)
 
 
@@ -212,7 +212,7 @@ class Bench:
 
     def library(self, weights: Weights) -> Tensor:
         """Compute the product with PyTorch operations."""
-        out = self.x @ weights.widened(self.x.dtype).t()
+        out = self.x @ weights.upcast(self.x.dtype).t()
         if self.product.gated:
             gate, up = out.chunk(2, -1)
             return torch.nn.functional.silu(gate) * up
