@@ -92,6 +92,7 @@ SPEAKERS = ("Angus", "Clara", "Nora", "Mia", "Iris", "Reed", "Bruno", "Owen")
 @pytest.fixture
 def chinese(open_studio: OpenStudio) -> Page:
     page = open_studio(locale="zh-CN")
+    expect(page.locator("gradio-app main")).to_be_attached()  # Gradio sets the language of the browser.
     expect(page.locator("html")).to_have_attribute("lang", "zh")
     assert "zh" in languages()
     return page

@@ -40,15 +40,19 @@ export class Preferences extends Emitter {
     const urlTheme = new URLSearchParams(location.search).get('__theme');
     this.theme = THEMES.find((one) => one === urlTheme) ?? THEMES.find((one) => one === theme) ?? 'system';
     DARK.addEventListener('change', () => this.paint());
-    // Gradio starts later and sets the system theme, so the chosen theme must be applied again.
-    new MutationObserver(() => this.paint()).observe(document.body, { attributeFilter: ['class'] });
+    // Gradio starts later and sets the system's theme and language, so the chosen ones must be applied again.
+    const observer = new MutationObserver(() => this.paint());
+    observer.observe(document.body, { attributeFilter: ['class'] });
+    observer.observe(document.documentElement, { attributeFilter: ['lang'] });
     this.paint();
   }
 
   paint() {
+    const { documentElement } = document;
+    if (documentElement.lang !== this.language) documentElement.lang = this.language;
     const dark = this.theme === 'dark' || (this.theme === 'system' && DARK.matches);
     document.body.classList.toggle('dark', dark);
-    document.documentElement.style.colorScheme = dark ? 'dark' : 'light';
+    documentElement.style.colorScheme = dark ? 'dark' : 'light';
   }
 
   /** @param {PreferenceValues} chosen */

@@ -221,7 +221,6 @@ export class Studio {
   async setLanguage(language) {
     await this.words.load(language);
     this.presets = this.localPresets();
-    document.documentElement.lang = language;
     this.words.apply(this.page);
     this.clearErrors();
     this.offer([...new Set(this.cards.values())]);
@@ -679,7 +678,6 @@ export async function mount(element) {
   const page = getElement(element, '#vw');
   const data = await loaded;
   data.words.apply(page);
-  document.documentElement.lang = data.preferences.language;
   const studio = new Studio(page, data);
   offerSigningIn(page, data.me, studio.t);
   addEventListener('vw-gradio', cancelOrphanedFrames, { once: true });
