@@ -227,9 +227,9 @@ class Host:
         assert self._watchdog is not None, "the engine is there"
         return await self._watchdog.watch()
 
-    async def run_in_worker(self, work: Callable[..., Value], *given: Any) -> Value:
-        """Run `work(*given)` on a worker thread and return the result."""
-        return await asyncio.get_running_loop().run_in_executor(self.decoders, work, *given)
+    async def run_in_worker(self, work: Callable[..., Value], *arguments: Any) -> Value:
+        """Run `work(*arguments)` on a worker thread and return the result."""
+        return await asyncio.get_running_loop().run_in_executor(self.decoders, work, *arguments)
 
     def refuse(self, error: SpeechError) -> None:
         """Refuse all new requests with `error`."""

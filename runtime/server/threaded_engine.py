@@ -132,7 +132,7 @@ class ThreadedEngine:
             self._requests[ticket] = _OpenRequest(request, sink)
 
     def append(self, ticket: int, text: str) -> None:
-        self._command(ticket, lambda own: self._engine.append(own, text))
+        self._command(ticket, lambda engine_ticket: self._engine.append(engine_ticket, text))
 
     def flush(self, ticket: int) -> None:
         self._command(ticket, self._engine.flush)
@@ -141,10 +141,10 @@ class ThreadedEngine:
         self._command(ticket, self._engine.finish_text)
 
     def ack_sent(self, ticket: int, samples: int) -> None:
-        self._command(ticket, lambda own: self._engine.ack_sent(own, samples))
+        self._command(ticket, lambda engine_ticket: self._engine.ack_sent(engine_ticket, samples))
 
     def ack_played(self, ticket: int, ms: float) -> None:
-        self._command(ticket, lambda own: self._engine.ack_played(own, ms))
+        self._command(ticket, lambda engine_ticket: self._engine.ack_played(engine_ticket, ms))
 
     def cancel(self, ticket: int) -> None:
         """End a request, and skip its validation if the validation has not begun."""
@@ -184,12 +184,12 @@ class ThreadedEngine:
         if opened is not None and opened.ticket is not None:
             self._run_command(opened.ticket, command)
 
-    def _run_command(self, own: int, command: Command) -> None:
+    def _run_command(self, engine_ticket: int, command: Command) -> None:
         try:
-            command(own)
+            command(engine_ticket)
         except Exception:  # An internal error ends only the affected request.
             log.exception("a command of the engine failed")
-            self._engine.cancel(own)
+            self._engine.cancel(engine_ticket)
 
     def _emit_event(self, ticket: int, sink: Sink, event: SpeechEvent) -> None:
         """Pass an event of the engine to the client's sink."""
@@ -240,11 +240,11 @@ class ThreadedEngine:
             if opened is None or opened.request is None:  # The request was cancelled.
                 return
             request, opened.request = opened.request, None
-        own = self._engine.submit(request, partial(self._emit_event, ticket, opened.sink))
+        engine_ticket = self._engine.submit(request, partial(self._emit_event, ticket, opened.sink))
         with self._changed:
             while opened.commands:
-                self._run_command(own, opened.commands.popleft())
-            opened.ticket = own
+                self._run_command(engine_ticket, opened.commands.popleft())
+            opened.ticket = engine_ticket
 
 
 def _call(sink: Callable[[Any], None], value: object) -> None:

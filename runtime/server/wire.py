@@ -151,13 +151,13 @@ def check_text(count: int, limits: Limits, *, param: str = "text") -> None:
         raise TextTooLong(count=count, unit="characters", limit=limits.max_text_chars, param=param)
 
 
-def check_frames(asked: int | None, max_frames: int, *, param: str = "max_frames") -> None:
+def check_frames(frames: int | None, max_frames: int, *, param: str = "max_frames") -> None:
     """Check that the requested number of codec frames is at most `max_frames`.
 
     Raises:
-        InvalidConfig: `asked` exceeds `max_frames`.
+        InvalidConfig: `frames` exceeds `max_frames`.
     """
-    if asked is not None and asked > max_frames:
+    if frames is not None and frames > max_frames:
         raise InvalidConfig(where=param, why=f"it must be at most {max_frames}", param=param)
 
 
@@ -211,7 +211,7 @@ def _known_names(kind: type[BaseModel]) -> frozenset[str]:
     return frozenset(names)
 
 
-def given(fields: Mapping[str, Any]) -> dict[str, Any]:
+def without_nulls(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return a copy of `fields` without the entries that are None."""
     return {name: value for name, value in fields.items() if value is not None}
 

@@ -242,10 +242,10 @@ class ReadText:
         """Return the rest of the text, without tags."""
         return self._spoken_text(self._tags.finish)
 
-    def _spoken_text(self, items_of: Callable[..., Iterable[Item]], *given: str) -> str:
+    def _spoken_text(self, items_of: Callable[..., Iterable[Item]], *arguments: str) -> str:
         text = ""
         try:
-            for item in items_of(*given):
+            for item in items_of(*arguments):
                 if isinstance(item, str):
                     text += item
                 elif isinstance(item, Pause) and not (text or self._last)[-1].isspace():

@@ -118,7 +118,7 @@ class Relay:
         if self.runtime.url is None:
             return error_response(RuntimeUnavailable())
         try:
-            own = self._own_headers(request)
+            own_headers = self._own_headers(request)
         except SpeechError as error:
             return error_response(error)
         # Trailing spaces are not part of a header value (RFC 9110, 5.5), and httpx refuses them. curl sends a trailing
@@ -126,9 +126,9 @@ class Relay:
         headers = [
             (name, value.strip(b" \t"))
             for name, value in request.headers.raw
-            if name.decode("latin-1") not in {*ONE_HOP, *own}
+            if name.decode("latin-1") not in {*ONE_HOP, *own_headers}
         ]
-        headers += [(name.encode(), value.encode()) for name, value in own.items() if value]
+        headers += [(name.encode(), value.encode()) for name, value in own_headers.items() if value]
         url = _target(self.runtime.url, request.scope)
         limits = self.settings.limits
         return ProxyResponse(
@@ -150,11 +150,11 @@ class Relay:
         Raises:
             SpeechError: The owner of the request is unknown but required.
         """
-        own = dict.fromkeys(ALLOWANCE_HEADERS, "") | self.key
+        own_headers = dict.fromkeys(ALLOWANCE_HEADERS, "") | self.key
         if self.whose is not None:
-            own[OWNER_HEADER] = self.whose(connection)
+            own_headers[OWNER_HEADER] = self.whose(connection)
         allowed = self.allowed(connection) if self.allowed is not None else None
-        return own if allowed is None else own | allowed.headers()
+        return own_headers if allowed is None else own_headers | allowed.headers()
 
     async def send(self, connection: HTTPConnection, method: str, path: str, **content: Any) -> httpx.Response:
         """Send a request of the studio to the runtime on behalf of a caller.
@@ -182,9 +182,9 @@ class Relay:
     async def _request(self, method: str, path: str, headers: Mapping[str, str], **content: Any) -> httpx.Response:
         if self.runtime.url is None:
             raise RuntimeUnavailable
-        own = {name: value for name, value in headers.items() if value}
+        own_headers = {name: value for name, value in headers.items() if value}
         try:
-            return await self.client.request(method, self.runtime.url + path, headers=own, **content)
+            return await self.client.request(method, self.runtime.url + path, headers=own_headers, **content)
         except httpx.HTTPError:
             raise RuntimeUnavailable from None
 
@@ -200,16 +200,18 @@ class Relay:
             await _turn_away(browser, Draining() if self.drain.begun else RuntimeUnavailable())
             return
         try:
-            own = self._own_headers(browser)
+            own_headers = self._own_headers(browser)
         except SpeechError as error:
             await browser.send_denial_response(error_response(error))
             return
-        forwarded = {name: browser.headers[name] for name in PASSED_ON if name in browser.headers and name not in own}
+        forwarded = {
+            name: browser.headers[name] for name in PASSED_ON if name in browser.headers and name not in own_headers
+        }
         try:
             upstream = await connect(
                 _target(url.replace("http", "ws", 1), browser.scope),
                 subprotocols=browser.scope["subprotocols"] or None,
-                additional_headers=forwarded | {name: value for name, value in own.items() if value},
+                additional_headers=forwarded | {name: value for name, value in own_headers.items() if value},
                 user_agent_header=None,
                 compression=None,
                 max_size=None,

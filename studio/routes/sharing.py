@@ -187,22 +187,22 @@ def shared_page(record: dict[str, Any], token: str, accepted: str) -> str:
 
     `token` is the token of the link. `accepted` is the browser's Accept-Language header.
     """
-    language, said = _accepted_texts(accepted)
-    listen = escape(said["shared.listen"])
+    language, texts = _accepted_texts(accepted)
+    listen = escape(texts["shared.listen"])
     content = (
-        f"<h1>{escape(said['shared.title'])}</h1>\n"
+        f"<h1>{escape(texts['shared.title'])}</h1>\n"
         f'<blockquote dir="auto">{escape(record["text"])}</blockquote>\n'
         f'<audio controls preload="metadata" src="{escape(token)}/audio" aria-label="{listen}"></audio>\n'
-        f"<p>{escape(said['shared.generated'])}</p>"
+        f"<p>{escape(texts['shared.generated'])}</p>"
     )
-    return _PAGE.format(language=language, title=escape(said["shared.title"]), content=content)
+    return _PAGE.format(language=language, title=escape(texts["shared.title"]), content=content)
 
 
 def ended(accepted: str) -> str:
     """Return the HTML page for a revoked or unknown link."""
-    language, said = _accepted_texts(accepted)
-    content = f"<h1>{escape(said['shared.ended'])}</h1>\n<p>{escape(said['shared.ended_why'])}</p>"
-    return _PAGE.format(language=language, title=escape(said["shared.ended"]), content=content)
+    language, texts = _accepted_texts(accepted)
+    content = f"<h1>{escape(texts['shared.ended'])}</h1>\n<p>{escape(texts['shared.ended_why'])}</p>"
+    return _PAGE.format(language=language, title=escape(texts["shared.ended"]), content=content)
 
 
 def _accepted_texts(accepted: str) -> tuple[str, dict[str, str]]:

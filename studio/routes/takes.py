@@ -119,8 +119,8 @@ class TakeRoutes(StoreRoutes):
 
         Favourites, and takes that scripts use, are not moved.
         """
-        owner, asked = self._visitors.of(request).known, read(TakeCount, decode(await read_body(request)))
-        moved = await self._workers(self._store.takes.free, owner, asked.takes)
+        owner, body = self._visitors.of(request).known, read(TakeCount, decode(await read_body(request)))
+        moved = await self._workers(self._store.takes.free, owner, body.takes)
         return json_response({"takes": moved, "restorable_s": self._store.settings.bin_s})
 
     async def delete_several(self, request: Request) -> Response:
@@ -132,8 +132,8 @@ class TakeRoutes(StoreRoutes):
         return await self._move_several(request, into_bin=False)
 
     async def _move_several(self, request: Request, *, into_bin: bool) -> Response:
-        owner, asked = self._visitors.of(request).known, read(TakeIds, decode(await read_body(request)))
-        moved = await self._workers(self._store.takes.move, owner, asked.takes, into_bin=into_bin)
+        owner, body = self._visitors.of(request).known, read(TakeIds, decode(await read_body(request)))
+        moved = await self._workers(self._store.takes.move, owner, body.takes, into_bin=into_bin)
         return json_response({"takes": moved, "restorable_s": self._store.settings.bin_s})
 
     async def restore_bin(self, request: Request) -> Response:

@@ -56,11 +56,11 @@ class Pronunciations:
             connection.execute("INSERT OR REPLACE INTO pronunciations VALUES (?, ?, ?, ?, ?)", row)
         return stored
 
-    def replace_words(self, owner: str | None, asked: TextToSay) -> dict[str, Any]:
+    def replace_words(self, owner: str | None, body: TextToSay) -> dict[str, Any]:
         """Replace words of a text by the request's and the owner's entries, and count them."""
         rows = [] if owner is None else self.of(owner)["words"]
-        replacements = [(entry.word, entry.say_as) for entry in asked.pronunciations]
+        replacements = [(entry.word, entry.say_as) for entry in body.pronunciations]
         spoken, places = pronounced(
-            asked.text, [*replacements, *((entry["word"], entry["said"]) for entry in rows)], TAG_PATTERN
+            body.text, [*replacements, *((entry["word"], entry["said"]) for entry in rows)], TAG_PATTERN
         )
         return {"text": spoken, "places": places}

@@ -17,7 +17,7 @@ from runtime.server.engine_host import Host
 from runtime.server.http.request_ids import id_of
 from runtime.server.http.speech import HttpSpeech, event, read_fields
 from runtime.server.openapi.operations import SPEECH, documented
-from runtime.server.wire import Reply, given
+from runtime.server.wire import Reply, without_nulls
 from runtime.shared.encoding import FORMATS, Encoder, wav_header
 from runtime.shared.pcm_formats import PcmWriter
 from runtime.shared.word_times import WordTimes
@@ -135,7 +135,7 @@ class _WavWriter:
 
 
 def _event(fields: Reply) -> bytes:
-    return event(**given(fields))
+    return event(**without_nulls(fields))
 
 
 def _writer(form: FileFormat | OutputFormat) -> PcmWriter | _WavWriter | Encoder:

@@ -36,7 +36,7 @@ from runtime.server.http.multipart import read_multipart
 from runtime.server.http.speech import read_fields
 from runtime.server.openapi.operations import DICTIONARIES, FORM, documented
 from runtime.server.pronunciations.routes import CREATING, dictionaries_of
-from runtime.server.wire import Checked, Reply, checked, given
+from runtime.server.wire import Checked, Reply, checked, without_nulls
 
 PATH = "/v1/pronunciation-dictionaries"
 ONE = "/{pronunciation_dictionary_id}"
@@ -52,7 +52,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     router = APIRouter(prefix=PATH)
 
     async def body_of(request: Request, kind: type[Checked]) -> Checked:
-        return checked(kind, given(await read_fields(request, host)))
+        return checked(kind, without_nulls(await read_fields(request, host)))
 
     async def changed(request: Request, dictionary_id: str, edit: DictionaryEdit) -> PronunciationDictionary:
         return await host.run_in_worker(dictionaries_of(host, request).change, dictionary_id, edit)

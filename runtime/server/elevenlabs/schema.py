@@ -18,7 +18,7 @@ from runtime.server.session.speech_fields import SynthesisOptions
 from runtime.server.text.filter import FilterName
 from runtime.server.text.pronunciations import MAX_DICTIONARIES, Pronunciations
 from runtime.server.voices.voice_resolver import VOICE_ALIASES, ResolvedVoice, VoiceResolver
-from runtime.server.wire import Name, StrictFields, Text, check_frames, checked, given, language_of
+from runtime.server.wire import Name, StrictFields, Text, check_frames, checked, language_of, without_nulls
 from runtime.settings import Limits
 from runtime.shared.encoding import SPEEDS
 
@@ -223,7 +223,7 @@ def read(kind: type[Read], fields: dict[str, Any], limits: Limits) -> Read:
     Raises:
         BadRequest: A field has the wrong type, is out of range, or requests an unsupported feature.
     """
-    message = checked(kind, given(fields))
+    message = checked(kind, without_nulls(fields))
     check_frames(message.max_frames, limits.max_frames)
     return message
 

@@ -160,8 +160,8 @@ class HttpSpeech(ABC, Generic[Body]):
             self._references[resolved.stored] = reference
         return self._references[resolved.stored]
 
-    async def _encoding(self, work: Callable[..., bytes], *given: bytes) -> bytes:
-        return await asyncio.get_running_loop().run_in_executor(self._host.encoders, work, *given)
+    async def _encoding(self, work: Callable[..., bytes], *arguments: bytes) -> bytes:
+        return await asyncio.get_running_loop().run_in_executor(self._host.encoders, work, *arguments)
 
 
 def base64_json(field: str, data: bytes | bytearray, rest: Reply) -> Iterator[bytes]:

@@ -17,7 +17,7 @@ from runtime.request import Reference
 from runtime.server.session.dialogue import MAX_TURN_PAUSE_MS, MAX_TURNS, TURN_PAUSE_MS
 from runtime.server.session.speech_fields import NO_RECORDING, SpeechFields
 from runtime.server.text.filter import FilterName
-from runtime.server.wire import Name, Text, VoiceFields, check_field_count, checked, given
+from runtime.server.wire import Name, Text, VoiceFields, check_field_count, checked, without_nulls
 from runtime.shared.encoding import BIT_RATE_RANGE, FORMATS, SPEEDS, VOLUME_RANGE
 from runtime.shared.loudness import LOUDNESS_RANGE_LUFS
 
@@ -148,7 +148,7 @@ class SpeechBody(SpeechFields):
         return [self._turn(turn) for turn in self.inputs] or [self]
 
     def _turn(self, turn: DialogueInput) -> SpeechBody:
-        chosen = given({"language": turn.language, "instruct": turn.instruct, "voice": turn.voice})
+        chosen = without_nulls({"language": turn.language, "instruct": turn.instruct, "voice": turn.voice})
         if turn.voice is not None:
             chosen |= NO_RECORDING
         body = self.model_copy(update={**chosen, "input": turn.text, "inputs": []})
@@ -222,4 +222,4 @@ def read_batch(fields: dict[str, Any], max_items: int) -> list[dict[str, Any]]:
     for item in items:
         check_field_count(item)
     shared = {name: value for name, value in fields.items() if value is not None and name not in {"items", "input"}}
-    return [{"response_format": DEFAULT_BATCH_FORMAT, **shared, **given(item), **_WHOLE} for item in items]
+    return [{"response_format": DEFAULT_BATCH_FORMAT, **shared, **without_nulls(item), **_WHOLE} for item in items]

@@ -236,11 +236,11 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
             whole=whole,
         )
 
-    async def _encoded(self, encoder: Encoder, step: Callable[..., bytes], *given: bytes) -> bytes:
+    async def _encoded(self, encoder: Encoder, step: Callable[..., bytes], *arguments: bytes) -> bytes:
         """Run a step of the encoder on a worker thread, or on the event loop if it is fast."""
         if encoder.is_instant:
-            return step(*given)
-        return await self._encoding(step, *given)
+            return step(*arguments)
+        return await self._encoding(step, *arguments)
 
     def _delta(self, audio: bytes) -> bytes:
         data = base64.b64encode(audio).decode("ascii")

@@ -18,7 +18,7 @@ from runtime.server.session.utterance import GrowingText
 from runtime.server.text.filter import FilterName
 from runtime.server.text.pronunciations import DictionaryIds, Pronunciations
 from runtime.server.voices.voice_resolver import ResolvedVoice, VoiceResolver
-from runtime.server.wire import Name, Text, VoiceFields, given, language_of
+from runtime.server.wire import Name, Text, VoiceFields, language_of, without_nulls
 from runtime.settings import Limits
 
 MAX_X_VECTOR = 8192  # Maximum length of an x-vector, as in vLLM-Omni. The published checkpoints use 1024 and 2048.
@@ -124,7 +124,7 @@ class SpeechFields(VoiceFields):
         if fields.get("speaker_embedding") is not None and fields.get("ref_audio") is not None:
             raise ValueError("speaker_embedding and ref_audio exclude each other")
         # Remove null fields, so that a null alias does not hide another alias of the same field.
-        return given(fields)
+        return without_nulls(fields)
 
     @property
     def frame_limit(self) -> int | None:

@@ -64,7 +64,7 @@ class NamesDictionaries(Protocol):
         ...
 
 
-def all_words(asked: NamesDictionaries, library: VoiceLibrary) -> list[Pronunciation]:
+def all_words(request: NamesDictionaries, library: VoiceLibrary) -> list[Pronunciation]:
     """Return the pronunciations of the request, then the entries of its dictionaries.
 
     Thread: event loop. A dictionary file of at most 0.5 MB is read if it is not cached.
@@ -72,12 +72,12 @@ def all_words(asked: NamesDictionaries, library: VoiceLibrary) -> list[Pronuncia
     Raises:
         DictionaryNotFound: A dictionary or a version does not exist.
     """
-    word_entries = list(asked.pronunciations)
-    for dictionary_id, version_id in asked.dictionaries:
+    word_entries = list(request.pronunciations)
+    for dictionary_id, version_id in request.dictionaries:
         try:
             version = library.pronunciations.version(dictionary_id, version_id)
         except DictionaryNotFound as error:
-            error.param = asked.dictionaries_field
+            error.param = request.dictionaries_field
             raise
         word_entries += (
             Pronunciation.model_construct(word=word.word, say_as=word.say_as, case_sensitive=word.case_sensitive)
