@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, WebSocketRoute, expect
 
 from tests.browser.conftest import OpenStudio
-from tests.browser.steps import SHORT, await_sound, play_through
+from tests.browser.steps import SHORT, await_sound, enter, play_through, wav
 from tests.browser.test_page import complaints
 from tests.support.app import App
 from tests.support.stalling import stalling_proxy
@@ -163,3 +163,20 @@ def test_library_shows_no_second_error_if_the_status_reports_the_outage(app: App
         expect(page.locator("#vw-status")).to_have_attribute("data-state", "waiting", timeout=NOTICED_MS)
         expect(page.locator("#vw-room-library")).not_to_contain_text("is not responding")
         proxy.flow()
+
+
+@pytest.mark.usefixtures("no_voices")
+def test_recording_chosen_offline_is_checked_when_the_network_is_back(app: App, open_studio: OpenStudio) -> None:
+    with stalling_proxy(int(app.port)) as proxy:
+        page = open_studio(url=f"http://127.0.0.1:{proxy.port}")
+        enter(page, "clone")
+        proxy.stall()
+        page.context.set_offline(True)
+        with page.expect_event("requestfailed", lambda request: request.url.endswith("/voices/check")):
+            page.set_input_files("#vw-clone-file", wav(4.0))
+        page.wait_for_timeout(200)
+        expect(page.locator("#vw-room-clone [data-error-for=ref_audio]")).to_be_empty()
+        expect(page.locator("#vw-clone-use")).to_be_enabled()
+        page.context.set_offline(False)
+        proxy.flow()
+        expect(page.locator("#vw-clone-clinic .vw-care")).not_to_have_count(0, timeout=BACK_MS)
