@@ -556,6 +556,18 @@ def test_long_recording_hint_disappears_with_the_next_recording(studio: Page) ->
     expect(studio.locator("#vw-clone-transcript")).to_be_enabled()
 
 
+def test_error_of_a_selection_disappears_when_another_part_is_selected(studio: Page) -> None:
+    enter(studio, "clone")
+    studio.set_input_files("#vw-clone-file", wav(4.0))
+    error = studio.locator("#vw-room-clone [data-error-for=ref_audio]")
+    end = studio.locator("#vw-clone-trim [data-edge=end]")
+    end.press("Home")
+    expect(error).to_contain_text("at least 1 s is needed")
+    end.press("End")
+    expect(error).to_be_empty()
+    expect(studio.locator("#vw-clone-use")).to_be_enabled()
+
+
 def test_oversized_recording_file_is_refused_with_its_limit_and_advice(studio: Page) -> None:
     enter(studio, "clone")
     hours = io.BytesIO()
