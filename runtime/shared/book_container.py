@@ -27,7 +27,7 @@ _READERS = {b"\xff\xd8\xff": "jpeg_pipe", b"\x89PNG\r\n\x1a\n": "png_pipe", b"GI
 _MAX_SIDE = 1200  # Maximum width and height of a cover in pixels.
 _MAX_PIXELS = 64_000_000
 _MS = Fraction(1, 1000)
-_TAGS_IN_MP4 = {"title", "artist", "album_artist", "album", "composer", "genre", "date", "comment"}
+_TAGS_IN_MP4 = {"title", "artist", "album_artist", "album", "track", "composer", "genre", "date", "comment"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -285,14 +285,19 @@ class _Audio:
     chapters: list[tuple[str, int, int]]
     folder: Path
 
-    def file(self, start: int, end: int, title: str) -> IO[bytes]:
-        """Encode a section of the samples as a file with the metadata tags of its takes."""
+    def file(self, start: int, end: int, title: str, chapter: int | None = None) -> IO[bytes]:
+        """Encode a section of the samples as a file with the metadata tags of its takes.
+
+        The file of a chapter also has its number, because players otherwise sort by title.
+        """
         within = [part for part in self.parts if start <= part.start < end]
         records: list[dict[str, Any]] = [record for part in within for record in part.records]
         digest = hashlib.sha256()
         for piece in self._pieces(start, end):
             digest.update(piece)
         tags = joined_tags(records, title, digest.hexdigest()) | self._book_tags()
+        if chapter is not None:
+            tags |= {"album": self.name, "track": f"{chapter}/{len(self.chapters)}"}
         file = _temporary(self.folder)
         wanted = self.wanted
         encode_into(file, wanted.format, self._pieces(start, end), tags, self._book(start, end), wanted.bit_rate)
@@ -324,8 +329,8 @@ def _archive(wanted: ExportFields, name: str, audio: _Audio, folder: Path) -> IO
     file = _temporary(folder)
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:  # Compression would not make audio smaller.
 
-        def add(path: str, start: int, end: int, title: str) -> None:
-            with audio.file(start, end, title) as content:
+        def add(path: str, start: int, end: int, title: str, chapter: int | None = None) -> None:
+            with audio.file(start, end, title, chapter) as content:
                 size = content.seek(0, 2)
                 content.seek(0)
                 dated = zipfile.ZipInfo(path, time.localtime()[:6])
@@ -338,7 +343,8 @@ def _archive(wanted: ExportFields, name: str, audio: _Audio, folder: Path) -> IO
         if wanted.shape in {"all", "chapters"}:
             digits = max(2, len(str(len(audio.chapters))))
             for number, (title, start, end) in enumerate(audio.chapters, 1):
-                add(f"chapters/{file_name(f'{number:0{digits}} {title}', wanted.format, 60)}", start, end, title)
+                inside = file_name(f"{number:0{digits}} {title}", wanted.format, 60)
+                add(f"chapters/{inside}", start, end, title, number)
         if wanted.shape in {"all", "files"}:
             digits = max(3, len(str(len(audio.parts))))
             for number, part in enumerate(audio.parts, 1):

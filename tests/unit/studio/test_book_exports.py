@@ -102,6 +102,20 @@ def test_invalid_cover_is_refused(client: httpx.Client) -> None:
         assert (answer.status_code, answer.json()["error"]["param"]) == (400, "cover")
 
 
+@pytest.mark.parametrize("wanted", ["mp3", "m4b"])
+def test_chapter_files_have_their_number_and_the_album(client: httpx.Client, tmp_path: Path, wanted: str) -> None:
+    clips = [{"take": save(client, pcm_of(0.5, seed))["id"]} for seed in (1, 2)]
+    chapters = [{"title": "One", "first_clip": 0}, {"title": "Two", "first_clip": 1}]
+    body = {"clips": clips, "format": wanted, "shape": "chapters", "chapters": chapters, "name": "Show"}
+    for author in ("", "Ann Author"):
+        answer = client.post("/studio/exports", json=body | {"author": author})
+        with zipfile.ZipFile(io.BytesIO(answer.content)) as archive:
+            second = probed(archive.read(archive.namelist()[1]), tmp_path / f"two.{wanted}")
+        tags = second["format"]["tags"]
+        assert (tags["title"], tags["album"], tags["track"]) == ("Two", "Show", "2/2")
+        assert tags.get("artist", "") == author
+
+
 def test_chapter_files_contain_only_their_chapter(client: httpx.Client, tmp_path: Path) -> None:
     clips = [{"take": save(client, pcm_of(1.0, seed))["id"]} for seed in (1, 2)]
     chapters = [{"title": "One", "first_clip": 0}, {"title": "Two", "first_clip": 1}]
