@@ -73,7 +73,7 @@ function referenceComment({ referenceUrl }, mark) {
 /** @param {Request} request @param {URL} base */
 export function curl(request, base) {
   const body = { input: request.text, ...speechConfig(request), response_format: 'mp3' };
-  const hint = '# To hear it as it is made: | ffplay -nodisp -autoexit - in place of -o take.mp3\n';
+  const hint = '# To hear it as it is made: | ffplay -nodisp -autoexit - instead of -o take.mp3\n';
   const head = `curl --fail-with-body -N ${new URL('v1/audio/speech', base)} -o take.mp3 \\\n  -H 'Content-Type: application/json'`;
   if (!request.hasReference) return `${hint}${head} \\\n  -d ${shellQuoted(json(body))}\n`;
   const open = JSON.stringify(body).slice(0, -1);
