@@ -40,6 +40,10 @@ def test_library_lists_a_script_as_one_entry_with_collapsed_takes(script: Page, 
         assert sides == sorted(sides), "beside each other"
     entry.get_by_role("button", name="Takes of At the river").click()
     expect(entry.locator(".vw-take")).to_have_count(4)  # The second line has two takes.
+    script.click("#vw-takes-select")
+    expect(script.locator("#vw-takes-bar")).to_be_visible()
+    expect(entry.locator(".vw-take-pick:visible")).to_have_count(0)  # The selection has no takes of scripts.
+    script.click("#vw-takes-select")
     assert len(set(entry.locator(".vw-take .vw-mark").evaluate_all("(marks) => marks.map(({ title }) => title)"))) == 2
     expect(entry.locator(".vw-take .vw-mark[data-kind=preset]")).to_have_count(4)
     assert sorted(entry.locator(".vw-take").evaluate_all("(rows) => rows.map((row) => row.dataset.take)")) == sorted(
