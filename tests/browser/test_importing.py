@@ -287,6 +287,9 @@ def test_content_options_are_chosen_with_the_chapters(studio: Page, tmp_path: Pa
         expect(sheet.locator("#vw-chapters-kinds label")).to_have_text(
             ["Marks of notes (1)", "Code (1 block)", "Tables (2 rows)", "Numbers of lists (2)"]
         )
+        places = sheet.locator("#vw-chapters-kinds, #vw-chapters-all, #vw-chapters-list")
+        ids = places.evaluate_all("(all) => all.map(({ id }) => id)")
+        assert ids == ["vw-chapters-kinds", "vw-chapters-all", "vw-chapters-list"]
         sheet.get_by_label("Two", exact=False).first.uncheck()
         if wanted:
             sheet.get_by_label("Code").check()
