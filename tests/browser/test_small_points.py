@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 import pytest
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import FloatRect, Locator, Page, Route, expect
 
 from tests.browser.conftest import SCREENSHOTS, OpenStudio
 from tests.browser.design_steps import make_three
@@ -120,6 +120,21 @@ def test_voices_are_sorted_by_number_and_appear_when_the_window_gets_the_focus(
     names = picker(studio).locator(".vw-pick-name > span:first-child")
     expect(names.nth(2)).to_have_text("Voice 10")
     assert names.all_text_contents()[:3] == ["Voice 1", "Voice 2", "Voice 10"]
+
+
+def place_of(element: Locator) -> FloatRect:
+    place = element.bounding_box()
+    assert place is not None
+    return place
+
+
+def test_error_of_an_empty_text_is_shown_at_the_field(studio: Page) -> None:
+    studio.fill("#vw-text", "")
+    expect(studio.get_by_placeholder("Write or paste a text to speak")).to_be_visible()
+    studio.click("#vw-speak")
+    error = studio.locator("#vw-text-error")
+    expect(error).to_have_text("Write something to say first.")
+    assert place_of(error)["y"] < place_of(studio.locator(".vw-text-facts"))["y"]
 
 
 def test_take_from_another_window_appears_when_the_window_gets_the_focus(open_studio: OpenStudio) -> None:
