@@ -137,6 +137,17 @@ def test_error_of_an_empty_text_is_shown_at_the_field(studio: Page) -> None:
     assert place_of(error)["y"] < place_of(studio.locator(".vw-text-facts"))["y"]
 
 
+def test_related_settings_of_a_line_are_in_one_row(script: Page) -> None:
+    script.set_viewport_size({"width": 1280, "height": 860})
+    line = script.locator("#vw-script-lines > li").first
+    line.locator(".vw-line-open").click()
+    lock, seed, copy, remove = (
+        place_of(line.locator(f".vw-line-{part}")) for part in ("lock", "seed", "copy", "remove")
+    )
+    assert seed["y"] <= lock["y"] < seed["y"] + seed["height"]
+    assert remove["y"] == copy["y"]
+
+
 def test_take_from_another_window_appears_when_the_window_gets_the_focus(open_studio: OpenStudio) -> None:
     library = open_studio()
     enter(library, "library")
