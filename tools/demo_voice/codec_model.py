@@ -89,7 +89,7 @@ class SwiGlu(nn.Module):
 
 
 class Layer(nn.Module):
-    """Transformer layer with pre-norms, and modules `after` the outputs of both blocks."""
+    """Transformer layer with pre-norms, and optional modules after both blocks."""
 
     def __init__(
         self, c: dict, eps: float, after: Callable[[], nn.Module], norm: Callable[[int], nn.Module] = nn.Identity

@@ -2,7 +2,7 @@
 
 Run: python phonemes.py   (writes work/voices.npz, unseen.npz, lines.npz and held_out.npz)
 
-The mapping from the IPA of espeak-ng to Kokoro's symbols is that of misaki 0.9 (Apache-2.0), American English.
+The mapping from espeak-ng's IPA to Kokoro's symbols is from misaki 0.9 (Apache-2.0), American English.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ def errors(truth: str, heard: str) -> tuple[int, int]:
 def scores(truths: list[str], heard: list[Heard]) -> dict[str, float]:
     """Return the word error rate, its standard error and the mean DNSMOS score.
 
-    The rate is the number of all errors divided by the number of all words, and its standard error is that of a ratio.
+    The rate is the total number of errors divided by the total number of words. The standard error is that of a ratio.
     """
     wrong, count = np.array([errors(truth, one.text) for truth, one in zip(truths, heard, strict=True)]).T
     rate = wrong.sum() / count.sum()

@@ -32,8 +32,8 @@ def unpack_style(text: str) -> np.ndarray:
 class Store:
     """Device tensors with the int16 audio and the labels of all shards that were read.
 
-    `steps` is the number of labels that were read. This number is a device tensor, so that captured graphs use new
-    shards, which are added while training runs.
+    `steps` is the number of labels that were read. It is a device tensor, so that captured graphs use shards that are
+    added while training runs.
     """
 
     def __init__(self, folder: Path, device: torch.device, hours: float) -> None:

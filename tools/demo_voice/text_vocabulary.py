@@ -16,7 +16,7 @@ from config import CONFIG, VOICE, WORK
 from phonemes import read_lines
 from runtime.model.text_tokenizer import PIECES
 
-TEMPLATE_WORDS = ("assistant", "user")  # Words of the chat template, of which each becomes a single token.
+TEMPLATE_WORDS = ("assistant", "user")  # Words of the chat template, each of which becomes a single token.
 SPECIALS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<tts_pad>", "<tts_text_bos>", "<tts_text_eod>")
 HEADER = "#version: 0.2"
 

@@ -105,7 +105,7 @@ class Trainer:
         return self.voice.x_vectors(self.audio[start + inside].float() / 32768.0)
 
     def loss(self, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Return the total loss and a tensor of the single losses.
+        """Return the total loss and a tensor of the individual losses.
 
         No shape depends on values of the batch, so that a graph can be captured.
         """

@@ -8,7 +8,7 @@ from math import inf
 from config import CONFIG, PHRASES
 
 CODES = CONFIG["codec"]["codebook_size"]
-# The offset of the special tokens from the first id after the codes is the same as in published checkpoints.
+# Special tokens have the same offsets as in published checkpoints, counted from the first id after the codes.
 CODEC_VOCAB = CODES + 1024
 CODEC_PAD, CODEC_BOS, CODEC_EOS = CODES + 100, CODES + 101, CODES + 102
 THINK, NOTHINK, THINK_BOS, THINK_EOS = CODES + 106, CODES + 107, CODES + 108, CODES + 109
