@@ -4,7 +4,7 @@
 # All times below are seconds after START. The first GPU trains the codec, and then only the decoder. The last GPU generates speech
 # and trains the language model. OUT gets logs, and the exported voice after each stage, because the machine may be taken away early.
 # FROM: folder of an exported voice. Its codes and text vocabulary do not change, and the training of its decoder and language model
-# continues. The first GPU generates speech and then trains the decoder, so that the last GPU only trains the language model.
+# continues. The first GPU generates speech and trains the decoder, so that the last GPU only trains the language model.
 # WARM: folder of an exported voice. The training of the codec starts with its encoder and decoder, and with new codebooks.
 set -euo pipefail
 start=$1 out=$2 small=${3:+--small}
@@ -39,12 +39,14 @@ on "$speaking" python3 speak.py --hours "$hours" ${BATCH:+--batch $BATCH} > "$ou
 speech=$!
 train_lm() { lm --codec work/codec_done.pt --until work/end --out work/lm.pt --resume work/lm_early.pt ${LM_RATE:+--rate $LM_RATE} "$@" > "$out/lm.log" 2>&1; }
 train_decoder() { codec --frozen --resume work/codec_done.pt --rate "${DECODER_RATE:-3e-4}" --until work/end --out work/decoder.pt > "$out/decoder.log" 2>&1; }
-if [ -n "${FROM:-}" ]; then # The codes do not change, so the language model is trained while speech is generated.
+if [ -n "${FROM:-}" ]; then # The codes do not change, so all training begins while speech is generated.
     python3 checkpoints.py --source "$FROM"
     cp work/lm.pt work/lm_early.pt
     cp work/codec.pt work/codec_done.pt
     train_lm --min-hours "${MIN_HOURS:-12}" &
     training=$!
+    train_decoder &
+    decoder=$!
 else
     python3 text_vocabulary.py > "$out/pieces.log" 2>&1
     codec ${WARM:+--warm "$WARM"} --until work/codec_end --out work/codec.pt > "$out/codec.log" 2>&1 &
@@ -52,11 +54,6 @@ else
 fi
 wait $speech || { fails speech "$out/speech.log"; exit 1; } # Without speech, all other jobs would wait until the end.
 say "speech: $(tail -n 1 "$out/speech.log")"
-
-if [ -n "${FROM:-}" ]; then
-    train_decoder &
-    decoder=$!
-fi
 
 if [ -z "${FROM:-}" ]; then # Train the language model with codes of the unfinished codec first, and then with the final codes.
     until [ -s work/codec.pt ] || ! kill -0 $training 2> /dev/null; do sleep 1; done
