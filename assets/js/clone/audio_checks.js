@@ -8,7 +8,7 @@ const REFUSED = 'transcript_mismatch'; // Code of advice on a transcript that ca
 /** Message key for a transcript that does not match the recording. */
 export const MISMATCH = `server.error.${REFUSED}`;
 const SETTLED_MS = 500;
-const RETRY_MS = 2000; // Delay before the checks are requested again if the studio did not respond.
+const RETRY_MS = 2000; // Delay after a check without a response.
 const MAX_FAULTS = 4; // Maximum number of faults of one kind that are shown.
 const MIN_EDGE_SILENCE_S = 0.3; // Shorter silence at an edge is not reported.
 
@@ -107,14 +107,13 @@ export class AudioChecks {
       if (check === this.asked) this.show(report);
     } catch (error) {
       if (check !== this.asked) return;
-      const refusal = errorOf(error);
-      if (refusal.unreachable) {
+      if (errorOf(error).unreachable) {
         this.studio.status.checkConnection(); // The status line shows that the studio is unreachable.
         this.timer = setTimeout(() => this.runCheck(check, inputs), RETRY_MS);
-        return;
+      } else {
+        this.clear();
+        this.onRefused(errorOf(error));
       }
-      this.clear();
-      this.onRefused(refusal);
     }
   }
 

@@ -233,7 +233,7 @@ export class RecordingIntake {
     room.compare();
     const { reference } = room;
     if (!reference) return;
-    if (this.isRefused) room.showError('ref_audio', ''); // The error was about the previous selection.
+    if (this.isRefused) room.showError('ref_audio', '');
     this.isRefused = false;
     const { start, end, length } = reference;
     const times = { from: start.toFixed(2), to: end.toFixed(2), s: length.toFixed(1) };

@@ -18,18 +18,18 @@ const MARKUP = `
 <p class="vw-error vw-voice-error" role="alert"></p>
 <div class="vw-voice-more" hidden>
   <div class="vw-voice-do">
-    <button type="button" data-do="speak" data-i18n="voices.speak">Speak with it</button>
-    <button type="button" data-do="script" data-i18n="voices.script">Use in a script</button>
-    <a class="vw-button" data-i18n="voices.export" download>Export</a>
-    <button type="button" data-do="remove" data-i18n="library.delete">Delete</button>
+    <button type="button" data-do="speak" data-i18n="voices.speak"></button>
+    <button type="button" data-do="script" data-i18n="voices.script"></button>
+    <a class="vw-button" data-i18n="voices.export" download></a>
+    <button type="button" data-do="remove" data-i18n="library.delete"></button>
   </div>
-  <label><span data-i18n="library.name">Name</span><input dir="auto" type="text" maxlength="64" data-field="name" /></label>
+  <label><span data-i18n="library.name"></span><input dir="auto" type="text" maxlength="64" data-field="name" /></label>
   <p class="vw-error" role="alert"></p>
-  <label><span data-i18n="library.tags">Tags</span><input dir="auto" type="text" data-field="tags" data-i18n-placeholder="library.tags_hint" placeholder="separated by commas" /></label>
+  <label><span data-i18n="library.tags"></span><input dir="auto" type="text" data-field="tags" data-i18n-placeholder="library.tags_hint" /></label>
   <p class="vw-error" role="alert"></p>
-  <label><span data-i18n="voices.description">Description</span><textarea dir="auto" rows="2" maxlength="500" data-field="description"></textarea></label>
+  <label><span data-i18n="voices.description"></span><textarea dir="auto" rows="2" maxlength="500" data-field="description"></textarea></label>
   <p class="vw-error" role="alert"></p>
-  <p class="vw-hint vw-voice-common" data-i18n="voices.common">A voice of this server: it can be used, not changed.</p>
+  <p class="vw-hint vw-voice-common" data-i18n="voices.common"></p>
   <dl class="vw-voice-facts"></dl>
 </div>`;
 
