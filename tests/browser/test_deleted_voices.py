@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -219,6 +221,15 @@ def test_design_offers_to_keep_a_take_whose_voice_was_deleted(studio: Page) -> N
     enter(studio, "design")
     expect_state(studio, "A", "done")
     expect(card(studio, "A").locator("[data-act=keep]")).to_be_visible()
+
+
+def test_deletion_of_a_voice_names_the_blends_that_stay(studio: Page) -> None:
+    peter = keep_voice(studio, "Peter")
+    made_of = json.dumps({"source": "blend", "blend": f"{peter}:0.50+clara:0.50"})
+    keep_voice(studio, "Between", provenance=made_of)
+    delete(studio, "Peter")
+    toast = studio.locator(".vw-toast", has_text="Deleted: Peter.")
+    expect(toast).to_contain_text("Blends made with it stay: Between.")
 
 
 @pytest.mark.parametrize("width", [1280, 390])

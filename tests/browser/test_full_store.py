@@ -26,8 +26,8 @@ FILLED = {  # URL fragment of each room, and an element that is visible when all
 }
 
 
-def keep_voice(page: Page, name: str) -> str:
-    form: dict[str, Any] = {"name": name, "consent": f"{name} agrees.", "ref_text": SAID}
+def keep_voice(page: Page, name: str, **fields: str) -> str:
+    form: dict[str, Any] = {"name": name, "consent": f"{name} agrees.", "ref_text": SAID, **fields}
     answer = page.request.post(f"{origin(page)}{VOICES}", multipart={**form, "audio_sample": wav(4.0)})
     assert answer.ok, answer.text()
     return str(answer.json()["id"])

@@ -117,9 +117,11 @@ export class VoiceRow {
     const uses = await this.scriptCount();
     const { takes, restorable_s: restorable } = await api.delete(`studio/voices/${voice.id}`);
     await studio.voices.refresh();
+    const blends = studio.voices.list.filter((one) => one.provenance.blend?.includes(voice.id)).map((one) => one.name).join(', ');
     const sentences = [
       t('voices.deleted', { name: voice.name }),
       uses ? t('voices.used', { n: uses }) : '',
+      blends && t('voices.blends', { names: blends }),
       t(takes ? 'voices.in_bin_takes' : 'voices.in_bin', { time: formatDuration(restorable, t), n: takes }),
     ];
     const now = t(takes ? 'voices.delete_now_takes' : 'voices.delete_now', { n: takes });
