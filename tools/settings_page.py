@@ -38,7 +38,7 @@ _PARTS: tuple[tuple[str, str, type[Any]], ...] = (
     (
         "The engine",
         "[Tuning](performance.md#tuning) explains how to choose and what *automatic* means; "
-        "[files](checkpoints.md#files) and [fewer bits](checkpoints.md#fewer-bits) explain `auto`.",
+        "[files](checkpoints.md#files) and [quantization](checkpoints.md#quantization) explain `auto`.",
         EngineSettings,
     ),
     (
