@@ -60,7 +60,7 @@ class Metrics(TypedDict):
     parts: Annotated[int, Field(description="parts of the text")]
     repeated: Annotated[int, Field(description="parts generated twice, because they were too short")]
     underruns: Annotated[
-        int, Field(description="chunks that arrived after a player without a buffer had played all audio")
+        int, Field(description="chunks that arrived too late for gapless playback without a start buffer")
     ]
     guard: Annotated[str | None, Field(description="detected problem: budget, repetition, silence or short")]
     rtf: Annotated[float | None, Field(description="compute time divided by audio duration")]

@@ -105,8 +105,8 @@ class AudioDone(TypedDict):
     stop_reason: Annotated[
         str,
         Field(
-            description="eos; max_tokens: max_frames or the end of the slot was reached; runaway: a guard stopped it; "
-            "short: much less audio than the text needs"
+            description="eos; max_tokens: max_frames or the end of the slot was reached; "
+            "runaway: the speech did not end; short: much less audio than the text needs"
         ),
     ]
     seed: int | None

@@ -24,6 +24,7 @@ from runtime.settings import Limits
 MAX_X_VECTOR = 8192  # Maximum length of an x-vector, as in vLLM-Omni. The published checkpoints use 1024 and 2048.
 # Update of the fields that removes the client's recording.
 NO_RECORDING: dict[str, None] = {"ref_audio": None, "speaker_embedding": None}
+CHECKPOINT_DEFAULT = "null: checkpoint default"
 MODES = {
     **{mode.value: mode for mode in Mode},
     "CustomVoice": Mode.CUSTOM_VOICE,
@@ -102,17 +103,19 @@ class SpeechFields(VoiceFields):
     )
     seed: Annotated[int, Field(ge=0, lt=2**63)] | None = Field(None, description="null: random; see audio.start")
     max_frames: Annotated[int, Field(ge=1)] | None = Field(
-        None, description="frames of 80 ms, up to limits.max_frames; null: a limit derived from the text's length"
+        None, description="frames of 80 ms, up to limits.max_frames; null: derived from the text's length"
     )
-    max_new_tokens: Annotated[int, Field(ge=2)] | None = Field(None, description="max_frames + 1")
+    max_new_tokens: Annotated[int, Field(ge=2)] | None = Field(
+        None, description="alternative to max_frames: max_frames + 1"
+    )
     do_sample: bool = Field(True, description="false: greedy decoding")
-    temperature: Temperature | None = Field(None, description="null: the checkpoint's default, as for all below")
-    top_k: TopK | None = None
-    top_p: TopP | None = None
-    repetition_penalty: Annotated[float, Field(gt=0, le=10)] | None = None
-    subtalker_temperature: Temperature | None = None
-    subtalker_top_k: TopK | None = None
-    subtalker_top_p: TopP | None = None
+    temperature: Temperature | None = Field(None, description=CHECKPOINT_DEFAULT)
+    top_k: TopK | None = Field(None, description=CHECKPOINT_DEFAULT)
+    top_p: TopP | None = Field(None, description=CHECKPOINT_DEFAULT)
+    repetition_penalty: Annotated[float, Field(gt=0, le=10)] | None = Field(None, description=CHECKPOINT_DEFAULT)
+    subtalker_temperature: Temperature | None = Field(None, description=CHECKPOINT_DEFAULT)
+    subtalker_top_k: TopK | None = Field(None, description=CHECKPOINT_DEFAULT)
+    subtalker_top_p: TopP | None = Field(None, description=CHECKPOINT_DEFAULT)
 
     @model_validator(mode="before")
     @classmethod
