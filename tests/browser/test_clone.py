@@ -91,7 +91,7 @@ def record(page: Page, seconds: float) -> None:
     expect(page.locator("#vw-clone-trim")).to_be_visible()
 
 
-def test_recording_from_microphone_becomes_a_voice_that_speaks(app: App, studio: Page) -> None:
+def test_recording_from_microphone_becomes_a_usable_voice(app: App, studio: Page) -> None:
     sent = configs(studio)
     enter(studio, "clone")
     record(studio, 3.0)

@@ -337,7 +337,7 @@ def test_full_table_has_no_row_for_another_speaker(base: Path) -> None:
         max_size=3,
     )
 )
-def test_rows_of_all_speakers_are_exact_or_the_adapters_are_refused(
+def test_adapters_keep_every_speaker_embedding_or_are_refused(
     base: Path, drawn: list[tuple[list[int], dict[str, int] | None]]
 ) -> None:
     folders = [base.parent / f"adapter{index}" for index in range(len(drawn))]

@@ -216,7 +216,7 @@ def narrow(conv: Conv | TransposedConv) -> nn.Module:
 
 
 @pytest.mark.parametrize(("inputs", "outputs", "kernel", "dilation"), [(24, 24, 7, 9), (96, 64, 7, 1), (64, 96, 1, 1)])
-def test_bfloat16_convolution_is_batch_invariant_and_close_to_the_library(
+def test_bfloat16_convolution_is_batch_invariant_and_close_to_float32(
     inputs: int, outputs: int, kernel: int, dilation: int
 ) -> None:
     conv = narrow(Conv(inputs, outputs, kernel, dilation=dilation))

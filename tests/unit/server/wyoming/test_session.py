@@ -153,7 +153,7 @@ def test_texts_are_spoken_in_order() -> None:
     assert driver.kinds() == ["audio-start", "audio-stop"] * 2 + ["synthesize-stopped", "audio-start", "audio-stop"]
 
 
-def test_texts_that_wait_are_filtered_on_arrival_and_end_a_few_at_a_time() -> None:
+def test_queued_texts_are_filtered_on_arrival_and_finished_in_small_batches() -> None:
     driver = wyoming()
     driver.send(event("synthesize", text="One."))
     for _ in range(40):
