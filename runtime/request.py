@@ -171,7 +171,7 @@ class SpeechRequest:
     max_frames: int | None = None  # None computes the limit from the length of the text.
     split: Split = Split.AUTO
     tags: bool = False  # True if the text contains inline tags (runtime/shared/inline_tags.py).
-    # Maximum length of a <break>. None means no maximum with ``tags``, and ignores breaks without ``tags``.
+    # Maximum length of a <break>. If None, breaks are unlimited with ``tags`` and ignored without it.
     max_break_s: float | None = None
     open_text: bool = False  # True if the client will append more text.
     holds_end: bool = False  # Streaming layout: ban EOS until all text tokens are used (docs/model.md 7.1).

@@ -88,8 +88,8 @@ def choose_sound_dtype(name: str, device: Device, dtype: torch.dtype, quantizati
     Args:
         name: A valid dtype setting.
         dtype, quantization: Settings of the talker and code predictor. On a CPU, unquantized float32 selects float32.
-            Otherwise `auto` selects bfloat16 if the CPU has bfloat16 instructions, and else float16, which is used for
-            products of a few rows.
+            Otherwise `auto` selects bfloat16 if the CPU has bfloat16 instructions, then float16 (used only for
+            products of a few rows), then float32.
     """
     if name != "auto":
         return DTYPES[name]

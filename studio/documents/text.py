@@ -66,7 +66,7 @@ def read_text(
 
     Args:
         data: Bytes of the whole file.
-        left_out: Counter of omitted content, which also has the user's choice of content.
+        left_out: Counts omitted content, and holds the user's choice of content to read.
         encoding: Character encoding, or None to detect it.
         keep_sounds: True to read subtitle text in brackets and between music notes.
         as_is: True to keep every row, as in tables and lists, and to treat subtitles as plain text.

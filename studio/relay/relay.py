@@ -1,7 +1,7 @@
 """Proxy for the runtime's API (``/v1/*`` and Cartesia's routes) on the studio's port.
 
-Only hop-by-hop headers are changed. Clients have the same guarantees as at the runtime: the runtime detects
-disconnects, and slow readers have the same timeouts and buffer sizes. Thread: event loop.
+Only hop-by-hop headers are changed. Clients have the same guarantees as with a direct connection to the runtime: the
+runtime detects disconnects, and slow readers have the same timeouts and buffer sizes. Thread: event loop.
 """
 
 from __future__ import annotations

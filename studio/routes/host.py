@@ -42,7 +42,8 @@ FORWARDED = (
     "cf-",
     "cdn-",
 )
-MAX_MODELS = 32  # Several adapters may share one checkpoint.
+# Maximum number of checkpoints per request. It exceeds the number of modes because adapters count separately.
+MAX_MODELS = 32
 MAX_NAME_CHARS = 500
 ASK_S = 5.0
 

@@ -5,7 +5,7 @@ import { api, errorOf } from '../common/api.js';
 import { errorSentence } from '../common/server_messages.js';
 import { MISMATCH } from './audio_checks.js';
 
-// --- Similarity of two texts, which detects a transcript in the wrong field. All functions are pure.
+// --- Text similarity, used to detect a transcript typed into the wrong field. All functions are pure.
 
 const ALIKE = 0.75;
 const MIN_COMPARED_LETTERS = 8;

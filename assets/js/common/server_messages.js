@@ -37,7 +37,7 @@ export function setTexts(chosen) {
 }
 
 /**
- * Translate an English sentence of the server (or a part of it), or return null.
+ * Translate an English server message (or a part of it), or return null.
  *
  * @param {string} message @returns {string|null}
  */
@@ -47,7 +47,7 @@ export function phrase(message) {
 }
 
 /**
- * Return the key of a server's sentence, or null for an unknown sentence.
+ * Return the translation key of a server message, or null if the message is unknown.
  *
  * @param {string} message @returns {string|null} key without the common prefix
  */

@@ -1,9 +1,9 @@
 /**
- * Size of the start buffer, computed from the arrival times of the last takes.
+ * Size of the start buffer, computed from the arrival times of recent takes.
  *
- * If the runtime generates about as slowly as playback, all chunks are late. Then the buffer grows at once, and more for a
- * longer take. A late chunk in only one take counts as chance and is ignored, unlike late chunks in two takes. So
- * playback starts early on a fast runtime, and on a slow runtime it starts late instead of having gaps. Takes that are
+ * If the runtime is barely faster than real time, every chunk is late. The buffer then grows immediately, and more for
+ * longer takes. Late chunks in a single take are treated as an outlier, and only late chunks in two takes enlarge the
+ * buffer. So playback starts early on a fast runtime, and late but without gaps on a slow one. Takes that are
  * generated in parallel share the runtime, so each number of parallel takes has separate data.
  */
 

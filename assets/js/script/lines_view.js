@@ -110,7 +110,7 @@ export class LinesView {
     for (; first < rows.length && place(first).top < innerHeight + NEAR_PX; first++) near.add(rows[first][0]);
     const { activeElement } = document;
     const distant = [...this.views].filter(([id, { element }]) => !near.has(id) && !element.contains(activeElement));
-    // Read all heights before the first change, which would force a layout for each line.
+    // Read all heights before changing the DOM: alternating reads and writes would force one layout per line.
     const placeholders = distant.map(([id, { element }]) => emptyLine(id, element.offsetHeight));
     for (const [at, [id]] of distant.entries()) {
       this.views.delete(id);

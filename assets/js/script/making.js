@@ -84,7 +84,7 @@ export class Maker extends EventTarget {
     this.readTakes();
   }
 
-  /** Read which takes the script has. */
+  /** Index the script's stored takes by key. */
   readTakes() {
     for (const part of this.script?.lines.flatMap(({ takes }) => takes) ?? []) this.storedTakes.set(part.key, part);
     this.changed();
@@ -430,7 +430,7 @@ export class Regeneration {
     if (isMade) this.line = { id, back, dismiss };
   }
 
-  /** Update the page with the progress of the generation. */
+  /** Forget the remade line, or restore its previous audio if its generation failed. */
   follow() {
     const { studio, script, maker } = this.room;
     const line = this.line && script.line(this.line.id);

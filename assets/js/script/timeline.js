@@ -121,7 +121,7 @@ export class Timeline {
     return element;
   }
 
-  /** Show a handle between every two clips. @param {Clip[]} clips */
+  /** Show a handle between adjacent clips. @param {Clip[]} clips */
   showGaps(clips) {
     resizeChildren(this.gaps, 'i', clips.length - 1).forEach((handle, at) => {
       const { line, end } = clips[at];

@@ -59,9 +59,9 @@ export function replaceWords(text, entries) {
 }
 
 /**
- * Return the position of the next markup, in which nothing is replaced, or null.
+ * Return the range of the next markup (which is left unchanged), or null.
  *
- * Other brackets count as text, unless a replacement in them would make a tag.
+ * Other bracketed text is ordinary text, unless replacing a word would turn it into a tag.
  *
  * @param {string} text @param {number} from @param {Entry[]} entries @returns {{start: number, end: number}|null}
  */

@@ -80,7 +80,8 @@ export function pausesOf({ low, high }) {
 export function startTimesOf(lengths, pauses, total, usualPace = 1) {
   const sum = lengths.reduce((all, length) => all + length, 0);
   if (total !== null) return startTimesForPace(lengths, pauses, total / sum);
-  // During generation the pace is unknown. A first assignment gives the pace for the second.
+  // The pace is unknown during generation: estimate it from a first pass with the usual pace, then compute the start
+  // times again.
   const first = startTimesForPace(lengths, pauses, usualPace);
   const last = first.findLastIndex((at) => at > 0 && pauses.some(({ to }) => to === at));
   if (last < 0) return first;

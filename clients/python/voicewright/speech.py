@@ -128,7 +128,7 @@ class Speech:
     async def read(self) -> bytes:
         """Wait for the end of the utterance and return the complete audio as s16le.
 
-        The exceptions are those of the iteration.
+        Raises the same exceptions as iterating over the utterance.
         """
         return b"".join([chunk.pcm async for chunk in self])
 

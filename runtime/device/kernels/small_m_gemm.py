@@ -60,7 +60,7 @@ TILES: dict[tuple[int, int, bool], tuple[int, int | None]] = {
     (3072, 2048, False): (16, 16),
     (3072, 1024, False): (32, 32),
 }
-# Values for int8 weights, which are limited by registers (MAX_AHEAD).
+# Same as TILES for int8 weights, whose tiles are limited by the number of registers (MAX_AHEAD).
 EIGHT_BITS: dict[tuple[int, int, bool], tuple[int, int | None]] = {
     (3072, 1024, True): (32, 32),
     (6144, 2048, True): (16, 16),
