@@ -122,7 +122,7 @@ def test_layers_support_rows_at_different_positions(config: DecoderConfig, kind:
 
 @pytest.mark.parametrize(("config", "kind"), KINDS)
 @torch.inference_mode()
-def test_several_positions_at_once_have_the_bits_of_one_after_another(config: DecoderConfig, kind: Kind) -> None:
+def test_several_positions_in_one_call_are_bitwise_equal_to_single_calls(config: DecoderConfig, kind: Kind) -> None:
     stack = DecoderStack(config)
     made_ready(stack, kind)
     layers, (cos, sin) = native_layers(stack), stack.angles(torch.arange(14)[None], torch.float32)

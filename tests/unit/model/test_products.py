@@ -182,7 +182,7 @@ def test_linear_layer_is_batch_invariant() -> None:
     assert torch.equal(torch.cat([layer(row) for row in rows.split(1)]), layer(rows))
 
 
-def test_bfloat16_layer_is_batch_invariant_and_close_to_the_published_one() -> None:
+def test_bfloat16_layer_is_batch_invariant_and_close_to_the_published_layer() -> None:
     published = filled(Linear(256, 640, bias=False)).bfloat16()
     layer = filled(Linear(256, 640, bias=False)).bfloat16()
     layer.pack()

@@ -202,7 +202,7 @@ def test_refused_sentence_is_reported_in_its_turn() -> None:
     assert driver.kinds() == ["audio.start", "overloaded", "audio.done", "session.done"]
 
 
-def test_sentences_of_an_unusable_voice_end_a_few_at_a_time() -> None:
+def test_sentences_of_an_unusable_voice_are_finished_in_small_batches() -> None:
     driver = configured(split_granularity="sentence", task_type="Base", ref_audio="AAAA", x_vector_only_mode=True)
     say(driver, "One. " * 100)
     driver.dialect.on_reference(driver.uploads[0].upload, BadReferenceAudio(why="it is silent"))
