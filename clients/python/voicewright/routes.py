@@ -169,7 +169,7 @@ class Http:
     async def json(self, method: str, path: str, **content: Any) -> dict[str, Any]:
         """Send a request and return the JSON object of the response.
 
-        The exceptions are those of `content`.
+        Raises the same exceptions as `content`.
         """
         fields: dict[str, Any] = json.loads(await self.content(method, path, **content))
         return fields

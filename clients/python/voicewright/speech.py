@@ -91,14 +91,14 @@ class Speech:
     async def flush(self) -> None:
         """Speak all text so far, even if the last word or sentence is incomplete.
 
-        The exceptions are those of `write`.
+        Raises the same exceptions as `write`.
         """
         await self._send_text("input.flush")
 
     async def finish(self) -> None:
         """Mark the text as complete.
 
-        The exceptions are those of `write`.
+        Raises the same exceptions as `write`.
         """
         await self._send_text("input.done")
         self._finished = True

@@ -181,7 +181,7 @@ def connect(
 ) -> Iterator[Client]:
     """Open a session with the runtime or studio at this URL.
 
-    The arguments and exceptions are those of `voicewright.connect`.
+    Same arguments and exceptions as `voicewright.connect`.
     """
     with _running_loop() as loop:
         opening = aio.connect(url, api_key=api_key, timeout=timeout, proxy=proxy)
