@@ -98,7 +98,7 @@ class Session(Dialect[NativeUtterance]):
             if not is_used:
                 self._refuse_name(name or DEFAULT_CONTEXT, voice.reference)
 
-    # --- Messages of the client.
+    # --- Messages from the client.
 
     def _size_limit(self, fields: dict[str, Any]) -> int:
         is_config = fields.get("type") == "session.config"

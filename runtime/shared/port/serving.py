@@ -95,7 +95,7 @@ _KERNEL_GRACE_S = 15.0
 def listen(settings: ServerSettings, host: str, port: int, *, option: str) -> socket.socket:
     """Bind a socket to an address and listen for connections.
 
-    The arguments and exceptions are those of `bind`.
+    Same arguments and exceptions as `bind`.
     """
     listener = bind(settings, host, port, option=option)
     listener.listen(LISTEN_BACKLOG)
