@@ -20,9 +20,8 @@ from runtime.model.talker import NO_CODEC, Talker
 from runtime.model.text_tokenizer import TextTokenizer
 from runtime.request import Layout, Mode
 
-# Minimum length of a cached prefix in positions. On cards, copying fewer positions takes as long as prefilling them.
+# Minimum length of a cached prefix in positions. Copying fewer positions takes as long as prefilling them.
 MIN_PREFIX_POSITIONS = 24
-CPU_MIN_PREFIX_POSITIONS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +113,7 @@ def build_prompt(
     # prefix could include the last position if a reference's text has more tokens than its audio has frames.
     constant = min(constant, len(columns.text) - 1)
     embeds = _embed(columns, voice, talker, embedding_source or talker)
-    if constant < (CPU_MIN_PREFIX_POSITIONS if talker.device.type == "cpu" else MIN_PREFIX_POSITIONS):
+    if constant < MIN_PREFIX_POSITIONS:
         return Prompt(embeds, trailing)
     beginning = (
         columns.text[:constant],

@@ -14,7 +14,7 @@ from runtime.engine.execution.prompt import Prompt
 from runtime.engine.execution.slots import PromptPrefix
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import Layout, Mode, SpeechRequest
-from tests.support.engines import cloned, core_of, custom_voice, engine_of, speak, voice_design
+from tests.support.engines import cloned, core_of, engine_of, speak, voice_design
 
 pytestmark = pytest.mark.usefixtures("each_device")
 
@@ -84,17 +84,6 @@ def test_cached_prefix_gives_the_same_bytes_and_is_computed_once(
     assert len(core.prefix_cache) == 1
     assert np.array_equal(again.codes, alone.codes)
     assert again.pcm.tobytes() == alone.pcm.tobytes()
-
-
-def test_short_prefix_of_a_preset_voice_is_cached_on_a_cpu(speaker: Checkpoint) -> None:
-    engine = engine_of(speaker)
-    core = core_of(engine, Mode.CUSTOM_VOICE)
-    speak(engine, custom_voice("Hi."))
-    is_cpu = core.device.torch_device.type == "cpu"
-    assert len(core.prefix_cache) == is_cpu
-    alone = speak(engine_of(speaker, prompt_cache=0), custom_voice("Hello."))
-    assert np.array_equal(speak(engine, custom_voice("Hello.")).codes, alone.codes)
-    assert len(core.prefix_cache) == is_cpu
 
 
 @pytest.mark.parametrize("layout", list(Layout))
