@@ -9,6 +9,7 @@ import json
 import httpx
 import pytest
 
+from runtime.shared.port import limits
 from tests.support.bare_port import exchange
 from tests.support.raw_websocket import CONTINUATION, HANDSHAKE, PING, TEXT, frame
 from tests.support.runtime_server import RunningServer
@@ -84,3 +85,21 @@ async def test_other_clients_are_served_during_a_message_flood(either: RunningSe
     for _ in range(3):
         assert (await speak_text(either.socket, "Hello.", **VOICE)).end["type"] == "audio.done"
     writer.transport.abort()
+
+
+@pytest.mark.parametrize("path", ["/v1/audio/speech", "/v1/audio/voices"])
+async def test_slow_body_times_out(either: RunningServer, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "GRACE_S", 0.3)
+    head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100000\r\n"
+    head += "Content-Type: multipart/form-data; boundary=b\r\n\r\n"
+    head += '--b\r\nContent-Disposition: form-data; name="name"\r\n\r\n'
+
+    reader, writer = await asyncio.open_connection("127.0.0.1", either.port)
+    writer.write(head.encode())
+    answer = asyncio.create_task(reader.readuntil(b"}}}"))
+    while not answer.done():
+        writer.write(b" ")
+        await asyncio.sleep(0.05)
+    writer.transport.abort()
+    head_, _, body = answer.result().partition(b"\r\n\r\n")
+    assert (int(head_.split()[1]), json.loads(body)["error"]["code"]) == (408, "body_too_slow")

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import math
+import shutil
 import time
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -13,16 +16,19 @@ import pytest
 from websockets.exceptions import InvalidStatus
 
 from runtime.request import Mode
-from runtime.settings import Limits, ServerSettings
+from runtime.settings import EngineSettings, Limits, ServerSettings
 from tests.conftest import FolderOf
+from tests.support.audio_files import audio_file
 from tests.support.engines import core_of
 from tests.support.errors import BY_CODE
 from tests.support.runtime_server import RunningServer, running_server
-from tests.support.speech_client import talk
+from tests.support.signals import voice
+from tests.support.speech_client import speak_text, talk
 from tests.wire.conftest import Serving
 
 VOICE: dict[str, Any] = {"task_type": "custom_voice", "seed": 11, "max_frames": 12}
 LONG: dict[str, Any] = {"task_type": "custom_voice", "seed": 11, "max_frames": 4000}
+ONE_SLOT = EngineSettings(threads=1, max_slots=1)
 
 
 def post(server: RunningServer, text: str = "Hello.", **fields: Any) -> httpx.Response:
@@ -38,6 +44,51 @@ def refused(reply: httpx.Response, code: str) -> None:
     assert ("retry-after" in reply.headers) == (BY_CODE[code].close_code == 1013)
 
 
+def recording(seconds: float) -> str:
+    return base64.b64encode(audio_file(voice(seconds, 5))).decode()
+
+
+@pytest.mark.slow
+async def test_queued_request_reports_its_wait_and_times_out(serving: Serving, folder_of: FolderOf) -> None:
+    with serving(folder_of("brief", "custom_voice"), engine=ONE_SLOT, limits=Limits(queue_s=0.5)) as server:
+        await speak_text(server.socket, "First.", **VOICE)  # After this request, the server can estimate waiting times.
+        async with talk(server.socket, **LONG) as speaking, talk(server.socket, **VOICE) as waiting:
+            await speaking.send_text("Speak for a long time.")
+            await speaking.first_audio()
+            await waiting.send_text("Me too.")
+            queued = await waiting.receive_until("queue")
+            assert queued["position"] == 0
+            assert queued["eta_ms"] > 0
+            error = await waiting.receive_until("error")
+            assert (error["code"], error["retryable"]) == ("queue_timeout", True)
+            refused(await asyncio.to_thread(post, server), "queue_timeout")
+            await speaking.send("context.cancel")
+            await speaking.receive_until("context.cancelled")
+            await waiting.send_text("And now?")
+            assert (await waiting.receive_take()).end["type"] == "audio.done"
+
+
+@pytest.mark.slow
+async def test_streamed_sessions_without_text_hold_no_slot_or_queue_place(folder_of: FolderOf) -> None:
+    engine = EngineSettings(threads=1, max_slots=1, max_waiting=1)
+    with running_server(folder_of("brief", "custom_voice"), engine=engine, limits=Limits(queue_s=1.0)) as server:
+        async with talk(server.socket, **VOICE, frames="labelled") as idle:
+            for name in "abcd":  # These contexts are open but have no text to speak.
+                await idle.send("input.text", context_id=name, text=" ")
+            await idle.send("ping", t=1)
+            await idle.receive_until("pong")
+            load = server.load()
+            assert (load["active"], load["waiting"]) == (0, 0)
+            await asyncio.sleep(1.5)  # This time is longer than the maximum waiting time in the queue.
+            for _ in range(2):
+                assert (await speak_text(server.socket, "Me.", **VOICE)).end["type"] == "audio.done"
+            for name in "abcd":
+                await idle.send("input.text", context_id=name, text="At last.")
+                await idle.send("input.done", context_id=name)
+                end = await idle.receive_until("audio.done", "error")
+                assert (end["type"], end["context_id"]) == ("audio.done", name)
+
+
 def test_requests_over_the_rate_limit_are_refused(folder_of: FolderOf) -> None:
     settings = ServerSettings(requests_per_minute=2)
     with running_server(folder_of("brief", "custom_voice"), server=settings) as server:
@@ -47,8 +98,21 @@ def test_requests_over_the_rate_limit_are_refused(folder_of: FolderOf) -> None:
         assert httpx.get(f"{server.http}/ready").status_code == 200  # The rate limit does not count health checks.
 
 
-def test_items_of_a_batch_over_the_rate_limit_are_refused(folder_of: FolderOf) -> None:
+def test_utterances_over_the_rate_limit_are_refused(folder_of: FolderOf) -> None:
     settings = ServerSettings(requests_per_minute=3)
+    with running_server(folder_of("brief", "custom_voice"), server=settings) as server:
+
+        async def scenario() -> None:
+            async with talk(server.socket, **VOICE) as session:
+                # The rate limit counts the WebSocket handshake and its first request together.
+                for code in (None, None, None, "rate_limited"):
+                    await session.send_text("Once more.")
+                    end = (await session.receive_take()).end
+                    assert end.get("code") == code
+                assert end["retry_after_s"] > 1
+
+        asyncio.run(scenario())
+        refused(post(server), "rate_limited")
     with running_server(folder_of("brief", "custom_voice"), server=settings) as server:
         items = [{"input": "Hello.", "max_new_tokens": 5}] * 5
         response = httpx.post(f"{server.http}/v1/audio/speech/batch", json={"items": items}, timeout=30).json()
@@ -99,6 +163,40 @@ async def test_out_of_order_and_too_many_contexts_are_refused(serving: Serving, 
         server.wait_until_idle()
 
 
+def test_requests_unsupported_by_the_checkpoint_are_refused(folder_of: FolderOf, tmp_path: Path) -> None:
+    folder = tmp_path / "one-layout"
+    shutil.copytree(folder_of("brief", "custom_voice"), folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "voicewright_layouts": ["streaming"]}))
+    with running_server(folder, engine=EngineSettings(threads=1, max_slots=1, max_model_len=256)) as server:
+        refused(post(server, non_streaming_mode=True), "unsupported_layout")
+        refused(post(server, max_frames=300), "does_not_fit")
+        refused(post(server, task_type="Base", ref_audio=recording(2), ref_text="Words."), "model_not_loaded")
+        assert post(server).status_code == 200
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("seconds", "code"), [(0.5, "ref_too_short"), (3.5, "ref_too_long")])
+def test_too_short_or_too_long_references_are_refused(folder_of: FolderOf, seconds: float, code: str) -> None:
+    with running_server(folder_of("brief", "base"), limits=Limits(max_reference_s=3)) as server:
+        refused(post(server, ref_audio=recording(seconds), ref_text="Words."), code)
+        assert post(server, ref_audio=recording(2), ref_text="Words.").status_code == 200
+
+
+@pytest.mark.logs_errors
+def test_checkpoint_that_cannot_be_loaded_fails_only_its_mode(folder_of: FolderOf, tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(folder_of("brief", "voice_design"), broken)
+    (broken / "model.safetensors").write_bytes(b"\x08" + bytes(40))
+    engine = EngineSettings(threads=1, max_slots=1, loads="first_use")
+    with running_server(folder_of("brief", "custom_voice"), broken, engine=engine) as server:
+        for _ in range(2):  # The server refuses the second request before it is queued.
+            reply = post(server, task_type="VoiceDesign", instructions="Calm.")
+            refused(reply, "checkpoint_unusable")
+            assert str(tmp_path) not in reply.text
+        assert post(server).status_code == 200
+
+
 @pytest.mark.logs_errors
 def test_non_finite_numbers_end_the_request_and_not_the_server(folder_of: FolderOf) -> None:
     with running_server(folder_of("brief", "custom_voice")) as server:
@@ -108,4 +206,21 @@ def test_non_finite_numbers_end_the_request_and_not_the_server(folder_of: Folder
         weight.data.fill_(math.inf)
         refused(post(server), "non_finite_output")
         weight.data.copy_(good)
+        assert post(server).status_code == 200
+
+
+@pytest.mark.logs_errors
+def test_internal_error_is_reported_without_its_cause(folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch) -> None:
+    with running_server(folder_of("brief", "custom_voice")) as server:
+        assert server.engine is not None
+        runner = core_of(server.engine, Mode.CUSTOM_VOICE).runner
+
+        def fails(*_: object) -> None:
+            raise RuntimeError("/home/somebody/secret: traceback")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(runner, "prefill_chunks", fails)
+            reply = post(server)
+            refused(reply, "generation_failed")
+            assert "secret" not in reply.text
         assert post(server).status_code == 200

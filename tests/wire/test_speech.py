@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import struct
+from collections import defaultdict
 from typing import Any
 
 import numpy as np
@@ -53,6 +55,40 @@ async def test_audio_equals_the_audio_of_the_engine(server: RunningServer, folde
     assert not same_sound(other, wanted)  # Another text yields other audio, so the comparison above can fail.
 
 
+async def test_contexts_share_a_socket_with_labelled_frames(server: RunningServer) -> None:
+    # The text of the second context arrives long before the audio of the first context ends.
+    voice = {**VOICE, "max_frames": 80}
+    alone = {name: (await speak_text(server.socket, f"This is {name}.", **voice)).pcm for name in "ab"}
+
+    async def both() -> tuple[dict[str, bytes], list[str]]:
+        pcm: dict[str, bytes] = defaultdict(bytes)
+        order: list[str] = []
+        channels: dict[int, str] = {}
+        async with talk(server.socket, frames="labelled", **voice) as session:
+            for name in "ab":
+                await session.send_text(f"This is {name}.", context_id=name)
+            ends = 0
+            while ends < 2:
+                message = await session.receive()
+                if isinstance(message, bytes):
+                    version, kind, channel, number, first = struct.unpack("<BBHIQ", message[:16])
+                    name = channels[channel]
+                    assert (version, kind, first) == (1, 1, len(pcm[name]) // 2)
+                    assert number == order.count(name)
+                    pcm[name] += message[16:]
+                    order.append(name)
+                elif message["type"] == "audio.start":
+                    channels[message["channel"]] = message["context_id"]
+                elif message["type"] == "audio.done":
+                    assert message["total_bytes"] == len(pcm[message["context_id"]])
+                    ends += 1
+        return pcm, order
+
+    pcm, order = await both()
+    assert all(same_sound(pcm[name], alone[name]) for name in "ab")
+    assert order != sorted(order)  # The server alternates between the two contexts.
+
+
 async def test_cancel_stops_audio_immediately_and_releases_the_slot(either: RunningServer) -> None:
     async with talk(either.socket, **LONG) as session:
         await session.send_text("Speak for a long time.")
@@ -83,6 +119,48 @@ async def test_disconnect_releases_its_slot_within_a_few_frames(either: RunningS
                 pass
             session.connection.transport.abort()
         assert either.frames_until_idle() <= FREED_FRAMES
+
+
+@pytest.mark.slow(
+    "config1-Hello.-unsupported_language",
+    "config3- \\n-empty_text",
+    "config6-Hello.-missing_ref_text",
+    "config8-Hello.-address_refused",
+    "config9-Hello.-invalid_config",
+    "config10-Hello.-invalid_config",
+)
+@pytest.mark.parametrize(
+    ("config", "text", "code"),
+    [
+        ({"voice": "nobody"}, "Hello.", "unknown_voice"),
+        ({"language": "klingon"}, "Hello.", "unsupported_language"),
+        ({}, "", "empty_text"),
+        ({}, " \n", "empty_text"),
+        ({}, "x" * 5000, "text_too_long"),
+        ({"task_type": "base"}, "Hello.", "missing_ref_audio"),
+        ({"task_type": "base", "ref_audio": "REF"}, "Hello.", "missing_ref_text"),
+        ({"task_type": "base", "ref_audio": "bm8gc291bmQ="}, "Hello.", "invalid_ref_audio"),
+        ({"task_type": "base", "ref_audio": "http://localhost/x.wav"}, "Hello.", "address_refused"),
+        ({"max_frames": 5000}, "Hello.", "invalid_config"),
+        ({"response_format": "mp3"}, "Hello.", "invalid_config"),
+        ({"model": "other"}, "Hello.", "model_not_found"),
+    ],
+)
+async def test_invalid_request_gets_one_error_and_the_session_continues(
+    server: RunningServer, ref_audio: str, config: dict[str, Any], text: str, code: str
+) -> None:
+    if config.get("ref_audio") == "REF":
+        config = {**config, "ref_audio": ref_audio}
+
+    async with talk(server.socket, **{"task_type": "custom_voice", **config}) as session:
+        await session.send_text(text)
+        error = await session.receive()
+        assert isinstance(error, dict)
+        assert (error["type"], error["code"], error["context_id"]) == ("error", code, "default")
+        assert error["message"].endswith(".")
+        await session.send("session.config", **VOICE)
+        await session.send_text("Good.")
+        assert (await session.receive_take()).end["type"] == "audio.done"
 
 
 @pytest.mark.parametrize(
@@ -142,3 +220,19 @@ async def test_unknown_subprotocol_error_names_the_supported_one(either: Running
 async def test_compression_is_not_negotiated(either: RunningServer) -> None:
     async with connect(either.socket, subprotocols=[PROTOCOL]) as connection:
         assert list(connection.protocol.extensions) == []
+
+
+async def test_complete_sentence_is_spoken_before_more_text_follows(server: RunningServer) -> None:
+    """The client waits for audio before it sends more text.
+
+    Therefore the end of the sentence must be detected without the following text.
+    """
+    async with talk(server.socket) as session:
+        await session.send("session.config", **{**VOICE, "max_frames": 40})
+        await session.send("input.text", text="Let me check that for you. ")
+        while not isinstance(await session.receive(), bytes):
+            pass
+        await session.send("input.text", text="It is sunny.")
+        await session.send("input.done")
+        end = (await session.receive_take()).end
+    assert (end["type"], end["error"]) == ("audio.done", False)

@@ -72,6 +72,20 @@ def test_style_applies_to_the_following_sentences(server: RunningServer) -> None
     assert same_sound(heard, alone)
 
 
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        (f"Hello [style: {'a' * 501}] you.", "tag_too_long"),
+        ("Hello [pause 31s] you.", "pause_too_long"),
+        ("[pause 30s] " * 5 + "you", "pauses_too_long"),
+    ],
+)
+def test_excessive_tags_are_refused(server: RunningServer, text: str, code: str) -> None:
+    reply = httpx.post(server.http + "/v1/audio/speech", json={"input": text, "tags": True, **CAST}, timeout=30)
+    assert (reply.status_code, reply.json()["error"]["code"]) == (400, code)
+    assert native(server, text, tags=True, size=7).end["code"] == code
+
+
 # --- ElevenLabs' own tags, which have other brackets.
 
 
