@@ -53,6 +53,8 @@ _INNER_COMMENT = re.compile(
 )
 # Indentation, except in template literals, whose text the page may show.
 _INDENT = re.compile(r"(?P<literal>`(?:[^`\\]|\\.)*`)|^[ \t]+", re.MULTILINE | re.DOTALL)
+# Empty lines, except in template literals.
+_EMPTY_LINE = re.compile(r"(?P<literal>`(?:[^`\\]|\\.)*`)|^\n", re.MULTILINE | re.DOTALL)
 _VLQ = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
 
@@ -156,7 +158,8 @@ def join_modules(name: str) -> Joined:
     order, parts = _parts(name)
     exported = _EXPORT.findall(order[-1].read_text("utf-8"))
     tail = f"export const {{ {', '.join(exported)} }} = $module{len(order) - 1};\n" if exported else ""
-    return Joined("\n".join([*parts, f"{tail}//# sourceMappingURL={name}.js.map\n"]), order)
+    lines = [line for part in parts for _, line in _lines(part)]
+    return Joined("\n".join([*lines, f"{tail}//# sourceMappingURL={name}.js.map\n"]), order)
 
 
 def source_map(name: str) -> Joined:
@@ -164,11 +167,12 @@ def source_map(name: str) -> Joined:
     order, parts = _parts(name)
     rows: list[str] = []
     before = 0
-    for number, part in enumerate(parts):
-        # Column in the generated file, then source, line and column relative to the previous entry.
-        rows.append(f"A{_vlq(1 if number else 0)}{_vlq(-before)}A")
-        before = part.count("\n")
-        rows += ["AACA"] * before
+    for source, part in enumerate(parts):
+        is_next = int(source > 0)
+        for number, _ in _lines(part):
+            # Column in the generated file, then source, line and column relative to the previous entry.
+            rows.append(f"A{_vlq(is_next)}{_vlq(number - before)}A")
+            before, is_next = number, 0
     sources = [f"../js/{_address(path)}" for path in order]
     return Joined(json.dumps({"version": 3, "sources": sources, "names": [], "mappings": ";".join(rows)}), order)
 
@@ -208,6 +212,12 @@ def _wrap(path: Path, order: list[Path]) -> str:
         raise ValueError(f"{path.name} has an import or export that is not read here: {text[other.start() :][:80]!r}")
     text = text.replace("import.meta.url", f"new URL('../js/{_address(path)}', import.meta.url).href")
     return f"const $module{order.index(path)} = (() => {{ {text.rstrip()}\nreturn {{ {', '.join(exported)} }}; }})();"
+
+
+def _lines(part: str) -> list[tuple[int, str]]:
+    """Return the non-empty lines of a converted module with their numbers in the source."""
+    empty = {part.count("\n", 0, found.start()) for found in _EMPTY_LINE.finditer(part) if not found["literal"]}
+    return [(number, line) for number, line in enumerate(part.split("\n")) if number not in empty]
 
 
 def _address(path: Path) -> str:
