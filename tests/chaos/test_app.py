@@ -89,7 +89,7 @@ def test_signal_ends_both_processes_and_logs_interrupted_requests(checkpoint: Pa
             assert gone(runtime, within_s=60)
 
 
-def test_signal_finishes_running_replies_and_refuses_new_ones(checkpoint: Path, tmp_path: Path) -> None:
+def test_sigterm_drains_running_responses_and_refuses_new_requests(checkpoint: Path, tmp_path: Path) -> None:
     body = {"model": "tts-1", "voice": "serena", "input": "To its end.", "max_frames": 100, "response_format": "pcm"}
     with (
         (tmp_path / "log").open("w") as log,

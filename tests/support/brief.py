@@ -1,7 +1,7 @@
 """Fixtures with smaller checkpoints, for tests that need only four code groups.
 
-The published checkpoints have sixteen code groups. The engines of these fixtures capture only a few Code2Wav shapes.
-A conftest.py that imports the fixtures replaces the fixtures with sixteen code groups.
+The engines of these fixtures capture only a few Code2Wav shapes.
+Importing these fixtures in a conftest.py overrides the default ones, which have sixteen code groups.
 """
 
 from __future__ import annotations

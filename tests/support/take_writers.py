@@ -92,7 +92,7 @@ def check(store: Store, reported: list[str]) -> None:
 
 
 def kill_writers(folder: Path, times: int) -> int:
-    """Start a process that writes takes, kill it and check the folder, `times` times.
+    """Run `times` rounds: start a process that writes takes, kill it, and check the folder.
 
     Returns:
         Number of takes that were stored.

@@ -132,7 +132,7 @@ def test_every_listing_contains_all_voices_and_names_are_unique_everywhere(pools
     assert (refused.status_code, refused.json()["error"]["code"]) == (409, "voice_name_of_speaker")
 
 
-def test_voice_stored_on_one_replica_is_spoken_and_deleted_on_all(pools: Pools) -> None:
+def test_voice_stored_on_one_replica_can_be_used_and_deleted_on_all(pools: Pools) -> None:
     speech = {"input": SAID, "voice": "clara", "response_format": "wav"}
     kept = keep(pools.speakers, "Kept", pools.all.post("/v1/audio/speech", json=speech).content)
     assert kept.status_code in {200, 201}, kept.text

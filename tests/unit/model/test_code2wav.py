@@ -115,7 +115,7 @@ def test_embedded_voice_is_bitwise_independent_of_chunking_and_batch(demo: Check
 
 
 @pytest.mark.slow
-def test_library_convolutions_give_the_same_audio_except_rounding(
+def test_torch_convolutions_give_the_same_audio_up_to_rounding(
     folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """GPUs run the network with ``nn.Conv1d`` and ``nn.ConvTranspose1d``.
