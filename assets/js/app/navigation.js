@@ -1,30 +1,30 @@
-/** Navigation between rooms by address and keys. */
+/** Navigation between rooms by URL and keyboard shortcuts. */
 
 import { getElement } from '../common/elements.js';
 
-// --- The current room in the page's address, such as `#/design`, for bookmarks, Back, Forward and reloads.
+// --- The current room in the page's URL, such as `#/design`, for bookmarks, Back, Forward and reloads.
 
-/** Names of rooms in addresses, if they differ from the room's id. @type {Object<string, string>} */
+/** Names of rooms in URLs, if they differ from the room's id. @type {Object<string, string>} */
 const NAMES = { speakers: 'speak' };
 
 export class RoomAddress {
   /**
    * @param {string[]} rooms ids of the rooms
-   * @param {() => void} onMoved called after Back, Forward, or a typed address
+   * @param {() => void} onMoved called after Back, Forward, or an edit of the URL
    */
   constructor(rooms, onMoved) {
     this.rooms = rooms;
     addEventListener('popstate', onMoved);
   }
 
-  /** @returns {string|null} id of the room in the address, or null */
+  /** @returns {string|null} id of the room in the URL, or null */
   get room() {
     const [, name] = /^#\/([\w-]+)/.exec(location.hash) ?? [];
     return this.rooms.find((id) => [id, NAMES[id]].includes(name ?? '')) ?? null;
   }
 
   /**
-   * Put another room into the address, so that Back returns to the previous room.
+   * Put another room into the URL, so that Back returns to the previous room.
    *
    * @param {string} id id of the room
    */

@@ -94,7 +94,7 @@ function sums(flags) {
 }
 
 /**
- * Return the number of seconds of the spans that are within a part.
+ * Return the total duration in seconds of the spans within a part.
  *
  * @param {Stretch[]} stretches
  * @param {number} start

@@ -31,7 +31,7 @@ export class Words {
   language = ''; // Code of the chosen language, or empty until a language is loaded.
 
   /**
-   * Load the texts of a language, and English texts as a replacement for missing texts.
+   * Load the texts of a language, and the English texts as a fallback.
    *
    * @param {string} language folder in assets/i18n
    */

@@ -245,9 +245,9 @@ export class InterruptedRequests {
   }
 
   /**
-   * Return the reference of a request, or null if the room has a different reference now.
+   * Return the reference of a request, or null if it had none.
    *
-   * @param {InterruptedRequest} left
+   * @param {InterruptedRequest} left @throws {Error} if the room has a different reference now
    */
   async reference({ asked, digest }) {
     if (!digest) return null;

@@ -70,7 +70,7 @@ export function markChapters(lines, chapters) {
   }
 }
 
-/** Return the edited properties of a line for comparisons. @param {Line} line */
+/** Return the user-editable properties of a line as JSON, to compare lines. @param {Line} line */
 function written(line) {
   return JSON.stringify(WRITTEN.map((field) => (field === 'voice' ? Object.entries(line.voice ?? {}).sort() : line[field])));
 }

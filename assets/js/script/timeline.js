@@ -1,7 +1,7 @@
 /**
  * Timeline of a script: clips for the lines, and the position of playback.
  *
- * The timeline is a slider for pointer and keys. It fits the window, or scrolls for long scripts.
+ * The timeline is a slider, operated by mouse, touch or keyboard. It fits the window, or scrolls for long scripts.
  *
  * @typedef {import('./schedule.js').Clip} Clip
  */

@@ -5,7 +5,7 @@
  *     // { text: 'Ask Win. [pause 1s]', count: 1 }
  *
  * Entries match whole words, the longest word first. Replaced text is not replaced again. An entry with the same case
- * precedes other entries. runtime/shared/pronouncing.py follows the same rules, and a common table tests both.
+ * precedes other entries. runtime/shared/pronouncing.py follows the same rules, and a shared test table covers both.
  *
  * @typedef {{word: string, said: string}} Entry
  */
@@ -140,7 +140,7 @@ function spaced(word) {
   return word.normalize('NFC').replace(/\s+/gu, ' ');
 }
 
-/** Return a word without case. @param {string} word */
+/** Return a case-folded word. @param {string} word */
 function foldCase(word) {
   return spaced(word).toUpperCase().toLowerCase();
 }

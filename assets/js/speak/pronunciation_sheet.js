@@ -18,9 +18,9 @@ const MAX_WORD_CHARS = 80; // Same limit as in the studio.
 export class PronunciationSheet {
   /** Take of the word that was played last, or null. @type {import('../player/take.js').Take|null} */
   sample = null;
-  /** Playback of a word while a reading is paused, or null. @type {HTMLAudioElement|null} */
+  /** Player of the sample word, or null if no word is playing. @type {HTMLAudioElement|null} */
   audio = null;
-  /** True if the reading continues after the word. */
+  /** True if the sample word paused a playback, which is then resumed. */
   isPaused = false;
 
   /** @param {HTMLElement} page @param {import('../app/studio.js').Studio} studio */
@@ -198,7 +198,7 @@ export class PronunciationSheet {
     else sample.addEventListener('done', () => sample === this.sample && this.playWord(sample));
   }
 
-  /** Play a word during a reading, which pauses and then continues. @param {import('../player/take.js').Take} sample */
+  /** Play a sample word, while other playback is paused. @param {import('../player/take.js').Take} sample */
   playWord({ chunks }) {
     const { stage } = this.studio;
     this.isPaused ||= stage.isPlaying;
@@ -210,7 +210,7 @@ export class PronunciationSheet {
     this.audio.play().catch(() => this.stopWord());
   }
 
-  /** Stop the word that is played during a reading, and continue the reading. */
+  /** Stop the sample word, and resume the playback that it paused. */
   stopWord() {
     const { audio, isPaused } = this;
     this.sample = this.audio = null;

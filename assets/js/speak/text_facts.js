@@ -303,7 +303,9 @@ export class TextFacts {
   }
 
   /**
-   * Return the names of a checkpoint's languages, or their number.
+   * Return the names of a checkpoint's languages.
+   *
+   * If there are more than MAX_NAMED_LANGUAGES, return only their number.
    *
    * @param {import('../common/fields.js').ModelCard} card
    */
