@@ -319,7 +319,7 @@ def _allocate(module: nn.Module, device: torch.device, types: dict[str, torch.dt
     Returns:
         The tensors by name.
     """
-    # Create the tensors from shapes. Functions such as `empty_like` of a meta tensor make torch import modules for 1 s.
+    # `empty_like` on a meta tensor makes torch import more modules, which takes 1 s.
     allocated = {
         name: torch.empty(
             tensor.shape, dtype=types[name] if tensor.is_floating_point() else tensor.dtype, device=device

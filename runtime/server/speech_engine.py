@@ -42,12 +42,12 @@ class SpeechEngine(Protocol):
 
         `sink` receives the events of the request. The last event is Finished, Broken or Refused.
 
-        The engines of the server validate requests on another thread. If they refuse a request, its sink receives
-        Refused. A background request is refused while another request is open.
+        A background request is refused while another request is open.
 
         Raises:
             EngineDead: The engine has stopped.
-            BadRequest, Busy: An engine that validates on this thread has refused the request.
+            BadRequest, Busy: The request is invalid, or the engine is busy. Engines that validate on another thread
+                send Refused to the sink instead.
         """
         ...
 
@@ -87,7 +87,8 @@ class SpeechEngine(Protocol):
 
         Raises:
             EngineDead: The engine has stopped.
-            BadRequest: An engine that validates on this thread has refused the reference.
+            BadRequest: The reference is invalid. Engines that validate on another thread pass this error to `done`
+                instead.
         """
         ...
 

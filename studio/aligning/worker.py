@@ -15,9 +15,10 @@ from studio.aligning.plugin import Aligner, installed
 
 @dataclass(frozen=True, slots=True)
 class Aligned:
-    """Words with times from the aligner `by`, or None if no aligner supports the text.
+    """Result of an alignment: the words with times, and the aligner's name (`by`).
 
-    `faults` describes the errors of aligners and contains no text of the take.
+    `words` is None if no aligner supports the text. `faults` describes the errors of aligners and contains no text of
+    the take.
     """
 
     words: TimedWords | None = None

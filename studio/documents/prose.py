@@ -1,6 +1,6 @@
 """Text rules for all documents except subtitles, such as the removal of note marks.
 
-The page reports text in brackets that the runtime would use as a style tag.
+Bracketed text that the runtime would read as a style tag is reported to the user.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ class RealVoiceRoutes:
         return json_response(state)
 
     async def start(self, request: Request) -> Response:
-        """Start to download checkpoints, which are then served.
+        """Start downloading checkpoints, and serve them when the download is complete.
 
         The body is {"models": ["OWNER/NAME", …], "quantize": "int8"}. The default of ``quantize`` is the studio's
         setting, or the format that fits this machine.

@@ -245,7 +245,7 @@ class ChildRuntime:
         self._set_change("The checkpoints are being checked.")
 
     def cancel_change(self) -> None:
-        """Cancel a change of checkpoints, after which the previous checkpoints are served."""
+        """Cancel a change of checkpoints, and continue to serve the current checkpoints."""
         if self._changing is not None:
             self._changing.cancel()
 

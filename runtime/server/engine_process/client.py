@@ -82,7 +82,7 @@ class EngineClient:
         self._ended = False
         self._sinks: dict[int, Sink] = {}
         self._preparing: dict[int, Done] = {}
-        self._numbers = itertools.count(1)  # Numbers of requests and prompts.
+        self._numbers = itertools.count(1)  # Source of ids for requests and prompts.
         listen = partial(self._listen, channel.receive)
         self._listener = threading.Thread(target=listen, name="engine-client", daemon=True)
         # Event loop that reads the pipe. None if a thread reads it.
