@@ -157,7 +157,7 @@ export class ErrorMessages {
     if (holder) this.shownWhileAway.set(holder, { sentence: holder.textContent ?? '', then: nextText });
   }
 
-  /** Replace the messages when the runtime is available again. */
+  /** Show the replacement messages when the runtime becomes available again. */
   back() {
     for (const [holder, { sentence, then }] of this.shownWhileAway) {
       if (holder.textContent !== sentence) continue;
@@ -167,7 +167,7 @@ export class ErrorMessages {
     this.shownWhileAway.clear();
   }
 
-  /** Clear the replaced messages if the runtime is unavailable again. */
+  /** Clear the replacement messages when the runtime becomes unavailable again. */
   onUnavailable() {
     for (const [holder, then] of this.shownSinceReady) if (holder.textContent === then) holder.textContent = '';
     this.shownSinceReady.clear();
@@ -244,7 +244,7 @@ export class Undo {
   }
 
   /**
-   * Offer to undo an action, instead of the earlier action.
+   * Offer to undo an action, with a toast that replaces an earlier offer.
    *
    * @param {() => void} undoAction function that undoes the action @param {string} [sentence] text of the toast
    */
@@ -285,7 +285,7 @@ export class Notes {
     };
   }
 
-  /** Show a temporary message in the line. @param {string} sentence */
+  /** Show a temporary message next to the name of the take. @param {string} sentence */
   say(sentence) {
     writeText(this.line, sentence);
     this.detailsButton.hidden = true;

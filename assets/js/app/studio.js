@@ -241,7 +241,7 @@ export class Studio {
     throw new Error(`There is no room ${id}`);
   }
 
-  /** Id of the room in the address, or else of the first room with a loaded checkpoint. */
+  /** Id of the room in the URL, or of the first room with a loaded checkpoint. */
   get addressedRoom() {
     const first = this.rooms.find((room) => room.mode && this.serves(room)) ?? this.rooms[0];
     return this.roomAddress.room ?? first.id;
@@ -434,7 +434,7 @@ export class Studio {
   }
 
   /**
-   * True if the studio can accept a request now (otherwise a message is shown).
+   * Return true if the studio is reachable, or show a message and return false.
    *
    * Audio that is already loaded continues to play.
    */
@@ -649,7 +649,7 @@ function socketUrl() {
   return url;
 }
 
-/** Request the data that the page needs first, and return it with its texts. */
+/** Fetch the data that the page needs first, and return it with the page's texts. */
 async function load() {
   const words = new Words();
   const [presets, me, kept] = await Promise.all([

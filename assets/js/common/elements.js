@@ -62,9 +62,9 @@ export function copyOf(template) {
 }
 
 /**
- * Give an element these children in this order.
+ * Set the children of an element, in the given order.
  *
- * Children that remain are not moved because they would lose the focus.
+ * Children that remain are not moved, because a moved element loses the focus.
  *
  * @param {Element} parent @param {Element[]} children
  */

@@ -31,7 +31,7 @@ export function saveFile(file, name) {
 /**
  * Return the SHA-256 of a blob, or null if the browser cannot compute it.
  *
- * Browsers compute no digest if the page comes from another machine by plain HTTP.
+ * Browsers compute digests only for pages from HTTPS or from the same machine.
  *
  * @param {Blob} blob @returns {Promise<string|null>} SHA-256 in hexadecimal digits
  */

@@ -1,6 +1,6 @@
 /** Storage of the browser: small values, recordings, and drafts of each room. */
 
-/** Values that are kept in memory because the browser has no storage. @type {Map<string, string>} */
+/** Values of this page, if the browser's storage cannot be used. @type {Map<string, string>} */
 const inMemory = new Map();
 
 /**

@@ -11,7 +11,7 @@ let wide = /$^/u; // Pattern of a style in Chinese or Japanese, which have no sp
 const IS_WIDE = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}]/u;
 
 /**
- * Use the lists of the studio, which are separated by spaces.
+ * Set the words of style tags from the studio's lists, which are separated by spaces.
  *
  * @param {{styles: string, qualifiers: string, wide: string}} lists
  */
@@ -71,7 +71,7 @@ export function lastStyle(text) {
 
 // --- Text that is sent, and its length, as the runtime checks them.
 
-/** Return a text without surrounding white space, as in engine/text/rules.py. @param {string} text */
+/** Return a text without surrounding white space, as in runtime/engine/text/rules.py. @param {string} text */
 export function sentText(text) {
   return text.trim();
 }

@@ -77,7 +77,7 @@ async function loadTexts(language) {
 /**
  * Return presets in one language.
  *
- * An object {en: …, zh: …} is replaced by the value of this language.
+ * An object {en: …, zh: …} is replaced by its value for this language, or for English if it has none.
  *
  * @param {any} value @param {string} language @returns {any}
  */

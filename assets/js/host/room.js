@@ -179,7 +179,7 @@ export class HostRoom {
     this.voiceProblems.replaceChildren(...problems.map(({ file, why }) => createElement('li', {}, [file, createElement('small', { textContent: translateMessage(why) })])));
   }
 
-  /** Show if Home Assistant is served, and the address. @param {HostStatus} now */
+  /** Show the state and the address of the service for Home Assistant. @param {HostStatus} now */
   showWyoming({ ports, settings }) {
     const wanted = settings.find(({ env }) => env === 'VOICEWRIGHT_WYOMING')?.value;
     const state = ports.wyoming ? 'on' : wanted ? 'away' : 'off';
@@ -189,7 +189,7 @@ export class HostRoom {
   /**
    * Show the static part of a response only if it has changed.
    *
-   * Otherwise, typing would be disturbed.
+   * Updating a form field would overwrite the text that the host is typing.
    *
    * @param {HostStatus} now
    */

@@ -290,7 +290,7 @@ export class SentenceHighlight {
     reveal(this.field, this.mark);
   }
 
-  /** Give the copy the same text and layout as the field. */
+  /** Align the copy of the text, which shows the mark, with the text field. */
   placeHighlight() {
     if (!this.shownKey) return;
     const { field, mirror } = this;

@@ -66,7 +66,7 @@ export class TypedSpeech {
   take = null;
   /** Text of the field after the last edit. */
   lastText = '';
-  /** Number of characters of `value` that were sent, or that the field had at the start. */
+  /** Number of characters of `lastText` that were sent, or that the field had at the start. */
   sentLength = 0;
   /** True after sent text was deleted. */
   wasSentTextDeleted = false;
@@ -138,7 +138,7 @@ export class TypedSpeech {
     this.paint('');
   }
 
-  /** End the request, after which a clause starts another take. */
+  /** End the request, so that the next clause starts another take. */
   close() {
     clearTimeout(this.timer);
     clearTimeout(this.idleTimer);
@@ -158,7 +158,7 @@ export class TypedSpeech {
     this.studio.refresh();
   }
 
-  /** End if something else is played. */
+  /** End when other audio is played, and continue when the take has been played. */
   onStage() {
     const { stage } = this.studio;
     if (this.isOpen && stage.isPlaying && stage.take !== this.take) this.end();
@@ -181,7 +181,9 @@ export class TypedSpeech {
   }
 
   /**
-   * Update the positions after an edit, and move back if the end of the sent text changed.
+   * Update the positions after an edit.
+   *
+   * If the end of the sent text changed, mark it as unsent.
    *
    * @param {Edit} edit
    * @param {string} value
