@@ -15,7 +15,7 @@ from runtime.device.interface import Event
 
 
 class Finished:
-    """Event of the Metal queue, which can only wait until all queued work is complete."""
+    """Event of the Metal queue that waits until all queued work is complete."""
 
     def query(self) -> bool:
         self.synchronize()

@@ -16,7 +16,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def open_device(name: str, *, eager: bool = False) -> Device:
-    """Open the device cpu, cuda, npu or mps, or for `auto` the best available device.
+    """Open the device `cpu`, `cuda`, `npu` or `mps`, or the best available one for `auto`.
 
     The order of `auto` is CUDA, NPU, CPU. MPS is untested and must be selected by name. With `eager`, the device does
     not capture graphs.

@@ -42,7 +42,7 @@ MIN_SCALE = 1e-30  # Lower bound of scales, to avoid a division by zero.
 
 
 class Quantization(StrEnum):
-    """Weight quantization of the talker and code predictor, from largest to smallest."""
+    """Weight quantizations of the talker and code predictor, from largest to smallest."""
 
     FLOAT16 = "float16"
     INT8 = "int8"

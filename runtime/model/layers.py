@@ -144,7 +144,7 @@ def rotary(positions: Tensor, dim: int, theta: float, dtype: torch.dtype) -> tup
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Return the heads x after split-half RoPE.
+    """Return `x` with split-half RoPE applied.
 
     Shapes: x [B, heads, T, d]; cos, sin [B or 1, 1, T, d].
     """

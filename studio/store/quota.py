@@ -28,7 +28,7 @@ _LOOSE = "owner = ? AND deleted_at IS NULL AND id NOT IN (SELECT value FROM json
 class Excess:
     """Number of bytes by which a new item would exceed a quota.
 
-    If `address` is set, only deleting items from this address reduces it.
+    If `address` is set, only deleting items from this address reduces the excess.
     """
 
     bytes: int

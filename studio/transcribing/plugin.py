@@ -90,7 +90,7 @@ class Choice:
     def load(self) -> Transcriber:
         """Load and return the recogniser, which takes seconds and may download a model.
 
-        The recogniser's own exceptions are raised.
+        Exceptions of the recogniser propagate to the caller.
         """
         if self.model:
             from studio.transcribing.whisper import Whisper
@@ -102,9 +102,9 @@ class Choice:
 
 
 def transcribe(choice: Choice, samples: NDArray[np.float32], language: str | None) -> dict[str, str | None]:
-    """Transcribe a recording (this function runs in the child process).
+    """Transcribe a recording.
 
-    The recogniser's own exceptions are raised.
+    The service calls this function in its child process. Exceptions of the recogniser propagate to the caller.
 
     Shapes: samples [N] float32, mono, 16 kHz.
     """

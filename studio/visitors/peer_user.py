@@ -28,7 +28,10 @@ def is_own_user(connection: HTTPConnection) -> bool:
 
 
 def peer_user(connection: HTTPConnection) -> int | None:
-    """Return the user id of the client's process, `NOBODY` without a process, None if unknown."""
+    """Return the user id of the client's process, or None if it is unknown.
+
+    The result is `NOBODY` if the client's socket belongs to no process.
+    """
     client, server = connection.scope.get("client"), connection.scope.get("server")
     if client is None or server is None or server[1] is None:
         return None

@@ -85,7 +85,7 @@ class SignIn:
         return (member["id"], member["name"]) if member else None
 
     def feature(self) -> dict[str, Any]:
-        """Return the URLs of the sign-in for the page, and True if sign-in is required."""
+        """Return the sign-in and sign-out URLs for the page, and True if sign-in is required."""
         return {"sign_in": "studio/sign-in", "sign_out": "studio/sign-out", "required": self._required}
 
     async def begin(self, request: Request) -> Response:
