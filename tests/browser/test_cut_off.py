@@ -141,6 +141,7 @@ def test_take_interrupted_by_runtime_crash_is_offered_again_with_its_seed(studio
     expect(offer(studio)).to_be_visible(timeout=60_000)
     with studio.expect_response(TAKES):
         offer(studio).click()
+        expect(studio.locator("#vw-stop")).to_be_enabled()  # The figures are those of the previous take until then.
         await_sound(studio)
         studio.click("#vw-stop")
     assert asked[0] == asked[1]
