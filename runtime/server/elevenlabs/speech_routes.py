@@ -93,13 +93,15 @@ def _router(path: str, spoken: Reader, timed_answer: type[TimedAudio], **taken: 
 
         The times are those of the characters and, in a dialogue, of the turns.
         """
-        return (speech := await spoken(request)).reply(speech.timed_whole(), "application/json")
+        speech = await spoken(request)
+        return speech.reply(speech.timed_whole(), "application/json")
 
     @router.post("/stream/with-timestamps", response_model=None)
     @documented(**taken, sound=(JSON_LINES,))
     async def stream_with_timestamps(request: Request) -> Response:
         """Speak a text or a dialogue and stream JSON lines with audio and times."""
-        return (speech := await spoken(request)).reply(speech.timed_lines(), JSON_LINES)
+        speech = await spoken(request)
+        return speech.reply(speech.timed_lines(), JSON_LINES)
 
     return router
 
