@@ -76,8 +76,8 @@ class Ticket(TypedDict):
 
 def create_app(host: Host) -> FastAPI:
     """Create the ASGI application that serves the engine of `host`."""
-    # FastAPI's OpenAPI document lacks the request bodies that routes parse themselves, and its page loads resources
-    # from other servers. Trailing-slash redirects would send a proxy's clients to this port's address.
+    # FastAPI's OpenAPI document lacks the request bodies that routes parse themselves. Its page loads resources from
+    # elsewhere. Redirects of trailing slashes would send a proxy's clients to this port's address.
     app = FastAPI(title="Voicewright runtime", version=package_version(), openapi_url=None, redirect_slashes=False)
     server = host.settings.server
     keys = KeyRing(server)

@@ -35,8 +35,8 @@ Slots = NDArray[np.int64]
 
 # Positions per slot that attention reads, for devices that cannot stop at the length of each row.
 SPANS = (512, 2048)
-# Sampling kinds: PLAIN (top-k up to MAX_UNSORTED_K, no top-p), SORTED (any top-k or top-p). They are the last dimension
-# of graph shapes. A graph for SORTED also works for PLAIN.
+# Sampling kinds, the last dimension of graph shapes: PLAIN has top-k up to MAX_UNSORTED_K and no top-p, SORTED has any
+# top-k or top-p. A graph for SORTED also works for PLAIN.
 PLAIN, SORTED = 0, 1
 
 
