@@ -31,7 +31,7 @@ DEFAULT_WYOMING_URI = "tcp://127.0.0.1:10200"
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command in the arguments and return its exit status.
 
-    If the caller can correct an error, one line is printed to stderr and the exit status is 2.
+    An error that the user can correct is printed as one line to stderr, and the exit status is 2.
     """
     arguments = _parser().parse_args(argv)
     logging.basicConfig(
@@ -53,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 class Parser(argparse.ArgumentParser):
-    """Argument parser that prints errors as one line, like the other errors of the command."""
+    """Argument parser that prints a usage error as one line and exits with status 2."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(Exit.BAD_INPUT, f"{self.prog}: {message}; see {self.prog} --help [invalid_setting]\n")

@@ -1,4 +1,4 @@
-"""Command ``voicewright doctor``: reports whether this machine can serve a checkpoint."""
+"""Command ``voicewright doctor``, which reports if this machine can serve a checkpoint."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ MAX_LISTED = 12  # Maximum number of list items in one line. The option --json p
 def doctor(models: Sequence[str], settings: EngineSettings, *, as_json: bool) -> bool:
     """Print a diagnosis and return True if the checkpoint can be served.
 
-    Several models are adapters that share one checkpoint.
+    Args:
+        models: Name of the checkpoint, or names of several adapters that share one checkpoint.
+        settings: Settings of the engine.
+        as_json: True to print JSON.
 
     Raises:
         SetUpError: The checkpoint or the device does not exist.

@@ -67,7 +67,7 @@ class SpeechError(Exception):
 
     @property
     def public_facts(self) -> dict[str, str | float | bool]:
-        """Return the values in the message by name, for clients that translate the message."""
+        """Return the values in the error message by name, for clients that translate the message."""
         return {name: fact for name, fact in self.facts.items() if isinstance(fact, str | int | float)}
 
 
@@ -94,7 +94,7 @@ class InvalidConfig(BadRequest):
 
 
 class MoreThan(int):
-    """Lower bound of the size of data that was not read completely.
+    """Lower bound for the size of data that was not read to its end.
 
     The number is formatted as "more than N".
     """
@@ -104,7 +104,10 @@ class MoreThan(int):
 
 
 class MessageTooLarge(BadRequest):
-    """The data exceeds a size limit (``size`` is `MoreThan` if it was not read completely)."""
+    """Error for data that exceeds a size limit.
+
+    ``size`` is a `MoreThan` if the data was not read to its end.
+    """
 
     code = "message_too_large"
     http_status = 413
@@ -464,7 +467,7 @@ class SpeechSpent(Busy):
 
 
 class Expired(SpeechError):
-    """A timeout of a session, a body or a reader has passed."""
+    """Error for a session, a request body or a slow reader whose timeout has passed."""
 
     http_status = 408
     retryable = True

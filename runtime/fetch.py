@@ -27,10 +27,13 @@ def fetch(references: Sequence[str], *, as_json: bool, is_recogniser: bool = Fal
 
     All file lists and configurations are checked before the first download of weights.
 
-    `is_recogniser` is True for speech recognition models, which have no Voicewright configuration.
+    Args:
+        references: Hub ids of the checkpoints.
+        as_json: True to print the progress as lines of JSON.
+        is_recogniser: True for speech recognition models, which have no Voicewright configuration.
 
     Raises:
-        SetUpError: A download failed; the message has the reason. Completed files are kept.
+        SetUpError: A download failed. Completed files are kept.
     """
     say = _ProgressReport(as_json)
     try:
@@ -53,9 +56,9 @@ def fetch(references: Sequence[str], *, as_json: bool, is_recogniser: bool = Fal
 
 
 def plan(settings: EngineSettings) -> dict[str, Any]:
-    """Return the published checkpoints with download size, memory and estimated speed.
+    """Return the published checkpoints with download size, memory use and speed.
 
-    Memory and speed are estimates for this machine.
+    Memory use and speed are estimates for this machine.
 
     Raises:
         SetUpError: The device is not available.
@@ -79,7 +82,7 @@ def plan(settings: EngineSettings) -> dict[str, Any]:
 
 
 def error_facts(error: SetUpError) -> dict[str, str | float | bool]:
-    """Return the values in an error's message, with paths as strings."""
+    """Return the values in an error message by name, with paths as strings."""
     return {name: fact if isinstance(fact, int | float) else str(fact) for name, fact in error.facts.items()}
 
 

@@ -14,7 +14,7 @@ SMALL_FILES_BYTES = 5 * 10**6  # Total size of configuration and vocabulary file
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """Checkpoint that Qwen has published."""
+    """Size and mode of one checkpoint that Qwen has published."""
 
     size: str
     kind: str  # Last part of the checkpoint's name.

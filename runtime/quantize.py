@@ -16,9 +16,14 @@ GB = 10**9
 def quantize(reference: str, bits: int, out: Path) -> int:
     """Write a quantized checkpoint, print its size and return the exit status.
 
+    Args:
+        reference: Folder or Hub id of the checkpoint.
+        bits: Bits per weight, 8 or 4.
+        out: Folder of the new checkpoint.
+
     Raises:
-        SetUpError, InvalidSetting, StorageFailed: The checkpoint cannot be written for the reason in the message.
-        SpeechError: The checkpoint cannot speak, which quantization to 4 bits requires.
+        SetUpError, InvalidSetting, StorageFailed: The checkpoint cannot be read or written.
+        SpeechError: Generation of the speech that calibrates 4-bit weights failed.
     """
     kind = Quantization(f"int{bits}")
     size = write(reference, kind, out, _measure if kind is Quantization.INT4 else None)

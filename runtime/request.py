@@ -77,7 +77,7 @@ class StopReason(StrEnum):
 
 
 class Guard(StrEnum):
-    """Kind of faulty generation that the runaway detector has found."""
+    """Kind of faulty generation, such as repetition or silence, that was detected."""
 
     BUDGET = "budget"  # The text cannot need this many frames.
     REPETITION = "repetition"  # The same few codes are repeated after the end of the text.
@@ -196,7 +196,7 @@ class SpeechRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCard:
-    """Capabilities of a checkpoint, for /v1/models and the page."""
+    """Capabilities of a loaded checkpoint, for /v1/models and the web page."""
 
     name: str  # Folder name or Hub id, but never a path.
     modes: tuple[Mode, ...]
@@ -278,7 +278,7 @@ class Queued:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
-    """Event: the request has a slot.
+    """Event: the request has received a slot, and its generation starts.
 
     ``notes`` are human-readable messages about settings that the checkpoint ignores.
     """

@@ -1,6 +1,7 @@
-"""Ray Serve application: pools of runtimes, the directory of replicas, and the ingress.
+"""Ray Serve application with pools of runtimes, a directory of replicas and an ingress.
 
-For ``serve deploy``, the import path is ``runtime.cluster.app:build``, and ``args`` has the fields of `Arguments`.
+The ingress runs HAProxy on the public port. For ``serve deploy``, the import path is ``runtime.cluster.app:build``, and
+``args`` has the fields of `Arguments`.
 """
 
 from __future__ import annotations
@@ -67,13 +68,13 @@ def build(args: Arguments | Mapping[str, Any]) -> Any:
 
 
 def with_accelerators(arguments: Arguments, counted: Mapping[str, float]) -> Arguments:
-    """Return the arguments with every pool's number of accelerators filled in.
+    """Return a copy of the arguments that sets the number of accelerators in every pool.
 
     Numbers that are already set do not change.
 
     Args:
         arguments: Description of the cluster.
-        counted: Resources of the Ray cluster by name.
+        counted: Amount of each resource in the Ray cluster, such as the number of GPUs, by name.
 
     Raises:
         InvalidSetting: A setting is invalid.
@@ -96,9 +97,9 @@ def environment_of(arguments: Arguments) -> dict[str, str]:
 
 
 def folder_of(settings: Settings) -> str:
-    """Return the folder for the HAProxy files of a public port on this machine.
+    """Return the folder for HAProxy's files on this machine.
 
-    The path is short because Unix socket names have a limited length.
+    The name contains the public port. The path is short because Unix socket names have a limited length.
     """
     return os.path.join(tempfile.gettempdir(), f"voicewright-{os.getuid()}-{settings.server.port}")
 

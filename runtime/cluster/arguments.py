@@ -33,13 +33,14 @@ class Pool(BaseModel):
     environment: dict[str, str] = Field(default_factory=dict, description="settings of these replicas only")
 
     def with_accelerators(self, device: str, counted: Mapping[str, float]) -> Self:
-        """Return this pool with one accelerator per replica unless a number is set.
+        """Return a copy of this pool that reserves one accelerator per replica in Ray.
 
-        Without a reservation in Ray, two replicas on one machine would both open the first accelerator.
+        A number that is already set does not change. Without a reservation, two replicas on one machine would both open
+        the first accelerator.
 
         Args:
             device: Device setting of the replicas.
-            counted: Resources of the Ray cluster by name.
+            counted: Amount of each resource in the Ray cluster, such as the number of GPUs, by name.
         """
         if self.gpus is None and NPU not in self.resources:
             kind = next((kind for kind in _COUNTED_FOR.get(device, ()) if counted.get(kind)), None)
@@ -70,9 +71,13 @@ class Arguments(BaseModel):
 
 
 def free_accelerators(pools: Iterable[Pool], counted: Mapping[str, float]) -> dict[str, float]:
-    """Return the number of accelerators by kind that no replica uses.
+    """Return the number of unused accelerators of each kind (GPU, NPU).
 
     A negative number is the number of missing accelerators.
+
+    Args:
+        pools: Pools of replicas that reserve accelerators.
+        counted: Number of accelerators in the Ray cluster by kind.
     """
     free = {kind: counted.get(kind, 0.0) for kind in (GPU, NPU)}
     for pool in pools:

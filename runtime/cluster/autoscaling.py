@@ -1,4 +1,4 @@
-"""Autoscaling policy that chooses a pool's number of replicas from its slots in use."""
+"""Autoscaling policy that chooses a pool's number of replicas from its used slots."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from typing import Any
 
 
 def slots_in_use(context: Any, *, target: float = 0.7) -> tuple[int, dict[str, Any]]:
-    """Ray Serve policy that keeps the fraction of slots in use at ``target``.
+    """Return the number of replicas that keeps the fraction of used slots at ``target``.
+
+    This function is an autoscaling policy for Ray Serve.
 
     Args:
         context: `ray.serve.config.AutoscalingContext` with the metrics that the replicas record.
         target: Fraction of slots that should be in use, from 0 to 1.
 
     Returns:
-        Number of replicas (Serve applies the bounds of the pool), and the empty state of the policy.
+        Number of replicas before Ray Serve applies the pool's minimum and maximum, and an empty policy state.
     """
     metrics = context.aggregated_metrics or {}
     in_use, slots = (sum(metrics.get(name, {}).values()) for name in ("slots_in_use", "slots"))
@@ -25,7 +27,7 @@ def slots_in_use(context: Any, *, target: float = 0.7) -> tuple[int, dict[str, A
 
 
 def replicas_needed(in_use: float, slots_each: float, target: float) -> int:
-    """Return the number of replicas at which ``in_use`` is the fraction `target` of all slots.
+    """Return the smallest number of replicas that keeps slot usage at or below ``target``.
 
     Args:
         in_use: Number of slots in use.

@@ -62,7 +62,10 @@ class Load:
 
     @property
     def free(self) -> float:
-        """Number of free slots, or a number from 0 to 1 that decreases with the queue length."""
+        """Number of free slots, or a fraction of a slot if no slot is free.
+
+        The fraction is at most 1/2 and decreases with the length of the queue.
+        """
         free = self.slots - self.active - self.waiting
         return float(free) if free > 0 else 1.0 / (2 - free)
 

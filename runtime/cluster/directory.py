@@ -20,7 +20,7 @@ INGRESS_TIMEOUT_S = 3.0  # An ingress that has not read the directory for this l
 
 
 class Directory:
-    """Known replicas by name.
+    """Ray actor that stores the address and the state of each replica by name.
 
     Thread: event loop.
     """
@@ -32,7 +32,7 @@ class Directory:
         self._applied: dict[str, tuple[int, float]] = {}  # Applied version and read time by ingress.
 
     async def report(self, replica: Replica) -> list[Checkpoint]:
-        """Register a replica or refresh its state.
+        """Register a replica, or update the stored state of a known replica.
 
         Return the checkpoints of all replicas without duplicates.
         """
@@ -73,7 +73,7 @@ class Directory:
 
         Args:
             ingress: Name of the calling ingress.
-            applied_version: Version that this ingress has applied.
+            applied_version: Last version whose changes this ingress has applied to its HAProxy.
         """
         now = time.monotonic()
         self._applied[ingress] = (applied_version, now)

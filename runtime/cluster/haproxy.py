@@ -1,8 +1,8 @@
 """HAProxy: its configuration, its process, and commands that change it at run time.
 
-HAProxy is never reloaded, because open connections would stay with the old process, which gets no new replicas and is
-killed after a timeout. Instead, each backend has a fixed number of server entries. Commands on the admin socket assign
-replicas to entries, set weights, and drain and remove replicas.
+HAProxy is never reloaded. After a reload, open connections would stay with the old process, which receives no new
+replicas and is killed after a timeout. Instead, each backend has a fixed number of server entries. Commands on the
+admin socket assign replicas to entries, set weights, and drain and remove replicas.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _BUFFER_BYTES = 16_384  # HAProxy's buffer per direction, which limits the part 
 
 @dataclass(frozen=True, slots=True)
 class ServerEntry:
-    """Server entry of a backend, with HAProxy's statistics."""
+    """Server entry in a HAProxy backend, with the entry's connections and health."""
 
     backend: str
     server: str
@@ -143,7 +143,14 @@ def configuration(settings: Settings, *, folder: Path, view_port: int) -> str:
 
 
 def map_files(settings: Settings, voices: Mapping[str, str]) -> dict[str, str]:
-    """Return the content of the map files by file name: voices, and error responses by path."""
+    """Return the contents of HAProxy's map files by file name.
+
+    One file maps voice names to modes. The other files map URL paths to error responses.
+
+    Args:
+        settings: Settings of the cluster.
+        voices: Mode by name of the voice.
+    """
     refusals = {
         BUSY: TooManyConnections(limit=settings.server.max_connections_per_address, retry_after_s=2.0),
         EMPTY: NoReplica(retry_after_s=1.0),
@@ -439,5 +446,8 @@ def is_running(pid: int, folder: Path) -> bool:
 
 
 def without_view(text: str) -> list[str]:
-    """Return a configuration's lines except the view's port, which varies between ingresses."""
+    """Return the lines of a HAProxy configuration without the line of the view's port.
+
+    This port differs between ingresses, so it must not affect a comparison of configurations.
+    """
     return [line for line in text.splitlines() if not line.startswith("    server view ")]

@@ -72,9 +72,10 @@ def start_ray(address: str | None, namespace: str) -> None:
 
 
 def stop_ray(drain_s: float, second_signal: threading.Event) -> None:
-    """Stop Ray Serve and Ray after the drain timeout and a margin.
+    """Stop Ray Serve and Ray on this machine.
 
-    Ray's log lines about its own shutdown are suppressed.
+    Ray Serve gets `drain_s` and a margin to stop before Ray is stopped. Ray's log lines about its own shutdown are
+    suppressed.
 
     Args:
         drain_s: Seconds that running requests have to finish.

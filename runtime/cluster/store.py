@@ -71,7 +71,7 @@ class Folder:
 
 @dataclass(slots=True)
 class Mirror:
-    """Two-way synchronisation of a local folder and the store.
+    """Two-way synchronisation between a local folder and the store.
 
     Thread: one worker thread at a time.
     """

@@ -36,7 +36,7 @@ _GET = ["GET", "HEAD"]
 
 
 class ClusterState(Protocol):
-    """State of the cluster that the view reads."""
+    """Interface from which `ClusterView` reads the state of the cluster."""
 
     @property
     def replicas(self) -> Mapping[str, Replica]: ...
@@ -52,7 +52,9 @@ class ClusterState(Protocol):
 
 
 class ClusterView:
-    """HTTP server for routes of the whole cluster, on a local port to which HAProxy forwards.
+    """HTTP server of the routes that describe the whole cluster, such as /ready and /metrics.
+
+    The server listens on a local port, and HAProxy forwards these routes to it.
 
     Thread: event loop.
     """

@@ -22,7 +22,7 @@ _NOT_ITS_END = re.compile(r"[.,;:!?'\")\]}*_~]+\Z")
 class Addresses:
     """Incremental filter that shortens the web addresses in one text.
 
-    The concatenated results are the text to speak.
+    The text to speak is the concatenation of all results of `add` and `finish`.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,10 @@ class Addresses:
         self._before = ""  # "a" if the last returned character is alphanumeric, so that no address can start.
 
     def add(self, text: str) -> str:
-        """Append text and return the text that later text cannot change."""
+        """Append text and return the filtered text that is final.
+
+        Text that may be an incomplete address is held back.
+        """
         text, self._held = self._held + text, ""
         if (tail := _MAY_GO_ON.search(self._before + text)) is not None:
             start = tail.start() - len(self._before)
@@ -40,7 +43,7 @@ class Addresses:
         return self._given(text)
 
     def finish(self) -> str:
-        """Return the text that was held back."""
+        """End the text and return the filtered text that was held back."""
         text, self._held = self._held, ""
         text = self._given(text)
         self._before = ""

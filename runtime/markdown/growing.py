@@ -38,8 +38,8 @@ _WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
 class GrowingMarkdown:
     """Incremental converter of one Markdown text to spoken text.
 
-    The concatenated results of `add`, `flush` and `finish` are the text to speak. If `flush` is not called, the result
-    does not depend on how the text is divided into pieces.
+    The text to speak is the concatenation of all results of `add`, `flush` and `finish`. If `flush` is not called, the
+    result does not depend on how the text is divided into pieces.
     """
 
     def __init__(self) -> None:
@@ -56,7 +56,10 @@ class GrowingMarkdown:
         self._has_begun = False  # True after the first character that is not white space.
 
     def add(self, text: str) -> str:
-        """Append text and return the spoken text that later text cannot change."""
+        """Append Markdown text and return the new spoken text that is final.
+
+        Spoken text that later input could change is held back.
+        """
         if not text:
             return ""
         begins_with_its_newline, self._ended_with_return = self._ended_with_return, text.endswith("\r")
@@ -70,7 +73,7 @@ class GrowingMarkdown:
         return self._output.pop_text()
 
     def flush(self) -> str:
-        """Return the rest of the spoken text, as if the text ended here.
+        """Return the spoken text that was held back, as if the input ended here.
 
         The current paragraph may continue later.
         """
@@ -81,9 +84,9 @@ class GrowingMarkdown:
         return self._output.pop_text()
 
     def finish(self) -> str:
-        """Return the rest of the spoken text at the end of the text.
+        """End the input and return the spoken text that was held back.
 
-        If the text has no words, the result is a full stop, which is spoken as a pause.
+        If the whole text has no words, the result is a full stop, which is spoken as a pause.
         """
         if self._line or self._is_paragraph:
             self._end_line()

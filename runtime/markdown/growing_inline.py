@@ -19,10 +19,9 @@ _CLOSING_CHARACTERS = ")>;"  # Last characters of addresses, tags and entities, 
 class GrowingInline:
     """Incremental converter of consecutive Markdown paragraphs to spoken text.
 
-    The concatenated results are the text to speak.
-
-    Text without marks is returned immediately. Text after a mark is held back until markdown-it shows that later text
-    cannot change it. The positions of these checks depend only on the text, not on how it is divided into pieces.
+    The text to speak is the concatenation of all results. Text without marks is returned immediately. Text after a mark
+    is held back until markdown-it shows that later text cannot change it. The positions of these checks depend only on
+    the text, not on how it is divided into pieces.
     """
 
     def __init__(self) -> None:
@@ -35,7 +34,10 @@ class GrowingInline:
         self._look_at = 0
 
     def add(self, text: str) -> str:
-        """Append text and return the spoken text that later text cannot change."""
+        """Append Markdown text and return the new spoken text that is final.
+
+        Spoken text that later input could change is held back.
+        """
         output, start = [], 0
         while start < len(text):
             if not self._held:
@@ -51,14 +53,17 @@ class GrowingInline:
         return "".join(output)
 
     def end_line(self) -> str:
-        """End the line and return the spoken text that a continued paragraph would not change."""
+        """End the current line and return the new spoken text that is final.
+
+        The paragraph may continue on the next line.
+        """
         if not self._held or self._held.endswith("\\"):
             return ""
         found = read_inline(f"{self._before}{self._held}\n")
         return self._release(found.spoken.removesuffix("\n")) if found.is_decided else ""
 
     def finish(self) -> str:
-        """Return the rest of the paragraph's spoken text, as if the paragraph ended here."""
+        """End the paragraph and return the spoken text that was held back."""
         return self._release(read_inline(self._before + self._held).spoken) if self._held else ""
 
     def begin(self) -> None:

@@ -16,7 +16,7 @@ _INTRODUCES = re.compile(r"(?:[,:：，—–-]|[.!?…。！？][\"”’»」�
 
 
 class PartKind(Enum):
-    """Kind of a part of a narration."""
+    """Kind of a part of a narration: quoted speech, an action or other text."""
 
     TEXT = "text"
     QUOTE = "quote"
@@ -25,22 +25,25 @@ class PartKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Part of a narration (the text of an action has no asterisks)."""
+    """Part of a narration, such as a quotation, and the kind of this part.
+
+    The text of an action does not include the asterisks.
+    """
 
     kind: PartKind
     text: str
 
 
 def split_narration(text: str, *, quotes: bool, actions: bool) -> list[Part]:
-    """Split a complete text into quotes, actions and other text.
+    """Split a complete text into quoted speech, actions and other text.
 
     A part without words is appended to the previous part.
 
-    A quote is speech if it ends with a punctuation mark, follows a punctuation mark, or starts a paragraph. A single
-    "quoted" word is text. Emphasis of one word within a sentence is not an action.
+    A quotation is speech if it ends with a punctuation mark, follows a punctuation mark, or starts a paragraph. A
+    single "quoted" word is other text. An emphasized word within a sentence is not an action.
 
     Args:
-        quotes: True to separate quotes.
+        quotes: True to separate quoted speech.
         actions: True to separate actions.
     """
     patterns = [*([_QUOTE] if quotes else []), *([_ACTION] if actions else [])]

@@ -4,8 +4,7 @@ The dialect is CommonMark with strikethrough and check boxes. Some rules differ,
 without later lines and no text is lost: A line that begins with ``|`` is a table row. Indented text and HTML are text,
 and only fences are code. A reference definition is one line with an address.
 
-As in the dialects of GitHub and Obsidian, ``> [!NOTE]`` is spoken as its word. As in imported documents, footnotes and
-their marks are not spoken.
+The first line ``> [!NOTE]`` of a quotation is spoken as a heading. Footnotes and their marks are not spoken.
 """
 
 from __future__ import annotations
@@ -55,9 +54,10 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """Block without inner blocks: its line range and its source without outer markers.
+    """Markdown block that contains no other blocks, such as a paragraph or a heading.
 
-    The range contains ``start`` and excludes ``end``.
+    The block consists of the lines from ``start`` up to but not including ``end``. ``source`` is its text without the
+    markers of enclosing blocks.
     """
 
     kind: Kind
@@ -69,22 +69,22 @@ class Leaf:
 
     @property
     def is_sentence(self) -> bool:
-        """True if a full stop is spoken after the leaf."""
+        """True if a full stop is spoken after this block."""
         return self.in_item or self.kind is not Kind.PARAGRAPH
 
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """Blocks of a Markdown text.
+    """Parsed blocks of a Markdown text.
 
-    Lines before line ``settled`` do not affect later lines.
+    The lines before the line number ``settled`` do not affect later lines.
     """
 
     leaves: list[Leaf]
     settled: int
 
     def at(self, line: int) -> Leaf | None:
-        """Return the last leaf if it contains this line, and otherwise None."""
+        """Return the last block if it contains this line, or None otherwise."""
         last = self.leaves[-1] if self.leaves else None
         return last if last is not None and last.start <= line < last.end else None
 

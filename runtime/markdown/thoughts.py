@@ -26,7 +26,7 @@ class GrowingThoughts:
         self._closing: str | None = None  # End tag of the current block, or None outside of blocks.
 
     def add(self, text: str) -> str:
-        """Append text and return the text outside of blocks."""
+        """Append text and return the new text that is not reasoning."""
         self._held += text
         spoken = []
         while self._held:
@@ -45,7 +45,10 @@ class GrowingThoughts:
         return "".join(spoken)
 
     def flush(self) -> str:
-        """Return the text that is held back, although more text may follow."""
+        """Return the text that was held back because it may be the start of a tag.
+
+        More text may follow.
+        """
         if self._closing is not None:
             return ""
         text, self._held = self._held, ""
@@ -53,7 +56,7 @@ class GrowingThoughts:
         return text
 
     def finish(self) -> str:
-        """Return the text that is held back at the end of the text."""
+        """End the text and return the text that was held back."""
         return self.flush()
 
     def _skip_thought(self, closing: str) -> bool:

@@ -42,7 +42,10 @@ class Version:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PronunciationDictionary:
-    """Named list of words with immutable versions (the last one is current)."""
+    """Named list of words, with the earlier versions of the list.
+
+    Versions never change. The last version is the current list.
+    """
 
     id: str
     name: str

@@ -38,7 +38,10 @@ class DictionaryEdit:
     words: Callable[[tuple[Word, ...]], Iterable[Word]] | None = None
 
     def of(self, dictionary: PronunciationDictionary, now: float) -> PronunciationDictionary:
-        """Apply the changes to a dictionary and return the result.
+        """Return a copy of the dictionary with these changes.
+
+        Args:
+            now: Current Unix time in seconds.
 
         Raises:
             InvalidConfig: The name is invalid, or there are too many words.

@@ -47,7 +47,10 @@ class Context:
 
     @property
     def pause_due(self) -> float | None:
-        """Return the time at which received text is spoken if no more text arrives, or None."""
+        """Return the time at which received text is spoken if no more text arrives.
+
+        The clock is the clock of the event loop. The result is None if no text waits for a pause.
+        """
         return self.text.due if self.voice.is_ready and len(self.segments) == 1 else None
 
     def note(self, notes: Iterable[str]) -> None:

@@ -1,4 +1,4 @@
-"""ElevenLabs' ``chunk_length_schedule``: text lengths at which a chunk starts."""
+"""ElevenLabs' ``chunk_length_schedule``: text lengths that trigger speech of each chunk."""
 
 from __future__ import annotations
 
