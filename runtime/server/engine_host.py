@@ -1,4 +1,6 @@
-"""Host of the engine and the client connections: loading, readiness, watchdog, shutdown.
+"""Owner of the engine and of all client connections in one server process.
+
+The host loads the engine, reports if it is ready, detects failures and shuts it down.
 
 Thread: event loop.
 """
@@ -46,7 +48,10 @@ _CLOSE_TIMEOUT_S = 5.0  # Maximum time for the engine to finish its current fram
 
 @dataclass(frozen=True, slots=True)
 class LoadingStep:
-    """Progress of loading: number of loaded checkpoints, total number, and current step."""
+    """Progress of loading the checkpoints.
+
+    `loaded` of the `of` checkpoints are loaded, and `step` describes the current step.
+    """
 
     loaded: int = 0
     of: int = 0
@@ -65,7 +70,7 @@ class OpenSocket(Protocol):
 
 
 class Host:
-    """State that all routes use: engine, voice libraries, metrics and open connections."""
+    """Owner of the engine, the voice libraries, the metrics and all open connections."""
 
     def __init__(self, settings: Settings, open_engine: OpenEngine, library: Library | None = None) -> None:
         self.settings = settings
@@ -198,7 +203,7 @@ class Host:
         self._keeping = asyncio.create_task(self._prompts.run(), name="prompts")
 
     def wake_prompts(self) -> None:
-        """Wake the background task that computes the prompts of new voices."""
+        """Wake the background task that computes voice prompts for new stored voices."""
         if self._prompts is not None:
             self._prompts.wake()
 

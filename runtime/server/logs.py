@@ -21,7 +21,7 @@ _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 @dataclass(slots=True, kw_only=True)
 class RequestLog:
-    """Properties of one request for its log line and for metrics."""
+    """Data about one request that are needed for its log line and its metrics."""
 
     id: str  # Id of the HTTP request, or session id and utterance number.
     dialect: str

@@ -32,7 +32,7 @@ _LABELS = ("mode", "dialect")
 
 
 class ServerMetrics:
-    """Prometheus metrics of one host, in a separate registry."""
+    """Prometheus metrics of one runtime server, in a separate registry."""
 
     def __init__(self) -> None:
         registry = self._registry = CollectorRegistry()

@@ -29,7 +29,7 @@ class RateLimit:
         return len(self._buckets)
 
     def wait_s(self, caller: bytes) -> float:
-        """Consume a token and return 0, or return the seconds until a token is available."""
+        """Consume a token and return 0, or return the seconds until the next token is available."""
         if not self._per_minute:
             return 0.0
         now = self._clock()

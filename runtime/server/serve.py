@@ -1,4 +1,4 @@
-"""Start and shutdown of the runtime process: socket, uvicorn and engine host."""
+"""Start and shutdown of the runtime process with its socket, web server and engine."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _open_engine(settings: Settings, progress: Progress) -> SpeechEngine:
 
 
 def has_own_process(settings: Settings) -> bool:
-    """True if the engine runs in a separate process (by default only on NVIDIA GPUs)."""
+    """True if the engine runs in a separate process, which is the default on NVIDIA GPUs."""
     if settings.server.engine_process == "auto":
         return settings.engine.device in ("auto", "cuda") and system.has_nvidia_gpu()
     return settings.server.engine_process == "own"

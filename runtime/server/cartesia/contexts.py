@@ -15,7 +15,7 @@ from runtime.shared.word_times import WordTimes
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Segment(Utterance[Generation]):
-    """Text between two flushes, spoken as a separate engine request."""
+    """Text between two flushes of a context, which is spoken as a separate engine request."""
 
     context: Context
     flush_id: int = 1
@@ -24,7 +24,7 @@ class Segment(Utterance[Generation]):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Context:
-    """Context with one streamed text and one audio stream."""
+    """Context of Cartesia's API: one streamed text and the audio of this text."""
 
     name: str
     voice: ChosenVoice[Generation]  # Settings of the first message. Voice, language and format cannot change later.

@@ -1,4 +1,4 @@
-"""Response types of Cartesia's HTTP routes, for the OpenAPI document."""
+"""Types of the JSON responses of Cartesia's HTTP routes, for the OpenAPI document."""
 
 from __future__ import annotations
 

@@ -190,7 +190,7 @@ def read_generation(fields: dict[str, Any], limits: Limits) -> Generation:
 
 
 def read(kind: type[Read], fields: dict[str, Any], limits: Limits) -> Read:
-    """Validate a decoded message or body with the model `kind`.
+    """Validate a decoded WebSocket message or HTTP body and return an instance of `kind`.
 
     Raises:
         BadRequest: A field has the wrong type, is out of range, or requests an unsupported feature.

@@ -22,7 +22,7 @@ class ChunkSchedule:
 
     @property
     def is_due(self) -> bool:
-        """True if enough text has arrived for a chunk and the text does not end inside a word."""
+        """True if enough text for a chunk has arrived and the last word is complete."""
         length = self._lengths[min(self.chunks, len(self._lengths) - 1)]
         if self._is_triggered:
             length = min(length, _MIN_TRIGGER_CHARS)

@@ -18,7 +18,7 @@ _LEAD_S = 1.0  # A sentence is split only if the listener's buffer would run emp
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Context(Utterance[SynthesisOptions]):
-    """Context with one streamed text and one audio stream."""
+    """Context of ElevenLabs' API: one streamed text and the audio of this text."""
 
     speed: float
     sound: SoundMessages

@@ -46,7 +46,10 @@ def error(problem: SpeechError, context: str | None = None) -> Reply:
 
 
 def close_code(problem: SpeechError) -> int:
-    """Return the WebSocket close code of an error (for invalid JSON, 1008)."""
+    """Return the WebSocket close code of an error.
+
+    The close code of an error about invalid JSON is 1008.
+    """
     return _CLIENT_ERROR_CODE if isinstance(problem, InvalidMessage) else problem.close_code
 
 

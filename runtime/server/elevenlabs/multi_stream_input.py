@@ -15,10 +15,11 @@ _DEFAULT_CONTEXT = "default"  # Name of the context for messages without a conte
 
 
 class MultiStreamInputSession(ElevenLabsSession):
-    """Session with several contexts, in which an error ends only the affected context.
+    """Session with several contexts on one socket.
 
-    The first `close_context` marks the text as complete, and the remaining text is spoken. A second `close_context`
-    stops the context, because clients such as Pipecat send it only if the user has interrupted the speech.
+    An error ends only the affected context. The first `close_context` marks the text as complete, and the remaining
+    text is spoken. A second `close_context` stops the context, because clients such as Pipecat send a second one only
+    if the user has interrupted the speech.
     """
 
     def __init__(self, **shared: Any) -> None:

@@ -25,7 +25,7 @@ class SoundWriter(Protocol):
     """
 
     def add(self, pcm: bytes) -> bytes:
-        """Encode s16le samples at 24 kHz, and return the bytes that are complete."""
+        """Encode s16le samples at 24 kHz and return the bytes that are ready, or ``b""``."""
         ...
 
     def finish(self) -> bytes:
@@ -51,13 +51,17 @@ class OutputFormat:
 
     @property
     def has_head(self) -> bool:
-        """True if the file header contains the length, which many readers need."""
+        """True for WAV, whose header contains the length of the audio."""
         return self.codec == "wav"
 
     def writer(self, speed: float = 1.0, *, whole: bool = False) -> SoundWriter:
         """Create an encoder for one audio stream.
 
-        With `whole`, `finish` returns all bytes, with the exact length in the header.
+        If `whole` is True, the header has the exact length of the audio. Therefore only `finish` returns bytes.
+
+        Args:
+            speed: Factor for the speed of the audio, where 1 is the original speed.
+            whole: True to encode one complete file instead of a stream.
         """
         if self.codec not in _RAW:
             bit_rate = None if self.kbps is None else self.kbps * 1000

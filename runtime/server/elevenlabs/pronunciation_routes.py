@@ -220,7 +220,9 @@ def add_routes(app: FastAPI, host: Host) -> None:
 
 
 def merged(before: Iterable[Word], words: Iterable[Word]) -> tuple[Word, ...]:
-    """Merge dictionary entries (an entry of `words` replaces the same word in `before`).
+    """Merge two sequences of dictionary entries.
+
+    An entry of `words` replaces the entry of the same word in `before`.
 
     Raises:
         InvalidConfig: The result has more than `MAX_WORDS` entries.

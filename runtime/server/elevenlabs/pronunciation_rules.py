@@ -1,4 +1,7 @@
-"""Alias rules of ElevenLabs' pronunciation dictionaries (phoneme rules are refused)."""
+"""Alias rules of ElevenLabs' pronunciation dictionaries.
+
+Phoneme rules are not supported and are refused.
+"""
 
 from __future__ import annotations
 

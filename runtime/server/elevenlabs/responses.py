@@ -1,4 +1,4 @@
-"""Response types of ElevenLabs' HTTP routes, for the OpenAPI document."""
+"""Types of the JSON responses of ElevenLabs' HTTP routes, for the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ ACCOUNT_NAME = "voicewright"  # Name of the account that all clients share.
 
 
 class Answer(BaseModel):
-    """Base class of responses, whose defaults are the values of unsupported fields."""
+    """Base class of responses in ElevenLabs' format.
+
+    A field that this server does not support has a default, which is sent to the client.
+    """
 
     model_config = ConfigDict(json_schema_serialization_defaults_required=True)
 
@@ -54,7 +57,7 @@ class TimedAudio(TypedDict):
 
 
 class VoiceSegment(TypedDict):
-    """Times and character range of a dialogue turn in a piece of audio.
+    """Dialogue turn in a piece of audio: its times and its range of characters.
 
     The character indices are relative to the start of the piece.
     """
@@ -74,7 +77,10 @@ class TimedDialogue(TimedAudio):
 
 
 class ElevenLabsVoiceSettings(Answer):
-    """Voice settings in ElevenLabs' format (only `stability` and `speed` have an effect)."""
+    """Voice settings in ElevenLabs' format.
+
+    Only `stability` and `speed` have an effect.
+    """
 
     stability: float = NEUTRAL
     similarity_boost: float = 1.0

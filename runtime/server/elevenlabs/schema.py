@@ -1,4 +1,4 @@
-"""Requests of ElevenLabs' clients: WebSocket URLs and messages, and HTTP bodies.
+"""Requests in ElevenLabs' format: WebSocket URLs and messages, and HTTP bodies.
 
 Unknown fields and fields that checkpoints do not support are ignored (docs/api.md lists them).
 """
@@ -67,7 +67,10 @@ class FileOptions(StrictFields):
 
 
 class SocketOptions(FileOptions):
-    """Query parameters of the WebSocket routes."""
+    """Account in ElevenLabs' format.
+
+    All clients share one account.
+    """
 
     model_id: Name | None = None
     language_code: Name | None = None
@@ -78,7 +81,10 @@ class SocketOptions(FileOptions):
 
 
 class DictionaryLocator(StrictFields):
-    """Id and version of a stored pronunciation dictionary (null for the latest version)."""
+    """Id of a stored pronunciation dictionary and, optionally, of one of its versions.
+
+    Without a version id, the latest version is used.
+    """
 
     pronunciation_dictionary_id: Name
     version_id: Name | None = None
@@ -117,7 +123,7 @@ class Spoken(StrictFields):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Return a note about context fields, such as `previous_text`, that have no effect."""
+        """Return a note about fields that have no effect, such as `previous_text`."""
         names = [name for name in _CONTEXT if getattr(self, name)]
         return (NO_CONTEXT.format(names=", ".join(names)),) if names else ()
 
@@ -218,7 +224,7 @@ def synthesis_options(
 
 
 def read(kind: type[Read], fields: dict[str, Any], limits: Limits) -> Read:
-    """Validate a decoded message or body with the model `kind`.
+    """Validate a decoded WebSocket message or HTTP body and return an instance of `kind`.
 
     Raises:
         BadRequest: A field has the wrong type, is out of range, or requests an unsupported feature.

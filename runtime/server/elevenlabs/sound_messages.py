@@ -1,4 +1,4 @@
-"""Encoder of the audio messages of one context: audio with character times."""
+"""Encoder of one context's audio messages, which contain audio and character times."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from runtime.shared.word_times import TimedWords
 
 
 class SoundMessages:
-    """Encoder of the audio messages of one context.
+    """Encoder of one context's audio messages, which contain audio and character times.
 
     Thread: any, but only one at a time.
     """
@@ -28,9 +28,10 @@ class SoundMessages:
         return isinstance(self._writer, PcmWriter)
 
     def add(self, pcm: bytes, times: TimedWords) -> Reply | None:
-        """Encode s16le samples at 24 kHz and return an audio message, or None without output.
+        """Encode audio and return an audio message, or None if no encoded bytes are ready.
 
         Args:
+            pcm: s16le samples at 24 kHz.
             times: Words that end in these samples.
         """
         self._pending_words.join(times)
@@ -38,7 +39,7 @@ class SoundMessages:
         return self._message(data) if data else None
 
     def finish(self, times: TimedWords) -> Reply | None:
-        """Return an audio message with the remaining audio, or None if no audio remains."""
+        """End the encoded stream and return a message with the last audio, or None if it is empty."""
         self._pending_words.join(times)
         data = self._writer.finish()
         return self._message(data) if data or self._pending_words.spans else None

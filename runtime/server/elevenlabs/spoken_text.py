@@ -1,4 +1,4 @@
-"""Base class of the responses of ElevenLabs' HTTP routes for speech."""
+"""Base class of speech responses for ElevenLabs' HTTP routes."""
 
 from __future__ import annotations
 

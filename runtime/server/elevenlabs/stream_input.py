@@ -1,4 +1,4 @@
-"""Session of ElevenLabs' ``stream-input``: one text, then the socket is closed."""
+"""Session of ElevenLabs' ``stream-input``, which speaks one streamed text per socket."""
 
 from __future__ import annotations
 

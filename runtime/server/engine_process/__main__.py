@@ -1,7 +1,7 @@
-"""Engine process, started by `EngineClient`.
+"""Entry point of the engine process, which `EngineClient` starts.
 
 Messages arrive on standard input and are sent on standard output. This process ends when the server process ends, even
-while checkpoints are being loaded (which takes minutes) or while the device hangs.
+while checkpoints are being loaded or while the device does not respond.
 """
 
 from __future__ import annotations

@@ -32,10 +32,11 @@ _LENGTH_BYTES = 8  # Size of a piece's length field.
 
 
 class Channel:
-    """One end of a message channel over two pipes.
+    """One end of a message channel that consists of two pipes.
 
-    `send` may be called on any thread and does not block. `send` writes as much as fits into the pipe, and a writer
-    thread writes the rest. `source` must be a buffered reader. Messages are discarded after the other end has closed.
+    `send` may be called on any thread and does not block: it writes as much as fits into the pipe, and a writer thread
+    writes the remaining data. `source` must be a buffered reader. After the other end has closed, messages are
+    discarded.
     """
 
     def __init__(self, source: BinaryIO, sink: BinaryIO) -> None:

@@ -185,7 +185,9 @@ class EngineClient:
         self._channel.send(Call(Method.FINISH_TEXT, ticket))
 
     def ack_sent(self, ticket: int, samples: int) -> None:
-        """Acknowledge the total number of sent samples in the next batch of acknowledgements.
+        """Acknowledge the total number of a request's samples that were sent to the client.
+
+        Acknowledgements are collected and sent to the engine process together.
 
         Thread: the event loop of `start`, or any thread if there was no event loop.
         """
@@ -207,7 +209,7 @@ class EngineClient:
         self._channel.send(Call(Method.CANCEL, ticket))
 
     def prepare(self, reference: Reference, mode: Mode, done: Done) -> None:
-        """Request the voice prompt of a reference recording from the engine process.
+        """Ask the engine process for the voice prompt of a reference recording.
 
         Args:
             done: Callback that receives the prompt or an error.
@@ -223,9 +225,9 @@ class EngineClient:
         return self._status.load
 
     def busy_since(self) -> float | None:
-        """Return the start time of the unfinished step in the last status report, or None.
+        """Return the start time of the engine's unfinished step, or None if the engine is idle.
 
-        An engine process that sends no reports counts as busy.
+        The time is in the last status report. If reports are missing, the engine counts as busy since the last report.
         """
         since = self._status.busy_since
         # Do not replace the start time of an unfinished step: a new time would mean that the device has responded.
@@ -234,7 +236,10 @@ class EngineClient:
         return since
 
     def stacks(self) -> str:
-        """Make the engine process log its stack traces, and return a note for the log."""
+        """Make the engine process log its stack traces.
+
+        The result is a message for the log, which contains the id of the process.
+        """
         if hasattr(signal, "SIGUSR1"):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._process.pid, signal.SIGUSR1)

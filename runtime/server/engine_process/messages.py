@@ -57,7 +57,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class AckSent:
-    """Acknowledgement of audio: total number of samples sent to clients, by ticket."""
+    """Acknowledgement of audio: total number of samples sent to the client for each ticket."""
 
     samples: dict[int, int]
 
@@ -79,7 +79,7 @@ class Prepare:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Progress of loading: number of loaded checkpoints, total number, and current step."""
+    """Progress of loading the checkpoints: number loaded, total number, and current step."""
 
     loaded: int
     of: int
@@ -101,9 +101,10 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class NotOpened:
-    """Report that the engine could not be loaded, after which the engine process ends.
+    """Report that the engine could not be loaded.
 
-    `error` is None if the reason is an unexpected exception, which is in the log.
+    The engine process ends after this message. `error` is None if the reason is an unexpected exception, which is in
+    the log.
     """
 
     error: SpeechError | None

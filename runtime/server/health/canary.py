@@ -41,7 +41,7 @@ DIGEST_DIGITS = 16  # Number of hexadecimal digits in the digest of the codes.
 
 
 class Outcome(StrEnum):
-    """Result of one canary round over all checkpoints."""
+    """Result of one canary round, in which a test request runs on each checkpoint."""
 
     SAME = "same"
     DIFFERENT = "different"

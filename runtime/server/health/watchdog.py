@@ -1,4 +1,4 @@
-"""Watchdog that detects a dead engine thread, an overdue frame or a failed canary.
+"""Watchdog that detects a dead engine thread, a missing frame or a failed canary.
 
 Thread: event loop, which a hanging device does not block.
 """
@@ -36,7 +36,7 @@ class Watchdog:
         self.verdict: Exit | None = None
 
     async def start(self) -> None:
-        """Start the watchdog, and wait for the end of the first canary round or for a failure."""
+        """Start the watchdog, and wait until the first canary round has ended or a failure occurs."""
         self._task = asyncio.create_task(self._watch(), name="watchdog")
         status_task = asyncio.create_task(self._first_canaries_done.wait())
         await asyncio.wait({self._task, status_task}, return_when=asyncio.FIRST_COMPLETED)

@@ -127,10 +127,7 @@ class DialogueStream:
 
 
 class DialogueWords:
-    """Estimated times of the words of all turns, relative to the start of the audio.
-
-    Thread: any, but only one at a time.
-    """
+    """Return the response headers with values that are known after the first audio."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._texts = texts
@@ -139,7 +136,10 @@ class DialogueWords:
         self._word_times = _word_times_of(texts[0])
 
     def advance(self, speech: DialogueStream, samples: int) -> dict[int, TimedWords]:
-        """Advance by `samples` of audio and return the words that have ended, by turn index."""
+        """Estimated times of the words in all turns of a dialogue, from the start of the audio.
+
+        Thread: any, but only one at a time.
+        """
         ended_words = {}
         if speech.turn != self._turn:
             ended_words = self.finish()

@@ -28,7 +28,7 @@ async def read_multipart(
     Large files are buffered on disk during the request.
 
     Args:
-        what: Name of the data in the message of StorageFailed.
+        what: Name of the data in the error message if the temporary file cannot be written.
         refused: Error message for a body that is not multipart/form-data.
 
     Raises:

@@ -167,7 +167,12 @@ class HttpSpeech(ABC, Generic[Body]):
 def base64_json(field: str, data: bytes | bytearray, rest: Reply) -> Iterator[bytes]:
     """Yield a JSON object in pieces: `data` as base64, and then the other fields.
 
-    Encoding minutes of audio at once would block the event loop.
+    The base64 text is produced in small pieces, because encoding minutes of audio at once would block the event loop.
+
+    Args:
+        field: Name of the field with the base64 text.
+        data: Bytes to encode.
+        rest: Other fields of the object.
     """
     yield f'{{"{field}":"'.encode()
     for start in range(0, len(data), _BASE64_BYTES):
@@ -181,7 +186,7 @@ def event(**fields: object) -> bytes:
 
 
 async def read_fields(request: Request, host: Host) -> dict[str, Any]:
-    """Read the JSON body of a request, with limits on its size and its transfer time.
+    """Read and parse the JSON body of a request, with limits on its size and transfer time.
 
     Raises:
         MessageTooLarge, InvalidMessage: The body is too large, truncated, or not a JSON object.

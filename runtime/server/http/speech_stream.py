@@ -1,6 +1,7 @@
 """Streaming HTTP response with the audio of a running request, shared by all APIs.
 
-The slot is always released at the end of a response. A disconnect of the client is detected even while no data is sent.
+The slot of the request is always released at the end of a response. A disconnect of the client is detected even while
+no data is sent.
 """
 
 from __future__ import annotations
@@ -33,8 +34,11 @@ class SpeechStream:
     Thread: event loop.
 
     Each iteration acknowledges the audio of the previous event, so the engine pauses if the client reads slowly.
-    `submit` replaces `engine.submit`. `text_field` is the name of the text field in errors. `on_end` is called once
-    with the final event.
+
+    Args:
+        submit: Function that is called instead of `engine.submit`.
+        text_field: Name of the text field in error messages.
+        on_end: Function that is called once with the final event.
 
     Raises:
         BadRequest, Busy: The request was refused. Raised by `__aenter__`, or by the first iteration if the engine
@@ -141,10 +145,10 @@ class SpeechStream:
 async def while_connected(
     receive: Receive, work: Coroutine[Any, Any, Value], replies: set[asyncio.Task[Any]]
 ) -> Value | None:
-    """Run `work` and return its result, unless the client disconnects.
+    """Run `work` and return its result, or cancel `work` if the client disconnects.
 
-    A disconnect cancels `work`, and the result is None. The task of `work` is in `replies` while it runs, so that a
-    shutdown can cancel the task.
+    After a disconnect, the result is None. While `work` runs, its task is in `replies`, so that a shutdown can cancel
+    the task.
 
     Raises:
         Draining: A shutdown has cancelled `work`.
@@ -173,8 +177,13 @@ class StreamingReply(StreamingResponse):
     """Streaming response that sends its headers when the first piece of the body is ready.
 
     An error before the first piece is raised, and the client gets an error response. A later error closes the
-    connection, so that the client detects the incomplete body. `late_headers` returns additional headers after the
-    first piece. `on_broken` is called with a later error.
+    connection, so that the client detects the incomplete body.
+
+    Args:
+        late_headers: Function that returns additional headers. It is called when the first piece is ready.
+        send_s: Timeout in seconds for sending a piece.
+        replies: Set that contains the task of this response while the task runs.
+        on_broken: Function that is called with an error after the first piece.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Header of binary audio messages with a channel number (docs/api.md)."""
+"""Header of a binary audio message that contains a channel number (docs/api.md)."""
 
 from __future__ import annotations
 

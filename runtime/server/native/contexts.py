@@ -26,7 +26,10 @@ class ReadyTurn:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class NativeUtterance(Utterance[SessionConfig]):
-    """Utterance of an open context (docs/api.md lists the states of a context)."""
+    """Utterance of an open context in the native protocol.
+
+    docs/api.md lists the states of a context.
+    """
 
     keeps_pieces: bool = True
     messages: int = 0  # Number of audio messages queued so far.

@@ -39,7 +39,7 @@ LimitsNow = Annotated[dict[str, Any], WithJsonSchema(_limits_schema())]
 
 
 class AudioFormat(TypedDict):
-    """Format of all audio."""
+    """Format of the audio in all messages."""
 
     encoding: Literal["pcm_s16le"]
     sample_rate: int
@@ -59,7 +59,7 @@ class SessionCreated(TypedDict):
 
 
 class Queue(TypedDict):
-    """Position of an utterance that waits for a slot."""
+    """Queue position of an utterance that waits for a slot."""
 
     type: Literal["queue"]
     context_id: ContextName

@@ -40,7 +40,7 @@ class SessionConfig(SpeechFields, Message):
 
 
 class InputText(Message):
-    """Append text to an utterance (the first message opens it).
+    """Text that is appended to an utterance (the first message opens it).
 
     Speech may start immediately.
     """
@@ -61,7 +61,7 @@ class DialogueTurn(VoiceFields):
 
 
 class InputDialogue(Message):
-    """Speak a complete dialogue with one audio stream and seed."""
+    """Complete dialogue with one audio stream and seed."""
 
     type: Literal["input.dialogue"]
     inputs: Annotated[list[DialogueTurn], Field(min_length=1, max_length=MAX_TURNS)] = Field(description="in sequence")
@@ -71,26 +71,26 @@ class InputDialogue(Message):
 
 
 class InputFlush(Message):
-    """Speak all text so far, even if the last word or sentence may be incomplete."""
+    """Request to speak all text so far, even if the last word is incomplete."""
 
     type: Literal["input.flush"]
 
 
 class InputDone(Message):
-    """Mark the text as complete."""
+    """End of the text."""
 
     type: Literal["input.done"]
 
 
 class ContextCancel(Message):
-    """Cancel the utterance, unless it has ended."""
+    """Request to cancel the utterance, unless it has ended."""
 
     type: Literal["context.cancel"]
     played_ms: Milliseconds | None = Field(None, description="played audio, returned in the response")
 
 
 class Playback(Message):
-    """Report the listener's playback position."""
+    """Playback position of the listener."""
 
     type: Literal["playback"]
     played_ms: Milliseconds = Field(description="playback position in the utterance")
@@ -98,14 +98,14 @@ class Playback(Message):
 
 
 class Ping(Message):
-    """Request a pong and keep an idle session open."""
+    """Request for a pong, which also keeps an idle session open."""
 
     type: Literal["ping"]
     t: float | int | None = Field(None, description="returned in the pong")
 
 
 class SessionClose(Message):
-    """Cancel all running utterances and close the session."""
+    """Request to cancel all utterances and close the session."""
 
     type: Literal["session.close"]
 
@@ -128,7 +128,7 @@ _CONTEXT_ID = TypeAdapter(ContextId)
 
 
 def parse(fields: dict[str, Any]) -> ClientMessage:
-    """Validate a decoded client message and return the message object.
+    """Validate a decoded client message and return a message object of its type.
 
     Raises:
         InvalidConfig: The type is unknown, or a field has the wrong type or is out of range.

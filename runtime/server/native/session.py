@@ -1,7 +1,7 @@
 """Session of the native protocol ``voicewright.speech.v1``.
 
-A context gets exactly one final message. Text may be spoken before all text of the context has arrived. The unsent
-audio of a cancelled context is dropped.
+Each utterance has exactly one final message. Text may be spoken before all text of the utterance has arrived. If an
+utterance is cancelled, its unsent audio is discarded.
 """
 
 from __future__ import annotations

@@ -55,6 +55,9 @@ def error(text: str, problem: SpeechError, *, partial_audio: bool = False) -> Re
 
 
 def failure(sentence: Sentence, problem: SpeechError) -> Reply:
-    """Return the error message of a sentence (clients then discard partial audio)."""
+    """Return the error message for a sentence that could not be spoken.
+
+    Clients that receive this message discard the sentence's audio.
+    """
     text = f"Generation failed for utterance {sentence.turn.index}, sentence {sentence.index}: {problem}"
     return error(text, problem, partial_audio=sentence.sent_bytes > 0)

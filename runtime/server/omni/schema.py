@@ -66,7 +66,7 @@ class OmniConfig(SpeechFields):
 
     @property
     def is_live(self) -> bool:
-        """True if the text is streamed and spoken as one request."""
+        """True if text is spoken while it arrives, as one request."""
         return self.streaming_mode != "sentence"
 
     @property
@@ -86,7 +86,10 @@ class OmniConfig(SpeechFields):
 
     @property
     def waits_for_its_end(self) -> bool:
-        """True if pauses have no effect, because text is committed explicitly or is not split."""
+        """True if a pause in the text does not start speech.
+
+        This is the case if the client commits sentences explicitly, or if the text is not split.
+        """
         return self.streaming_mode == "sentence_commit" or (not self.is_live and self.cut is Split.NONE)
 
     def request(self, text: str, resolved: ResolvedVoice, reference: Reference | None) -> SpeechRequest:

@@ -29,7 +29,7 @@ OpenEncoder = Callable[[str, float], SentenceEncoder]  # Arguments: response_for
 
 @dataclass(slots=True, eq=False)
 class Turn:
-    """Utterance in vLLM-Omni's API: all text up to a message `input.done`."""
+    """Utterance in vLLM-Omni's API, which is all text up to a message `input.done`."""
 
     index: int
     voice: ChosenVoice[OmniConfig]
@@ -42,7 +42,10 @@ class Turn:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Sentence(Utterance[OmniConfig]):
-    """Sentence that is one engine request, with the messages audio.start and audio.done."""
+    """Sentence of an utterance, which is spoken as one engine request.
+
+    The client receives the messages audio.start and audio.done for each sentence.
+    """
 
     turn: Turn
     index: int
@@ -87,7 +90,10 @@ class SentenceQueue(deque[Sentence | TurnEnd | Goodbye]):
         return sum(len(item.words) for item in self if isinstance(item, Sentence))
 
     def after_head(self) -> Sentence | None:
-        """Return the second sentence in the queue (of any utterance), or None."""
+        """Return the second sentence in the queue, or None.
+
+        The two sentences may belong to different utterances.
+        """
         sentences = (item for item in self if isinstance(item, Sentence))
         next(sentences, None)
         return next(sentences, None)

@@ -43,7 +43,10 @@ class Sentences:
         return len(self._rest)
 
     def add(self, text: str) -> list[str]:
-        """Append text and return all segments that are complete now."""
+        """Append text and return all new segments that are complete.
+
+        A segment is a sentence or a clause.
+        """
         before, self._rest = len(self._rest), self._rest + text
         word = 0 if self._is_speakable else self._next_word(before)
         parts, start, next_search = [], 0, max(0, len(self._rest) - 1)
@@ -65,7 +68,10 @@ class Sentences:
         return found.start() if found else len(self._rest)
 
     def flush(self) -> list[str]:
-        """Return the remaining text as a segment if the text has words (more text may follow)."""
+        """Return the remaining text as one segment, or an empty list if the text has no words.
+
+        More text may follow.
+        """
         return self.finish() if self._is_speakable else []
 
     def finish(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""OpenAI's HTTP routes with vLLM-Omni's extensions: speech, batches and models.
+"""OpenAI's HTTP routes, with vLLM-Omni's extensions, for speech, batches and models.
 
 docs/api.md has examples.
 """

@@ -115,7 +115,7 @@ class SpeechBody(SpeechFields):
 
     @property
     def is_narration(self) -> bool:
-        """True if quoted speech or actions in the text have their own voices."""
+        """True if the request sets a separate voice for quoted speech or for actions in the text."""
         return self.quoted_voice is not None or self.action_voice is not None
 
     def narration(self) -> list[SpeechBody]:
@@ -156,7 +156,10 @@ class SpeechBody(SpeechFields):
         return body
 
     def spoken(self, reference: Reference | None) -> Reference | None:
-        """Return `reference` unchanged, because the transcript of a recording is already set."""
+        """Return `reference` unchanged.
+
+        Unlike in other APIs, the reference already contains the transcript of its recording.
+        """
         return reference
 
     @property

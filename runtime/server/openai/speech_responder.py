@@ -1,4 +1,4 @@
-"""Response to a body of the speech routes: streamed audio, events, or a complete file."""
+"""Speech responses in OpenAI's API: streamed audio, events, or a complete file."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _TURN_FIELDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Whole:
-    """Complete audio of a response, with the final event and the word times."""
+    """Complete audio of a response, with the final engine event and the word times."""
 
     audio: bytes = field(repr=False)
     media_type: str
@@ -43,7 +43,7 @@ class Whole:
 
 
 class SpeechResponder(HttpSpeech[SpeechBody]):
-    """Response to the body of a speech request: streamed audio, events, or a complete file."""
+    """Speech response in OpenAI's API: streamed audio, server-sent events, or a complete file."""
 
     dialect = "openai"
     text_field = "input"
@@ -106,9 +106,10 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
             yield event(type="speech.audio.error", error=error_body(error), partial_audio=True, action="discard")
 
     async def whole(self) -> Whole:
-        """Return the complete audio.
+        """Return the complete audio of a request.
 
-        Runaway or short speech is generated again with the next seed, up to `retries` times.
+        If the speech does not end in time or is too short, it is generated again with the next seed, up to `retries`
+        times.
 
         Raises:
             SpeechError: The request was refused or failed.

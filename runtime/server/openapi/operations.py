@@ -1,4 +1,4 @@
-"""Decorator that adds an OpenAPI description of body, response and errors to a route."""
+"""Decorator that adds a route's body, response and errors to the OpenAPI document."""
 
 from __future__ import annotations
 

@@ -110,5 +110,8 @@ def entry(owned: OwnerDictionaries, dictionary: PronunciationDictionary) -> dict
 
 
 def whole(owned: OwnerDictionaries, dictionary: PronunciationDictionary) -> Reply:
-    """Return the JSON description of a dictionary with its entries (on a worker thread)."""
+    """Return the JSON description of a dictionary with its entries.
+
+    Thread: a worker, because the owner's dictionaries are read from disk.
+    """
     return {**entry(owned, dictionary), "pronunciations": [asdict(word) for word in dictionary.latest.words]}

@@ -69,7 +69,10 @@ class KeptDictionary(DictionaryEntry):
 
 
 class DictionaryList(TypedDict):
-    """List of the owner's dictionaries, then the shared dictionaries, both newest first."""
+    """List of pronunciation dictionaries: the owner's dictionaries, then the shared ones.
+
+    Both groups are sorted from newest to oldest.
+    """
 
     object: Literal["list"]
     data: list[DictionaryEntry]
