@@ -1,10 +1,14 @@
-/** Messages of the page: toasts, errors at their fields, and notes on a take. */
+/**
+ * Messages on the page: toasts, errors next to form fields, and notes about a take.
+ *
+ * A take is the audio that the runtime generates for one request.
+ */
 
 import { getElements, createElement, getElement, writeText } from '../common/elements.js';
 import { scriptName, unsupportedScript } from '../common/language_detection.js';
 import { translateMessage, nameOf } from '../common/server_messages.js';
 
-// --- Toasts at the edge of the page, with up to two actions. A toast with a question stays until the user answers.
+// --- Toasts (short messages at the edge of the page), with up to two buttons. A toast with a question stays until an answer.
 
 const STAY_MS = 8000;
 const MAX_TOASTS = 2; // Maximum number of toasts that are shown at once.
@@ -12,7 +16,7 @@ const MAX_TOASTS = 2; // Maximum number of toasts that are shown at once.
 /**
  * @typedef {{action?: string, onAction?: () => void, also?: {action: string, onAction: () => void}, stayMs?: number, isOfPage?: boolean, dismiss?: string, keys?: {sentence: string, action: string, dismiss: string}}} ToastOptions
  *   also: a second action; isOfPage: the toast stays when another room is shown; dismiss: the toast stays until the user closes it with a button of this name;
- *   keys: message keys of the texts, to translate a lasting toast again if the page's language changes
+ *   keys: message keys of the texts. If the page's language changes, the toast is translated with these keys.
  */
 
 export class Toasts {
@@ -25,12 +29,14 @@ export class Toasts {
     new ResizeObserver(() => holder.parentElement?.style.setProperty('--vw-told', `${holder.offsetHeight}px`)).observe(holder);
   }
 
-  /** Remove the messages of the previous room when another room is shown. */
+  /** Remove the toasts that belong to the room that the user is leaving. */
   leaveRoom() {
     for (const toast of [...this.holder.children]) if (!this.pageToasts.has(toast)) toast.remove();
   }
 
   /**
+   * Show a toast, which is a short message at the edge of the page.
+   *
    * @param {string} sentence
    * @param {ToastOptions} [options]
    * @returns {() => void} function that closes the toast
@@ -105,7 +111,7 @@ export class ErrorMessages {
   /**
    * Messages shown while the runtime is unavailable, by element.
    *
-   * `nextText` is the message to show when the runtime is available again.
+   * `then` is the message that replaces `sentence` when the runtime is available again.
    *
    * @type {Map<HTMLElement, {sentence: string, then: string}>}
    */
@@ -128,7 +134,8 @@ export class ErrorMessages {
   /**
    * Show a message at an element, or at the form field with this name.
    *
-   * If the room has no such field, the message is shown at the Speak button.
+   * If there is no such field, the message is shown at the Speak button. For a room that is not shown, it is shown as a
+   * toast.
    *
    * @param {HTMLElement|string} place @param {Error|string} error @param {string} [room] id of a room, by default the current one
    * @returns {HTMLElement|null} the element with the message, or null for a toast or no message
@@ -146,9 +153,9 @@ export class ErrorMessages {
   }
 
   /**
-   * Show an error while the runtime is unavailable.
+   * Show an error that applies only while the runtime is unavailable.
    *
-   * When the runtime is available again, the message `nextText` replaces the error.
+   * When the runtime is available again, `nextText` replaces the error.
    *
    * @param {HTMLElement|string} place @param {Error|string} error @param {string} nextText @param {string} [room]
    */
@@ -157,7 +164,7 @@ export class ErrorMessages {
     if (holder) this.shownWhileAway.set(holder, { sentence: holder.textContent ?? '', then: nextText });
   }
 
-  /** Show the replacement messages when the runtime becomes available again. */
+  /** Replace the errors of `showUntilReady`, because the runtime is available again. */
   back() {
     for (const [holder, { sentence, then }] of this.shownWhileAway) {
       if (holder.textContent !== sentence) continue;
@@ -167,7 +174,7 @@ export class ErrorMessages {
     this.shownWhileAway.clear();
   }
 
-  /** Clear the replacement messages when the runtime becomes unavailable again. */
+  /** Clear the messages that `back` has shown, because the runtime is unavailable again. */
   onUnavailable() {
     for (const [holder, then] of this.shownSinceReady) if (holder.textContent === then) holder.textContent = '';
     this.shownSinceReady.clear();
@@ -198,9 +205,9 @@ export class ErrorMessages {
 }
 
 /**
- * Undo of the last action, by a toast or by Ctrl+Z.
+ * Undo of the user's last action, with a button in a toast or with Ctrl+Z.
  *
- * Ctrl+Z works until the user types or changes the room.
+ * Ctrl+Z works until the user types or opens another room.
  */
 export class Undo {
   /** Function that undoes the last action. @type {(() => void)|null} */
@@ -218,9 +225,9 @@ export class Undo {
   }
 
   /**
-   * Run an action that replaces text in a room's form, and offer undo.
+   * Run an action that replaces text in a room's form, and let the user undo it.
    *
-   * After several suggestions, undo restores the text before the first suggestion.
+   * If the user chooses several suggestions in a row, undo restores the text before the first suggestion.
    *
    * @param {import('../common/storage.js').Source} room @param {boolean} isOwn true if the replaced text is the user's own text:
    * a toast then offers undo
@@ -244,7 +251,9 @@ export class Undo {
   }
 
   /**
-   * Offer to undo an action, with a toast that replaces an earlier offer.
+   * Let the user undo an action with Ctrl+Z, and with a toast if there is a `sentence`.
+   *
+   * The toast replaces the toast of an earlier action.
    *
    * @param {() => void} undoAction function that undoes the action @param {string} [sentence] text of the toast
    */
@@ -285,13 +294,17 @@ export class Notes {
     };
   }
 
-  /** Show a temporary message next to the name of the take. @param {string} sentence */
+  /** Show a temporary message next to the name of the played audio. @param {string} sentence */
   say(sentence) {
     writeText(this.line, sentence);
     this.detailsButton.hidden = true;
   }
 
-  /** Show the notes of a take. @param {import('../player/stage.js').ShownAudio} take */
+  /**
+   * Show the server's notes about a take, for example about letters that it cannot speak.
+   *
+   * @param {import('../player/stage.js').ShownAudio} take
+   */
   showNotes(take) {
     const { studio } = this;
     const sentences = (take.start?.notes ?? []).map((note) => this.translated(note, take));
@@ -303,7 +316,7 @@ export class Notes {
   }
 
   /**
-   * Return a note in the page's language.
+   * Translate a note of the server into the page's language.
    *
    * @param {string} note note of the server @param {import('../player/stage.js').ShownAudio} take
    * @returns {{text: string, isRead?: boolean}} isRead: true if the published checkpoints can speak the text
@@ -319,7 +332,7 @@ export class Notes {
   }
 
   /**
-   * Return a note about the text's first writing system that the voice's languages lack.
+   * Return a note about a script in the text that the voice's languages do not use, or null.
    *
    * @param {import('../player/stage.js').ShownAudio} take
    */

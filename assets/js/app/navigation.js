@@ -1,4 +1,4 @@
-/** Navigation between rooms by URL and keyboard shortcuts. */
+/** Switching between rooms, which are the tabs of the page, by URL and by keyboard. */
 
 import { getElement } from '../common/elements.js';
 
@@ -17,14 +17,14 @@ export class RoomAddress {
     addEventListener('popstate', onMoved);
   }
 
-  /** @returns {string|null} id of the room in the URL, or null */
+  /** Return the id of the room in the URL, or null if the URL has no valid room. @returns {string|null} */
   get room() {
     const [, name] = /^#\/([\w-]+)/.exec(location.hash) ?? [];
     return this.rooms.find((id) => [id, NAMES[id]].includes(name ?? '')) ?? null;
   }
 
   /**
-   * Put another room into the URL, so that Back returns to the previous room.
+   * Change the URL to another room, and add an entry to the browser's history.
    *
    * @param {string} id id of the room
    */
@@ -51,7 +51,11 @@ class Shortcuts {
     /** @type {HTMLButtonElement} */ (sheet.querySelector('button')).onclick = () => sheet.close();
   }
 
-  /** @param {KeyboardEvent} event event that nothing else has handled @returns {boolean} true if a key was handled */
+  /**
+   * Handle a key press: `g` and a letter open a room, and `?` opens the list of all keys.
+   *
+   * @param {KeyboardEvent} event event that no other element has handled @returns {boolean} true if a key was handled
+   */
   onKey({ key, timeStamp }) {
     const room = timeStamp - this.startedAt < SECOND_KEY_TIMEOUT_MS ? ROOMS[key.toLowerCase()] : undefined;
     this.startedAt = key === 'g' ? timeStamp : -Infinity;
@@ -63,9 +67,9 @@ class Shortcuts {
 }
 
 /**
- * Keyboard handler of the page.
+ * Handler of all key presses on the page.
  *
- * Form fields, dialogs and the shown room handle their keys first.
+ * Dialogs, form fields and the current room handle their own keys first.
  */
 export class Keys {
   /** @param {HTMLElement} page @param {import('./studio.js').Studio} studio */

@@ -1,5 +1,5 @@
 /**
- * Theme and language of the page, which are stored per visitor.
+ * Theme and language of the page, which the studio stores for each visitor.
  *
  * Event: 'change' with the new values.
  *
@@ -59,7 +59,7 @@ export class Preferences extends Emitter {
   choose(chosen) {
     Object.assign(this, chosen);
     this.paint();
-    // If the studio stores no preferences, the choice lasts until the page is closed.
+    // If the studio does not store preferences, the choice applies until the page is closed.
     api.patch('studio/me', chosen).catch(() => {});
     this.emit('change', chosen);
   }
@@ -92,7 +92,7 @@ export function offerSigningIn(page, { features: { oauth }, visitor }, t) {
   };
 }
 
-// --- Stops the animation loop of Gradio's loading indicator, which would continue to use a few percent of a core. The loop
+// --- Cancellation of the animation loop of Gradio's loading indicator, which would use a few percent of a core. The loop
 // has no handle. On an idle page, it requests exactly one callback per frame. Browsers number these requests, so the
 // request of the last frame can be cancelled.
 

@@ -1,5 +1,5 @@
 /**
- * Progress page that is shown during startup.
+ * Script of the page that is shown while the server starts.
  *
  * It shows the state of studio and runtime, and reloads the page when the studio is ready.
  */
@@ -32,7 +32,7 @@ async function loadStatus() {
       location.reload();
       return;
     }
-    // Screen readers announce every change, so an equal text is not written again.
+    // Screen readers announce every change, so an unchanged text is not written again.
     const sentence = translateMessage(status.sentence);
     if (line.textContent !== sentence) line.textContent = sentence;
   } catch {

@@ -1,8 +1,9 @@
 /**
- * Status line of the page, with the state of the runtime and its checkpoints.
+ * Status line of the page, with the state of the runtime and the loaded checkpoints.
  *
- * The WebSocket reports a lost runtime immediately and a stalled runtime within ten seconds. Then the page polls the studio.
- * Event: 'models' with the checkpoints, whenever a runtime is ready.
+ * If the connection to the runtime is lost, the WebSocket reports it immediately. If the runtime stalls, the WebSocket
+ * reports it within ten seconds. Then the page polls the studio. Event: 'models' with the checkpoints, whenever a runtime
+ * becomes ready.
  */
 
 import { Emitter, getElement } from '../common/elements.js';
@@ -15,10 +16,12 @@ const OFFLINE_TIMEOUT_MS = 2000; // Timeout of the request that checks the conne
 /** @extends {Emitter<{models: import('../common/fields.js').ModelCard[]}>} */
 export class Status extends Emitter {
   /**
+   *
+   *
    * @param {ParentNode} page
    * @param {import('../../../clients/js/voicewright.js').SpeechSocket} socket
    * @param {(key: string, values?: Object<string, any>) => string} t
-   * @param {import('../host/real_voices.js').RealVoices} realVoices data that includes the embedded checkpoint
+   * @param {import('../host/real_voices.js').RealVoices} realVoices names of the checkpoints, and the id of the embedded one
    */
   constructor(page, socket, t, realVoices) {
     super();
@@ -50,7 +53,7 @@ export class Status extends Emitter {
   /**
    * Check the connection to the studio after the browser reports that it is offline.
    *
-   * A studio on the same machine needs no network.
+   * A studio on the same machine needs no network, so it may still be reachable.
    */
   checkConnection() {
     this.socket.check();
@@ -62,7 +65,7 @@ export class Status extends Emitter {
     this.show('waiting', this.t(navigator.onLine ? 'shell.silent_studio' : 'shell.offline'));
   }
 
-  /** Show the runtime's state until the WebSocket is open again. */
+  /** Poll the studio and show the runtime's state until the WebSocket is open again. */
   async pollStatus() {
     clearTimeout(this.timer);
     this.isAsking = true;
@@ -84,7 +87,7 @@ export class Status extends Emitter {
     this.isAsking = false;
   }
 
-  /** Return the studio's status of the runtime, or null if the studio does not respond. */
+  /** Fetch the runtime's state from the studio, or return null if the studio does not respond. */
   async fetchStatus() {
     try {
       const signal = AbortSignal.timeout(RESPONSE_TIMEOUT_MS);

@@ -1,7 +1,7 @@
 /**
- * Application shell, which connects rooms, WebSocket, player and stored data.
+ * Main object of the page, which connects rooms, WebSocket, player and stored data.
  *
- * Each room gets this object.
+ * A room is a tab of the page. Each room receives this object.
  */
 
 import { SpeechError, SpeechSocket } from '../../../clients/js/voicewright.js';
@@ -185,7 +185,7 @@ export class Studio {
     this.socket.open();
   }
 
-  /** Show voices and takes that other tabs and programs have created. */
+  /** Load voices and takes that other tabs and programs have created. */
   catchUp() {
     if (this.cards.size === 0) return;
     this.voices.refresh().catch(() => {});
@@ -234,20 +234,20 @@ export class Studio {
 
   // --- Rooms.
 
-  /** Return the room with this id. @param {string} id @throws {Error} There is no such room. */
+  /** Return the room with an id. @param {string} id @throws {Error} There is no such room. */
   room(id) {
     const room = this.rooms.find((one) => one.id === id);
     if (room) return room;
     throw new Error(`There is no room ${id}`);
   }
 
-  /** Id of the room in the URL, or of the first room with a loaded checkpoint. */
+  /** Id of the room in the URL, or else of the first room that a loaded checkpoint serves. */
   get addressedRoom() {
     const first = this.rooms.find((room) => room.mode && this.serves(room)) ?? this.rooms[0];
     return this.roomAddress.room ?? first.id;
   }
 
-  /** Open another room, so that Back returns to this room. @param {string} id @param {RoomOptions} [options] */
+  /** Open another room, and add it to the browser's history. @param {string} id @param {RoomOptions} [options] */
   go(id, options = {}) {
     this.roomAddress.go(id);
     this.enter(id, options);
@@ -256,7 +256,7 @@ export class Studio {
   /**
    * Show one room and hide the other rooms.
    *
-   * `options` are passed to the `enter` method of the room.
+   * The `options` are passed to the `enter` method of the room.
    *
    * @param {string} id @param {RoomOptions} [options]
    */
@@ -287,9 +287,9 @@ export class Studio {
   }
 
   /**
-   * Move the shared controls to their positions in the room.
+   * Move the controls that all rooms share into a room.
    *
-   * These controls are the text field, the variation and the primary button.
+   * These controls are the text field, the seed and sampling settings, and the primary button.
    *
    * @param {HTMLElement} root
    */
@@ -305,7 +305,7 @@ export class Studio {
     this.speakWord.textContent = this.t(word);
   }
 
-  /** Update the options of the rooms when the loaded checkpoints have changed. @param {ModelCard[]} cards */
+  /** Update all rooms after a change of the loaded checkpoints. @param {ModelCard[]} cards */
   offer(cards) {
     if (cards.length === 0) return;
     this.errorMessages.back();
@@ -329,17 +329,17 @@ export class Studio {
     this.refresh();
   }
 
-  /** Return the checkpoint that serves a room, or undefined. @param {Room} room */
+  /** Return the loaded checkpoint for a room's main mode, or undefined if there is none. @param {Room} room */
   modelOfRoom({ mode }) {
     return mode && this.cards.get(mode);
   }
 
-  /** True if a loaded checkpoint serves the room. @param {Room} room */
+  /** Return true if a loaded checkpoint supports a mode of the room, or if it needs none. @param {Room} room */
   serves(room) {
     return !room.mode || modesOf(room).some((mode) => this.cards.has(mode));
   }
 
-  /** Show in a room, and on its tab, that no loaded checkpoint serves it. @param {Room} room */
+  /** Mark a room and its tab as unavailable if no loaded checkpoint serves the room. @param {Room} room */
   markAvailability(room) {
     const [unserved] = getElements(room.root, '.vw-unserved');
     const tab = this.tabs.find(({ dataset }) => dataset.room === room.id);
@@ -351,7 +351,7 @@ export class Studio {
     tab.title = served ? '' : unserved.textContent;
   }
 
-  /** Return the display name of a model. @param {{id: string}} card */
+  /** Return the name of a checkpoint as the page shows it. @param {{id: string}} card */
   modelName({ id }) {
     return this.realVoices?.nameOf(id) ?? id;
   }
@@ -382,7 +382,7 @@ export class Studio {
   }
 
   /**
-   * Run an action that replaces text in a room's form, and offer undo.
+   * Run an action that replaces text in a room's form, and let the user undo it.
    *
    * @param {Parameters<Undo['replacing']>} replaced
    */
@@ -390,7 +390,11 @@ export class Studio {
     this.undo.replacing(...replaced);
   }
 
-  /** Offer to undo an action. @param {UndoFunction} undo @param {string} [sentence] text of the toast */
+  /**
+   * Let the user undo an action, with a toast if there is a `sentence`.
+   *
+   * @param {UndoFunction} undo @param {string} [sentence] text of the toast
+   */
   offerUndo(undo, sentence) {
     this.undo.offer(undo, sentence);
   }
@@ -406,14 +410,14 @@ export class Studio {
     this.facts?.refreshSoon();
   }
 
-  /** True if the text is the user's text, and not a sample text of the page. */
+  /** True if the user has written the text, false for an empty text or a sample of the page. */
   get isOwnText() {
     const { texts, starters } = this.presets;
     const samples = [texts, ...starters.map(({ text }) => text)].flatMap((all) => Object.values(all));
     return this.text.trim() !== '' && !samples.includes(this.text);
   }
 
-  /** Run the room's primary action, for its button and Ctrl+Enter. */
+  /** Run the main action of the current room, for its button and for Ctrl+Enter. */
   async speak() {
     const { current } = this;
     if (!current?.speak || !this.serves(current) || this.cards.size === 0) return;
@@ -433,11 +437,7 @@ export class Studio {
     this.refresh();
   }
 
-  /**
-   * Return true if the studio is reachable, or show a message and return false.
-   *
-   * Audio that is already loaded continues to play.
-   */
+  /** Return true if the studio is reachable, otherwise show a message and return false. */
   isReachable() {
     this.clearErrors();
     const { isStudioAway } = this.status;
@@ -447,9 +447,9 @@ export class Studio {
   }
 
   /**
-   * Request a take, which is stored when it is complete.
+   * Request a take, which is the generated audio of one request.
    *
-   * The take does not play until it is passed to the stage.
+   * When the take is complete, the studio stores it. To play the take, pass it to `stage.play`.
    *
    * @param {import('../player/take.js').TakeRequest} request
    * @returns {Take}
@@ -468,7 +468,7 @@ export class Studio {
     return take;
   }
 
-  /** Show the error of a take, and show the previous take again. @param {Take} take */
+  /** Show the error of a failed take, and show the previous take in the player again. @param {Take} take */
   fail(take) {
     const { error, room } = take;
     if (LOST.includes(error?.code ?? '')) this.interruptedRequests.add(take);
@@ -479,7 +479,9 @@ export class Studio {
   }
 
   /**
-   * Handle an error about an unknown voice, which another window may have deleted.
+   * Show an error about an unknown voice.
+   *
+   * Another window may have deleted the voice. Then the message contains the name of the voice.
    *
    * @param {Take} take
    * @param {import('../common/api.js').AppError} error
@@ -493,9 +495,9 @@ export class Studio {
   }
 
   /**
-   * Update the learned pace of a voice from a take.
+   * Learn the pace of a voice from a complete take.
    *
-   * If the take is too short for its text, a hint is shown.
+   * If the take is too short for its text, show a hint instead.
    *
    * @param {Take} take
    */
@@ -539,12 +541,12 @@ export class Studio {
     this.drafts.touch();
   }
 
-  /** Show the request of a take as code. @param {Take|TakeRecord} take */
+  /** Show the request of a take as source code that repeats the request. @param {Take|TakeRecord} take */
   showCode(take) {
     this.code.show(take);
   }
 
-  /** Stop the playback on the page and the generation in the runtime. */
+  /** Stop the playback in the browser and the generation in the runtime. */
   stop() {
     this.stage.stop();
     this.speech.cancel();
@@ -552,12 +554,12 @@ export class Studio {
     this.refresh();
   }
 
-  /** True during playback, generation, or speech of typed text. */
+  /** True while audio is played or generated, or while text is spoken as the user types. */
   get isBusy() {
     return this.stage.isPlaying || this.speech.liveTakes.size > 0 || Boolean(this.current?.isTyping);
   }
 
-  /** Update the buttons and the status of the application shell. */
+  /** Update the buttons, the status and the information about the text. */
   refresh() {
     if (!this.current) return;
     this.refreshPlayback();
@@ -565,7 +567,7 @@ export class Studio {
     this.facts.refreshSoon();
   }
 
-  /** Update the buttons and the note after a take has changed. */
+  /** Update the buttons and the notes after a take has changed. */
   refreshPlayback() {
     if (!this.current) return;
     this.speakButton.disabled = !this.current.speak || !this.serves(this.current) || this.cards.size === 0;
@@ -573,7 +575,7 @@ export class Studio {
     this.noteTake(this.stage.take);
   }
 
-  /** Show that a take could not be saved. @param {import('../common/api.js').AppError} error */
+  /** Show a message that a take could not be stored. @param {import('../common/api.js').AppError} error */
   onNotStored(error) {
     const { t } = this;
     if (error.code === 'store_full') {
@@ -595,7 +597,11 @@ export class Studio {
     }
   }
 
-  /** Show the notes of a take next to its name. @param {import('../player/stage.js').ShownAudio|null} take */
+  /**
+   * Show the queue position of a take, or notes about it, next to its name.
+   *
+   * @param {import('../player/stage.js').ShownAudio|null} take
+   */
   noteTake(take) {
     const { notes } = this;
     if (!take || (take instanceof Take && take.state === 'stopped')) return notes.say('');
@@ -608,13 +614,13 @@ export class Studio {
 
   // --- Messages.
 
-  /** Return the caption of a take. @param {Pick<TakeRecord, 'room'|'label'|'config'>} take */
+  /** Return the caption that the page shows for a take. @param {Pick<TakeRecord, 'room'|'label'|'config'>} take */
   captionOf(take) {
     return captionOf(take, (description) => this.presets.designs.find(({ text }) => text === description.trim())?.name ?? '');
   }
 
   /**
-   * Show an error at its field (messages.js).
+   * Show an error at the form field to which it belongs.
    *
    * @param {HTMLElement|string} place
    * @param {Error|string} error
@@ -629,6 +635,8 @@ export class Studio {
   }
 
   /**
+   * Show a toast, which is a short message at the edge of the page.
+   *
    * @param {string} sentence
    * @param {import('./messages.js').ToastOptions} [options]
    * @returns {() => void} function that closes the toast
@@ -669,10 +677,10 @@ const loaded = load(); // Do not wait for Gradio, which takes seconds to load on
 loaded.catch(() => {});
 
 /**
- * Start the page in `element`.
+ * Start the page in an element of the document.
  *
  * @param {HTMLElement} element
- * @returns {Promise<{usable: Promise<unknown>}>} usable: promise that is settled when a runtime can speak
+ * @returns {Promise<{usable: Promise<unknown>}>} usable: promise that settles when a runtime can generate speech
  */
 export async function mount(element) {
   const page = getElement(element, '#vw');

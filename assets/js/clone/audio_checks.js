@@ -1,10 +1,14 @@
-/** The runtime's checks of the selected audio, requested shortly after the last change. */
+/**
+ * Quality checks of a reference recording, which the runtime makes for the Clone room.
+ *
+ * They are requested shortly after the last change of the selection.
+ */
 
 import { api, errorOf } from '../common/api.js';
 import { clock, SAMPLE_RATE } from '../common/audio.js';
 import { createElement, getElement } from '../common/elements.js';
 
-const REFUSED = 'transcript_mismatch'; // Code of advice on a transcript that cannot be saved.
+const REFUSED = 'transcript_mismatch'; // Code of the runtime's advice if a transcript cannot be saved.
 /** Message key for a transcript that does not match the recording. */
 export const MISMATCH = `server.error.${REFUSED}`;
 const SETTLED_MS = 500;
@@ -55,7 +59,7 @@ export class AudioChecks {
     this.report = null;
   }
 
-  /** Clear the result of the checks. */
+  /** Remove the result of the checks from the page. */
   clear() {
     clearTimeout(this.timer);
     this.asked += 1;
@@ -67,7 +71,7 @@ export class AudioChecks {
   }
 
   /**
-   * Request the checks when the selection has not changed for a moment.
+   * Request the checks after a short delay, which restarts at each call.
    *
    * @param {() => Inputs} inputs
    */
@@ -79,7 +83,7 @@ export class AudioChecks {
   }
 
   /**
-   * Request the runtime's checks of a recording.
+   * Send a recording to the runtime and return the result of its checks.
    *
    * @param {Inputs} given
    * @returns {Promise<CheckResult>}
@@ -92,7 +96,11 @@ export class AudioChecks {
     return api.form('v1/audio/voices/check', form);
   }
 
-  /** Measure the noise around a selection that has no pause. @param {CheckResult} report @param {Blob} audio */
+  /**
+   * Measure the noise from the audio around a selection that has no pause.
+   *
+   * @param {CheckResult} report @param {Blob} audio
+   */
   async measureNoise(report, audio) {
     const { levels, advice } = await this.check({ sound: audio, transcript: null }).catch(() => report);
     report.levels.pauses_db = levels.pauses_db;
@@ -124,32 +132,32 @@ export class AudioChecks {
     this.onReport();
   }
 
-  /** True if the runtime refuses to save a voice with this transcript. */
+  /** True if the runtime would refuse to save a voice with this transcript. */
   get isTranscriptRefused() {
     return this.list.dataset.state !== 'asking' && this.transcriptAdvice.some(({ code }) => code === REFUSED);
   }
 
-  /** Advice of the runtime on the transcript. */
+  /** The runtime's advice about the transcript. */
   get transcriptAdvice() {
     return this.report?.advice.filter(({ code }) => code.startsWith('transcript')) ?? [];
   }
 
-  /** Advice of the runtime on the audio. */
+  /** The runtime's advice about the audio. */
   get audioAdvice() {
     return this.report?.advice.filter(({ code }) => !code.startsWith('transcript')) ?? [];
   }
 
-  /** True if the audio has at least one fault. */
+  /** True if the page or the runtime has found a fault in the audio. */
   get hasFaults() {
     return this.report !== null && (this.audioAdvice.length > 0 || this.faults().length > 0);
   }
 
-  /** True if noise was measured in pauses in or near the selection. */
+  /** True if the noise level could be measured in a pause of the recording. */
   get isNoiseKnown() {
     return (this.report?.levels.pauses_db ?? null) !== null;
   }
 
-  /** Show each fault with its remedy, and the passed checks, in the page's language. */
+  /** Show the faults with buttons that correct them, and the passed checks. */
   paint() {
     const { report, studio } = this;
     if (!report) return;
@@ -170,7 +178,7 @@ export class AudioChecks {
     this.list.dataset.state = report.usable ? 'said' : 'unusable';
   }
 
-  /** Return a list item for a fault that the page has detected. @param {Fault} fault */
+  /** Return a list item for a fault that the page itself has detected. @param {Fault} fault */
   faultItem(fault) {
     const places = { at: clock(fault.at * SAMPLE_RATE), s: fault.seconds.toFixed(1) };
     const remedy = fault.code === 'pause' ? 'shorten' : 'leaveOut';
@@ -185,7 +193,7 @@ export class AudioChecks {
   }
 
   /**
-   * Return list items for the passed checks with their levels.
+   * Return list items for the passed checks, each with the measured level.
    *
    * @param {CheckResult} report
    * @param {string[]} codes codes of the faults
@@ -209,7 +217,9 @@ export class AudioChecks {
   }
 
   /**
-   * Return the page's text for a code, or the runtime's sentence if the page is in English.
+   * Return the text for a fault's code in the page's language.
+   *
+   * If the page is in English or has no text for the code, return the runtime's sentence.
    *
    * @param {string} code
    * @param {string} sentence

@@ -1,7 +1,7 @@
 /**
- * Audio worklet of the microphone, which posts copies of its input.
+ * Audio worklet that copies the microphone's samples to the page.
  *
- * The input is mono and is posted in blocks of 4096 samples.
+ * The samples are mono and are posted in blocks of 4096.
  */
 
 const BLOCK = 4096;

@@ -1,6 +1,4 @@
-/**
- * Recording of the Clone room: loading, checking, removing and restoring after a reload.
- */
+/** Recording of the Clone room: loading, checking, removing, and restoring after a reload. */
 
 import { errorOf } from '../common/api.js';
 import { clock, SAMPLE_RATE } from '../common/audio.js';
@@ -26,19 +24,19 @@ export class SavedState {
     this.room = room;
   }
 
-  /** Store the recording for a reload of the page. @param {Reference} reference */
+  /** Store the recording in the browser, so that a reload of the page can restore it. @param {Reference} reference */
   store({ pcm, file, name, source }) {
     this.recordedAt = Date.now();
     recordings.put(this.room.id, { pcm, file, name, source, at: this.recordedAt });
     this.room.studio.drafts.touch();
   }
 
-  /** Delete the stored recording. */
+  /** Delete the recording that was stored in the browser. */
   forget() {
     recordings.delete(this.room.id);
   }
 
-  /** Return the form's values without the consent, which the user must give again. @returns {Draft} */
+  /** Return the values of the form, except the consent, which the user must give again. @returns {Draft} */
   draft() {
     if (this.pendingDraft) return this.pendingDraft;
     const { language, transcript, xvector, reference, storedVoice, keepForm, currentVoice, steps } = this.room;
@@ -46,7 +44,7 @@ export class SavedState {
     return { ...form, ...reference?.selection, recording: this.recordedAt, voice: storedVoice.value, name: keepForm.name.value, step: currentVoice ? 1 : steps.at };
   }
 
-  /** Restore the recording and its form. @param {Draft} draft */
+  /** Restore the recording and its form from a stored draft. @param {Draft} draft */
   async reopen(draft) {
     const { room } = this;
     this.pendingDraft = draft;
@@ -77,7 +75,7 @@ export class SavedState {
   }
 
   /**
-   * Return a function that restores the current recording and its form.
+   * Return a function that restores the current recording and the current form.
    *
    * @returns {import('../app/studio.js').UndoFunction}
    */
@@ -114,7 +112,7 @@ export class RecordingIntake {
   }
 
   /**
-   * Use a file as the recording.
+   * Load a file and use it as the recording.
    *
    * If the file is not audio, an error is shown and the previous recording is kept.
    *
@@ -142,7 +140,7 @@ export class RecordingIntake {
     }
   }
 
-  /** Return a sentence that says why a file is too large, and what to do. @param {FileTooLarge} error */
+  /** Return a message that says why a file is too large and what the user can do. @param {FileTooLarge} error */
   sizeSentence({ what, is, limit }) {
     const { t } = this.studio;
     if (what === 'long') return t('clone.too_long_to_open', { is: formatDuration(is, t), limit: formatDuration(limit, t) });
@@ -162,10 +160,10 @@ export class RecordingIntake {
   }
 
   /**
-   * Use a reference audio, and store it for a reload.
+   * Use a reference recording, and store it so that a reload can restore it.
    *
-   * @param {Reference|null} reference @param {boolean} [isNew] true if no part is selected yet
-   * @returns {boolean} true if the selection excludes speech
+   * @param {Reference|null} reference @param {boolean} [isNew] true to select the best part
+   * @returns {boolean} true if the selected part excludes some speech
    */
   useReference(reference, isNew = false) {
     const { room } = this;
@@ -205,7 +203,7 @@ export class RecordingIntake {
     this.onChanged();
   }
 
-  /** Remove the recording, and offer undo. */
+  /** Remove the recording, and let the user undo the removal. */
   removeRecording() {
     const { room, studio } = this;
     const { reference } = room;
@@ -217,13 +215,13 @@ export class RecordingIntake {
     studio.offerUndo(() => room.reference || back(), studio.t('clone.put_away'));
   }
 
-  /** Update the trimmer after the selection was changed without its handles. */
+  /** Update the page after code has changed the selection of the recording. */
   onMoved() {
     this.room.trimmer.paint();
     this.onChanged();
   }
 
-  /** Check the reference audio again after a change. */
+  /** Update the page and check the recording again after a change. */
   onChanged() {
     const { room } = this;
     room.transcript.disabled = room.xvector.checked;
@@ -253,7 +251,7 @@ export class RecordingIntake {
     this.room.view.paintUseButton();
   }
 
-  /** Trim the selection to the speech that the checks have found. */
+  /** Reduce the selection to the speech that the runtime's checks have found. */
   trimToSpeech() {
     const { partSelector, audioChecks, reference } = this.room;
     if (!audioChecks.report || !reference) return;

@@ -1,4 +1,4 @@
-/** Form that creates a voice from a recording, and the request of the form. */
+/** Form that saves a recording as a voice, and the fields of its request. */
 
 import { api, errorOf } from '../common/api.js';
 import { Emitter, getElement } from '../common/elements.js';
@@ -13,7 +13,11 @@ export class CloneRequest {
     this.room = room;
   }
 
-  /** Return the recording or upload. @throws {FieldError} There is no recording yet. */
+  /**
+   * The reference recording: recorded by the microphone or loaded from a file.
+   *
+   * @throws {FieldError} There is no recording, or recording is still running.
+   */
   get reference() {
     const { microphone, reference, studio } = this.room;
     if (microphone.state !== 'idle') throw new FieldError('ref_audio', studio.t('clone.stop_first'));
@@ -21,7 +25,11 @@ export class CloneRequest {
     return reference;
   }
 
-  /** Return the fields of session.config. @throws {FieldError} There is no transcript yet. */
+  /**
+   * Return the fields of `session.config` for a clone of the recording.
+   *
+   * @throws {FieldError} There is no transcript yet.
+   */
   config() {
     const { transcript, xvector, language, studio } = this.room;
     const ref_text = transcript.value.trim();
@@ -31,7 +39,9 @@ export class CloneRequest {
   }
 
   /**
-   * Return the data that is stored with a voice in addition to name and consent.
+   * Return the audio and the fields that are stored with the voice.
+   *
+   * The name and the consent are not included.
    *
    * @throws {FieldError} A field is missing.
    */
@@ -48,7 +58,7 @@ export class CloneRequest {
   }
 }
 
-// --- Comparison of the original and the clone with the same text, before the voice is saved.
+// --- Comparison of the original recording and its clone with the same text, before the voice is saved.
 
 const PREVIEW_SEED = 7; // Constant seed, so that the clone always sounds the same.
 
@@ -65,13 +75,13 @@ export class Comparison {
     this.stage.addEventListener('change', () => this.follow());
   }
 
-  /** True if the last take is a clone of this recording and transcript. */
+  /** True if the last played clone has the current recording and transcript. */
   get isCurrent() {
     const { last, room } = this;
     return last?.reference === room.request.reference.sent() && last.config.ref_text === room.request.config().ref_text;
   }
 
-  /** True if the clone of this recording and transcript was played, or cannot be played. */
+  /** True if the clone of the current recording and transcript was played or has failed. */
   get wasPlayed() {
     const { last } = this;
     return this.isCurrent && last !== null && (last.samples > 0 || last.state === 'failed');
@@ -81,7 +91,7 @@ export class Comparison {
     return this.stage.isPlaying && this.stage.take === this.last;
   }
 
-  /** Remember a clone that is played, even if it speaks the room's text. */
+  /** Remember the clone that is playing, even if it speaks another text. */
   follow() {
     const { take } = this.stage;
     if (this.stage.isPlaying && take instanceof Take && take.reference) this.last = take;
@@ -100,7 +110,11 @@ export class Comparison {
     }
   }
 
-  /** Speak the recording's transcript with the clone. @throws {FieldError} There is no transcript, or no connection. */
+  /**
+   * Play the clone's version of the transcript, to compare it with the recording.
+   *
+   * @throws {FieldError} There is no transcript, or no connection.
+   */
   playClone() {
     const { room, stage } = this;
     const { studio, request, mode } = room;
@@ -142,7 +156,7 @@ export class KeepForm extends Emitter {
     };
   }
 
-  /** Clear name and consent because the next recording may be of another speaker. */
+  /** Clear the name and the consent, because the next recording may be of another speaker. */
   forget() {
     this.consent.checked = false;
     this.blend.checked = true;

@@ -1,4 +1,4 @@
-/** Recording from the microphone as mono samples at 24 kHz, and the Clone room's recorder. */
+/** Recorder for the microphone, which returns mono samples at 24 kHz. */
 
 import { errorOf } from '../common/api.js';
 import { SAMPLE_RATE, toInt16 } from '../common/audio.js';
@@ -7,7 +7,7 @@ import { Emitter, getElement } from '../common/elements.js';
 // --- The microphone. It records at the device's sample rate and resamples at the end because Firefox does not connect a
 // microphone to a context with another rate.
 
-/** Return the message key of the reason why no microphone is available, or null. @returns {string|null} */
+/** Return a message key that says why the microphone is unavailable, or null. @returns {string|null} */
 export function microphoneObstacle() {
   if (!window.isSecureContext) return 'clone.microphone.insecure';
   if (!navigator.mediaDevices?.getUserMedia || !window.AudioWorkletNode) return 'clone.microphone.none_for_pages';
@@ -34,11 +34,7 @@ export class Recorder {
     this.context = null;
   }
 
-  /**
-   * Request the microphone without recording.
-   *
-   * If the microphone is refused, the promise rejects with a message key.
-   */
+  /** Ask for permission to use the microphone, without recording yet. */
   async open() {
     let stream;
     try {
@@ -55,9 +51,7 @@ export class Recorder {
     await context.audioWorklet.addModule(new URL('./capture_worklet.js', import.meta.url));
   }
 
-  /**
-   * Start recording (`open` must have been called before).
-   */
+  /** Start the recording after a call of `open`. */
   async start() {
     const { stream, context } = this;
     if (!stream || !context) throw new Error('The microphone was not opened');
@@ -71,7 +65,11 @@ export class Recorder {
     await context.resume();
   }
 
-  /** @param {Float32Array} block @param {number} rate sample rate of the block */
+  /**
+   * Add a block of samples to the recording, up to its maximum duration.
+   *
+   * @param {Float32Array} block @param {number} rate sample rate of the block
+   */
   append(block, rate) {
     if (this.seconds >= this.maxSeconds) return;
     this.blocks.push(block);
@@ -80,7 +78,7 @@ export class Recorder {
     if (this.seconds >= this.maxSeconds) this.onFull();
   }
 
-  /** Release the microphone and return the recording (mono, 24 kHz). @returns {Promise<Int16Array>} */
+  /** Release the microphone and return the recorded samples (mono, 24 kHz). @returns {Promise<Int16Array>} */
   async stop() {
     const { stream, context } = this;
     // `open` was not called.
@@ -132,7 +130,7 @@ function refusalKey(refusal) {
   return keys[refusal.name] ?? 'clone.microphone.busy';
 }
 
-// --- Recorder of the Clone room: permission, countdown, text to read, level and clock. Events: 'recorded' with the samples,
+// --- Recorder of the Clone room, with permission, countdown, text to read, level and clock. Events: 'recorded' with the samples,
 // 'refused' with a message key.
 
 const COUNT = 3;
@@ -163,7 +161,7 @@ export class Microphone extends Emitter {
     return this.studio.limits.max_reference_s ?? 60;
   }
 
-  /** Update the buttons of the recorder. */
+  /** Update the buttons and the status of the recorder. */
   paint() {
     const { studio, state } = this;
     const obstacle = microphoneObstacle();
@@ -220,7 +218,7 @@ export class Microphone extends Emitter {
     }
   }
 
-  /** End the recording, after a click on its button or on leaving the room. */
+  /** Stop recording and keep the result, or cancel if recording has not started. */
   end() {
     if (this.state === 'recording') this.finish();
     else if (this.state !== 'idle') this.cancel();

@@ -1,7 +1,8 @@
 /**
- * Reference audio: samples of a recording or a file, and the selected part, which is sent.
+ * Reference audio for cloning: a recording or a file, and its selected part.
  *
- * Files that the browser cannot decode are sent unchanged because the runtime reads more formats.
+ * Only the selected part is sent to the runtime. If the browser cannot decode a file, the whole file is sent because the
+ * runtime supports more formats.
  */
 
 import { SAMPLE_RATE, toInt16, wavBlob } from '../common/audio.js';
@@ -34,7 +35,7 @@ export class Reference {
     this.maxSeconds = maxSeconds;
     this.start = 0;
     this.end = Math.min(this.seconds, maxSeconds);
-    /** Spans between start and end that are cut out, in order. @type {TimeSpan[]} */
+    /** Spans that are removed from the selection, in order of time. @type {TimeSpan[]} */
     this.cuts = [];
     /** @type {Blob|null} */
     this.blob = null;
@@ -45,7 +46,7 @@ export class Reference {
     return this.pcm ? this.pcm.length / SAMPLE_RATE : 0;
   }
 
-  /** True if the recording is longer than the limit. */
+  /** True if the recording is longer than the maximum duration of a selection. */
   get isTooLong() {
     return this.seconds > this.maxSeconds;
   }
@@ -56,7 +57,9 @@ export class Reference {
   }
 
   /**
-   * Move an edge of the selection, which moves the other edge as well if necessary.
+   * Move the start or the end of the selection.
+   *
+   * The other edge moves as well if the selection would otherwise be too long or too short.
    *
    * @param {'start'|'end'} edge @param {number} at position in seconds
    */
@@ -71,7 +74,13 @@ export class Reference {
     this.blob = null;
   }
 
-  /** Cut a span out, and merge it with overlapping or adjacent cuts. @param {TimeSpan} out */
+  /**
+   * Remove a span of time from the selection.
+   *
+   * The span is merged with overlapping or adjacent removed spans.
+   *
+   * @param {TimeSpan} out
+   */
   cutOut({ start, end }) {
     const cut = { start: Math.max(0, start), end: Math.min(this.seconds, end) };
     const apart = this.cuts.filter((one) => one.end < cut.start || one.start > cut.end);
@@ -83,7 +92,7 @@ export class Reference {
     this.select({ ...this.selection, cuts: [...apart, cut].sort((one, other) => one.start - other.start) });
   }
 
-  /** Return the current selection, which can be restored later. */
+  /** Current selection (start, end and removed spans), as `select` accepts it. */
   get selection() {
     return { start: this.start, end: this.end, cuts: this.cuts };
   }
@@ -96,12 +105,12 @@ export class Reference {
     this.blob = null;
   }
 
-  /** Duration of the selection without the cuts, in seconds. */
+  /** Duration of the selection without the removed spans, in seconds. */
   get length() {
     return this.keptSpans().reduce((sum, { start, end }) => sum + end - start, 0);
   }
 
-  /** Return the spans of the selection that are not cut out. @returns {TimeSpan[]} */
+  /** Return the spans of the selection that are not removed. @returns {TimeSpan[]} */
   keptSpans() {
     const found = [];
     let { start } = this;
@@ -114,7 +123,7 @@ export class Reference {
     return found;
   }
 
-  /** Samples of the selection without the cuts. */
+  /** Samples of the selection without the removed spans (mono, 24 kHz). */
   get selectedPcm() {
     const { pcm } = this;
     if (!pcm) return new Int16Array();
@@ -123,7 +132,7 @@ export class Reference {
   }
 
   /**
-   * Return the reference audio that is sent.
+   * Return the selected audio as a WAV file, or the whole file if it is not decoded.
    *
    * The same object is returned while the selection is unchanged.
    *
@@ -134,7 +143,7 @@ export class Reference {
     return this.blob;
   }
 
-  /** Selection with the audio around it, or null if the browser cannot decode the file. */
+  /** Selection with some audio before and after it as a WAV file, or null if not decoded. */
   get surroundings() {
     const { pcm, start, end } = this;
     const margin = Math.min(MAX_SURROUNDINGS_S, (this.maxSeconds - (end - start)) / 2) * SAMPLE_RATE;
@@ -142,7 +151,7 @@ export class Reference {
   }
 }
 
-/** Join pieces of audio with crossfades. @param {Int16Array[]} pieces */
+/** Join pieces of audio with cross-fades. @param {Int16Array[]} pieces */
 function joined(pieces) {
   if (pieces.length < 2) return pieces[0] ?? new Int16Array();
   const seams = pieces.slice(1).map((piece, k) => Math.min(CROSS_FADE_SAMPLES, piece.length, pieces[k].length));
@@ -162,7 +171,7 @@ function joined(pieces) {
   return all;
 }
 
-/** Error of a file that is too large for the page. */
+/** Error for a file that is too large or too long for the page. */
 export class FileTooLarge extends Error {
   /** @param {'large'|'long'} what @param {number} is size in bytes, or duration in seconds @param {number} limit */
   constructor(what, is, limit) {
@@ -174,7 +183,7 @@ export class FileTooLarge extends Error {
 }
 
 /**
- * Decode an audio file to mono.
+ * Decode an audio file to mono samples at 24 kHz.
  *
  * @param {Blob} file
  * @returns {Promise<Int16Array|null>} samples at 24 kHz, or null if this browser cannot decode the file
@@ -201,9 +210,10 @@ async function decodedBuffer(file) {
 }
 
 /**
- * Average the channels, or return the loudest channel if they cancel each other out.
+ * Mix the channels of an audio buffer to mono.
  *
- * Channels of phase-inverted stereo cancel each other out (`Downmix` in runtime/shared/audio.py has the same rule).
+ * The result is the mean of the channels. If the channels cancel each other out, as in phase-inverted stereo, it is the
+ * loudest channel. `Downmix` in runtime/shared/audio.py has the same rule.
  *
  * @param {Pick<AudioBuffer, 'numberOfChannels'|'length'|'getChannelData'>} buffer @returns {Float32Array}
  */

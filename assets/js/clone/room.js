@@ -1,5 +1,7 @@
 /**
- * Clone room, which speaks with a stored voice or clones a recording or a file (Base).
+ * Clone room of the page: speech with a stored voice or a clone of a recording.
+ *
+ * It needs a Base checkpoint.
  */
 
 import { api } from '../common/api.js';
@@ -111,7 +113,7 @@ export class CloneRoom {
     studio.voices.addEventListener('change', () => this.onVoices());
   }
 
-  /** Return the actions that correct failed audio checks. @returns {AudioChecks['remedies']} */
+  /** Return the functions that correct the faults found by the audio checks. @returns {AudioChecks['remedies']} */
   remedies() {
     const { studio, partSelector } = this;
     return {
@@ -137,7 +139,11 @@ export class CloneRoom {
     this.view.paint();
   }
 
-  /** @param {{voice?: string}} given id or name of a stored voice to speak with */
+  /**
+   * Open the room, with a stored voice if one is given.
+   *
+   * @param {{voice?: string}} given id or name of a stored voice to speak with
+   */
   enter({ voice }) {
     const known = voice && this.studio.voices.find(voice);
     if (known) this.storedVoice.choose(known);
@@ -147,7 +153,7 @@ export class CloneRoom {
       this.steps.name();
     }
     this.compare();
-    // Only the host may see the model download, and the key may have been entered after loading.
+    // Only the host may see the model download, and the host may have entered the key after the page was loaded.
     if (this.studio.realVoices.key) this.words.requestModel();
   }
 
@@ -172,7 +178,11 @@ export class CloneRoom {
     return back;
   }
 
-  /** Use the reference audio of a take. @param {Blob} reference @param {import('../player/take.js').Config} config */
+  /**
+   * Use the reference audio of a stored take as the recording.
+   *
+   * @param {Blob} reference @param {import('../player/take.js').Config} config
+   */
   async useReference(reference, { ref_text = '', x_vector_only_mode = false }) {
     await this.intake.upload(reference, { name: this.studio.t('clone.of_take'), isNew: false });
     this.transcript.value = ref_text;
@@ -191,13 +201,15 @@ export class CloneRoom {
     return this.savedState.reopen(draft);
   }
 
-  /** Return the selected reference audio, or null. */
+  /** Return the selected part of the reference recording, or null. */
   async referenceOf() {
     return this.reference?.sent() ?? null;
   }
 
   /**
-   * Return the voice of this room for a script's line, or null for an unsaved voice.
+   * Return the selected stored voice for the lines of a script.
+   *
+   * The result is null if the voice is not stored.
    *
    * @returns {import('../app/studio.js').SpokenBy|null}
    */
@@ -207,16 +219,16 @@ export class CloneRoom {
   }
 
   /**
-   * Return the action of the primary button.
+   * Function for the primary button, or undefined if the room cannot speak yet.
    *
-   * The action is undefined if no voice is selected and the last step is not open.
+   * A stored voice must be selected, or the last step must be open.
    */
   get speak() {
     const isReady = this.chosen || (this.reference && this.steps.at === 3 && !this.currentVoice && this.trying.open);
     return isReady ? this.speakNow : undefined;
   }
 
-  /** Return the request that the primary button sends. */
+  /** Return the request that a press of the primary button would send. */
   presentRequest() {
     const { studio, mode } = this;
     const voice = this.chosen;
@@ -233,12 +245,12 @@ export class CloneRoom {
     studio.stage.play(studio.say({ room: this.id, ...this.presentRequest(), seed: studio.variation.nextSeed() }), { clicked });
   }
 
-  /** Return the text of the dock before the first take. */
+  /** Return the text that the player shows before the first take. */
   line() {
     return this.studio.facts.line(this.chosen?.name ?? this.reference?.name ?? '');
   }
 
-  /** Show a warning if the text field contains the transcript. */
+  /** Show a warning if the user has typed the transcript into the text field. */
   compare() {
     const words = this.reference && !this.chosen && !this.xvector.checked ? this.transcript.value : '';
     this.transcriptWarning.hidden = !areSimilar(words, this.studio.text);
@@ -246,7 +258,7 @@ export class CloneRoom {
 
   // --- Steps.
 
-  /** Return the number of the last step that can be opened. */
+  /** Return the number of the last step that the user may open (1 to 3). */
   lastPossibleStep() {
     if (!this.reference || this.microphone.state !== 'idle') return 1;
     return this.transcript.value.trim() || this.xvector.checked ? 3 : 2;
@@ -283,7 +295,7 @@ export class CloneRoom {
   /**
    * Update the room when the stored voices have changed.
    *
-   * The saved voice may have been deleted or restored.
+   * The voice that was saved here may have been deleted or restored.
    */
   onVoices() {
     const { savedVoice, studio } = this;
@@ -294,7 +306,7 @@ export class CloneRoom {
     studio.drafts.touch();
   }
 
-  /** Show the saved voice, or the form that saves it. @param {StoredVoice|null} voice */
+  /** Show that the recording was saved as a voice, or show the form that saves it. @param {StoredVoice|null} voice */
   show(voice) {
     const { reference } = this;
     this.currentVoice = voice;
@@ -309,7 +321,7 @@ export class CloneRoom {
     if (voice) this.studio.go('speakers', { voice: voice.id });
   }
 
-  /** Selected stored voice, or null if the recording is used. */
+  /** Selected stored voice, or null if the room uses a recording. */
   get chosen() {
     return this.storedVoice.chosen;
   }

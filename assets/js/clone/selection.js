@@ -1,13 +1,12 @@
 /**
- * Selection of the part of a recording that gives the best clone.
+ * Choice of the part of a recording that gives the best clone, as pure functions.
  *
- * The part has ten to fifteen seconds of speech between two pauses, without coughs, hums or clipping. It is shorter if the clean
- * part is shorter. All functions are pure.
+ * The part has up to fifteen seconds of speech between two pauses, without coughs, hums or clipping.
  */
 
 import { FRAME_S, analyseRecording, pauses, speechSpan } from './speech_detection.js';
 
-export const MAX_SELECTION_S = 15; // Of a longer recording, only the best part is selected.
+export const MAX_SELECTION_S = 15; // From a longer recording, only the best part is selected.
 const [MIN_PART_S, WANTED_S] = [6, 12];
 const PAUSE_MARGIN_S = 0.15; // Margin around speech, because words start and end softly.
 const MIN_EDGE_PAUSE_S = 0.16; // Minimum duration of a pause at which a part may start or end.
@@ -17,9 +16,9 @@ const SEARCH_STEP_S = 0.5; // Distance between possible edges in speech without 
 /** @typedef {import('./speech_detection.js').RecordingAnalysis} RecordingAnalysis @typedef {import('./speech_detection.js').TimeSpan} Stretch */
 
 /**
- * Return the suggested part: the best part of a long recording, or all speech.
+ * Return the best part of a long recording, or all speech of a short recording.
  *
- * @param {RecordingAnalysis} analysis @param {number} [longest] maximum duration without a selection, in seconds
+ * @param {RecordingAnalysis} analysis @param {number} [longest] longest speech in seconds that is returned completely
  * @returns {Stretch|null} the part, or null if there is no speech
  */
 export function bestPart(analysis, longest = MAX_SELECTION_S) {
@@ -38,7 +37,9 @@ export function bestPart(analysis, longest = MAX_SELECTION_S) {
 }
 
 /**
- * Yield possible edges in pauses, and every half second in speech without pauses.
+ * Yield the possible parts as pairs of start and end in seconds.
+ *
+ * Parts start and end in pauses. Additional parts start every half second, for speech without pauses.
  *
  * @param {RecordingAnalysis} analysis
  * @param {Stretch} range
@@ -56,7 +57,9 @@ function* candidates(analysis, range) {
 }
 
 /**
- * Return a function that rates a part of a recording.
+ * Return a function that rates a part of a recording by its speech and its faults.
+ *
+ * A higher rating is better.
  *
  * @param {RecordingAnalysis} analysis
  * @returns {(start: number, end: number) => number}
@@ -94,7 +97,7 @@ function sums(flags) {
 }
 
 /**
- * Return the total duration in seconds of the spans within a part.
+ * Return the total duration of the spans that is within a part, in seconds.
  *
  * @param {Stretch[]} stretches
  * @param {number} start
@@ -105,9 +108,9 @@ function shared(stretches, start, end) {
 }
 
 /**
- * Return the faults of a part, each with the span that should be cut out.
+ * Return the coughs, hums and long pauses of a part.
  *
- * Spans that are already cut out are not reported.
+ * Each fault has the span of time to remove. Spans that are already removed are not returned.
  *
  * @param {RecordingAnalysis} analysis @param {{start: number, end: number, cuts: Stretch[]}} part
  * @returns {{code: 'cough'|'hum'|'pause', at: number, seconds: number, out: Stretch}[]} faults in order of time
@@ -135,11 +138,11 @@ function padded({ start, end }) {
   return { start: Math.max(0, start - 0.03), end: end + 0.03 };
 }
 
-// --- Selection of the suggested part, removal of faults, and undo of both actions.
+// --- Selection of the suggested part and removal of faults, both with undo.
 
 const MAX_RECORDING_S = 20; // Enough for a slow reader of the suggested text.
 const MIN_REPORTED_SILENCE_S = 0.3;
-// If a fault is nearer to an edge than this, the edge is moved instead of cutting the fault out.
+// If a fault is nearer to an edge than this, the edge is moved instead of removing a span.
 const AT_EDGE_S = 0.6;
 
 /** @typedef {ReturnType<typeof faultsOf>[number]} Fault @typedef {import('./reference.js').Reference} Reference */
@@ -154,14 +157,14 @@ export class PartSelector {
     this.analyse(null);
   }
 
-  /** Analyse another recording. @param {Reference|null} reference */
+  /** Analyse another recording and find its best part. @param {Reference|null} reference */
   analyse(reference) {
     this.reference = reference;
     this.analysis = reference?.pcm?.length ? analyseRecording(reference.pcm) : null;
     this.best = this.analysis && bestPart(this.analysis, reference?.source === 'recording' ? MAX_RECORDING_S : MAX_SELECTION_S);
   }
 
-  /** True if the recording is longer than the best part. */
+  /** True if the recording is so long that only its best part is suggested. */
   get isLong() {
     return Boolean(this.best && this.reference && this.reference.seconds > MAX_SELECTION_S);
   }
@@ -170,7 +173,7 @@ export class PartSelector {
     return this.best ? this.best.end - this.best.start : 0;
   }
 
-  /** Select the suggested part. @returns {boolean} true if speech was excluded */
+  /** Select the suggested part, and offer undo. @returns {boolean} true if speech was excluded */
   selectBest() {
     const { best, reference, studio } = this;
     if (!best || !reference || reference.seconds - this.bestSeconds < MIN_REPORTED_SILENCE_S) return false;
@@ -182,7 +185,7 @@ export class PartSelector {
     return isPart;
   }
 
-  /** True if there is speech outside the part. @param {{start: number, end: number}} part */
+  /** Return true if there is speech outside a part. @param {{start: number, end: number}} part */
   isPart({ start, end }) {
     const isOutside = (/** @type {number} */ at) => at < start || at >= end;
     return Boolean(this.analysis?.speech.some((is, frame) => is === 1 && isOutside(frame * FRAME_S)));
@@ -199,7 +202,11 @@ export class PartSelector {
     return this.analysis && this.reference ? faultsOf(this.analysis, this.reference.selection) : [];
   }
 
-  /** Remove faults from the selection. @param {Fault[]} faults @param {string} sentence text of the toast */
+  /**
+   * Remove faults from the selection, and offer undo.
+   *
+   * @param {Fault[]} faults @param {string} sentence text of the toast
+   */
   leaveOut(faults, sentence) {
     this.undoable(sentence, () => {
       for (const { out } of faults) this.cut(out);
@@ -216,7 +223,7 @@ export class PartSelector {
     else reference.cutOut(span);
   }
 
-  /** Change the selection, with undo by the toast and Ctrl+Z. @param {string} sentence @param {() => void} action */
+  /** Run an action that changes the selection, and offer undo. @param {string} sentence @param {() => void} action */
   undoable(sentence, action) {
     const { reference, studio } = this;
     if (!reference) return;

@@ -1,15 +1,15 @@
 /**
- * Detection of speech, pauses and noises in a recording from its samples.
+ * Detection of speech, pauses and noises in a recording, as pure functions.
  *
- * Frames of 20 ms are classified by their level and their periodicity. A voice is periodic. A cough or a knock is as loud as a
- * vowel and not periodic. A hum is periodic for longer than any vowel. All functions are pure.
+ * Frames of 20 ms are classified by their level and their periodicity. A voice is periodic. A cough or a knock is as loud
+ * as a vowel but not periodic. A hum is periodic for longer than any vowel.
  */
 
 import { SAMPLE_RATE } from '../common/audio.js';
 
 export const FRAME_S = 0.02;
 const FRAME_SAMPLES = SAMPLE_RATE * FRAME_S;
-const DECIMATION = 6; // Decimation from 24 kHz to 4 kHz, at which pitch is still detectable.
+const DECIMATION = 6; // Factor of the decimation from 24 kHz to 4 kHz. Pitch is still detectable at 4 kHz.
 const LOW_FRAME_SAMPLES = FRAME_SAMPLES / DECIMATION;
 const LAG_RANGE_SAMPLES = [10, 88]; // Range of periods in samples at 4 kHz, for pitches from 400 to 45 Hz.
 const COMPARED_SAMPLES = 200; // Number of samples at 4 kHz that are compared with earlier samples.
@@ -40,7 +40,11 @@ const EDGE_S = 0.25;
  * @property {TimeSpan[]} hums
  */
 
-/** Analyse a recording. @param {Int16Array} pcm mono samples at 24 kHz @returns {RecordingAnalysis} */
+/**
+ * Find the speech and the noises in a recording.
+ *
+ * @param {Int16Array} pcm mono samples at 24 kHz @returns {RecordingAnalysis}
+ */
 export function analyseRecording(pcm) {
   const { levels, clipped, bright } = levelsOf(pcm);
   const count = levels.length;
@@ -70,10 +74,10 @@ export function analyseRecording(pcm) {
 }
 
 /**
- * Return the pauses within the speech that have at least this duration.
+ * Return the pauses between parts of the speech.
  *
  * @param {RecordingAnalysis} analysis
- * @param {number} minSeconds seconds
+ * @param {number} minSeconds minimum duration of a pause in seconds
  * @returns {TimeSpan[]}
  */
 export function pauses({ speech, seconds }, minSeconds) {
@@ -81,7 +85,7 @@ export function pauses({ speech, seconds }, minSeconds) {
 }
 
 /**
- * Return start and end of the speech, or null if there is no speech.
+ * Return the start and the end of the speech in seconds, or null without speech.
  *
  * @param {RecordingAnalysis} analysis @returns {TimeSpan|null}
  */
@@ -93,8 +97,8 @@ export function speechSpan({ speech, seconds }) {
 /**
  * Return the level, the clipping flag and the brightness of each frame.
  *
- * The level excludes low rumble. The brightness (0 to 4) is the energy of the differences between samples divided by the energy
- * of the samples.
+ * The level excludes low rumble. The brightness (0 to 4) is the energy of the differences between samples, divided by
+ * the energy of the samples.
  *
  * @param {Int16Array} pcm
  */
@@ -124,10 +128,10 @@ function levelsOf(pcm) {
 }
 
 /**
- * Return the correlation, period and low energy of each frame.
+ * Return the correlation, the period and the low-frequency energy of each frame.
  *
- * The correlation is with the preceding samples. The period is in samples at 4 kHz. The low energy is the energy below
- * 2 kHz (of squared 16-bit samples).
+ * The correlation compares a frame with the preceding samples. The period is in samples at 4 kHz. The low-frequency energy
+ * is the energy below 2 kHz of 16-bit samples.
  *
  * @param {Int16Array} pcm @param {number} count number of frames @param {(frame: number) => boolean} matters true for frames to analyse
  */
@@ -185,10 +189,10 @@ function humming(levels, repeats, lags, floor, loud) {
 }
 
 /**
- * Return a flag for each frame of a burst, which is a noise as loud as a voice.
+ * Return a flag for each frame that belongs to a burst, which is a short loud noise.
  *
- * Consonants such as s and sh are excluded because they are brighter or have no low frequencies. An isolated burst between two
- * pauses may be quieter.
+ * Consonants such as s and sh are not bursts: they are brighter or have no low frequencies. A burst between two pauses may
+ * be quieter than a voice.
  *
  * @param {{levels: Float32Array, repeats: Float32Array, bright: Float32Array, throat: Float64Array, least: number, loud: number, hum: Uint8Array}} features
  */
@@ -223,7 +227,7 @@ function some(from, to, condition) {
 }
 
 /**
- * Return the first frame and the end of each run of a value.
+ * Return the index range of each run of equal flags, as pairs of start and end.
  *
  * @param {Uint8Array} flags
  * @param {number} value

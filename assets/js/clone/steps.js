@@ -6,7 +6,7 @@ import { MISMATCH } from './audio_checks.js';
 
 // --- The three steps of the Clone room. One step is open, and the address has its number.
 
-/** Return the number of the step in the address, or null. @returns {number|null} */
+/** Return the number of the step in the page's URL, or null. @returns {number|null} */
 export function addressed() {
   const [, step] = /^#\/clone\/([1-3])$/.exec(location.hash) ?? [];
   return step ? Number(step) : null;
@@ -57,13 +57,13 @@ export class Steps {
     return own;
   }
 
-  /** Open a step, or the last possible step before it. @param {number} step */
+  /** Open a step, or the last step before it that can be opened. @param {number} step */
   open(step) {
     this.at = Math.max(1, Math.min(step, this.furthest()));
     this.onOpen();
   }
 
-  /** Open a step for the user, focus its heading and update the address. @param {number} step */
+  /** Open a step, focus its heading and put the step into the URL. @param {number} step */
   go(step) {
     this.open(step);
     this.name();
@@ -72,7 +72,7 @@ export class Steps {
     heading.scrollIntoView({ block: 'nearest' });
   }
 
-  /** Put the open step into the address without a history entry. */
+  /** Put the number of the open step into the URL, without an entry in the history. */
   name() {
     if (!/^#\/clone(\/|$)/.test(location.hash)) return;
     const there = new URL(location.href);
@@ -81,6 +81,8 @@ export class Steps {
   }
 
   /**
+   * Show which step is open, and the outcomes of the completed steps.
+   *
    * @param {Outcome[]} outcomes outcomes of the completed steps @param {boolean} isOver true if all steps are completed and cannot be
    * changed
    */
@@ -112,7 +114,7 @@ export class CloneView {
     this.recording = getElement(room.root, '#vw-clone-recording');
   }
 
-  /** Return the suggested text to read aloud. */
+  /** Suggested text that the user can read aloud for a recording. */
   get readingText() {
     const { room } = this;
     const { readings } = room.studio.presets;
@@ -160,14 +162,14 @@ export class CloneView {
     room.use.disabled = room.intake.isRefused || (reference?.pcm ? reference.length === 0 : false);
   }
 
-  /** Move the text field to the stored voice or to the steps. @param {boolean} isStored */
+  /** Move the text field below the stored voice or into the last step. @param {boolean} isStored */
   moveTextField(isStored) {
     const { room } = this;
     const home = isStored ? room.storedVoice.root : room.trying;
     if (room.say.parentElement !== home) home.append(room.say);
   }
 
-  /** Return the outcome of each step. @returns {Outcome[]} */
+  /** Return a summary and a verdict for each of the three steps. @returns {Outcome[]} */
   outcomes() {
     const { room } = this;
     const { reference, studio, audioChecks } = room;
@@ -179,7 +181,7 @@ export class CloneView {
     return [{ summary: chosen, verdict }, this.transcriptOutcome(), name];
   }
 
-  /** Show a transcript that cannot be saved as an error, as the form does. */
+  /** Show an error at the transcript if a voice with this transcript cannot be saved. */
   paintRefusal() {
     const { root, steps, studio, audioChecks } = this.room;
     const place = getElement(root, '[data-error-for=ref_text]');
@@ -188,7 +190,13 @@ export class CloneView {
     else if (place.textContent === sentence) writeText(place, '');
   }
 
-  /** Return the outcome of the transcript, which is good if a recogniser has confirmed it. @returns {Outcome} */
+  /**
+   * Return a summary and a verdict for the transcript.
+   *
+   * The verdict is good if speech recognition has confirmed the transcript.
+   *
+   * @returns {Outcome}
+   */
   transcriptOutcome() {
     const { words, xvector, studio, audioChecks } = this.room;
     if (xvector.checked) return { summary: studio.t('clone.xvector'), verdict: 'good' };

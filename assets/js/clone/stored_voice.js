@@ -1,4 +1,4 @@
-/** Voice selector of the Clone room, and playback of the voice or of the recording. */
+/** Selector for stored voices in the Clone room, and playback of recordings. */
 
 import { errorOf } from '../common/api.js';
 import { SAMPLE_RATE } from '../common/audio.js';
@@ -11,7 +11,7 @@ import { recordingOf, sampleOf } from '../speak/voice_samples.js';
 /** @typedef {import('../speak/voices.js').StoredVoice} StoredVoice */
 
 export class StoredVoiceSelect {
-  /** Id of the voice that is selected when it is listed, or ''. */
+  /** Id of a voice to select once the list of voices has been loaded, or ''. */
   awaitedId = '';
 
   /**
@@ -39,12 +39,12 @@ export class StoredVoiceSelect {
     this.select.value = id;
   }
 
-  /** @returns {StoredVoice|null} the selected voice, or null if the recording is used */
+  /** Selected stored voice, or null if the room uses a recording. @returns {StoredVoice|null} */
   get chosen() {
     return this.value ? this.studio.voices.find(this.value) : null;
   }
 
-  /** Update the options when the stored voices have changed. */
+  /** Update the options after a change of the stored voices. */
   listed() {
     const voice = this.awaitedId && this.studio.voices.find(this.awaitedId);
     this.awaitedId = '';
@@ -79,7 +79,7 @@ export class StoredVoiceSelect {
 // --- Playback of the selection, with a cursor in the waveform, and of a stored voice's recording.
 
 export class ReferencePlayback {
-  /** Take with the reference audio that was played last, or null. @type {import('../player/take.js').Take|null} */
+  /** Player object for the recording that was played last, or null. @type {import('../player/take.js').Take|null} */
   playingTake = null;
 
   /** @param {HTMLElement} root panel of the room @param {import('./room.js').CloneRoom} room */
@@ -96,7 +96,7 @@ export class ReferencePlayback {
     for (const play of this.plays) play.hidden = !isShown;
   }
 
-  /** Play the selection of the reference audio. */
+  /** Play or pause the selected part of the recording. */
   play() {
     const { studio } = this;
     const { reference, trimmer } = this.room;
@@ -128,7 +128,7 @@ export class ReferencePlayback {
 }
 
 /**
- * Convert a time in the selection without cuts to a time in the whole recording.
+ * Convert a time in the kept spans of a selection to a time in the whole recording.
  *
  * @param {{start: number, end: number}[]} parts
  * @param {number} at

@@ -1,11 +1,11 @@
-/** Transcript of a recording: typed or recognised, and the comparison of both texts. */
+/** Transcript of a recording, typed or recognised, and the comparison of both texts. */
 
 import { createElement } from '../common/elements.js';
 import { api, errorOf } from '../common/api.js';
 import { errorSentence } from '../common/server_messages.js';
 import { MISMATCH } from './audio_checks.js';
 
-// --- Text similarity, used to detect a transcript typed into the wrong field. All functions are pure.
+// --- Similarity of texts, used to detect a transcript in the wrong field. All functions are pure.
 
 const ALIKE = 0.75;
 const MIN_COMPARED_LETTERS = 8;
@@ -25,7 +25,7 @@ function letters(text) {
   return text.normalize('NFKC').toLowerCase().replace(/[^\p{L}\p{N}]/gu, '');
 }
 
-/** Count the pairs of adjacent letters in a text. @param {string} text @returns {Map<string, number>} */
+/** Count the pairs of adjacent letters in a text, by pair. @param {string} text @returns {Map<string, number>} */
 function pairs(text) {
   const found = new Map();
   for (let i = 0; i + 1 < text.length; i++) {
@@ -38,6 +38,8 @@ function pairs(text) {
 // --- Comparison of a transcript with the result of speech recognition. All functions are pure.
 
 /**
+ * Compare the words of a transcript with the words that speech recognition has found.
+ *
  * @param {string} expected @param {string} recognised @param {string} [language] language of the page, for word boundaries
  * @returns {{words: {word: string, heard: boolean}[], heard: number, extra: string[]}} extra: words that are only in the recognised text
  */
@@ -124,7 +126,7 @@ export class Transcript {
     return this.studio.me.features.transcribe ?? { available: false, how: '', model: null };
   }
 
-  /** Result of speech recognition for the selected part, or null. */
+  /** Recognised text of the selected part, or null if there is none yet. */
   get recognised() {
     return this.result && this.result.selection === this.selection ? this.result.text : null;
   }
@@ -146,7 +148,11 @@ export class Transcript {
     this.note.textContent = sentence;
   }
 
-  /** @param {string} text @param {string} note sentence about the source of the text */
+  /**
+   * Fill in a transcript, with a note about its source.
+   *
+   * @param {string} text @param {string} note sentence about the source of the text
+   */
   fillIn(text, note) {
     this.field.value = text;
     this.showNote(note);
@@ -154,19 +160,19 @@ export class Transcript {
     this.onChanged();
   }
 
-  /** Return a sentence with the result of the comparison, or the transcript. */
+  /** Return the result of the comparison as a sentence, or else the transcript. */
   summary() {
     const { heard, words } = this.compared();
     if (words.length === 0) return this.field.value.trim();
     return this.matches ? this.studio.t('clone.heard', { n: heard, all: words.length }) : this.studio.t(MISMATCH);
   }
 
-  /** True if a recogniser has transcribed the recording. */
+  /** True if speech recognition has transcribed the selected part. */
   get isTranscribed() {
     return this.compared().words.length > 0;
   }
 
-  /** True if the recogniser has heard most words of the transcript, and few other words. */
+  /** True if the recognised text and the transcript agree on most words. */
   get matches() {
     const { heard, words, extra } = this.compared();
     return heard >= MIN_COMMON_SHARE * Math.max(words.length, heard + extra.length);
@@ -201,14 +207,18 @@ export class Transcript {
     sentence.replaceChildren(strong, this.wordsSentence('clone.only_heard', matches ? [] : extra), this.wordsSentence('clone.not_heard', missing));
   }
 
-  /** Return a sentence about some words, or '' if there are no words. @param {string} key @param {string[]} words */
+  /**
+   * Return a sentence that quotes some words, or '' if there are no words.
+   *
+   * @param {string} key @param {string[]} words
+   */
   wordsSentence(key, words) {
     if (words.length === 0) return '';
     const quoted = words.slice(0, MAX_LISTED_WORDS).map((word) => this.studio.t('clone.quoted', { word }));
     return ` ${this.studio.t(key, { words: quoted.join(', ') + (words.length > MAX_LISTED_WORDS ? ' …' : '') })}`;
   }
 
-  /** Show the host the download of the recogniser's model, and follow a running download. */
+  /** Show the download of the speech recognition model, which only the host can start. */
   paintModel() {
     const { state = 'here', got = 0, of = 1 } = this.feature.model ?? {};
     const isFetching = state === 'fetching';
@@ -223,11 +233,11 @@ export class Transcript {
   }
 
   /**
-   * Start, stop or follow the download of the recogniser's model.
+   * Start or stop the download of the speech recognition model, or poll its state.
    *
-   * After the download, the recording is transcribed or compared.
+   * When the download is complete, the recording is transcribed.
    *
-   * @param {'GET'|'POST'|'DELETE'} [method]
+   * @param {'GET'|'POST'|'DELETE'} [method] POST to start, DELETE to stop, GET to poll
    */
   async requestModel(method = 'GET') {
     const { room, studio } = this;
@@ -248,19 +258,15 @@ export class Transcript {
     if (state === 'here') this.transcribe();
   }
 
-  /**
-   * Compare an accepted transcript with the recording.
-   *
-   * Without a recogniser, the transcript is not checked.
-   */
+  /** Compare an accepted transcript with the recording, if speech recognition is available. */
   check() {
     if (this.feature.available && this.recognised === null && !this.button.disabled) this.transcribe(true);
   }
 
   /**
-   * Transcribe the recording.
+   * Transcribe the recording with speech recognition.
    *
-   * An existing transcript is kept and compared with the result.
+   * An existing transcript is not replaced, but compared with the result.
    *
    * @param {boolean} [isQuiet] true to show no error
    */

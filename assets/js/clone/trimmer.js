@@ -1,9 +1,9 @@
 /**
- * Waveform of a recording with two handles, for mouse, touch and keyboard.
+ * Waveform of a recording with two handles that set the start and the end of a part.
  *
- * Event: 'move' while a handle moves.
+ * Mouse, touch and keyboard can move the handles. Event: 'move' while a handle moves.
  *
- * The colours are the CSS variables --vw-accent, --vw-wave and --vw-line of the canvas.
+ * The colours are the CSS variables --vw-accent, --vw-soft and --vw-wave of the canvas.
  */
 
 import { clock, SAMPLE_RATE } from '../common/audio.js';
@@ -15,7 +15,7 @@ const RULER_MARKS = 5;
 
 /** @typedef {'start'|'end'} Edge */
 
-/** Steps of a handle by key. @type {Object<string, number>} */
+/** Number of steps that a key moves a handle. @type {Object<string, number>} */
 const STEPS = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -10, PageUp: 10 };
 
 export class Trimmer extends EventTarget {
@@ -47,7 +47,7 @@ export class Trimmer extends EventTarget {
     this.paint();
   }
 
-  /** Show the times below the waveform. */
+  /** Show time marks below the waveform. */
   showTimes() {
     const { seconds } = this.reference ?? { seconds: 0 };
     const marks = Array.from({ length: RULER_MARKS }, (_, k) => {
@@ -59,7 +59,7 @@ export class Trimmer extends EventTarget {
     this.ruler.replaceChildren(...marks);
   }
 
-  /** Show the parts that are cut out of the selection. */
+  /** Mark the spans that are removed from the selection. */
   showCuts() {
     if (!this.reference) return;
     const { cuts, start, end, seconds } = this.reference;
@@ -78,7 +78,7 @@ export class Trimmer extends EventTarget {
     );
   }
 
-  /** Grab the nearest handle and move it with the pointer. @param {PointerEvent} event */
+  /** Start to drag the nearest handle. @param {PointerEvent} event */
   grab(event) {
     if (!this.reference?.pcm || event.button !== 0) return;
     event.preventDefault();
@@ -113,14 +113,14 @@ export class Trimmer extends EventTarget {
     event.preventDefault();
   }
 
-  /** @param {Edge} edge @param {number} at position in seconds */
+  /** Move the start or the end of the selection. @param {Edge} edge @param {number} at position in seconds */
   move(edge, at) {
     this.reference?.move(edge, at);
     this.paint();
     this.dispatchEvent(new Event('move'));
   }
 
-  /** Show the playback position. @param {number|null} played seconds in the whole recording, or null */
+  /** Show the playback position in the waveform. @param {number|null} played seconds in the whole recording, or null */
   follow(played) {
     this.played = played;
     this.paint();
@@ -151,7 +151,7 @@ export class Trimmer extends EventTarget {
   }
 }
 
-/** Return the edge of the selection that a handle moves. @param {HTMLElement} handle @returns {Edge} */
+/** Return the edge of the selection that belongs to a handle. @param {HTMLElement} handle @returns {Edge} */
 function edgeOf({ dataset }) {
   return dataset.edge === 'start' ? 'start' : 'end';
 }

@@ -1,4 +1,8 @@
-/** JSON requests to the studio and the runtime, and the errors of these requests. */
+/**
+ * JSON requests to the studio and the runtime, and the errors of these requests.
+ *
+ * The studio is the server of the page, and the runtime is the server that generates speech.
+ */
 
 import { errorSentence } from './server_messages.js';
 
@@ -16,7 +20,7 @@ export function errorOf(error) {
 
 // --- JSON requests. Every failure is thrown as a StudioError with one sentence.
 
-/** Error of a refused or unanswered request, with a stable code. */
+/** Error of a request that failed or was refused, with a stable code. */
 export class StudioError extends Error {
   /** @param {{code: string, message: string, param?: string|null, status?: number}} fields */
   constructor({ code, message, param = null, status = 0 }) {
@@ -26,7 +30,7 @@ export class StudioError extends Error {
     this.status = status;
   }
 
-  /** True if this studio has no such route. */
+  /** True if the server has no such route. */
   get missing() {
     return this.code === 'http_404' || this.code === 'http_405';
   }
@@ -37,7 +41,11 @@ export class StudioError extends Error {
   }
 }
 
-/** @param {string} path relative path, such as 'studio/takes' */
+/**
+ * Return the absolute URL of a path that is relative to the page.
+ *
+ * @param {string} path relative path, such as 'studio/takes'
+ */
 export function address(path) {
   return new URL(path, document.baseURI);
 }

@@ -1,4 +1,4 @@
-/** PCM audio of the page (16-bit mono at one rate): WAV files and durations. */
+/** Functions for PCM audio (16-bit mono at 24 kHz): WAV files and durations. */
 
 export const SAMPLE_RATE = 24000;
 
@@ -36,7 +36,7 @@ export function toInt16(samples) {
   return pcm;
 }
 
-/** Return a blob as a data: URL, which is the format of reference audio in requests. @param {Blob} blob */
+/** Return a blob as a `data:` URL, which is how requests contain reference audio. @param {Blob} blob */
 export function dataUrl(blob) {
   return new Promise((resolve, reject) => {
     const reader = new FileReader();
@@ -46,7 +46,7 @@ export function dataUrl(blob) {
   });
 }
 
-/** Format a duration as 1:02.5. @param {number} samples */
+/** Format a duration in minutes and seconds, such as 1:02.5. @param {number} samples duration as a number of samples */
 export function clock(samples) {
   const seconds = samples / SAMPLE_RATE;
   return `${Math.floor(seconds / 60)}:${(seconds % 60).toFixed(1).padStart(4, '0')}`;

@@ -1,10 +1,14 @@
-/** Dates and durations in the page's language, as pure functions. */
+/** Dates and durations as texts in the page's language, as pure functions. */
 
 // --- Names of days and times of day in the page's language.
 
 const DAY_MS = 86_400_000;
 
-/** Return the local midnight before a time. @param {number} at ms since 1970 @returns {number} ms since 1970 */
+/**
+ * Return the start of the day (local midnight) of a point in time.
+ *
+ * @param {number} at ms since 1970 @returns {number} ms since 1970
+ */
 export function dayOf(at) {
   return new Date(at).setHours(0, 0, 0, 0);
 }
@@ -25,7 +29,11 @@ export function nameOfDay(day, now, language) {
   return capitalised(new Intl.DateTimeFormat(language, style).format(day), language);
 }
 
-/** Return the time of day. @param {number} at ms since 1970 @param {string} language */
+/**
+ * Return the time of day in hours and minutes, in the format of a language.
+ *
+ * @param {number} at ms since 1970 @param {string} language
+ */
 export function timeOfDay(at, language) {
   // Non-breaking spaces keep the time on one line.
   return new Intl.DateTimeFormat(language, { timeStyle: 'short' }).format(at).replaceAll(' ', '\u00a0');

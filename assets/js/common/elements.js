@@ -1,4 +1,4 @@
-/** Page elements by selector and class, typed events, and calls at a limited rate. */
+/** Helpers for page elements, for typed events, and for calls at a limited rate. */
 
 // --- Search, creation and update of elements.
 
@@ -62,9 +62,9 @@ export function copyOf(template) {
 }
 
 /**
- * Set the children of an element, in the given order.
+ * Replace the children of an element by other elements in the given order.
  *
- * Children that remain are not moved, because a moved element loses the focus.
+ * Children that are in the right place are not moved, because a moved element would lose the focus.
  *
  * @param {Element} parent @param {Element[]} children
  */
@@ -76,7 +76,9 @@ export function arrangeChildren(parent, children) {
 }
 
 /**
- * Set an element's text only if it has changed, which avoids a layout and a paint.
+ * Set an element's text only if the text is different.
+ *
+ * An unchanged text then causes no new layout and no repaint.
  *
  * @param {Element} element @param {string} text
  */
@@ -85,7 +87,7 @@ export function writeText(element, text) {
 }
 
 /**
- * Set attributes only if they have changed.
+ * Set attributes of an element, except those that already have the same value.
  *
  * @param {Element} element
  * @param {Object<string, string>} values values by attribute name
@@ -101,7 +103,7 @@ export function setAttributes(element, values) {
 /** @template {Object<string, unknown>} Details */
 export class Emitter extends EventTarget {
   /**
-   * Listen to an event.
+   * Add a listener for an event, which receives the event's detail.
    *
    * @template {keyof Details & string} Name
    * @param {Name} name @param {(detail: Details[Name]) => void} listen
@@ -125,7 +127,9 @@ export class Emitter extends EventTarget {
 const STEP_MS = 66;
 
 /**
- * Return a function that runs `action` after a delay, once for all calls during the delay.
+ * Return a function that runs `action` after a delay.
+ *
+ * Further calls during the delay have no effect.
  *
  * @param {() => void} action @param {number} [ms] delay after the first call
  */

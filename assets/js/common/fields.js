@@ -1,5 +1,5 @@
 /**
- * Code and types that the forms of the rooms share.
+ * Error class, languages and helpers that the forms of all rooms share.
  *
  * @typedef {Object} ModelCard     entry of the response of /v1/models
  * @property {string} id
@@ -19,7 +19,7 @@
 
 import { createElement } from './elements.js';
 
-/** Error of a form field. */
+/** Error that the page shows at a form field. */
 export class FieldError extends Error {
   /** @param {string} field @param {string} sentence */
   constructor(field, sentence) {
@@ -29,7 +29,9 @@ export class FieldError extends Error {
 }
 
 /**
- * Return the mode for a voice (CustomVoice for a stored Base voice with a style).
+ * Return the mode in which a voice speaks.
+ *
+ * A stored voice of the mode `base` that has a style speaks in the mode `custom_voice`.
  *
  * @template {string} M
  * @param {M} mode @param {string} [style] @returns {M|'custom_voice'}
@@ -39,10 +41,12 @@ export function modeFor(mode, style) {
 }
 
 /**
- * Replace the options of a select, and keep the selected option if it still exists.
+ * Replace the options of a select element.
+ *
+ * The selected option stays selected if it still exists.
  *
  * @param {HTMLSelectElement} select
- * @param {string[][]} choices
+ * @param {string[][]} choices pairs of value and label
  */
 export function fillSelect(select, choices) {
   const before = select.value;
@@ -68,10 +72,18 @@ const TAGS = {
   spanish: 'es',
 };
 
-/** @param {string} name name of a language in checkpoints @returns {string|undefined} BCP 47 tag */
+/**
+ * Return the BCP 47 tag of a checkpoint's language, or undefined if it is unknown.
+ *
+ * @param {string} name name of a language in checkpoints @returns {string|undefined}
+ */
 export const tagOf = (name) => TAGS[name.toLowerCase()];
 
-/** Return the name of a checkpoint's language in the page's language. @param {string} name @param {string} [page] */
+/**
+ * Return the name of a checkpoint's language, translated into the language of the page.
+ *
+ * @param {string} name @param {string} [page]
+ */
 export function languageName(name, page = document.documentElement.lang || 'en') {
   const tag = tagOf(name);
   return (tag && new Intl.DisplayNames([page], { type: 'language' }).of(tag)) || speakerTitle(name);
@@ -82,30 +94,34 @@ export function fillLanguages(select, card, t) {
   fillSelect(select, [['auto', t('shell.auto')], ...card.languages.map((name) => [name, languageName(name)])]);
 }
 
-/** Select a value, which is added as an option if necessary. @param {HTMLSelectElement} select @param {string} value */
+/**
+ * Select a value, and add an option for the value if there is none.
+ *
+ * @param {HTMLSelectElement} select @param {string} value
+ */
 export function selectValue(select, value) {
   if (![...select.options].some((option) => option.value === value)) select.add(new Option(value, value));
   select.value = value;
 }
 
 /**
- * Show suggestions as buttons.
+ * Replace the children of an element by one button for each suggestion.
  *
  * @param {HTMLElement} holder
  * @param {{name: string, text: string}[]} suggestions
- * @param {(text: string) => void} choose
+ * void} choose => @param {(text: string) => void} choose called with the text of a clicked suggestion => void} choose
  */
 export function fillChips(holder, suggestions, choose) {
   const chips = suggestions.map(({ name, text }) => createElement('button', { type: 'button', textContent: name, title: text, onclick: () => choose(text) }));
   holder.replaceChildren(...chips);
 }
 
-/** Mark the chip of the chosen suggestion. @param {HTMLElement} holder @param {string} text */
+/** Mark the button of the suggestion with this text as pressed. @param {HTMLElement} holder @param {string} text */
 export function pressChip(holder, text) {
   for (const chip of holder.children) chip.ariaPressed = String(/** @type {HTMLElement} */ (chip).title === text);
 }
 
-/** Return the display name of a speaker, for example Uncle Fu for uncle_fu. @param {string} name */
+/** Return the displayed name of a speaker, for example "Uncle Fu" for `uncle_fu`. @param {string} name */
 export function speakerTitle(name) {
   return name.replaceAll('_', ' ').replace(/(^|\s)\p{L}/gu, (letter) => letter.toUpperCase());
 }

@@ -1,4 +1,4 @@
-/** Files: names, digests, drag and drop, and downloads. */
+/** Helpers for files: valid names, SHA-256 digests, drag and drop, and downloads. */
 
 // --- File names that are valid on every system, as in runtime/shared/file_names.py. All functions are pure.
 
@@ -6,7 +6,11 @@ const MAX_STEM_CHARS = 60;
 // Device names, which Windows reserves with any extension.
 const RESERVED = /^(?:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9¹²³])\s*(?:\.|$)/iu;
 
-/** @param {string} words text of the user @param {string} suffix */
+/**
+ * Return a file name made from a text, which is valid on every operating system.
+ *
+ * @param {string} words text of the user @param {string} suffix extension without the dot
+ */
 export function fileName(words, suffix) {
   let name = words.replace(/[\p{C}\p{Z}<>:"/\\|?*]+/gu, ' ').trim();
   if (name.length > MAX_STEM_CHARS) {
@@ -17,7 +21,7 @@ export function fileName(words, suffix) {
   return `${RESERVED.test(name) ? '_' : ''}${name}.${suffix}`;
 }
 
-/** Download a file. @param {Blob} file @param {string} name */
+/** Save a file with the browser's download function. @param {Blob} file @param {string} name */
 export function saveFile(file, name) {
   const link = document.createElement('a');
   link.href = URL.createObjectURL(file);
@@ -29,9 +33,9 @@ export function saveFile(file, name) {
 // --- SHA-256 of recordings, as in the studio's store.
 
 /**
- * Return the SHA-256 of a blob, or null if the browser cannot compute it.
+ * Return the SHA-256 digest of a blob, or null if the browser cannot compute it.
  *
- * Browsers compute digests only for pages from HTTPS or from the same machine.
+ * Browsers compute digests only on HTTPS pages and on pages from the same machine.
  *
  * @param {Blob} blob @returns {Promise<string|null>} SHA-256 in hexadecimal digits
  */

@@ -1,7 +1,7 @@
 /**
- * Detection of languages that a checkpoint does not support, with pure functions.
+ * Detection of languages that a checkpoint does not support, as pure functions.
  *
- * Languages are detected by letters and, if the letters are Latin, by common words.
+ * The letters of a text determine its language. For Latin letters, common words determine it.
  */
 
 /**
@@ -46,7 +46,7 @@ const MIN_WORDS = 5; // The language of shorter texts is not detected.
 const MIN_COMMON_WORDS_SHARE = 0.15; // Minimum fraction of the words that are among the language's most common words.
 
 /**
- * Return the script or language of a text that a checkpoint does not support.
+ * Return the main script or the language of a text if a checkpoint does not support it.
  *
  * @param {string} text
  * @param {string[]} languages names of the checkpoint's languages @returns {{script?: string, language?: string}|null} an
@@ -66,9 +66,10 @@ export function unknownLanguage(text, languages) {
 }
 
 /**
- * Return the script of the first letter that the languages do not use, or null.
+ * Return the first unsupported script in a text, or null.
  *
- * Greek letters are symbols in any text.
+ * A script is unsupported if none of the checkpoint's languages uses it. Greek letters are ignored, because any text may use
+ * them as symbols.
  *
  * @param {string} text @param {string[]} languages  names of the checkpoint's languages
  * @returns {{script: string, isRead: boolean}|null} script: an ISO 15924 code; isRead: true if a published checkpoint supports
@@ -84,7 +85,7 @@ export function unsupportedScript(text, languages) {
 }
 
 /**
- * Return the name of a script (Han is called Chinese).
+ * Return the name of a script in the page's language (Han is called Chinese).
  *
  * @param {string} script ISO 15924 code @param {string} page BCP 47 tag of the page's language
  */
@@ -97,7 +98,9 @@ export function scriptName(script, page) {
 const plainName = (name) => (name.toLowerCase().endsWith('dialect') ? 'chinese' : name.toLowerCase());
 
 /**
- * Return the language of a text in Latin letters if this language is clearly unsupported.
+ * Return the language of a text in Latin letters if it is clearly not supported.
+ *
+ * The language is detected by its most common words.
  *
  * @param {string} text @param {string[]} languages
  */

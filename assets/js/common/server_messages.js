@@ -1,10 +1,11 @@
 /**
  * Translation of the server's messages into the page's language.
  *
- * Errors are translated by their code and facts, and other messages by their English text. Messages without a translation are
- * unchanged.
+ * An error is translated by its code and its facts. Other messages are translated by their English text. A message without a
+ * translation is not changed.
  *
- * The texts are in assets/i18n/<language>/server.json. The English `server.phrase.*` are patterns of the server's messages.
+ * The texts are in assets/i18n/<language>/server.json. The English texts with keys `server.phrase.*` are patterns of the
+ * server's messages.
  */
 
 import { formatDuration } from './dates.js';
@@ -24,7 +25,7 @@ let words = null;
  */
 let phrases = { whole: new Map(), patterns: [] };
 
-/** Use these texts for translations. @param {import('./words.js').Words} chosen */
+/** Set the texts that are used for translations. @param {import('./words.js').Words} chosen */
 export function setTexts(chosen) {
   words = chosen;
   const { english } = chosen;
@@ -37,7 +38,7 @@ export function setTexts(chosen) {
 }
 
 /**
- * Translate an English server message (or a part of it), or return null.
+ * Return the translation of an English server message, or null if there is none.
  *
  * @param {string} message @returns {string|null}
  */
@@ -47,7 +48,7 @@ export function phrase(message) {
 }
 
 /**
- * Return the translation key of a server message, or null if the message is unknown.
+ * Return the message key of a server message, or null if the message is unknown.
  *
  * @param {string} message @returns {string|null} key without the common prefix
  */
@@ -67,9 +68,9 @@ function find(message) {
 }
 
 /**
- * Return the values of a phrase's placeholders.
+ * Return the translated values of a message's placeholders.
  *
- * An unknown sentence is replaced by the message of its code.
+ * If a value is a sentence without a translation, the general message for the error's code replaces it.
  *
  * @param {Object<string, string>} groups
  */
@@ -80,19 +81,23 @@ function placeholderValues(groups) {
   return places;
 }
 
-/** Return the message of a code that needs no facts, or null. @param {string} code @returns {string|null} */
+/**
+ * Return the translated message for an error code, or null if it needs facts.
+ *
+ * @param {string} code @returns {string|null}
+ */
 function messageOfCode(code) {
   const sentences = [`${ERROR}${code}.plain`, ERROR + code].map((key) => words?.chosen[key]);
   return sentences.find((sentence) => sentence && !sentence.includes('{')) ?? null;
 }
 
-/** Return a sentence of the server, translated if possible. @param {string} message */
+/** Return a message of the server in the page's language, or unchanged if unknown. @param {string} message */
 export function translateMessage(message) {
   return phrase(message) ?? message;
 }
 
 /**
- * Return the message of an error in the page's language.
+ * Return the message of a server error in the page's language.
  *
  * @param {{code?: string, message: string, facts?: Object<string, string|number>}} error error of the server
  * @returns {string}
@@ -109,7 +114,11 @@ export function errorSentence({ code, message, facts = {} }) {
   return sentence[0].toUpperCase() + sentence.slice(1);
 }
 
-/** Format the facts of an error for its message. @param {Object<string, any>} facts @returns {Object<string, any>} */
+/**
+ * Format the facts of an error as the placeholder values of its message.
+ *
+ * @param {Object<string, any>} facts @returns {Object<string, any>}
+ */
 function valuesOf(facts) {
   /** @type {Object<string, any>} */
   const values = {};

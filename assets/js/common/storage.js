@@ -1,10 +1,10 @@
-/** Storage of the browser: small values, recordings, and drafts of each room. */
+/** Values that the browser stores: settings, recordings, and drafts of each room. */
 
 /** Values of this page, if the browser's storage cannot be used. @type {Map<string, string>} */
 const inMemory = new Map();
 
 /**
- * Read a stored value, or return null if the value is missing or invalid.
+ * Read a value from the browser's storage, or return null if missing or invalid.
  *
  * @param {'localStorage'|'sessionStorage'} storage @param {string} key @returns {any}
  */
@@ -16,12 +16,20 @@ export function recall(storage, key) {
   }
 }
 
-/** Store a JSON value. @param {'localStorage'|'sessionStorage'} storage @param {string} key @param {unknown} value */
+/**
+ * Store a value as JSON in the browser's storage.
+ *
+ * @param {'localStorage'|'sessionStorage'} storage @param {string} key @param {unknown} value
+ */
 export function remember(storage, key, value) {
   rememberText(storage, key, JSON.stringify(value));
 }
 
-/** @param {'localStorage'|'sessionStorage'} storage @param {string} key @param {string} text JSON text */
+/**
+ * Store a text in the browser's storage, or in memory if the storage is not available.
+ *
+ * @param {'localStorage'|'sessionStorage'} storage @param {string} key @param {string} text JSON text
+ */
 function rememberText(storage, key, text) {
   try {
     window[storage].setItem(key, text);
@@ -92,9 +100,9 @@ export class Drafts {
   constructor(sources) {
     this.sources = sources.filter(({ draft }) => draft);
     /**
-     * Last drafts that this page has read or written, by id.
+     * Last draft of each source that this page has read or written, as JSON by id.
      *
-     * They keep an idle page from overwriting another page's changes.
+     * A page in which nothing has changed does not overwrite the changes of another page.
      */
     this.lastDrafts = new Map();
     /** @type {ReturnType<typeof setTimeout>|undefined} */
@@ -106,7 +114,7 @@ export class Drafts {
     addEventListener('pagehide', () => this.saveNow());
   }
 
-  /** Restore the drafts of all sources. */
+  /** Restore the stored drafts of all rooms and forms. */
   recall() {
     for (const source of this.sources) {
       const draft = this.read(source.id);
@@ -123,7 +131,7 @@ export class Drafts {
     return recall('sessionStorage', PREFIX + id) ?? recall('localStorage', PREFIX + id);
   }
 
-  /** Save the drafts after a delay. */
+  /** Save the drafts after a short delay, if they have changed. */
   touch() {
     this.timer ??= setTimeout(() => this.saveNow(), Math.max(SAVE_DELAY_MS, SAVE_TIME_RATIO * this.tookMs));
   }

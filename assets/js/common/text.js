@@ -1,4 +1,4 @@
-/** Pure functions on spoken text: tags, length, sentence ends and expected duration. */
+/** Functions on text that will be spoken: tags, length, sentences and duration. */
 
 // --- Words that describe a style. They distinguish a style in square brackets from prose. The studio sends the runtime's
 // lists (runtime/shared/style_words.py).
@@ -11,7 +11,9 @@ let wide = /$^/u; // Pattern of a style in Chinese or Japanese, which have no sp
 const IS_WIDE = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}]/u;
 
 /**
- * Set the words of style tags from the studio's lists, which are separated by spaces.
+ * Set the words that style tags may contain.
+ *
+ * The lists are from the studio, and their words are separated by spaces.
  *
  * @param {{styles: string, qualifiers: string, wide: string}} lists
  */
@@ -20,7 +22,7 @@ export function useStyleWords(lists) {
   wide = new RegExp(`^(?:${lists.wide})$`, 'u');
 }
 
-/** True if the whole text describes a style. @param {string} text */
+/** Return true if all words of a text describe a style and at least one names a style. @param {string} text */
 function namesStyle(text) {
   const parts = text.toLowerCase().replaceAll('’', "'").match(/[^\s,;/，、；。.!！]+/gu) ?? [];
   const isStyle = (/** @type {string} */ part) => (IS_WIDE.test(part) ? wide.test(part) : styleWords.has(part));
@@ -41,7 +43,9 @@ export function hasTags(text) {
 }
 
 /**
- * Return the fields of session.config for a text, including `tags` if the text has tags.
+ * Return the fields of `session.config` for a text.
+ *
+ * The field `tags` is true if the text contains tags.
  *
  * @param {import('../player/take.js').Config} config @param {string} text @returns {import('../player/take.js').Config}
  */
@@ -49,34 +53,34 @@ export function configFor({ tags: _, ...config }, text) {
   return hasTags(text) ? { ...config, tags: true } : config;
 }
 
-/** Return a text without its tags. @param {string} text */
+/** Return a text without its tags for styles and pauses. @param {string} text */
 export function untagged(text) {
   return text.replace(TAG_AND_SPACE, (found, before, tag) => (isTag(tag) ? (before ?? '') : found));
 }
 
-/** Return the tags of a text as matches. @param {string} text */
+/** Return the tags of a text, as matches of a regular expression. @param {string} text */
 export function tagsOf(text) {
   return [...text.matchAll(TAG)].filter(([tag]) => isTag(tag));
 }
 
-/** True if a text in brackets is a tag and not prose. @param {string} bracket */
+/** Return true if a text in brackets is a tag, or false if it is ordinary text. @param {string} bracket */
 export function isTag(bracket) {
   return PAUSE.test(bracket) || STYLE.test(bracket) || namesStyle(bracket.slice(1, -1));
 }
 
-/** Return the last style tag of a text, or ''. @param {string} text */
+/** Return the last style tag of a text with its brackets, or '' if there is none. @param {string} text */
 export function lastStyle(text) {
   return tagsOf(text).map(([tag]) => tag).findLast((tag) => !PAUSE.test(tag)) ?? '';
 }
 
 // --- Text that is sent, and its length, as the runtime checks them.
 
-/** Return a text without surrounding white space, as in runtime/engine/text/rules.py. @param {string} text */
+/** Return a text without white space at its ends, as the runtime receives it. @param {string} text */
 export function sentText(text) {
   return text.trim();
 }
 
-/** Return the length of a text in characters, as the runtime counts them. @param {string} text */
+/** Return the number of Unicode characters of a text, as the runtime counts them. @param {string} text */
 export function sentLength(text) {
   return [...sentText(text)].length;
 }
@@ -89,7 +93,7 @@ const TITLE =
 const NUMBERED = /^(?:no|nos|nr|nro|núm|num|figs?|art|vol|ch|sec|eq|ed|pp|av|jan|feb|mar|apr|aug|sept?|oct|nov|dec)$/u;
 const LAST_WORD = /(?<!\S)["'“„‚‘«‹»›([{¿¡*_`]*(\S{0,32})\.[^\S\n]*\n?$/u;
 
-/** Return the sentences of a text, each with its trailing white space. @param {string} text @returns {string[]} */
+/** Split a text into sentences, each with the white space after it. @param {string} text @returns {string[]} */
 export function sentencesIn(text) {
   const sentences = [];
   let from = 0;
@@ -105,10 +109,12 @@ export function sentencesIn(text) {
 }
 
 /**
- * True if a text ends with the full stop of an abbreviation, an initial or an ordinal.
+ * Return true if the full stop at the end of a text does not end a sentence.
+ *
+ * The full stop then belongs to an abbreviation, an initial or an ordinal number.
  *
  * @param {string} text
- * @param {string} following
+ * @param {string} following text after `text`
  */
 export function endsShort(text, following) {
   const word = LAST_WORD.exec(text)?.[1];
@@ -132,7 +138,7 @@ const SYLLABLES = new RegExp(SYLLABLE, 'gu');
 const TOO_SHORT = 0.3;
 const JUDGED_S = 1;
 
-/** Return the expected duration of a text in seconds. @param {string} text */
+/** Return the expected duration of a spoken text in seconds. @param {string} text */
 export function expectedSeconds(text) {
   let frames = 0;
   for (const character of text) {
@@ -143,9 +149,9 @@ export function expectedSeconds(text) {
 }
 
 /**
- * True if most of a text is in writing systems with at least one syllable per character.
+ * Return true if most of a text is in scripts with a syllable or more per character.
  *
- * The pace of such texts is learned separately.
+ * Examples are Chinese, Japanese and Korean. Their speaking rate is estimated separately.
  *
  * @param {string} text
  */
@@ -154,7 +160,11 @@ export function isSyllabic(text) {
   return syllables * SYLLABLE_FRAMES > (text.length - syllables) * LETTER_FRAMES;
 }
 
-/** True if audio of this duration is too short for the whole text. @param {string} text @param {number} seconds */
+/**
+ * Return true if audio is so short that it cannot contain the whole text.
+ *
+ * @param {string} text @param {number} seconds
+ */
 export function isTooShort(text, seconds) {
   const expected = expectedSeconds(text.trim());
   return expected > JUDGED_S && seconds < TOO_SHORT * expected;

@@ -1,5 +1,5 @@
 /**
- * Texts of the page in the chosen language, or in English if a text is missing.
+ * Texts of the page in the chosen language, or in English if a translation is missing.
  *
  * @typedef {{name: string, text: string}} Suggestion
  * @typedef {{name: string, language: string|null, character: string, sample: string|null, accent: string|null}} KnownSpeaker
@@ -31,9 +31,9 @@ export class Words {
   language = ''; // Code of the chosen language, or empty until a language is loaded.
 
   /**
-   * Load the texts of a language, and the English texts as a fallback.
+   * Load the texts of a language, and the English texts for missing translations.
    *
-   * @param {string} language folder in assets/i18n
+   * @param {string} language name of a folder in assets/i18n
    */
   async load(language) {
     const [english, chosen] = await Promise.all([this.language ? this.english : loadTexts('en'), language === 'en' ? null : loadTexts(language)]);
@@ -43,9 +43,9 @@ export class Words {
   }
 
   /**
-   * Return a text whose {placeholders} are replaced by values.
+   * Return the text with this key, and replace its placeholders by values.
    *
-   * For example, `{n|line|lines}` becomes "1 line" or "2 lines".
+   * `{n}` is replaced by a number, and `{n|line|lines}` by "1 line" or "2 lines".
    *
    * @param {string} key
    * @param {Object<string, any>} [values]
@@ -58,7 +58,7 @@ export class Words {
     });
   }
 
-  /** Set the texts of all elements with i18n attributes. @param {ParentNode} root */
+  /** Set the texts of all elements that have an attribute with a message key. @param {ParentNode} root */
   apply(root) {
     for (const element of getElements(root, SELECTOR)) {
       for (const [name, property] of Object.entries(PLACES)) {
@@ -75,9 +75,9 @@ async function loadTexts(language) {
 }
 
 /**
- * Return presets in one language.
+ * Replace translated values by the value in one language, also in nested objects.
  *
- * An object {en: …, zh: …} is replaced by its value for this language, or for English if it has none.
+ * A translated value is an object such as {en: …, zh: …}. English is used if there is no value for the language.
  *
  * @param {any} value @param {string} language @returns {any}
  */
@@ -88,7 +88,13 @@ export function inLanguage(value, language) {
   return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, inLanguage(one, language)]));
 }
 
-/** Return the browser's first language that the page supports. @param {string[]} offered language codes */
+/**
+ * Return the first language of the browser's settings that the page supports.
+ *
+ * The result is English if the page supports no such language.
+ *
+ * @param {string[]} offered language codes
+ */
 export function preferredLanguage(offered) {
   const wanted = navigator.languages.map((tag) => tag.toLowerCase().split('-')[0]);
   return wanted.find((code) => offered.includes(code)) ?? 'en';

@@ -1,7 +1,8 @@
 /**
- * Card of one take in the Design room: waveform, duration, state and actions.
+ * Card of one generated voice sample (take) in the Design room.
  *
- * The room runs the actions. Events: 'act' with the requested action, 'play', 'menu'.
+ * The card shows waveform, duration, state and buttons. The room runs the actions of the buttons. Events: 'act' with the
+ * requested action, 'play', 'menu'.
  *
  * @typedef {import('../player/take.js').Take} Take
  * @typedef {import('./take_requests.js').Change} Change
@@ -15,7 +16,7 @@ import { Peaks, drawnHeight, Waveform } from '../player/waveform.js';
 const CHANGES = ['state', 'progress', 'done', 'error', 'stored'];
 const LENGTH_INTERVAL_MS = 120; // Interval between updates of the duration during generation.
 
-/** Waveform of a take on a time axis that all takes share. */
+/** Waveform of a take, drawn on a time axis that is the same for all takes. */
 class TakeWaveform extends Waveform {
   axisSamples = 0; // Number of samples of the longest take.
 
@@ -89,19 +90,19 @@ export class TakeCard extends Emitter {
     }
   }
 
-  /** Remove the listeners on the take and the card's element. */
+  /** Remove the card from the page, and its listeners from the take. */
   end() {
     for (const change of CHANGES) this.take.removeEventListener(change, this.onTake);
     this.element.remove();
   }
 
-  /** Voice that was saved from the take and was not deleted, or null. @returns {SavedVoice|null} */
+  /** Voice that was saved from the take, or null if none was saved or it was deleted. @returns {SavedVoice|null} */
   get voice() {
     const { savedAs, voices } = this;
     return savedAs && voices.isListed ? voices.find(savedAs.id) : savedAs;
   }
 
-  /** True if the take has audio, or will have audio soon. */
+  /** True if the take has audio or is still being generated. */
   get playable() {
     return this.take.samples > 0 || this.take.isReceiving;
   }
@@ -112,7 +113,7 @@ export class TakeCard extends Emitter {
     this.refresh();
   }
 
-  /** True if the take failed for a temporary reason. */
+  /** True if the take failed for a reason that is only temporary. */
   get isRetryable() {
     return this.take.state === 'failed' && this.take.error?.retryable === true;
   }
@@ -123,7 +124,7 @@ export class TakeCard extends Emitter {
     return this.take.state;
   }
 
-  /** Update the duration during generation at a limited rate. */
+  /** Update the displayed duration during generation, but not after every chunk. */
   updateDuration() {
     const now = performance.now();
     if (now - this.counted < LENGTH_INTERVAL_MS) return;
@@ -131,7 +132,11 @@ export class TakeCard extends Emitter {
     this.word.textContent = this.statusText();
   }
 
-  /** Return state and duration as text, or only the duration if the take is complete. */
+  /**
+   * Return the text for the state and the duration of the take.
+   *
+   * If the take is complete, the text contains only the duration.
+   */
   statusText() {
     const { take, state, t } = this;
     const ahead = take.queue?.position ?? 0;
@@ -140,7 +145,7 @@ export class TakeCard extends Emitter {
     return [['done', 'kept'].includes(state) ? '' : word, length, this.note ? t(this.note) : ''].filter(Boolean).join(' · ');
   }
 
-  /** Text with the attenuation that matches the quietest take's loudness, or '' if unknown. */
+  /** Text with the attenuation in dB for playback at equal loudness, or '' if unknown. */
   get gainText() {
     return this.matched ? this.t('design.gain', { db: decibels(this.gainDb) }) : '';
   }
@@ -175,39 +180,47 @@ export class TakeCard extends Emitter {
   }
 
   /**
-   * Fix or release the height of the card.
+   * Fix the height of the card, or release it.
    *
-   * With a fixed height, the cards below do not move when the form in this card closes. `on` is true to fix it.
+   * With a fixed height, the cards below do not move when the form in this card closes.
    *
-   * @param {boolean} on
+   * @param {boolean} on true to fix the height
    */
   fixHeight(on) {
     this.article.style.minHeight = on ? `${this.article.offsetHeight}px` : '';
   }
 
-  /** Set the accessible name of a control. @param {HTMLElement} element @param {string} key */
+  /**
+   * Set the accessible name of a control, which also names the take.
+   *
+   * @param {HTMLElement} element @param {string} key message key
+   */
   describe(element, key) {
     const label = this.t(key, { letter: this.name });
     if (element.ariaLabel !== label) element.ariaLabel = label;
   }
 
-  /** @param {number} gainDb @param {boolean} matched true if the loudness of several takes is known */
+  /**
+   * Set the attenuation with which the take is played.
+   *
+   * @param {number} gainDb gain in dB, at most 0 @param {boolean} matched true if the loudness of several takes is known
+   */
   level(gainDb, matched) {
     this.gainDb = gainDb;
     this.matched = matched;
   }
 
-  /** Height of the waveform relative to half the height of the canvas. */
+  /** Height of the largest peak in the waveform, relative to half the height of the canvas. */
   get height() {
     const { low, high } = Peaks.of(this.take);
     return drawnHeight(high.reduce((peak, value, bin) => Math.max(peak, value, -low[bin]), 0));
   }
 
   /**
-   * Draw the waveform on axes that fit the longest and the loudest take.
+   * Set the scales of the waveform, so that all takes can be compared.
    *
-   * @param {number} longest number of samples
-   * @param {number} scale
+   * @param {number} longest number of samples of the longest take
+   * @param {number} scale factor for the height
    */
   drawOn(longest, scale) {
     this.play.style.setProperty('--vw-design-scale', scale.toFixed(2));
@@ -216,7 +229,11 @@ export class TakeCard extends Emitter {
     this.wave.draw();
   }
 
-  /** @param {boolean} on true during playback @param {boolean} chosen true if the take was played last */
+  /**
+   * Show in the card if the take is playing or was played last.
+   *
+   * @param {boolean} on true during playback @param {boolean} chosen true if the take was played last
+   */
   showPlaying(on, chosen) {
     this.article.classList.toggle('vw-design-take-on', chosen);
     if (on === this.playing) return;

@@ -1,4 +1,4 @@
-/** Actions on a take in the Design room: menu, saving as a voice, speech, deletion. */
+/** Actions on a generated take in the Design room: save, speak, vary and delete. */
 
 import { audioUrl } from '../player/stage_panel.js';
 
@@ -27,7 +27,7 @@ export class TakeMenu {
     };
   }
 
-  /** Prepare the menu for a card. @param {import('./card.js').TakeCard} card */
+  /** Fill the menu with the data of a card's take before the menu opens. @param {import('./card.js').TakeCard} card */
   prepare(card) {
     this.card = card;
     const { record, seed } = card.take;
@@ -53,7 +53,7 @@ export class CardActions {
     this.studio = room.studio;
   }
 
-  /** Run an action that a card has requested. @param {TakeCard} card @param {CardAction} asks */
+  /** Run the action of a button that was pressed in a card. @param {TakeCard} card @param {CardAction} asks */
   runAction(card, { act, change, clicked }) {
     const { requests } = this.room;
     if (act === 'keep') return this.saveVoice(card);
@@ -95,7 +95,7 @@ export class CardActions {
     await this.studio.voices.refresh();
   }
 
-  /** Focus the first control of a card. @param {TakeCard} card */
+  /** Focus the first control of a card that can be used. @param {TakeCard} card */
   focus(card) {
     const first = card.buttons.find(({ offsetParent, disabled }) => offsetParent && !disabled);
     (first ?? card.play).focus({ preventScroll: true });
@@ -129,7 +129,11 @@ export class CardActions {
     if (take.id) await this.studio.history.remove(take.id);
   }
 
-  /** @param {TakeCard} card @param {TakeSet} set set of the card */
+  /**
+   * Restore a deleted card in its set, and its take in the studio.
+   *
+   * @param {TakeCard} card @param {TakeSet} set set of the card
+   */
   async undoDrop(card, set) {
     const { room } = this;
     if (!room.shownSets.sets.includes(set)) room.shownSets.arrangeSet(set);

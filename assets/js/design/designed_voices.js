@@ -1,6 +1,4 @@
-/**
- * List of designed voices with origin and actions, and a form that blends two voices.
- */
+/** List of voices that were saved in the Design room, and a form that blends two voices. */
 
 import { errorOf } from '../common/api.js';
 import { getElements, createElement, getElement } from '../common/elements.js';
@@ -89,8 +87,8 @@ export class DesignedVoices {
 
 /** @typedef {import('../speak/voices.js').Choice} Choice */
 
-const BLEND_DELAY_MS = 250; // Delay between the last movement of the slider and playback.
-const BLEND_SEED = 7; // Constant seed, so that only the voice changes.
+const BLEND_DELAY_MS = 250; // Delay in milliseconds between the last movement of the slider and playback.
+const BLEND_SEED = 7; // Constant seed, so that two blends differ only in the voice.
 
 export class BlendForm {
   /** Take of the last blend that was played, or null. @type {import('../player/take.js').Take|null} */
@@ -119,7 +117,7 @@ export class BlendForm {
     };
   }
 
-  /** Offer every voice that can speak as an option. */
+  /** Fill both selectors with all voices that are available. */
   offer() {
     const choices = this.voices.map(({ key, name }) => [key, name]);
     const isNew = this.second.options.length === 0;
@@ -133,7 +131,7 @@ export class BlendForm {
     return this.studio.catalogue.all.filter(({ why }) => !why);
   }
 
-  /** The two selected voices. @returns {Choice[]} */
+  /** The two voices that are selected for the blend. @returns {Choice[]} */
   get chosen() {
     return [this.first, this.second].flatMap(({ value }) => this.voices.find(({ key }) => key === value) ?? []);
   }
@@ -145,7 +143,7 @@ export class BlendForm {
     this.store.disabled = !this.take;
   }
 
-  /** Update the blend, and play it when the slider has not moved for a moment. */
+  /** Show the new proportion of the blend, and play the blend after a short delay. */
   change() {
     this.take = null;
     this.show();

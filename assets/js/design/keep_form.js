@@ -5,16 +5,16 @@ import { Emitter, getElement } from '../common/elements.js';
 import { newVoiceName } from './names.js';
 
 /**
- * Minimum duration in seconds of a reference for a good clone.
+ * Minimum duration in seconds of a reference recording for a good clone.
  *
  * The runtime's advice uses the same limit.
  */
 export const SHORTEST_REFERENCE = 3;
 
 /**
- * Minimum duration in seconds of a reference (VOICEWRIGHT_MIN_REFERENCE_S).
+ * Minimum duration in seconds of a reference recording (VOICEWRIGHT_MIN_REFERENCE_S).
  *
- * The server refuses shorter references.
+ * The server refuses shorter recordings.
  */
 export const MIN_REFERENCE_S = 1;
 
@@ -22,10 +22,10 @@ export const MIN_REFERENCE_S = 1;
 export const isShort = (take) => take.seconds < SHORTEST_REFERENCE;
 
 /**
- * Form in a take's card that saves the take as a voice, with a hint about short takes.
+ * Form in a take's card that saves the take as a voice, and warns about short takes.
  *
- * Events: 'kept' with {card, voice, isAsked} (isAsked: true if the form still belongs to this take), 'longer' with {card} to
- * request a longer text, 'closed' with {card}.
+ * Events: 'kept' with {card, voice, isAsked}, 'longer' with {card} if the user requests a longer text, 'closed' with {card}.
+ * `isAsked` is true if the form was still open for this card when the voice was saved.
  *
  * @typedef {import('./card.js').TakeCard} TakeCard
  * @typedef {{card: TakeCard}} CardEvent
@@ -48,12 +48,12 @@ export class KeepForm extends Emitter {
     this.card = null;
     /** Card whose form was closed last, and which still has a fixed height, or null. @type {TakeCard|null} */
     this.closedCard = null;
-    /** True while the name is checked and the voice is saved. */
+    /** True while the form is saving a voice. */
     this.isKeeping = false;
     /**
      * True if the form was submitted again while `isKeeping` was true.
      *
-     * The new content of the form is then saved next.
+     * After the running save, the form is submitted once more with its new content.
      */
     this.isResubmitted = false;
     this.form.onsubmit = (event) => {
@@ -75,10 +75,10 @@ export class KeepForm extends Emitter {
   }
 
   /**
-   * Open the form in the card of a take.
+   * Open the form in the card of a take, with a suggested name.
    *
    * @param {TakeCard} card
-   * @param {string} preset name of the preset of the description, or ''
+   * @param {string} preset name of the preset with the same description, or ''
    */
   open(card, preset) {
     this.close();
@@ -106,15 +106,13 @@ export class KeepForm extends Emitter {
     this.emit('closed', { card });
   }
 
-  /**
-   * Release the fixed height of the last card, when the user opens another room.
-   */
+  /** Release the height of the last card, which was fixed to avoid movement on the page. */
   releaseHeight() {
     this.closedCard?.fixHeight(false);
     this.closedCard = null;
   }
 
-  /** Close the form if its card was removed. @param {TakeCard} card */
+  /** Close the form if it is in a card that was removed. @param {TakeCard} card */
   forget(card) {
     if (card === this.card) this.close();
   }
@@ -129,7 +127,11 @@ export class KeepForm extends Emitter {
     this.button.disabled = isTooShort;
   }
 
-  /** @param {string} name error message for the name @param {string} otherError other error message */
+  /**
+   * Show or clear the error messages of the form.
+   *
+   * @param {string} name error message for the name @param {string} otherError other error message
+   */
   showErrors(name, otherError) {
     this.nameError.textContent = name;
     this.keepError.textContent = otherError;

@@ -10,6 +10,8 @@ import { throttle } from '../common/elements.js';
 const FAILED_BELOW = 20;
 
 /**
+ * Return the gains that give all takes the loudness of the quietest take.
+ *
  * @param {(number|null)[]} levels  integrated loudness in LUFS, or null if it was not measured
  * @returns {{level: number|null, gains: number[]}}  common level in LUFS, and the gain of each take in dB
  */
@@ -43,18 +45,20 @@ export class TakePlayback {
     stage.addEventListener('place', () => this.follow());
   }
 
-  /** Update loudness and time axes while a take is received. @param {TakeCard} card */
+  /** Update the loudness and the time axes of all cards while a take is received. @param {TakeCard} card */
   watch({ take }) {
     take.addEventListener('progress', () => this.alignSoon());
     for (const event of ['done', 'stored']) take.addEventListener(event, () => this.match());
   }
 
-  /** Playback position of the take that was played last, in seconds. */
+  /** Playback position in seconds of the take that was played last. */
   get position() {
     return this.current && this.stage.take === this.current.take ? this.stage.at / SAMPLE_RATE : 0;
   }
 
   /**
+   * Play the take of a card.
+   *
    * @param {TakeCard} card @param {{from?: number, clicked?: number}} options from: start in seconds; clicked: time of the click
    * that requested the take
    */
@@ -75,13 +79,13 @@ export class TakePlayback {
     this.follow();
   }
 
-  /** Show the playback position in the waveform of the take. */
+  /** Show the playback position in the waveform of the take that was played last. */
   follow() {
     const { stage, current } = this;
     if (current && stage.take === current.take) current.wave.seek(stage.at);
   }
 
-  /** Attenuate all takes to the level of the quietest take. */
+  /** Set the gains of all takes so that they have the loudness of the quietest take. */
   match() {
     const cards = this.cards();
     const levels = cards.map(({ take }) => take.lufs);
@@ -90,7 +94,7 @@ export class TakePlayback {
     this.align();
   }
 
-  /** Draw all waveforms on the same axes. */
+  /** Draw the waveforms of all takes with the same scales. */
   align() {
     const cards = this.cards();
     const longest = Math.max(0, ...cards.map(({ take }) => take.samples));

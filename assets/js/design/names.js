@@ -1,4 +1,4 @@
-/** Names of new voices and captions of takes, as pure functions. */
+/** Names for new voices, and captions of takes, as pure functions. */
 
 // --- Short and unique names for new voices.
 
@@ -9,10 +9,13 @@ const SHORT_ENOUGH = 28;
 const UNFINISHED = new Set(['a', 'an', 'the', 'of', 'in', 'with', 'and', 'or', 'but', 'at', 'to', 'for', 'from', 'who', 'her', 'his', 'their', 'very', 'slightly']);
 const ARTICLES = new Set(['a', 'an', 'the']);
 
-/** Return a key that is equal for names that users would confuse. @param {string} name */
+/** Return a form of a name in which equal-looking names are equal. @param {string} name */
 const key = (name) => name.normalize('NFKC').toLowerCase().trim();
 
-/** Return a name for a new voice.
+/**
+ * Return an unused name for a new voice.
+ *
+ * The name is the name of the preset, or the first words of the description. If the name exists, a number is added.
  *
  * @param {string} preset name of the preset with this description, or '' @param {string} description @param
  * {Iterable<string>} others existing names
@@ -23,7 +26,7 @@ export function newVoiceName(preset, description, others) {
 }
 
 /**
- * Return a suggested name: the name of the preset, or the first words of the description.
+ * Return a short name: the name of the preset, or the start of the description.
  *
  * @param {string} preset name of the preset, or '' @param {string} description
  */
@@ -36,7 +39,7 @@ export function suggestedName(preset, description) {
   return `${(isWord ? kept : kept.replace(/\s+\S*$/u, '')).replace(/[\s.,:;。，、：；]+$/u, '')}…`;
 }
 
-/** Return the first words of a description. @param {string} description */
+/** Return the first words of a description, which can be used as a name. @param {string} description */
 function firstWords(description) {
   const [phrase, mark = ''] = description.trim().split(/([.,:;!?。，：；！？、\n])/u);
   const words = phrase.trim().split(/\s+/u).slice(0, WORDS);
@@ -50,7 +53,7 @@ function firstWords(description) {
 }
 
 /**
- * Return the name, or the name with the first unused number.
+ * Return the name, with a number if the name already exists.
  *
  * @param {string} name
  * @param {Iterable<string>} takenNames existing names
@@ -72,6 +75,10 @@ const BETWEEN = ' · ';
 const NUMBERED_CAPTION = /^\S+ \d*[ABC]$/u;
 
 /**
+ * Return the caption of a take in the Design room.
+ *
+ * The parts of the caption are separated by dots: the name, the number, and the full description if it is given.
+ *
  * @param {string} preset  name of the preset that equals the description, or ''
  * @param {string} numbered  number of the set and letter of the take
  * @param {string} description  description of the voice
@@ -85,7 +92,7 @@ export function captionForRequest(preset, numbered, description, fullDescription
 /**
  * Return the caption of a stored take.
  *
- * Older labels without the name of the voice are converted to the current format.
+ * A label without the name of the voice, as stored by older versions, is converted to the current format.
  *
  * @param {Pick<import('../player/take.js').TakeRecord, 'room'|'label'|'config'>} take
  * @param {(description: string) => string} presetOf  returns the name of the preset that equals a description, or ''

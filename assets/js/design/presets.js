@@ -1,5 +1,5 @@
 /**
- * Buttons for the described voices of presets/designs.toml, by language.
+ * Buttons for the voice descriptions in presets/designs.toml, by language.
  *
  * Event: 'choose' with the preset as detail.
  *
@@ -36,7 +36,7 @@ export class PresetPicker extends Emitter {
     this.fill();
   }
 
-  /** Fill the select with languages, and keep the selected language. */
+  /** Fill the language selector, and keep the selected language. */
   fill() {
     const { designs } = this;
     const chosen = this.languages.value;
@@ -67,7 +67,7 @@ export class PresetPicker extends Emitter {
     this.mark(this.described);
   }
 
-  /** Mark the preset that equals a description. @param {string} description */
+  /** Mark the button of the preset that has this description. @param {string} description */
   mark(description) {
     this.described = description;
     const chosen = this.find(description);
@@ -81,20 +81,20 @@ export class PresetPicker extends Emitter {
     return chip;
   }
 
-  /** Return the preset that equals a description, or null. @param {string} description @returns {Design|null} */
+  /** Return the preset that has this description, or null. @param {string} description @returns {Design|null} */
   find(description) {
     return this.designs.find(({ text }) => text === description.trim()) ?? null;
   }
 
-  /** True if a text is the sample of a preset and not the user's text. @param {string} text */
+  /** Return true if a text is the sample text of a preset. @param {string} text */
   isSample(text) {
     return this.designs.some(({ sample }) => sample === text);
   }
 
   /**
-   * Return a sample text that is long enough for a reference.
+   * Return a sample text that is long enough for a reference recording.
    *
-   * @param {string} language  value of the form, which may be 'auto'
+   * @param {string} language  selected language, or 'auto'
    * @param {string} description
    * @returns {string}
    */

@@ -1,11 +1,13 @@
 /**
- * Design room: three takes of a described voice (VoiceDesign), and variations.
+ * Design room of the page, which generates speech with a voice from a description.
  *
- * A take can be saved as a voice.
+ * It needs a VoiceDesign checkpoint. Each request generates three takes, which are three different voices. A take can be
+ * saved as a voice.
  *
- * The three takes are requested together on one WebSocket, so the engine generates them in one batch. Description, language, text
- * and seed determine a take and are stored with the take. Each request adds a set above the other sets, such as clones of a take by
- * Base, or a changed description with the same seeds. Nothing is overwritten.
+ * The three takes are requested together on one WebSocket, so the engine generates them in one batch. Description,
+ * language, text and seed determine a take and are stored with the take. The takes of a request form a set. Later requests
+ * add further sets above it, for example clones of a take by a Base checkpoint, or takes for a changed description with the
+ * same seeds. No take is overwritten.
  */
 
 import { errorOf } from '../common/api.js';
@@ -96,9 +98,9 @@ export class DesignRoom {
   }
 
   /**
-   * Fill the form from a preset.
+   * Fill the form with the description of a preset, and offer undo.
    *
-   * The user's own text is not replaced.
+   * A text that the user has written is not replaced.
    *
    * @param {import('./presets.js').Design} preset
    */
@@ -122,12 +124,12 @@ export class DesignRoom {
     return value.trim() !== '' && !this.picker.find(value);
   }
 
-  /** Return the name of the preset that equals a description, or ''. @param {string} description */
+  /** Return the name of the preset with this description, or ''. @param {string} description */
   presetOf(description) {
     return this.picker.find(description)?.name ?? '';
   }
 
-  /** True if the user has written the text. */
+  /** True if the user has written the text that will be spoken. */
   get isOwnText() {
     return this.studio.text.trim() !== '' && !this.isSample(this.studio.text);
   }
@@ -145,7 +147,7 @@ export class DesignRoom {
     this.shownSets.count = Math.max(this.shownSets.count, count);
   }
 
-  /** Restore the takes of a draft. @param {Draft} draft */
+  /** Restore the sets of takes from a stored draft. @param {Draft} draft */
   reopen({ sets }) {
     return this.savedSets.reopen(sets);
   }
@@ -160,23 +162,27 @@ export class DesignRoom {
     return this.savedSets.regain(take, place);
   }
 
-  /** Play a take of this room. @param {import('../player/take.js').Take} take @param {{clicked: number}} now */
+  /**
+   * Play a take that is shown in this room.
+   *
+   * @param {import('../player/take.js').Take} take @param {{clicked: number}} now
+   */
   hear(take, { clicked }) {
     const card = this.shownSets.cards.find((one) => one.take === take);
     if (card) this.playback.play(card, { clicked });
   }
 
-  /** Return the reference audio of a take that was derived from another take, or null. @param {TakeRequest} asked */
+  /** Return the audio of the take from which the requested take was cloned, or null. @param {TakeRequest} asked */
   async referenceOf({ parent }) {
     return parent ? wavBlob([await this.studio.history.loadPcm(parent)], SAMPLE_RATE) : null;
   }
 
-  /** Show that sets are being restored, so that the elements below do not move later. @param {boolean} isRestoring */
+  /** Reserve space while sets are restored, so that the page does not move later. @param {boolean} isRestoring */
   showRestoring(isRestoring) {
     this.root.toggleAttribute('data-coming', isRestoring);
   }
 
-  /** True if a text comes from presets/ and not from the user. @param {string} text */
+  /** Return true if a text is a sample text of the page. @param {string} text */
   isSample(text) {
     return Object.values(this.studio.presets.texts).includes(text) || this.picker.isSample(text);
   }
@@ -185,26 +191,44 @@ export class DesignRoom {
     this.keepForm.releaseHeight();
   }
 
-  /** Return the room's fields of session.config. @throws {FieldError} The description is empty. */
+  /**
+   * Return the fields of `session.config` for the description and the settings.
+   *
+   * @throws {FieldError} The description is empty.
+   */
   config() {
     const instructions = this.description.value.trim();
     if (!instructions) throw new FieldError('instructions', this.t('design.describe_first'));
     return { instructions, language: this.language.value || 'auto', ...this.studio.variation.sampling };
   }
 
-  /** Restore the form from a stored take. @param {import('../app/studio.js').RestoredTake} take */
+  /**
+   * Fill the form with the description and the language of a stored take.
+   *
+   * @param {import('../app/studio.js').RestoredTake} take
+   */
   restore({ config }) {
     this.fill(config.instructions ?? '', config.language ?? 'auto');
   }
 
-  /** Restore the form from a take, with its seed unless the take is a clone. @param {TakeCard} card */
+  /**
+   * Fill the form with the input of a take, so that the user can generate it again.
+   *
+   * The seed of a clone is not used, because it was for another checkpoint.
+   *
+   * @param {TakeCard} card
+   */
   fromTake({ take, description }) {
     const { text, config, seed, mode } = take;
     if (mode === this.mode) this.fillFrom({ text, config, seed });
     else this.fillFrom({ text, config: { instructions: description, language: config.language }, seed: null });
   }
 
-  /** Fill the form from a request, and offer undo. @param {{text: string, config: Config, seed: number|null}} request */
+  /**
+   * Fill the form with a text, settings and a seed, and offer undo.
+   *
+   * @param {{text: string, config: Config, seed: number|null}} request
+   */
   fillFrom({ text, config, seed }) {
     const { studio } = this;
     studio.replaceWithUndo(this, this.isOwnDescription || this.isOwnText, () => {
@@ -216,7 +240,7 @@ export class DesignRoom {
   }
 
   /**
-   * Restore the description and the seed of a designed voice.
+   * Fill the form with the description, the text and the seed of a stored voice.
    *
    * @param {import('../speak/voices.js').StoredVoice} voice
    */
@@ -233,22 +257,22 @@ export class DesignRoom {
     if (this.language.selectedIndex < 0) this.language.value = 'auto';
   }
 
-  /** Return the voice of this room for a line of a script. @returns {import('../app/studio.js').SpokenBy} */
+  /** Return the described voice for the lines of a script. @returns {import('../app/studio.js').SpokenBy} */
   spokenBy() {
     return { voice: { mode: this.mode, description: this.description.value.trim(), language: this.language.value }, instruct: '' };
   }
 
-  /** Request three takes and play the first take. @param {{clicked: number}} now */
+  /** Request three takes and play the first one. @param {{clicked: number}} now */
   speak(now) {
     this.requests.requestTakes(now);
   }
 
-  /** Return the request that the primary button sends. */
+  /** Return the request that a press of the primary button would send. */
   presentRequest() {
     return this.requests.requestFor(this.config());
   }
 
-  /** True if a Base checkpoint is loaded. */
+  /** True if a Base checkpoint is loaded, which is needed to clone a voice. */
   get canClone() {
     return this.studio.cards.has('base');
   }
@@ -256,17 +280,17 @@ export class DesignRoom {
   // --- Messages.
 
   /**
-   * Announce an event to screen readers.
+   * Announce an event of a take to screen readers.
    *
    * @param {TakeCard} card
-   * @param {string} key
+   * @param {string} key message key
    * @param {Object<string, unknown>} [values]
    */
   announce(card, key, values = {}) {
     this.liveRegion.textContent = this.t(key, { letter: card.name, ...values });
   }
 
-  /** Run an action and show its error. @param {() => void|Promise<void>} action */
+  /** Run an action, and show its error in the room. @param {() => void|Promise<void>} action */
   async attempt(action) {
     const { studio } = this;
     studio.clearErrors();
@@ -290,7 +314,11 @@ export class DesignRoom {
     return Boolean(card);
   }
 
-  /** @param {TakeCard} card @param {{shift: boolean}} how  shift: true to continue at the position of the last take */
+  /**
+   * Play or stop the take of a card.
+   *
+   * @param {TakeCard} card @param {{shift: boolean}} how  shift: true to continue at the position of the last take
+   */
   toggle(card, { shift }) {
     const { playback, studio } = this;
     if (!card.playable) return;

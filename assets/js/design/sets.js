@@ -1,7 +1,7 @@
 /**
- * Sets of takes that were requested together.
+ * Sets of takes in the Design room.
  *
- * A set has three takes of one description, or variations of one take.
+ * A set contains the takes of one request: takes of one description, or variations of one take.
  *
  * @typedef {{kind: 'described'|'more'|'changed'|'closer'|'longer', from: string|null, words?: string}} Origin
  *   from: name of the source take, such as 1B; words: text that was added to the description
@@ -34,7 +34,7 @@ export class TakeSet {
     this.cards = [];
   }
 
-  /** Insert a card in the order of the letters. @param {TakeCard} card */
+  /** Insert a card into the set, in the order of the cards' letters. @param {TakeCard} card */
   insertCard(card) {
     const after = this.cards.findIndex(({ letter }) => letter > card.letter);
     const place = after < 0 ? this.cards.length : after;
@@ -48,12 +48,14 @@ export class TakeSet {
     card.element.remove();
   }
 
-  /** True if the takes come from a description and not from reference audio. */
+  /** True if the takes were generated from a description and not as clones. */
   get isDescribed() {
     return this.origin.kind !== 'closer';
   }
 
   /**
+   * Update the heading, the hint and the cards of the set.
+   *
    * @param {string} language language of the page
    * @param {{isNewest: boolean, takesChanges: boolean}} place  takesChanges: true for the newest set from a description
    */
@@ -73,9 +75,9 @@ export class TakeSet {
 }
 
 /**
- * Restoration of the Design room's sets after a reload.
+ * Sets of takes that are stored with the room's draft and restored after a reload.
  *
- * It also has the positions of takes that are still missing.
+ * `placeOf` returns the position of a take. A take that is requested again after the reload is shown there.
  *
  * @typedef {import('../player/take.js').Take} Take
  * @typedef {Omit<StoredSet, 'takes'> & {letter: string, note: string|null}} SetPosition  position of a take in a set
@@ -89,11 +91,11 @@ export class SavedSets {
     this.room = room;
     /** Sets that are still being loaded. @type {StoredSet[]} */
     this.pendingSets = [];
-    /** Promise that is settled when all sets are restored. */
+    /** Promise that settles when all sets are restored. */
     this.restored = Promise.resolve();
   }
 
-  /** Return the sets, newest first, without takes that the studio has not stored. @returns {StoredSet[]} */
+  /** Return all sets for the draft, newest first, with the takes that the studio has stored. @returns {StoredSet[]} */
   draft() {
     const shown = this.room.shownSets.sets.map(({ number, at, origin, cards }) => {
       const takes = cards.flatMap(({ take, letter, note, voice }) =>
@@ -104,7 +106,7 @@ export class SavedSets {
     return [...shown, ...this.pendingSets].filter(({ takes }) => takes.length > 0);
   }
 
-  /** Restore the sets one after another, below sets that were created in the meantime. @param {StoredSet[]} [sets] */
+  /** Restore the sets of a draft, below the sets that were created after the reload. @param {StoredSet[]} [sets] */
   reopen(sets = []) {
     return (this.restored = this.restoreSets(sets));
   }
@@ -122,7 +124,11 @@ export class SavedSets {
     this.room.showRestoring(false);
   }
 
-  /** @param {StoredTake} kept @returns {Promise<Take|null>} the take, or null if it was deleted in the meantime */
+  /**
+   * Load a stored take with its audio.
+   *
+   * @param {StoredTake} kept @returns {Promise<Take|null>} the take, or null if it was deleted in the meantime
+   */
   async fetch({ id }) {
     const { api, history } = this.room.studio;
     try {
@@ -136,7 +142,9 @@ export class SavedSets {
   }
 
   /**
-   * Return the position at which to restore a take after a reload, or null.
+   * Return the set and the letter of a take, to restore the take there after a reload.
+   *
+   * The result is null if no set contains the take.
    *
    * @param {Take} take
    * @returns {SetPosition|null}
@@ -149,7 +157,7 @@ export class SavedSets {
     return null;
   }
 
-  /** Restore a take at its position in its set. @param {Take} take @param {SetPosition} place */
+  /** Show a take at the position that `placeOf` has returned. @param {Take} take @param {SetPosition} place */
   async regain(take, { letter, note, ...given }) {
     await this.restored;
     const set = this.room.shownSets.sets.find(({ number }) => number === given.number);
@@ -177,13 +185,13 @@ export class ShownSets {
     room.studio.voices.addEventListener('change', () => this.cards.forEach((card) => card.refresh()));
   }
 
-  /** All shown cards, starting with the cards of the newest set. */
+  /** Cards of all shown sets, beginning with the newest set. */
   get cards() {
     return this.sets.flatMap(({ cards }) => cards);
   }
 
   /**
-   * Show a set at the position of its number.
+   * Create a set with cards, and show it in the order of the set numbers.
    *
    * @param {{number: number, at: number, origin: Origin, description: string}} given
    * @param {{take: import('../player/take.js').Take, letter: string, note: string|null, voice: import('./card.js').SavedVoice|null}[]} cards
@@ -202,7 +210,7 @@ export class ShownSets {
   }
 
   /**
-   * Add one more take to a set.
+   * Add a card for one more take to a set.
    *
    * @param {TakeSet} set
    * @param {Parameters<ShownSets['insert']>[1][0]} content
@@ -248,7 +256,7 @@ export class ShownSets {
     return this.sets.find(({ cards }) => cards.includes(card));
   }
 
-  /** @param {TakeSet} set set that is removed from the page */
+  /** Remove a set from the page. @param {TakeSet} set set that is removed from the page */
   clear(set) {
     for (const card of set.cards) {
       this.room.keepForm.forget(card);

@@ -1,17 +1,17 @@
-/** Requests of the Design room: seeds, changed descriptions, and sets of takes. */
+/** Requests for takes of the Design room: seeds, changed descriptions and clones. */
 
 import { captionForRequest } from './names.js';
 
 // --- Seeds of takes, which are 32-bit integers. The first seed of a set determines the other seeds, so one constant seed
 // reproduces the set.
 
-/** Return a random seed. @returns {number} */
+/** Return a random seed, which is an unsigned 32-bit integer. @returns {number} */
 export function randomSeed() {
   return crypto.getRandomValues(new Uint32Array(1))[0];
 }
 
 /**
- * Return the seeds of a set, which are distinct and not adjacent.
+ * Return several different seeds that are derived from the first seed.
  *
  * @param {number} first
  * @param {number} count
@@ -23,7 +23,13 @@ export function seedsFrom(first, count) {
   return [...seeds].slice(0, count);
 }
 
-/** Finalizer of MurmurHash3, in which every input bit affects every output bit. @param {number} number */
+/**
+ * Mix the bits of a number with the finalizer of MurmurHash3.
+ *
+ * Every input bit affects every output bit.
+ *
+ * @param {number} number
+ */
 function mixed(number) {
   let bits = number >>> 0;
   bits = Math.imul(bits ^ (bits >>> 16), 0x85ebca6b);
@@ -46,9 +52,9 @@ const WORDS = {
 export const CHANGES = /** @type {Change[]} */ (Object.keys(WORDS));
 
 /**
- * Return a description with one more attribute.
+ * Return a description with one more attribute, such as "warmer".
  *
- * If the attribute is repeated, it is intensified.
+ * If the description already has the attribute, "even warmer" is added.
  *
  * @param {string} description
  * @param {Change} change
@@ -78,9 +84,9 @@ export function changeDescription(description, change) {
  */
 
 const LETTERS = [...'ABC'];
-const ADDED_TAKES = 2; // Number of takes that *Two more* adds to a set.
+const ADDED_TAKES = 2; // Number of takes that the button *Two more* requests.
 const MAX_LABEL_CHARS = 200;
-/** Variations of a take by Base, each with the key of its name and a temperature factor. */
+/** Variations of a clone, each with the message key of its name and a temperature factor. */
 const VARIED = [
   { note: null, by: 1 },
   { note: 'design.note.steadier', by: 0.75 },
@@ -94,20 +100,20 @@ export class TakeRequests {
     this.studio = room.studio;
   }
 
-  /** Request three takes of the description and play the first take. @param {{clicked: number}} now */
+  /** Request three takes of the description, and play the first one. @param {{clicked: number}} now */
   requestTakes({ clicked }) {
     const asked = this.requestFor(this.room.config());
     const seeds = seedsFrom(this.studio.variation.nextSeed(), LETTERS.length);
     this.requestSet(seeds.map((seed) => ({ asked: { ...asked, seed } })), { kind: 'described', from: null }, { clicked });
   }
 
-  /** Return the request of a take without the seed. @param {Config} config */
+  /** Return the request for a take, without its seed. @param {Config} config */
   requestFor(config) {
     return { room: this.room.id, mode: this.room.mode, config, text: this.studio.text };
   }
 
   /**
-   * Request takes as a new set, and play the first take.
+   * Request several takes, show them as a new set, and play the first one.
    *
    * @param {{asked: TakeRequest, letter?: string, note?: string|null}[]} takes
    * @param {Origin} origin
@@ -133,9 +139,9 @@ export class TakeRequests {
   }
 
   /**
-   * Request two more takes of a set with the same input.
+   * Request two more takes with the same input as a set, but other seeds.
    *
-   * The input is the text, and the description or reference audio.
+   * The input is the text, and either the description or the reference audio.
    *
    * @param {TakeSet} set @param {{clicked: number}} now
    */
@@ -148,7 +154,9 @@ export class TakeRequests {
   }
 
   /**
-   * Request three clones of a take by Base: normal, steadier and livelier.
+   * Request three clones of a take: normal, steadier (low temperature), and livelier.
+   *
+   * A Base checkpoint generates the clones with the take as reference audio.
    *
    * @param {TakeCard} card
    * @param {{clicked: number}} now
@@ -171,7 +179,9 @@ export class TakeRequests {
   }
 
   /**
-   * Request takes of the description with one more attribute and the set's seeds.
+   * Request takes of a changed description with the seeds of an existing set.
+   *
+   * The new description has one more attribute, such as "warmer".
    *
    * @param {TakeCard} card
    * @param {{change: Change, clicked: number}} asked
@@ -191,7 +201,7 @@ export class TakeRequests {
     studio.replaceWithUndo(this.room, true, () => this.room.describe(description), sentence);
   }
 
-  /** Request a take again with a text that is long enough for a reference. @param {TakeCard} card */
+  /** Request a take again with a longer text, so that a voice can be cloned from it. @param {TakeCard} card */
   requestLonger(card) {
     const { room, studio } = this;
     const { config, seed } = card.take;
@@ -206,7 +216,7 @@ export class TakeRequests {
   }
 
   /**
-   * Request a stopped or temporarily failed take again, and replace it by the new take.
+   * Request a take again, for example after a failure, and replace the old take.
    *
    * @param {TakeCard} card
    */
