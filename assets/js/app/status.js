@@ -87,7 +87,7 @@ export class Status extends Emitter {
     this.isAsking = false;
   }
 
-  /** Fetch the runtime's state from the studio, or return null if the studio does not respond. */
+  /** Fetch the runtime's state from the studio, or return null if there is no response. */
   async fetchStatus() {
     try {
       const signal = AbortSignal.timeout(RESPONSE_TIMEOUT_MS);

@@ -1,4 +1,4 @@
-/** Metrics of the host: numbers with charts of the last minutes. */
+/** Metrics of the runtime in the Host room: numbers with charts of the last three minutes. */
 
 import { createElement } from '../common/elements.js';
 
@@ -21,7 +21,7 @@ export class Sparkline {
     this.drawn = this.points.map(() => this.element.appendChild(document.createElementNS(SVG, 'polyline')));
   }
 
-  /** Add a point to each line, or a gap if the value is null (unknown). @param {(number|null)[]} values */
+  /** Add one point to each line of the chart, or a gap if the value is null. @param {(number|null)[]} values */
   add(values) {
     values.forEach((value, index) => {
       this.points[index].push(value);
@@ -33,9 +33,9 @@ export class Sparkline {
 }
 
 /**
- * Return the SVG path of a line, with the newest point at the right edge.
+ * Return the points of a line for an SVG polyline, with the newest point at the right.
  *
- * @param {(number|null)[]} points @param {number} length @param {number} max largest value, which is at the top
+ * @param {(number|null)[]} points @param {number} length @param {number} max largest value, which is drawn at the top
  */
 function path(points, length, max) {
   const x = (/** @type {number} */ index) => WIDTH - ((points.length - 1 - index) * WIDTH) / (length - 1);
@@ -133,11 +133,11 @@ export class Figures {
   }
 
   /**
-   * Return the number of frames per second since the last call.
+   * Return the frames generated per second since the last call, or null if unknown.
    *
-   * A restarted runtime counts from zero.
+   * The rate is unknown at the first call, and after a restart of the runtime.
    *
-   * @param {number} frames
+   * @param {number} frames number of frames since the start of the runtime
    */
   rate(frames) {
     const at = performance.now();
@@ -153,5 +153,5 @@ const integer = (value) => (value === null ? '–' : Math.round(value).toLocaleS
 const milliseconds = (seconds) => (seconds === null ? '–' : `${Math.round(seconds * 1000)} ms`);
 /** @param {number} bytes */
 const gibibytes = (bytes) => `${(bytes / 2 ** 30).toFixed(1)} GiB`;
-/** Return the used memory of the device in bytes. @param {RuntimeMetrics} now */
+/** Return the used memory of the runtime's device in bytes. @param {RuntimeMetrics} now */
 const used = ({ memory: { total = 0, free = 0 } }) => total - free;

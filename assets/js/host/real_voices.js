@@ -1,8 +1,8 @@
 /**
- * Download of published checkpoints.
+ * Download of published checkpoints, which replace the small embedded checkpoint.
  *
- * A banner shows that the embedded voice is in use, and the progress of a download. A sheet starts, pauses and stops the download.
- * The studio stores the state of the download, so it survives a reload.
+ * A banner shows that the embedded voice is in use, or the progress of a download. A sheet starts, pauses and stops the
+ * download. The studio stores the state of the download, so a reload of the page does not affect it.
  */
 
 import { StudioError } from '../common/api.js';
@@ -33,9 +33,9 @@ export class RealVoices {
     this.isHost = may;
     this.key = '';
     /**
-     * True if the embedded voice speaks in the open room.
+     * True if the small embedded checkpoint generates the speech of the current room.
      *
-     * Until the runtime is ready, this is the configured value.
+     * Until the runtime is ready, the value is from the configuration.
      */
     this.usesSmallVoice = speaks;
     /** @type {Download} */
@@ -62,7 +62,7 @@ export class RealVoices {
   }
 
   /**
-   * Use the host's key for downloads as well.
+   * Use the key that the host has entered for downloads, and update the banner.
    *
    * @param {string} key
    * @param {boolean} isOwn true if the studio has started the runtime
@@ -75,7 +75,7 @@ export class RealVoices {
     if (isOwn) this.loadStatus();
   }
 
-  /** Update the banner after a change of the room or its checkpoint. */
+  /** Update the banner after the current room or its checkpoint has changed. */
   refresh() {
     const { cards, current } = this.studio;
     const card = cards.get(current?.mode ?? '');
@@ -93,7 +93,7 @@ export class RealVoices {
     return response.json();
   }
 
-  /** Poll the state of the download while it changes. */
+  /** Load the state of the download, and repeat this while the state may change. */
   async loadStatus() {
     clearTimeout(this.timer);
     let moves = UNDER_WAY.has(this.download.state) || this.sheet.isOpen;
@@ -121,7 +121,9 @@ export class RealVoices {
   }
 
   /**
-   * @param {string[]} models
+   * Start the download of checkpoints.
+   *
+   * @param {string[]} models ids of the checkpoints
    * @param {string|null} quantize  number of bits of the weights, or null for the studio's setting
    */
   async begin(models, quantize) {
@@ -158,7 +160,7 @@ export class RealVoices {
   }
 
   /**
-   * Show a toast that stays when another room is opened.
+   * Show a toast that does not disappear when the user opens another room.
    *
    * @param {string} sentence
    * @param {import('../app/messages.js').ToastOptions} [options]
@@ -188,9 +190,9 @@ export class RealVoices {
   }
 
   /**
-   * True if this browser has played a take.
+   * True if the user has already played a take in this browser.
    *
-   * The published checkpoints can then be compared with this take.
+   * The banner is shown only then, because the user can compare the published checkpoints with that take.
    */
   get hasPlayed() {
     return Boolean(recall('localStorage', HEARD));
@@ -206,7 +208,7 @@ export class RealVoices {
     return Boolean(recall('localStorage', AWAY));
   }
 
-  /** Text about the download, or about the current voice. */
+  /** Text of the banner: the error or progress of a download, or a suggestion. */
   get sentence() {
     const { state, change, problem } = this.download;
     if (state === 'failed' && problem) return problem.code === 'not_changed' ? translateMessage(problem.message) : errorSentence(problem);
@@ -215,7 +217,7 @@ export class RealVoices {
     return `${this.progressText}. ${this.t('real_voices.goes_on')}`;
   }
 
-  /** Text with the progress of the download. */
+  /** Text with the downloaded size, the total size and the remaining time. */
   get progressText() {
     const { got, of, state, rate } = this.download;
     const left = state === 'fetching' && rate ? ` · ${this.t('real_voices.left', { time: this.time((of - got) / rate) })}` : '';
@@ -247,15 +249,15 @@ export class RealVoices {
     this.sheet.paint();
   }
 
-  /** Return the display name of a checkpoint. @param {string} id */
+  /** Return the name of a checkpoint as the page shows it. @param {string} id */
   nameOf(id) {
     return id === this.small ? this.t('real_voices.small_voice') : id;
   }
 
   /**
-   * Return the plain term for a device or a precision, or null if there is no such term.
+   * Return a simple description of a device or a dtype, or null if there is none.
    *
-   * @param {'runs'|'precise'} kind @param {string} name
+   * @param {'runs'|'precise'} kind 'runs' for a device, 'precise' for a dtype @param {string} name
    */
   plainTerm(kind, name) {
     const key = `real_voices.${kind}.${name}`;
@@ -263,7 +265,11 @@ export class RealVoices {
     return text === key ? null : text;
   }
 
-  /** Fill the popover under the status word. @param {{id: string, device: string, dtype: string}[]} cards */
+  /**
+   * Show the loaded checkpoints in the popover of the status line.
+   *
+   * @param {{id: string, device: string, dtype: string}[]} cards
+   */
   showModels(cards) {
     this.loadedNames.replaceChildren(
       ...cards.map(({ id, device, dtype }) => {

@@ -1,8 +1,12 @@
-/** Sheet with the published checkpoints that fit this machine, and a running download. */
+/**
+ * Dialog for the choice of published checkpoints, with their estimated memory and speed.
+ *
+ * During a download, it shows the progress instead.
+ */
 
 import { createElement, getElement } from '../common/elements.js';
 
-/** States of an unfinished download. */
+/** States of a download that is not finished. */
 export const UNDER_WAY = new Set(['fetching', 'paused', 'changing', 'failed']);
 const MODES = ['custom_voice', 'voice_design', 'base'];
 
@@ -30,7 +34,7 @@ export class CheckpointSheet {
     this.chosenIds = null;
     /** Weight bits that the host has chosen, or null for the studio's setting. @type {string|null} */
     this.weights = null;
-    /** Key of the list's current content. */
+    /** Key of the content that the list shows, which is rebuilt only if the key changes. */
     this.builtKey = '';
     this.showsDownloadError = false; // True if the shown error message is about the download.
     this.list = getElement(dialog, '#vw-real-list');
@@ -83,7 +87,7 @@ export class CheckpointSheet {
     this.paint();
   }
 
-  /** Select a checkpoint, and deselect the other checkpoint of its mode. @param {HTMLInputElement} box */
+  /** Select or deselect a checkpoint, and deselect other checkpoints of the same mode. @param {HTMLInputElement} box */
   pick(box) {
     const chosen = new Set(this.chosen.map(({ id }) => id));
     const offers = this.plan?.offers ?? [];
@@ -101,7 +105,11 @@ export class CheckpointSheet {
     return (this.plan?.offers ?? []).filter((offer) => this.weightsOf(offer)?.fits !== false && (chosenIds ? chosenIds.has(offer.id) : offer.suggested));
   }
 
-  /** Show the choice or the progress of the download, and rebuild only changed parts. */
+  /**
+   * Show the selection or the progress of the download.
+   *
+   * The list is rebuilt only if its content has changed.
+   */
   paint() {
     if (!this.isOpen) return;
     const { state, parts, problem } = this.voices.download;
@@ -142,7 +150,7 @@ export class CheckpointSheet {
   // --- Selection.
 
   /**
-   * Return the weight format that a checkpoint would use, or null if it is not yet known.
+   * Return the weight format that a checkpoint would use, or null if not yet known.
    *
    * @param {Offer} offer @returns {Bits|null}
    */
@@ -180,7 +188,7 @@ export class CheckpointSheet {
     return card;
   }
 
-  /** Return an element with the estimated speed on this machine, and the weight format. @param {Offer} offer */
+  /** Return an element with the estimated speed of a checkpoint on this machine. @param {Offer} offer */
   pace(offer) {
     const used = this.weightsOf(offer);
     if (!used) return element('span', '', this.t(this.plan?.asking ? 'real_voices.measuring' : 'real_voices.not_measured'));
@@ -198,9 +206,9 @@ export class CheckpointSheet {
   }
 
   /**
-   * Return the total memory of several checkpoints in bytes.
+   * Return the estimated memory of several checkpoints in bytes.
    *
-   * Shared parts are counted once.
+   * Memory that the checkpoints share is counted once.
    *
    * @param {Offer[]} offers
    */
@@ -213,7 +221,7 @@ export class CheckpointSheet {
     return offers.reduce((sum, { download, common }, at) => sum + download - (at ? common : 0), 0);
   }
 
-  /** True if the disk has too little space for the selection. */
+  /** True if the free disk space is too small for the selected checkpoints. */
   get isDiskTooSmall() {
     const room = this.plan?.room ?? null;
     return room !== null && this.size(this.chosen) > room;
@@ -267,7 +275,7 @@ export class CheckpointSheet {
   }
 }
 
-/** Convert a real-time factor to a multiple of real time. @param {number} rtf */
+/** Convert a real-time factor to the speed as a multiple of real time. @param {number} rtf */
 function times(rtf) {
   const pace = 1 / rtf;
   return pace >= 10 ? String(Math.round(pace)) : pace.toFixed(pace < 0.1 ? 2 : 1);

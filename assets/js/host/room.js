@@ -1,4 +1,4 @@
-/** Host room: state, performance, settings and checkpoints of the studio. */
+/** Host room of the page: state, metrics, settings and checkpoints of the server. */
 
 import { StudioError } from '../common/api.js';
 import { createElement, getElement } from '../common/elements.js';
@@ -40,7 +40,7 @@ export class HostRoom {
     this.studio = studio;
     this.key = '';
     this.open = false;
-    /** Displayed static part of a response as JSON, or null. @type {string|null} */
+    /** Last shown values that rarely change, as JSON, or null. @type {string|null} */
     this.shownJson = null;
     /** @type {ReturnType<typeof setTimeout>|undefined} */
     this.timer = undefined;
@@ -173,13 +173,17 @@ export class HostRoom {
     );
   }
 
-  /** Show unusable files in the voice folder with the reasons. @param {HostStatus['voice_problems']} problems */
+  /**
+   * Show the files in the voice folder that cannot be used, each with the reason.
+   *
+   * @param {HostStatus['voice_problems']} problems
+   */
   showProblems(problems) {
     this.voices.hidden = !problems.length;
     this.voiceProblems.replaceChildren(...problems.map(({ file, why }) => createElement('li', {}, [file, createElement('small', { textContent: translateMessage(why) })])));
   }
 
-  /** Show the state and the address of the service for Home Assistant. @param {HostStatus} now */
+  /** Show if the service for Home Assistant is available, and its address. @param {HostStatus} now */
   showWyoming({ ports, settings }) {
     const wanted = settings.find(({ env }) => env === 'VOICEWRIGHT_WYOMING')?.value;
     const state = ports.wyoming ? 'on' : wanted ? 'away' : 'off';
@@ -187,9 +191,9 @@ export class HostRoom {
   }
 
   /**
-   * Show the static part of a response only if it has changed.
+   * Show the settings and checkpoints of a response, but only if they have changed.
    *
-   * Updating a form field would overwrite the text that the host is typing.
+   * An update of a form field would overwrite the text that the host is typing.
    *
    * @param {HostStatus} now
    */
@@ -225,9 +229,9 @@ export class HostRoom {
   }
 
   /**
-   * Return the description of a setting as an element.
+   * Return an element with the description of a setting.
    *
-   * The English text is in runtime/settings.py and studio/settings.py.
+   * The English descriptions are in runtime/settings.py and studio/settings.py.
    *
    * @param {Setting} setting
    */

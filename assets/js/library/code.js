@@ -37,7 +37,7 @@ function shellQuoted(text) {
   return `'${text.replaceAll("'", `'\\''`)}'`;
 }
 
-/** Convert a JSON value to Python source. @param {any} value @param {string} [indent] @returns {string} */
+/** Convert a JSON value to Python source code. @param {any} value @param {string} [indent] @returns {string} */
 function python(value, indent = '') {
   if (value === null) return 'None';
   if (typeof value === 'boolean') return value ? 'True' : 'False';
@@ -48,7 +48,7 @@ function python(value, indent = '') {
 }
 
 /**
- * Return the keyword arguments of a Python call, one per line.
+ * Return the keyword arguments of a Python call as source code, one per line.
  *
  * @param {Object<string, any>} values
  * @param {string} indent
@@ -65,7 +65,11 @@ function escaped(character) {
   return `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`;
 }
 
-/** Return a comment with the source of the reference audio. @param {Request} request @param {string} mark */
+/**
+ * Return a comment that says which file to use as reference audio.
+ *
+ * @param {Request} request @param {string} mark comment mark of the language
+ */
 function referenceComment({ referenceUrl }, mark) {
   return referenceUrl ? '' : `${mark} ${REFERENCE}: the recording that is cloned\n`;
 }
@@ -85,14 +89,14 @@ export function curl(request, base) {
   );
 }
 
-/** Return Python code that reads the reference audio as base64. @param {Request} request */
+/** Return Python code that reads the reference audio and encodes it as base64. @param {Request} request */
 function referenceInPython(request) {
   if (!request.hasReference) return '';
   const opened = request.referenceUrl ? `urlopen(${JSON.stringify(request.referenceUrl)})` : `open("${REFERENCE}", "rb")`;
   return `${referenceComment(request, '#')}with ${opened} as recording:\n    reference = base64.b64encode(recording.read()).decode()\n\n`;
 }
 
-/** Return the import statements of a Python sample. @param {Request} request @param {string[]} modules */
+/** Return the import statements for a Python code sample. @param {Request} request @param {string[]} modules */
 function imports({ hasReference, referenceUrl }, modules) {
   const all = [...modules, ...(hasReference ? ['base64'] : [])].sort().map((name) => `import ${name}\n`);
   return `${all.join('')}${referenceUrl ? 'from urllib.request import urlopen\n' : ''}\n`;
@@ -149,7 +153,7 @@ function socketUrl(base) {
   return url;
 }
 
-/** Return the first message on a WebSocket. @param {Request} request */
+/** Return the first message that a client sends on the WebSocket, as a JSON object. @param {Request} request */
 function sessionConfig(request) {
   return { type: 'session.config', text_filter: 'none', ...speechConfig(request) };
 }
@@ -176,7 +180,7 @@ with connect(${JSON.stringify(socketUrl(base))}, subprotocols=["voicewright.spee
 `;
 }
 
-/** Return JavaScript code that reads the reference audio as base64. @param {Request} request */
+/** Return JavaScript code that reads the reference audio and encodes it as base64. @param {Request} request */
 function referenceInJavaScript(request) {
   /** @param {string} bytes */
   const base64 = (bytes) => `Buffer.from(${bytes}).toString('base64')`;
@@ -185,7 +189,7 @@ function referenceInJavaScript(request) {
     : `${referenceComment(request, '//')}const reference = ${base64(`await readFile('${REFERENCE}')`)};\n`;
 }
 
-/** Return a sample for browsers and Node 22 or later. @param {Request} request @param {URL} base */
+/** Return a code sample with WebSocket for browsers and Node 22 or later. @param {Request} request @param {URL} base */
 export function webSocket(request, base) {
   const begin = request.hasReference ? '{ ...config, ref_audio: reference }' : 'config';
   return `// For a browser, or Node 22 or later: before that Node has no WebSocket.
@@ -213,7 +217,7 @@ socket.onmessage = ({ data }) => {
 `;
 }
 
-/** True if ElevenLabs's API can express the voice of a request. @param {Request} request */
+/** Return true if the ElevenLabs API supports the voice of a request. @param {Request} request */
 function isOfElevenLabs({ mode, hasReference }) {
   return mode !== 'voice_design' && !hasReference;
 }
@@ -230,7 +234,7 @@ export const LANGUAGES = { curl, 'OpenAI SDK': openai, 'ElevenLabs SDK': elevenl
 
 const NAMES = /** @type {Language[]} */ (Object.keys(LANGUAGES));
 
-/** Return the data of a new or stored take that code samples need. @param {Take|TakeRecord} take @returns {Request} */
+/** Return the values of a take's request that code samples need. @param {Take|TakeRecord} take @returns {Request} */
 function requestOf(take) {
   const { mode, config, text, spoken, seed, id, reference, model } = take;
   const spoke = take instanceof Take ? (take.start?.model ?? take.record?.model?.id ?? model?.id) : model?.id;
@@ -266,13 +270,15 @@ export class CodeDialog {
     return tab;
   }
 
-  /** @param {Take|TakeRecord} take take, or its stored record */
+  /** Show the request of a take as source code. @param {Take|TakeRecord} take take or its stored record */
   show(take) {
     this.open(requestOf(take));
   }
 
   /**
-   * Show the request that a room would send now, with a sample text if it has no text.
+   * Show the request that a room would send now as source code.
+   *
+   * If the request has no text, a sample text is used.
    *
    * @param {PendingRequest} present
    */

@@ -1,4 +1,8 @@
-/** Stored takes by page, and the comparison of reproduced takes. */
+/**
+ * List of the stored takes, actions on them, and comparison of reproduced takes.
+ *
+ * A take is the audio that was generated for one request.
+ */
 
 import { api } from '../common/api.js';
 import { Take } from '../player/take.js';
@@ -17,9 +21,9 @@ function joined(chunks, samples) {
 }
 
 /**
- * Return the number of differing samples and the largest difference.
+ * Return the number of samples that differ, and the largest difference.
  *
- * The second take is at least as long as the first take.
+ * The second take must be at least as long as the first take.
  *
  * @param {import('../player/take.js').Take} first @param {import('../player/take.js').Take} second
  */
@@ -41,6 +45,10 @@ function differenceOf(first, second) {
 const device = ({ device: name, dtype }) => [name, dtype].filter(Boolean).join(', ');
 
 /**
+ * Compare a reproduced take with the original take, sample by sample.
+ *
+ * The result is a message for the user.
+ *
  * @param {import('../player/take.js').Take} before  stored take with its audio
  * @param {import('../player/take.js').Take} after   new take
  * @returns {{identical: boolean, key: string, values: Object<string, any>}}  message key and its values
@@ -81,22 +89,18 @@ export class TakeHistory extends EventTarget {
   /**
    * Filter of the list.
    *
-   * `loose` excludes takes of scripts, and `cursor` is the start of the list.
+   * `loose` excludes the takes of scripts. `cursor` is the position at which the list starts.
    */
   /** @type {{search?: string, room?: string, favourite?: string, loose?: string, cursor?: string}} */
   filter = { loose: '1' };
   /** Number of list requests, used to ignore responses to earlier requests. */
   requestNumber = 0;
-  /**
-   * Number of changes of takes.
-   *
-   * A page that was requested before a change may be outdated.
-   */
+  /** Number of changes to takes, used to detect that a loaded page is outdated. */
   changeCount = 0;
   /**
-   * Chain of changes, each of which is sent after the previous response.
+   * Promise of the last change.
    *
-   * Therefore the last change has precedence.
+   * Each change waits for the previous change, so the last change has precedence.
    *
    * @type {Promise<unknown>}
    */
@@ -112,7 +116,7 @@ export class TakeHistory extends EventTarget {
     this.t = t;
   }
 
-  /** Reload the list of takes. @param {TakeHistory['filter']} [filter] */
+  /** Load the first page of the list again, optionally with a new filter. @param {TakeHistory['filter']} [filter] */
   async refresh(filter = this.filter) {
     this.filter = filter;
     const turn = (this.requestNumber += 1);
@@ -184,9 +188,11 @@ export class TakeHistory extends EventTarget {
   }
 
   /**
-   * Move the oldest takes that are neither favourites nor in scripts to the bin.
+   * Move the oldest takes to the bin, to free space.
    *
-   * @param {number} count
+   * Favourites and the takes of scripts are not moved.
+   *
+   * @param {number} count number of takes
    * @returns {Promise<string[]>} ids of the moved takes
    */
   async freeSpace(count) {
@@ -222,12 +228,12 @@ export class TakeHistory extends EventTarget {
     await this.refresh();
   }
 
-  /** Load a stored take with its audio. @param {TakeRecord} record */
+  /** Load the audio of a stored take, and return the take. @param {TakeRecord} record */
   async load(record) {
     return Take.fromRecord(record, await this.loadPcm(record.id));
   }
 
-  /** Return the samples of a stored take. @param {string} id @param {RequestInit} [options] */
+  /** Load the samples of a stored take (16-bit mono at 24 kHz). @param {string} id @param {RequestInit} [options] */
   async loadPcm(id, options) {
     const blob = await api.blob(`studio/takes/${id}/audio?format=pcm&inline=1`, options);
     return new Int16Array(await blob.arrayBuffer());
@@ -239,11 +245,11 @@ export class TakeHistory extends EventTarget {
   }
 
   /**
-   * Request a take again, and compare it with the original.
+   * Generate a stored take again, and compare the result with the original.
    *
    * @param {string} id
    * @param {{onTake?: (take: Take) => void}} [options]  onTake: called with the new take during generation
-   * @returns {Promise<{take: Take, identical: boolean, why: string}>}  why: sentence for the user
+   * @returns {Promise<{take: Take, identical: boolean, why: string}>}  why: message for the user about the comparison
    */
   async reproduce(id, { onTake = () => {} } = {}) {
     const record = await api.get(`studio/takes/${id}`);
@@ -256,7 +262,7 @@ export class TakeHistory extends EventTarget {
     return { take, identical, why: this.t(key, values) };
   }
 
-  /** Add a newly stored take at the top if it matches the filter. @param {TakeRecord} record */
+  /** Add a take that was just stored at the top of the list, if it matches the filter. @param {TakeRecord} record */
   async add(record) {
     const { search, room, favourite, loose, cursor } = this.filter;
     this.changeCount += 1;
@@ -267,7 +273,7 @@ export class TakeHistory extends EventTarget {
     this.show([record, ...this.list]);
   }
 
-  /** True if the current search finds a take, according to the studio. @param {TakeRecord} record */
+  /** Return true if the studio finds a take with the current search. @param {TakeRecord} record */
   async isFound({ id }) {
     const { requestNumber } = this;
     const { takes } = await this.page(null).catch(() => ({ takes: [] }));

@@ -1,4 +1,4 @@
-/** Library room: takes and scripts by day, and stored voices. */
+/** Library room of the page: stored takes and scripts by day, and stored voices. */
 
 import { errorOf } from '../common/api.js';
 import { dayOf, nameOfDay, formatDuration } from '../common/dates.js';
@@ -56,14 +56,14 @@ export class TakesPanel {
     studio.catalogue.addEventListener('change', () => this.rows.forEach((row) => row.paintSpeaker()));
   }
 
-  /** Update the play buttons when the player has changed. */
+  /** Update the play buttons of all rows after a change of the player's state. */
   follow() {
     if (this.root.closest('[hidden]')) return;
     for (const row of this.rows.values()) row.follow();
     this.scripts.follow();
   }
 
-  /** Render the list again in the page's language. */
+  /** Render the list again after a change of the page's language. */
   onLanguage() {
     this.rows.clear();
     this.paint();
@@ -79,12 +79,12 @@ export class TakesPanel {
     };
   }
 
-  /** End of the chosen day in ms since 1970. */
+  /** End of the day that the user has chosen, in ms since 1970, or Infinity. */
   get endOfDay() {
     return this.day.value ? new Date(`${this.day.value}T00:00`).setHours(24) : Infinity;
   }
 
-  /** True if the list shows more than its first page. */
+  /** True if the user has loaded more than the first page of the list. */
   get isPaged() {
     return this.studio.history.list.length > PAGE;
   }
@@ -98,7 +98,7 @@ export class TakesPanel {
     return this.guard(this.isLoaded ? takes : Promise.all([takes, scripts]));
   }
 
-  /** Show the error of a failed request instead of the list. @param {Promise<unknown>} request */
+  /** Await a request for the list, and show its error instead of the list. @param {Promise<unknown>} request */
   async guard(request) {
     const turn = this.requestNumber;
     try {
@@ -113,7 +113,7 @@ export class TakesPanel {
     }
   }
 
-  /** Show the list, or the reason why it is empty. */
+  /** Show the list after it was loaded, or show why it is empty. */
   showList() {
     this.isLoaded = true;
     this.root.removeAttribute('data-awaited');
@@ -147,9 +147,9 @@ export class TakesPanel {
   }
 
   /**
-   * Return the entries, newest first, with a heading before each day.
+   * Return the elements of the list with a heading before each day.
    *
-   * @param {{at: number, element: HTMLElement}[]} entries
+   * @param {{at: number, element: HTMLElement}[]} entries entries, newest first; at: seconds since 1970
    */
   withHeadings(entries) {
     const now = Date.now();
@@ -163,9 +163,9 @@ export class TakesPanel {
   }
 
   /**
-   * Return the scripts that were changed after a take.
+   * Return the scripts that were changed after a take was created.
    *
-   * Older scripts appear with the takes of their time.
+   * The list contains the takes of the loaded pages, and only the scripts of the same period.
    *
    * @param {{created_at: number}|null|undefined} take null to return all scripts
    */
@@ -238,7 +238,7 @@ export class TakeSpace {
     writeText(this.limitWarning, t(space.takes >= space.max_takes ? 'library.space_full' : 'library.space_near'));
   }
 
-  /** Open the dialog that shows which takes would be deleted. */
+  /** Open the dialog for freeing space, with the number of takes that can be deleted. */
   async openDialog() {
     await this.refresh();
     if (!this.space) return;
@@ -303,6 +303,8 @@ export class LibraryRoom {
   }
 
   /**
+   * Open the room, optionally with one panel or with the dialog for freeing space.
+   *
    * @param {import('../app/studio.js').RoomOptions} [given] half: panel to show; isFull: true to open the dialog that frees space
    */
   enter({ half, isFull } = {}) {
@@ -314,12 +316,12 @@ export class LibraryRoom {
     this.voices.refresh();
   }
 
-  /** Show takes that were created elsewhere, unless the user has opened older pages. */
+  /** Reload takes that were created elsewhere, unless the user has opened older pages. */
   catchUp() {
     if (!this.takes.isPaged) this.takes.refresh();
   }
 
-  /** Show this panel if the window is too narrow for both panels. @param {string} half */
+  /** Show one of the two panels, if the window is too narrow for both. @param {string} half 'takes' or 'voices' */
   show(half) {
     this.panels.dataset.shown = half;
     for (const turn of this.panelTabs) turn.setAttribute('aria-pressed', String(turn.dataset.half === half));

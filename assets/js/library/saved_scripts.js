@@ -1,7 +1,8 @@
 /**
- * Stored scripts in the Library's list.
+ * Stored scripts in the list of the Library.
  *
- * An entry shows voices, number of lines and duration. Its takes expand below the entry. Event: 'change'.
+ * An entry shows the voices, the number of lines and the duration of a script. A button shows the takes of the script below
+ * its entry. Event: 'change'.
  */
 
 import { clock, SAMPLE_RATE } from '../common/audio.js';
@@ -57,7 +58,11 @@ export class SavedScripts extends EventTarget {
     return /** @type {import('../script/room.js').ScriptRoom} */ (this.studio.room('script'));
   }
 
-  /** List the scripts that match the search. @param {{search: string, room: string, favourite: string}} [wanted] */
+  /**
+   * Load the stored scripts that match the search.
+   *
+   * @param {{search: string, room: string, favourite: string}} [wanted]
+   */
   async refresh(wanted = this.wanted) {
     this.wanted = wanted;
     await this.room.scriptList.flush();
@@ -68,7 +73,7 @@ export class SavedScripts extends EventTarget {
     this.paint();
   }
 
-  /** Render the entries again in the page's language. */
+  /** Render the entries of the list again. */
   paint() {
     const { room, favourite } = this.wanted;
     const scripts = favourite || (room && room !== this.room.id) ? [] : this.scripts;
@@ -102,7 +107,7 @@ export class SavedScripts extends EventTarget {
     return entry;
   }
 
-  /** Return the marks of the script's voices. @param {ScriptSummary} script */
+  /** Return an icon for each of the script's first voices. @param {ScriptSummary} script */
   voiceMarks({ voices = [] }) {
     return voices.slice(0, MAX_MARKS).map((spoken) => this.studio.catalogue.mark({ ...spoken, called: spoken.name }));
   }
@@ -143,12 +148,12 @@ export class SavedScripts extends EventTarget {
     return nameOfScript(script) || this.studio.t('script.untitled');
   }
 
-  /** Update the play buttons when the player has changed. */
+  /** Update the play buttons of the rows after a change of the player's state. */
   follow() {
     for (const row of [...this.rows.values()].flat()) row.follow();
   }
 
-  /** Show the error of a refused request. @param {Promise<void>} asked */
+  /** Show the error of a request as a toast if the request fails. @param {Promise<void>} asked */
   guard(asked) {
     asked.catch((error) => this.studio.toast(error.message));
   }

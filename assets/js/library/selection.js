@@ -1,4 +1,4 @@
-/** Selection of several takes in the Library, with actions on all of them. */
+/** Selection of several stored takes in the Library, with actions on all of them. */
 
 import { errorOf } from '../common/api.js';
 import { getElements, getElement, writeText } from '../common/elements.js';
@@ -36,7 +36,7 @@ export class TakeSelection {
     root.addEventListener('keydown', (event) => this.onKey(event));
   }
 
-  /** Ids of the selected takes that are listed. */
+  /** Ids of the takes that are selected and shown in the list. */
   get selectedIds() {
     return this.rows.flatMap(({ record }) => (this.ids.has(record.id) ? [record.id] : []));
   }
@@ -66,7 +66,7 @@ export class TakeSelection {
     for (const button of getElements(this.bar, '[data-do]:not([data-do=all])', HTMLButtonElement)) button.disabled = n === 0;
   }
 
-  /** Add rows to the selection. @param {TakeRow[]} rows */
+  /** Add the takes of several rows to the selection. @param {TakeRow[]} rows */
   choose(rows) {
     for (const { record } of rows) this.ids.add(record.id);
     this.paint();
@@ -114,14 +114,14 @@ export class TakeSelection {
     }
   }
 
-  /** Mark the takes as favourites, or remove the mark if all are favourites. @param {string[]} ids */
+  /** Mark takes as favourites, or remove the mark if all of them are favourites. @param {string[]} ids */
   async star(ids) {
     const { history } = this.studio;
     const areAll = this.rows.every(({ record }) => record.favourite || !ids.includes(record.id));
     for (const id of ids) await history.favourite(id, !areAll);
   }
 
-  /** Download the takes as WAV files in one archive, the oldest first. @param {string[]} ids */
+  /** Download takes as WAV files in one zip archive, oldest first. @param {string[]} ids */
   async download(ids) {
     const clips = ids.reverse().map((take, index) => ({ take, line: index + 1 }));
     const body = JSON.stringify({ clips, shape: 'files', name: 'takes' });
@@ -129,7 +129,7 @@ export class TakeSelection {
     saveFile(file, 'takes.zip');
   }
 
-  /** Move the takes to the bin, and offer undo. @param {string[]} ids */
+  /** Move takes to the bin, and offer undo. @param {string[]} ids */
   async remove(ids) {
     if (ids.length === 0) return;
     const { studio } = this;

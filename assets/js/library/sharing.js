@@ -1,4 +1,4 @@
-/** Shared links of takes: create, copy and revoke them, in the Library and from the dock. */
+/** Public links to stored takes: create, copy and revoke a link. */
 
 import { api } from '../common/api.js';
 
@@ -28,7 +28,7 @@ export class Sharing {
     button('end').onclick = () => guard(() => this.end());
   }
 
-  /** Show the existing link of the take. */
+  /** Load and show the link of the take, if one exists. */
   async loadLink() {
     this.show(await api.get(this.route));
   }
@@ -63,7 +63,9 @@ export class Sharing {
 }
 
 /**
- * Share a take immediately, with a button that revokes the link.
+ * Create a public link to a take and copy it to the clipboard.
+ *
+ * A toast with the result has a button that revokes the link.
  *
  * @param {Studio} studio
  * @param {string} take id of the take

@@ -1,4 +1,8 @@
-/** Row of a stored take in the Library. */
+/**
+ * Row of one stored take in the Library's list.
+ *
+ * A take is the audio that was generated for one request.
+ */
 
 import { errorOf, StudioError } from '../common/api.js';
 import { clock, SAMPLE_RATE } from '../common/audio.js';
@@ -29,6 +33,8 @@ const watcher = new IntersectionObserver((entries) => {
 });
 
 /**
+ * Load and draw the waveform outline of a take when its element becomes visible.
+ *
  * @param {HTMLElement} place
  * @param {string} id id of the take
  * @param {import('../app/studio.js').Studio['api']} api
@@ -48,7 +54,11 @@ export function outlineWhenSeen(place, id, api) {
   watcher.observe(place);
 }
 
-/** Draw bars around a middle line. @param {number[]} outline levels from 0 to MAX_LEVEL */
+/**
+ * Return an SVG image of a waveform outline, with bars around a middle line.
+ *
+ * @param {number[]} outline levels from 0 to MAX_LEVEL
+ */
 function outlineImage(outline) {
   const svg = document.createElementNS(SVG, 'svg');
   svg.setAttribute('viewBox', `0 0 ${outline.length * BAR_STEP_PX} ${BAR_HEIGHT_PX}`);
@@ -75,7 +85,7 @@ export class TakeFiles {
   /** Take of the open menu. @type {TakeRecord|undefined} */
   record = undefined;
 
-  /** Prepare the menu for a take. @param {TakeRecord} record */
+  /** Fill the menu with the links for a take before the menu opens. @param {TakeRecord} record */
   prepare(record) {
     this.record = record;
     for (const link of this.links) link.href = audioUrl(record, link.dataset.format ?? '');
@@ -128,9 +138,9 @@ export class TakeRow {
     this.isUnderDay = isUnderDay;
     this.open = false;
     /**
-     * True if another listed take has the same text and voice.
+     * True if another take in the list has the same text and voice.
      *
-     * The row then also shows other differences between the two takes.
+     * The row then also shows the seed.
      */
     this.hasTwin = false;
     this.element = document.createElement('li');
@@ -179,7 +189,7 @@ export class TakeRow {
     return [...new Set(value.split(/[,，、]/).map((tag) => tag.trim()).filter(Boolean))];
   }
 
-  /** Run an action and show its error in this row. @param {() => unknown} action */
+  /** Run an action, and show its error in this row. @param {() => unknown} action */
   async guard(action) {
     const place = this.find('.vw-error');
     place.textContent = '';
@@ -192,7 +202,9 @@ export class TakeRow {
   }
 
   /**
-   * @param {TakeRecord} record changed record of the same take @param {{hasTwin: boolean, repeats: boolean}} among repeats: true if
+   * Update the row after the list or the take has changed.
+   *
+   * @param {TakeRecord} record current record of the same take @param {{hasTwin: boolean, repeats: boolean}} among repeats: true if
    * the previous take has the same text
    */
   update(record, { hasTwin, repeats }) {
@@ -225,26 +237,26 @@ export class TakeRow {
     if (this.open) this.fill();
   }
 
-  /** Take in the player if it belongs to this row, otherwise null. */
+  /** Take of this row if the player shows it, otherwise null. */
   get shown() {
     const { take } = this.studio.stage;
     return take instanceof Take && take.id === this.record.id ? take : null;
   }
 
-  /** Update the play button, which pauses during playback. */
+  /** Update the play button, which becomes a pause button during playback. */
   follow() {
     const play = this.find('.vw-take-play');
     const sounds = this.studio.stage.isPlaying && this.shown !== null;
     setAttributes(play, { 'data-icon': sounds ? 'pause' : 'play', 'aria-label': this.studio.t(sounds ? 'library.pause' : 'library.play', { name: this.name }) });
   }
 
-  /** Show the speaker with its mark (if the voices have been loaded). */
+  /** Show the name and the icon of the voice that speaks in the take. */
   paintSpeaker() {
     writeText(this.find('.vw-take-who'), shortened(speakerOf(this.record, this.studio)));
     this.find('.vw-take-mark').replaceChildren(this.studio.catalogue.mark(this.record));
   }
 
-  /** Description of a designed voice or style of another voice, unless the label has it. */
+  /** Style or voice description of the take, or '' if the caption already contains it. */
   get style() {
     const { instructions } = this.record.config;
     const style = typeof instructions === 'string' ? instructions : '';
@@ -283,7 +295,7 @@ export class TakeRow {
     this.find('.vw-take-settings').replaceChildren(...this.settings().flatMap(([term, value]) => [createElement('dt', { textContent: term }), createElement('dd', { textContent: value, dir: 'auto' })]));
   }
 
-  /** Return all settings and results of the take as pairs of label and value. @returns {string[][]} */
+  /** Return the settings and the results of the take as pairs of label and value. @returns {string[][]} */
   settings() {
     const { t } = this.studio;
     const { mode, model, voice, language, seed, config, metrics, lufs, sha256, stop_reason: reason, reference } = this.record;
@@ -309,7 +321,7 @@ export class TakeRow {
     return rows.flatMap(([term, value]) => (value ? [[term, value]] : []));
   }
 
-  /** Return the label of a request field, or its name if it has no label. @param {string} name */
+  /** Return the label of a setting, or its name if there is no label. @param {string} name */
   settingName(name) {
     const key = `library.setting.${name}`;
     const label = this.studio.t(key);
@@ -355,18 +367,22 @@ export class TakeRow {
   }
 }
 
-/** Return the heading of a row. @param {TakeRecord} record */
+/** Return the heading of a take's row: the take's name, or else its text. @param {TakeRecord} record */
 export function headOf({ name, text }) {
   return name || text;
 }
 
-/** Return the speaker's name of a row. @param {TakeRecord} record @param {import('../app/studio.js').Studio} studio */
+/**
+ * Return the name of the voice that speaks in a take.
+ *
+ * @param {TakeRecord} record @param {import('../app/studio.js').Studio} studio
+ */
 export function speakerOf(record, studio) {
   const voice = record.voice ?? ''; // The request may contain the name or the id of a stored voice.
   return studio.captionOf(record) || (studio.voices.find(voice)?.name ?? speakerTitle(voice));
 }
 
-/** Shorten a label to the width of a row. @param {string} label */
+/** Shorten a label to the maximum number of characters in a row. @param {string} label */
 function shortened(label) {
   const letters = [...label];
   return letters.length <= MAX_NAME_CHARS ? label : `${letters.slice(0, MAX_NAME_CHARS - 1).join('').trimEnd()}…`;

@@ -1,4 +1,4 @@
-/** Row of a stored voice in the Library, with its recording, its properties and actions. */
+/** Row of one stored voice in the Library, with its recording, properties and actions. */
 
 import { api, errorOf } from '../common/api.js';
 import { formatDuration } from '../common/dates.js';
@@ -7,7 +7,7 @@ import { languageName } from '../common/fields.js';
 import { recordingOf } from '../speak/voice_samples.js';
 import { kindOf, markOf } from '../speak/voices.js';
 
-// Time in milliseconds for undoing a deletion. It is long because no confirmation is needed to delete a voice.
+// Time in milliseconds during which a deletion can be undone. It is long, because deletion needs no confirmation.
 const UNDO_MS = 30000;
 const MARKUP = `
 <div class="vw-voice-line">
@@ -51,9 +51,13 @@ export class VoiceRow {
     this.player = getElement(this.element, '.vw-voice-play', HTMLButtonElement);
     /** @type {Field[]} */
     this.fields = [...getElements(this.element, '[data-field]', HTMLInputElement), ...getElements(this.element, '[data-field]', HTMLTextAreaElement)];
-    /** Recording of the voice after it was played here, or null. @type {import('../player/take.js').Take|null} */
+    /**
+     * Recording of the voice for the player, or null if it was not played yet.
+     *
+     * @type {import('../player/take.js').Take|null}
+     */
     this.sample = null;
-    /** Promise of the last change, which the next change awaits. @type {Promise<void>} */
+    /** Promise of the last change of the voice, for which the next change waits. @type {Promise<void>} */
     this.lastChange = Promise.resolve();
     this.listen();
     this.paint();
@@ -84,13 +88,13 @@ export class VoiceRow {
     }
   }
 
-  /** Run an action and show its error below the row's buttons. @param {() => unknown} action */
+  /** Run an action, and show its error below the buttons of the row. @param {() => unknown} action */
   guard(action) {
     const place = this.find('.vw-voice-error');
     return withErrors(action, (sentence) => (place.textContent = sentence));
   }
 
-  /** Store the value of a field after earlier changes. @param {Field} field */
+  /** Store the new value of a field in the studio, after earlier changes. @param {Field} field */
   change(field) {
     const { dataset, value } = field;
     const tags = () => value.split(/[,，、]/).map((tag) => tag.trim()).filter(Boolean);
@@ -133,7 +137,7 @@ export class VoiceRow {
     });
   }
 
-  /** Delete a voice in the bin permanently, and all takes with this voice. */
+  /** Delete a voice permanently that is already in the bin, and all takes with this voice. */
   async deleteForGood() {
     const { studio, voice } = this;
     const { takes_deleted: takes } = await api.delete(`studio/voices/${voice.id}?now=1&takes=1`);
@@ -141,7 +145,7 @@ export class VoiceRow {
     await studio.history.onSeveralMoved();
   }
 
-  /** Run an action on a voice without a row, and show its error as a toast. @param {() => Promise<unknown>} action */
+  /** Run an action after the row was removed, and show its error as a toast. @param {() => Promise<unknown>} action */
   async attempt(action) {
     const { studio } = this;
     try {
@@ -152,7 +156,7 @@ export class VoiceRow {
     }
   }
 
-  /** Return the number of scripts that use the voice (if it is known). */
+  /** Return the number of scripts that use the voice, or 0 if it is unknown. */
   async scriptCount() {
     const room = /** @type {import('../script/room.js').ScriptRoom} */ (this.studio.room('script'));
     try {
@@ -162,7 +166,7 @@ export class VoiceRow {
     }
   }
 
-  /** @param {StoredVoice} voice same voice, which may have changed */
+  /** Update the row after a change of the voice. @param {StoredVoice} voice current data of the same voice */
   update(voice) {
     this.voice = voice;
     this.paint();
@@ -214,7 +218,7 @@ export class VoiceRow {
     return [...facts, ...Object.entries(voice.provenance).map(([name, value]) => [this.origin(name), value])];
   }
 
-  /** Return the name of a provenance entry, translated if possible. @param {string} name */
+  /** Return the label of a provenance field, or its name if there is no label. @param {string} name */
   origin(name) {
     const key = `voices.from.${name}`;
     const word = this.studio.t(key);
@@ -223,7 +227,9 @@ export class VoiceRow {
 }
 
 /**
- * Run an action, and report its error (an empty text if it succeeds).
+ * Run an action, and report its error message.
+ *
+ * First, an empty message is reported to clear an earlier error.
  *
  * @param {() => unknown} action
  * @param {(sentence: string) => void} showError

@@ -1,11 +1,11 @@
-/** Panel of stored voices, with search, import and export. */
+/** Panel of the Library with stored voices, and with search, import and export. */
 
 import { api, errorOf } from '../common/api.js';
 import { arrangeChildren, getElement } from '../common/elements.js';
 import { acceptDrops } from '../common/files.js';
 import { VoiceRow } from './voice_row.js';
 
-const VOICE_FILE_SUFFIX = /\.(voice|pt|zip)$/; // Voice files of Voicewright, the official demo and voicebox.
+const VOICE_FILE_SUFFIX = /\.(voice|pt|zip)$/; // File name suffixes of voice files from Voicewright, the official demo and voicebox.
 const MAX_STEM_CHARS = 60; // Names are cut to this length before a number is added.
 const RENAME_MS = 20000;
 
@@ -35,13 +35,13 @@ export class VoicesPanel {
     studio.voices.addEventListener('change', () => this.onListed());
   }
 
-  /** Render the list again in the page's language. */
+  /** Render the list again after a change of the page's language. */
   onLanguage() {
     this.rows.clear();
     this.paint();
   }
 
-  /** Clear the loading error when the list has been loaded. */
+  /** Update the list after the voices were loaded, and clear an earlier loading error. */
   onListed() {
     if (this.showsLoadError) this.error.textContent = '';
     this.showsLoadError = false;
@@ -62,7 +62,13 @@ export class VoicesPanel {
 
   // --- Files.
 
-  /** Import voice files one after another, and show the reason for each refused file. @param {File[]} files */
+  /**
+   * Import several voice files one after another.
+   *
+   * For each refused file, the reason is shown.
+   *
+   * @param {File[]} files
+   */
   async importFiles(files) {
     const { studio } = this;
     const refused = [];
@@ -93,7 +99,7 @@ export class VoicesPanel {
   /**
    * Import a voice file.
    *
-   * If the file has no consent, the user is asked. If the name of the voice is used, the voice is renamed.
+   * If the file contains no consent, the user is asked for it. If another voice has the same name, a number is added.
    *
    * @param {File} file
    * @returns {Promise<{voice: import('../speak/voices.js').StoredVoice|null, isRenamed: boolean}>} voice: null if the
@@ -122,7 +128,7 @@ export class VoicesPanel {
     }
   }
 
-  /** Return the name with an unused number. @param {string} name */
+  /** Return a name that no stored voice has, by adding a number. @param {string} name */
   freeName(name) {
     const existing = new Set(this.studio.voices.list.map((voice) => voice.name.toLowerCase()));
     // Remove the number that a browser adds to a second download, as in "Peter (1)".
@@ -132,7 +138,7 @@ export class VoicesPanel {
     return `${[...stem].slice(0, MAX_STEM_CHARS).join('')} ${n}`;
   }
 
-  /** Focus the name field of a voice. @param {string} id */
+  /** Show a voice in the list and focus its name field. @param {string} id id of the voice */
   rename(id) {
     this.studio.go('library', { half: 'voices' });
     const row = this.rows.get(id);
@@ -142,7 +148,11 @@ export class VoicesPanel {
     field?.select();
   }
 
-  /** Ask for the speaker's consent. @param {string} name @returns {Promise<boolean>} */
+  /**
+   * Ask the user to confirm that the speaker has given consent.
+   *
+   * @param {string} name name of the voice file @returns {Promise<boolean>}
+   */
   confirmConsent(name) {
     const { consent, studio } = this;
     const tick = getElement(consent, 'input', HTMLInputElement);
@@ -158,7 +168,11 @@ export class VoicesPanel {
 
   // --- The list.
 
-  /** True if a voice contains every search word. @param {import('../speak/voices.js').StoredVoice} voice */
+  /**
+   * Return true if the data of a voice contains all words of the search field.
+   *
+   * @param {import('../speak/voices.js').StoredVoice} voice
+   */
   fits({ name, description, tags, language, transcript }) {
     const text = [name, description, ...tags, language, transcript].join(' ').toLowerCase();
     return this.search.value.toLowerCase().split(/\s+/).every((word) => text.includes(word));

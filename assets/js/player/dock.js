@@ -1,7 +1,7 @@
 /**
- * Dock: the bottom row of the page.
+ * Player bar at the bottom of the page (dock), with the primary button of the room.
  *
- * The dock shows the room's primary button, and the player once there is audio.
+ * The player is shown as soon as there is audio.
  */
 
 import { writeText } from '../common/elements.js';
@@ -32,7 +32,7 @@ export class Dock {
     this.restoreSettings();
   }
 
-  /** Show the request of the room's primary button as code. */
+  /** Show the request that the primary button would send as source code. */
   showCode() {
     const { studio } = this;
     try {
@@ -44,7 +44,11 @@ export class Dock {
     }
   }
 
-  /** Update the buttons and the player. @param {boolean} isBusy true during playback or generation */
+  /**
+   * Update the buttons, and show the player if there is audio.
+   *
+   * @param {boolean} isBusy true during playback or generation
+   */
   refresh(isBusy) {
     const { current, stage } = this.studio;
     if (isBusy) this.stop.disabled = false; // Enable the button before it gets the focus.
@@ -61,13 +65,17 @@ export class Dock {
     this.offerRates(stage.player.canStretch);
   }
 
-  /** Show what the primary button will speak, until the first playback. */
+  /** Show a description of the request that the primary button would send. */
   showText() {
     this.code.hidden = !this.studio.current?.presentRequest || !this.studio.current.speak;
     writeText(this.line, this.studio.current?.line?.() ?? '');
   }
 
-  /** Show either the stop button or the primary button. @param {boolean} isBusy true for the stop button */
+  /**
+   * Show the stop button instead of the primary button, or the other way round.
+   *
+   * @param {boolean} isBusy true for the stop button
+   */
   showStop(isBusy) {
     const [shown, hidden] = isBusy ? [this.stop, this.speak] : [this.speak, this.stop];
     if (hidden.hidden && !shown.hidden) return;
@@ -78,7 +86,7 @@ export class Dock {
     if (hadFocus) shown.focus({ preventScroll: true });
   }
 
-  /** Restore the volume and the speed that this browser has stored. */
+  /** Restore the volume and the speed that are stored in this browser. */
   restoreSettings() {
     const { player } = this.studio.stage;
     const volume = recall('localStorage', VOLUME) ?? 1;
@@ -106,7 +114,7 @@ export class Dock {
   }
 
   /**
-   * Enable the choice of speed, or show why it is unavailable.
+   * Enable the button for the speed, or let the button explain why it is disabled.
    *
    * @param {boolean} can true if the output can change the speed
    */

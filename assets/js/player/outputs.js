@@ -1,8 +1,8 @@
 /**
- * Two audio outputs for PCM with the same interface: begin, push, end, stop, and counters.
+ * Two audio outputs for PCM chunks with the same methods.
  *
- * `WorkletOutput` plays on the audio thread and is bit-exact. `ScheduledOutput` is for pages without AudioWorklet
- * (plain HTTP from another machine) and for audio contexts that do not run at 24 kHz.
+ * `WorkletOutput` plays on the audio thread and is bit-exact. `ScheduledOutput` is used if the page has no AudioWorklet
+ * (plain HTTP from another machine), or if the audio context does not run at 24 kHz.
  *
  * @typedef {import('./worklet.js').Counters} Counters
  * @typedef {(counters: Counters) => void} CountersListener
@@ -15,7 +15,11 @@ const MAX_TARGET = 0.6 * SAMPLE_RATE;
 const START_DELAY_S = 0.01;
 
 export class WorkletOutput {
-  /** @param {AudioNode} target destination of the audio @param {CountersListener} onCounters */
+  /**
+   * Load the worklet and return an output that uses it.
+   *
+   * @param {AudioNode} target destination of the audio @param {CountersListener} onCounters
+   */
   static async open(target, onCounters) {
     await target.context.audioWorklet.addModule(new URL('./worklet.js', import.meta.url));
     return new WorkletOutput(target, onCounters);
@@ -32,7 +36,9 @@ export class WorkletOutput {
   }
 
   /**
-   * @param {number} take @param {number} target number of buffered samples at which playback starts @param {number} hold maximum
+   * Start a take: discard previous audio, and wait for samples of this take.
+   *
+   * @param {number} take number of the take @param {number} target number of buffered samples at which playback starts @param {number} hold maximum
    * delay after the first samples, in samples
    */
   begin(take, target, hold) {
@@ -49,7 +55,7 @@ export class WorkletOutput {
     this.node.port.postMessage({ type: 'end', take });
   }
 
-  /** Count the next gap in the audio as a pause and not as an underrun. */
+  /** Count the next gap in the audio as a pause in the speech, not as an underrun. */
   expectPause() {
     this.node.port.postMessage({ type: 'rest' });
   }
@@ -91,7 +97,11 @@ export class ScheduledOutput {
     this.reset(0, 0);
   }
 
-  /** @param {number} take @param {number} target number of buffered samples at which playback starts */
+  /**
+   * Reset the queue and all counters for a new take.
+   *
+   * @param {number} take @param {number} target number of buffered samples at which playback starts
+   */
   reset(take, target) {
     clearInterval(this.timer);
     this.take = take;
@@ -104,7 +114,11 @@ export class ScheduledOutput {
     this.isEmpty = this.ended = this.finished = false;
   }
 
-  /** @param {number} take @param {number} target number of buffered samples at which playback starts */
+  /**
+   * Start a take: stop the previous take, and wait for samples of this take.
+   *
+   * @param {number} take @param {number} target number of buffered samples at which playback starts
+   */
   begin(take, target) {
     this.stop();
     this.reset(take, target);
@@ -127,7 +141,7 @@ export class ScheduledOutput {
     this.report();
   }
 
-  /** Count the next gap in the audio as a pause and not as an underrun. */
+  /** Count the next gap in the audio as a pause in the speech, not as an underrun. */
   expectPause() {
     this.isEmpty = true;
   }
@@ -155,7 +169,11 @@ export class ScheduledOutput {
     this.waiting = [];
   }
 
-  /** @param {Int16Array} pcm @param {number} earliest earliest context time at which the samples can start */
+  /**
+   * Schedule samples to be played directly after the samples that are already scheduled.
+   *
+   * @param {Int16Array} pcm @param {number} earliest earliest context time at which the samples can start
+   */
   play(pcm, earliest) {
     if (this.firstTime !== null && this.nextTime < earliest) {
       this.underrunSamples += Math.round((earliest - this.nextTime) * SAMPLE_RATE);
@@ -176,7 +194,7 @@ export class ScheduledOutput {
     this.scheduled += pcm.length;
   }
 
-  /** Return the total number of samples. @param {Int16Array[]} chunks */
+  /** Return the total number of samples in several chunks. @param {Int16Array[]} chunks */
   count(chunks) {
     return chunks.reduce((sum, pcm) => sum + pcm.length, 0);
   }

@@ -1,8 +1,8 @@
 /**
- * The page's player: AudioContext, output, and counters of the take that is played.
+ * Audio player of the page, which plays one take at a time as its chunks arrive.
  *
- * The receiver of a take calls `begin`, `push` and `end`. The page calls `start` at the user's first gesture, because creating
- * the AudioContext and the worklet takes up to 0.4 s.
+ * A take is the audio of one request. The receiver of a take calls `begin`, `push` and `end`. The page calls `start` at
+ * the user's first click or key press, because creating the AudioContext and the worklet takes up to 0.4 s.
  *
  * @typedef {import('./worklet.js').Counters} Counters
  * @typedef {WorkletOutput|ScheduledOutput} Output
@@ -27,7 +27,9 @@ export class Player extends EventTarget {
     /** @type {Context|null} */
     this.context = null;
     /**
-     * Requested device buffer, which is the shortest only if the browser reports underruns.
+     * Requested buffer of the audio device.
+     *
+     * The shortest buffer is requested only if the browser reports underruns.
      *
      * @type {AudioContextOptions['latencyHint']}
      */
@@ -53,13 +55,13 @@ export class Player extends EventTarget {
     return this.loudness;
   }
 
-  /** Volume from 0 to 1, where 1 does not change samples. */
+  /** Volume from 0 to 1, where 1 leaves the samples unchanged. */
   set volume(volume) {
     this.loudness = volume;
     if (this.gain) this.gain.gain.value = volume;
   }
 
-  /** True if the output can change the speed, or if the output is not open yet. */
+  /** True if the output can change the speed at constant pitch, or is not open yet. */
   get canStretch() {
     return !this.output || this.isExact;
   }
@@ -68,16 +70,16 @@ export class Player extends EventTarget {
     return this.speed;
   }
 
-  /** Speed from 0.75 to 2 at constant pitch, where 1 does not change samples. */
+  /** Speed from 0.75 to 2 at constant pitch, where 1 leaves the samples unchanged. */
   set rate(rate) {
     this.speed = rate;
     this.whenOpen((output) => output.speed(rate));
   }
 
   /**
-   * Start the context from a user gesture.
+   * Open the audio output, or resume it.
    *
-   * A later call resumes the context, or retries if the last call failed.
+   * Browsers allow this only after a click or a key press. If opening failed, the next call tries again.
    */
   async start() {
     const opening = (this.opening ??= this.openOutput());
@@ -108,9 +110,9 @@ export class Player extends EventTarget {
   }
 
   /**
-   * Use the browser's default buffer for the following takes.
+   * Use the browser's default device buffer for the following takes.
    *
-   * This is called after underruns that the shortest buffer caused.
+   * This is called after a take. It has an effect only if the shortest buffer has caused underruns.
    */
   async useDefaultBuffer() {
     const torn = this.context;
@@ -126,7 +128,11 @@ export class Player extends EventTarget {
     if (this.context !== torn) await torn.close();
   }
 
-  /** Run an action now, or once the output is open. @param {(output: Output) => void} action */
+  /**
+   * Run an action on the audio output, now or as soon as the output is open.
+   *
+   * @param {(output: Output) => void} action
+   */
   whenOpen(action) {
     if (this.output) action(this.output);
     // The caller of `start` handles the error.
@@ -134,7 +140,9 @@ export class Player extends EventTarget {
   }
 
   /**
-   * Stop the previous take, start a new take, and return the number of the new take.
+   * Stop the previous take, and start a new one.
+   *
+   * The result is the number of the new take, for `push` and `end`.
    *
    * @param {Parameters<Pace['startCondition']>[0]} [coming] properties of the take that are known in advance
    */
@@ -158,18 +166,18 @@ export class Player extends EventTarget {
     if (take === this.take) this.whenOpen((output) => output.end(take));
   }
 
-  /** Count the next gap in the audio as a pause and not as an underrun. */
+  /** Count the next gap in the audio as a pause in the speech, not as an underrun. */
   expectPause() {
     this.whenOpen((output) => output.expectPause());
   }
 
-  /** Stop playback immediately. */
+  /** Stop the playback immediately. */
   stop() {
     this.isPlaying = false;
     this.whenOpen((output) => output.stop());
   }
 
-  /** Store new counters of the current take. @param {Counters} counters */
+  /** Store the counters that the output reports for the current take. @param {Counters} counters */
   count(counters) {
     if (counters.take !== this.take) return;
     const finished = counters.finished && !this.counters?.finished;
@@ -182,12 +190,12 @@ export class Player extends EventTarget {
     this.useDefaultBuffer().catch(() => {}); // A failure to close the old context has no consequence.
   }
 
-  /** Context time in seconds, or 0 before the context exists. */
+  /** Time of the audio context in seconds, or 0 before the context exists. */
   get now() {
     return this.context?.currentTime ?? 0;
   }
 
-  /** Return the number of played samples, interpolated between two reports of the output. */
+  /** Return the number of samples that were played, interpolated since the last report. */
   position() {
     if (!this.counters) return 0;
     const { state, played, buffered } = this.counters;
@@ -197,9 +205,9 @@ export class Player extends EventTarget {
   }
 
   /**
-   * Return the time at which the first sample of the take was played.
+   * Return the time at which the first sample of the take was audible.
    *
-   * The time is relative to the clock of performance.now().
+   * The time is on the clock of performance.now().
    *
    * @returns {number|null} time in milliseconds, or null before playback
    */

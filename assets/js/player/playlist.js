@@ -1,5 +1,7 @@
 /**
- * Gapless sequence of takes and silences, where takes may still be in generation.
+ * Sequence of takes and silences that is played without gaps.
+ *
+ * Takes may still be in generation.
  *
  * @typedef {import('./take.js').Take} Take
  * @typedef {Take|{silence: number}} Item   a take, or a silence in seconds
@@ -27,16 +29,22 @@ export class Playlist {
     this.spans = [];
   }
 
-  /** Return the item at an index, which is requested from the source only once. @param {number} index */
+  /**
+   * Return the result of the source's iterator for an index.
+   *
+   * Each item is requested from the source only once.
+   *
+   * @param {number} index
+   */
   async item(index) {
     while (this.requested.length <= index) this.requested.push(Promise.resolve(this.source.next()));
     return this.requested[index];
   }
 
   /**
-   * Yield the audio of the playlist as it becomes available.
+   * Yield the PCM chunks of all items as they become available.
    *
-   * A new call resets `spans`.
+   * `spans` is set to the items of this call.
    *
    * @param {{index?: number, at?: number}} [from]  index of the first item, and number of its samples to skip
    * @returns {AsyncGenerator<Int16Array>}
@@ -58,9 +66,9 @@ export class Playlist {
   }
 
   /**
-   * Return the span at a position and the offset in the item.
+   * Return the item that contains a position, and the position within the item.
    *
-   * @param {number} position in samples
+   * @param {number} position number of samples that were yielded before
    * @returns {{span: Span, at: number}|null}
    */
   locate(position) {
@@ -69,7 +77,7 @@ export class Playlist {
   }
 }
 
-/** Yield silence in chunks. @param {number} seconds */
+/** Yield chunks of silence with a total duration. @param {number} seconds total duration */
 function* silenceChunks(seconds) {
   for (let remaining = Math.round(seconds * SAMPLE_RATE); remaining > 0; remaining -= SILENCE.length) {
     yield remaining < SILENCE.length ? SILENCE.slice(0, remaining) : SILENCE.slice();
@@ -77,10 +85,10 @@ function* silenceChunks(seconds) {
 }
 
 /**
- * Yield the chunks of a take from a sample, and wait for future chunks.
+ * Yield the PCM chunks of a take from a position, also the chunks that arrive later.
  *
  * @param {Take} take
- * @param {number} from index of the sample
+ * @param {number} from index of the first sample
  */
 async function* samplesFrom(take, from) {
   let skip = from;
@@ -96,7 +104,7 @@ async function* samplesFrom(take, from) {
   }
 }
 
-/** Return the samples with a gain, clipped to 16 bits. @param {Int16Array} pcm @param {number} gain */
+/** Return samples multiplied by a gain and clipped to 16 bits. @param {Int16Array} pcm @param {number} gain */
 function withGain(pcm, gain) {
   return pcm.map((sample) => Math.max(-32768, Math.min(32767, Math.round(sample * gain))));
 }

@@ -1,4 +1,8 @@
-/** Restore the dock after a reload of the page: the last take and the interrupted requests. */
+/**
+ * Restoration of the player after a reload of the page.
+ *
+ * The page restores the take that was shown last, and offers to repeat interrupted requests.
+ */
 
 import { api, errorOf } from '../common/api.js';
 import { digestOf } from '../common/files.js';
@@ -28,27 +32,37 @@ export class LastTake {
     studio.history.addEventListener('moved', () => this.check());
   }
 
-  /** Show the last take before the page is visible, so that the layout does not move later. */
+  /**
+   * Show the take that the player showed before the reload.
+   *
+   * It is shown before the page is visible, so that the layout does not move later.
+   */
   recall() {
     const { take: record, script = null } = /** @type {DockState} */ (recall('sessionStorage', HEARD_KEY) ?? {});
     this.script = script;
     if (record) this.show(record);
   }
 
-  /** Show a stored take in the dock without playing it. @param {TakeRecord} record */
+  /** Show a stored take in the player without playing it. @param {TakeRecord} record */
   show(record) {
     const take = Take.withLoader(record, () => this.pcm(record.id));
     this.studio.stage.show(take);
     this.load(take);
   }
 
-  /** Remove the take from the dock if it was deleted. */
+  /** Remove the shown take from the player if it was deleted in the studio. */
   check() {
     const { take } = this.studio.stage;
     if (take instanceof Take && take.id) this.load(take);
   }
 
-  /** Load the current data and the audio of a stored take. @param {Take} take */
+  /**
+   * Load the current record and the audio of a stored take.
+   *
+   * If the take was deleted, remove it from the player.
+   *
+   * @param {Take} take
+   */
   async load(take) {
     const { stage } = this.studio;
     try {
@@ -63,9 +77,9 @@ export class LastTake {
   }
 
   /**
-   * Return the audio of a stored take, or null after showing an error.
+   * Load the samples of a stored take, or show an error and return null.
    *
-   * @param {string} id
+   * @param {string} id id of the take
    * @returns {Promise<Int16Array|null>}
    */
   async pcm(id) {
@@ -77,7 +91,11 @@ export class LastTake {
     }
   }
 
-  /** Return true if the dock showed the full audio of the opened script before the reload. @param {string} id */
+  /**
+   * Return true if the player showed the full audio of this script before the reload.
+   *
+   * @param {string} id id of the script
+   */
   wasShown(id) {
     const is = id === this.script;
     this.script = null;
@@ -85,9 +103,9 @@ export class LastTake {
   }
 
   /**
-   * Store the shown take for a reload of the page.
+   * Remember the shown take or script, to restore it after a reload of the page.
    *
-   * Samples and takes that were not saved are not restored.
+   * Samples of voices, and takes that the studio has not stored, are not remembered.
    */
   saveState() {
     const { take } = this.studio.stage;
@@ -100,7 +118,7 @@ export class LastTake {
   }
 }
 
-// --- Requests whose takes were not complete or stored when the page was reloaded or crashed. The page offers to repeat these
+// --- Requests whose takes were not complete or not stored when the page was reloaded. The page offers to repeat these
 // requests with the same seeds until another take is requested or the user leaves the room. If the studio has already
 // stored such a take, the take is shown. Rooms with several takes return the place of a take (`placeOf`) and restore
 // the take there (`regain`). Reference audio is too large to be stored here, so the room returns it (`referenceOf`).
@@ -123,7 +141,7 @@ const SEARCHED_TAKES = 12; // Number of recent takes to search, of which some ma
 export class InterruptedRequests {
   /** Interrupted requests, which all belong to one room. @type {InterruptedRequest[]} */
   requests = [];
-  /** Remove the offer from the page. */
+  /** Remove the offer to repeat the requests from the page. */
   removeOffer = () => {};
   isAsking = false;
 
@@ -136,7 +154,11 @@ export class InterruptedRequests {
     addEventListener('pageshow', () => takeStored());
   }
 
-  /** Store the unfinished requests of the room that has the newest request. */
+  /**
+   * Store the unfinished requests in the browser, before the page is closed.
+   *
+   * Only the requests of one room are stored: the room of the newest request.
+   */
   saveRequests() {
     const { storing, liveTakes } = this.studio.speech;
     const { reading } = this.studio.room('script');
@@ -151,9 +173,9 @@ export class InterruptedRequests {
   }
 
   /**
-   * Remember a request whose take failed because the runtime stopped.
+   * Remember a request that failed because the runtime stopped.
    *
-   * Rooms with several takes offer to repeat their requests themselves.
+   * Rooms with several takes have their own buttons to repeat a request.
    *
    * @param {Take} take
    */
@@ -161,13 +183,17 @@ export class InterruptedRequests {
     if (isRepeatable(take) && !this.studio.room(take.room).placeOf) this.requests = [requestOf(take, null)];
   }
 
-  /** Discard the requests, because another request has started. */
+  /** Discard the interrupted requests, because the user has sent another request. */
   forget() {
     this.requests = [];
     this.removeOffer();
   }
 
-  /** Offer to repeat the requests, after the runtime has become ready. */
+  /**
+   * Show interrupted takes that the studio has stored, and offer to repeat the others.
+   *
+   * This is called when the runtime has become ready.
+   */
   async offer() {
     const { requests, studio } = this;
     this.requests = [];
@@ -182,7 +208,13 @@ export class InterruptedRequests {
     this.propose(() => this.repeatRequests(lost));
   }
 
-  /** Offer to speak again, until another take is requested. @param {() => void} onAction @param {string} [action] */
+  /**
+   * Show a toast with a button that speaks again.
+   *
+   * The toast disappears when another take is requested.
+   *
+   * @param {() => void} onAction @param {string} [action] message key of the button
+   */
   propose(onAction, action = 'shell.speak_again') {
     const { studio } = this;
     const keys = { sentence: 'shell.cut_off', action, dismiss: 'shell.cut_off_leave' };
@@ -190,7 +222,7 @@ export class InterruptedRequests {
   }
 
   /**
-   * Return the recent complete takes of the room from the studio.
+   * Return the recent complete takes of the requests' room.
    *
    * @param {InterruptedRequest[]} left
    * @returns {Promise<TakeRecord[]>}
@@ -200,7 +232,11 @@ export class InterruptedRequests {
     return takes.filter((/** @type {TakeRecord} */ record) => record.stop_reason !== 'cancelled');
   }
 
-  /** Show a stored take at its place in its room. @param {TakeRecord} record @param {any} place */
+  /**
+   * Show a stored take in its room, at the position that the room has returned before.
+   *
+   * @param {TakeRecord} record @param {any} place
+   */
   async show(record, place) {
     const { studio } = this;
     const room = studio.room(record.room);
@@ -211,9 +247,7 @@ export class InterruptedRequests {
   }
 
   /**
-   * Repeat the requests and play the take of the first request.
-   *
-   * The page offers failed requests again.
+   * Send the interrupted requests again, and play the first take.
    *
    * @param {InterruptedRequest[]} left
    */
@@ -245,9 +279,9 @@ export class InterruptedRequests {
   }
 
   /**
-   * Return the reference of a request, or null if it had none.
+   * Return the reference audio of an interrupted request, or null if it had none.
    *
-   * @param {InterruptedRequest} left @throws {Error} if the room has a different reference now
+   * @param {InterruptedRequest} left @throws {Error} The room has other reference audio now.
    */
   async reference({ asked, digest }) {
     if (!digest) return null;
@@ -258,9 +292,9 @@ export class InterruptedRequests {
 }
 
 /**
- * Return true if the request of a take can be repeated exactly.
+ * Return true if the request of a take can be repeated with the same result.
  *
- * A request with a recording needs the digest of the recording, and the request must have been sent.
+ * If the request has reference audio, the digest of the audio must be known.
  *
  * @param {Take} take
  */
@@ -276,7 +310,7 @@ function requestOf({ room, mode, config, text, spoken, seed, label, parent, dige
 /**
  * Return true if a stored take has the audio that a request would generate.
  *
- * The text, the seed, the settings and the reference must be equal.
+ * The text, the seed, the settings and the reference audio must be equal.
  *
  * @param {TakeRecord} record @param {InterruptedRequest} left
  */
@@ -287,7 +321,7 @@ function isSameRequest(record, { asked, digest }) {
   return isSame && record.mode === mode && record.text === text && (record.spoken ?? null) === spoken && record.seed === seed && (record.parent ?? null) === parent && (record.reference ?? null) === digest;
 }
 
-/** Remove the stored requests from the browser's storage and return them. @returns {InterruptedRequest[]} */
+/** Return the stored requests, and remove them from the browser's storage. @returns {InterruptedRequest[]} */
 function takeStored() {
   const left = recall('sessionStorage', CUT_OFF_KEY);
   if (left) remember('sessionStorage', CUT_OFF_KEY, null);

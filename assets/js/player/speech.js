@@ -1,4 +1,8 @@
-/** Requests for takes over the WebSocket, and storage of takes in the studio. */
+/**
+ * Requests for takes over the WebSocket, and storage of complete takes in the studio.
+ *
+ * A take is the generated audio of one request.
+ */
 
 import { SpeechError } from '../../../clients/js/voicewright.js';
 import { api, errorOf } from '../common/api.js';
@@ -35,9 +39,7 @@ export class Speech {
     /** Complete takes that are being stored. @type {Set<Take>} */
     this.storing = new Set();
     /**
-     * Reference recordings as data: URLs.
-     *
-     * Each recording is read only once.
+     * Recordings as `data:` URLs, so that each recording is read only once.
      *
      * @type {WeakMap<Blob, Promise<string>>}
      */
@@ -55,7 +57,11 @@ export class Speech {
     this.canStore = true; // False if the studio has reported that it does not store takes.
   }
 
-  /** Request a take and return it. @param {TakeRequest} asked @returns {Take} */
+  /**
+   * Send a request for speech, and return its take, which then receives the audio.
+   *
+   * @param {TakeRequest} asked @returns {Take}
+   */
   say(asked) {
     const take = new Take(asked);
     this.liveTakes.add(take);
@@ -73,9 +79,9 @@ export class Speech {
   }
 
   /**
-   * Return the error for a text that is too long, or null.
+   * Return an error if a text is longer than the server's limit, otherwise null.
    *
-   * The runtime would report a very long text as a message that is too large.
+   * The runtime would report only that the message is too large.
    *
    * @param {string} text text as it is sent
    */
@@ -88,7 +94,7 @@ export class Speech {
   }
 
   /**
-   * Request a take that clones a recording, after reading and hashing the recording.
+   * Send a request with reference audio, after the audio was read and encoded.
    *
    * @param {Take} take
    * @param {Blob} reference
@@ -146,7 +152,13 @@ export class Speech {
     if (!take.isQuiet) this.onFailed(take);
   }
 
-  /** Store a finished take in the studio. @param {Take} take */
+  /**
+   * Store a finished take in the studio.
+   *
+   * If the studio is unreachable, this is repeated until it succeeds.
+   *
+   * @param {Take} take
+   */
   async store(take) {
     this.storing.add(take);
     /** @param {import('../common/api.js').AppError|null} error */
@@ -179,21 +191,21 @@ export class Speech {
     }
   }
 
-  /** Store the takes that were refused because the store was full. */
+  /** Store the takes that the studio has refused because its storage was full. */
   storeWaiting() {
     const takes = [...this.refusedTakes];
     this.refusedTakes.clear();
     for (const take of takes) this.store(take);
   }
 
-  /** Cancel all takes that may still receive audio. */
+  /** Cancel the generation of all takes that are not complete. */
   cancel() {
     for (const take of [...this.liveTakes]) take.cancel();
   }
 }
 
 /**
- * Return the result of reading a recording, which is cached per recording.
+ * Return the cached result for a recording, or compute it.
  *
  * @template T
  * @param {WeakMap<Blob, Promise<T>>} known @param {Blob} reference @param {(reference: Blob) => Promise<T>} read
@@ -204,7 +216,7 @@ function cached(known, reference, read) {
   return result;
 }
 
-/** Return the metadata that the studio stores with a take. @param {Take} take */
+/** Return the data about a take that the studio stores with the audio. @param {Take} take */
 function metadataOf(take) {
   const { room, mode, text, spoken, label, config, seed, parent, metrics, stopReason, samples, start, model, timing } = take;
   return {

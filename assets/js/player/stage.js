@@ -1,8 +1,8 @@
 /**
- * The player on the page: waveform, playback controls and level meter.
+ * Player on the page: waveform, playback controls and metrics of the shown take.
  *
- * The player plays a playlist, which usually has one take. To continue after a pause or a seek, a new playlist starts at
- * the position. Events: 'change' when playback starts, pauses or ends, or when another take is shown; 'place' when the
+ * The player plays a playlist, which usually has one take. To continue after a pause or a seek, it starts a new playlist
+ * at the position. Events: 'change' when playback starts, pauses or ends, or when another take is shown; 'place' when the
  * position changes; 'star', 'share' and 'code' when a button is pressed.
  *
  * @typedef {import('./take.js').Take} Take
@@ -50,14 +50,18 @@ export class Stage extends EventTarget {
     this.playlist = null;
     /** Last shown take that has audio. @type {ShownAudio|null} */
     this.lastWithAudio = null;
-    /** Progress callback of an item that consists of several takes. @type {ProgressCallbacks|null} */
+    /** Callbacks for an item that consists of several takes, or null. @type {ProgressCallbacks|null} */
     this.callbacks = null;
     this.index = 0; // Index of the current item in the playlist.
     this.at = 0; // Position in the shown take in samples.
     this.playing = 0;
     this.reportedIndex = -1; // Index of the last item whose start was reported.
     this.onChange = () => this.refresh();
-    /** Show the position and the length after a short delay, and repeat during playback. */
+    /**
+     * Show the playback position and the length after a short delay.
+     *
+     * During playback, this is repeated.
+     */
     this.followSoon = throttle(() => {
       this.follow();
       if (this.isPlaying) this.followSoon();
@@ -76,16 +80,16 @@ export class Stage extends EventTarget {
     this.refresh();
   }
 
-  /** True during playback, or while playback waits for audio. */
+  /** True during playback, and while playback waits for audio. */
   get isPlaying() {
     return this.player.isPlaying;
   }
 
   /**
-   * Stop the previous playback and play a take, which may still be in generation.
+   * Play a take, which may still be in generation, and stop the previous playback.
    *
    * @param {Take} take
-   * @param {{from?: number, gainDb?: number, clicked?: number}} [options]  from: start in seconds; clicked: performance.now()
+   * @param {{from?: number, gainDb?: number, clicked?: number}} [options]  from: start in seconds; clicked: time of the user's click (performance.now())
    */
   play(take, { from = 0, gainDb = 0, clicked } = {}) {
     if (clicked !== undefined) this.watch(take, clicked);
@@ -94,10 +98,10 @@ export class Stage extends EventTarget {
   }
 
   /**
-   * Measure the times of a new take, and use its arrival times to adapt the start buffer.
+   * Measure the delays of a new take, and adapt the start buffer to its arrival times.
    *
    * @param {Take} take
-   * @param {number} clicked
+   * @param {number} clicked time of the user's click (performance.now())
    */
   watch(take, clicked) {
     take.timing = { clicked, ttfa: null, audible: null, underruns: null };
@@ -106,9 +110,9 @@ export class Stage extends EventTarget {
   }
 
   /**
-   * Play the full audio of a script without gaps.
+   * Play the audio of a script from a position, without gaps between the lines.
    *
-   * @param {FullAudio} fullAudio @param {number} [at] position in samples @param {{only?: boolean}} [options] only: play one line
+   * @param {FullAudio} fullAudio @param {number} [at] position in samples @param {{only?: boolean}} [options] only: true to play one line
    */
   playScript(fullAudio, at = 0, options = {}) {
     if (fullAudio !== this.take) this.setTake(fullAudio);
@@ -117,7 +121,7 @@ export class Stage extends EventTarget {
     pumped.catch((error) => fullAudio.onError(error));
   }
 
-  /** Show a take without playing it. @param {ShownAudio|null} take null to show nothing */
+  /** Show a take in the player without playing it. @param {ShownAudio|null} take null to show nothing */
   show(take) {
     if (this.isPlaying) this.stop();
     this.playlist = take && new Playlist(isFullAudio(take) ? [] : [take]);
@@ -128,6 +132,8 @@ export class Stage extends EventTarget {
   }
 
   /**
+   * Start to play a playlist from a position.
+   *
    * @param {Playlist} playlist @param {{index?: number, at?: number}} [from]
    * @param {ProgressCallbacks|null} [callbacks]  set for full audio @param {number} [shownPosition] position in the shown take in samples
    */
@@ -146,10 +152,10 @@ export class Stage extends EventTarget {
   }
 
   /**
-   * Pass the audio of a playlist to the player.
+   * Pass the audio of a playlist to the audio player as it becomes available.
    *
    * @param {Playlist} playlist
-   * @param {number} playing
+   * @param {number} playing number of the playback
    * @param {{index: number, at: number}} from
    */
   async feedPlayer(playlist, playing, from) {
@@ -176,7 +182,7 @@ export class Stage extends EventTarget {
     this.playFromHere();
   }
 
-  /** Play from the current position. */
+  /** Start playback at the current position. */
   playFromHere() {
     if (isFullAudio(this.take)) this.playScript(this.take, this.at);
     else if (this.playlist) this.begin(this.playlist, { index: this.index, at: this.at });
@@ -188,9 +194,9 @@ export class Stage extends EventTarget {
   }
 
   /**
-   * Stop playback and return to the beginning.
+   * Stop the playback, and go back to the beginning.
    *
-   * The full audio of a script keeps its position.
+   * The position in the audio of a script does not change.
    */
   stop() {
     this.silence();
@@ -205,7 +211,7 @@ export class Stage extends EventTarget {
     this.refresh();
   }
 
-  /** Move to a position in the shown take, from which playback continues. @param {number} at position in samples */
+  /** Move the position in the shown take, and continue playback there. @param {number} at position in samples */
   seek(at) {
     if (!this.take) return;
     this.at = Math.max(0, Math.min(this.take.samples, Math.round(at)));
@@ -231,13 +237,13 @@ export class Stage extends EventTarget {
     this.resume();
   }
 
-  /** Return the position of the pointer in the waveform as a number from 0 to 1. @param {PointerEvent} event */
+  /** Return the horizontal position of the pointer in the waveform, from 0 to 1. @param {PointerEvent} event */
   pointerShare({ clientX }) {
     const { left, width } = this.waveform.canvas.getBoundingClientRect();
     return Math.max(0, Math.min(1, (clientX - left) / width));
   }
 
-  /** Show the time at the position of the pointer. @param {PointerEvent} event */
+  /** Show the time at the pointer's position in the waveform. @param {PointerEvent} event */
   onHover(event) {
     const at = this.pointerShare(event) * this.waveform.span;
     this.hover.hidden = !this.take?.samples || at > this.take.samples;
@@ -245,13 +251,13 @@ export class Stage extends EventTarget {
     this.hover.style.left = `${100 * this.pointerShare(event)}%`;
   }
 
-  /** Read the position from the player and show it. */
+  /** Read the position from the audio player, and show it. */
   follow() {
     this.readPosition();
     this.paint();
   }
 
-  /** Read the position from the player. */
+  /** Read the position from the audio player. */
   readPosition() {
     const { player } = this;
     if (this.playing !== player.take || !player.counters || !this.playlist) return;
@@ -259,7 +265,11 @@ export class Stage extends EventTarget {
     if (place) this.showItem(place.span, place.at);
   }
 
-  /** Show the position of playback in an item. @param {import('./playlist.js').Span} span @param {number} at */
+  /**
+   * Set the position to a place in an item, and report the start of the item.
+   *
+   * @param {import('./playlist.js').Span} span @param {number} at position in the item in samples
+   */
   showItem({ item, index, start }, at) {
     if (this.reportedIndex !== index) {
       this.reportedIndex = index;
@@ -284,12 +294,12 @@ export class Stage extends EventTarget {
     if (audible !== null) timing.audible = Math.max(audible, arrivedAt, timing.clicked) - timing.clicked;
   }
 
-  /** If a take failed without audio, show the take that was shown before. @param {Take} take */
+  /** Show the previous take again if a take failed before it had audio. @param {Take} take */
   showPrevious(take) {
     if (take === this.take && !take.samples && this.lastWithAudio) this.show(this.lastWithAudio);
   }
 
-  /** Replace the shown take. @param {ShownAudio|null} take */
+  /** Show another take instead of the current one. @param {ShownAudio|null} take */
   setTake(take) {
     if (this.take?.samples) this.lastWithAudio = this.take;
     this.at = 0;
@@ -327,7 +337,9 @@ export class Stage extends EventTarget {
   }
 
   /**
-   * Show the length of the take, or during generation the estimated length and the progress.
+   * Show the length of the take.
+   *
+   * During generation, show the estimated length and the progress.
    *
    * @param {ShownAudio|null} take
    */

@@ -1,4 +1,4 @@
-/** Panel next to the waveform: progress of generation, metrics and actions of the take. */
+/** Details next to the waveform: generation progress, metrics and actions of a take. */
 
 import { api } from '../common/api.js';
 import { SAMPLE_RATE } from '../common/audio.js';
@@ -19,7 +19,7 @@ const MAX_PROGRESS = 0.99; // Below 1, because the length of the take is an esti
  */
 
 /**
- * Return the progress of a long take, or null if there is no progress to show.
+ * Return the generation progress of a take, or null if the take is short or complete.
  *
  * @param {import('./take.js').Take} take
  * @param {number} now performance.now()
@@ -74,7 +74,7 @@ export class Meter {
   }
 }
 
-/** Format a duration in milliseconds. @param {number|null|undefined} value */
+/** Format a duration in milliseconds, or return undefined if it is unknown. @param {number|null|undefined} value */
 function milliseconds(value) {
   if (value == null) return undefined;
   return value < 1000 ? `${Math.round(value)} ms` : `${(value / 1000).toFixed(2)} s`;
@@ -133,7 +133,8 @@ export class TakeActions {
   /**
    * Set the target of the download link.
    *
-   * The target is the studio's file with metadata, or a WAV file of the page if the studio does not store takes.
+   * The target is the studio's WAV file with metadata, or a WAV file made by the page if the studio does not store
+   * takes.
    *
    * @param {Take|null} take
    */
@@ -151,7 +152,11 @@ export class TakeActions {
   }
 }
 
-/** Return the URL of the audio file of a stored take. @param {TakeRecord} record @param {string} format */
+/**
+ * Return the URL of a stored take's audio in a file format.
+ *
+ * @param {TakeRecord} record @param {string} format name of the format, such as 'mp3'
+ */
 export function audioUrl(record, format) {
   const rate = format === 'mp3' ? `&bit_rate=${bitRate()}` : '';
   return String(api.address(`studio/takes/${record.id}/audio?format=${format}${rate}`));
@@ -160,17 +165,17 @@ export function audioUrl(record, format) {
 const RATE = 'voicewright.mp3';
 const RATES = [64, 96, 128, 160]; // Bit rates of MP3 files in kbit/s.
 
-/** Return the bit rate for MP3 files in bit/s, as chosen by the user. */
+/** Return the bit rate in bit/s that the user has chosen for MP3 files. */
 export function bitRate() {
   return Number(recall('localStorage', RATE) ?? 64000);
 }
 
 /**
- * Offer the choice of the bit rate in a sheet when it is opened.
+ * Fill the selector for the MP3 bit rate each time its sheet opens.
  *
  * @param {HTMLElement} sheet
  * @param {HTMLSelectElement} select
- * @param {() => void} onChange
+ * void} onChange => @param {() => void} onChange called when the bit rate may have changed => void} onChange
  */
 export function offerBitRate(sheet, select, onChange = () => {}) {
   sheet.addEventListener('beforetoggle', () => {
@@ -185,10 +190,10 @@ export function offerBitRate(sheet, select, onChange = () => {}) {
 }
 
 /**
- * Set up the choice of the bit rate in a download menu, which other choices close.
+ * Prepare a download menu: fill its bit rate selector, and close it after a choice.
  *
  * @param {HTMLElement} menu
- * @param {() => void} onChange
+ * void} onChange => @param {() => void} onChange called when the bit rate may have changed => void} onChange
  */
 export function offerDownloads(menu, onChange) {
   offerBitRate(menu, getElement(menu, 'select', HTMLSelectElement), onChange);

@@ -1,10 +1,12 @@
 /**
  * Size of the start buffer, computed from the arrival times of recent takes.
  *
- * If the runtime is barely faster than real time, every chunk is late. The buffer then grows immediately, and more for
- * longer takes. Late chunks in a single take are treated as an outlier, and only late chunks in two takes enlarge the
- * buffer. So playback starts early on a fast runtime, and late but without gaps on a slow one. Takes that are
- * generated in parallel share the runtime, so each number of parallel takes has separate data.
+ * A take is the audio of one request. If the runtime is barely faster than real time, every chunk is late. The buffer then
+ * grows immediately, and more for longer takes. If chunks are late in a single take, this is treated as an outlier: only
+ * late chunks in two takes enlarge the buffer. On a fast runtime, playback therefore starts early. On a slow runtime, it
+ * starts late but without gaps.
+ *
+ * Takes that are generated in parallel share the runtime, so each number of parallel takes has separate data.
  */
 
 import { SAMPLE_RATE } from '../common/audio.js';
@@ -20,7 +22,7 @@ const END_SHARE = 2 / 3; // Chunks after this fraction of a take count as its en
 /** Arrival time (performance.now()) and number of samples of each chunk. @typedef {{arrivedAt: number, samples: number}[]} Arrivals */
 
 /**
- * Return the smallest start buffer in samples that would have prevented a take's gaps.
+ * Return the smallest start buffer with which a take would have had no gaps.
  *
  * @param {Arrivals} arrivals
  * @returns {number} number of samples
@@ -43,9 +45,10 @@ export function neededStart(arrivals) {
 }
 
 /**
- * Return the shortest delay in samples between the first chunk and a start without gaps.
+ * Return the shortest delay after the first chunk with which a take would have no gaps.
  *
- * The delay is usually less than a chunk: if the second chunk is 5 ms late, a delay of 5 ms is enough.
+ * The result is in samples. It is usually less than a chunk: if the second chunk is 5 ms late, a delay of 5 ms is
+ * enough.
  *
  * @param {Arrivals} arrivals
  */
@@ -56,7 +59,7 @@ export function neededHold(arrivals) {
 /**
  * Return the lateness of each chunk in samples.
  *
- * The lateness is relative to the end of the audio before the chunk. It is negative if the chunk is early.
+ * A chunk is late if it arrives after the end of the audio before it. The lateness of an early chunk is negative.
  *
  * @param {Arrivals} arrivals
  */
@@ -69,7 +72,7 @@ function lagsOf(arrivals) {
 }
 
 /**
- * Return the arrivals after reducing the largest lateness to the second largest.
+ * Return arrival times in which the largest delay is reduced to the second largest.
  *
  * @param {Arrivals} arrivals @returns {Arrivals}
  */
@@ -82,10 +85,10 @@ export function withoutWorst(arrivals) {
 }
 
 /**
- * Return the start buffer that a take of another length would need with the same arrivals.
+ * Return the start buffer for a take of another length with the same arrival times.
  *
- * A shorter take needs only the buffer of the beginning. A longer take needs a larger buffer if the arrivals still became
- * later at the end.
+ * A shorter take needs only the buffer for its chunks. A longer take needs a larger buffer if the chunks became later and
+ * later until the end.
  *
  * @param {Arrivals} arrivals
  * @param {number} [expected]  number of samples of the other take, or 0 for the same length
@@ -117,7 +120,7 @@ export class Pace {
   known = new Map();
 
   /**
-   * Add the arrivals of a take.
+   * Add the arrival times of a complete take.
    *
    * @param {Arrivals} arrivals
    * @param {number} [parallel]  number of parallel takes, including this take
@@ -127,15 +130,15 @@ export class Pace {
     this.known.set(parallel, takes.slice(0, MAX_TAKES));
   }
 
-  /** Return the largest number of parallel takes with data that does not exceed `parallel`. @param {number} parallel */
+  /** Return the largest known number of parallel takes that is at most `parallel`. @param {number} parallel */
   nearest(parallel) {
     return Math.max(...[...this.known.keys()].filter((count) => count <= parallel));
   }
 
   /**
-   * Return the condition for the start of the next take.
+   * Return how much audio the next take must buffer before playback starts.
    *
-   * Playback starts at `target` buffered samples, or `hold` samples after the first chunk arrived.
+   * Playback starts at `target` buffered samples. It also starts `hold` samples of time after the first chunk arrived.
    *
    * @param {{planned?: number, parallel?: number}} [take]  planned: expected number of samples, or 0 if unknown
    */

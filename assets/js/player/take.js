@@ -1,8 +1,8 @@
 /**
- * One take: its request, the received PCM and the results.
+ * Take: one request for speech, with the received PCM and the results.
  *
- * Events: 'state' (queue position, start, first audio), 'progress' (more audio), 'done' (also after a cancellation) or
- * 'error' at the end, and 'stored' once the studio has stored the take.
+ * Events: 'state' (queue position, start, first audio), 'progress' (more audio), 'done' at the end (also after a
+ * cancellation) or 'error', and 'stored' when the studio has stored or refused the take.
  *
  * @typedef {'custom_voice'|'voice_design'|'base'} Mode
  * @typedef {{voice?: string, language?: string, instructions?: string, ref_text?: string, x_vector_only_mode?: boolean,
@@ -75,7 +75,7 @@ export class Take extends EventTarget {
     this.label = label;
     this.parent = parent;
     this.reference = reference;
-    /** SHA-256 digest of the reference, once computed, if the browser supports it. @type {string|null} */
+    /** SHA-256 digest of the reference audio, or null until it is computed. @type {string|null} */
     this.digest = null;
     this.isQuiet = isQuiet;
     this.isSample = isSample;
@@ -88,17 +88,21 @@ export class Take extends EventTarget {
     /** @type {Int16Array[]} */
     this.chunks = [];
     this.samples = 0;
-    /** Number of samples estimated from the text, or 0 if unknown. */
+    /** Expected number of samples, estimated from the text, or 0 if unknown. */
     this.planned = 0;
-    /** Maximum number of takes that were generated in parallel, including this take. */
+    /** Largest number of takes that were generated at the same time, including this take. */
     this.parallel = 1;
     /** Arrival times of the received chunks. @type {{arrivedAt: number, samples: number}[]} */
     this.arrivals = [];
     /** Model that generates the take. @type {Model|null} */
     this.model = null;
-    /** Fields of the message audio.start. @type {{model: string, voice: string|null, notes?: string[]}|null} */
+    /**
+     * Fields of the received message `audio.start`.
+     *
+     * @type {{model: string, voice: string|null, notes?: string[]}|null}
+     */
     this.start = null;
-    /** Metrics of the message audio.done. @type {Metrics|null} */
+    /** Metrics of the received message `audio.done`. @type {Metrics|null} */
     this.metrics = null;
     /** @type {string|null} */
     this.stopReason = null;
@@ -109,12 +113,12 @@ export class Take extends EventTarget {
     /** @type {import('../common/api.js').AppError|null} */
     this.error = null;
     /**
-     * Utterance of the speech client.
+     * Object of the speech client for this request.
      *
      * @type {ReturnType<import('../../../clients/js/voicewright.js').SpeechSocket['speak']>|null}
      */
     this.utterance = null;
-    /** Promise that resolves at the next event of the take. @type {Promise<unknown>|null} */
+    /** Promise that resolves at the next event of the take, or null. @type {Promise<unknown>|null} */
     this.nextEvent = null;
     this.isRefused = false; // True if the studio could not store the take because the store is full.
     /** Function that loads the audio of a stored take. @type {(() => Promise<Int16Array|null>)|null} */
@@ -122,17 +126,17 @@ export class Take extends EventTarget {
     /** @type {Promise<Int16Array|null>|null} */
     this.loading = null;
     this.askedAt = performance.now();
-    /**
-     * Emit 'state' after a short delay.
-     *
-     * Listeners update the page, and this must not delay the first audio.
-     */
+    /** Emit 'state' after a short delay, so that page updates do not delay the first audio. */
     this.notifySoon = throttle(() => this.notify('state'), SOON_MS);
     /** Times in ms after `clicked` (performance.now()), measured by this page. @type {Timing} */
     this.timing = { clicked: null, ttfa: null, audible: null, underruns: null };
   }
 
-  /** Return a take made from a stored record and its audio. @param {TakeRecord} record @param {Int16Array} pcm */
+  /**
+   * Return a take with the data of a stored record and its samples.
+   *
+   * @param {TakeRecord} record @param {Int16Array} pcm
+   */
   static fromRecord(record, pcm) {
     const take = new Take(/** @type {TakeRequest} */ ({ ...record, reference: null }));
     take.append(pcm);
@@ -143,10 +147,10 @@ export class Take extends EventTarget {
   }
 
   /**
-   * Return a stored take whose audio is loaded on demand.
+   * Return a stored take whose samples are loaded when they are needed.
    *
    * @param {TakeRecord} record
-   * @param {() => Promise<Int16Array|null>} load returns null after showing an error if the audio is unavailable
+   * @param {() => Promise<Int16Array|null>} load loads the samples; returns null if it failed and has shown an error
    */
   static withLoader(record, load) {
     const take = Take.fromRecord(record, new Int16Array());
@@ -157,9 +161,9 @@ export class Take extends EventTarget {
   }
 
   /**
-   * Load the audio of a stored take, if it is not loaded yet.
+   * Load the samples of a stored take, if they are not loaded yet.
    *
-   * After a failure, the next call requests the audio again.
+   * After a failure, the next call tries again.
    */
   async loadAudio() {
     if (!this.audioLoader) return;
@@ -172,22 +176,22 @@ export class Take extends EventTarget {
     this.notify('progress');
   }
 
-  /** Text that is sent to the runtime, after pronunciations and with tags. */
+  /** Text that is sent to the runtime, with tags and with pronunciations applied. */
   get sent() {
     return sentText(this.spoken ?? this.text);
   }
 
-  /** Text that is spoken, without tags. */
+  /** Text that is spoken: the sent text without tags. */
   get words() {
     return this.config.tags ? untagged(this.sent).trim() : this.sent;
   }
 
-  /** True if audio may still arrive. */
+  /** True until the generation ends, fails or is cancelled. */
   get isReceiving() {
     return this.state === 'queued' || this.state === 'streaming';
   }
 
-  /** True if the server has not responded to the request yet. */
+  /** True while the server has not responded to the request. */
   get isUnanswered() {
     return this.state === 'queued' && !this.queue && !this.start;
   }
@@ -196,22 +200,26 @@ export class Take extends EventTarget {
     return this.samples / SAMPLE_RATE;
   }
 
-  /** True if the take ended (EOS) too early for its text. */
+  /** True if the generation ended too early, so that part of the text is not spoken. */
   get isShort() {
     if (this.state !== 'done') return false;
     return this.stopReason === 'short' || (this.stopReason === 'eos' && isTooShort(this.words, this.seconds));
   }
 
-  /** Integrated loudness in LUFS, or null if it is unknown or the take is too short. */
+  /**
+   * Integrated loudness in LUFS, or null if unknown.
+   *
+   * It is known after the studio has stored the take, unless the take is too short.
+   */
   get lufs() {
     return this.record?.lufs ?? null;
   }
 
   /**
-   * Add text to a take with streamed text.
+   * Add text to a take that is generated while the user types.
    *
    * @param {string} text
-   * @param {string|null} spoken text after pronunciations, or null if equal
+   * @param {string|null} spoken text with pronunciations applied, or null if nothing was replaced
    */
   extend(text, spoken) {
     if (spoken ?? this.spoken) this.spoken = `${this.spoken ?? this.text}${spoken ?? text}`;
@@ -220,7 +228,7 @@ export class Take extends EventTarget {
     this.write(spoken ?? text);
   }
 
-  /** Send more streamed text, which is spoken immediately. @param {string} text */
+  /** Send more text to the runtime, which speaks it immediately. @param {string} text */
   write(text) {
     this.utterance?.write(text);
     this.utterance?.flush();
@@ -235,7 +243,7 @@ export class Take extends EventTarget {
   /**
    * Cancel the generation of the take.
    *
-   * The received audio is kept. It is also stored, unless `isKept` is false.
+   * The audio that was received is kept. It is stored unless `isKept` is false.
    *
    * @param {{isKept?: boolean}} [options]
    */
@@ -266,19 +274,19 @@ export class Take extends EventTarget {
     return this.nextEvent;
   }
 
-  /** Resolve with the take when its audio has ended, or reject if the take failed. */
+  /** Wait for the end of the generation and return the take, or throw its error. */
   async finished() {
     while (this.isReceiving) await this.waitForEvent();
     if (this.state === 'failed') throw this.error;
     return this;
   }
 
-  /** True if the take has to be stored: a complete take, or a cancelled take with audio. */
+  /** True if the studio should store the take: it is complete, or cancelled with audio. */
   get isStorable() {
     return this.state === 'done' || (this.state === 'stopped' && this.keepsStopped && this.samples > 0);
   }
 
-  /** Resolve with the take when it is stored or refused, or reject if it failed. */
+  /** Wait until the studio has stored or refused the take, or throw its error. */
   async stored() {
     await this.finished();
     while (this.isStorable && !this.record && !this.isRefused) await this.waitForEvent();

@@ -1,4 +1,4 @@
-/** Peaks of a take, and waveforms on a canvas. */
+/** Peaks of a take (minimum and maximum of every 10 ms), and waveforms on a canvas. */
 
 import { SAMPLE_RATE } from '../common/audio.js';
 import { throttle } from '../common/elements.js';
@@ -11,7 +11,7 @@ export const BIN = SAMPLE_RATE / 100;
 const known = new WeakMap();
 
 export class Peaks {
-  /** Return the peaks of a take for all chunks that were received. @param {import('./take.js').Take} take */
+  /** Return the peaks of all audio that a take has received. @param {import('./take.js').Take} take */
   static of(take) {
     const peaks = known.get(take) ?? new Peaks();
     known.set(take, peaks);
@@ -79,13 +79,21 @@ export class Waveform {
     this.draw();
   }
 
-  /** Set the end of the part in the accent colour. @param {number} played number of played samples */
+  /**
+   * Set the playback position, up to which the waveform is drawn in the accent colour.
+   *
+   * @param {number} played number of played samples
+   */
   seek(played) {
     this.played = played;
     this.draw();
   }
 
-  /** Number of samples in the full width, which is an estimate during generation. */
+  /**
+   * Number of samples that the full width shows.
+   *
+   * During generation, this is the estimated length of the take.
+   */
   get span() {
     const { take } = this;
     const planned = take && 'planned' in take && take.state === 'streaming' ? take.planned : 0;
@@ -122,7 +130,9 @@ const coloured = new Set();
 let themes;
 
 /**
- * Redraw a canvas whenever the theme changes.
+ * Call a draw function whenever the theme of the page changes.
+ *
+ * Only a weak reference to the drawn object is kept.
  *
  * @template {object} T
  * @param {T} drawn
@@ -142,7 +152,7 @@ export function redrawOnTheme(drawn, draw) {
   themes.observe(document.body, { attributeFilter: ['class'] });
 }
 
-/** Peaks drawn as bars over the whole width of a canvas. */
+/** Bars on a canvas that show peaks. */
 export class Bars {
   /**
    * @param {HTMLCanvasElement} canvas
@@ -157,7 +167,7 @@ export class Bars {
     this.colour = colour;
   }
 
-  /** Draw the bins from `begin` to `end`. @param {number} [begin] @param {number} [end] */
+  /** Draw the bars for a range of bins. @param {number} [begin] @param {number} [end] */
   paint(begin = 0, end = Infinity) {
     const { canvas, peaks, bins } = this;
     const ratio = window.devicePixelRatio || 1;
@@ -191,7 +201,13 @@ export class Bars {
   }
 }
 
-/** Return the distance from the middle line at which a sample is drawn. @param {number} value sample in [-1, 1] */
+/**
+ * Return the drawn height of a sample, relative to half the height of the canvas.
+ *
+ * The height grows more slowly than the sample, so that quiet audio is visible.
+ *
+ * @param {number} value sample in [-1, 1]
+ */
 export function drawnHeight(value) {
   return Math.sign(value) * Math.abs(value) ** SHOWN;
 }

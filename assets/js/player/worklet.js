@@ -1,19 +1,19 @@
 /**
- * The player's AudioWorklet, which plays queued PCM without gaps and counts underruns.
+ * AudioWorklet of the player, which plays queued PCM without gaps and counts underruns.
  *
- * States: idle -> buffering -> playing -> draining -> idle. Playback starts when `target` samples are buffered, or `hold`
- * samples after the first ones arrived. If the queue becomes empty before the take ends, the worklet ramps to silence,
- * doubles `target` and buffers again, at most until nothing has arrived for MAX_TARGET_S. Except for these ramps, the
- * output at a rate of 1 is exactly the received samples: int16 / 32768.
+ * States: idle -> buffering -> playing -> draining -> idle. Playback starts when `target` samples are buffered. It also
+ * starts `hold` samples of time after the first chunk arrived. If the queue becomes empty before the end of the take, the
+ * worklet ramps to silence, doubles `target` and buffers again. It continues earlier if no audio arrives for
+ * MAX_TARGET_S. Except for these ramps, the output at a rate of 1 is exactly the received samples: int16 / 32768.
  *
- * Other rates use `TimeStretch`. While a take is generated, a rate above 1 approaches 1 as the buffer runs low, so that a
- * faster rate causes no underrun.
+ * For other rates, `TimeStretch` changes the speed. While a take is generated, a rate above 1 approaches 1 as the buffer
+ * becomes empty. Therefore a faster rate causes no underrun.
  *
- * Messages in:  {type: 'begin', take, target, hold?} {type: 'push', take, pcm: Int16Array} {type: 'end', take}
- *               {type: 'rate', rate}: set the speed of this take and the following takes
- *               {type: 'rest'}: count the next gap in the audio as a pause and not as an underrun
- *               {type: 'stop'} {type: 'report', id}: send the counters now
- * Messages out: {type: 'counters', ...Counters} ten times per second of audio, and at each change of the state.
+ *     Messages in:  {type: 'begin', take, target, hold?} {type: 'push', take, pcm: Int16Array} {type: 'end', take}
+ *                   {type: 'rate', rate}: set the speed of this take and the following takes
+ *                   {type: 'rest'}: count the next gap in the audio as a pause and not as an underrun
+ *                   {type: 'stop'} {type: 'report', id}: send the counters now
+ *     Messages out: {type: 'counters', ...Counters} ten times per second of audio, and at each change of the state.
  *
  * @typedef {Object} Counters
  * @property {number} take
@@ -83,11 +83,11 @@ class PcmPlayer extends AudioWorkletProcessor {
   }
 
   /**
-   * Discard the previous take and wait for the next take.
+   * Discard the previous take and all counters.
    *
-   * @param {number} take
-   * @param {number} target
-   * @param {number} hold
+   * @param {number} take number of the next take
+   * @param {number} target number of buffered samples at which it starts
+   * @param {number} hold maximum delay after the first chunk, in samples
    */
   clear(take, target, hold = Infinity) {
     this.chunks = [];
@@ -112,7 +112,7 @@ class PcmPlayer extends AudioWorkletProcessor {
     this.sinceReport = 0;
   }
 
-  /** Handle a message of the page. @param {any} message */
+  /** Handle a message from the page. @param {any} message */
   receive(message) {
     switch (message.type) {
       case 'begin':
@@ -141,17 +141,17 @@ class PcmPlayer extends AudioWorkletProcessor {
     }
   }
 
-  /** Number of received samples that were not played yet. */
+  /** Number of samples that were received but not played yet. */
   get buffered() {
     return this.received - Math.round(this.played);
   }
 
-  /** True if there is audio to play. */
+  /** True if there are samples to play. */
   get hasSound() {
     return this.chunks.length > 0 || this.stretch.bufferedSamples > 0;
   }
 
-  /** Current speed of playback. */
+  /** Current speed, which is lower than the chosen speed if the buffer is nearly empty. */
   get pace() {
     if (this.rate <= 1 || this.ended) return this.rate;
     const ample = (this.buffered / sampleRate - LOW_BUFFER_S) / (AMPLE_S - LOW_BUFFER_S);
@@ -174,9 +174,9 @@ class PcmPlayer extends AudioWorkletProcessor {
   }
 
   /**
-   * Count the current or next gap in the audio as a pause.
+   * Count the current or next gap in the audio as a pause, not as an underrun.
    *
-   * After the pause, playback starts like at the beginning of a take.
+   * After the pause, playback starts under the same condition as at the beginning of a take.
    */
   expectPause() {
     this.isResting = true;
@@ -200,7 +200,7 @@ class PcmPlayer extends AudioWorkletProcessor {
     this.finish();
   }
 
-  /** Ramp from the last value to silence, which avoids a click. */
+  /** Let the output ramp from its last value to silence, which prevents a click. */
   rampToSilence() {
     if (this.last === 0) return;
     this.tail = this.last;
@@ -245,7 +245,7 @@ class PcmPlayer extends AudioWorkletProcessor {
     this.enter(this.ended ? 'draining' : 'playing');
   }
 
-  /** Write queued samples to the output and return the number of written samples. @param {Float32Array} output */
+  /** Write queued samples to the output, and return how many samples were written. @param {Float32Array} output */
   render(output) {
     const { pace } = this;
     const done = pace === 1 && this.stretch.bufferedSamples === 0 ? this.copySamples(output) : this.writeStretched(output, pace);
@@ -257,7 +257,7 @@ class PcmPlayer extends AudioWorkletProcessor {
     return done;
   }
 
-  /** Write samples without changing their speed. @param {Float32Array} output */
+  /** Copy queued samples to the output without changing the speed. @param {Float32Array} output */
   copySamples(output) {
     let done = 0;
     while (done < output.length && this.chunks.length > 0) {
@@ -270,7 +270,11 @@ class PcmPlayer extends AudioWorkletProcessor {
     return done;
   }
 
-  /** Write samples with a changed speed. @param {Float32Array} output @param {number} pace */
+  /**
+   * Write queued samples to the output with changed speed.
+   *
+   * @param {Float32Array} output @param {number} pace speed, where 1 is unchanged
+   */
   writeStretched(output, pace) {
     const { stretch } = this;
     let done = 0;
@@ -287,7 +291,11 @@ class PcmPlayer extends AudioWorkletProcessor {
     return done;
   }
 
-  /** Remove samples from the queue. @param {number} count number of samples, at most those left in the first chunk */
+  /**
+   * Remove played samples from the first chunk of the queue.
+   *
+   * @param {number} count number of samples, at most the length of the chunk's rest
+   */
   drop(count) {
     this.offset += count;
     if (this.offset < this.chunks[0].length) return;
@@ -296,7 +304,7 @@ class PcmPlayer extends AudioWorkletProcessor {
   }
 
   /**
-   * Fill the rest of a block with silence.
+   * Fill the end of a block with silence, and update the state.
    *
    * @param {Float32Array} output
    * @param {number} from index of the first silent sample

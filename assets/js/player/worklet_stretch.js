@@ -1,7 +1,7 @@
 /**
- * Change of speed at constant pitch with WSOLA.
+ * Change of the playback speed at constant pitch, with the WSOLA algorithm.
  *
- * Most samples are unchanged. Each jump is a cross-fade to the most similar position nearby.
+ * Most samples are unchanged. To skip or repeat audio, the output cross-fades to the most similar position nearby.
  *
  * At a rate of 1, no sample changes. The code runs on the audio thread (worklet.js), so it allocates memory only in the
  * constructor.
@@ -28,7 +28,7 @@ export class TimeStretch {
     this.buffer = new Float32Array(BUFFER_HOPS * this.hop);
     this.out = new Float32Array(this.hop);
     this.fade = Float32Array.from(this.out, (_, i) => 0.5 - 0.5 * Math.cos((Math.PI * (i + 0.5)) / this.hop));
-    /** Number of samples after the position that a step may need. */
+    /** Number of input samples after the current position that one step may need. */
     this.lookahead = 4 * this.hop;
   }
 
@@ -36,21 +36,21 @@ export class TimeStretch {
     this.end = this.at = this.lag = this.outCount = this.readCount = 0;
   }
 
-  /** Number of samples that were put in and not taken out yet. */
+  /** Number of samples that were appended and not read yet. */
   get bufferedSamples() {
     return this.end - this.at + this.outCount - this.readCount;
   }
 
-  /** Number of input samples that are needed now. */
+  /** Number of input samples that must be appended before the next step. */
   get neededSamples() {
     return Math.max(0, this.lookahead - (this.end - this.at));
   }
 
   /**
-   * Add input samples.
+   * Append input samples to the buffer.
    *
    * @param {Int16Array} pcm
-   * @param {number} from
+   * @param {number} from index of the first sample
    * @param {number} count number of samples, at most `neededSamples`
    */
   append(pcm, from, count) {
@@ -60,7 +60,7 @@ export class TimeStretch {
   }
 
   /**
-   * Move the data to the start of the buffer if more samples do not fit.
+   * Move the buffered samples to the start of the buffer if new samples do not fit.
    *
    * @param {number} count number of samples to add
    */
@@ -73,9 +73,9 @@ export class TimeStretch {
   }
 
   /**
-   * Write the available output samples, at most up to the end of `target`.
+   * Write output samples to `target` and return how many were written.
    *
-   * @param {Float32Array} target @param {number} from @param {number} rate input samples per output sample @returns
+   * @param {Float32Array} target @param {number} from index of the first sample in `target` @param {number} rate input samples per output sample @returns
    * {number} number of written samples
    */
   read(target, from, rate) {
@@ -86,7 +86,7 @@ export class TimeStretch {
     return count;
   }
 
-  /** Compute the next output samples. @param {number} rate input samples per output sample */
+  /** Compute the next block of output samples. @param {number} rate input samples per output sample */
   make(rate) {
     const { buffer, out, fade, at, hop } = this;
     this.readCount = 0;
@@ -102,9 +102,9 @@ export class TimeStretch {
   }
 
   /**
-   * Return the offset of the samples that are most similar to the next samples, or 0.
+   * Return the distance to the samples that are most similar to the next samples.
    *
-   * @param {number} middle expected offset
+   * @param {number} middle expected distance in samples
    */
   bestPosition(middle) {
     const { buffer, at, hop } = this;
