@@ -67,11 +67,11 @@ class CoreHost:
 
 
 class EngineCore:
-    """Engine core of one checkpoint, which serves all its requests.
+    """Engine core of one checkpoint, which serves all requests for this checkpoint.
 
     Each engine iteration (`Engine.tick`) calls collect, process_outputs, retire, report_waiting_for_text, admit,
     prefill and decode. Prefill and decode process outputs again, because some devices finish a launch before it
-    returns. Chunks that must be decoded are passed to the Code2Wav worker.
+    returns. The Code2Wav worker decodes the generated frames to audio in chunks.
 
     Args:
         length: Positions (tokens and frames) per slot.
@@ -158,10 +158,14 @@ class EngineCore:
         return (self.table.sampled > 0) & (self.table.text_limit <= self.table.sampled)
 
     def share_voices_of(self, reader: EngineCore, *, may_cross_embed: bool) -> None:
-        """Use the voice cache of another checkpoint.
+        """Use the voice cache of another checkpoint, which encodes voices for this checkpoint.
 
-        No request may wait for a voice at this time. With `may_cross_embed`, a request can also use the embeddings of
-        the other checkpoint (execution/cross_checkpoint_embeddings.py).
+        Call this method only while no request waits for a voice.
+
+        Args:
+            reader: Engine core of the other checkpoint.
+            may_cross_embed: True if a request may also use the embeddings of the other checkpoint
+                (execution/cross_checkpoint_embeddings.py).
         """
         self.voice_cache = self.waiting.voices = reader.voice_cache
         self.may_cross_embed = may_cross_embed
@@ -177,7 +181,10 @@ class EngineCore:
             self.waiting.add_request(sequence, self.clock())
 
     def change_text(self, ticket: int, change: Callable[[TextStream], None]) -> None:
-        """Apply a change to a request's text: more text, a flush, or the end of the text."""
+        """Call `change` with the text stream of a request, and process the changed text.
+
+        A change appends text, requests a flush, or marks the end of the text.
+        """
         sequence = self.waiting.find(ticket) or self._sequence_of(ticket)
         if sequence is None or sequence.text_stream.closed:
             return
@@ -199,9 +206,10 @@ class EngineCore:
             self.segment_runner.append_tokens(sequence)
 
     def ack_sent(self, samples: Mapping[int, int]) -> None:
-        """Record the total number of samples sent to each listener, by ticket.
+        """Record how much audio was sent to each listener.
 
-        Tickets of other checkpoints are ignored.
+        Args:
+            samples: Total number of sent samples by request ticket. Tickets of other checkpoints are ignored.
         """
         for slot, sequence in self.sequences.items():
             if (sent := samples.get(sequence.ticket)) is not None:
@@ -209,7 +217,12 @@ class EngineCore:
                 self.table.acknowledged_frames[slot] = spoken // self.samples_per_frame
 
     def ack_played(self, ticket: int, ms: float) -> None:
-        """Update the estimate of a listener's buffer with the total milliseconds played."""
+        """Update the estimate of the time at which a listener's audio buffer becomes empty.
+
+        Args:
+            ticket: Number of the request.
+            ms: Total milliseconds of audio that the listener has played.
+        """
         sequence = self._sequence_of(ticket)
         if sequence is not None and sequence.first_audio_at is not None:
             sent_s = float(self.table.emitted[sequence.slot]) * self.frame_s + sequence.paused / SAMPLE_RATE
@@ -223,10 +236,10 @@ class EngineCore:
             self.finish_request(sequence, StopReason.CANCELLED)
 
     def preempt(self, ticket: int, error: SpeechError) -> bool:
-        """End a request that waits for a slot with an error.
+        """Refuse a request that waits for a slot: end it with an error.
 
         Returns:
-            False if the request has a slot or has ended.
+            True if the request was waiting. Otherwise nothing is changed.
         """
         sequence = self.waiting.remove_request(ticket)
         if sequence is not None:
@@ -236,7 +249,10 @@ class EngineCore:
     # --- Steps of an engine iteration.
 
     def collect(self) -> None:
-        """Record the audio that the Code2Wav worker has emitted, and submit the next chunks."""
+        """Collect the results of finished Code2Wav calls, and submit the next chunks of frames.
+
+        The audio itself has already been emitted by the worker.
+        """
         for sequence, audio in self.code2wav_scheduler.collect():
             self.frames_made += 0 if sequence.request.is_background else audio.frames
             if audio.error is not None:
@@ -246,7 +262,11 @@ class EngineCore:
                     self.segment_runner.cut_segment(sequence, audio.guard, audio.cut_frames)
 
     def process_outputs(self) -> bool:
-        """Process the results of finished launches, and return True if a launch has finished."""
+        """Process the outputs of finished device launches.
+
+        Returns:
+            True if at least one launch has finished.
+        """
         worked = False
         for output in self.in_flight.outputs():
             worked = True
@@ -268,7 +288,7 @@ class EngineCore:
         return worked
 
     def retire(self) -> None:
-        """End the requests whose audio is completely emitted."""
+        """End the requests whose last audio has been emitted."""
         table = self.table
         for slot in np.flatnonzero(table.ended & (table.sampled == table.emitted) & ~table.in_code2wav):
             sequence = self.sequences[int(slot)]
@@ -278,7 +298,7 @@ class EngineCore:
             self.finish_request(sequence, sequence.stop_reason)
 
     def report_waiting_for_text(self) -> None:
-        """Notify requests that have emitted the audio of all text received so far."""
+        """Emit `WaitingForText` for requests whose received text is completely spoken."""
         table = self.table
         is_emitted = (table.sampled == table.emitted) & ~table.in_code2wav
         for slot in np.flatnonzero(self._waits_for_text & is_emitted & ~table.ended):
@@ -300,9 +320,12 @@ class EngineCore:
         self.waiting.report_places(now)
 
     def prefill(self) -> bool:
-        """Launch a prefill of the next chunk of several prompts, and return True if launched.
+        """Launch the prefill of the next chunk of one or more prompts.
 
-        After the last chunk of a prompt, the first frame is also launched.
+        If a chunk is the last one of its prompt, the first frame is launched after it.
+
+        Returns:
+            True if a prefill was launched.
         """
         # Only one prefill runs at a time. Requests that arrive in the meantime share the next prefill.
         if self.in_flight.is_prefilling:
@@ -317,7 +340,11 @@ class EngineCore:
         return bool(sequences)
 
     def decode(self) -> bool:
-        """Launch a decode step of all runnable rows, and return True if launched."""
+        """Launch a decode step for all rows that can continue.
+
+        Returns:
+            True if a decode step was launched.
+        """
         self.code2wav_scheduler.resubmit_tasks()
         if not self.in_flight.may_begin:
             return False
@@ -335,7 +362,7 @@ class EngineCore:
         return True
 
     def finish_request(self, sequence: Sequence, outcome: StopReason | SpeechError) -> None:
-        """Release the request's resources and emit its final event."""
+        """Release the resources of a request, and emit its final event."""
         now = self.clock()
         if sequence.slot >= 0:
             self.code2wav_scheduler.stop_audio(sequence)

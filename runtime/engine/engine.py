@@ -143,7 +143,7 @@ class Engine:
     # --- Requests; any thread.
 
     def submit(self, request: SpeechRequest, sink: Sink) -> int:
-        """Accept a request and return its ticket.
+        """Accept a request, and return its ticket: the request number for all other methods.
 
         The engine's threads call `sink` with every event of the request.
 
@@ -176,11 +176,11 @@ class Engine:
         return ticket
 
     def append(self, ticket: int, text: str) -> None:
-        """Append text to a request with ``open_text``."""
+        """Append text to a request that was submitted with ``open_text``."""
         self._change_text(ticket, lambda text_stream: text_stream.add(text))
 
     def flush(self, ticket: int) -> None:
-        """Speak all text of a request so far, even if the last word or sentence is incomplete."""
+        """Speak all text received so far, even if the last word or sentence is incomplete."""
         self._change_text(ticket, TextStream.flush)
 
     def finish_text(self, ticket: int) -> None:
@@ -188,19 +188,19 @@ class Engine:
         self._change_text(ticket, TextStream.finish)
 
     def ack_sent(self, ticket: int, samples: int) -> None:
-        """Acknowledge the total number of samples that were sent to the listener.
+        """Report the total number of audio samples that were sent to a request's listener.
 
-        This method is called several times per second, so it does not wake the engine thread. The next iteration, after
-        at most ``PAUSE_S``, reads the value.
+        This method is called several times per second, so it does not wake the engine thread. The next engine iteration
+        starts after at most ``PAUSE_S`` seconds and reads the value.
         """
         self._sent_samples[ticket] = samples
 
     def ack_played(self, ticket: int, ms: float) -> None:
-        """Acknowledge the total milliseconds that the listener has played."""
+        """Report the total milliseconds of audio that a request's listener has played."""
         self._command(ticket, lambda core: core.ack_played(ticket, ms))
 
     def cancel(self, ticket: int) -> None:
-        """End a request within one frame.
+        """Cancel a request, which then ends within the duration of one frame.
 
         Tickets of unknown or ended requests are ignored.
         """
@@ -231,7 +231,7 @@ class Engine:
         core.voice_cache.prepare(admission.reference, admission.voice_key, done)
 
     def load(self) -> EngineLoad:
-        """Return the current load: slots, active and waiting requests."""
+        """Return the current load of all checkpoints: slots, requests, frames and device memory."""
         cores = self.registry.cores
         running = [sequence for core in cores for sequence in tuple(core.sequences.values())]
         active = sum(not sequence.request.is_background for sequence in running)
@@ -251,7 +251,10 @@ class Engine:
         )
 
     def busy_since(self) -> float | None:
-        """Return the start time of the oldest unfinished step of a thread or the device, or None."""
+        """Return the start time of the oldest step that a thread or the device has not finished.
+
+        The time is in seconds of the engine's clock, or None if all threads and the device are idle.
+        """
         heartbeats = (self._heartbeat, *self.code2wav_worker.heartbeats)
         started_at = [
             *(heartbeat.since for heartbeat in heartbeats),
@@ -260,7 +263,10 @@ class Engine:
         return min((since for since in started_at if since is not None), default=None)
 
     def stacks(self) -> str:
-        """Return the stack traces of all threads as text, without any text of clients."""
+        """Return the stack traces of all threads as text.
+
+        The stack traces contain no text from clients.
+        """
         names = {thread.ident: thread.name for thread in threading.enumerate()}
         return "\n".join(
             f"{names.get(ident, ident)}:\n{''.join(traceback.format_stack(frame))}"
@@ -291,9 +297,10 @@ class Engine:
     # --- The engine thread.
 
     def tick(self) -> bool:
-        """Run one engine iteration of every checkpoint.
+        """Run one engine iteration for every loaded checkpoint.
 
-        Return True if the next iteration should follow without a wait.
+        Returns:
+            True if work was done. The next iteration should then follow without a wait.
         """
         cores = self.registry.cores
         self._heartbeat.step()
@@ -424,7 +431,12 @@ class Engine:
         self._wake.set()
 
     def admit_waiting(self, entry: RegistryEntry, validated: Mapping[int, Validated]) -> None:
-        """Admit or refuse requests whose checkpoints are loaded, reusing earlier validations."""
+        """Admit or refuse the requests that waited for their checkpoints to be loaded.
+
+        Args:
+            entry: Registry entry of the checkpoint.
+            validated: Results of earlier validations by ticket. Other requests are validated now.
+        """
         with self._lock:
             released = entry.waiting.remove_loaded(self._is_settled)
         core = entry.core

@@ -68,14 +68,14 @@ class OpenRequests:
         self._by_ticket.pop(ticket, None)
 
     def make_room(self, entry: RegistryEntry, request: SpeechRequest) -> tuple[int, Overloaded] | None:
-        """Select a request to preempt if the waiting queue is full.
+        """Ensure that a new request fits into the waiting queue, if necessary by preemption.
 
         The queue is full if all places are taken or the expected wait of the newest request exceeds the limit. Requests
-        that wait for text or a voice need no place. The preempted request is the newest request of the caller with the
-        most requests, provided that this caller still has more requests afterwards than the new request's caller.
+        that wait for text or a voice do not take a place. If the queue is full, the caller with the most requests loses
+        its newest waiting request. This caller must still have more requests than the caller of the new request.
 
         Returns:
-            Ticket and error of the preempted request, or None if there is a free place.
+            Ticket and error of the request to preempt, or None if there is a free place.
 
         Raises:
             Overloaded: The queue is full, and no request can be preempted.

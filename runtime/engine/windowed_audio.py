@@ -21,7 +21,7 @@ CONTEXT_FRAMES = 25  # Number of earlier frames that are decoded again before ea
 
 @torch.inference_mode()
 def windowed_audio(engine: Engine, request: SpeechRequest, codes: NDArray[np.int64]) -> bytes:
-    """Decode the frames of a request in windows, and return 16-bit PCM bytes.
+    """Decode the frames of a request in overlapping windows, and return 16-bit PCM bytes.
 
     For a cloned voice, the reference frames are decoded first, and their audio is cut off.
 
@@ -50,9 +50,12 @@ def windowed_audio(engine: Engine, request: SpeechRequest, codes: NDArray[np.int
 
 
 def decode_in_windows(decode: Callable[[Tensor], Tensor], codes: Tensor, samples_per_frame: int) -> Tensor:
-    """Decode frames in windows of `WINDOW_FRAMES` with `CONTEXT_FRAMES` frames of context.
+    """Decode frames in windows of `WINDOW_FRAMES`, each after `CONTEXT_FRAMES` earlier frames.
 
-    `decode` returns the audio of the frames of a new stream.
+    The earlier frames only provide context: their audio in the window is cut off.
+
+    Args:
+        decode: Function that decodes codes [B, m, Q] of new streams to audio [B, m * samples_per_frame].
 
     Shapes: codes [B, n, Q]; result [B, n * samples_per_frame].
     """

@@ -1,4 +1,7 @@
-"""Captured CUDA graphs of Code2Wav, one per shape (frames, batch size)."""
+"""Captured CUDA graphs of the audio decoder Code2Wav, one per shape.
+
+A shape is a pair (number of frames, batch size).
+"""
 
 from __future__ import annotations
 
@@ -23,13 +26,13 @@ Shape = tuple[int, int]  # Number of frames, batch size.
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Frame counts and batch sizes of one device stream's graphs."""
+    """Shapes of the Code2Wav graphs of one device stream: frame counts and batch sizes."""
 
     frames: tuple[int, ...]
     batches: tuple[int, ...]
 
     def up_to(self, rows: int) -> Family:
-        """Return a copy with only the batch sizes needed for up to `rows` rows."""
+        """Return a copy without the batch sizes that `rows` rows do not need."""
         enough = next((batch for batch in self.batches if batch >= rows), self.batches[-1])
         return Family(self.frames, tuple(batch for batch in self.batches if batch <= enough))
 
@@ -52,9 +55,12 @@ WORKS = {
 
 
 def pieces(frames: int, sizes: Sequence[int]) -> list[int]:
-    """Split a number of frames into pieces of the given sizes, with the largest pieces first.
+    """Split a number of frames into pieces whose lengths are in `sizes`.
 
-    A remainder that is smaller than every size becomes the last piece.
+    The largest pieces come first. A remainder that is smaller than every size becomes the last piece.
+
+    Returns:
+        The length of each piece in frames.
     """
     cut = []
     for size in sorted(sizes, reverse=True):
@@ -65,7 +71,10 @@ def pieces(frames: int, sizes: Sequence[int]) -> list[int]:
 
 
 class Bucket:
-    """Captured Code2Wav graph of one shape, whose padding rows use the slot `spare`."""
+    """Captured Code2Wav graph of one shape.
+
+    Padding rows of a batch use the slot `spare`.
+    """
 
     def __init__(
         self, network: Code2WavNetwork, device: Device, stream: Stream, frames: int, batch: int, groups: int, spare: int
@@ -89,9 +98,12 @@ class Bucket:
         )
 
     def run(self, rows: NDArray[np.int64], codes: Tensor) -> Tensor:
-        """Decode codes, and return the result on the host, which is valid until the next call.
+        """Decode codes to audio with the graph, and wait for the result.
 
-        Shapes: rows [b, 3]; codes [b, frames, Q]; result [b, samples + flags] int16.
+        The result is a view of a host buffer. The next call overwrites this buffer.
+
+        Shapes: rows [b, 3]: slot, parity of the decoded chunks, decoded frames; codes [b, frames, Q]; result [b,
+        samples + flags] int16, where nonzero flags mark audio that is not finite.
         """
         count = len(rows)
         self._host_rows[:count] = torch.from_numpy(rows)
@@ -106,11 +118,14 @@ class Bucket:
         return self._outputs[:count]
 
     def begin(self, rows: NDArray[np.int64], codes: Tensor) -> tuple[Tensor, Event]:
-        """Start decoding, and return a host buffer and the event that marks it valid.
+        """Start to decode codes with the graph, without waiting for the result.
 
         The current device stream must be the stream of the graph.
 
-        Shapes: rows [b, 3]; codes [b, frames, Q]; buffer [batch, samples + flags] int16.
+        Shapes: rows [b, 3]; codes [b, frames, Q]; buffer [batch, samples + flags] int16. See `run`.
+
+        Returns:
+            A host buffer for the result, and an event. The buffer is valid after the event.
         """
         spare = np.tile([self._spare, 0, 0], (len(self._rows) - len(rows), 1))
         self._rows.copy_(on_device(self._inputs.device, np.concatenate((rows, spare))))
@@ -134,9 +149,13 @@ class Code2WavGraphs:
         graphs: GraphPool,
         shapes: Sequence[Shape] = (),
     ) -> None:
-        """Determine the shapes of the graphs without capturing them.
+        """Choose the shapes of the graphs, but capture no graph yet.
 
         Args:
+            groups: Number of codes per frame.
+            slots: Number of slots, which limits the batch sizes.
+            spare: Slot for the padding rows of a batch.
+            graphs: Pool that stores the captured graphs.
             shapes: Shapes that replace the default shapes of ``Stream.AUDIO``.
 
         Raises:
@@ -155,13 +174,16 @@ class Code2WavGraphs:
             self._shapes[Stream.AUDIO] = tuple(shapes)
 
     def captures(self) -> Iterator[Capture]:
-        """Yield the capture function of every graph, the largest shape first."""
+        """Yield the description of every graph to capture, the largest shape first."""
         for stream, frames, batch in self._wanted():
             make = partial(Bucket, self._network, self._device, stream, frames, batch, self._groups, self._spare)
             yield Capture(WORKS[stream], (frames, batch), make)
 
     def works(self) -> Iterator[Callable[[], object]]:
-        """Yield the functions to capture, with dummy inputs."""
+        """Yield one function per shape that calls the network with dummy inputs.
+
+        `Device.precompile` calls the functions to compile all kernels.
+        """
         device = self._device.torch_device
         for frames, batch in sorted({(frames, batch) for _, frames, batch in self._wanted()}):
             rows = torch.zeros((batch, ROW_COLUMNS), device=device, dtype=torch.int32)
@@ -174,7 +196,7 @@ class Code2WavGraphs:
         return sorted(all_shapes, key=lambda shape: -shape[1] * shape[2])
 
     def sizes(self, stream: Stream) -> list[int]:
-        """Return the frame counts that have graphs, in ascending order."""
+        """Return the numbers of frames for which a device stream has graphs, in ascending order."""
         return sorted({frames for frames, _ in self._graphs.of(WORKS[stream])})
 
     def widest(self, stream: Stream) -> int:

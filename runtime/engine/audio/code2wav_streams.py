@@ -1,4 +1,4 @@
-"""Code2Wav decoder streams, one per slot, decoded in batches.
+"""Audio streams in slots, which Code2Wav decodes in batches.
 
 Thread: Code2Wav worker.
 """
@@ -49,9 +49,10 @@ def code2wav_interface(code2wav: Code2Wav, slots: int, device: Device, dtype: to
 
 @dataclass(frozen=True, slots=True)
 class FirstAudio:
-    """Audio of a request's first frame, decoded directly after the frame is generated.
+    """Audio of a request's first frame, which is decoded before the host has read the frame.
 
-    Shapes: made [samples + flags] int16, on the host, valid after `event`.
+    Shapes: made [samples + flags] int16, on the host, valid after `event`. A nonzero flag marks audio that is not
+    finite.
     """
 
     made: Tensor
@@ -59,7 +60,7 @@ class FirstAudio:
     event: Event
 
     def pcm(self) -> bytes | SpeechError:
-        """Wait for the audio, and return 16-bit PCM bytes or an error."""
+        """Wait for the decoder, and return the audio as 16-bit PCM bytes or an error."""
         try:
             self.event.synchronize()
         except Exception:
@@ -70,7 +71,7 @@ class FirstAudio:
 
 
 class Code2WavStreams:
-    """Code2Wav decoder streams, one per slot."""
+    """Audio streams that Code2Wav decodes, one per slot."""
 
     def __init__(
         self,
@@ -82,9 +83,11 @@ class Code2WavStreams:
         graphs: GraphPool | None = None,
         shapes: Sequence[Shape] = (),
     ) -> None:
-        """Create the streams without capturing graphs.
+        """Create the streams, but capture no graph yet.
 
-        `shapes` are the (frames, batch size) of the graphs for later chunks, or empty for the default shapes.
+        Args:
+            shapes: Shapes (frames, batch size) of the graphs for chunks after a request's first chunk. If empty,
+                default shapes are used.
         """
         self.samples_per_frame = code2wav.config.samples_per_frame
         self.groups = code2wav.config.num_quantizers
@@ -112,9 +115,9 @@ class Code2WavStreams:
 
     @torch.inference_mode()
     def open(self, slot: int, voice: ClonedVoice | None = None, stream: Stream = Stream.FIRST_AUDIO) -> None:
-        """Open a new stream in a slot, which replaces the slot's previous state.
+        """Open a new stream in a slot, and discard the slot's previous state.
 
-        The stream of a voice with reference frames starts with the state after the reference frames.
+        If the voice has reference frames, the new stream continues after these frames.
         """
         with self.device.stream(stream):
             self._after_last((slot,), stream)
@@ -128,17 +131,23 @@ class Code2WavStreams:
         self._rows[slot, 1:] = parity, frames
 
     def can_follow(self, voice: ClonedVoice | None) -> bool:
-        """True if a stream can be opened and its first frame decoded without waiting."""
+        """True if `follow` can decode the first frame of a new stream with this voice.
+
+        The device must have graphs for `follow`, and the state after the voice's reference frames must be cached.
+        """
         is_known = voice is None or voice.codes is None or voice.stream_state is not None
         return is_known and bool(self.graphs.sizes(Stream.PROMPTS))
 
     @torch.inference_mode()
     def follow(self, slots: Sequence[int], codes: Tensor) -> list[FirstAudio]:
-        """Launch decoding of the first frame of new streams, directly after it is generated.
+        """Launch the decoding of the first frame of new streams before the host reads the codes.
 
         The current device stream must be ``Stream.PROMPTS``.
 
         Shapes: codes [B, Q], on the device.
+
+        Returns:
+            For each slot, an object that waits for the audio and returns it.
         """
         widest = self.graphs.widest(Stream.PROMPTS)
         followed: list[FirstAudio] = []
@@ -158,11 +167,11 @@ class Code2WavStreams:
     ) -> list[bytes | SpeechError]:
         """Decode the next frames of the streams in some slots.
 
-        A failed network call changes no stream state, because new states are written last or to another buffer. The
-        batch is then halved and retried, until only the faulty streams fail.
+        If a network call fails, no stream state changes. The batch is then halved and retried, until only the faulty
+        streams fail.
 
-        Shapes: codes [B, n, Q] int64, one row per slot. Each result has n * samples_per_frame samples, or more with
-        `at_end`, because the last chunk of a stream may be padded.
+        Shapes: codes [B, n, Q] int64, one row per slot. Each result has n * samples_per_frame samples. With `at_end`, a
+        result may have more samples, because the last chunk of a stream may be padded.
 
         Thread: Two threads may decode on different device streams at the same time, but not the same slot.
 

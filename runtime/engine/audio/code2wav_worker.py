@@ -1,8 +1,9 @@
-"""Worker threads that run Code2Wav while frames are generated, the most urgent task first.
+"""Worker threads that run the audio decoder Code2Wav while frames are generated.
 
-Only these threads change the state of Code2Wav streams, and each stream is changed by one thread at a time. Before each
-frame, the engine may withdraw and replace waiting tasks, so an urgent chunk never waits for less urgent tasks. On
-devices with parallel streams, urgent chunks have a separate thread and do not wait for a running task.
+The most urgent task runs first. Only these threads change the state of Code2Wav streams, and each stream is changed by
+one thread at a time. Before each frame, the engine may replace the waiting tasks, so an urgent chunk never waits for
+less urgent tasks. On devices with parallel streams, urgent chunks have a separate thread and do not wait for a running
+task.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ log = logging.getLogger(__name__)
 class Code2WavTask:
     """Code2Wav call that waits for a worker thread.
 
-    The worker calls `begin` while it holds its lock. Afterwards the task cannot be withdrawn.
+    The thread calls `begin` while it holds the worker's lock. After `begin`, the task cannot be withdrawn.
     """
 
     urgency: tuple[bool, float]  # Sort key: (not urgent, deadline).
@@ -37,7 +38,7 @@ TaskFilter = Callable[[Code2WavTask], bool]
 
 
 def accept_every_task(task: Code2WavTask) -> bool:
-    """Return True: the task filter of a worker with a single thread."""
+    """Return True, as the filter of a worker with a single thread, which runs all tasks."""
     return True
 
 
@@ -89,9 +90,9 @@ class Code2WavWorker:
             self._waiting.pop(owner, None)
 
     def replace_tasks(self, owner: object, tasks: Callable[[], list[Code2WavTask]]) -> None:
-        """Replace the waiting tasks of an owner with the result of `tasks`.
+        """Call `tasks`, and replace the waiting tasks of an owner with the result.
 
-        The worker holds its lock during the call of `tasks`.
+        The worker's lock is held during the call.
         """
         with self.lock:
             self._waiting.pop(owner, None)

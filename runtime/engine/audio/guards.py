@@ -1,4 +1,7 @@
-"""Detection of runaway speech after the end of the text: loops and inaudible frames."""
+"""Detection of runaway speech, which continues after all text is spoken.
+
+Runaway speech is either a loop or a series of inaudible frames.
+"""
 
 from __future__ import annotations
 
@@ -35,10 +38,10 @@ MAX_RUN_FRAMES = np.append(REPEATED_FRAMES - LOOP_FRAMES, SILENT_FRAMES)
 
 @dataclass(slots=True)
 class RunawayDetector:
-    """Detector of runaway speech in one request.
+    """Detector of runaway speech in one request, after all text is spoken.
 
-    `last_audible_frame` is the index of the request's last audible frame, or -1. After the detection of a runaway,
-    `last_audible_frame` is the last frame of the speech before the silence or loop.
+    `last_audible_frame` is the index of the request's last audible frame, or -1. When a runaway is detected, it is set
+    to the last frame before the silence or loop.
     """
 
     last_audible_frame: int = -1
@@ -53,7 +56,9 @@ class RunawayDetector:
     _ends: NDArray[np.int64] = field(default_factory=lambda: np.full(REPEATED_FRAMES, -1))
 
     def check_frames(self, codes: NDArray[np.int64], pcm: bytes) -> Guard | None:
-        """Check the next frames after the text for runaway speech.
+        """Check the next frames for runaway speech: a loop or a long silence.
+
+        Call this method only with frames after the expected end of the text.
 
         Shapes: codes [n, Q] with n at least 1; pcm is the audio of the same frames, mono s16le.
 
@@ -112,5 +117,8 @@ def _runs(holds: NDArray[np.bool_], before: NDArray[np.int64]) -> NDArray[np.int
 
 
 def spoken_after(text: str) -> int:
-    """Return the number of frames after which a complete text is assumed to be spoken."""
+    """Return the number of frames in which a complete text is surely spoken.
+
+    The number is the expected length of the speech plus a margin.
+    """
     return round(SPOKEN_RATIO * expected_frames(text)) + SPOKEN_GRACE_FRAMES

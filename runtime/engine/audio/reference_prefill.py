@@ -1,6 +1,7 @@
-"""Code2Wav's stream state after the frames of a cloned voice's reference audio.
+"""Prefill of Code2Wav with the reference frames of a cloned voice.
 
-The state is computed when the voice is encoded.
+Reference frames are the codec frames of the voice's reference audio. The Code2Wav state after these frames is computed
+once per voice. Every stream of the voice starts with a copy of this state.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ class _Step:
 
 
 class ReferencePrefill:
-    """Computation of Code2Wav's stream state after reference frames.
+    """Callable that computes the Code2Wav state after the reference frames of a cloned voice.
+
+    The frames are processed in steps of fixed sizes, so graphs can capture each step.
 
     Thread: one caller at a time.
     """
@@ -55,15 +58,18 @@ class ReferencePrefill:
         self._slot_lock = threading.Lock()  # Protects the slot for reference frames.
 
     def captures(self) -> Iterator[Capture]:
-        """Yield the capture function of every step.
+        """Yield the description of the graph of every step.
 
-        A step without a graph runs eagerly.
+        A step whose graph cannot be captured runs eagerly.
         """
         for work, size, run in self._works():
             yield Capture(work, (size,), partial(_Step, self._device, run, size, self._groups))
 
     def works(self) -> Iterator[Callable[[], object]]:
-        """Yield the functions to capture, with dummy inputs."""
+        """Yield one function per step that runs the step with dummy inputs.
+
+        `Device.precompile` calls the functions to compile all kernels.
+        """
         device = self._device.torch_device
         rows = torch.zeros((1, ROW_COLUMNS), device=device, dtype=torch.int32)
         for _, size, run in self._works():
@@ -80,9 +86,9 @@ class ReferencePrefill:
 
     @torch.inference_mode()
     def __call__(self, codes: Tensor) -> VoiceStreamState:
-        """Compute the stream state after reference frames, on the current device stream.
+        """Compute the Code2Wav state after reference frames, on the current device stream.
 
-        Shapes: codes [m, Q] int64.
+        Shapes: codes [m, Q] int64, the reference frames.
         """
         with self._slot_lock:
             network = self._network.stepped

@@ -1,4 +1,4 @@
-"""Cache of encoded voices in Base mode: x-vector, codes and Code2Wav state.
+"""Cache of encoded voices for voice cloning: x-vector, codes and Code2Wav state.
 
 Encoding reference audio takes as long as generating many frames, so it runs on a separate thread and device stream. The
 cache evicts the least recently used voice.
@@ -32,7 +32,7 @@ MIN_SINE = 1e-3  # Minimum sine of the angle between two vectors for a spherical
 
 
 def reference_key(reference: Reference) -> str:
-    """Return the cache key of a voice reference, a hash of its audio, transcript and options.
+    """Return the cache key of a voice reference: a hash of its audio, transcript and options.
 
     The hash takes a few milliseconds per minute of audio.
     """
@@ -50,10 +50,13 @@ def reference_key(reference: Reference) -> str:
 
 
 def blend(parts: Sequence[tuple[float, Tensor]]) -> Tensor:
-    """Return the spherical interpolation of two x-vectors, with interpolated length.
+    """Mix two voices: return the spherical interpolation of two x-vectors.
 
-    `parts` are two pairs (weight, x-vector [H]) whose weights sum to 1. Nearly equal or opposite directions are
-    interpolated linearly, because no arc between them is defined.
+    The length is interpolated linearly. The direction is also interpolated linearly if both directions are nearly equal
+    or opposite, because the arc between them is not defined.
+
+    Args:
+        parts: Two pairs (weight, x-vector [H]), whose weights sum to 1.
     """
     (_, first), (share, second) = parts
     lengths = first.norm(), second.norm()
@@ -92,7 +95,7 @@ class VoiceCache:
         self.reader: Executor | None = None
 
     def warm(self) -> None:
-        """Encode noise once, because the first encoding is slow."""
+        """Encode one second of noise, because the first encoding of a process is slow."""
         if self.encoders is None:
             return
         self.encoders.prepare()

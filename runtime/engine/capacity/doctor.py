@@ -42,7 +42,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class FilesSeen:
-    """Relative paths of the files of a checkpoint: read, missing and ignored."""
+    """Relative paths of a checkpoint's files, divided into read, missing and ignored files."""
 
     read: dict[str, int]  # Sizes in bytes by name.
     missing: tuple[str, ...]
@@ -61,9 +61,9 @@ class AdapterSeen:
 
     @classmethod
     def all_of(cls, source: CheckpointSource) -> Iterator[AdapterSeen]:
-        """Describe the adapters of a checkpoint.
+        """Yield a description of each adapter of a checkpoint.
 
-        An adapter that cannot be read ends the iteration.
+        The iteration ends at the first adapter that cannot be read.
         """
         with suppress(SetUpError):  # The inspection of the checkpoint has already reported this error.
             for folder, adapter in zip(source.adapters, adapters_of(source), strict=True):

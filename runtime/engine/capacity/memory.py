@@ -39,7 +39,10 @@ GRAPH_BYTES = RESERVE_BYTES // 2  # Part of the reserve that stays allocated whi
 
 @dataclass(frozen=True, slots=True)
 class MemoryBudget:
-    """Device memory that this process may use: on a GPU, the fraction in the settings."""
+    """Device memory that this process may use.
+
+    On a GPU, the budget is the fraction of the total memory in the settings. On a CPU, it is the total memory.
+    """
 
     device: str
     on_cpu: bool
@@ -59,7 +62,11 @@ class MemoryBudget:
         return CPU_SLOTS if self.on_cpu else MAX_SLOTS
 
     def slots_in(self, size: float, slot: int, settings: EngineSettings) -> int:
-        """Return the number of slots to allocate in `size` bytes, or 0 if too few slots fit."""
+        """Return the number of slots to allocate in `size` bytes, where a slot has `slot` bytes.
+
+        The number is the setting `max_slots` or, without this setting, the number that fits, up to the default maximum.
+        The result is 0 if this number of slots does not fit.
+        """
         fitting = int(size // slot)
         wanted = settings.max_slots or min(max(fitting, 1), self.max_slots)
         return wanted if wanted <= fitting else 0
@@ -114,7 +121,7 @@ def slot_bytes(config: ModelConfig, code2wav: Code2Wav, settings: EngineSettings
 
 @dataclass(frozen=True, slots=True)
 class MemoryNeed:
-    """Memory of several checkpoints: a constant part, and a part per slot."""
+    """Memory of several checkpoints: a constant number of bytes, and bytes per slot."""
 
     once: int  # Bytes that do not depend on the number of slots: weights, process and graphs.
     slot: int

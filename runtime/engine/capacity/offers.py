@@ -112,9 +112,9 @@ def machine_offers(settings: EngineSettings) -> MachineOffers:
 
 @cache
 def inspect_published(checkpoint: Published) -> Inspection:
-    """Create the inspection result of a published checkpoint without reading its files.
+    """Describe a published checkpoint as an `Inspection`, without reading its files.
 
-    The configuration is described in docs/model.md 1.2 and 1.3.
+    The configuration is the one in docs/model.md 1.2 and 1.3.
     """
     wide = 1 if checkpoint.size == "0.6B" else 2
     config = ModelConfig(
@@ -164,7 +164,7 @@ def _setting_of(weights: Weights) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CardSpeed:
-    """Speed of a GPU: bytes of weights read per second, and Code2Wav operations per second."""
+    """Speed of a GPU: weights read in bytes per second, and Code2Wav operations per second."""
 
     reads: float
     computes: float
@@ -188,9 +188,9 @@ class CardSpeed:
         return cls(weights.nbytes / reading, 2 * SOUND_ROWS * SOUND_WIDTH * SOUND_WIDTH / computing)
 
     def rtf(self, config: ModelConfig, weights: Weights) -> float:
-        """Return the estimated real-time factor of a checkpoint on this GPU.
+        """Return the estimated real-time factor: seconds of compute per second of speech.
 
-        Decode steps (memory-bound) and Code2Wav (compute-bound) overlap.
+        Decode steps (limited by memory bandwidth) and Code2Wav (limited by compute) overlap.
         """
         frame = frame_reads(config) * bytes_per_weight(*weights) / self.reads
         layers = config.talker.num_hidden_layers

@@ -47,11 +47,11 @@ NATIVE_TIME_RATIO = 5.3  # Code2Wav's time in C++ relative to both units, which 
 
 @dataclass(slots=True)
 class Probe:
-    """Speed measurements on this CPU, cached by model shape and weights.
+    """Speed measurements on this CPU, cached by model shape and dtype of the weights.
 
     Args:
-        threads: Number of threads for frames and for audio, or 0 for the default division of the cores.
-        sound_dtype: Setting for the dtype of Code2Wav's matrix products.
+        threads: Number of threads for frames and also for audio, or 0 for the default division of the cores.
+        sound_dtype: Dtype setting for Code2Wav's matrix products.
     """
 
     device: Device
@@ -101,7 +101,10 @@ class Probe:
 
     @torch.inference_mode()
     def code2wav_time(self, weights: Weights) -> Timing:
-        """Measure Code2Wav's time per frame in the dtype that the settings select for `weights`."""
+        """Measure the time that Code2Wav needs per frame.
+
+        The setting `sound_dtype` and the talker's `weights` determine the dtype of the measured products.
+        """
         dtype = self._sound_dtype(weights)
         if dtype not in self._code2wav_timings:
             with cpu_threads(self._thread_counts.sound):
@@ -123,7 +126,7 @@ def _rtf(frame: float, sound: float, slowdown: float) -> float:
 
 
 def together(frame: float, sound: float, slowdown: float) -> float:
-    """Return the seconds per frame if frames and audio are computed on different cores.
+    """Return the seconds per frame if different cores compute frames and audio in parallel.
 
     Args:
         frame: Seconds per frame without audio.
@@ -140,7 +143,7 @@ def layer_size(config: DecoderConfig) -> int:
 
 
 def bytes_per_weight(dtype: torch.dtype, quantization: Quantization | None) -> float:
-    """Return the bytes per weight of matrix products, including the scales of quantization."""
+    """Return the bytes per weight in matrix products, including the scales of quantization."""
     rows, width = 3072, 1024  # Size of a matrix of the code predictor.
     return dtype.itemsize if quantization is None else quantized_bytes(rows, width, quantization) / (rows * width)
 

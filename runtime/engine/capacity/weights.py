@@ -1,8 +1,9 @@
 """Automatic choice of dtype and quantization for the talker and code predictor.
 
-The choice is the most precise weights that reach real time with a margin on this machine, or else the most precise
-weights that may reach it. If no weights reach real time, the choice is the faster of unquantized and int8 weights. Int4
-weights reduce audio quality (docs/checkpoints.md), so they are chosen only if they reach real time.
+The candidates are ordered from the most to the least precise weights. The first candidate that runs faster than real
+time with a margin is chosen, or else the first candidate that runs in real time without a margin. If no candidate runs
+in real time, the choice is the faster of unquantized and int8 weights. Int4 weights reduce audio quality
+(docs/checkpoints.md), so they are chosen only if they reach real time.
 """
 
 from __future__ import annotations
@@ -36,11 +37,14 @@ Pace = tuple[Weights, float]  # Weights and real-time factor.
 
 
 def choose_pace(ladder: Iterable[Pace]) -> Weights:
-    """Return the most precise weights that reach real time.
+    """Choose the most precise weights that run in real time.
 
-    `ladder` yields the most precise weights first, and measures a speed only when it is requested. Weights that reach
-    `SAFE_RTF` are preferred to more precise ones. If no weights reach real time, the faster of the first two is
-    returned.
+    The first weights with a real-time factor of at most `SAFE_RTF` are chosen, or else the first with at most 1. If no
+    weights run in real time, the faster of the first two is chosen.
+
+    Args:
+        ladder: Weights and real-time factors, the most precise weights first. An iterator may measure each speed when
+            it is requested.
     """
     slower: list[Pace] = []
     for weights, rtf in ladder:
@@ -52,7 +56,7 @@ def choose_pace(ladder: Iterable[Pace]) -> Weights:
 
 
 class WeightBits:
-    """Choice of dtype and quantization for each checkpoint, by settings or measured speed.
+    """Selector of dtype and quantization for each checkpoint, by settings or measured speed.
 
     Raises:
         InvalidSetting: The device does not support the quantization, or the dtype does not exist.
@@ -124,7 +128,7 @@ class WeightBits:
 
 
 def word_of(weights: Weights) -> str:
-    """Return the public name of the quantization, or of the dtype if there is no quantization."""
+    """Return the name of the weights' quantization or, for unquantized weights, of the dtype."""
     dtype, quantization = weights
     return quantization or str(dtype).removeprefix("torch.")
 

@@ -17,7 +17,10 @@ Angles = tuple[Tensor, Tensor]  # Cosine and sine of every position, [T, d] each
 
 
 class PrefillAttention:
-    """Attention of one prefill chunk, whose slot and positions are known on the host."""
+    """Attention of one prefill chunk on devices without fused operations.
+
+    The host passes the slot and the positions as numbers, so graphs cannot capture this attention.
+    """
 
     def __init__(
         self,
@@ -46,7 +49,7 @@ class PrefillAttention:
 
 
 class SlotAttention:
-    """Cache write and attention of `new` positions per row.
+    """Attention of the `new` newest positions of each row, after a write to the KV cache.
 
     Slot numbers are on the device, so graphs can capture the attention.
 
@@ -79,7 +82,7 @@ class SlotAttention:
 
 @dataclass(frozen=True, slots=True)
 class FusedPrefillAttention:
-    """Fused attention of prefill chunks of equal length.
+    """Attention of several prefill chunks of equal length, with fused operations.
 
     Shapes: slot [n] int64, slot numbers on the device; start [n] int64, first new positions.
     """
@@ -98,7 +101,9 @@ class FusedPrefillAttention:
 
 @dataclass(frozen=True, slots=True)
 class FusedDecodeAttention:
-    """Fused version of `SlotAttention` for one position per row, with one launch per layer.
+    """Attention of one new position per row, with one fused launch per layer.
+
+    `SlotAttention` computes the same without fused operations.
 
     Shapes: rows [B] int64, slot numbers; positions [B] int64.
     """

@@ -13,7 +13,10 @@ log = logging.getLogger(__name__)
 
 
 class CompletionWaiter:
-    """Threads, one per device stream, that call `wake` after each event of the stream."""
+    """Threads that wait for device events, one per device stream.
+
+    After each event, the thread calls `wake` to wake the engine thread.
+    """
 
     def __init__(self, wake: Callable[[], None], prepare: Callable[[], None] = lambda: None) -> None:
         self._wake = wake
@@ -34,7 +37,7 @@ class CompletionWaiter:
             thread.start()
 
     def expect(self, stream: Stream, event: Event) -> None:
-        """Wake the engine thread when the device reaches an event.
+        """Register a device event, after which the engine thread is woken.
 
         Without threads, this method does nothing, and the engine waits for the event.
         """

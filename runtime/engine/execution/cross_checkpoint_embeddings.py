@@ -1,6 +1,6 @@
-"""Cross-checkpoint embeddings: text and code 0 embeddings of another checkpoint.
+"""Use of another checkpoint's embedding tables for the inputs of some rows of a batch.
 
-Some rows of a batch use the text and code 0 embeddings of another checkpoint. Layers, heads and other codebooks belong
+Such a row uses the other checkpoint's embeddings of text and of code 0. Layers, heads and all other embeddings belong
 to the checkpoint that serves the request (docs/model.md 4.1). Fused operations read each slot's embedding tables by
 address, also in graphs, so such a row takes no additional time. `CrossCheckpointEmbeddings` is the reference
 implementation, for devices without fused operations. On these devices, a batch with such a row runs without a graph.
@@ -37,9 +37,9 @@ class InputTables(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CrossCheckpointEmbeddings:
-    """Rows whose inputs the talker of another checkpoint embeds (`embedding_source`).
+    """Embeddings for the rows of a batch that use the tables of another checkpoint.
 
-    Shapes: at [g] int64, indices in the batch.
+    Shapes: at [g] int64, indices of these rows in the batch.
     """
 
     talker: Talker
@@ -47,7 +47,9 @@ class CrossCheckpointEmbeddings:
     at: Tensor
 
     def embed_inputs(self, x: Tensor, rows: Tensor, slot_cache: SlotCache) -> None:
-        """Replace the talker's inputs of the rows `at` in x.
+        """Replace the rows `self.at` of the talker's input `x`.
+
+        The new values use the other checkpoint's embeddings of text and of code 0.
 
         Shapes: x [B, H]; rows [B] int64, slot numbers.
         """
@@ -59,7 +61,9 @@ class CrossCheckpointEmbeddings:
         x[self.at] = self.talker.code_predictor.embed_with(first, codes).sum(-2) + text
 
     def embed_first_code(self, x: Tensor, codes: Tensor) -> None:
-        """Replace the code predictor's embeddings of code 0 for the rows `self.at` of `x`.
+        """Replace the rows `self.at` of `x`, the code predictor's embeddings of code 0.
+
+        The new values are the other checkpoint's embeddings, projected to the code predictor's hidden size.
 
         Shapes: x [B, H'], strided; codes [B] int64.
         """

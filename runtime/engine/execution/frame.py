@@ -38,7 +38,7 @@ Slots = NDArray[np.int64]
 
 
 class Frame:
-    """Generation of frames by the talker and code predictor of a checkpoint on a slot cache.
+    """Callable steps that generate one codec frame for a batch of rows of the slot cache.
 
     The output of a frame is [B, Q + 2] int64: the codes, 1 if the row has ended without a frame, and 1 if all logits
     were finite.
@@ -101,9 +101,9 @@ class Frame:
 
     @torch.inference_mode()
     def set_embedding_source(self, embedding_source: Talker | None) -> None:
-        """Set the talker of another checkpoint that embeds the inputs of some rows.
+        """Set the talker of another checkpoint, whose embedding tables some rows may use.
 
-        No row may use the embeddings of another checkpoint yet.
+        Call this method before any row uses the embeddings of another checkpoint.
         """
         if embedding_source is self._embedding_source:
             return
@@ -126,8 +126,8 @@ class Frame:
             span: Upper bound of the rows' positions including this frame, or None for the length of a slot. Fused
                 operations ignore the bound, because they read the length of each row.
 
-        Shapes: rows [B] int64, slot numbers, in which the scratch slot may repeat; slots [B], the same numbers on the
-        host, or None in graphs, whose work must not depend on the slots.
+        Shapes: rows [B] int64, slot numbers on the device, in which the scratch slot may repeat; slots [B], the same
+        numbers on the host, or None during the capture of a graph; result [B, Q + 2], see `Frame`.
         """
         if self.fused is not None:
             return self._fused_next(self.fused, rows)
@@ -156,9 +156,9 @@ class Frame:
         return self._fused_sample(fused, hidden[:, 0], rows, self.cache, positions)
 
     def prefill(self, embeds: Tensor, slot: int, start: int) -> None:
-        """Prefill some positions of a prompt into a slot, from position `start` on.
+        """Prefill the positions of a prompt from `start` on into a slot.
 
-        Shapes: embeds [P, H].
+        Shapes: embeds [P, H], the embeddings of these positions.
         """
         slot_cache, stop = self.slot_cache, start + len(embeds)
         if self._native_layers is not None:
@@ -171,7 +171,7 @@ class Frame:
         slot_cache.position[slot] = stop
 
     def prefill_padded(self, embeds: Tensor, places: Tensor, span: int | None = None) -> None:
-        """Prefill padded pieces of several prompts at once.
+        """Prefill pieces of several prompts in one call, with all pieces padded to one length.
 
         The call can be captured as a graph.
 
@@ -251,6 +251,12 @@ class Frame:
         plain: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """Sample all codes of one frame, one codebook after another.
+
+        Args:
+            hidden: Hidden states of the talker after the final norm [B, H].
+            rows, slots, plain: See `next`.
+            cache: KV cache of the code predictor.
+            host_noise: Sampling noise from the host, or None to compute the noise on the device.
 
         Shapes: results [B, Q] int64, the codes, and [B] bool, True if all logits of the row are finite.
         """
@@ -358,12 +364,16 @@ class Frame:
 
 
 def runs_native(device: Device) -> bool:
-    """True if frames may run as C++ operators: on a CPU, which has no graphs."""
+    """True if the C++ operators for the CPU may generate the frames of a device."""
     return device.name == "cpu" and not device.holds_graphs
 
 
 def operations_of(device: Device, fused: Fused | None = None) -> Operations:
-    """Return the operations of a decoder layer, except attention, for a device."""
+    """Return the implementation of the layer operations (products and norms) for a device.
+
+    Args:
+        fused: Fused operations of the device, or None.
+    """
     if fused is not None:
         return FusedOperations(fused)
     return Operations() if device.unit_norm is None else NormedOperations(device.unit_norm)

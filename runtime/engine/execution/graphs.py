@@ -1,4 +1,4 @@
-"""Captured graphs of a checkpoint, by kind of work and shape."""
+"""Pool of a checkpoint's captured graphs, by kind of work and shape."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Work(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """Graph to capture.
+    """Description of a graph to capture: kind of work, shape, and capture function.
 
     The function `capture` returns the graph, or an object that owns the graph and its inputs.
     """
@@ -64,8 +64,8 @@ class GraphPool:
     def capture(self, captures: Iterable[Capture], progress: Progress = lambda done, of: None) -> None:
         """Capture graphs in the given order.
 
-        The largest graph must be first, because later graphs can reuse its memory. Failed captures are logged once, and
-        their work runs without graphs.
+        The largest graph must be first, because later graphs can reuse its memory. If a capture fails, the error is
+        logged, and the work runs without a graph.
 
         Raises:
             SetUpError: The checkpoint cannot be used on this device.
@@ -89,17 +89,18 @@ class GraphPool:
             )
 
     def of(self, work: Work) -> dict[Shape, Any]:
-        """Return all graphs of a kind of work by shape."""
+        """Return all graphs of a kind of work, by shape."""
         return self._graphs[work]
 
     def get(self, work: Work, *shape: int) -> Any | None:
-        """Return the graph of a kind of work and a shape, or None."""
+        """Return the graph of a kind of work that has exactly this shape, or None."""
         return self._graphs[work].get(shape)
 
     def fitting(self, work: Work, *least: int) -> tuple[Shape, Any | None]:
-        """Return the shape and graph of the smallest graph with at least these dimensions.
+        """Return the smallest graph whose dimensions are all at least `least`, and its shape.
 
-        If there is no such graph, return `least` and None.
+        Returns:
+            Shape and graph, or `least` and None if there is no such graph.
         """
         for shape, graph in self._graphs[work].items():
             if all(map(ge, shape, least)):

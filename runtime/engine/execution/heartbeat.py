@@ -1,4 +1,4 @@
-"""Heartbeat of a thread: the start time of its current step."""
+"""Heartbeat of a thread, with which other threads detect a stall."""
 
 from __future__ import annotations
 

@@ -41,17 +41,18 @@ PLAIN, SORTED = 0, 1
 
 
 class FrameLost(Exception):
-    """Raised if a frame was generated, but its result cannot be read.
+    """Raised if the device has generated a frame, but the host cannot read its result.
 
-    A retry would generate the next frame instead.
+    The launch cannot be retried, because a retry would generate the next frame.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class FrameResult:
-    """New frame of each row, on the host.
+    """New frame of each row in host memory.
 
-    Shapes: codes [B, Q] int64; ended, finite [B] bool. A row that ended has no frame.
+    Shapes: codes [B, Q] int64; ended, finite [B] bool. A row with `ended` has no frame. `finite` is True if all logits
+    of the row were finite.
     """
 
     codes: NDArray[np.int64]
@@ -61,7 +62,7 @@ class FrameResult:
 
 @dataclass(frozen=True, slots=True)
 class LaunchedFrame:
-    """Launched frame of some slots, whose output is valid after `event`.
+    """Frame that was launched for some slots, with an output that is valid after `event`.
 
     Shapes: slots [B]; output [>= B, Q + 2] int64, on the host.
     """
@@ -71,7 +72,10 @@ class LaunchedFrame:
     event: Event
 
     def result(self) -> FrameResult:
-        """Wait for the device, and return a copy of the output, whose memory will be reused."""
+        """Wait for the device, and return a copy of the output.
+
+        A copy is needed, because later launches reuse the memory of the output.
+        """
         self.event.synchronize()
         output = self.output[: len(self.slots)].numpy().copy()
         return FrameResult(output[:, :-2], output[:, -2].astype(np.bool_), output[:, -1].astype(np.bool_))
@@ -144,7 +148,9 @@ class ModelRunner:
 
     @torch.inference_mode()
     def capture(self, progress: Progress = lambda done, of: None) -> None:
-        """Capture the frames of every batch size and all prefill chunks on devices with graphs.
+        """Capture graphs of all prefill chunks and of the frames of every batch size.
+
+        On devices without graphs, this method does nothing.
 
         Raises:
             SetUpError: The checkpoint cannot be used on this device.
@@ -156,7 +162,11 @@ class ModelRunner:
             )
 
     def works(self) -> list[Callable[[], object]]:
-        """Return functions that launch all work to capture."""
+        """Return one function per graph, which launches the work of the graph without a graph.
+
+        `Device.precompile` calls the functions to compile all kernels. The list is empty on devices without fused
+        operations.
+        """
         return [run for _, _, (run, _) in self._works()] if self.frame.fused is not None else []
 
     def _works(self) -> Iterator[tuple[Work, Shape, tuple[Callable[[], object], Stream]]]:
@@ -186,26 +196,29 @@ class ModelRunner:
     def prompt_stream(self, slot: int) -> Iterator[None]:
         """Context manager that queues the device work of its body on the prompt stream.
 
-        The work waits for the slot's last frame, and runs in parallel with the frames of other slots.
+        The work waits for the last frame of the slot. It runs in parallel with the frames of other slots.
         """
         with self.device.stream(Stream.PROMPTS):
             self._after_last_frame(slot)
             yield
 
     def prefill(self, slot: int, prompt: Prompt, start: int = 0) -> tuple[int, LaunchedFrame | None]:
-        """Prefill one chunk of a prompt, and launch the first frame after the last chunk.
+        """Prefill the next chunk of one prompt, and launch the first frame after the last chunk.
 
         Returns:
-            The start of the next chunk, and the first frame or None.
+            The start position of the next chunk, and the first frame or None.
         """
         (stop,) = self.prefill_chunks([(slot, prompt, start)])
         return stop, self.first(np.array([slot])) if stop == len(prompt.embeds) else None
 
     @torch.inference_mode()
     def prefill_chunks(self, prompts: Sequence[tuple[int, Prompt, int]]) -> list[int]:
-        """Prefill one chunk of each prompt, and return the end position of each chunk.
+        """Prefill the next chunk of each prompt, and return the end position of each chunk.
 
         Chunk boundaries and results do not depend on the other prompts of the batch.
+
+        Args:
+            prompts: Slot, prompt and start position of the chunk.
         """
         stops = [
             # The prefix that all texts of a voice share is a separate chunk, because the prefix is cached.
@@ -254,8 +267,10 @@ class ModelRunner:
 
         A launch supports at most `PROMPT_BATCH_SIZES[-1]` slots.
 
-        Shapes: slots [B]. `then` is called with the codes [B, Q] on the device and may launch further work on this
-        stream.
+        Args:
+            slots: Slot numbers [B].
+            then: Function that is called with the codes [B, Q] on the device. It may launch further work on this
+                stream.
 
         Raises:
             FrameLost: The frame cannot be retried. After other exceptions, prefill and frame may be retried.
@@ -347,7 +362,11 @@ class ModelRunner:
 
 
 class Ring:
-    """Ring of host buffers that prevents reuse while the device still writes to a buffer."""
+    """Ring of host buffers for the results of launches.
+
+    The number of buffers is larger than the number of launches in flight, so the device never writes to a buffer that
+    is reused.
+    """
 
     def __init__(self, buffers: list[Tensor]) -> None:
         self._buffers = buffers

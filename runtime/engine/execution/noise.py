@@ -19,7 +19,7 @@ UNIFORM_SPACING = 2.0**-23  # Distance between two adjacent uniform numbers.
 
 
 class HostNoise:
-    """Noise of a batch's next frame, which the host writes to device memory for graphs.
+    """Sampling noise of a batch, computed on the host and copied to the device for graphs.
 
     Args:
         rows: Number of rows of the largest batch.
@@ -42,7 +42,7 @@ class HostNoise:
         self._hashes = [hashes_of(width) for width in widths]
 
     def of(self, codebook: int, rows: int) -> Tensor:
-        """Return the noise of a codebook for the first `rows` rows, on the device.
+        """Return the noise of one codebook for the first `rows` rows, as a view on the device.
 
         Shapes: result [rows, V].
         """
@@ -50,7 +50,7 @@ class HostNoise:
         return self._device[level][codebook - level, :rows]
 
     def write(self, seeds: NDArray[np.int64], frames: NDArray[np.int64], uses_noise: NDArray[np.bool_]) -> None:
-        """Compute the noise of each row's next frame, and queue its copy to the device.
+        """Compute the noise of each row's next frame, and queue the copy to the device.
 
         Greedy rows get arbitrary finite values.
 
@@ -70,7 +70,9 @@ class HostNoise:
 
 
 class CpuNoise:
-    """Noise of a frame for the CPU device, in uint32, which is faster than int64 tensors.
+    """Sampling noise of a frame for the CPU device, computed in uint32.
+
+    On a CPU, uint32 arrays are faster than the int64 tensors of `gumbel_noise`.
 
     Args:
         widths, groups: See `HostNoise`.
@@ -91,17 +93,17 @@ class CpuNoise:
 
 
 def hashes_of(width: int) -> Words:
-    """Return the hash constant of each code.
+    """Return the constant for each code that the hash combines with a key.
 
-    Shapes: result [width].
+    Shapes: result [width] uint32.
     """
     return (np.arange(1, width + 1, dtype=np.int64) * GOLDEN & MASK_32).astype(np.uint32)
 
 
 def keys_of(seeds: NDArray[np.int64], frames: NDArray[np.int64], groups: int) -> Words:
-    """Return the hash keys of each row and codebook.
+    """Return the hash key of each row and codebook.
 
-    Shapes: seeds, frames [B], not negative; result [B, groups].
+    Shapes: seeds, frames [B], not negative; result [B, groups] uint32.
     """
     golden = np.uint32(GOLDEN)
     key = mix((seeds & MASK_32).astype(np.uint32)) ^ (seeds >> 32).astype(np.uint32)
@@ -110,9 +112,9 @@ def keys_of(seeds: NDArray[np.int64], frames: NDArray[np.int64], groups: int) ->
 
 
 def noise_of(keys: Words, hashes: Words) -> Tensor:
-    """Return the Gumbel noise of each key and code.
+    """Return the Gumbel noise for each combination of a key and a code.
 
-    Shapes: keys [G]; hashes [V]; result [G, V] float32.
+    Shapes: keys [G], from `keys_of`; hashes [V], from `hashes_of`; result [G, V] float32.
     """
     bits = mix(keys[:, None] ^ hashes)
     bits += keys[:, None]
@@ -123,7 +125,7 @@ def noise_of(keys: Words, hashes: Words) -> Tensor:
 
 
 def mix(x: Words) -> Words:
-    """Mix the bits of x in place, like ``_mix`` of sampling.py, and return x."""
+    """Hash each 32-bit number of `x` in place with lowbias32 (Wellons 2018), and return `x`."""
     x ^= x >> np.uint32(16)
     x *= np.uint32(0x7FEB352D)
     x ^= x >> np.uint32(15)

@@ -1,6 +1,6 @@
-"""Cache of the keys and values of prompt prefixes, the part of a prompt before the text.
+"""Cache of the keys and values of prompt prefixes.
 
-A prefix is computed once per voice and then copied into slots.
+The prefix is the part of a prompt before the text. It is computed once per voice and then copied into slots.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class PrefixCache:
         return prefix
 
     def put(self, key: str, copy: Callable[[], PromptPrefix]) -> None:
-        """Store a prefix if it is not cached.
+        """Store a prefix under its key, or do nothing if the key is cached.
 
         Args:
             copy: Function that copies the prefix from its slot.

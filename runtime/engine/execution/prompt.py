@@ -1,7 +1,7 @@
-"""Prompt of a request: one text id and one codec input per position (docs/model.md 3).
+"""Prompt of a request: a text id and a codec id for each position (docs/model.md 3).
 
 A prompt is built as two columns, like the tables in docs/model.md, and embedded in one step. In the streaming layout,
-the text after the prompt is in `trailing`, with one id per frame.
+most of the text follows after the prompt, one text id per frame. These ids are in `trailing`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ MIN_PREFIX_POSITIONS = 24
 class PromptInputs:
     """Inputs of a segment's prompt, with names and defaults resolved for one checkpoint.
 
-    `body` contains the token ids of the text, or is None before tokenization. With `is_open`, more ids follow.
+    `body` contains the token ids of the text, or is None if the text is not tokenized yet. With `is_open`, more token
+    ids will follow.
     """
 
     text: str
@@ -48,7 +49,10 @@ class PromptInputs:
 
 @dataclass(slots=True)
 class Columns:
-    """Positions of a prompt: a text id, and a codec id or NO_CODEC, for each position."""
+    """Two columns of a prompt, with a text id and a codec id for each position.
+
+    The codec id is NO_CODEC for positions without codec input.
+    """
 
     text: list[int] = field(default_factory=list)
     codec: list[int] = field(default_factory=list)
@@ -58,7 +62,7 @@ class Columns:
     def add(self, text: Sequence[int] | int, codec: Sequence[int] | int) -> None:
         """Append positions to both columns.
 
-        A single id is repeated to the length of the other column.
+        If one argument is a single id, it is repeated for each id of the other argument.
         """
         text_ids = [text] if isinstance(text, int) else list(text)
         codec_ids = [codec] if isinstance(codec, int) else list(codec)
@@ -69,11 +73,13 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """Embedded prompt, the input of prefill.
+    """Embedded prompt of a segment, the input of prefill.
 
-    Shapes: embeds [P, H] in the talker's dtype. `trailing` contains the text ids of the frames and ends with tts_eos,
-    or is empty. The first `constant` positions are equal for all texts of a voice and are cached with `key`. `constant`
-    is 0 if a cache would not save time.
+    `trailing` contains the text ids that are added to the next frames, one per frame. It ends with tts_eos or is empty.
+    The first `constant` positions are equal for all texts of a voice, and their keys and values are cached with `key`.
+    `constant` is 0 if a cache would not save time.
+
+    Shapes: embeds [P, H] in the talker's dtype.
     """
 
     embeds: Tensor
@@ -126,12 +132,13 @@ def build_prompt(
 
 
 def prompt_length(inputs: PromptInputs, frames: int, reference_text: str, tokenizer: TextTokenizer) -> int:
-    """Return the length of a prompt in positions without building the prompt.
+    """Return the number of positions of a prompt, without building the prompt.
 
     The positions are listed in docs/model.md 3.2 to 3.5.
 
     Args:
         frames: Number of reference frames.
+        reference_text: Transcript of the reference audio.
     """
     # Prompts of all modes except VoiceDesign have a position for a speaker or an x-vector.
     named = inputs.mode is not Mode.VOICE_DESIGN
@@ -147,9 +154,9 @@ def prompt_length(inputs: PromptInputs, frames: int, reference_text: str, tokeni
 
 
 def spoken_language(language: str, speaker: str | None, config: ModelConfig) -> str:
-    """Return the language of a prompt: a speaker's dialect instead of chinese or auto.
+    """Return the language tag for a prompt, which is the speaker's dialect in some cases.
 
-    The rule is described in docs/model.md 3.2.
+    A speaker's dialect replaces the languages `chinese` and `auto` (docs/model.md 3.2).
     """
     dialect = config.talker.spk_is_dialect.get(speaker, False) if speaker else False
     if isinstance(dialect, str) and language in ("chinese", "auto"):

@@ -33,11 +33,11 @@ Shape = tuple[int, int]  # Number of pieces, positions per piece.
 
 @dataclass(frozen=True, slots=True)
 class PromptBatch:
-    """Input of one prefill launch.
+    """Input of one prefill launch, which processes pieces of equal length.
 
     Shapes:
-        places: [5, pieces] int64. The rows are: slot, first position, number of positions, slot that stores the last
-            hidden state and the next position (the scratch slot unless the piece ends its chunk), next position.
+        places: [5, pieces] int64. The rows are: slot; first position; number of positions; slot for the last hidden
+            state; position after the piece. The fourth row is the scratch slot for all pieces that do not end a chunk.
         embeds: Pairs of an offset in the concatenated pieces and embeddings [P, H].
     """
 
@@ -47,7 +47,7 @@ class PromptBatch:
 
     @property
     def reach(self) -> int:
-        """Return the highest end position of the padded pieces."""
+        """Return the highest end position of all pieces, including their padding."""
         return int(self.places[1].max()) + self.shape[1]
 
 
@@ -58,7 +58,12 @@ class PromptBatches(Protocol):
         """Return all shapes of prefill launches, from small to large."""
 
     def batches(self, chunks: Sequence[Chunk], scratch: int) -> Iterator[PromptBatch]:
-        """Yield the inputs of the launches that prefill the chunks, in order."""
+        """Yield the inputs of the launches that prefill all chunks.
+
+        Args:
+            chunks: Slot, first position and embeddings of each chunk.
+            scratch: Number of the scratch slot, which padding writes to.
+        """
 
 
 class PackedPieces:
@@ -89,9 +94,9 @@ class PackedPieces:
 
 
 class WholeChunks:
-    """Packing of undivided chunks, with up to `MAX_UNDIVIDED_POSITIONS` positions in a launch.
+    """Packing that does not divide chunks: each chunk is one piece.
 
-    Each chunk is one piece.
+    A launch has at most `MAX_UNDIVIDED_POSITIONS` positions, unless it has a single chunk.
 
     Args:
         chunk: Number of positions of the longest chunk.

@@ -20,7 +20,7 @@ GOLDEN = 0x9E3779B9
 
 @dataclass(frozen=True, slots=True)
 class LevelSettings:
-    """Sampling settings of one level (talker or code predictor) for a batch.
+    """Sampling settings of a batch for one network: the talker or the code predictor.
 
     Shapes: temperature, top_p [B] float32; top_k [B] int64 (vocabulary size if off); greedy [B] bool.
     """
@@ -36,6 +36,8 @@ class LevelSettings:
 
 def gumbel_noise(seed: Tensor, frame: Tensor, groups: int, width: int) -> Tensor:
     """Return the Gumbel noise of one frame for every codebook and code.
+
+    The noise is a hash of seed, frame, codebook and code.
 
     Shapes: seed, frame [B] int64, not negative; result [B, groups, width] float32.
     """
@@ -55,9 +57,9 @@ def talker_rules(
 ) -> Tensor:
     """Apply the repetition penalty to the logits of code 0, and ban early EOS and invalid ids.
 
-    Shapes: logits [B, V] float32; seen [B, V] bool; penalty [B] float32; made [B] int64, number of generated frames;
-    hold_until [B] int64, number of frames before EOS is allowed, at least `MIN_FRAMES`; allowed [V] bool, True for
-    codes and EOS; result [B, V].
+    Shapes: logits [B, V] float32; seen [B, V] bool, True for ids sampled before; penalty [B] float32; frame [B] int64,
+    number of generated frames; hold_until [B] int64, number of frames before EOS is allowed, at least `MIN_FRAMES`;
+    allowed [V] bool, True for codes and EOS; result [B, V].
     """
     penalised = torch.where(logits > 0, logits / penalty[:, None], logits * penalty[:, None])
     scores = torch.where(seen, penalised, logits).masked_fill(~allowed, -torch.inf)
@@ -106,10 +108,10 @@ def _keep_top_p(scores: Tensor, level: LevelSettings) -> Tensor:
 
 
 def keep_by_one_sort(scores: Tensor, level: LevelSettings) -> Tensor:
-    """Apply top-k and top-p with one sort and one threshold.
+    """Apply top-k and top-p with one sort, and ban all codes below one threshold.
 
-    Only operators that run on NPU cores are used. The cumulative probability increases with the score, so both top-k
-    and top-p keep all codes above a threshold. The larger threshold applies both rules.
+    Both rules keep the codes with the highest scores, so each rule corresponds to a threshold, and the larger threshold
+    applies both. Only operators that run on NPU cores are used.
 
     Shapes: scores, result [B, V].
     """

@@ -64,17 +64,18 @@ class SlotInputs:
 
     @property
     def text_frames(self) -> int:
-        """Return the number of frames that the text received so far allows.
+        """Return the number of frames that may be generated before more text is needed.
 
-        Frame 0 follows the prompt. The input of a later frame f includes the text id f - 1.
+        If the text is complete, the number is UNLIMITED_FRAMES. Frame 0 needs only the prompt. A later frame f also
+        needs the text id with index f - 1.
         """
         return len(self.trailing) + 1 if self.is_open else UNLIMITED_FRAMES
 
     @property
     def hold_until(self) -> int:
-        """Return the number of frames before EOS is allowed.
+        """Return the number of frames that must be generated before EOS is allowed.
 
-        With `holds_end`, EOS is banned until all text has been fed to the talker.
+        With `holds_end`, EOS is banned until the talker has received all text. Otherwise the number is 0.
         """
         if not self.holds_end:
             return 0
@@ -109,7 +110,9 @@ def fill_in(sampling: Sampling, defaults: GenerationDefaults) -> RowSettings:
 
 
 class LevelCache:
-    """Sampling settings of all slots for the talker or the code predictor, on device and host.
+    """Sampling settings of all slots for one network: the talker or the code predictor.
+
+    The settings are stored on the device and on the host.
 
     Shapes: reals [2, S] float32: temperature, top_p; ints [2, S] int64: top_k, greedy (0 or 1).
     """
@@ -128,7 +131,7 @@ class LevelCache:
         self.host_greedy = np.zeros(slots, np.bool_)
 
     def note(self, slot: int, choice: LevelChoice) -> None:
-        """Store the sampling settings of a slot on the host."""
+        """Store the sampling settings of a slot in the host arrays, but not on the device."""
         self.host_top_k[slot] = choice.top_k or self.vocabulary
         self.host_greedy[slot] = choice.greedy
         self.host_top_p[slot] = choice.top_p
@@ -147,10 +150,10 @@ class LevelCache:
 
         Args:
             lean: True to use `keep_by_one_sort` (sampling.py).
-            plain: True if no row needs a sort. Only used with `lean`.
+            plain: True if no row needs a sort. This argument is only used with `lean`.
 
-        Shapes: rows [B] int64, slot numbers; slots [B], the same numbers on the host, or None in graphs, whose
-        operations must not depend on the slots.
+        Shapes: rows [B] int64, slot numbers on the device; slots [B], the same numbers on the host, or None during the
+        capture of a graph.
         """
         widest_k = self.vocabulary if slots is None else int(self.host_top_k[slots].max())
         any_top_p = slots is None or bool((self.host_top_p[slots] < 1).any())
@@ -167,7 +170,9 @@ class LevelCache:
         )
 
     def is_plain(self, slots: NDArray[np.int64]) -> bool:
-        """True if no sampled row needs a sort: top-k is small and top-p is off.
+        """True if no row needs a sort for sampling.
+
+        A row needs a sort if it is not greedy and has a large top-k or a top-p below 1.
 
         Shapes: slots [B].
         """
@@ -176,7 +181,10 @@ class LevelCache:
 
 
 def on_device(device: torch.device, numbers: NDArray[np.int64]) -> Tensor:
-    """Copy a NumPy array to a tensor on the device's current stream, without waiting."""
+    """Copy a NumPy array to a new tensor on a device.
+
+    The copy is queued on the current stream, and the host does not wait for it.
+    """
     host = torch.from_numpy(numbers)
     if device.type in UNPINNED_DEVICES:
         return host.to(device)
@@ -185,7 +193,7 @@ def on_device(device: torch.device, numbers: NDArray[np.int64]) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class PromptPrefix:
-    """Keys and values of the first positions of prompts with the same prefix.
+    """Copied keys and values of a prompt prefix, which is the same in several prompts.
 
     Shapes: cache [2, layers, kv_heads, positions, d]: keys, then values.
     """
@@ -202,7 +210,7 @@ class SlotCache:
     """Device state of all slots of one checkpoint, with host copies of some values.
 
     There is one scratch slot after the last slot, and one scratch position after each slot's last position. Padding
-    rows of a batch and padding positions of a prefill chunk write scratch data, which is never read.
+    rows of a batch and padding positions of a prefill chunk write to them, and no row reads them.
 
     Args:
         position_grain: The number of positions per slot is rounded up to a multiple of `position_grain`. Positions
@@ -280,7 +288,7 @@ class SlotCache:
         return self.talker_level, self.predictor_level
 
     def drawing(self, slots: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return a mask of the slots that need sampling noise.
+        """Return a mask of the slots that need noise to sample codes, because they are not greedy.
 
         Shapes: slots, result [B].
         """
@@ -288,14 +296,14 @@ class SlotCache:
         return ~greedy
 
     def is_plain(self, slots: NDArray[np.int64]) -> bool:
-        """True if no slot needs a sort to sample codes of the talker or the code predictor.
+        """True if no slot needs a sort for top-k and top-p, for both the talker and the predictor.
 
         Shapes: slots [B].
         """
         return all(level.is_plain(slots) for level in self.levels)
 
     def view(self, layer: int) -> KVView:
-        """Return the key and value cache of one layer for all slots."""
+        """Return the KV cache of one layer, with all slots."""
         return KVView(self.keys[layer], self.values[layer])
 
     @property
@@ -306,7 +314,7 @@ class SlotCache:
     def allocate(self, inputs: SlotInputs) -> int:
         """Assign a free slot to a sequence, and return the slot number.
 
-        `write` copies the inputs to the device later.
+        The inputs are stored on the host only. `write` copies them to the device.
         """
         slot = self.free_slots.popleft()
         self.inputs[slot] = inputs
@@ -317,10 +325,15 @@ class SlotCache:
         return slot
 
     def restart(self, slot: int, trailing: Sequence[int], *, is_open: bool = False, seed: int | None = None) -> None:
-        """Restart a slot for the next segment of its sequence, or to repeat a segment.
+        """Restart a slot for the next segment of its sequence, or to generate a segment again.
 
-        The settings are kept, and the seed is kept if `seed` is None. Prefill may run before the inputs are written to
-        the device (`write`), because only the first frame needs the inputs.
+        The sampling settings are kept. The inputs are not written to the device yet. Call `write` before the first
+        frame, but not necessarily before prefill.
+
+        Args:
+            trailing: Text ids for the frames of the segment.
+            is_open: True if more text of the segment may arrive.
+            seed: New seed, or None to keep the seed.
         """
         inputs = self.inputs[slot]
         inputs.trailing = [*trailing]
@@ -331,7 +344,7 @@ class SlotCache:
         self.host_position[slot] = self.host_frame[slot] = 0
 
     def write(self, slots: Iterable[int]) -> None:
-        """Write the inputs of some slots to the device on its current stream.
+        """Copy the inputs of some slots to the device, on its current stream.
 
         Call this method before the first frame of the slots.
         """
@@ -350,7 +363,7 @@ class SlotCache:
             self.trailing[slot] = on_device(self.trailing.device, text_ids)
 
     def append_text(self, slot: int, ids: Sequence[int], *, is_last: bool = False) -> None:
-        """Append text ids of live text for the next frames.
+        """Append text ids to the inputs of a slot, for a text that arrives during generation.
 
         With `is_last`, the last id is tts_eos.
         """
@@ -371,11 +384,14 @@ class SlotCache:
         self.free_slots.append(slot)
 
     def prefix_of(self, slot: int, length: int) -> PromptPrefix:
-        """Copy the keys and values of the first `length` positions of a slot."""
+        """Return a copy of the keys and values of a slot's first `length` positions."""
         return PromptPrefix(self._cache[:, :, slot, :, :length].clone())
 
     def copy_prefix(self, slot: int, prefix: PromptPrefix) -> None:
-        """Copy a cached prefix into a slot, whose prefill continues at ``prefix.length``."""
+        """Copy the keys and values of a cached prefix into the first positions of a slot.
+
+        Prefill of the slot then continues at position ``prefix.length``.
+        """
         self._cache[:, :, slot, :, : prefix.length] = prefix.cache
 
     def _numbers_of(self, inputs: SlotInputs) -> tuple[NDArray[np.int64], NDArray[np.float32]]:

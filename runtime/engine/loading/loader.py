@@ -136,11 +136,15 @@ class CheckpointLoader:
                 speaker.share_voices_of(embedding_source, may_cross_embed=registry.may_cross_embed(other))
 
     def prepare_thread(self, *coming: Checkpoint) -> None:
-        """Set the device and OpenMP's number of threads for the calling thread."""
+        """Prepare the calling thread: set its device and its number of OpenMP threads.
+
+        Args:
+            coming: Checkpoints that are loaded, but not served yet.
+        """
         self._enter(self._threads(coming).frames)
 
     def prepare_code2wav_thread(self) -> None:
-        """Set the device and OpenMP's number of threads for a calling thread that runs Code2Wav."""
+        """Prepare a calling thread that runs Code2Wav: set its device and its OpenMP threads."""
         self._enter(self._threads(()).sound)
 
     def _threads(self, coming: Sequence[Checkpoint]) -> Threads:
@@ -190,7 +194,10 @@ def _gather(name: str) -> None:
 def warm_up(core: EngineCore, on_step: Callable[[str], None]) -> None:
     """Capture the graphs of a core, and run each kind of work once.
 
-    `on_step` is called with a description of the progress.
+    Without the warm-up, one-time costs would delay the first request.
+
+    Args:
+        on_step: Called with a description of each step, to show the progress.
     """
     name, runner, streams = core.checkpoint.name, core.runner, core.code2wav_streams
     try:

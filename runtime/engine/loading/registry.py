@@ -67,10 +67,12 @@ class RegistryEntry:
         return cls(source, config.modes, config, tokenizer, fingerprint(source), created, composed)
 
     def shared_with(self, other: RegistryEntry) -> RegistryEntry:
-        """Return the entry of one checkpoint that serves the speakers of both.
+        """Return one entry that serves the speakers of this entry and of another entry.
+
+        Adapters with the same base checkpoint can share its weights in this way.
 
         Raises:
-            SetUpError: See `share`.
+            SetUpError: The adapters cannot share the weights (see `share`).
         """
         known = self.composition, other.composition
         entry = self._of(share(self.source, other.source, known=known), *known)
@@ -82,7 +84,10 @@ class RegistryEntry:
         return self.source.name
 
     def card(self, device: str, limits: Limits) -> ModelCard:
-        """Return the model card of this checkpoint, without features of other checkpoints."""
+        """Return the model card of this checkpoint, which describes it to clients.
+
+        Features that need a second checkpoint are not included. `Registry.cards` adds them.
+        """
         config, generation = self.config, self.config.generation
         return ModelCard(
             name=self.name,
@@ -146,11 +151,11 @@ class Registry:
         return next((entry for entry in self.entries if mode in entry.modes), None)
 
     def usable(self, mode: Mode) -> RegistryEntry:
-        """Return the entry that serves a mode, if its checkpoint has not failed to load.
+        """Return the entry that serves a mode.
 
         Raises:
             ModeNotServed: No checkpoint serves the mode.
-            CheckpointUnusable: The checkpoint could not be loaded.
+            CheckpointUnusable: The checkpoint of the mode could not be loaded.
         """
         entry = self.entry(mode)
         if entry is None:
@@ -160,7 +165,9 @@ class Registry:
         return entry
 
     def needed(self, request: SpeechRequest) -> tuple[RegistryEntry, ...]:
-        """Return the entries that a request needs, to speak and to encode its voice.
+        """Return the entries of all checkpoints that a request needs.
+
+        The first entry generates the speech. A second entry, if present, encodes the voice.
 
         Raises:
             ModeNotServed: No checkpoint serves the mode, or no checkpoint encodes voices for it.
@@ -178,7 +185,10 @@ class Registry:
         return (entry,) if reader is entry else (entry, self.usable(Mode.BASE))
 
     def mode_error(self, mode: Mode) -> ModeNotServed:
-        """Return the error for a mode that no checkpoint serves."""
+        """Create the error for a mode that no checkpoint serves.
+
+        The error lists the known modes.
+        """
         return ModeNotServed(param="task_type", mode=mode, known=", ".join(self.modes))
 
     def reader(self, entry: RegistryEntry) -> RegistryEntry | None:
@@ -196,15 +206,15 @@ class Registry:
         return base
 
     def may_cross_embed(self, entry: RegistryEntry) -> bool:
-        """True if another checkpoint encodes voices for ``entry`` and has the same token ids.
+        """True if cloned voices may use the embedding tables of another checkpoint.
 
-        For a cloned voice, the embedding tables of this checkpoint can then replace the tables of ``entry``.
+        The other checkpoint must encode the voices for ``entry`` and must have the same token ids.
         """
         reader = self.reader(entry)
         return reader is not None and reader is not entry and _ids(reader.config) == _ids(entry.config)
 
     def styles_voices(self, entry: RegistryEntry) -> bool:
-        """True if the checkpoint can apply an instruction to voices other than its speakers."""
+        """True if the checkpoint can apply a style instruction to cloned voices."""
         is_styled = Mode.CUSTOM_VOICE in entry.modes and entry.config.takes_instruct
         return is_styled and self.reader(entry) is not None
 

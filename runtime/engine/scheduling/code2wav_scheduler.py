@@ -40,7 +40,10 @@ Codes = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class SequenceAudio:
-    """Decoded audio of one row, empty after an error and shortened after runaway speech."""
+    """Decoded audio of one sequence from one Code2Wav call.
+
+    The audio is empty after an error, and shortened if runaway speech was detected.
+    """
 
     pcm: bytes
     frames: int  # Number of emitted frames.
@@ -61,7 +64,9 @@ class _Output:
 
 
 class Code2WavScheduler:
-    """Code2Wav scheduler of one engine core, which stores frames until they are decoded.
+    """Scheduler of Code2Wav calls in one engine core.
+
+    The scheduler stores frames until they are decoded.
 
     Args:
         sequences: Running sequences by slot.
@@ -105,7 +110,7 @@ class Code2WavScheduler:
     # --- First audio, launched right after the first frame.
 
     def launch_first_audio(self, sequences: list[Sequence], codes: Tensor) -> None:
-        """Launch Code2Wav for the first frame of sequences before the host has read the frame.
+        """Launch Code2Wav for the first frame of some sequences before the host reads the frame.
 
         The current device stream must be ``Stream.PROMPTS``.
 
@@ -137,7 +142,10 @@ class Code2WavScheduler:
 
     @staticmethod
     def discard_first_audio(sequence: Sequence) -> None:
-        """Discard the first audio of a sequence whose first frame was EOS."""
+        """Discard the audio that `launch_first_audio` has launched for a sequence.
+
+        Call this method if the first frame was EOS.
+        """
         if sequence.first_audio is not None:
             sequence.first_audio = None
             sequence.opened = False
@@ -150,17 +158,17 @@ class Code2WavScheduler:
         self._worker.replace_tasks(self, self._tasks)
 
     def resubmit_tasks(self) -> None:
-        """Call `submit_tasks` if the end of one request has withdrawn tasks of other requests."""
+        """Submit tasks again if the end of a request has withdrawn the tasks of all requests."""
         if self._withdrawn:
             self.submit_tasks()
 
     def stop_audio(self, sequence: Sequence) -> None:
         """Stop the audio of a request: emit no more audio, and start no more chunks.
 
-        Afterwards the core may clear the row of the table and release the slot, because the waiting tasks are withdrawn
-        and only the engine thread submits new tasks. A running chunk of the request still uses the Code2Wav stream of
-        the slot. Until the result of this chunk is collected, `in_code2wav` is True, and the next sequence in the slot
-        gets no chunk.
+        All waiting tasks are withdrawn, and only the engine thread submits new tasks. Therefore the core may then clear
+        the row of the table and release the slot. A chunk of the request that is already running still uses the
+        Code2Wav stream of the slot. Until the result of this chunk is collected, `in_code2wav` is True, and the next
+        sequence in the slot gets no chunk.
         """
         with self._worker.lock:
             sequence.is_audio_stopped = True
@@ -168,9 +176,9 @@ class Code2WavScheduler:
         self._withdrawn = True
 
     def collect(self) -> Iterator[tuple[Sequence, SequenceAudio]]:
-        """Yield the worker's results per sequence, and submit more chunks to the worker.
+        """Yield the results of finished Code2Wav calls, one per sequence.
 
-        Results of requests that have ended are dropped.
+        Results of requests that have ended are dropped. Afterwards, the next chunks are submitted to the worker.
         """
         worked = bool(self._outputs)
         while self._outputs:
@@ -226,12 +234,15 @@ class Code2WavScheduler:
         spoken: list[int],
         detectors: list[RunawayDetector],
     ) -> None:
-        """Decode a chunk, and emit its audio immediately.
+        """Decode a chunk of frames, and emit its audio immediately.
 
         Args:
-            firsts: Index of each row's first frame in this chunk.
-            spoken: Index, within the chunk, of each row's first frame after the end of its text.
-            detectors: Detector of each row's segment.
+            chunk: Slots, and the number of frames of each slot.
+            sequences, codes: Sequence of each slot, and its codes [size, Q].
+            firsts: Index of each sequence's first frame in this chunk.
+            spoken: Index, within the chunk, of each sequence's first frame after the end of its text.
+            detectors: Detector of runaway speech for each sequence's segment.
+
         Thread: worker.
         """
         began = self._clock()
@@ -310,9 +321,9 @@ class Code2WavScheduler:
 
 
 def spoken_from(sequence: Sequence) -> int:
-    """Return the index of the first frame after the end of a segment's text.
+    """Estimate the index of the first frame after all text of the current segment is spoken.
 
-    The index is estimated from the expected number of frames.
+    The index counts the frames of all segments. It is UNLIMITED_FRAMES while more text of the segment may arrive.
     """
     if not sequence.text_stream.by_token or sequence.segment is None:
         return sequence.before + sequence.spoken_after

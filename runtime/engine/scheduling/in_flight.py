@@ -1,7 +1,8 @@
-"""Launches whose results the host has not read yet: decode frames and prefill chunks.
+"""Queues of device launches in flight: decode frames and prefill chunks.
 
-If a row ends or starts a new segment, the results of its launches in flight are discarded. Each row counts its
-discards. A result is dropped for a row if the launch is older than the row's last discard.
+A launch is in flight until the host has read its result. If a row ends or starts a new segment, the results of its
+launches in flight are discarded. Each row counts its discards. A result is dropped for a row if the launch is older
+than the row's last discard.
 """
 
 from __future__ import annotations
@@ -26,12 +27,11 @@ Expect = Callable[[Stream, Event], None]
 
 @dataclass(frozen=True, slots=True)
 class StepOutput:
-    """Result of a launch for the rows that have not discarded the result.
+    """Result of a finished launch.
 
-    `result` is None if the launch failed.
-
-    `prompts` contains the prompt of each row if the frame is the first frame of segments, and is empty otherwise.
-    `took_s` is the duration in seconds since the device could start.
+    Rows that have discarded the launch are not included. `result` is None if the launch failed. If the frame is the
+    first frame of segments, `prompts` contains the prompt of each row. Otherwise `prompts` is empty. `took_s` is the
+    duration of the launch on the device in seconds.
 
     Shapes: slots [B], and every array of `result` [B, ...].
     """
@@ -61,7 +61,7 @@ class _Launch:
 
 
 class InFlight:
-    """Queues of launches whose results are not read, one per device stream.
+    """Queues of launches whose results the host has not read, one queue per device stream.
 
     Thread: engine.
 
@@ -84,12 +84,14 @@ class InFlight:
 
     @property
     def may_begin(self) -> bool:
-        """True if the number of unread frames allows the launch of the next frame."""
+        """True if the next decode step may be launched, because few enough frames are unread."""
         return len(self._frames) <= self._max_in_flight
 
     @property
     def since(self) -> float | None:
-        """Return the start time of the oldest unread launch, or None.
+        """Return the start time of the oldest launch in flight, or None.
+
+        The time is in seconds of the engine's clock.
 
         Thread: any.
         """
@@ -101,7 +103,7 @@ class InFlight:
 
     @property
     def is_prefilling(self) -> bool:
-        """True if a prefill is in flight, including a prefill of ended requests."""
+        """True if a prefill is in flight, even if its request has ended."""
         return bool(self._prefills)
 
     def add(
@@ -113,12 +115,15 @@ class InFlight:
         prompts: Sequence[Prompt] = (),
         began: float | None = None,
     ) -> None:
-        """Add a launch for some rows: a frame, or prefill chunks on ``Stream.PROMPTS``.
+        """Add a launch to the queue of its device stream.
+
+        The launch is a frame of some rows, or prefill chunks of some rows on ``Stream.PROMPTS``.
 
         Args:
+            event: Event after which the results are valid.
             launched: Launched frame, or None for prefill chunks that do not complete a prompt.
             prompts: Prompts of the rows, if the frame is the first frame of segments.
-            began: Time at which the device could start, or None for the current time.
+            began: Time in seconds at which the device could start, or None for the current time.
         """
         if launched is not None:
             self._table.launched[slots] += 1
@@ -128,12 +133,18 @@ class InFlight:
         self._expect(stream, event)
 
     def discard_launches(self, slot: int) -> None:
-        """Discard the results of all launches so far for the row of a slot."""
+        """Discard the results of all launches in flight for one slot.
+
+        The launches of other slots are not affected.
+        """
         self._discarded[slot] += 1
         self._table.launched[slot] = self._table.sampled[slot]
 
     def outputs(self) -> Iterator[StepOutput]:
-        """Yield the outputs of finished launches, for each stream in the order of the launches."""
+        """Yield the results of all finished launches.
+
+        The results of each device stream are in the order of the launches.
+        """
         for launches in (self._frames, self._prefills):
             while launches:
                 launch = launches[0]

@@ -71,9 +71,9 @@ BOUNDS: dict[str, tuple[float, float]] = {
 
 @dataclass(frozen=True, slots=True)
 class SegmentPlan:
-    """Inputs and frame limit of one segment.
+    """Plan of one segment: inputs of its prompt, and frame limit.
 
-    `at_limit` is the stop reason of a segment that reaches the frame limit.
+    `at_limit` is the stop reason if the segment reaches the frame limit.
     """
 
     prompt_inputs: PromptInputs
@@ -105,12 +105,15 @@ class Admission:
     def plan(
         self, text: str, tokenizer: TextTokenizer, earlier_frames: int = 0, *, must_fit: bool = True
     ) -> SegmentPlan:
-        """Return the prompt inputs and frame limit of a segment after `earlier_frames` frames.
+        """Plan a segment with complete text: compute its prompt inputs and frame limit.
 
-        Without `must_fit`, the slot needs to have space only for the prompt and one frame.
+        Args:
+            earlier_frames: Number of frames that the request has generated in earlier segments.
+            must_fit: True if the slot must have positions for the expected frames. With False, positions for the prompt
+                and one frame are enough.
 
         Raises:
-            DoesNotFit: The prompt and the expected frames are longer than a slot.
+            DoesNotFit: The prompt and these frames are longer than a slot.
         """
         prompt_inputs = replace(self.prompt_inputs, text=text, body=tuple(tokenizer.body(text)))
         free_positions, prompt = self._free_positions(prompt_inputs, tokenizer)
@@ -126,7 +129,12 @@ class Admission:
         return SegmentPlan(prompt_inputs, allowed, StopReason.RUNAWAY if runs_away else StopReason.MAX_TOKENS)
 
     def plan_open(self, body: list[int], tokenizer: TextTokenizer, earlier_frames: int = 0) -> SegmentPlan:
-        """Return the prompt inputs and frame limit of a segment whose text is not complete."""
+        """Plan a segment whose text is not complete: compute its prompt inputs and frame limit.
+
+        Args:
+            body: Token ids of the text received so far.
+            earlier_frames: Number of frames that the request has generated in earlier segments.
+        """
         prompt_inputs = replace(self.prompt_inputs, body=tuple(body), is_open=True)
         free_positions, _ = self._free_positions(replace(prompt_inputs, body=tuple(body[:1])), tokenizer)
         frames_left = None if self.requested_frames is None else self.requested_frames - earlier_frames
@@ -135,9 +143,9 @@ class Admission:
         )
 
     def styled(self, style: str) -> Admission:
-        """Return a copy of the admission with a style as the instruction.
+        """Return a copy of the admission whose instruction is the given style.
 
-        In VoiceDesign mode, the style is appended to the voice description.
+        In VoiceDesign mode, the style is appended to the voice description. An empty style changes nothing.
         """
         if not style:
             return self
@@ -146,7 +154,7 @@ class Admission:
         return replace(self, prompt_inputs=replace(self.prompt_inputs, instruct=instruct))
 
     def max_chars(self, tokenizer: TextTokenizer) -> int:
-        """Return the number of characters that always fit into a slot, in any script."""
+        """Return the number of characters of text in any script that surely fit into a slot."""
         free_positions, _ = self._free_positions(replace(self.prompt_inputs, body=()), tokenizer)
         return max(1, (free_positions - GRACE_FRAMES) // POSITIONS_PER_CHARACTER)
 
@@ -158,7 +166,7 @@ class Admission:
 
 
 def seed_of_repeat(seed: int) -> int:
-    """Return a different seed for a repeated segment.
+    """Return the seed for a segment that is generated again.
 
     The result is far from `seed`, because clients often use consecutive seeds.
     """
@@ -168,12 +176,14 @@ def seed_of_repeat(seed: int) -> int:
 def admit(
     request: SpeechRequest, checkpoint: Checkpoint, limits: Limits, slot_length: int, *, may_cross_embed: bool = False
 ) -> tuple[Admission, TextStream]:
-    """Validate a request, and return its admission and its text stream.
-
-    The text stream contains the text received so far.
+    """Validate a request against a checkpoint, and resolve its names and defaults.
 
     Args:
+        slot_length: Number of positions of a slot.
         may_cross_embed: True if the checkpoint that encodes voices for `checkpoint` can embed the request's inputs.
+
+    Returns:
+        The admission, and a text stream with the text received so far.
 
     Raises:
         BadRequest: The request is invalid. The subclass of the error describes the first problem.

@@ -100,11 +100,11 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Code2WavChunk:
-    """Input of one Code2Wav call: rows, and the number of frames of each row.
+    """Input of one Code2Wav call: slots, and the number of frames of each slot.
 
-    `deadline` is the earliest deadline of the rows. `is_urgent` is True for first chunks and for short chunks that a
-    listener needs soon. `at_end` is True if the chunk is the last chunk of all rows. A row with fewer frames than
-    `size` has ended, and is padded.
+    `deadline` is the earliest time at which a listener's buffer becomes empty. `is_urgent` is True for first chunks and
+    for short chunks that a listener needs soon. `at_end` is True if this is the last chunk of every row. A row with
+    fewer frames than `size` is at its end and is padded.
 
     Shapes: slots, frames [B].
     """
@@ -117,13 +117,13 @@ class Code2WavChunk:
 
     @property
     def size(self) -> int:
-        """Return the number of frames of every row, including padding."""
+        """Return the number of frames that Code2Wav decodes for every row, including padding."""
         return int(self.frames.max())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scheduler:
-    """Scheduling decisions of an engine iteration.
+    """Policy for an engine iteration: rows of the next frame, and the next Code2Wav chunks.
 
     `batch_fill_ratio` is for devices on which a large batch costs little more than one row. A later chunk waits until
     this fraction of all speaking rows can be decoded in one call. With 0, chunks neither wait nor are padded.
@@ -142,11 +142,15 @@ class Scheduler:
     def runnable(
         self, table: SequenceTable, now: float, *, is_scarce: bool, yields_to_first_audio: bool = False
     ) -> Slots:
-        """Return the slots that take part in the next decode step.
+        """Return the slots of the rows that take part in the next decode step.
 
-        A row needs text, free positions, and a client that reads fast enough. With `is_scarce`, rows with more than
-        `lead_cap_s` of unplayed audio pause. With `yields_to_first_audio`, two kinds of rows pause while first audio is
-        decoded: rows that wait for first audio, and rows with more than `LOW_BUFFER_S` of unplayed audio.
+        A row takes part if it has text and free positions, and if its client reads fast enough.
+
+        Args:
+            is_scarce: True to pause rows with more than `lead_cap_s` of unplayed audio, because other requests need the
+                slots or the compute time.
+            yields_to_first_audio: True to pause two kinds of rows while first audio is decoded: rows that wait for
+                first audio, and rows with more than `LOW_BUFFER_S` of unplayed audio.
         """
         launched = table.launched
         may = (
@@ -165,29 +169,33 @@ class Scheduler:
         return np.flatnonzero(may)
 
     def is_decoding_fast(self, pace: Pace) -> bool:
-        """True if decoding is fast enough that rows with much unplayed audio need not pause."""
+        """True if a decode step is so fast that no row must pause for the benefit of other rows."""
         return pace.step_s <= FAST_STEP_SHARE * self.frame_s
 
     def yields_to_first_audio(self, pace: Pace) -> bool:
-        """True if rows may pause while the first chunk of another row is decoded.
+        """True if rows may pause while the first audio of another row is decoded.
 
-        A decode step and a Code2Wav call together must be faster than real time.
+        This is the case if frames and Code2Wav use the same processor, and a decode step and a Code2Wav call together
+        are clearly faster than real time.
         """
         return self.first_alone and pace.step_s + pace.code2wav_s <= MAX_STEP_SHARE * self.frame_s
 
     def waits_for_reader(self, table: SequenceTable, frames: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return a mask of the rows that wait for acknowledgements after `frames` frames.
+        """Return a mask of the rows whose client has not acknowledged enough audio.
 
-        Shapes: frames [S].
+        Such a row must wait for its client, if the client acknowledges audio at all.
+
+        Args:
+            frames: Number of frames of each row to compare with the acknowledged frames [S].
         """
         return table.has_acks & (frames - table.acknowledged_frames >= self.reader_frames)
 
     def chunk_sizes(self, table: SequenceTable, now: float, pace: Pace) -> NDArray[np.int64]:
         """Return the length of every row's next chunk in frames, or 0 if it has no chunk now.
 
-        Chunks start small for early first audio and grow with the listener's buffer: a chunk is not longer than the
-        unplayed audio, unless its decoding will end long before the buffer is empty. A row with an empty buffer gets
-        all its frames at once, because many small calls would slow a slow machine down further.
+        The first chunk is small, so that audio starts early. Later chunks grow with the listener's buffer. A chunk is
+        not longer than the unplayed audio, unless its decoding will end long before the buffer is empty. A row with an
+        empty buffer gets all its frames at once, because many small calls would slow down a slow machine further.
 
         Example: the last chunk had 4 frames of 80 ms, so the next chunk may have 16 frames. The listener has 600 ms of
         audio. If a decode step takes 10 ms and Code2Wav 2 ms per frame, 16 frames take 192 ms. The chunk keeps its 16
@@ -223,11 +231,11 @@ class Scheduler:
         return is_blocked | self.waits_for_reader(table, table.sampled)
 
     def due_chunks(self, table: SequenceTable, now: float, pace: Pace) -> list[Code2WavChunk]:
-        """Return the next Code2Wav chunks, the most urgent chunk first.
+        """Return the Code2Wav chunks that should be decoded now, the most urgent chunk first.
 
-        First chunks are the most urgent, then the chunks of the rows whose buffers will be empty soonest. With large
-        batches, a Code2Wav call takes long. Then the second chunk of a row is also urgent, because the listener needs
-        it before a running call ends.
+        First chunks are the most urgent. The chunks of the other rows follow in the order in which the listeners'
+        buffers become empty. With large batches, a Code2Wav call takes long. Then a short chunk of a row with a low
+        buffer is also urgent, because the listener needs it before a running call ends.
         """
         sizes, is_urgent = self.chunk_sizes(table, now, pace), table.last_chunk == 0
         if self.batch_fill_ratio:
@@ -282,10 +290,10 @@ class Scheduler:
                 yield Code2WavChunk(part, frames, is_urgent, at_end, float(table.buffer_empty_at[part[0]]))
 
     def record_emitted(self, table: SequenceTable, slots: Slots, size: int | Slots, now: float) -> NDArray[np.bool_]:
-        """Record that audio of `size` frames per row was emitted.
+        """Record that `size` frames of audio per row were emitted.
 
         Returns:
-            Mask of the rows whose buffer had run empty.
+            Mask of the rows whose listener's buffer was empty before this audio.
         """
         starved = (table.last_chunk[slots] > 0) & (now > table.buffer_empty_at[slots])
         table.buffer_empty_at[slots] = np.maximum(table.buffer_empty_at[slots], now) + size * self.frame_s

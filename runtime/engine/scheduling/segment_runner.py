@@ -58,7 +58,8 @@ def next_step(
     Args:
         is_too_short: True if the segment has much less audio than its text needs, and was not repeated yet.
         has_all_frames: True if the request set a number of frames, and all frames are generated.
-        is_segment_open: True if generation ended before the end of the segment's text. The rest is not spoken.
+        is_segment_open: True if generation ended before the text of the segment was complete. The later text of the
+            request is not spoken.
         has_next: True if another segment can start.
         is_text_closed: True if no more text will arrive.
     """
@@ -72,7 +73,7 @@ def next_step(
 
 
 class SegmentRunner:
-    """Execution of the segments of all sequences of one checkpoint.
+    """Executor of the segments of all sequences of one checkpoint.
 
     Thread: engine.
 
@@ -160,9 +161,12 @@ class SegmentRunner:
             return replace(prompt, embeds=prompt.embeds.to(talker.dtype))
 
     def start_decoding(self, sequence: Sequence, prompt: Prompt, now: float, *, keeps: bool) -> None:
-        """Start to decode a segment after its first frame.
+        """Change a sequence to the state DECODE after the first frame of a segment.
 
-        With `keeps`, the prompt's prefix is cached.
+        Args:
+            prompt: Prompt of the segment.
+            now: Current time in seconds.
+            keeps: True to cache the prefix of the prompt.
         """
         if prompt.key and keeps:
             slot_cache, slot = self._runner.slot_cache, sequence.slot
@@ -173,9 +177,9 @@ class SegmentRunner:
         self.append_tokens(sequence)
 
     def append_tokens(self, sequence: Sequence) -> None:
-        """Append the new tokens of an open segment to the inputs of the slot.
+        """Move the new tokens of an open segment from the text stream to the slot.
 
-        Before the first frame of the segment, the tokens stay in the text stream.
+        Before the first frame of the segment, this method does nothing.
         """
         segment = sequence.segment
         if segment is None or sequence.state is not SequenceState.DECODE or not sequence.inputs.is_open:
@@ -203,7 +207,11 @@ class SegmentRunner:
         self.finish_segment(sequence, reason, Guard.BUDGET if reason is StopReason.RUNAWAY else None)
 
     def finish_segment(self, sequence: Sequence, reason: StopReason, guard: Guard | None = None) -> None:
-        """Finish a segment after its last frame, and execute the next action of the sequence.
+        """Finish a segment after its last frame, and continue with the action of `next_step`.
+
+        Args:
+            reason: Reason why the segment ended.
+            guard: Kind of runaway that was detected, or None.
 
         Raises:
             SpeechError: See `start_segment`.
@@ -225,7 +233,7 @@ class SegmentRunner:
         )
 
     def resume(self, sequence: Sequence) -> None:
-        """Execute the next action of a sequence that waited for text and whose text has changed.
+        """Continue a sequence that has waited for text, after its text has changed.
 
         Raises:
             SpeechError: See `start_segment`.
@@ -254,9 +262,12 @@ class SegmentRunner:
     def cut_segment(self, sequence: Sequence, guard: Guard, cut_frames: int) -> None:
         """End a segment whose audio was cut because of a loop or a long silence.
 
-        The `cut_frames` frames after the sent frames are not emitted. Cut frames of an earlier segment are counted as
-        sent, so the number of pending frames stays correct. Cut frames of the current segment are removed together with
-        all later frames.
+        If the cut frames belong to an earlier segment, they are counted as emitted, and the current segment continues.
+        Otherwise the cut frames and all later frames are removed.
+
+        Args:
+            guard: Kind of runaway that was detected.
+            cut_frames: Number of frames after the emitted frames whose audio was cut.
 
         Raises:
             SpeechError: See `start_segment`.

@@ -115,7 +115,7 @@ class Sequence:
     cut_reason: StopReason | None = None  # Stop reason of the last segment that did not end at EOS.
 
     def admit(self, admission: Admission, text_stream: TextStream, seed: int, now: float) -> None:
-        """Store the results of the validation when the checkpoint accepts the request."""
+        """Store the results of the request's validation by its checkpoint."""
         self.admission = admission
         self.text_stream = text_stream
         self.seed = seed
@@ -134,13 +134,17 @@ class Sequence:
         table.batch[slot] = mode.sound_batch
 
     def emit_audio(self, pcm: bytes, codes: NDArray[np.int64], first: int, samples_per_frame: int) -> int:
-        """Emit the audio of frames from index `first` on, and the pauses before these frames.
+        """Emit the audio of the frames from index `first` on, and the pauses between segments.
 
-        The caller holds the Code2Wav worker's lock.
+        The caller must hold the Code2Wav worker's lock.
+
+        Args:
+            pcm: Audio of the frames, mono s16le.
+            codes: Codes of the frames [n, Q].
+            first: Index of the first frame in the request.
 
         Returns:
             The number of emitted samples that belong to pauses.
-        Shapes: codes [n, Q].
         """
         paused, begin = self.paused, 0
         while self.pauses and self.pauses[0][0] < first + len(codes):
@@ -159,7 +163,7 @@ class Sequence:
             self.samples += len(audio) // 2
 
     def emit_pause(self, samples: int, no_codes: NDArray[np.int64]) -> None:
-        """Emit `samples` samples of silence."""
+        """Emit `samples` samples of silence, without frames."""
         self.sink(AudioChunk(pcm=bytes(2 * samples), codes=no_codes, first_sample=self.samples))
         self.samples += samples
         self.paused += samples
@@ -170,7 +174,7 @@ class Sequence:
         self.update_table()
 
     def update_table(self) -> None:
-        """Write the sequence's state and limits to its row of the scheduler's table."""
+        """Write the state and limits of the sequence to its row of the scheduler's table."""
         table, slot = self.table, self.slot
         table.speaking[slot] = self.state is SequenceState.DECODE
         table.ended[slot] = self.state is SequenceState.DRAIN

@@ -1,4 +1,7 @@
-"""Waiting queue: requests without a slot, a voice, a text or a loaded checkpoint."""
+"""Waiting queue of requests that do not have a slot yet.
+
+A request in the queue may also lack its text, its voice, or a loaded checkpoint.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +77,9 @@ class WaitingQueue:
 
     @property
     def unready(self) -> int:
-        """Return the number of requests to a loaded checkpoint that wait for text or a voice.
+        """Return the number of requests that wait for text or a voice.
+
+        Requests whose checkpoint is not loaded yet are not counted.
 
         Thread: any.
         """
@@ -112,9 +117,10 @@ class WaitingQueue:
         return self._no_checkpoint.pop(ticket, None)
 
     def defer(self, ticket: int, command: Command) -> bool:
-        """Store a client's command for a request that waits for its checkpoint.
+        """Store a command of a client until the checkpoint of the request is loaded.
 
-        Return False if the request does not wait for its checkpoint.
+        Returns:
+            False if the request does not wait for its checkpoint. The command is then not stored.
         """
         if ticket not in self._no_checkpoint:
             return False
@@ -124,7 +130,10 @@ class WaitingQueue:
     def remove_loaded(
         self, is_loaded: Callable[[Sequence], bool] = lambda sequence: True
     ) -> list[tuple[Sequence, list[Command]]]:
-        """Remove and return the requests whose checkpoints are all loaded.
+        """Remove and return the requests that need not wait for a checkpoint any more.
+
+        Args:
+            is_loaded: Function that returns True for such a request.
 
         Returns:
             Each request with its deferred commands.
@@ -137,7 +146,7 @@ class WaitingQueue:
     # --- Requests without a voice, a text or a slot.
 
     def add_request(self, sequence: Sequence, now: float) -> None:
-        """Add an admitted request, which then waits for its voice, its text or a slot."""
+        """Add an admitted request, and start to encode its voice if the voice is not cached."""
         reference, key = sequence.admission.reference, sequence.admission.voice_key
         if reference is not None and key is not None:
             sequence.voice = self.voices.get(key)
@@ -146,7 +155,7 @@ class WaitingQueue:
         self.update_request(sequence, now)
 
     def update_request(self, sequence: Sequence, now: float) -> None:
-        """Move a request to the state that names the next missing resource: text, voice or slot."""
+        """Set the state of a request to the next missing resource: text, voice or slot."""
         if sequence.state is SequenceState.NO_SLOT:
             return
         if not sequence.text_stream.is_ready:
@@ -158,11 +167,17 @@ class WaitingQueue:
             self._put(sequence, SequenceState.NO_SLOT)
 
     def find(self, ticket: int) -> Sequence | None:
-        """Return the admitted request with this ticket, or None if it does not wait."""
+        """Return the waiting request with this ticket, or None.
+
+        Requests whose checkpoint is not loaded yet are not found.
+        """
         return self._no_slot.get(ticket) or self._no_text.get(ticket) or self._no_voice.get(ticket)
 
     def remove_request(self, ticket: int) -> Sequence | None:
-        """Remove and return the admitted request with this ticket, or return None."""
+        """Remove and return the waiting request with this ticket, or return None.
+
+        Requests whose checkpoint is not loaded yet are not found.
+        """
         self._reading.pop(ticket, None)
         if (sequence := self.find(ticket)) is not None:
             del self._by_state[sequence.state][ticket]
@@ -181,12 +196,16 @@ class WaitingQueue:
         return sequence
 
     def remove_all(self) -> list[Sequence]:
-        """Remove and return all admitted requests."""
+        """Remove and return all requests except those whose checkpoint is not loaded yet."""
         tickets = [*self._no_text, *self._no_voice, *self._no_slot]
         return [sequence for ticket in tickets if (sequence := self.remove_request(ticket)) is not None]
 
     def collect_voices(self, now: float) -> Iterator[tuple[Sequence, SpeechError]]:
-        """Collect encoded voices, and yield each request whose encoding failed, with an error."""
+        """Assign finished voices to the requests that wait for them.
+
+        Yields:
+            Each request whose voice could not be encoded, and the error for its final event.
+        """
         for ticket in [ticket for ticket, reading in self._reading.items() if reading.done()]:
             sequence, reading = self.find(ticket), self._reading.pop(ticket)
             assert sequence is not None
@@ -201,7 +220,11 @@ class WaitingQueue:
                 self.update_request(sequence, now)
 
     def remove_expired(self, now: float) -> Iterator[tuple[Sequence, SpeechError]]:
-        """Remove and yield the requests that have waited too long for a slot, with an error."""
+        """Remove the requests that have waited too long for a slot.
+
+        Yields:
+            Each removed request, and the error for its final event.
+        """
         late = [sequence for sequence in self._no_slot.values() if now - sequence.queued > self._queue_timeout_s]
         for sequence in late:
             self.remove_request(sequence.ticket)
@@ -213,7 +236,7 @@ class WaitingQueue:
         """Report changed queue positions to the requests that wait for a slot.
 
         Each assigned slot changes all positions. Reporting every change to hundreds of requests would delay audio on
-        the event loop, so most requests are notified at intervals only.
+        the event loop. Therefore a long queue is notified at intervals only.
         """
         is_due = len(self._no_slot) <= FRONT_REQUESTS or now - self._reported_at >= POSITION_INTERVAL_S
         if not (self._has_moved and is_due):
@@ -228,7 +251,7 @@ class WaitingQueue:
                 sequence.sink(Queued(position, None if wait_s is None else 1000 * wait_s))
 
     def record_released_slot(self, caller: str, held_s: float) -> None:
-        """Record that a caller has released a slot after ``held_s`` seconds."""
+        """Record that a request of a caller has released its slot after ``held_s`` seconds."""
         known = self._mean_slot_s
         self._mean_slot_s = held_s if known is None else known + NEWEST_DURATION_WEIGHT * (held_s - known)
         self._used_slots -= Counter([caller])  # Counter subtraction removes callers with no slots.
@@ -237,7 +260,8 @@ class WaitingQueue:
     def wait_s(self, position: int) -> float | None:
         """Estimate the seconds until the request at a queue position gets a slot.
 
-        Return None if no request has released a slot yet.
+        Returns:
+            None if no request has released a slot yet.
         """
         return None if self._mean_slot_s is None else (position + 1) * self._mean_slot_s / self._slots
 

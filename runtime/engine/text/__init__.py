@@ -1,4 +1,1 @@
-"""Text of a request: rules, splitting into segments, and incremental tokenization.
-
-`scheduling/input_processor.py` validates requests.
-"""
+"""Text of a request: text rules, division into segments, and incremental tokenization."""

@@ -1,4 +1,4 @@
-"""Incremental tokenizer for streamed text."""
+"""Incremental tokenizer for text that arrives in several parts."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ KOREAN_JAMO = range(0x1160, 0x1200)  # Korean vowels and final consonants, which
 
 
 class IncrementalTokenizer:
-    """Tokenizer that returns the token ids of streamed text as soon as the ids are final.
+    """Tokenizer for streamed text, which returns each token id as soon as the id is final.
 
     The ids are equal to the ids of the complete text without surrounding white space, for any division into `add`
-    calls. Byte-level BPE never merges across the pieces of the pre-tokenizer, and later text can change only the last
-    piece or the white space at the end. Therefore the last word is delayed in scripts with spaces: "Hello wor" gives
-    "Hello". Consecutive letters are one piece, so Chinese, Japanese and Thai text is delayed until the next punctuation
-    mark, space or digit, in ordinary Chinese prose by five characters on average. `flush` returns the ids of all text.
-    After a flush within a piece, the ids decode to the same text but may differ from the ids of the complete text.
+    calls. The tokenizer splits text into pieces, such as words, and never merges across pieces. Later text can change
+    only the last piece or the white space at the end. Therefore the last word is delayed in scripts with spaces: "Hello
+    wor" gives "Hello". Consecutive letters are one piece, so Chinese, Japanese and Thai text is delayed until the next
+    punctuation mark, space or digit. In ordinary Chinese prose, the delay is five characters on average.
+
+    `flush` returns the ids of all text. After a flush within a piece, the ids decode to the same text but may differ
+    from the ids of the complete text.
 
     Only the text whose ids may still change is stored and encoded. The caller must refuse control tokens.
     """
@@ -29,7 +31,7 @@ class IncrementalTokenizer:
         self._begun = False  # True after the first character that is not a space.
 
     def add(self, text: str) -> list[int]:
-        """Append text, and return the token ids that are final now."""
+        """Append text, and return the new token ids that later text cannot change."""
         text = self._tokenizer.spelled(text)
         if not self._begun:
             text = text.lstrip()
@@ -39,9 +41,9 @@ class IncrementalTokenizer:
         return [] if continues_word else self._settled()
 
     def flush(self) -> list[int]:
-        """Return the token ids of all remaining text, except trailing white space.
+        """Return the token ids of all text that was not returned yet.
 
-        The white space may belong to the next piece of text.
+        Trailing white space is kept, because it may belong to the next piece of text.
         """
         text = self.tail.rstrip()
         self.tail = self.tail[len(text) :]
@@ -49,7 +51,7 @@ class IncrementalTokenizer:
 
     @property
     def holds_words(self) -> bool:
-        """True if the remaining text, whose ids may still change, contains words."""
+        """True if text whose ids were not returned yet contains letters or digits."""
         return SPOKEN.search(self.tail) is not None
 
     def _settled(self) -> list[int]:

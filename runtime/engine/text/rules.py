@@ -82,17 +82,20 @@ def checked_instruct(instruct: str | None, tokenizer: TextTokenizer, limits: Lim
 def frame_budget(text: str) -> int:
     """Return the maximum number of frames for a text.
 
-    Longer speech is a runaway (docs/model.md 7.1). The reference implementation stops only at 8191 frames (eleven
-    minutes), which about one in three hundred requests reaches.
+    Speech with more frames is assumed to run away (docs/model.md 7.1). The reference implementation stops only at 8191
+    frames (eleven minutes), which about one in three hundred requests reaches.
     """
     return GRACE_FRAMES + round(MAX_DURATION_RATIO * expected_frames(text))
 
 
 def refuse_control(text: str, tokenizer: TextTokenizer, field: str) -> None:
-    """Refuse text that the tokenizer cannot encode or that contains a control token.
+    """Raise an error if a text cannot be encoded or contains a control token of the model.
+
+    Args:
+        field: Name of the request's field, for the error.
 
     Raises:
-        InvalidConfig: The text has a control token of the model or a lone surrogate.
+        InvalidConfig: The text has a control token or a lone surrogate.
     """
     try:
         text.encode()

@@ -1,4 +1,4 @@
-"""Splitting of text into segments that are spoken one after another."""
+"""Division of text into segments, which the model speaks one after another."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SPACE_BEFORE_WORD = re.compile(r"\s+(?=[^\W_])")
 
 
 class Splitter:
-    """Incremental splitter, which returns segments as soon as later text cannot change them.
+    """Incremental splitter that returns a segment as soon as later text cannot change it.
 
     Segments have no surrounding white space and at least one letter or digit. Punctuation belongs to the segment of the
     adjacent text. Together, the segments contain every character of the text except white space at the cuts. Therefore
@@ -49,10 +49,10 @@ class Splitter:
         return parts
 
     def flush(self) -> list[str]:
-        """Return the remaining text as segments.
+        """Return all text that was not returned yet as segments.
 
-        If the text has no words, symbols with a spoken name form a segment. Punctuation directly after a flush is
-        dropped.
+        If this text has no letters or digits, symbols with a spoken name still form a segment. After a flush,
+        punctuation before the next letter or digit is dropped.
         """
         is_one_segment = self._split in (Split.AUTO, Split.NONE)
         parts: list[str] = []
@@ -68,7 +68,7 @@ class Splitter:
 
     @property
     def holds_words(self) -> bool:
-        """True if the remaining text, which is not part of a segment yet, contains words."""
+        """True if text that was not returned yet contains something to speak."""
         return is_readable(self._text)
 
     def _certain_end(self, *, is_whole: bool = False) -> int:
@@ -108,10 +108,10 @@ class Splitter:
 
 
 def certain_end_past(text: str, max_chars: int, passed: int) -> int:
-    """Return the index of the first sentence end after `max_chars` characters.
+    """Return the index of the first sentence end after `max_chars` characters, or 0.
 
-    Without a sentence end, the result is the first word end after 1.5 * `max_chars` characters, or 0. Ends before the
-    index `passed` are ignored.
+    If no sentence ends before 1.5 * `max_chars` characters, the result is the first word end after this index. Ends
+    before the index `passed` are ignored. The result is 0 if no end is certain yet.
     """
     first, max_cut = max(max_chars, passed), max_chars + max_chars // 2
     if last_spoken(text) < first:
@@ -124,10 +124,10 @@ def certain_end_past(text: str, max_chars: int, passed: int) -> int:
 
 
 def settled_end(text: str, max_chars: int | None) -> int:
-    """Return the number of characters that certainly belong to the current segment.
+    """Return the number of leading characters that surely belong to the open segment.
 
     After `max_chars` characters, a punctuation mark may end the segment. After a quotation, the next letters determine
-    whether the segment ends.
+    if the segment ends.
     """
     settled = max(len(text) if max_chars is None else min(len(text), max_chars), last_spoken(text) + 1)
     if max_chars is None or settled <= max_chars:
@@ -226,5 +226,5 @@ def _first_spoken(text: str) -> int:
 
 
 def last_spoken(text: str) -> int:
-    """Return the index of the last letter or digit in a text, or -1."""
+    """Return the index of the last letter or digit in a text, or -1 if there is none."""
     return next((index for index in range(len(text) - 1, -1, -1) if text[index].isalnum()), -1)

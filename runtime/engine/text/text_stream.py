@@ -1,7 +1,7 @@
-"""Text of a running request: segments, and the tokens of an open segment.
+"""Text of a running request, divided into segments that are spoken one after another.
 
-Segments are spoken one after another. In the streaming layout without reference codes, a segment's tokens are sent to
-the model while it is spoken. Otherwise, a segment is spoken after it is complete (docs/api.md).
+In the streaming layout without reference codes, a segment's tokens are sent to the model while it is spoken. Otherwise,
+a segment is spoken only after it is complete (docs/api.md).
 """
 
 from __future__ import annotations
@@ -41,10 +41,11 @@ _SHORT_TAG_CHARS = 100
 
 @dataclass(slots=True, eq=False)
 class Segment:
-    """Part of a request's text that the model speaks in one run.
+    """Part of a request's text that the model speaks with one prompt.
 
-    `tokens` are the tokens of an open segment that the model has not received yet. `style` is the style of the last
-    tag, or empty. `pause` is the silence before the segment in samples.
+    `closed` is False while more text of the segment may arrive. `tokens` are tokens of such an open segment that the
+    model has not received yet. `style` is the style of the last tag, or empty. `pause` is the silence before the
+    segment in samples.
     """
 
     text: str
@@ -64,7 +65,7 @@ class Segment:
 
 
 class TextStream:
-    """Converter from a client's streamed text to segments.
+    """Converter of a client's streamed text to segments.
 
     Args:
         max_chars: Maximum characters of a segment. An open segment ends after this number of characters.
@@ -72,7 +73,8 @@ class TextStream:
         tags: True if inline tags for pauses and styles are read. A pause or a change of style ends a segment.
         max_break_s: See `SpeechRequest`.
         follows: True if the checkpoint supports style instructions. Otherwise styles are dropped.
-        languages: Languages of the checkpoint. A text in another script is spoken with a note.
+        languages: Languages of the checkpoint. If the text is in another script, it is spoken, and a note is added to
+            `notes`.
     """
 
     def __init__(
@@ -173,12 +175,15 @@ class TextStream:
 
     @property
     def is_ready(self) -> bool:
-        """True if a complete segment or the first token of an open segment can be spoken."""
+        """True if a segment can start: a complete segment, or an open segment with a token."""
         return self._speakable and bool(self.segments)
 
     @property
     def waits_for_text(self) -> bool:
-        """True if live text has no words left to speak and no incomplete sentence."""
+        """True if everything received is spoken, and the text so far may be the end of a sentence.
+
+        The text must not be marked as complete.
+        """
         if self.closed or self.segments or not self._speakable:
             return False
         if self._reading is not None and self._reading.holds_words:
