@@ -160,8 +160,10 @@ def _url(listener: socket.socket) -> str:
 async def drain(host: Host, second_signal: asyncio.Event, on_wait: Callable[[float], None]) -> None:
     """Refuse new requests, wait for the open requests, and close all connections.
 
-    The wait ends after `drain_s` seconds or when `second_signal` is set. `on_wait(drain_s)` is called if speech is
-    still running.
+    Args:
+        host: Owner of the engine and of the connections.
+        second_signal: Event that ends the wait early. Otherwise the wait ends after the setting `drain_s`.
+        on_wait: Function that is called with `drain_s` if speech is still running.
     """
     drain_s = host.settings.server.drain_s
     if host.is_speaking and drain_s:

@@ -58,10 +58,10 @@ class _OpenRequest:
 
 
 class ThreadedEngine:
-    """Implementation of `SpeechEngine` that submits requests to an engine on a thread.
+    """Implementation of `SpeechEngine` that validates requests on a separate thread.
 
-    `submit` and `prepare` of the other engine take up to 0.1 s for a long text. Commands for a request are deferred
-    until it is accepted.
+    Validation of a long text by the wrapped engine takes up to 0.1 s. Commands for a request are deferred until the
+    wrapped engine has accepted the request.
     """
 
     def __init__(self, engine: SpeechEngine) -> None:
@@ -147,7 +147,7 @@ class ThreadedEngine:
         self._command(ticket, lambda engine_ticket: self._engine.ack_played(engine_ticket, ms))
 
     def cancel(self, ticket: int) -> None:
-        """End a request, and skip its validation if the validation has not begun."""
+        """Cancel a request, and skip its validation if the validation has not begun."""
         with self._changed:
             waiting = self._requests.get(ticket)
             if waiting is not None and waiting.request is not None:

@@ -77,7 +77,12 @@ def _cartesia(host: Host, websocket: WebSocket, session_id: str) -> CartesiaSess
 
 
 def shared(host: Host, socket: Socket) -> dict[str, Any]:
-    """Return the constructor arguments that all session classes have in common."""
+    """Return the constructor arguments that all session classes have in common.
+
+    Args:
+        host: Owner of the engine.
+        socket: Socket of the client, whose headers contain the owner of the voices.
+    """
     return {
         "limits": host.settings.limits,
         "cards": host.engine.cards,
@@ -107,7 +112,11 @@ async def speak(socket: Socket, host: Host, dialect: Dialect[Any], *, name: str,
 
 
 async def refuse_socket(websocket: WebSocket, host: Host, error: SpeechError, words: Reply) -> None:
-    """Send an error message to the client of an accepted WebSocket and close the WebSocket."""
+    """Send an error message on an accepted WebSocket and close the WebSocket.
+
+    Args:
+        words: Error message in the format of the API.
+    """
     host.metrics.refused(error.code)
     await websocket.send_json(words)
     await websocket.close(error.close_code, error.code)

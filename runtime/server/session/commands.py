@@ -1,4 +1,4 @@
-"""Commands for the engine, and messages for the client, that a session returns."""
+"""Commands from a session to the engine, and messages from a session to the client."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from runtime.request import SpeechRequest
 class Submit:
     """Command to submit a request to the engine.
 
-    The engine's events are passed to `Dialect.on_speech` with the number `utterance`.
+    The engine's events are passed to `Dialect.on_speech`, together with the number of the utterance.
     """
 
     utterance: int
@@ -60,7 +60,7 @@ class Cancel:
 class Decode:
     """Command to decode reference audio on a worker thread.
 
-    The result, a Reference without text or an error, is passed to `Dialect.on_reference`.
+    The result is a Reference without a transcript, or an error. It is passed to `Dialect.on_reference`.
     """
 
     upload: int
@@ -71,8 +71,8 @@ class Decode:
 class Recall:
     """Command to read a stored voice on a worker thread.
 
-    The result, a Reference or an error, is passed to `Dialect.on_reference`. `param` is the name of the voice field in
-    the client's message.
+    The result is a Reference or an error. It is passed to `Dialect.on_reference`. `param` is the name of the voice
+    field in the client's message.
     """
 
     upload: int
@@ -85,7 +85,7 @@ Command = Submit | Append | Flush | FinishText | Played | Cancel | Decode | Reca
 
 @dataclass(frozen=True, slots=True)
 class TextMessage:
-    """JSON message to the client."""
+    """JSON message that is sent to the client."""
 
     text: str
     is_terminal: bool = False
@@ -96,7 +96,7 @@ class TextMessage:
 
 @dataclass(frozen=True, slots=True)
 class AudioMessage:
-    """Binary message with audio to the client."""
+    """Binary message with audio that is sent to the client."""
 
     data: bytes = field(repr=False)
     number: int  # Number of the utterance.

@@ -1,7 +1,7 @@
 """Base class of speech sessions, which are state machines without I/O.
 
-A session converts client messages into commands for the engine and messages for the client. As with
-``websockets.protocol.Protocol``, the connection calls `commands` and `take` to get the results. A session uses no
+A session converts client messages into commands for the engine and messages for the client. The connection calls
+`commands` and `pop_message` to get them. This is the design of ``websockets.protocol.Protocol``. A session uses no
 asyncio and no sockets, and receives the clock as an argument.
 """
 
@@ -33,7 +33,7 @@ _MAX_STEPS = 16  # Maximum number of steps of pending work in one iteration of t
 
 
 class RecentNames:
-    """Set of names that removes the oldest name when it is full."""
+    """Set of names with a maximum size, which removes its oldest name when it is full."""
 
     def __init__(self) -> None:
         self._names: dict[str, None] = {}  # Names in order of age, the oldest first.
@@ -82,7 +82,7 @@ class Dialect(ABC, Generic[Speaking]):
     # --- Output.
 
     def commands(self) -> list[Command]:
-        """Remove and return all pending commands for the engine."""
+        """Remove and return all commands that the engine has not received yet."""
         commands = self._commands.copy()
         self._commands.clear()  # The list is cleared in place, because the utterances share it.
         return commands
@@ -99,7 +99,10 @@ class Dialect(ABC, Generic[Speaking]):
 
     @property
     def deadline(self) -> float | None:
-        """Return the time at which `tick` must be called, or None if the session has closed."""
+        """Return the time at which `tick` must be called, or None if the session has closed.
+
+        The time is in seconds on the session's clock.
+        """
         return None if self.closed else min([self._timers.deadline(self._silence_s), *self._dues()])
 
     @property
@@ -152,7 +155,10 @@ class Dialect(ABC, Generic[Speaking]):
         self._on_event(utterance, event)
 
     def on_refused(self, number: int, error: SpeechError) -> None:
-        """End the utterance `number`, because the engine has refused its request."""
+        """Process all deadlines that have passed.
+
+        A pause in the text can start speech, and a timeout closes the session.
+        """
         if (utterance := self.utterances.pop(number, None)) is not None:
             self._fail(utterance, error)
 
@@ -174,7 +180,10 @@ class Dialect(ABC, Generic[Speaking]):
             self._give_notice(remaining_s)
 
     def work(self) -> None:
-        """Do at most `_MAX_STEPS` steps of pending work."""
+        """Do a limited number of steps of pending work, such as the end of a sentence.
+
+        After the call, `has_work` is True if more work may be pending.
+        """
         steps = (not self.closed and self._step() for _ in range(_MAX_STEPS))
         self.has_work = all(steps)
 
@@ -345,7 +354,7 @@ class SingleErrorDialect(Dialect[Speaking]):
 
 
 class SessionTimers:
-    """Idle timeout, time limit and warning of one session.
+    """Timers of one session: idle timeout, maximum duration, and a warning before the end.
 
     `silence_s` is the current idle timeout in seconds, or None for no idle timeout.
     """
@@ -363,7 +372,7 @@ class SessionTimers:
         self._last_event = self._clock()
 
     def deadline(self, silence_s: float | None) -> float:
-        """Return the time at which the timers must be checked again."""
+        """Return the time at which the timers must be checked again, on the session's clock."""
         end = self._end - (self._notice_s or 0.0)
         return end if silence_s is None else min(end, self._last_event + silence_s)
 
@@ -375,7 +384,7 @@ class SessionTimers:
         return SessionTooLong(limit=self._limits.session_s) if now >= self._end else None
 
     def notice(self) -> float | None:
-        """Return the remaining seconds of the session if a warning is due, otherwise None."""
+        """Return the remaining seconds of the session if the client must be warned now, or None."""
         now = self._clock()
         if self._notice_s is None or now < self._end - self._notice_s:
             return None

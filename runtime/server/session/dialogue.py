@@ -1,4 +1,4 @@
-"""Limits, error fields and final statistics of dialogues, shared by all APIs."""
+"""Checks, error fields and final statistics of dialogues, shared by all APIs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,10 @@ def check_turns(turns: Sequence[Turn], limits: Limits) -> None:
 
 @contextmanager
 def errors_of_turn(index: int, fields: Mapping[str, str]) -> Iterator[None]:
-    """Context manager that sets the field of an error to a name like `inputs.3.voice_id`."""
+    """Context manager that adds the number of a dialogue turn to an error's field name.
+
+    For example, `voice_id` in the turn with index 3 becomes `inputs.3.voice_id`.
+    """
     try:
         yield
     except SpeechError as error:

@@ -15,7 +15,7 @@ _MAX_UNSENT_MESSAGES = 256  # If more messages without audio are unsent, no inpu
 class SendQueue:
     """Queue of messages to one client.
 
-    The unsent audio of an utterance and the unsent messages of a context can be removed.
+    The unsent audio of one utterance can be removed, and also the unsent messages of one context.
     """
 
     def __init__(self) -> None:
@@ -40,14 +40,25 @@ class SendQueue:
         """Queue a JSON message.
 
         Args:
-            number: Number of the message's utterance. `drop_audio_of` also removes this message.
+            message: Message to send.
+            number: Number of the utterance to which the message belongs. `drop_audio_of` removes the message, too.
+            samples: Number of audio samples in the message.
+            is_terminal: True for the final message of a context.
+            about: Name of the context. `drop_context` removes its messages.
         """
         item = TextMessage(_json(message), is_terminal, number, samples)
         self.items.append((item, about))
         self._count(item, 1)
 
     def add_encoded(self, make: Callable[[], Reply | None], *, number: int, samples: int, about: str) -> None:
-        """Queue a JSON message with audio that a worker thread encodes before sending."""
+        """Queue a JSON message with audio that a worker thread encodes before it is sent.
+
+        Args:
+            make: Function that encodes the audio and returns the message, or None to send no message.
+            number: Number of the utterance.
+            samples: Number of audio samples in the message.
+            about: Name of the context.
+        """
 
         def text() -> str:
             message = make()

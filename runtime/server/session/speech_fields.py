@@ -1,7 +1,7 @@
 """Fields of a speech request in the native, vLLM-Omni and OpenAI APIs.
 
-The fields have the same names as in vLLM-Omni, so that clients of vLLM-Omni work with this server. Unknown fields are
-ignored, as in vLLM-Omni, and listed in a note. Error messages never contain the client's input.
+The fields have the same names as in vLLM-Omni, so that its clients work with this server. As in vLLM-Omni, unknown
+fields are ignored, and a note lists them. Error messages never contain the client's input.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class SpeechFields(VoiceFields):
 
     @property
     def waits_for_its_end(self) -> bool:
-        """True if pauses in the streamed text have no effect, because the text is one segment."""
+        """True if a pause in the text does not start speech, because the text is not split."""
         return self.split_granularity == "none"
 
     @property
@@ -201,7 +201,10 @@ class SpeechFields(VoiceFields):
 
     @property
     def recording(self) -> str | Reference | None:
-        """Return the encoded recording, a reference with the speaker embedding, or None."""
+        """Return the encoded recording or the speaker embedding in the request, or None.
+
+        A speaker embedding is returned as a reference without audio.
+        """
         if self.speaker_embedding is None:
             return self.ref_audio
         with np.errstate(over="ignore"):  # The engine refuses infinite values.
@@ -210,7 +213,7 @@ class SpeechFields(VoiceFields):
         return Reference(samples=np.zeros(0, np.float32), x_vector_only=True, prompt=prompt)
 
     def spoken(self, reference: Reference | None) -> Reference | None:
-        """Return a copy of `reference` with the request's transcript and x-vector option."""
+        """Return a copy of `reference` with the transcript and the x-vector option of the request."""
         if reference is None:
             return None
         x_vector_only = self.x_vector_only_mode or reference.x_vector_only
@@ -250,7 +253,7 @@ class SpeechFields(VoiceFields):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SynthesisOptions:
-    """Synthesis options of APIs in which clients cannot send a recording."""
+    """Synthesis options in the APIs of services whose clients cannot send a recording."""
 
     language: str
     instruct: str | None = None

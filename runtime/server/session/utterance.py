@@ -1,7 +1,7 @@
 """Utterance of a WebSocket session without I/O: voice, streamed text and engine request.
 
 Text is queued until the voice is ready and the text contains a word. After that, text is sent to the engine
-immediately. Sessions call `append`, `flush`, `finish` and `cancel`.
+immediately.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class ChosenVoice(Generic[Config]):
 
 
 class GrowingText:
-    """Streamed text of a client, with a length limit, a text filter and pause detection."""
+    """Streamed text of one utterance: a length limit, a text filter and pause detection."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class GrowingText:
         self.due: float | None = None
 
     def count(self, text: str) -> None:
-        """Count the characters of received text and check the total.
+        """Count the characters of received text and check that the total is within the limit.
 
         Raises:
             TextTooLong: The text exceeds the limit.
@@ -89,28 +89,40 @@ class GrowingText:
         check_text(self._chars, self._limits, param=self._param)
 
     def add(self, text: str, now: float) -> str:
-        """Append received text and return all filtered text that later text cannot change."""
+        """Append received text and return the new filtered text that is final.
+
+        Filtered text that later input could change is held back.
+
+        Args:
+            now: Current time in seconds on the session's clock.
+        """
         if self._pause_s is not None:
             self._tail = (self._tail + text)[-2 * TAIL_CHARS :]
             self.due = now + self._pause_s if may_end(self._tail) else None
         return self._filter.add(text)
 
     def flush(self) -> str:
-        """Return the text that the filter has buffered, although more text may follow."""
+        """Return the filtered text that was held back, although more text may follow."""
         return self._filter.flush()
 
     def finish(self) -> str:
-        """Return the text that the filter has buffered at the end of the streamed text."""
+        """End the text and return the filtered text that was held back."""
         self.settle()
         return self._filter.finish()
 
     def settle(self) -> None:
-        """Disable pause detection until more text arrives."""
+        """Ignore the current pause, so that it does not start speech.
+
+        Pause detection starts again with the next text.
+        """
         self._tail = ""
         self.due = None
 
     def has_paused(self, now: float) -> bool:
-        """Return True, once per pause, if the pause is long enough to speak the received text."""
+        """Return True if the client has paused long enough for the received text to be spoken.
+
+        The result is True once per pause.
+        """
         if self.due is None or now < self.due:
             return False
         self.settle()
@@ -121,9 +133,9 @@ class GrowingText:
 class Utterance(Generic[Config]):
     """Utterance of a session, with one request to the engine.
 
-    `name` is the name of the utterance's context. `number` is never reused, so that a late event is never assigned to
-    another utterance. Queued text is joined to one string. With `keeps_pieces`, the queue contains the received pieces
-    and flushes in order.
+    `name` is the name of the utterance's context. `number` is never used again, so that a late event is never assigned
+    to another utterance. Queued text is joined to one string. If `keeps_pieces` is True, the queue instead contains the
+    received pieces and flushes in order.
     """
 
     commands: list[Command]  # Command list of the session. The utterance appends its commands.
@@ -160,7 +172,10 @@ class Utterance(Generic[Config]):
 
     @property
     def is_readable(self) -> bool:
-        """True if the queued text, which the engine has not received, contains words."""
+        """True if the text that the engine has not received contains something to speak.
+
+        This can be a letter, a digit, or a symbol with a spoken name.
+        """
         return any(is_readable(piece) for piece in self._texts())
 
     def append(self, text: str, now: float) -> None:
@@ -196,7 +211,10 @@ class Utterance(Generic[Config]):
             self.queued.append(text)
 
     def send_text(self, *, is_flushed: bool = False) -> None:
-        """Send queued text if the voice is ready and the text has words or is complete."""
+        """Send queued text to the engine if possible.
+
+        The voice must be ready, and the text must contain words or be complete.
+        """
         if self.is_end_sent:
             return
         if not self.is_submitted:

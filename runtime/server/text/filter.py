@@ -22,19 +22,22 @@ PIECE_CHARS = 256  # Maximum number of characters in one filter call, which take
 class TextFilter(Protocol):
     """Interface of an incremental text filter.
 
-    The concatenated return values of all calls are the text to speak.
+    The text to speak is the concatenation of the results of all calls.
     """
 
     def add(self, text: str) -> str:
-        """Append input text and return all output that later input cannot change."""
+        """Append text and return the new filtered text that is final.
+
+        Filtered text that later input could change is held back.
+        """
         ...
 
     def flush(self) -> str:
-        """Return the buffered output now, although more input may follow."""
+        """Return the filtered text that was held back, although more text may follow."""
         ...
 
     def finish(self) -> str:
-        """Return the buffered output at the end of the input."""
+        """End the text and return the filtered text that was held back."""
         ...
 
 
@@ -52,7 +55,7 @@ class Unfiltered:
 
 
 class InTurn:
-    """Text filter that applies `first` and then `second`."""
+    """Text filter that passes the output of the filter `first` to the filter `second`."""
 
     def __init__(self, first: TextFilter, second: TextFilter) -> None:
         self._first = first
@@ -69,7 +72,10 @@ class InTurn:
 
 
 class InPieces:
-    """Text filter that processes long input in pieces and pauses after each piece."""
+    """Text filter that divides long input into pieces, and sleeps after a piece if necessary.
+
+    The pauses leave CPU time to the engine.
+    """
 
     def __init__(self, growing: TextFilter) -> None:
         self._growing = growing
@@ -86,9 +92,11 @@ class InPieces:
 
 
 def text_filter(name: FilterName, dictionary: Dictionary | None = None, *, spells: bool = False) -> TextFilter:
-    """Create the text filter `name`, followed by the replacements of `dictionary`.
+    """Create the text filter with this name, followed by the replacements of `dictionary`.
 
     Args:
+        name: Name of the filter: "markdown", or "none" for no filter.
+        dictionary: Pronunciations that replace words, or None.
         spells: True to spell the content of ``<spell>`` tags.
     """
     stages: list[TextFilter] = []
@@ -104,7 +112,16 @@ def text_filter(name: FilterName, dictionary: Dictionary | None = None, *, spell
 def filtered(
     name: FilterName, text: str, dictionary: Callable[[], Dictionary | None], *, spells: bool = False
 ) -> Iterator[str]:
-    """Filter a complete text and yield the output for every `PIECE_CHARS` characters."""
+    """Filter a complete text and yield the spoken text in pieces.
+
+    Each piece is the result for at most `PIECE_CHARS` characters of input.
+
+    Args:
+        name: Name of the filter.
+        text: Text to filter.
+        dictionary: Function that returns the pronunciations, or None.
+        spells: True to spell the content of ``<spell>`` tags.
+    """
     growing = text_filter(name, dictionary(), spells=spells)
     for piece in _pieces(text):
         yield growing.add(piece)
@@ -112,7 +129,15 @@ def filtered(
 
 
 def without_tags(text: str, limits: Limits, *, brackets: bool) -> Iterator[str]:
-    """Yield a complete text without its tags, as in `ReadText`, in pieces of `PIECE_CHARS`."""
+    """Remove the tags from a complete text and yield the remaining text in pieces.
+
+    Each piece is the result for at most `PIECE_CHARS` characters of input.
+
+    Args:
+        text: Text with tags.
+        limits: Limits of tags.
+        brackets: True if square brackets may be tags.
+    """
     read = ReadText(limits, brackets=brackets)
     for piece in _pieces(text):
         yield read.add(piece)

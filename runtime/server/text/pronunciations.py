@@ -1,4 +1,4 @@
-"""Pronunciations of a request, from the request itself and from stored dictionaries."""
+"""Pronunciations of a request, which come from the request and from stored dictionaries."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ def line(max_chars: int) -> Callable[[str], str]:
 
 
 class Pronunciation(StrictFields):
-    """Word and its replacement (in any case, unless case_sensitive is set)."""
+    """Word and the text that is spoken instead.
+
+    The word matches in any case unless `case_sensitive` is True.
+    """
 
     word: Annotated[Text, AfterValidator(line(MAX_WORD_CHARS))]
     say_as: Annotated[Text, AfterValidator(line(MAX_REPLACEMENT_CHARS))]
@@ -55,7 +58,7 @@ class NamesDictionaries(Protocol):
 
     @property
     def dictionaries(self) -> Sequence[tuple[str, str | None]]:
-        """Return pairs of dictionary id and version id (None for the latest version)."""
+        """Return pairs of dictionary id and version id, where None means the latest version."""
         ...
 
     @property

@@ -24,9 +24,10 @@ _thread = threading.local()
 
 
 class TextThread(ThreadPoolExecutor):
-    """Executor with one thread that releases the GIL often and pauses after long work.
+    """Executor with one thread that does not slow down the engine and the event loop.
 
-    While a job runs, other threads wait at most `YIELDING_INTERVAL_S` for the GIL.
+    The thread often releases the GIL and pauses after long work. While a job runs, other threads wait at most
+    `YIELDING_INTERVAL_S` for the GIL.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
 """Blends of two voices, such as ``angus:0.6+clara:0.4``: two voice names with weights.
 
-In a resolved blend, a stored voice is written as ``voice:`` and its id. All APIs treat a resolved blend like the id of
-a stored voice.
+A blend is resolved before it is used: a stored voice is then written as ``voice:`` and its id. All APIs treat a
+resolved blend like the id of a stored voice.
 """
 
 from __future__ import annotations

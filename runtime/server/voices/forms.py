@@ -43,7 +43,7 @@ TRUE = frozenset({"1", "true", "yes"})
 
 @dataclass(frozen=True, slots=True)
 class VoiceForm:
-    """Contents of an upload form, with either `recording` or `voice_file`."""
+    """Fields and file of an upload form, where the file is a recording or a voice file."""
 
     fields: dict[str, str] = field(repr=False)
     recording: bytes | None = field(default=None, repr=False)

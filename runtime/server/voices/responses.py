@@ -1,4 +1,4 @@
-"""Request and response types of the voice library's routes, for the OpenAPI document."""
+"""Types of the requests and responses of the voice library's routes, for OpenAPI."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class CreatedVoice(StoredVoice):
 
 
 class DeletedVoice(TypedDict):
-    """Confirmation that a voice was deleted."""
+    """Confirmation that a stored voice was deleted."""
 
     success: Literal[True]
     id: str
@@ -124,7 +124,7 @@ class Trim(TypedDict):
 
 
 class Fault(TypedDict):
-    """Advice about a recording: a stable code and a sentence."""
+    """Advice about a recording: a stable code, and a sentence for the user."""
 
     code: str
     sentence: str

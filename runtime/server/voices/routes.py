@@ -184,8 +184,8 @@ def voices_router(host: Host) -> APIRouter:
 def check_free(name: str, speakers: list[str]) -> None:
     """Check that a new voice name neither equals nor looks like the name of a speaker.
 
-    The names "." and ".." are also refused, because clients remove them from URLs, and so are names that look like a
-    blend.
+    Names that look like a blend are refused. The names "." and ".." are also refused, because clients remove them from
+    URLs.
 
     Raises:
         InvalidConfig, VoiceNameOfSpeaker, VoiceNameLooksAlike: The name is refused.
@@ -263,7 +263,7 @@ async def read_edit(request: Request, limits: Limits) -> Edit:
 
 
 def listed(library: OwnerLibrary, cards: tuple[VoiceCard, ...], speakers: list[str]) -> Reply:
-    """Return the response with all voices, in vLLM-Omni's format and in OpenAI's format."""
+    """Return the response that lists all voices, in the formats of vLLM-Omni and OpenAI."""
     shadowed = [file_of(card.id) for card in library.own.cards() if is_speaker(card.name, speakers)]
     problems = (*library.problems(), *(Problem(file, SHADOWED) for file in shadowed))
     return {

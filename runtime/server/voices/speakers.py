@@ -31,9 +31,10 @@ class Speakers:
     """
 
     def __init__(self, elsewhere: str) -> None:
-        """Watch the file at the path `elsewhere`, which lists the checkpoints of other replicas.
+        """Create a list of speakers that follows a file.
 
-        An empty path means that there is no file.
+        Args:
+            elsewhere: Path of the file that lists the checkpoints of other replicas, or "" if there is no file.
         """
         self._elsewhere: WatchedFile[tuple[Speaker, ...]] = WatchedFile(elsewhere, speakers_of, ())
 
@@ -51,7 +52,10 @@ class Speakers:
 
 
 def speakers_of(text: str) -> tuple[Speaker, ...]:
-    """Return the speakers in a JSON list of checkpoints (in the format of ``/v1/models``).
+    """Return the speakers of the checkpoints in a JSON text.
+
+    Args:
+        text: List of checkpoints in the format of ``/v1/models``.
 
     Raises:
         ValueError: The text has another format.

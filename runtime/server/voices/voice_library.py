@@ -28,7 +28,10 @@ class VoiceLibrary(Protocol):
         ...
 
     def find(self, name_or_id: str) -> VoiceCard | None:
-        """Return the card of the voice with this id or (case-insensitive) name, or None."""
+        """Return the card of the voice with this id or name, or None.
+
+        The case of a name is ignored.
+        """
         ...
 
     def reference(self, voice_id: str) -> Reference:

@@ -69,8 +69,15 @@ class VoiceResolver:
         """Return the mode and the voice for a request.
 
         The default mode depends on the voice and the reference, and is otherwise the first loaded mode. A stored voice
-        with a style uses a CustomVoice checkpoint that supports it (`ModelCard.styles_voices`). `param` is the name of
-        the voice field in errors.
+        with a style uses a CustomVoice checkpoint that supports it (`ModelCard.styles_voices`).
+
+        Args:
+            mode: Requested mode, or None for the default.
+            model: Requested model name, or None for any model.
+            voice: Name or id of the voice, or None.
+            has_reference: True if the request contains reference audio.
+            style: Description of the way of speaking, or None.
+            param: Name of the voice field in error messages.
 
         Raises:
             UnknownModel: The model is not loaded.

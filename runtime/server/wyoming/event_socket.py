@@ -46,7 +46,7 @@ class EventSocket:
         writer.transport.set_write_buffer_limits(high=0)
 
     async def receive(self) -> Message:
-        """Wait for the next event or the disconnect, and return an ASGI message.
+        """Wait for the next event and return it as an ASGI message, also for a disconnect.
 
         Raises:
             MessageTooLarge, InvalidMessage, InvalidConfig: The event is invalid.
@@ -107,14 +107,17 @@ class EventSocket:
             raise WebSocketDisconnect(1006) from None
 
     async def close(self, code: int = 1000, reason: str | None = None) -> None:
-        """Shut down the sending side of the connection (code and reason are not sent)."""
+        """Shut down the sending side of the connection.
+
+        The Wyoming protocol has no close codes, so `code` and `reason` are not sent.
+        """
         with suppress(OSError, RuntimeError):  # The connection may already be closed.
             self._writer.write_eof()
 
     async def leave(self) -> None:
         """Wait briefly until the client closes the connection, then abort the connection.
 
-        Closing a socket with unread input would discard the last event.
+        If the connection were closed while it has unread input, the client might lose the last event.
         """
         with suppress(OSError, TimeoutError):
             async with asyncio.timeout(_LINGER_S):

@@ -28,7 +28,10 @@ def error(problem: SpeechError) -> Reply:
 
 
 def info(cards: Sequence[ModelCard], library: VoiceLibrary) -> Reply:
-    """Return the info event with all speakers and, if Base is available, all stored voices."""
+    """Return the info event, which lists the speakers and the stored voices.
+
+    Stored voices are listed only if a Base checkpoint is loaded.
+    """
     speakers = {
         name: _voice(name, name, card) for card in cards if Mode.CUSTOM_VOICE in card.modes for name in card.speakers
     }

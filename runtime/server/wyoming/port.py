@@ -35,10 +35,10 @@ class WyomingPort:
     """
 
     def __init__(self, host: Host, uri: str) -> None:
-        """Bind the port, but do not listen yet.
+        """Bind the port without listening on it.
 
-        When a runtime is replaced, the new one binds the same port and listens when it is ready. The old runtime then
-        stops listening.
+        When a runtime is replaced, the new runtime binds the same port and listens when it is ready. The old runtime
+        then stops listening.
 
         Raises:
             InvalidSetting, PortInUse: The address is invalid or cannot be bound, or announcements are not available.

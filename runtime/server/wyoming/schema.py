@@ -12,9 +12,10 @@ from runtime.server.wire import Name, StrictFields, Text, checked, language_of, 
 
 
 class Voice(StrictFields):
-    """Voice that the client selects.
+    """Voice that a client of the Wyoming protocol selects.
 
-    `name` is the name of a voice, or the name of a model if `speaker` is the name of the voice.
+    `name` is the name of the voice. If `speaker` is set, `speaker` is the name of the voice, and `name` is the name of
+    a model.
     """
 
     name: Name | None = None

@@ -1,8 +1,8 @@
 """Session of the Wyoming protocol, which speaks one complete or streamed text at a time.
 
 The response to a text is ``audio-start``, ``audio-chunk`` …, ``audio-stop``. If the text was streamed,
-``synthesize-stopped`` follows. After an ``error`` event, the connection is closed, because an error cannot name the
-failed event and Home Assistant would continue to wait for audio.
+``synthesize-stopped`` follows. The connection is closed after an ``error`` event, because an error cannot name the
+failed event. Home Assistant would otherwise continue to wait for audio.
 """
 
 from __future__ import annotations
