@@ -1,1 +1,4 @@
-"""Web server of the voice studio: serves the page and relays requests to the runtime."""
+"""Web server of the voice studio.
+
+It serves the web page, and forwards API requests to the runtime (the process that generates speech).
+"""

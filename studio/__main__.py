@@ -1,4 +1,4 @@
-"""Entry point of the voice studio: starts the page's server and the runtime."""
+"""Command-line entry point that starts the studio's web server and the runtime."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""ASGI application of the studio: page files, store, relay, and the runtime's state.
+"""ASGI application of the studio: static files, stored data, API proxy and runtime status.
 
-The page itself is mounted last (studio/page/app.py).
+The web page itself is mounted last (studio/page/app.py).
 """
 
 from __future__ import annotations

@@ -14,7 +14,10 @@ BITS = "--quantize"
 
 
 def models_of(args: Sequence[str]) -> list[str]:
-    """Return the models in the arguments, or those in the environment variable."""
+    """Return the checkpoints in a runtime's command line.
+
+    If the option ``--model`` is missing, the checkpoints in the environment variable are returned.
+    """
     return named_in(args) or list(Settings.from_env().models)
 
 
@@ -30,17 +33,20 @@ def values_of(args: Sequence[str], option: str) -> list[str]:
 
 
 def with_models(args: Sequence[str], models: Sequence[str]) -> list[str]:
-    """Return the arguments with the checkpoints replaced by `models`."""
+    """Return the runtime's arguments with `models` as the values of the option ``--model``."""
     return _without(args, "--model") + [word for model in models for word in ("--model", model)]
 
 
 def with_bits(args: Sequence[str], word: str) -> list[str]:
-    """Return the arguments with ``--quantize`` replaced, or removed if `word` is empty."""
+    """Return a copy of the arguments in which ``--quantize`` has the value `word`.
+
+    An empty `word` removes the option.
+    """
     return _without(args, BITS) + ([f"{BITS}={word}"] if word else [])
 
 
 def bits_of(args: Sequence[str]) -> str:
-    """Return the value of ``--quantize`` in the arguments, or an empty string."""
+    """Return the last value of the option ``--quantize``, or an empty string if it is missing."""
     return next(iter(values_of(args, BITS)[-1:]), "")
 
 
@@ -62,9 +68,9 @@ def reference_of(model: str) -> str:
 
 
 def missing_folder(args: Sequence[str]) -> CheckpointMissing | None:
-    """Return an error for the first model folder that does not exist, or None.
+    """Return an error for the first checkpoint folder that does not exist, or None.
 
-    References that may be Hub ids are checked by the runtime.
+    A reference that may be a Hub id is not checked here, because the runtime checks it.
     """
     for reference in map(reference_of, named_in(args)):
         if reference.startswith((".", "~", "/")) and not (path := Path(reference).expanduser()).is_dir():

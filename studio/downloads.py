@@ -1,7 +1,7 @@
-"""Download of checkpoints in the background, and the switch to these checkpoints.
+"""Background download of checkpoints, after which the runtime loads them.
 
-Only one download runs at a time. Its state is stored on disk: after a restart of the studio, an interrupted download
-is paused and can be resumed, and the downloaded checkpoints are loaded again. Thread: event loop.
+Only one download runs at a time. Its state is stored on disk. After a restart of the studio, an interrupted download
+is paused and can be resumed, and the runtime loads the downloaded checkpoints again. Thread: event loop.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Cards = Callable[[], Awaitable[list[dict[str, Any]]]]
 
 
 class DownloadState(StrEnum):
-    """State of a download."""
+    """State of the download of checkpoints, for example paused or failed."""
 
     NONE = "none"
     FETCHING = "fetching"
@@ -49,7 +49,10 @@ class DownloadState(StrEnum):
 
 @dataclass(slots=True)
 class DownloadPart:
-    """Download progress of one checkpoint in bytes."""
+    """Progress of the download of one checkpoint.
+
+    `got` is the number of downloaded bytes, and `of` the total number of bytes.
+    """
 
     id: str
     got: int = 0
@@ -60,7 +63,7 @@ class DownloadPart:
 
 @dataclass(slots=True)
 class Kept:
-    """State of the current download that is stored on disk."""
+    """State of the current checkpoint download, which is stored on disk."""
 
     state: DownloadState = DownloadState.NONE
     parts: list[DownloadPart] = field(default_factory=list)
@@ -71,9 +74,9 @@ class Kept:
 
 
 class Downloads:
-    """State machine of the current download.
+    """State machine of the current checkpoint download.
 
-    `served` is a function that returns the model cards of the served checkpoints.
+    `served` is a function that returns the model cards of the checkpoints that the runtime has loaded.
     """
 
     def __init__(
@@ -92,7 +95,10 @@ class Downloads:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Context manager that restores downloaded checkpoints on entry and cancels work on exit."""
+        """Context manager that runs background work of checkpoint downloads.
+
+        On entry, checkpoints that were downloaded earlier are loaded again. On exit, running work is cancelled.
+        """
         if self.record.serving and not named_in(self._runtime.args) and not os.environ.get("VOICEWRIGHT_MODEL"):
             self._work = asyncio.create_task(self._bring_back())
         try:
@@ -103,7 +109,7 @@ class Downloads:
     # --- Actions of the host.
 
     def start(self, models: Sequence[str], bits: str = "") -> None:
-        """Start to download checkpoints, which are served when the download is complete.
+        """Start the download of checkpoints. The runtime loads them when all files are complete.
 
         Args:
             models: Hub ids of the checkpoints.
@@ -121,7 +127,7 @@ class Downloads:
         self._begin()
 
     async def pause(self) -> None:
-        """Pause the download and keep the downloaded files.
+        """Pause the download of checkpoints, and keep the files that were downloaded.
 
         Raises:
             OutOfOrder: No download is running.
@@ -131,7 +137,7 @@ class Downloads:
         self._become(DownloadState.PAUSED)
 
     async def resume(self) -> None:
-        """Resume a paused or failed download.
+        """Resume a paused or failed download of checkpoints.
 
         Raises:
             OutOfOrder: No download is paused or failed.
@@ -140,10 +146,12 @@ class Downloads:
         self._begin()
 
     async def stop(self) -> None:
-        """Cancel the download, or the switch to its checkpoints, and keep the downloaded files.
+        """Cancel a checkpoint download, or the loading of the downloaded checkpoints.
+
+        The downloaded files are not deleted.
 
         Raises:
-            OutOfOrder: There is no download.
+            OutOfOrder: There is no download to cancel.
         """
         under_way = (DownloadState.FETCHING, DownloadState.PAUSED, DownloadState.FAILED, DownloadState.CHANGING)
         self._require(self.record.state in under_way, "nothing is being fetched")
@@ -154,7 +162,7 @@ class Downloads:
         self._become(DownloadState.DONE if self.record.serving else DownloadState.NONE)
 
     async def back(self) -> None:
-        """Switch back to the checkpoints that were served before the download.
+        """Load the checkpoints again that the runtime had loaded before the download.
 
         Raises:
             OutOfOrder: There are no previous checkpoints, or other checkpoints are being loaded.
@@ -166,7 +174,7 @@ class Downloads:
         self.forget()
 
     def forget(self) -> None:
-        """Delete the download's record, because the host has loaded other checkpoints."""
+        """Delete the record of the downloaded checkpoints after other checkpoints were selected."""
         self.record.serving = []
         self.record.before = []
         if self.record.state is DownloadState.DONE:
@@ -175,7 +183,7 @@ class Downloads:
             self._save()
 
     def status(self) -> dict[str, Any]:
-        """Return the state and progress of the download as a JSON object for the page."""
+        """Return the state and the progress of the checkpoint download as a JSON object."""
         parts = self.record.parts if self.record.state is not DownloadState.NONE else []
         return {
             "state": self.record.state,

@@ -1,4 +1,4 @@
-"""Errors that only the studio raises, for example for visitors, storage and transcription."""
+"""Error classes that only the studio raises, for example for visitors and storage."""
 
 from __future__ import annotations
 

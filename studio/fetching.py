@@ -1,7 +1,7 @@
-"""Child processes of ``voicewright fetch`` that download and list checkpoints.
+"""Child processes that download checkpoints and list published checkpoints.
 
-Only the child process uses `huggingface_hub`, so the studio never blocks on network or disk, and a download can be
-stopped immediately. Thread: event loop.
+The child process runs the command ``voicewright fetch``. Only this process uses `huggingface_hub`. Therefore, network
+and disk access never block the studio, and a download can be stopped immediately. Thread: event loop.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ MAX_PLAN_AGE_S = 600.0  # Maximum age of a plan in seconds.
 
 @asynccontextmanager
 async def fetching(command: Sequence[str], models: Sequence[str]) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
-    """Download checkpoints and yield the events of the child process, including its exit.
+    """Context manager that downloads checkpoints in a child process and yields its events.
 
-    The child process is killed when the context exits.
+    The last event is the exit of the child process. The process is killed when the context exits.
 
     Raises:
         OSError, ValueError: The child process cannot be started.
@@ -50,9 +50,9 @@ async def _events(child: ChildProcess, lines: asyncio.StreamReader) -> AsyncIter
 
 
 class Plan:
-    """Cached list of published checkpoints with memory and speed estimates for this machine.
+    """Cached list of published checkpoints, with memory and speed estimates for this machine.
 
-    A child process computes it.
+    A child process computes the list.
     """
 
     def __init__(self, command: Sequence[str] = FETCH_COMMAND) -> None:
@@ -66,16 +66,16 @@ class Plan:
         return self._task is not None and not self._task.done()
 
     def update(self, device: Sequence[str]) -> None:
-        """Start computing a new plan in the background, unless the last plan is recent.
+        """Compute the list of published checkpoints again in the background, if it is outdated.
 
-        `device` has the command-line arguments for device and dtype.
+        `device` has the command-line arguments for the device and the dtype.
         """
         min_interval_s = RETRY_DELAY_S if self.latest is None else MAX_PLAN_AGE_S
         if not self.is_running and time.monotonic() - self._started_at > min_interval_s:
             self._task = asyncio.create_task(self._compute(device))
 
     def invalidate(self) -> None:
-        """Mark the plan as outdated because the local files have changed."""
+        """Mark the list of published checkpoints as outdated, because local files have changed."""
         self._started_at = -math.inf
 
     async def aclose(self) -> None:

@@ -1,1 +1,5 @@
-"""Actions of the page as typed Python functions for Gradio's API and MCP (docs/mcp.md)."""
+"""Typed Python functions that offer the page's features to programs (docs/mcp.md).
+
+They are called actions.
+Programs call them through Gradio's API or as MCP tools.
+"""

@@ -1,6 +1,6 @@
-"""In-process HTTP client that actions use to call the studio's own routes.
+"""In-process HTTP client with which actions call the studio's own routes.
 
-Requests carry the caller's identity, so programs get the same limits, owners and error messages as the page.
+Each request has the identity of the action's caller, so the same limits and permissions apply as on the page.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Actions as MCP tools, at /mcp on the studio's own port (docs/mcp.md).
+"""Actions as MCP tools, at the path /mcp on the studio's port (docs/mcp.md).
 
-Results are JSON text for a language model, with the URL of the audio. Audio tools return MCP audio.
+Tool results are JSON text for a language model, and include the URL of the audio. Tools for one audio file return an
+MCP audio object.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""List of the actions in Gradio's API and MCP, and helpers for their signatures.
+"""List of the actions (functions for programs), and helpers for their signatures.
 
-Gradio's API or MCP supplies the first argument of an action, so callers do not see this argument.
+The first argument of each action is the client of the studio. The callers do not pass it.
 """
 
 from __future__ import annotations
@@ -38,10 +38,16 @@ def described(action: Action) -> dict[str, str]:
 
 
 def shaped(call: Action, action: Action, caller: inspect.Parameter, returns: object = None) -> Action:
-    """Copy the name, docstring and signature of an action to the function `call`.
+    """Copy the name, docstring and signature of an action to a wrapper function.
 
-    `caller` becomes the last parameter. Gradio and MCP inspect the signature. Annotations are resolved here, because
-    their names are only defined in the action's module.
+    Gradio and MCP inspect the signature of the wrapper. The type annotations are resolved here, because their names are
+    only defined in the module of the action.
+
+    Args:
+        call: Wrapper function, which is changed and returned.
+        action: Action whose name, docstring and signature are copied.
+        caller: Parameter that identifies the caller. It becomes the last parameter of the wrapper.
+        returns: Return annotation of the wrapper, or None to use the annotation of the action.
     """
     hints = typing.get_type_hints(action)
     parameters = [

@@ -1,4 +1,4 @@
-"""Actions on scripts: speak several lines, and export them."""
+"""Actions that speak all lines of a script, and export the audio."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ LINE_FIELDS = {"text", "mode", "voice", "language", "instruct", "seed", "tags", 
 
 
 class Script(TypedDict):
-    """Stored script, with one take per line in the same order."""
+    """Script with the generated speech of each of its lines.
+
+    ``id`` is null if the script could not be stored. ``takes`` has one item per line, in the order of the lines.
+    """
 
     id: str | None
     takes: list[Spoken]

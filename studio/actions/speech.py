@@ -1,4 +1,4 @@
-"""Actions on speech: speak texts, design voices, list takes and generate a take again."""
+"""Actions that generate speech, design voices, and list or repeat stored generations."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ BYTES_A_SECOND = 2 * SAMPLE_RATE
 
 
 class Spoken(TypedDict):
-    """Finished speech of one text.
+    """Generated speech of one text.
 
-    ``take`` is the take's id in the history, or null if the caller has no history. ``audio`` is the URL of the audio.
-    ``wav`` is a mono 16-bit WAV file in base64. ``notes`` describe omitted text and speech problems.
+    ``take`` is the id of the recording in the history, or null if the caller has no history. ``audio`` is the URL of
+    the audio. ``wav`` is a mono 16-bit WAV file in base64. ``notes`` describe omitted text and speech problems.
     """
 
     take: str | None
@@ -36,7 +36,11 @@ class Spoken(TypedDict):
 
 
 class Reproduced(TypedDict):
-    """Result of `reproduce` (``identical`` is True if the samples are bitwise equal)."""
+    """Result of the action `reproduce`, which repeats a stored generation.
+
+    ``take`` is the id of the new recording. ``identical`` is True if its samples are bitwise equal to the stored
+    samples.
+    """
 
     take: str | None
     identical: bool
@@ -44,7 +48,11 @@ class Reproduced(TypedDict):
 
 
 class Wording(NamedTuple):
-    """Original text of a take and its text after replacements (None if both texts are equal)."""
+    """Text of a generation before and after the replacement of words by pronunciations.
+
+    `text` is the original text, and `spoken` is the text that is sent to the runtime. `spoken` is None if both
+    texts are equal.
+    """
 
     text: str
     spoken: str | None

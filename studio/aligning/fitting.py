@@ -1,4 +1,4 @@
-"""Validation of an aligner's word times, and their mapping to the displayed text."""
+"""Validation of the word times that an aligner returns, and conversion to displayed words."""
 
 from __future__ import annotations
 
@@ -13,14 +13,20 @@ SLACK_S = 0.05  # Maximum overrun of the last word in seconds, because aligners 
 
 
 class MisfitError(ValueError):
-    """An aligner returned inconsistent words or times (the message contains no text)."""
+    """Error for an aligner that returns inconsistent words or times.
+
+    The message contains no text of the recording, because it is logged.
+    """
 
 
 def fitted(placed: Iterable[Placed], text: str, seconds: float) -> TimedWords:
-    """Validate an aligner's words and return their times with the spelling of the text.
+    """Validate the words that an aligner returns, and give them the spelling of the text.
+
+    Returns:
+        The words as in `text`, with their start and end times in seconds.
 
     Raises:
-        MisfitError: The words differ from the text, or times are not ascending or exceed the audio.
+        MisfitError: The words differ from the text, or the times are not ascending or exceed the audio's duration.
     """
     letters = [at for at, character in enumerate(text) if character.isalnum()]
     firsts: list[int] = []
@@ -46,10 +52,10 @@ def fitted(placed: Iterable[Placed], text: str, seconds: float) -> TimedWords:
 
 
 def written(text: str, spoken: TimedWords) -> TimedWords:
-    """Convert word times of the spoken text to those of the displayed text.
+    """Convert the times of spoken words to times of the words that are displayed.
 
-    Some words are not spoken as they are displayed. Words that are the same in both texts keep their times. The other
-    words share the time in between.
+    Replacements can change words, for example "Dr." is spoken as "doctor". Words that are equal in both texts keep
+    their times. The time between two equal words is divided among the changed words.
     """
     spans, timed_words = spans_of(text), TimedWords()
     matcher = SequenceMatcher(None, spoken.words, [span.strip() for span in spans], autojunk=False)

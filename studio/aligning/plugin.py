@@ -18,9 +18,9 @@ Placed = tuple[str, float, float]  # Word, start and end in seconds.
 
 
 class Aligner(Protocol):
-    """Callable that returns the time of every word in a recording.
+    """Callable that returns the start and end time of every word in a recording.
 
-    It is called repeatedly on one thread of a separate process.
+    All calls run on one thread of a child process.
     """
 
     def __call__(

@@ -26,7 +26,10 @@ LETTERS = {
 
 
 def align(samples: NDArray[np.float32], rate: int, text: str, language: str | None) -> list[Placed] | None:
-    """Return the times of the words of an English text, as specified by `Aligner`."""
+    """Return the start and end time of every word in a recording of an English text.
+
+    The parameters and the result are those of the protocol `Aligner`. The result is a list of words in text order.
+    """
     if language not in {None, "en"}:
         return None
     # A decoder keeps added words, so each alignment creates a new decoder.

@@ -1,4 +1,4 @@
-"""Code of the child process that runs the installed aligners (studio/plugins.py)."""
+"""Functions that run in the child process of the installed aligners."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from studio.aligning.plugin import Aligner, installed
 
 @dataclass(frozen=True, slots=True)
 class Aligned:
-    """Result of an alignment: the words with times, and the aligner's name (`by`).
+    """Result of an alignment: the words with their times, and the aligner's name (`by`).
 
-    `words` is None if no aligner supports the text. `faults` describes the errors of aligners and contains no text of
-    the take.
+    `words` is None if no aligner supports the text. `faults` are error messages of aligners. They contain no text of
+    the recording.
     """
 
     words: TimedWords | None = None
@@ -27,7 +27,9 @@ class Aligned:
 
 
 def align(samples: NDArray[np.float32], rate: int, text: str, language: str | None) -> Aligned:
-    """Return the first aligner's result that is not None, and the errors of earlier aligners.
+    """Align a recording with the installed aligners, in order, until one returns a result.
+
+    The returned `Aligned` object also has the errors of the aligners that failed.
 
     Shapes: samples [N] float32, mono.
     """

@@ -36,7 +36,7 @@ _DAMAGES = (KeyError, ValueError, zipfile.BadZipFile, zlib.error, EOFError, NotI
 
 
 class Archive:
-    """Files in a ZIP-based document.
+    """Read access to the files in a ZIP-based document (EPUB or DOCX).
 
     Raises (every method):
         UnreadableError: The document is damaged, encrypted or exceeds a limit.
@@ -61,9 +61,9 @@ class Archive:
         self._tags = 0
 
     def find(self, name: str) -> str | None:
-        """Return the stored name of an entry.
+        """Return the exact name of an archive entry, or None if there is no such entry.
 
-        Case, Unicode form, the kind of slash and a query are ignored.
+        Upper and lower case, the Unicode normalization form, the direction of slashes and a query string are ignored.
         """
         for each in (name, _folded(name), _folded(name.partition("?")[0])):
             if each in self._names:
@@ -71,10 +71,12 @@ class Archive:
         return None
 
     def check_markup(self, names: Iterable[str]) -> bytes:
-        """Check the total size and the number of tags of markup entries, before they are parsed.
+        """Check that the markup entries are within the limits on size and number of tags.
+
+        Call this method before the entries are parsed.
 
         Returns:
-            A sample of the entries that are not UTF-8, for the detection of their encoding.
+            Sample of the bytes of all entries that are not UTF-8. It is used to detect their character encoding.
         """
         entries = [self._zip.getinfo(name) for name in dict.fromkeys(names)]
         if sum(entry.file_size for entry in entries) > MAX_TOTAL_MARKUP_BYTES:
@@ -91,7 +93,7 @@ class Archive:
         return samples
 
     def read(self, name: str) -> bytes:
-        """Return the bytes of a markup entry."""
+        """Return the bytes of an XML or HTML entry of the archive."""
         entry = self.find(name)
         if entry is None:
             raise UnreadableError(DAMAGED)
@@ -109,7 +111,7 @@ class Archive:
         return markup
 
     def picture(self, name: str) -> bytes | None:
-        """Return the bytes of a picture, or None if it is missing, damaged or too large."""
+        """Return the bytes of an image entry, or None if it is missing, damaged or too large."""
         entry = self.find(name)
         if entry is None or self._zip.getinfo(entry).file_size > MAX_COVER_FILE_BYTES:
             return None
@@ -119,7 +121,7 @@ class Archive:
             return None
 
     def xml(self, name: str, *, recover: bool = False) -> etree._Element:
-        """Parse an entry as XML without expanding entities or fetching external files."""
+        """Parse an archive entry as XML, without expanding entities or loading external files."""
         parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, recover=recover)
         try:
             root = etree.fromstring(self.read(name), parser)
@@ -131,7 +133,10 @@ class Archive:
 
 
 def resolve_reference(name: str, reference: str) -> tuple[str, str]:
-    """Resolve a relative reference in an entry to the name of the target entry and an anchor."""
+    """Resolve a relative link to the name of the target file and the anchor in that file.
+
+    `name` is the archive entry that contains the link `reference`.
+    """
     path, _, place = reference.partition("#")
     path = unquote(path)
     joined = path[1:] if path.startswith("/") else posixpath.join(posixpath.dirname(name), path)

@@ -116,7 +116,10 @@ def decode(data: bytes, encoding: str | None = None, *, likely: str | None = Non
 
 
 def sample(data: bytes) -> bytes:
-    """Return up to `SAMPLE_BYTES` of a text, without its long ASCII passages."""
+    """Return up to `SAMPLE_BYTES` of a text for the detection of its character encoding.
+
+    Long ASCII sections are removed, because they are equal in most encodings.
+    """
     if len(data) > SAMPLE_BYTES and b"\0" not in data and not data.isascii():
         data = _LONG_ASCII.sub(b"\n", data)
     return data[:SAMPLE_BYTES]

@@ -50,7 +50,10 @@ _WIDE = re.compile(r"[\u2e80-\u9fff\uff00-\uffef]")
 
 @dataclass(slots=True)
 class Line:
-    """Text of one speaker, with start and end in seconds."""
+    """Text of one speaker, with start and end times in seconds.
+
+    `name` is the name of the speaker, or None if it is unknown.
+    """
 
     start: float
     end: float
@@ -60,7 +63,10 @@ class Line:
 
 @dataclass(slots=True)
 class Dialogue:
-    """Lines to be spoken, and the omitted texts: `sounds` in brackets and `repeated` rows."""
+    """Spoken lines of a subtitle file, and the texts that were omitted.
+
+    `sounds` are the omitted texts in brackets. `repeated` are omitted rows that a previous cue already contained.
+    """
 
     lines: list[Line] = field(default_factory=list)
     sounds: list[str] = field(default_factory=list)
@@ -157,7 +163,7 @@ class _Turns:
         self._number = 0
 
     def of(self, cue: Cue) -> Iterator[tuple[str | None, list[str]]]:
-        """Yield the speakers of a cue, each with their rows."""
+        """Split a cue into speeches, and yield the speaker and the text rows of each speech."""
         if cue.voice is not None:
             yield cue.voice, cue.rows
             return
@@ -200,7 +206,10 @@ def _sounds(text: str) -> Iterator[tuple[bool, str]]:
 
 
 def join_rows(text: str) -> str:
-    """Join the rows of a text and remove hyphenation (Chinese and Japanese: without spaces)."""
+    """Join the rows of a text to one line, and remove the hyphens of divided words.
+
+    Rows are joined with a space, except after Chinese or Japanese characters.
+    """
     pieces: list[str] = []
     for row in filter(None, map(str.strip, text.split("\n"))):
         before = pieces[-1] if pieces else ""

@@ -1,7 +1,7 @@
-"""DOCX reader: returns the text of a document in the order in which Word shows it.
+"""DOCX reader that returns the text of a document in the order in which Word shows it.
 
-All WordprocessingML elements are read, except elements whose text is not shown. Therefore no text in unknown
-containers is lost. The text includes tracked insertions and automatic numbers of lists and headings, but no
+All WordprocessingML elements are read except those that Word does not show. Therefore, text in unknown containers is
+not lost. The text includes tracked insertions, and automatic numbers of lists and headings. It does not include tracked
 deletions. Footnotes and endnotes become a separate chapter.
 """
 
@@ -89,7 +89,13 @@ def main_document(archive: Archive) -> tuple[str, etree._Element] | None:
 
 
 def read_docx(archive: Archive, name: str, root: etree._Element, left_out: LeftOut) -> Document:
-    """Read a DOCX document, given its main part.
+    """Read a DOCX document and return its text as chapters.
+
+    Args:
+        archive: ZIP archive of the document.
+        name: Name of the entry with the main part of the document.
+        root: XML root of the main part.
+        left_out: Counter of omitted content, to which this function adds.
 
     Raises:
         UnreadableError: The document is damaged, or larger than the limits.
@@ -169,7 +175,10 @@ class _Story:
     """
 
     def __init__(self, styles: Styles, numbering: Numbering, left_out: LeftOut, comments: dict[str, str]) -> None:
-        """Create a reader (`comments` has the texts of comments by id)."""
+        """Create a reader for a part of a document, such as the body or the footnotes.
+
+        `comments` maps comment ids to the texts of the comments.
+        """
         self.marks: list[tuple[str, str]] = []
         self._styles = styles
         self._numbering = numbering

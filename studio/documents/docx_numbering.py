@@ -31,7 +31,10 @@ class _List:
 
 
 class Numbering:
-    """Automatic numbers of lists and headings, counted in document order."""
+    """Counters that compute the automatic numbers of lists and headings in a DOCX document.
+
+    Paragraphs must be counted in document order.
+    """
 
     def __init__(self, root: etree._Element | None, styles: Styles) -> None:
         self._root = root
@@ -40,7 +43,10 @@ class Numbering:
         self._counters: dict[str, dict[int, int]] = {}
 
     def label(self, properties: etree._Element | None, style_id: str) -> str:
-        """Count a paragraph and return its displayed number, or an empty string for a bullet."""
+        """Increment the counter of a numbered paragraph, and return the number that Word shows.
+
+        The result is an empty string for a bullet or a paragraph without a number.
+        """
         style, own = self._styles.of(style_id), child(properties, "w:numPr")
         list_id = value(own, "w:numId") or style.list_id
         numbered = self._list(list_id)
@@ -123,7 +129,10 @@ def _format_level(numbered: _List, level: int) -> str:
 
 
 def in_numerals(count: int, kind: str) -> str:
-    """Format a number as a ``w:numFmt`` such as ``lowerRoman`` (unknown formats: decimals)."""
+    """Format a number in a WordprocessingML number format such as ``lowerRoman``.
+
+    Unknown formats return decimal digits.
+    """
     if kind == "none":
         return ""
     text = str(count)

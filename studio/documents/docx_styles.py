@@ -40,17 +40,20 @@ def _short(tag: str) -> str:
 
 
 def tag_of(element: etree._Element) -> str:
-    """Return an element's name with the usual namespace prefix ("" for comments and entities)."""
+    """Return the name of an XML element with its usual prefix, for example ``w:p``.
+
+    The result is an empty string for comments and entities.
+    """
     return _short(element.tag) if isinstance(element.tag, str) else ""
 
 
 def descendants(element: etree._Element, *names: str) -> Iterator[etree._Element]:
-    """Yield the element itself and its descendants that have one of the names."""
+    """Yield all elements of a subtree, including the root, that have one of the names."""
     return element.iter(*(f"{{{uri}}}{local}" for name in names for uri, local in _written(name)))
 
 
 def contains_any(element: etree._Element, *names: str) -> bool:
-    """True if the element or one of its descendants has one of the names."""
+    """True if the element itself or a descendant has one of the names."""
     return next(descendants(element, *names), None) is not None
 
 
@@ -60,7 +63,10 @@ def _written(name: str) -> Iterator[tuple[str, str]]:
 
 
 def child(element: etree._Element | None, *path: str) -> etree._Element | None:
-    """Return the first descendant at a path of element names, or None."""
+    """Return the element at a path of child names, or None if it does not exist.
+
+    For each name of the path, the first child with this name is used.
+    """
     for name in path:
         if element is None:
             return None
@@ -91,9 +97,10 @@ def is_on(element: etree._Element | None) -> bool | None:
 
 
 def fonts_of(properties: etree._Element | None) -> dict[str, str]:
-    """Return the fonts of ASCII and of other characters, if they are set.
+    """Return the fonts that run or style properties set, by the keys "ascii" and "hAnsi".
 
-    A font of the document's theme has no name.
+    "ascii" is the font of ASCII characters, and "hAnsi" that of other characters. The font is an empty string if it is
+    defined by the theme of the document.
     """
     element = child(properties, "w:rFonts")
     return {
@@ -108,7 +115,7 @@ class Style:
     """Paragraph style, including the properties that it inherits.
 
     `level` is the outline level, or None for body text. `script` is "superscript", "subscript" or an empty string.
-    `fonts` are those of `fonts_of`.
+    `fonts` are font names by the keys "ascii" and "hAnsi".
     """
 
     level: int | None = None

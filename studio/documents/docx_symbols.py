@@ -1,7 +1,7 @@
-"""Conversion of text in symbol fonts of a DOCX to Unicode.
+"""Conversion of characters in DOCX symbol fonts to Unicode.
 
-Word stores a character of a symbol font as U+F000 plus its code, and other programs store it as an ASCII character.
-Both look the same, so both are converted, as in pandoc and LibreOffice.
+Word stores a character of a symbol font as U+F000 plus its code. Other programs store it as an ASCII character. Both
+forms are converted to the same Unicode character, as in pandoc and LibreOffice.
 """
 
 from __future__ import annotations
@@ -21,16 +21,15 @@ _PRIVATE = 0xF000  # Code point of the first character of a symbol font.
 
 
 def symbol_of(font: str, code: int) -> str:
-    """Return the character that a font shows for a code.
+    """Return the Unicode character that a symbol font shows for a character code.
 
-    Returns:
-        Private-use character if the symbol is a picture.
+    The result is a private-use character if Unicode has no character for the symbol.
     """
     return (_SYMBOLS.get(code) if font.lower() == "symbol" else None) or chr(_PRIVATE + code)
 
 
 def convert_symbols(root: etree._Element, styles: Styles) -> None:
-    """Convert the text of a part that is in a symbol font."""
+    """Replace all characters in symbol fonts by Unicode characters, in the XML tree `root`."""
     for run in dict.fromkeys(_runs_with_symbols(root, styles)):
         paragraph = next((one for one in run.iterancestors() if tag_of(one) == "w:p"), None)
         fonts = (

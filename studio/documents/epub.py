@@ -1,6 +1,7 @@
 """Reader of EPUB 2 and EPUB 3 books.
 
-The documents of the spine are read in order. The table of contents divides them into chapters.
+The XHTML files are read in the order of the spine, which is EPUB's reading order. The table of contents divides the
+text into chapters.
 """
 
 from __future__ import annotations

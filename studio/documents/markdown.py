@@ -30,9 +30,12 @@ _TABLE_RULE = re.compile(r"[\s|:-]*")  # Delimiter row between the header and th
 
 
 def without_front_matter(text: str, left_out: LeftOut) -> tuple[str, str]:
-    """Remove YAML or TOML front matter, and return the text and the title in the front matter.
+    """Remove the front matter (YAML or TOML) from a Markdown text.
 
-    The title is "" if it is missing. The other settings are counted as omitted.
+    Settings in the front matter other than the title are counted in `left_out`.
+
+    Returns:
+        The text without front matter, and the title (an empty string if it is missing).
     """
     found = _FRONT_MATTER.match(text)
     if found is None or found["rows"].startswith("\n") or not _SETTING.search(found["rows"]):

@@ -158,9 +158,9 @@ class _Text:
         self._usual_chars = sorted(len(row.text) for row in body)[9 * (len(body) - 1) // 10] if body else 80
 
     def chapters(self, marks: Sequence[tuple[int, str]]) -> Iterator[Chapter]:
-        """Yield the chapters, and then a chapter with the footnotes.
+        """Yield the chapters of the text, and at the end a chapter with all footnotes.
 
-        Chapters start at the entries of the outline or, without an outline, at headings.
+        A chapter starts at each entry of the PDF outline. If the file has no outline, a chapter starts at each heading.
         """
         starts = self._starts_of_outline(marks) if len(marks) > 1 else self._headings()
         rows = [(page, at, row) for page, rows in enumerate(self._pages) for at, row in enumerate(rows)]

@@ -74,7 +74,10 @@ codecs.register(_jis_pairs)
 
 @dataclass(slots=True)
 class Row:
-    """Text row of a page, with coordinates and font size in points from the lower left corner."""
+    """Text row of a PDF page.
+
+    `x`, `y` and the font `size` are in points. The origin is the lower left corner of the page.
+    """
 
     text: str = ""
     x: float = 0.0
@@ -83,17 +86,23 @@ class Row:
 
     @property
     def key(self) -> tuple[str, int]:
-        """Return the text without digits and the rounded height, equal for all running titles."""
+        """Return a key that is equal for the running titles of all pages.
+
+        The key consists of the text with placeholders for numbers, and the rounded height on the page.
+        """
         return re.sub(r"\d+", "#", self.text.casefold()).strip(), round(self.y / 4)
 
     def is_beside(self, y: float, size: float) -> bool:
-        """True if letters of this size at the height `y` are next to this form field."""
+        """True if text at the height `y` is next to the form field that this row represents.
+
+        `y` and the font `size` of the text are in points.
+        """
         return self.y - size / 2 <= y <= self.y + self.size
 
 
 @dataclass(slots=True)
 class PageRows:
-    """Collector of the rows of one page."""
+    """Collector for the text rows of one PDF page."""
 
     rows: list[Row] = field(default_factory=list)
     unmapped: int = 0  # Number of glyphs that the file does not map to a character.
@@ -105,7 +114,7 @@ class PageRows:
     _is_placed: bool = False  # False if the text directly follows the previous text.
 
     def read(self, page: PageObject) -> None:
-        """Read the rows of a page, in the order of the file."""
+        """Read the text rows of a PDF page, in the order in which the file draws them."""
         for annotation in page.annotations or ():
             try:
                 self._add_field(annotation.get_object())

@@ -1,6 +1,6 @@
-"""Text rules for all documents except subtitles, such as the removal of note marks.
+"""Cleanup of text, such as removal of note marks, for all formats except subtitles.
 
-Bracketed text that the runtime would read as a style tag is reported to the user.
+Text in brackets that the runtime would interpret as a style tag is reported to the user.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _MIN_NOTED_CHARS = 4
 
 
 def prose_document(title: str, chapters: Iterable[Chapter], left_out: LeftOut) -> Document:
-    """Create a document from the chapters that have text.
+    """Create a document from all chapters that contain text.
 
-    The default title is the first chapter title.
+    If `title` is empty, the document gets the title of its first chapter.
 
     Raises:
-        UnreadableError: The chapters have no text or too much text.
+        UnreadableError: The chapters contain no text or too much text.
     """
     chapters = [replace(one, title=one.title[:MAX_TITLE_CHARS]) for one in chapters if one.paragraphs]
     if not chapters:
@@ -84,7 +84,10 @@ def clean_prose(chapters: list[Chapter], left_out: LeftOut) -> None:
 
 
 def clean_plain(chapters: Iterable[Chapter], left_out: LeftOut) -> None:
-    """Remove captions and list numbers from plain text if the user has excluded them."""
+    """Remove captions and list numbers from plain text if the user has excluded them.
+
+    `left_out` has the user's choice, and counts the removed texts.
+    """
     for chapter in chapters:
         paragraphs: list[str] = []
         before = 0  # Number of the previous list item.

@@ -1,4 +1,4 @@
-"""Reader of documents, which detects the format from the file's content."""
+"""Document reader that detects the file format from the content of the file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def read(data: bytes, *, spoken: Spoken | None = None, web: bool = False, **opti
 
     Args:
         data: Bytes of the whole file.
-        spoken: The user's choice of content that is read aloud.
+        spoken: Kinds of content that the user wants to hear, such as tables.
         web: True to read only the article of an HTML file.
         options: Keyword arguments of `read_text`, which only apply to subtitles and text.
 

@@ -1,4 +1,4 @@
-"""Service that reads documents in child processes, with fair queueing of clients."""
+"""Service that reads documents in child processes, with a fair queue for the clients."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Turns:
 
     @asynccontextmanager
     async def slot(self, client: str) -> AsyncIterator[None]:
-        """Context manager that waits for a job slot and releases it on exit."""
+        """Context manager that waits for a free job slot on entry and releases the slot on exit."""
         if self._free:
             self._free -= 1
         else:
@@ -108,7 +108,7 @@ ENVIRONMENT = {name: os.environ[name] for name in ("LD_LIBRARY_PATH", "DYLD_LIBR
 
 
 class DocumentService:
-    """Document reader that runs child processes and has a fair queue.
+    """Service that reads documents in child processes, with a fair queue for the clients.
 
     Thread: event loop.
     """
@@ -125,13 +125,14 @@ class DocumentService:
         """Read an EPUB, DOCX, PDF, HTML, subtitle or text file in a child process.
 
         Args:
-            receive: Function that returns the file in pieces, called after a place is reserved.
-            client: Name of the client, which determines the order of the queue.
+            receive: Function that returns the file as a list of chunks. It is called after a place in the queue is
+                reserved.
+            client: Name of the client. The queue serves the clients in turn.
             options: Keyword arguments of `reading.read`, with `spoken` as a dictionary.
 
         Returns:
-            Pieces of a JSON object with title, chapters and notes (for a text also its encoding, for subtitles their
-            times). It may be tens of megabytes, so the event loop neither joins nor parses it.
+            Chunks of one JSON object with title, chapters and notes. For text it also has the encoding, and for
+            subtitles the times. The object may have tens of megabytes. Do not join or parse it in the event loop.
 
         Raises:
             DocumentUnreadable: The document cannot be read (values.py lists the reasons).

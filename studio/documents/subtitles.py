@@ -1,7 +1,7 @@
-"""Subtitle reader: a custom parser for SubRip and WebVTT, pysubs2 for other formats.
+"""Subtitle reader with a parser for SubRip and WebVTT (pysubs2 reads other formats).
 
-The custom parser is needed, because pysubs2 treats identifiers, comments and times without a fraction as text, and
-times inside a karaoke line as a new cue.
+pysubs2 is not used for SubRip and WebVTT for two reasons. It treats identifiers, comments and times without a fraction
+as text. It also starts a new cue at each time inside a karaoke line.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ _VOICE = re.compile(r"<v(?:\.[^\s<>]*)?\s+([^<>]+)>(.*?)(?:</v>|(?=<v[.\s])|$)",
 
 @dataclass(slots=True)
 class Cue:
-    """Subtitle cue, or one speaker's part of a cue.
+    """Subtitle cue. If several people speak in a cue, each of them gets a separate object.
 
-    `start` and `end` are in seconds. `voice` is the speaker if the format states it.
+    `start` and `end` are in seconds. `voice` is the name of the speaker, or None if the file does not state it.
     """
 
     start: float

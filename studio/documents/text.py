@@ -34,7 +34,7 @@ PAGE_END = "\f"
 
 @dataclass(slots=True)
 class Times:
-    """Start and end of a subtitle paragraph in seconds, and its speaker."""
+    """Start and end of a subtitle paragraph in seconds, and the name of its speaker."""
 
     start: float
     end: float
@@ -43,9 +43,10 @@ class Times:
 
 @dataclass(slots=True)
 class TextDocument(Document):
-    """Text document, where `cues` has one item per paragraph of subtitles.
+    """Result of reading a plain text, Markdown or subtitle file.
 
-    If the encoding is uncertain, `encodings` lists the candidates, starting with the one that was used.
+    For subtitles, `cues` has one item per paragraph. If the encoding is uncertain, `encodings` lists the possible
+    encodings. The first one was used.
     """
 
     encoding: str = ""
@@ -66,7 +67,7 @@ def read_text(
 
     Args:
         data: Bytes of the whole file.
-        left_out: Counts omitted content, and holds the user's choice of content to read.
+        left_out: Counter of omitted content, which also has the user's choice of content to read.
         encoding: Character encoding, or None to detect it.
         keep_sounds: True to read subtitle text in brackets and between music notes.
         as_is: True to keep every row, as in tables and lists, and to treat subtitles as plain text.

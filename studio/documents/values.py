@@ -81,14 +81,15 @@ _END_MARKS = tuple(".,:;!?…。，、：；！？")
 
 
 class UnreadableError(Exception):
-    """A document cannot be read for the reason in the message."""
+    """Error for a document that cannot be read. The message has the reason."""
 
 
 @dataclass(slots=True)
 class Chapter:
-    """Consecutive paragraphs of a document (the first may be the heading).
+    """Chapter of a document: a title and consecutive paragraphs.
 
-    ``title`` is empty if the chapter has no title. The chapter with ``is_notes`` has all footnotes and endnotes.
+    ``title`` is empty if the chapter has no title. The first paragraph may be the heading. ``is_notes`` is True for the
+    chapter with all footnotes and endnotes.
     """
 
     title: str
@@ -98,7 +99,10 @@ class Chapter:
 
 @dataclass(slots=True)
 class Note:
-    """Note about omitted content: its code, the number of omissions and the first examples."""
+    """Message to the user about omitted content of a document.
+
+    ``code`` is the kind of content, ``count`` the number of omissions, and ``examples`` are the first omitted texts.
+    """
 
     code: str
     count: int
@@ -108,7 +112,10 @@ class Note:
 
 @dataclass(slots=True)
 class Document:
-    """Text of a document (`title` is its title, or its first heading)."""
+    """Text of a document as chapters, with its title.
+
+    If the file has no title, `title` is the first heading.
+    """
 
     title: str
     chapters: list[Chapter]
@@ -120,7 +127,10 @@ class Document:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spoken:
-    """The user's choice of content that is read aloud, for all formats."""
+    """The user's choice of the kinds of content that are read aloud, for all document formats.
+
+    A kind is omitted from the text if its field is False.
+    """
 
     note_marks: bool = False
     page_numbers: bool = False
@@ -131,10 +141,10 @@ class Spoken:
 
 
 class LeftOut:
-    """Counter of a document's omitted content by note code, with the first examples.
+    """Counter of the content that was omitted from a document, with the first examples.
 
     Attributes:
-        found: Amount of content, read or omitted, by its kind (a field of `Spoken`).
+        found: Number of content items of each kind, including the items that are read. A kind is a field of `Spoken`.
     """
 
     def __init__(self, spoken: Spoken | None = None) -> None:
@@ -144,10 +154,10 @@ class LeftOut:
         self._examples: defaultdict[str, list[str]] = defaultdict(list)
 
     def add(self, code: str, example: str | None = None, *, count: int = 1) -> None:
-        """Count omitted content under a code of `LEFT_OUT`.
+        """Count omitted content of a document, and remember an example for the user.
 
         Args:
-            code: Note code of the content.
+            code: Kind of the omitted content, a key of `LEFT_OUT`.
             example: Text of the omitted content, or None.
             count: Number of omissions.
         """
@@ -159,13 +169,15 @@ class LeftOut:
             examples.append(text)
 
     def omits(self, kind: str, example: str | None = None, *, count: int = 1, code: str = "") -> bool:
-        """Count content of a kind, and return True if the user has excluded the kind.
+        """Count document content of one kind, and return True if it must be omitted.
+
+        Content is omitted if the user does not want to hear this kind.
 
         Args:
-            kind: A field of `Spoken`.
+            kind: Name of a field of `Spoken`.
             example: Text of the content, or None.
             count: Number of items.
-            code: Note code under which the content is counted; the default is `kind`.
+            code: Code under which omissions are counted; the default is `kind`.
         """
         self.found[kind] += count
         if getattr(self._spoken, kind):
@@ -174,7 +186,7 @@ class LeftOut:
         return True
 
     def notes(self) -> list[Note]:
-        """Return one note for each code that was counted."""
+        """Return one message to the user for each kind of omitted content."""
         notes = []
         for code, sentence in LEFT_OUT.items():
             if count := self._counts[code]:
@@ -185,21 +197,25 @@ class LeftOut:
 
 
 def cut_level(levels: Iterable[int]) -> int:
-    """Return the heading level at which chapters start: the first with several headings.
+    """Return the heading level that divides a document into chapters.
 
-    If no level has several headings, the highest level is returned, or -1 without headings.
+    This is the highest level that has at least two headings. If no level has two headings, it is the highest level. The
+    result is -1 if there are no headings.
     """
     counts = Counter(levels)
     return min((level for level, count in counts.items() if count > 1), default=min(counts, default=-1))
 
 
 def spaced(text: str) -> str:
-    """Collapse spaces in a text, and remove soft hyphens and zero-width characters."""
+    """Replace whitespace by single spaces, and remove soft hyphens and invisible spaces."""
     return re.sub(r"\s+", " ", _INVISIBLE.sub("", text)).strip()
 
 
 def scripted(text: str, script: str) -> str:
-    """Convert superscript and subscript numbers to Unicode characters (10³ is not 103)."""
+    """Convert a superscript or subscript number to Unicode characters, for example 3 to ³.
+
+    `script` is "superscript" or "subscript". Without the conversion, 10³ would become 103.
+    """
     return text.translate(_SCRIPTS[script]) if script in _SCRIPTS and _NUMBER.fullmatch(text) else text
 
 
@@ -209,6 +225,9 @@ def paragraphs_of(text: str) -> Iterator[str]:
 
 
 def row_text(cells: list[str]) -> str:
-    """Join the cells of a table row, with a comma after each cell without a final mark."""
+    """Join the cells of a table row to one text.
+
+    A comma is added after each cell except the last, unless the cell ends with a punctuation mark.
+    """
     *first, last = [cell for cell in cells if cell] or [""]
     return " ".join([*(cell if cell.endswith(_END_MARKS) else f"{cell}," for cell in first), last])

@@ -1,4 +1,7 @@
-"""Web page reader that extracts the article with trafilatura, without menus and notices."""
+"""Web page reader that extracts the article of a page with trafilatura.
+
+Menus and notices are not part of the article.
+"""
 
 from __future__ import annotations
 

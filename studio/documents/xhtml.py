@@ -1,4 +1,4 @@
-"""Reader that converts one XHTML document of a book to paragraphs of spoken text."""
+"""Reader that converts one XHTML file of an EPUB book to paragraphs of text."""
 
 from __future__ import annotations
 
@@ -117,7 +117,8 @@ def body_of(markup: bytes, encoding: str | None = None) -> etree._Element:
 
     Args:
         markup: Bytes of the document.
-        encoding: Encoding for a document that is not UTF-8 and declares no encoding; None detects it.
+        encoding: Encoding that is used if the document is not UTF-8 and declares no encoding. None detects the
+            encoding.
 
     Raises:
         UnreadableError: The elements are nested too deeply for the parser.
@@ -248,7 +249,8 @@ class XhtmlReader:
     """Converter of one XHTML document to chapters of paragraphs.
 
     Args:
-        titles: Chapter titles by the id of the chapter's first element; "" is the document's start.
+        titles: Chapter titles. The key is the id of the element at which the chapter starts, or "" for the document's
+            start.
         left_out: Counter of omitted content.
         notes: List to which the paragraphs of footnotes and endnotes are appended.
     """
@@ -267,7 +269,11 @@ class XhtmlReader:
         self._numbers: dict[etree._Element, int] = {}
 
     def read(self, body: etree._Element) -> tuple[list[Chapter], bool]:
-        """Return the chapters of a body, and True if it has text besides headings."""
+        """Convert the body element of an XHTML document to chapters.
+
+        Returns:
+            The chapters, and True if the body has text in addition to headings.
+        """
         self._frames = [_Frame(body)]
         walk = etree.iterwalk(body, events=("start", "end", "comment", "pi"))
         for event, element in walk:
