@@ -1,4 +1,4 @@
-"""Shared code of recognition and alignment plug-ins: packages, language codes, workers."""
+"""Code that recognition and alignment plug-ins share, such as the child process for calls."""
 
 from __future__ import annotations
 
@@ -36,19 +36,22 @@ def is_installed(package: str) -> bool:
 
 
 def code_of(language: str | None) -> str | None:
-    """Return the code of a language name or code (case-insensitive), or None."""
+    """Return the language code for a language's name or code, or None if it is unknown.
+
+    Upper and lower case are ignored.
+    """
     word = (language or "").lower()
     return CODES.get(word, word if word in CODES.values() else None)
 
 
 class WorkerBusyError(Exception):
-    """The call was rejected because the maximum number of calls is waiting."""
+    """Error for a call that was rejected because the maximum number of calls is waiting."""
 
 
 class PluginWorker:
-    """Child process that runs plug-in calls, one at a time.
+    """Child process that runs plug-in functions, one call at a time.
 
-    The first call starts the process. A later call restarts the process if it has ended. Memory leaks and crashes of a
+    The first call starts the process, and a later call starts it again if it has ended. Memory leaks and crashes of a
     plug-in do not affect the studio. Thread: event loop.
     """
 
@@ -66,7 +69,7 @@ class PluginWorker:
 
     @contextmanager
     def place(self) -> Iterator[None]:
-        """Context manager that reserves one of the places for waiting calls.
+        """Context manager that reserves a place for one call in the queue of the child process.
 
         Raises:
             WorkerBusyError: The maximum number of calls is waiting.
@@ -82,7 +85,7 @@ class PluginWorker:
     async def call(self, timeout_s: float | None, function: Callable[[*Given], Value], *args: *Given) -> Value:
         """Run a module-level function in the child process, and return its result.
 
-        The caller must hold a `place`.
+        The caller must have entered the context manager `place`.
 
         Raises:
             TimeoutError: The call took longer than `timeout_s`, and the process was killed.
@@ -104,7 +107,7 @@ class PluginWorker:
                 raise
 
     def close(self) -> None:
-        """Kill the child process, even during a call."""
+        """Kill the child process, even if a call is running."""
         if self._pool is None:
             return
         if self._pid is not None:

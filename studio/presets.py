@@ -1,4 +1,4 @@
-"""Presets of the page, such as texts and speakers, from the folder presets/."""
+"""Presets of the page, such as example texts and speakers, read from the folder presets/."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ USES = ("narrator", "assistant", "broadcast", "character", "teacher")
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """Suggested speaking style with a short name, in all languages of the page."""
+    """Suggested speaking style, with a short name and a text in each language of the page."""
 
     name: dict[str, str]
     text: dict[str, str]
@@ -24,7 +24,7 @@ class Suggestion:
 
 @dataclass(frozen=True, slots=True)
 class SampleScript:
-    """Sample script with a name in all languages of the page."""
+    """Example of a script, with a name in each language of the page."""
 
     name: dict[str, str]
     text: str
@@ -32,9 +32,10 @@ class SampleScript:
 
 @dataclass(frozen=True, slots=True)
 class Starter:
-    """Example text for an empty Speak or Script room, in several languages.
+    """Example text that the page offers when the text field of a tab is empty.
 
-    If ``cast`` is true, the text is a dialogue in the format of a script.
+    ``name`` and ``text`` are by language. ``cast`` is True if the text is a dialogue of several speakers in script
+    format.
     """
 
     name: dict[str, str]
@@ -66,10 +67,10 @@ class KnownSpeaker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Presets:
-    """Content of the folder presets/.
+    """All example texts, styles, voices and speakers in the folder presets/.
 
-    `texts` and `readings` are by language. `texts` are first texts of the page, where ``auto`` is the default.
-    `readings` are texts to read aloud for cloning.
+    `texts` and `readings` are by language. `texts` are initial texts of the page, where ``auto`` is the default.
+    `readings` are texts that the user reads aloud to clone a voice.
     """
 
     texts: dict[str, str]

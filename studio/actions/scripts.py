@@ -23,9 +23,9 @@ class Script(TypedDict):
 
 
 async def script(studio: StudioClient, lines: list[dict[str, Any]], name: str = "") -> Script:
-    """Speak a script line by line, each line in its own voice, and store it.
+    """Speak a script line by line, each line in its own voice, and store the script.
 
-    The action `export` joins the takes into one file.
+    The action `export` joins the recordings of the lines into one file.
 
     Args:
         lines: objects with text and, optionally, other arguments of speak.
@@ -68,7 +68,7 @@ async def export(
     loudness_lufs: float | None = -16.0,
     name: str = "",
 ) -> dict[str, str]:
-    """Combine several takes into one file and return it in base64.
+    """Combine several takes (recordings of generated speech) into one file in base64.
 
     Args:
         takes: ids of takes, in the order of the audio.

@@ -73,9 +73,9 @@ async def speak(
     tags: bool = False,
     pronunciations: list[dict[str, str]] | None = None,
 ) -> Spoken:
-    """Speak a text, store it as a take in the history, and return it as a WAV file.
+    """Speak a text, and return the speech as a WAV file.
 
-    The caller's pronunciation dictionary applies.
+    The speech is also stored in the caller's history as a take. The caller's pronunciation dictionary applies.
 
     Args:
         text: the text to speak.
@@ -100,9 +100,9 @@ async def design(
     language: str = "auto",
     seeds: list[int] | None = None,
 ) -> list[Spoken]:
-    """Design a voice from a description: several takes, each with its own seed.
+    """Design a voice from a description, and speak a text in several variants of the voice.
 
-    The action `keep` stores the best take as a voice.
+    Each variant is stored as a take, which has its own seed. The action `keep` stores the best take as a voice.
 
     Args:
         description: the voice in words: age, pitch, timbre, style, accent.
@@ -123,7 +123,9 @@ async def design(
 
 
 async def list_takes(studio: StudioClient, search: str = "", limit: int = 20) -> list[dict[str, Any]]:
-    """List the takes of the history, newest first, with all fields that reproduce needs.
+    """List the takes (recordings of generated speech) in the caller's history, newest first.
+
+    Each item has all fields that the action `reproduce` needs.
 
     Args:
         search: words in the take's text, name, voice or tags.
@@ -135,7 +137,9 @@ async def list_takes(studio: StudioClient, search: str = "", limit: int = 20) ->
 
 
 async def take_audio(studio: StudioClient, take: str, format: str = "wav") -> dict[str, str]:
-    """Return the audio of a take as a file in base64, with its provenance in the metadata.
+    """Return the audio of a take (a recording of generated speech) as a file in base64.
+
+    The metadata of the file has the provenance: the model, the voice, the seed and the text.
 
     Args:
         take: the id of a take.
@@ -146,7 +150,9 @@ async def take_audio(studio: StudioClient, take: str, format: str = "wav") -> di
 
 
 async def take_words(studio: StudioClient, take: str) -> dict[str, Any]:
-    """Return the time of each word of a take in seconds, and whether the times are estimates.
+    """Return the start and end of each word of a take in seconds.
+
+    A take is a recording of generated speech. The result also states whether the times are estimates.
 
     Args:
         take: the id of a take.
@@ -156,7 +162,9 @@ async def take_words(studio: StudioClient, take: str) -> dict[str, Any]:
 
 
 async def reproduce(studio: StudioClient, take: str) -> Reproduced:
-    """Generate a take again from its record, and report whether every sample is equal.
+    """Generate the speech of a take again, and report whether every sample is equal.
+
+    A take is a stored recording of generated speech, with all parameters of its generation.
 
     Args:
         take: the id of a take.

@@ -23,7 +23,9 @@ class StoredVoice(TypedDict):
 
 
 async def keep(studio: StudioClient, take: str, name: str) -> StoredVoice:
-    """Store a take as a voice: its audio and its exact text become the reference of the voice.
+    """Store a take (a recording of generated speech) as a voice.
+
+    Its audio and its exact text become the reference of the voice.
 
     Args:
         take: the id of a take from speak or design.
@@ -36,7 +38,7 @@ async def keep(studio: StudioClient, take: str, name: str) -> StoredVoice:
 async def clone(
     studio: StudioClient, name: str, recording: str, consent: str, transcript: str = "", language: str = "auto"
 ) -> StoredVoice:
-    """Clone a voice from a recording, to which the speaker must have agreed.
+    """Clone a voice from a recording. The speaker of the recording must have agreed.
 
     Args:
         name: a name for the voice.
@@ -70,7 +72,7 @@ async def list_voices(studio: StudioClient, search: str = "") -> dict[str, Any]:
 async def delete_voice(studio: StudioClient, voice: str) -> dict[str, Any]:
     """Delete a stored voice.
 
-    It stays in the studio's bin for a day and can be restored on the page.
+    The voice stays in the studio's recycle bin for a day and can be restored on the page.
 
     Args:
         voice: the name or id of a stored voice.

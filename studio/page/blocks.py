@@ -1,6 +1,6 @@
-"""Gradio Blocks that provide the studio's Gradio API.
+"""Gradio Blocks with the functions of the studio's Gradio API.
 
-The HTML of the page does not come from Gradio (see studio/page/template.py).
+The HTML of the web page does not come from Gradio (see studio/page/template.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def theme() -> gr.themes.Base:
 
 
 def blocks(studio: ASGIApp) -> gr.Blocks:
-    """Create Gradio Blocks with the API functions, which call the studio's own routes."""
+    """Create the Gradio Blocks whose API functions call the studio's own HTTP routes."""
     with gr.Blocks(title="Voicewright", fill_width=True, analytics_enabled=False, delete_cache=(3600, 86400)) as page:
         gr.HTML(js_on_load="dispatchEvent(new Event('vw-gradio'))")
         gradio_api.offer(studio)

@@ -1,7 +1,8 @@
 """Bundles of the page's JavaScript modules, style sheets and texts, built on request.
 
-Developers edit assets/ and presets/ and reload the page without a build step. Each module becomes a function that
-returns its exports and is placed after the modules that it imports. A source map restores line numbers.
+Developers can edit assets/ and presets/ and reload the page without a build step. In a bundle, each module becomes a
+function that returns its exports. Modules are placed after the modules that they import. A source map lets the
+browser show the original line numbers.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ _VLQ = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
 
 class Joined(NamedTuple):
-    """Joined text of several source files, and the paths of these files."""
+    """Concatenated text of several source files, and the paths of the files."""
 
     text: str
     sources: list[Path]
@@ -67,7 +68,10 @@ class Joined(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """Bundle and its compressed variants (`stamp` maps source files to versions)."""
+    """File that is sent to the browser, with its compressed variants.
+
+    `stamp` maps the source files of the bundle to their versions.
+    """
 
     body: bytes
     packed: dict[str, bytes]  # Compressed body by Content-Encoding, smallest first.
@@ -131,21 +135,21 @@ class Bundles:
 
 
 def join_sheets() -> Joined:
-    """Join the style sheets of the page's shell, its components and its rooms."""
+    """Join the style sheets of the page's frame, its components and its tabs."""
     names = [*SHELL_SHEETS, *PART_SHEETS, *(f"rooms/{room}" for room in ROOMS), *OVERRIDING_SHEETS]
     paths = [path for name in names if (path := ASSETS / "css" / f"{name}.css").exists()]
     return Joined("\n".join(path.read_text("utf-8") for path in paths), paths)
 
 
 def join_presets() -> Joined:
-    """Return the voice presets, the available languages and the words of style tags as JSON."""
+    """Return JSON text with the voice presets, the languages and the words of style tags."""
     presets = Presets.load().as_json() | {"languages": languages(), "style_words": style_words.for_page()}
     sources = [*sorted(PRESETS.glob("*.toml")), Path(style_words.__file__)]
     return Joined(json.dumps(presets, ensure_ascii=False), sources)
 
 
 def join_words(language: str) -> Joined:
-    """Return the page's texts in one language as JSON."""
+    """Return the user interface texts of the page in one language as JSON text."""
     return Joined(json.dumps(words(language), ensure_ascii=False), sorted((WORDS / language).glob("*.json")))
 
 

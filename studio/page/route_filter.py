@@ -1,6 +1,6 @@
-"""Filter for the routes of Gradio and MCP that also validates request bodies.
+"""Filter that rejects invalid requests to Gradio and MCP, and unnecessary routes.
 
-Only the routes that the page and the actions need are accessible. Bodies are validated here because Gradio and MCP
+The necessary routes are those of the page and the actions. Request bodies are validated here because Gradio and MCP
 respond to invalid bodies with a traceback.
 """
 
@@ -47,14 +47,16 @@ _CLOSED_PATHS = (f"{CALL}v2/",)
 
 
 class Function(NamedTuple):
-    """Gradio function that clients may call, with its argument count and default values."""
+    """Gradio function that clients may call, with its number of arguments and default values."""
 
     name: str
     values: int
     defaults: tuple[Any, ...] = ()
 
     def whole(self, data: Any) -> list[Any]:
-        """Complete the arguments of a call with defaults (Gradio fails on missing ones).
+        """Return the arguments of a call, with default values for missing arguments.
+
+        The defaults are added here because Gradio fails if an argument is missing.
 
         Raises:
             InvalidConfig: `data` is not a list, or has too many or too few values.
@@ -67,9 +69,10 @@ class Function(NamedTuple):
 
 
 class RouteFilter:
-    """ASGI middleware that limits access to the routes of Gradio and MCP.
+    """ASGI middleware that rejects requests to unnecessary routes of Gradio and MCP.
 
-    `functions` maps numbers to the allowed Gradio functions. `files` is the folder of result files.
+    `functions` has the allowed Gradio functions, by their index in Gradio. `files` is the folder with result files that
+    clients may download.
     """
 
     def __init__(self, app: ASGIApp, functions: Mapping[int, Function], files: str, max_bytes: int) -> None:

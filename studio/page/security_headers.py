@@ -1,4 +1,4 @@
-"""Security headers of the page, which control embedding, loading and scripts."""
+"""HTTP security headers of the page, such as the content security policy (CSP)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class SecurityHeaders:
         self._ancestors = " ".join(filter(None, ("'self'", ancestors, SPACE_ANCESTORS if env.get("SPACE_ID") else "")))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Process a request, and add the headers to an HTTP response."""
+        """Process a request, and add the missing security headers to its HTTP response."""
         nonce = secrets.token_urlsafe(16)
         scope.setdefault("state", {})["nonce"] = nonce
 

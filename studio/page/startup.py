@@ -22,7 +22,10 @@ WAITING = shipped("studio", "assets/html/opening.html")
 
 
 class StartupPage:
-    """ASGI application that serves a start page, and later forwards to the built page."""
+    """ASGI application that serves a start page until the web page is built.
+
+    After that, it forwards all requests to the application of the web page.
+    """
 
     def __init__(self) -> None:
         self._waiting_page = WAITING.read_text("utf-8")

@@ -1,8 +1,8 @@
-"""Gradio's page template with the studio's changes.
+"""HTML template of the page: Gradio's template with the studio's changes.
 
-The template adds preview tags and the page's own markup, styles and modules, so the page does not wait for Gradio's
-scripts, which take many seconds on a slow connection. Gradio starts when the page is usable. The template also sets
-the CSP nonce of scripts, and shows the product's name until the page is ready. The studio compresses the document
+The template contains the page's own markup, styles and modules. Therefore, the page does not wait for Gradio's scripts,
+which take many seconds on a slow connection. Gradio starts when the page is usable. The template also has preview tags,
+sets the CSP nonce of scripts, and shows the product's name until the page is ready. The studio compresses the document
 because Gradio compresses only its own files.
 """
 
@@ -119,7 +119,7 @@ def _body(gradio: str) -> str:
 
 
 def markup() -> str:
-    """Return the HTML of the page's shell and all rooms (hidden until they are opened)."""
+    """Return the HTML of the page's frame and of all its tabs (a tab is hidden until opened)."""
     return _read("studio").replace("@rooms", "\n".join(_panel(room) for room in ROOMS))
 
 
@@ -133,7 +133,7 @@ def _read(name: str) -> str:
 
 
 class CompressedTemplate:
-    """ASGI middleware that compresses the page's document (150 kB) to about 21 kB."""
+    """ASGI middleware that compresses the page's HTML document (from 150 kB to about 21 kB)."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -1,4 +1,4 @@
-"""Shutdown of the relay: waits until relayed requests and WebSockets have finished.
+"""Shutdown of the proxy: waits until forwarded requests and WebSockets have finished.
 
 Thread: event loop.
 """
@@ -15,7 +15,7 @@ _POLL_INTERVAL_S = 0.05  # Poll interval in seconds while requests are running.
 
 
 class Drain:
-    """Shutdown state, with a counter of relayed requests and WebSockets."""
+    """Shutdown state of the proxy, with a counter of open requests and WebSockets."""
 
     def __init__(self) -> None:
         self._open = 0  # Number of open requests and WebSockets.
@@ -25,17 +25,17 @@ class Drain:
 
     @property
     def begun(self) -> bool:
-        """True if the shutdown has begun, so new requests are refused."""
+        """True if the shutdown of the proxy has begun. New requests are then refused."""
         return self._begun.is_set()
 
     @property
     def is_passing(self) -> bool:
-        """True if at least one request is being relayed."""
+        """True if the proxy is forwarding at least one request or WebSocket."""
         return self._open > 0
 
     @contextmanager
     def passing(self) -> Iterator[None]:
-        """Context manager that counts a request or WebSocket while it is open."""
+        """Context manager that counts one request or WebSocket as open while it is forwarded."""
         self._open += 1
         try:
             yield
@@ -43,9 +43,10 @@ class Drain:
             self._open -= 1
 
     async def rest(self, timeout_s: float, *, ends_idle: bool) -> None:
-        """Refuse new requests, and wait until all requests have ended or the timeout has passed.
+        """Begin the shutdown: refuse new requests and wait until the open requests have ended.
 
-        `ends_idle` closes idle WebSockets. It is needed if the runtime outlives the studio and does not close them.
+        The wait ends after `timeout_s` seconds even if requests are open. If `ends_idle` is True, idle WebSockets are
+        closed. This is needed if the runtime continues to run and therefore does not close them.
         """
         self._ends_idle = ends_idle
         self._begun.set()
@@ -54,19 +55,22 @@ class Drain:
             await asyncio.sleep(_POLL_INTERVAL_S)
 
     async def turn_out(self, timeout_s: float) -> None:
-        """Close all remaining requests and WebSockets, and wait for their end or a timeout."""
+        """Close all open requests and WebSockets of the proxy, and wait until they have ended.
+
+        The wait ends after `timeout_s` seconds.
+        """
         self._all_out.set()
         await self.rest(timeout_s, ends_idle=True)
 
     async def until_out(self) -> None:
-        """Wait until the remaining requests have to be closed."""
+        """Wait until the shutdown closes all requests that are still open."""
         await self._all_out.wait()
 
     async def until_closing(self, moved: Callable[[], float]) -> None:
-        """Wait until a WebSocket has to be closed.
+        """Wait until the shutdown has to close a WebSocket.
 
         Args:
-            moved: Function that returns the time (event loop's clock) of the WebSocket's last message.
+            moved: Function that returns the time of the WebSocket's last message, on the event loop's clock.
         """
         loop = asyncio.get_running_loop()
         await self._begun.wait()

@@ -25,8 +25,8 @@ log = logging.getLogger(__name__)
 class ProxyResponse(Response):
     """Response that forwards the request to the runtime and streams the runtime's response.
 
-    If the client disconnects, the request at the runtime is cancelled. A client is disconnected if it sends no body
-    data for `body_s` seconds, or reads no response data for `send_s` seconds.
+    If the client disconnects, the request at the runtime is cancelled. A client that sends no body data for `body_s`
+    seconds, or reads no response data for `send_s` seconds, is treated as disconnected.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Proxy for the runtime's API (``/v1/*`` and Cartesia's routes) on the studio's port.
 
-Only hop-by-hop headers are changed. Clients have the same guarantees as with a direct connection to the runtime: the
-runtime detects disconnects, and slow readers have the same timeouts and buffer sizes. Thread: event loop.
+The proxy changes only hop-by-hop headers and headers that identify the client. The runtime detects disconnected clients
+and slow readers as with a direct connection. Thread: event loop.
 """
 
 from __future__ import annotations
@@ -73,7 +73,10 @@ Allowed = Callable[[HTTPConnection], Allowance]
 
 
 class Relay:
-    """Proxy to the current runtime (`RequestGuard` has already checked Origin headers)."""
+    """Proxy that forwards HTTP requests and WebSockets to the current runtime.
+
+    The middleware `RequestGuard` has already checked the Origin headers of the requests.
+    """
 
     def __init__(
         self,
@@ -85,10 +88,14 @@ class Relay:
     ) -> None:
         """Create a proxy to a runtime.
 
-        `api_key` is the runtime's API key or an empty string. All users of the page may use the runtime.
-
-        If `whose` is given, it sets the owner header of each request. The client's own owner and allowance headers are
-        dropped. `settings` are the settings of the runtime.
+        Args:
+            runtime: Runtime to which requests are forwarded.
+            api_key: API key of the runtime, or "". The proxy sends it with every request, so all users may use the
+                runtime.
+            whose: Function that returns the owner of a request, or None. The proxy sends the owner to the runtime in a
+                header, and removes such headers of the client.
+            allowed: Function that returns the account and the speech allowance of a request, or None.
+            settings: Settings of the runtime.
         """
         self.runtime = runtime
         self.whose = whose
@@ -157,7 +164,9 @@ class Relay:
         return own_headers if allowed is None else own_headers | allowed.headers()
 
     async def send(self, connection: HTTPConnection, method: str, path: str, **content: Any) -> httpx.Response:
-        """Send a request of the studio to the runtime on behalf of a caller.
+        """Send a request to the runtime that the studio makes for a caller.
+
+        The runtime treats the request like a request of this caller.
 
         Args:
             connection: Connection of the caller.
@@ -172,7 +181,7 @@ class Relay:
         return await self._request(method, path, self._own_headers(connection), **content)
 
     async def send_as(self, owner: str, method: str, path: str) -> httpx.Response:
-        """Send a request of the studio to the runtime on behalf of an owner of stored voices.
+        """Send a request of the studio to the runtime in the name of an owner of stored voices.
 
         Raises:
             RuntimeUnavailable: The runtime does not respond.
@@ -191,7 +200,7 @@ class Relay:
     # --- WebSocket.
 
     async def websocket(self, browser: WebSocket) -> None:
-        """Relay messages between the page's WebSocket and a WebSocket to the runtime.
+        """Forward messages between a client's WebSocket and a new WebSocket to the runtime.
 
         The call returns when one of the two WebSockets is closed.
         """

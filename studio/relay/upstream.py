@@ -1,7 +1,7 @@
-"""HTTP transport to the runtime that closes each connection with its request.
+"""HTTP transport to the runtime that closes each connection at the end of its request.
 
-If a request is cancelled while its connection is being opened, httpcore leaks the connection, and the runtime waits for
-the request's headers until a timeout. Therefore each request tracks its connections until they are closed.
+httpcore leaks a connection if a request is cancelled while its connection is being opened. The runtime would then wait
+for the request's headers until a timeout. Therefore, each request tracks its connections until they are closed.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _closing: set[asyncio.Task[None]] = set()  # References to the tasks, because th
 
 
 class Upstream(httpx.AsyncHTTPTransport):
-    """HTTP/1.1 transport with one connection per request.
+    """HTTP/1.1 transport that opens a new connection to the runtime for each request.
 
-    There is no pool because the runtime may close a pooled connection at any time.
+    It has no connection pool because the runtime may close an idle connection at any time.
     """
 
     def __init__(self, socket_options: list[tuple[int, int, int]]) -> None:
@@ -41,7 +41,7 @@ class Upstream(httpx.AsyncHTTPTransport):
 
 @contextmanager
 def connections_closed() -> Iterator[None]:
-    """Context manager that closes the connections that were opened within the block."""
+    """Context manager that closes all connections to the runtime that its block has opened."""
     opened: list[Opening] = []
     token = _opened.set(opened)
     try:

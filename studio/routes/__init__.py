@@ -1,1 +1,1 @@
-"""HTTP routes of the studio (the routes of the runtime are relayed unchanged)."""
+"""HTTP routes of the studio. The runtime's own routes are forwarded by the proxy."""

@@ -1,4 +1,4 @@
-"""Routes of the documentation: Markdown files in docs/ as HTML pages."""
+"""HTTP routes that show the Markdown files in docs/ as HTML pages."""
 
 from __future__ import annotations
 

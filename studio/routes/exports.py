@@ -1,4 +1,7 @@
-"""Routes `studio/exports`, which download takes as one file, several files or subtitles."""
+"""Routes `studio/exports`, which export takes (recordings of generated speech).
+
+An export is one audio file, a zip archive with several files, or a subtitle file.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +21,11 @@ MAX_BODY_BYTES = 3 * 2**20  # Maximum size of a request body in bytes: the clips
 
 
 class ExportRoutes(StoreRoutes):
-    """HTTP routes of exports.
+    """HTTP routes that export stored recordings as files.
 
     Thread: event loop. Worker threads create and read audio.
 
-    `export_workers` is a separate pool, so a long export does not delay the lists of the page.
+    `export_workers` is a separate pool of threads, so a long export does not delay the other requests of the page.
     """
 
     def __init__(self, store: Store, visitors: Visitors, workers: WorkerPool, export_workers: WorkerPool) -> None:

@@ -1,4 +1,7 @@
-"""Routes `studio/host` for the host: machine, metrics, and loading of other checkpoints."""
+"""Routes `studio/host` for the host, who operates the studio.
+
+They return the state of the machine and metrics, and load other checkpoints.
+"""
 
 from __future__ import annotations
 
@@ -49,12 +52,12 @@ ASK_S = 5.0
 
 
 def is_host(request: Request, settings: StudioSettings) -> bool:
-    """True if the request comes from the host (the operator of the studio).
+    """True if the request comes from the host (the person who operates the studio).
 
-    The host has the host key, or uses this machine while the studio is not reachable from other machines. In the second
-    case, the Host header must name this machine, and no proxy may have forwarded the request, because nginx sets the
-    Host header to this machine by default. A proxy that leaves no trace in the request is detected by the user of its
-    process.
+    This is the case if the request has the host's secret key. It is also the case if the request comes from this
+    machine and the studio is not reachable from other machines. Then the Host header must name this machine, and no
+    proxy may have forwarded the request. Some proxies leave no trace in the headers, so the user id of the client's
+    process is checked.
     """
     key = settings.visits.host_key
     if key and hmac.compare_digest(request.headers.get(KEY_HEADER, "").encode(), key.encode()):
@@ -78,7 +81,11 @@ def _is_forwarded(request: Request) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RuntimeReport:
-    """State of a runtime: model cards, metrics, unusable voice files, and non-HTTP ports."""
+    """State of a runtime for the Host tab of the page.
+
+    It has the model cards, the metrics, the voice files that cannot be used, and the ports of protocols other than
+    HTTP.
+    """
 
     models: list[Any] = field(default_factory=list)
     figures: dict[str, Any] | None = None
@@ -87,7 +94,7 @@ class RuntimeReport:
 
 
 class HostRoutes:
-    """HTTP routes of the Host room.
+    """HTTP routes of the page's Host tab, which only the operator of the studio may use.
 
     Thread: event loop.
     """
@@ -99,9 +106,10 @@ class HostRoutes:
         key: Mapping[str, str],
         on_load: Callable[[], None] | None = None,
     ) -> None:
-        """Create the routes of the Host room.
+        """Create the routes of the page's Host tab.
 
-        `key` has the runtime's API key header or is empty. `on_load` is called after a change of checkpoints.
+        `key` has the header with the runtime's API key, or is empty. `on_load` is called after the checkpoints have
+        changed.
         """
         self._runtime = runtime
         self._settings = settings
@@ -117,7 +125,7 @@ class HostRoutes:
         ]
 
     async def show(self, request: Request) -> Response:
-        """Return the data of the Host room as JSON, which the page polls."""
+        """Return the data of the page's Host tab as JSON. The page requests it repeatedly."""
         self._check(request)
         runtime = self._runtime
         state = await self._ask_runtime()
@@ -155,7 +163,10 @@ class HostRoutes:
         return Response(page, media_type=CONTENT_TYPE)
 
     async def load(self, request: Request) -> Response:
-        """Replace the runtime's checkpoints: {"models": ["[mode=]PATH_OR_ID", …]}."""
+        """Load other checkpoints in the runtime instead of the current checkpoints.
+
+        The request body is {"models": ["[mode=]PATH_OR_ID", …]}.
+        """
         self._check(request)
         runtime = self._runtime
         if not isinstance(runtime, ChildRuntime):
@@ -169,7 +180,7 @@ class HostRoutes:
         return json_response(asdict(runtime.status), 202)
 
     async def cancel_change(self, request: Request) -> Response:
-        """Cancel a change of checkpoints, after which the previous checkpoints are served."""
+        """Cancel a change of checkpoints. The runtime continues to serve the previous checkpoints."""
         self._check(request)
         if not isinstance(self._runtime, ChildRuntime) or not self._runtime.changing:
             raise OutOfOrder(what="Cancelling", why="no other checkpoints are being loaded")
@@ -225,9 +236,9 @@ def _checkpoints(body: dict[str, Any]) -> list[str]:
 
 
 def knobs(settings: StudioSettings) -> Iterator[dict[str, Any]]:
-    """Yield every setting with its value, default and environment variable.
+    """Yield each setting of the studio as a dictionary with its value and default.
 
-    Instead of the value of a secret, "set" is returned.
+    The dictionary also has the environment variable and a description. The value of a secret is replaced by "set".
     """
     env = Settings.from_env()
     groups: list[EngineSettings | Limits | ServerSettings | StoreSettings | VisitSettings]

@@ -1,4 +1,4 @@
-"""Routes `studio/me`: the visitor, the available features, and the visitor's preferences."""
+"""Routes `studio/me`, which return the current visitor, the features and the preferences."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PLAIN: dict[str, Any] = {
 
 
 class MeRoutes(StoreRoutes):
-    """HTTP routes of the visitor's own data.
+    """HTTP routes that return and change data of the current visitor.
 
     Thread: event loop.
     """
@@ -63,7 +63,10 @@ class MeRoutes(StoreRoutes):
         return self._store.preferences(owner)
 
     async def prefer(self, request: Request) -> Response:
-        """Change the visitor's preferences (null deletes a preference)."""
+        """Change preferences of the visitor and return the visitor's data.
+
+        A preference is deleted if its value is null.
+        """
         owner, address = self._visitors.of(request).keeper
         changes = preferences_of(decode(await read_body(request)))
         await self._workers(self._store.prefer, owner, changes, address=address)

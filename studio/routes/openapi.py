@@ -1,4 +1,4 @@
-"""OpenAPI document of the runtime's routes that the studio's port also serves."""
+"""OpenAPI document of the runtime's routes that are available on the studio's port."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class PronunciationRoutes(StoreRoutes):
         ]
 
     async def dictionary(self, request: Request) -> Response:
-        """Return all entries of the visitor's dictionary (none for an unknown visitor)."""
+        """Return all entries of the visitor's dictionary. It is empty for an unknown visitor."""
         owner = self._visitors.of(request).owner
         return json_response(EMPTY if owner is None else await self._workers(self._store.pronunciations.of, owner))
 
@@ -40,7 +40,10 @@ class PronunciationRoutes(StoreRoutes):
         return self._store.pronunciations.put(owner, read(PronunciationFields, decode(body)), address=address)
 
     async def say(self, request: Request) -> Response:
-        """Return a text with its words replaced, and the number of replacements."""
+        """Replace words of a text by their pronunciations, and count the replacements.
+
+        The response has the new text and the number of replacements.
+        """
         query = read(TextToSay, decode(await read_body(request)))
         return json_response(
             await self._workers(self._store.pronunciations.replace_words, self._visitors.of(request).owner, query)

@@ -1,6 +1,6 @@
 """Routes `studio/host/downloads`, which list and download published checkpoints.
 
-Only the host may use these routes.
+Only the host (the operator of the studio) may use these routes.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ async def cards_of(runtime: Runtime, key: Mapping[str, str]) -> list[dict[str, A
 def feature(
     request: Request, runtime: Runtime, settings: StudioSettings, downloads: Downloads | None
 ) -> dict[str, Any]:
-    """Return the checkpoint data that the page needs before it is shown.
+    """Return the data about checkpoints that the page needs before it is displayed.
 
-    The data states whether the embedded checkpoint is served, and whether the visitor may change checkpoints. If so, it
-    includes the state of a download, because a later notice would shift the page's layout.
+    The data states whether the small built-in checkpoint is loaded, and whether the visitor may change checkpoints. For
+    such a visitor, it includes the state of a download. If this state came later, the layout of the page would shift.
     """
     models = models_of(runtime.args) if isinstance(runtime, ChildRuntime) else []
     can_download = isinstance(runtime, ChildRuntime) and is_host(request, settings)
@@ -107,9 +107,9 @@ class RealVoiceRoutes:
         ]
 
     async def show(self, request: Request) -> Response:
-        """Return the state of the current download.
+        """Return the state of the current checkpoint download.
 
-        With ``?plan=1``, the response includes the known checkpoints.
+        With ``?plan=1``, the response also lists the published checkpoints.
         """
         downloads = self._of(request)
         state: dict[str, Any] = {"download": downloads.status()}
@@ -139,7 +139,7 @@ class RealVoiceRoutes:
         return json_response({"download": downloads.status()}, 202)
 
     async def act(self, action: Callable[[Downloads], Awaitable[None]], status: int, request: Request) -> Response:
-        """Apply an action to the current download, and return the download's state."""
+        """Run an action on the current download, such as a pause, and return the download's state."""
         downloads = self._of(request)
         await action(downloads)
         if action is Downloads.stop:
@@ -155,11 +155,16 @@ class RealVoiceRoutes:
 
 
 def plan_of(measured: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the published checkpoints for the page, from the plan or the built-in table.
+    """Return the list of published checkpoints for the page.
 
-    ``sizes`` is the source: "hub", or "table" if the Hub has not listed all files. ``download`` is the number of
-    missing bytes, of which ``common`` bytes are shared by all checkpoints. ``bits`` has the weight formats of the
-    device with their memory and estimated ``rtf``. ``memory``, ``rtf`` and ``fits`` are those of the format ``chosen``.
+    `measured` is a list from a child process, with data about this machine. If it is None, built-in sizes are used.
+
+    Fields of the result: ``sizes`` is "hub" if the Hub has listed the files of all checkpoints, or else "table".
+
+    Fields of each checkpoint: ``download`` is the number of bytes that are not on disk. ``common`` is the number of
+    these bytes in files that several checkpoints use. ``bits`` lists the weight formats that the device supports, with
+    their memory and estimated real-time factor (``rtf``). ``chosen`` is the recommended weight format. ``memory``,
+    ``rtf`` and ``fits`` are values for this format.
     """
     measured = measured or dict.fromkeys(FACTS)
     known = {offer["id"]: offer for offer in measured.get("offers", [])}
@@ -205,7 +210,7 @@ def plan_of(measured: dict[str, Any] | None) -> dict[str, Any]:
 def together(plan: dict[str, Any], models: list[str], bits: str = "") -> int:
     """Return the total memory of several checkpoints in bytes, or 0 if it is unknown.
 
-    `bits` is a weight format. If it is empty or auto, each checkpoint uses its format from the plan.
+    `bits` is a weight format. If it is empty or auto, the format that the plan recommends for each checkpoint is used.
     """
     chosen = [offer for offer in plan["offers"] if offer["id"] in models and offer["memory"] is not None]
     kinds = [{kind["weights"]: kind["memory"] for kind in offer["bits"]} for offer in chosen]

@@ -1,4 +1,4 @@
-"""Shared code of the studio's routes: request bodies, responses, errors, and threads."""
+"""Functions that the studio's routes share: request bodies, responses, errors and threads."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ logging.getLogger("python_multipart").setLevel(logging.ERROR)
 
 
 class WorkerPool:
-    """Pool of worker threads for disk access and encoding.
+    """Pool of worker threads that the routes use for disk access and audio encoding.
 
     Thread: event loop.
     """
@@ -67,12 +67,12 @@ class WorkerPool:
         return await asyncio.get_running_loop().run_in_executor(self._workers, call)
 
     def close(self) -> None:
-        """Wait for running functions, and refuse new ones."""
+        """Wait until the running functions have ended, and refuse new functions."""
         self._workers.shutdown(wait=True, cancel_futures=True)
 
 
 class StoreRoutes:
-    """Base class of HTTP routes that use the store.
+    """Base class of HTTP routes that read or change stored data of a visitor.
 
     Thread: event loop. Worker threads access the disk.
     """
@@ -124,7 +124,12 @@ def json_response(value: object, status: int = 200) -> JSONResponse:
 
 
 def streamed_json(pieces: Iterable[bytes], size: int) -> Response:
-    """Return a JSON response of `size` bytes that is sent in pieces and not cached."""
+    """Return a JSON response that is sent in pieces, and that caches must not store.
+
+    Args:
+        pieces: Consecutive pieces of the serialized JSON.
+        size: Total size of the pieces in bytes.
+    """
 
     async def stream() -> AsyncIterator[bytes]:
         for piece in pieces:
@@ -136,33 +141,44 @@ def streamed_json(pieces: Iterable[bytes], size: int) -> Response:
 
 
 def stored_json(text: bytes) -> Response:
-    """Return a JSON response, given serialized JSON, that is sent in pieces and not cached."""
+    """Return a response that sends serialized JSON in pieces, and that caches must not store."""
     return streamed_json((text[at : at + PIECE_BYTES] for at in range(0, len(text), PIECE_BYTES)), len(text))
 
 
 def json_list(name: str, objects: Iterable[object], **rest: object) -> bytes:
-    """Serialize a list of objects and other fields to a JSON object (in a worker thread)."""
+    """Serialize a JSON object that contains a list of objects.
+
+    Args:
+        name: Key of the list in the JSON object.
+        objects: Items of the list. They are serialized one by one.
+        rest: Other fields of the JSON object.
+    """
     fields = [f'"{name}": [{", ".join(json.dumps(item) for item in objects)}]']
     fields += [f'"{key}": {json.dumps(value)}' for key, value in rest.items()]
     return f"{{{', '.join(fields)}}}".encode()
 
 
 def file_response(data: bytes, media_type: str, name: str, *, inline: bool = False, **headers: str) -> Response:
-    """Return a response with a file, as a download or (inline) for the page."""
+    """Return a response that contains a file.
+
+    The browser downloads the file. If `inline` is True, the page can display or play the file.
+    """
     return Response(data, media_type=media_type, headers={**file_headers(name, inline=inline), **headers})
 
 
 def file_headers(name: str, *, inline: bool = False) -> dict[str, str]:
-    """Return the headers of a private file with this file name."""
+    """Return the HTTP headers for a file with this name, which shared caches must not store."""
     return {**PRIVATE, "content-disposition": disposition(name, inline=inline)}
 
 
 async def read_body(request: Request, most: int = BODY_BYTES) -> bytes:
-    """Return a JSON body as bytes.
+    """Read the body of a request with JSON, and return the bytes.
+
+    `most` is the maximum size in bytes.
 
     Raises:
         InvalidMessage: The body has more than `MAX_BODY_VALUES` values.
-        SpeechError: The body is too large or too slow, as in `body_pieces`.
+        SpeechError: The body is too large or arrives too slowly.
     """
     body = b"".join(await read_pieces(request, most))
     if has_more_values(body, MAX_BODY_VALUES):
@@ -171,10 +187,12 @@ async def read_body(request: Request, most: int = BODY_BYTES) -> bytes:
 
 
 async def read_pieces(request: Request, most: int) -> list[bytes]:
-    """Return the request body in pieces, because joining a large body blocks the event loop.
+    """Read a request body as a list of chunks.
+
+    Large chunks are not joined, because that would block the event loop. `most` is the maximum total size in bytes.
 
     Raises:
-        SpeechError: The body is too large or too slow, as in `body_pieces`.
+        SpeechError: The body is too large or arrives too slowly.
     """
     return [piece async for piece in body_pieces(request, max_bytes=most, idle_s=BODY_TIMEOUT_S)]
 
@@ -186,7 +204,7 @@ async def read_form(request: Request, largest: dict[str, int]) -> dict[str, str 
 
     Raises:
         InvalidConfig: The body is not a valid form, or has other files.
-        SpeechError: The body is too large or too slow, as in `body_pieces`.
+        SpeechError: The body is too large or arrives too slowly.
     """
     if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
         raise InvalidConfig(where="The body", why="send a multipart/form-data form", param="body")

@@ -1,4 +1,4 @@
-"""Routes `studio/scripts`: the stored scripts of each visitor."""
+"""Routes `studio/scripts`, which store the scripts of each visitor."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class ScriptRoutes(StoreRoutes):
         ]
 
     async def all(self, request: Request) -> Response:
-        """Return the visitor's scripts that contain the text of `?search=`.
+        """Return the visitor's scripts that contain the text in the query parameter `search`.
 
-        Each script has a line count instead of its lines.
+        Each script has the number of its lines instead of the lines.
         """
         owner = self._visitors.of(request).owner
         return stored_json(await self._workers(self._all, owner, request.query_params.get("search", "")))
@@ -49,7 +49,7 @@ class ScriptRoutes(StoreRoutes):
         return stored_json(await self._workers(self._store.scripts.find, *self._named(request)))
 
     async def put(self, request: Request) -> Response:
-        """Store a script under the id that the page has chosen."""
+        """Store a script. The page chooses the id of the script, which is part of the URL."""
         keeper, script_id = self._visitors.of(request).keeper, request.path_params["id"]
         if not is_script_id(script_id):
             raise InvalidConfig(where="id", why="it must have 1 to 64 letters, digits, - or _", param="id")

@@ -1,7 +1,7 @@
-"""Shared links to takes, which the owner creates and revokes and anyone may open.
+"""Public links to takes (recordings of generated speech).
 
-A shared page is plain HTML without scripts and shows nothing about the owner. It is neither indexed nor listed, and its
-URL is not sent as a referrer, so nobody can find it without the link.
+Only the owner creates and revokes a link, and anyone may open it. The page behind a link is plain HTML without scripts
+and shows nothing about the owner. Search engines do not index it, and its URL is not sent as a referrer.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ HEADERS = {
 
 
 class SharingRoutes(StoreRoutes):
-    """HTTP routes of shared links.
+    """HTTP routes of public links to stored recordings.
 
     Thread: event loop. Worker threads access the disk and encode.
     """
@@ -84,7 +84,7 @@ class SharingRoutes(StoreRoutes):
     # --- Routes of the owner.
 
     async def link(self, request: Request) -> Response:
-        """Return the path of a take's shared link, relative to the studio's URL, or null."""
+        """Return the public link to a recording as a path relative to the studio's URL, or null."""
         return json_response(_address(await self._workers(self._store.shares.token_of, *self._named(request))))
 
     async def begin(self, request: Request) -> Response:
@@ -106,9 +106,9 @@ class SharingRoutes(StoreRoutes):
     # --- Routes of visitors with a link.
 
     async def page(self, request: Request) -> Response:
-        """Return the HTML page of a shared take.
+        """Return the public HTML page of a shared recording.
 
-        Revoked and unknown links get the same response.
+        The response is the same for a revoked link as for a link that never existed.
         """
         language = request.headers.get("accept-language", "")
         try:
@@ -120,7 +120,7 @@ class SharingRoutes(StoreRoutes):
         return HTMLResponse(shared_page(record, request.path_params["token"], language), headers=HEADERS)
 
     async def audio(self, request: Request) -> Response:
-        """Return the audio of a shared take, or the requested byte range."""
+        """Return the audio of a shared recording, or only the byte range that is requested."""
         token = self._token(request)
         record = await self._workers(self._store.shares.record_of, token)
         data = self._files.get(record["sha256"])
@@ -183,9 +183,12 @@ def _part(wanted: re.Match[str], size: int) -> tuple[int, int] | None:
 
 
 def shared_page(record: dict[str, Any], token: str, accepted: str) -> str:
-    """Return the HTML page of a shared take.
+    """Return the public HTML page of a shared recording.
 
-    `token` is the token of the link. `accepted` is the browser's Accept-Language header.
+    Args:
+        record: Metadata record of the recording.
+        token: Token in the URL of the link.
+        accepted: Accept-Language header of the browser, which selects the language of the page.
     """
     language, texts = _accepted_texts(accepted)
     listen = escape(texts["shared.listen"])
@@ -199,7 +202,10 @@ def shared_page(record: dict[str, Any], token: str, accepted: str) -> str:
 
 
 def ended(accepted: str) -> str:
-    """Return the HTML page for a revoked or unknown link."""
+    """Return the HTML page that is shown for a revoked or unknown link.
+
+    `accepted` is the browser's Accept-Language header, which selects the language of the page.
+    """
     language, texts = _accepted_texts(accepted)
     content = f"<h1>{escape(texts['shared.ended'])}</h1>\n<p>{escape(texts['shared.ended_why'])}</p>"
     return _PAGE.format(language=language, title=escape(texts["shared.ended"]), content=content)

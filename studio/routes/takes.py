@@ -1,4 +1,4 @@
-"""Routes `studio/takes`: the history of takes of each visitor."""
+"""Routes `studio/takes`: the visitor's history of takes (recordings of generated speech)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TAKE_CACHE_CONTROL = "private, max-age=86400, immutable"  # Browsers need not re
 
 
 class TakeRoutes(StoreRoutes):
-    """HTTP routes of takes.
+    """HTTP routes of the visitor's takes (stored recordings of generated speech).
 
     Thread: event loop. Worker threads access the disk and encode.
     """
@@ -66,7 +66,10 @@ class TakeRoutes(StoreRoutes):
         ]
 
     async def page(self, request: Request) -> Response:
-        """Return one page of the takes that contain every word of `search`, newest first."""
+        """Return a page of the visitor's stored recordings, newest first.
+
+        The query parameter `search` selects recordings that contain each of its words.
+        """
         query = request.query_params
         wanted = Wanted(
             search=query.get("search", "")[:256],
@@ -87,9 +90,10 @@ class TakeRoutes(StoreRoutes):
         return json_list("takes", records, next=following)
 
     async def add(self, request: Request) -> Response:
-        """Store a take and return its record.
+        """Store a take (a recording of generated speech), and return its metadata record.
 
-        The body is a form with ``take`` (JSON), ``pcm`` (s16le, 24 kHz, mono) and optionally ``reference``.
+        The request body is a form with ``take`` (the metadata as JSON) and ``pcm`` (s16le, 24 kHz, mono). It may also
+        have ``reference``, the reference recording of a cloned voice.
         """
         owner, address = self._visitors.of(request).keeper
         form = await read_form(request, self._largest)
@@ -108,27 +112,27 @@ class TakeRoutes(StoreRoutes):
         return json_response(await self._workers(add), 201)
 
     async def space(self, request: Request) -> Response:
-        """Return the number of takes that the visitor stores, and their size in bytes.
+        """Return the number of recordings that the visitor has stored, and their size in bytes.
 
-        The response also has the limits, and the amounts that `free` can free.
+        The response also has the storage limits, and how many recordings and bytes the route `free` can delete.
         """
         return json_response(await self._workers(self._store.takes.space, self._visitors.of(request).known))
 
     async def free(self, request: Request) -> Response:
-        """Move the visitor's oldest takes into the bin: {"takes": 250}.
+        """Move the visitor's oldest recordings into the recycle bin.
 
-        Favourites, and takes that scripts use, are not moved.
+        The request body is {"takes": NUMBER}. Favourites, and recordings that scripts use, are not moved.
         """
         owner, body = self._visitors.of(request).known, read(TakeCount, decode(await read_body(request)))
         moved = await self._workers(self._store.takes.free, owner, body.takes)
         return json_response({"takes": moved, "restorable_s": self._store.settings.bin_s})
 
     async def delete_several(self, request: Request) -> Response:
-        """Move takes into the bin: {"takes": [ids]}."""
+        """Move several recordings into the recycle bin. The request body is {"takes": [ids]}."""
         return await self._move_several(request, into_bin=True)
 
     async def restore_several(self, request: Request) -> Response:
-        """Restore takes from the bin: {"takes": [ids]}."""
+        """Restore several recordings from the recycle bin. The request body is {"takes": [ids]}."""
         return await self._move_several(request, into_bin=False)
 
     async def _move_several(self, request: Request, *, into_bin: bool) -> Response:
@@ -137,12 +141,12 @@ class TakeRoutes(StoreRoutes):
         return json_response({"takes": moved, "restorable_s": self._store.settings.bin_s})
 
     async def restore_bin(self, request: Request) -> Response:
-        """Restore all takes in the visitor's bin."""
+        """Restore all recordings in the visitor's recycle bin."""
         owner = self._visitors.of(request).known
         return json_response({"takes": await self._workers(self._store.takes.restore_bin, owner)})
 
     async def empty_bin(self, request: Request) -> Response:
-        """Delete all takes in the visitor's bin permanently."""
+        """Delete all recordings in the visitor's recycle bin permanently."""
         owner = self._visitors.of(request).known
         return json_response({"takes": await self._workers(self._store.takes.empty_bin, owner)})
 
@@ -161,9 +165,10 @@ class TakeRoutes(StoreRoutes):
         return json_response(await self._workers(self._store.takes.restore, *self._named(request)))
 
     async def audio(self, request: Request) -> Response:
-        """Return the audio of a take in the requested format (pcm, wav and flac are lossless).
+        """Return the audio of a stored recording in the format of the query parameter `format`.
 
-        `bit_rate` is in bit/s and only applies to mp3 and opus.
+        The formats pcm, wav and flac are lossless. The parameter `bit_rate` is in bit/s and only applies to mp3 and
+        opus.
         """
         wanted = request.query_params.get("format", "wav")
         if wanted not in FORMATS:
@@ -185,9 +190,9 @@ class TakeRoutes(StoreRoutes):
         return encoded(wanted, pcm, tags_of(record), bit_rate)
 
     async def outline(self, request: Request) -> Response:
-        """Return the outline of a take's waveform.
+        """Return the outline of a recording's waveform as a list of peak levels.
 
-        The audio of a take never changes, so browsers cache the response for a day.
+        The audio of a stored recording never changes, so browsers cache the response for a day.
         """
         parts = await self._workers(self._outline, *self._named(request))
         return JSONResponse(

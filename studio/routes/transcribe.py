@@ -1,4 +1,4 @@
-"""Routes `studio/transcribe`: transcription of a recording, and download of the model."""
+"""Routes `studio/transcribe`: transcription of recordings, and download of the model."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from studio.transcribing.service import TranscriptionService
 def transcribe_routes(
     service: TranscriptionService, limits: Limits, is_host: Callable[[Request], bool] = lambda _: False
 ) -> list[Route]:
-    """Return the HTTP routes that transcribe recordings and download the model.
+    """Return the HTTP routes that transcribe recordings and download the recogniser's model.
 
     Args:
         service: Service that transcribes recordings.
         limits: Limits that include the maximum upload size.
-        is_host: Function that returns True if the request comes from the host.
+        is_host: Function that returns True if the request comes from the operator of the studio.
     """
 
     async def transcribe(request: Request) -> Response:

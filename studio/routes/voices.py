@@ -1,4 +1,4 @@
-"""Routes of stored voices: deleting, restoring, and storing a designed take as a voice."""
+"""Routes that delete and restore stored voices, and store a recording as a voice."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ MAX_ANCESTORS = 32  # Maximum number of parent takes that are searched for the d
 class VoiceRoutes(StoreRoutes):
     """HTTP routes of stored voices.
 
-    The runtime stores the voices, but has no bin for them. Therefore, a voice is downloaded before it is deleted, and
-    restored by an import.
+    The runtime stores the voices, but has no recycle bin for them. Therefore, the studio downloads a voice before it is
+    deleted, and imports it again to restore it.
 
     Thread: event loop. Worker threads access the disk.
     """
@@ -48,9 +48,9 @@ class VoiceRoutes(StoreRoutes):
         ]
 
     async def show(self, request: Request) -> Response:
-        """Return the number of takes that use a stored voice.
+        """Return the number of recordings that use a stored voice.
 
-        The response also has the number of seconds in which a deletion can be undone.
+        The response also has the time in seconds during which a deletion of the voice can be undone.
         """
         card = await self._card(request)
         in_bin = card.status_code == httpx.codes.NOT_FOUND and await self._is_in_bin(request)
@@ -62,9 +62,10 @@ class VoiceRoutes(StoreRoutes):
         return json_response({"id": voice_id, "in_bin": in_bin, "takes": len(takes), "restorable_s": restorable_s})
 
     async def delete(self, request: Request) -> Response:
-        """Move a stored voice into the bin.
+        """Move a stored voice into the recycle bin.
 
-        `?now=1` deletes it permanently, and `&takes=1` also deletes its takes.
+        The query `?now=1` deletes it permanently. With `?now=1&takes=1`, the recordings with this voice are deleted
+        too.
         """
         is_now, with_takes = query_flag(request, "now"), query_flag(request, "takes")
         if with_takes and not is_now:
@@ -102,9 +103,9 @@ class VoiceRoutes(StoreRoutes):
         return forward_response(response)
 
     async def keep(self, request: Request) -> Response:
-        """Store a designed take as a voice, with its audio and its exact text as the reference.
+        """Store a recording of generated speech as a voice.
 
-        The runtime validates the name of the voice.
+        The recording and its exact text become the reference of the voice. The runtime validates the name of the voice.
         """
         voice = read(TakeVoice, decode(await read_body(request)))
         owner = self._visitors.of(request).known
@@ -174,12 +175,21 @@ def _names(card: httpx.Response) -> tuple[str, str]:
 
 
 def forward_response(response: httpx.Response) -> Response:
-    """Return a response of the runtime unchanged."""
+    """Return the runtime's response unchanged as a response of the studio."""
     return Response(response.content, response.status_code, media_type=response.headers.get("content-type"))
 
 
 def description(record: dict[str, Any], store: Store, owner: str) -> str:
-    """Return the voice description of a take or of its nearest parent, or an empty string."""
+    """Return the description from which the voice of a recording was designed.
+
+    If the recording has no description, that of the nearest recording from which it was made is returned. The result is
+    empty if there is no description.
+
+    Args:
+        record: Metadata record of the recording.
+        store: Store of the studio.
+        owner: Owner of the recording.
+    """
     for _ in range(MAX_ANCESTORS):
         if instructions := record["config"].get("instructions"):
             return str(instructions)
@@ -193,7 +203,11 @@ def description(record: dict[str, Any], store: Store, owner: str) -> str:
 
 
 def provenance(record: dict[str, Any], instructions: str) -> dict[str, str]:
-    """Return the known provenance entries for the voice file of a take."""
+    """Return data about the origin of a recording, such as the model and the seed.
+
+    The data is stored in the voice file that is made from the recording. `instructions` is the description of the
+    voice.
+    """
     model = record["model"] if isinstance(record["model"], dict) else {"id": record["model"]}
     voice = str(record["config"].get("voice") or "")
     is_blend = parse_blend(voice) is not None

@@ -1,4 +1,7 @@
-"""Route `studio/takes/{id}/words`: word times of a take, as JSON or WebVTT."""
+"""Route `studio/takes/{id}/words`, which returns the word times of a recording.
+
+The format is JSON or WebVTT.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,10 @@ MAX_CACHED_TAKES = 64  # Maximum number of takes with cached word times.
 
 @dataclass(frozen=True, slots=True)
 class TakeWords:
-    """Word times of a take, and the name of the aligner (None for estimated times)."""
+    """Start and end times of the words of a recording, and the name of the aligner.
+
+    The name is None if the times are estimates.
+    """
 
     words: TimedWords
     by: str | None
@@ -44,7 +50,7 @@ class TakeWords:
 
 
 class WordTimeRoutes(StoreRoutes):
-    """HTTP route of word times.
+    """HTTP route that returns the start and end times of a recording's words.
 
     Thread: event loop. Worker threads read the audio, and a child process aligns it.
     """
@@ -58,7 +64,7 @@ class WordTimeRoutes(StoreRoutes):
         return [("GET", "/studio/takes/{id}/words", self.words)]
 
     async def words(self, request: Request) -> Response:
-        """Return the words of a take in order, with their times."""
+        """Return the words of a recording in order, with their start and end times in seconds."""
         wanted = request.query_params.get("format", "json")
         if wanted not in FORMATS:
             raise UnsupportedFormat(where="format", known=", ".join(FORMATS), param="format")
