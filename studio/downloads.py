@@ -109,7 +109,9 @@ class Downloads:
     # --- Actions of the host.
 
     def start(self, models: Sequence[str], bits: str = "") -> None:
-        """Start the download of checkpoints. The runtime loads them when all files are complete.
+        """Start the download of checkpoints.
+
+        The runtime loads them when all files are complete.
 
         Args:
             models: Hub ids of the checkpoints.

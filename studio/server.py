@@ -1,4 +1,4 @@
-"""Process of the studio: its port, its ASGI application, and its runtime."""
+"""Main function of the studio, which runs its web server and its runtime."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class StoreSettings:
 
     @property
     def export_limit_s(self) -> float | None:
-        """Return the maximum export duration in seconds, or None if only the disk limits it."""
+        """Return the maximum duration of exported audio in seconds, or None if it is unlimited."""
         return self.max_export_s if self.each() else None
 
     def each(self, env: Mapping[str, str] | None = None) -> bool:
@@ -84,7 +84,7 @@ class StoreSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VisitSettings:
-    """Limits for visitors with a separate history, and the host's key (docs/deploy.md)."""
+    """Settings for visitors with separate histories, such as usage limits (docs/deploy.md)."""
 
     host_key: str = knob(
         "", "VOICEWRIGHT_HOST_KEY", "key of the Host tab for other machines; empty: only the host's machine"
@@ -132,13 +132,14 @@ class StudioSettings:
 
     @classmethod
     def from_command_line(cls, argv: Sequence[str] | None = None, env: Mapping[str, str] | None = None) -> Self:
-        """Read the settings from arguments, environment variables and defaults, in this order.
+        """Read the settings of the studio.
 
-        The environment variables are HOST, PORT and VOICEWRIGHT_RUNTIME_URL. Unknown arguments are passed to the
-        runtime.
+        Command-line arguments override the environment variables HOST, PORT and VOICEWRIGHT_RUNTIME_URL, which override
+        the defaults. Unknown arguments are passed to the runtime.
 
         Raises:
-            InvalidSetting: A port, URL or variable is invalid, or runtime arguments are combined with a runtime URL.
+            InvalidSetting: A port, a URL or a variable is invalid, or there are runtime arguments as well as a runtime
+                URL.
         """
         env = os.environ if env is None else env
         default = cls()

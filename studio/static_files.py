@@ -1,4 +1,4 @@
-"""Static files of the page, with error responses in the studio's format."""
+"""ASGI application for static files of the page, with the studio's error responses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ _METHODS = ("GET", "HEAD")
 
 
 class FreshFiles(StaticFiles):
-    """Static files that browsers revalidate at each load, to avoid outdated modules."""
+    """Static files that browsers must revalidate at each load.
+
+    Without revalidation, a browser could combine outdated modules with new modules.
+    """
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         if scope["method"] not in _METHODS:

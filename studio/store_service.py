@@ -1,4 +1,4 @@
-"""Service that owns the store, the visitors, their routes and the hourly cleanup."""
+"""Service that opens the store and creates the HTTP routes of stored data."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ MAX_CONCURRENT_EXPORTS = 2
 
 
 class StoreService:
-    """Store of the studio with its HTTP routes.
+    """Store of the studio (database and files), with its HTTP routes and background cleanup.
 
     The constructor opens the store, which may block for a moment.
 
@@ -77,14 +77,17 @@ class StoreService:
         ]
 
     def voice_routes(self, relay: Relay) -> list[Route]:
-        """Return the HTTP routes that need the voice library of the runtime."""
+        """Return the HTTP routes that use the voices which the runtime has stored.
+
+        `relay` is the proxy to the runtime.
+        """
         return VoiceRoutes(self.store, self.visitors, self._workers, relay).routes()
 
     @asynccontextmanager
     async def running(self, relay: Relay | None = None) -> AsyncIterator[None]:
         """Context manager that deletes expired items periodically, and closes the store on exit.
 
-        If `relay` is given, expired data in its runtime is deleted as well.
+        If `relay` (the proxy to the runtime) is given, expired data in the runtime is deleted as well.
         """
         tidying = asyncio.create_task(self._tidy(relay))
         try:
@@ -104,7 +107,10 @@ class StoreService:
             await self._workers(self.store.runtime_owners.admit, visitor.owner, visitor.address, max_owners)
 
     async def purge_runtime(self, relay: Relay) -> None:
-        """Delete the runtime's voices and dictionaries of visitors who have not returned."""
+        """Delete the voices and dictionaries of expired visitors from the runtime.
+
+        A visitor expires after a long time without a visit.
+        """
         for owner in await self._workers(self.store.left_owners):
             for path in RUNTIME_COLLECTIONS:
                 answer = await relay.send_as(owner, "GET", path)
@@ -134,9 +140,9 @@ class StoreService:
 
 
 def cookie_key(folder: Path) -> bytes:
-    """Return the secret key for cookies in a folder, and create it at the first call.
+    """Return the secret key that signs cookies, and create its file at the first call.
 
-    Studios that share the folder share the key.
+    Studios that use the same folder share the key.
 
     Raises:
         OSError: The key cannot be read or written.
@@ -155,9 +161,9 @@ def _date() -> float:
 
 
 class WallClock:
-    """Wall clock check that prevents expiry of records while the machine's clock is wrong.
+    """Detector for jumps of the wall clock, so that a wrong clock does not expire stored data.
 
-    After a jump, the clock is trusted again once there is no jump between two checks.
+    After a jump, the clock is trusted again when two consecutive checks find no jump between them.
     """
 
     def __init__(self, wall: Callable[[], float] = _date, passed: Callable[[], float] = time.monotonic) -> None:

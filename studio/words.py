@@ -1,7 +1,7 @@
-"""Texts of the page in all languages, from assets/i18n/<language>/<room>.json.
+"""User interface texts of the page, read from assets/i18n/<language>/<room>.json.
 
 All files in the folder of a language are merged into one object. The text `shell.language` is the language's own name.
-Missing texts are taken from English.
+A text that is missing in a language is taken from English.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def languages(folder: Path = FOLDER) -> dict[str, str]:
 
 
 def words(language: str, folder: Path = FOLDER) -> dict[str, str]:
-    """Return all texts of one language by key.
+    """Return all user interface texts of one language by key.
 
     Raises:
         KeyError: The language does not exist.

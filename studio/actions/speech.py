@@ -139,7 +139,7 @@ async def list_takes(studio: StudioClient, search: str = "", limit: int = 20) ->
 async def take_audio(studio: StudioClient, take: str, format: str = "wav") -> dict[str, str]:
     """Return the audio of a take (a recording of generated speech) as a file in base64.
 
-    The metadata of the file has the provenance: the model, the voice, the seed and the text.
+    The metadata of the file has the provenance, such as the model, the voice and the seed.
 
     Args:
         take: the id of a take.

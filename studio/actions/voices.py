@@ -38,7 +38,9 @@ async def keep(studio: StudioClient, take: str, name: str) -> StoredVoice:
 async def clone(
     studio: StudioClient, name: str, recording: str, consent: str, transcript: str = "", language: str = "auto"
 ) -> StoredVoice:
-    """Clone a voice from a recording. The speaker of the recording must have agreed.
+    """Clone a voice from a recording.
+
+    The speaker of the recording must have agreed.
 
     Args:
         name: a name for the voice.

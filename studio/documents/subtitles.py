@@ -58,9 +58,10 @@ _VOICE = re.compile(r"<v(?:\.[^\s<>]*)?\s+([^<>]+)>(.*?)(?:</v>|(?=<v[.\s])|$)",
 
 @dataclass(slots=True)
 class Cue:
-    """Subtitle cue. If several people speak in a cue, each of them gets a separate object.
+    """Subtitle cue with its text, times and speaker.
 
-    `start` and `end` are in seconds. `voice` is the name of the speaker, or None if the file does not state it.
+    If several people speak in a cue, each of them gets a separate object. `start` and `end` are in seconds. `voice` is
+    the name of the speaker, or None if the file does not state it.
     """
 
     start: float

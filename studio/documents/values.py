@@ -81,7 +81,10 @@ _END_MARKS = tuple(".,:;!?…。，、：；！？")
 
 
 class UnreadableError(Exception):
-    """Error for a document that cannot be read. The message has the reason."""
+    """Error for a document that cannot be read.
+
+    The message has the reason.
+    """
 
 
 @dataclass(slots=True)

@@ -25,7 +25,10 @@ class Drain:
 
     @property
     def begun(self) -> bool:
-        """True if the shutdown of the proxy has begun. New requests are then refused."""
+        """True if the shutdown of the proxy has begun.
+
+        New requests are then refused.
+        """
         return self._begun.is_set()
 
     @property

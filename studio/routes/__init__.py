@@ -1,1 +1,4 @@
-"""HTTP routes of the studio. The runtime's own routes are forwarded by the proxy."""
+"""HTTP routes of the studio.
+
+The runtime's own routes are forwarded by the proxy.
+"""

@@ -125,7 +125,10 @@ class HostRoutes:
         ]
 
     async def show(self, request: Request) -> Response:
-        """Return the data of the page's Host tab as JSON. The page requests it repeatedly."""
+        """Return the data of the page's Host tab as JSON.
+
+        The page requests it repeatedly.
+        """
         self._check(request)
         runtime = self._runtime
         state = await self._ask_runtime()
@@ -180,7 +183,10 @@ class HostRoutes:
         return json_response(asdict(runtime.status), 202)
 
     async def cancel_change(self, request: Request) -> Response:
-        """Cancel a change of checkpoints. The runtime continues to serve the previous checkpoints."""
+        """Cancel a change of checkpoints.
+
+        The runtime continues to serve the previous checkpoints.
+        """
         self._check(request)
         if not isinstance(self._runtime, ChildRuntime) or not self._runtime.changing:
             raise OutOfOrder(what="Cancelling", why="no other checkpoints are being loaded")

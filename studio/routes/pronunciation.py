@@ -26,7 +26,10 @@ class PronunciationRoutes(StoreRoutes):
         ]
 
     async def dictionary(self, request: Request) -> Response:
-        """Return all entries of the visitor's dictionary. It is empty for an unknown visitor."""
+        """Return all entries of the visitor's dictionary.
+
+        It is empty for an unknown visitor.
+        """
         owner = self._visitors.of(request).owner
         return json_response(EMPTY if owner is None else await self._workers(self._store.pronunciations.of, owner))
 

@@ -49,7 +49,10 @@ class ScriptRoutes(StoreRoutes):
         return stored_json(await self._workers(self._store.scripts.find, *self._named(request)))
 
     async def put(self, request: Request) -> Response:
-        """Store a script. The page chooses the id of the script, which is part of the URL."""
+        """Store a script.
+
+        The page chooses the id of the script, which is part of the URL.
+        """
         keeper, script_id = self._visitors.of(request).keeper, request.path_params["id"]
         if not is_script_id(script_id):
             raise InvalidConfig(where="id", why="it must have 1 to 64 letters, digits, - or _", param="id")

@@ -128,11 +128,17 @@ class TakeRoutes(StoreRoutes):
         return json_response({"takes": moved, "restorable_s": self._store.settings.bin_s})
 
     async def delete_several(self, request: Request) -> Response:
-        """Move several recordings into the recycle bin. The request body is {"takes": [ids]}."""
+        """Move several recordings into the recycle bin.
+
+        The request body is {"takes": [ids]}.
+        """
         return await self._move_several(request, into_bin=True)
 
     async def restore_several(self, request: Request) -> Response:
-        """Restore several recordings from the recycle bin. The request body is {"takes": [ids]}."""
+        """Restore several recordings from the recycle bin.
+
+        The request body is {"takes": [ids]}.
+        """
         return await self._move_several(request, into_bin=False)
 
     async def _move_several(self, request: Request, *, into_bin: bool) -> Response:

@@ -1,1 +1,4 @@
-"""Runtimes that the studio uses: a supervised child process, or an external process."""
+"""Runtimes (speech engine processes) that the studio uses.
+
+A runtime is a child process that the studio supervises, or an external process.
+"""

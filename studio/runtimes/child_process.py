@@ -1,4 +1,4 @@
-"""Child processes that run the runtime: the server on a free port, and the memory check."""
+"""Child processes of the runtime: the server on a free port, and the check of free memory."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ MAX_LOG_LINE_BYTES = 4096  # Maximum length of a log line in bytes.
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Response of the runtime's route /ready."""
+    """Readiness and loading progress of the runtime, as returned by its route /ready.
+
+    The runtime has loaded `loaded` of `of` models, and `step` describes the current step.
+    """
 
     ready: bool = False
     loaded: int = 0
@@ -40,13 +43,16 @@ class Answer:
 
     @property
     def sentence(self) -> str:
-        """Return the loading progress as a sentence, or an empty string if it is unknown."""
+        """Return the loading progress of the runtime as a sentence for the user.
+
+        The result is an empty string if the progress is unknown.
+        """
         which = f" {min(self.loaded + 1, self.of)} of {self.of}" if self.of > 1 else ""
         return f"Model{which}: {self.step}." if self.step and self.of else ""
 
 
 class ChildProcess:
-    """Child process whose stderr is copied to this process's stderr."""
+    """Child process whose log on stderr is copied to the stderr of the studio."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -66,7 +72,7 @@ class ChildProcess:
             self._process.kill()
 
     async def end(self, timeout_s: float | None = None) -> None:
-        """Terminate the process, and kill it if it does not end within the timeout."""
+        """Terminate the child process, and kill it if it has not ended after `timeout_s` seconds."""
         if self._process.returncode is None:
             with suppress(ProcessLookupError):
                 self._process.terminate()
@@ -88,7 +94,7 @@ class ChildProcess:
 
 
 class RuntimeProcess(ChildProcess):
-    """Child process of the runtime, which serves HTTP at `url`."""
+    """Child process of the runtime, which serves the runtime's HTTP API at `url`."""
 
     def __init__(self, process: asyncio.subprocess.Process, port: int) -> None:
         super().__init__(process)
@@ -113,9 +119,9 @@ class RuntimeProcess(ChildProcess):
         return cls(process, port)
 
     async def until_ready(self, report: Callable[[Answer], None]) -> None:
-        """Poll the route /ready until the runtime is ready.
+        """Request the runtime's route /ready repeatedly until the runtime is ready.
 
-        The call does not return if the process ends first.
+        If the process ends before it is ready, this call never returns.
 
         Args:
             report: Callback that receives the loading progress.
@@ -126,10 +132,12 @@ class RuntimeProcess(ChildProcess):
                 await asyncio.sleep(START_POLL_INTERVAL_S)
 
     async def loaded(self, report: Callable[[Answer], None]) -> None:
-        """Wait until the runtime is ready, or raise if it ends.
+        """Wait until the runtime has loaded its checkpoints and is ready.
+
+        `report` is a callback that receives the loading progress.
 
         Raises:
-            Refused: The runtime has ended. The message has the reason.
+            Refused: The runtime ended before it was ready. The message has the reason.
         """
         ended = asyncio.create_task(self.ended())
         ready = asyncio.create_task(self.until_ready(report))
@@ -151,13 +159,16 @@ class RuntimeProcess(ChildProcess):
 
 
 class Refused(Exception):
-    """A runtime command failed for the reason in the message, which is one sentence."""
+    """Error for a failed command of the runtime.
+
+    The message is one sentence with the reason.
+    """
 
 
 async def fits_alongside(command: Sequence[str]) -> bool:
-    """True if new checkpoints fit into memory in addition to the current checkpoints.
+    """True if new checkpoints fit into memory while the current checkpoints stay loaded.
 
-    The runtime's option --check measures this.
+    The option --check of the runtime's `command` measures this in a child process.
 
     Raises:
         Refused: The new checkpoints cannot be loaded at all.
@@ -176,9 +187,9 @@ async def fits_alongside(command: Sequence[str]) -> bool:
 
 
 async def spawn(command: Sequence[str], stdout: int) -> asyncio.subprocess.Process:
-    """Start a Python module as a child process that ends together with this process.
+    """Start a Python module as a child process, which ends when this process ends.
 
-    `stdout` receives the output of the module. Its log on stderr is piped.
+    `stdout` receives the output of the module. The stderr of the module, which has its log, is a pipe.
     """
     path = os.pathsep.join(filter(None, [ROOT, os.environ.get("PYTHONPATH")]))
     return await asyncio.create_subprocess_exec(
@@ -196,7 +207,10 @@ async def spawn(command: Sequence[str], stdout: int) -> asyncio.subprocess.Proce
 
 
 async def query_runtime(client: httpx.AsyncClient, url: str) -> Answer:
-    """Request the URL of /ready and return the readiness or the loading progress."""
+    """Request the runtime's route /ready, and return the readiness or the loading progress.
+
+    `url` is the full URL of the route. If the request fails, the progress in the result is unknown.
+    """
     try:
         reply = await client.get(url)
         if reply.status_code == httpx.codes.OK:

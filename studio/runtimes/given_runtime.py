@@ -1,4 +1,4 @@
-"""External runtime, which the studio has not started.
+"""External runtime: a process that the studio uses but has not started.
 
 Thread: event loop.
 """
@@ -15,17 +15,17 @@ from studio.runtimes.supervisor import RuntimeState, Status
 
 
 class GivenRuntime:
-    """External runtime whose state the studio polls."""
+    """External runtime (not started by the studio), whose state is requested periodically."""
 
     def __init__(self, url: str) -> None:
         self.url: str | None = url
         self.status = Status(RuntimeState.STARTING, "Looking for the runtime.")
 
     async def drain(self) -> None:
-        """Do nothing, because an external runtime outlives the studio."""
+        """Do nothing, because an external runtime continues to run after the studio's shutdown."""
 
     async def run(self) -> int:
-        """Poll the state of the runtime until this task is cancelled."""
+        """Request the state of the external runtime periodically, until this task is cancelled."""
         async with httpx.AsyncClient(verify=certificates(), trust_env=False, timeout=HEALTH_TIMEOUT_S) as client:
             while True:
                 ready = await answers(client, f"{self.url}/ready")

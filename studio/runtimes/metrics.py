@@ -1,4 +1,4 @@
-"""Runtime metrics in the Host room, including the supervisor's own metrics."""
+"""Conversion of Prometheus metrics for the page's Host tab, and the supervisor's metrics."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ SHARES = {"ttfa_p50_s": 0.5, "ttfa_p95_s": 0.95}
 
 
 def figures(page: str) -> dict[str, Any]:
-    """Return metrics summed over all labels, and quantiles of the time to first audio.
+    """Parse the runtime's metrics, and return the values that the page shows.
+
+    A value is the sum over all labels. The result also has the memory in bytes by kind, and quantiles of the time to
+    first audio in seconds. The quantiles are None if no audio has been generated.
 
     Args:
-        page: Response body of the runtime's /metrics.
-
-    Returns:
-        Values by metric name, where the quantiles are None before the first audio.
+        page: Response body of the runtime's route /metrics.
     """
     sums: dict[str, float] = dict.fromkeys(SCALARS.values(), 0.0)
     memory: dict[str, float] = {}
@@ -68,14 +68,19 @@ class _Starts:
 
 
 def starts_page(starts: int, restarts: Mapping[str, int]) -> str:
-    """Return the counts of runtime starts, and of restarts by reason, in Prometheus format."""
+    """Return metrics in Prometheus format that count starts and restarts of the runtime.
+
+    `restarts` has the number of restarts by reason.
+    """
     registry = CollectorRegistry()
     registry.register(_Starts(starts, restarts))
     return generate_latest(registry).decode()
 
 
 def quantile(buckets: dict[float, float], share: float) -> float | None:
-    """Return a quantile of a cumulative histogram, using linear interpolation.
+    """Return a quantile of a cumulative histogram, or None if the histogram is empty.
+
+    The quantile is interpolated linearly within its bucket.
 
     Args:
         buckets: Cumulative counts by upper bound of the bucket.

@@ -1,4 +1,7 @@
-"""Memory of the studio and its child processes, and available memory (only on Linux)."""
+"""Measurement of the studio's memory, including child processes, and of free memory.
+
+It is supported only on Linux.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,13 @@ _KIB = re.compile(r"^(?P<name>Pss|MemAvailable):\s+(?P<kib>\d+) kB", re.MULTILIN
 
 
 def own_memory(pid: int | None = None) -> dict[str, int] | None:
-    """Return the process tree's memory and the available memory in bytes, or None if unknown.
+    """Return the memory of a process and its children, and the available memory, in bytes.
 
-    Shared memory is divided between processes (proportional set size). The call takes a few milliseconds.
+    The result is None if the memory cannot be measured. Memory that several processes share is divided among them
+    (proportional set size). The call takes a few milliseconds.
 
     Args:
-        pid: Root of the process tree, or None for this process.
+        pid: Process whose children are included, or None for the current process.
     """
     try:
         machine = _kib(PROC / "meminfo")

@@ -1,7 +1,7 @@
 """Supervisor of the runtime's child process.
 
-The supervisor restarts the runtime after a crash, and replaces it to change checkpoints. Relay and page read the
-runtime's URL and status from the supervisor. Thread: event loop.
+The supervisor restarts the runtime after a crash, and replaces it to load other checkpoints. The proxy and the page get
+the runtime's URL and status from the supervisor. Thread: event loop.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Status:
 
 
 class Runtime(Protocol):
-    """Interface of a runtime for the relay and the page."""
+    """Interface of a runtime (speech engine process) for the proxy and the page."""
 
     @property
     def url(self) -> str | None: ...
@@ -72,20 +72,26 @@ class Runtime(Protocol):
     async def run(self) -> int: ...
 
     async def drain(self) -> None:
-        """Refuse new speech, and wait until current speech and a child process have ended."""
+        """Refuse new requests for speech, and wait until the current requests have finished.
+
+        If the runtime is a child process, wait until it has ended.
+        """
         ...
 
 
 class ChildRuntime:
-    """Supervised runtime in a child process on a free local port."""
+    """Runtime in a child process, which is restarted after a crash.
+
+    The child process listens on a free local port.
+    """
 
     def __init__(self, args: Sequence[str], command: Sequence[str] = RUNTIME_COMMAND, drain_s: float = 0.0) -> None:
-        """Create a supervisor without starting the runtime.
+        """Create a supervisor of the runtime without starting the runtime.
 
         Args:
             args: Command-line arguments of the runtime.
             command: Command that starts the runtime.
-            drain_s: Seconds that a replaced runtime has to finish its speech.
+            drain_s: Time in seconds for which a replaced runtime may continue its current requests.
         """
         self.args = tuple(args)
         self._command = tuple(command)
@@ -110,10 +116,11 @@ class ChildRuntime:
         return None if self._child is None else self._child.pid
 
     async def run(self) -> int:
-        """Run and restart the child until this task is cancelled, and then end the child.
+        """Run the child process, and restart it if it ends, until this task is cancelled.
 
-        The call returns only if a restart cannot help, because the runtime refused its settings before it was ever
-        ready. It then returns the runtime's exit status, and the reason is on stderr.
+        The call returns the exit status of the runtime only if the runtime refuses its settings before it was ever
+        ready. A restart would not help then, and the reason is on stderr. If the task is cancelled, the child process
+        is ended.
         """
         backoff = FIRST_BACKOFF_S
         loop = asyncio.get_running_loop()
@@ -143,7 +150,10 @@ class ChildRuntime:
             await self._end_all()
 
     async def drain(self) -> None:
-        """Refuse new speech in all children, and wait until their speech and processes have ended."""
+        """Refuse new requests for speech, and wait until all child processes have ended.
+
+        The child processes finish their current requests first.
+        """
         self._is_draining = True
         self.cancel_change()
         serving = [] if self._child is None else [self._child.end(self._drain_s + LEAVE_S)]
@@ -229,23 +239,25 @@ class ChildRuntime:
 
     @property
     def changing(self) -> bool:
-        """True while a change of checkpoints is running."""
+        """True while the runtime is being replaced to load other checkpoints."""
         return self._changing is not None
 
     def change(self, args: Sequence[str]) -> None:
-        """Replace the child with a child that has other arguments.
+        """Start to replace the child process by a process with other arguments.
 
-        If the change fails, the current child continues to serve and `status` has the reason.
-
-        The arguments are checked first. If both children fit into memory, the new child starts while the current child
-        serves. Do not call this method while `changing` is True.
+        The new arguments are checked first. If the checkpoints of both processes fit into memory, the current process
+        serves requests until the new process is ready. If the change fails, the current process continues to serve, and
+        `status` has the reason. Do not call this method while `changing` is True.
         """
         self._problem = None
         self._changing = asyncio.create_task(self._change(tuple(args)))
         self._set_change("The checkpoints are being checked.")
 
     def cancel_change(self) -> None:
-        """Cancel a change of checkpoints, and continue to serve the current checkpoints."""
+        """Cancel a change of checkpoints.
+
+        The runtime continues to serve the current checkpoints.
+        """
         if self._changing is not None:
             self._changing.cancel()
 
@@ -340,7 +352,10 @@ class ChildRuntime:
 
 
 def reason_of(code: int) -> str:
-    """Return the metric label for an exit status: a known reason, a signal or the status."""
+    """Return a label for the exit status of the runtime in the metrics.
+
+    The label is a known reason, the name of a signal, or the exit status.
+    """
     if code in set(Exit):
         return Exit(code).name.lower()
     try:

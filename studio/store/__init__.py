@@ -1,1 +1,1 @@
-"""Storage of takes, scripts and preferences, separated by owner (docs/guide.md)."""
+"""Storage of recordings, scripts and preferences, separate for each owner (docs/guide.md)."""

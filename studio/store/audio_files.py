@@ -1,4 +1,4 @@
-"""Audio files of takes: encoding, tags, media types, and waveform outlines."""
+"""Audio files of stored recordings: encoding, metadata tags and waveform outlines."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _KINDS = (
 
 
 def encoded(wanted: str, pcm: bytes, tags: Mapping[str, str], bit_rate: int | None = None) -> bytes:
-    """Encode PCM samples as a complete audio file.
+    """Encode PCM samples (s16le, 24 kHz, mono), and return the bytes of the audio file.
 
-    Lossless formats contain the unchanged samples.
+    Lossless formats contain the unchanged samples. `bit_rate` is in bit/s.
 
     Raises:
-        KeyError: `wanted` is not a key of ``FORMATS``.
+        KeyError: The format `wanted` is not a key of ``FORMATS``.
     """
     encoder = Encoder(wanted, whole=True, tags=tags, bit_rate=bit_rate)
     return encoder.add(pcm) + encoder.finish()
@@ -50,7 +50,16 @@ def encode_into(
     book: Book | None = None,
     bit_rate: int | None = None,
 ) -> None:
-    """Encode consecutive pieces of PCM samples into an empty seekable file, like `encoded`."""
+    """Encode PCM samples (s16le, 24 kHz, mono) into an empty seekable file.
+
+    Args:
+        file: Open file to which the encoded audio is written.
+        wanted: Format, a key of ``FORMATS``.
+        pieces: Consecutive pieces of the samples.
+        tags: Metadata tags of the file.
+        book: Chapters and cover of an audiobook, or None.
+        bit_rate: Bit rate in bit/s, or None for the format's default.
+    """
     encoder = Encoder(wanted, file=file, tags=tags, book=book, bit_rate=bit_rate)
     for piece in pieces:
         encoder.add(piece)
@@ -58,12 +67,18 @@ def encode_into(
 
 
 def version_of(wanted: str, tags: Mapping[str, str]) -> str:
-    """Return a digest of the format and the tags, for the ETag of an encoded take."""
+    """Return the digest that identifies an encoded version of a recording in an ETag.
+
+    It is computed from the audio format and the metadata tags, because the samples never change.
+    """
     return hashlib.sha256(repr((wanted, sorted(tags.items()))).encode()).hexdigest()[:32]
 
 
 def kind_of(data: bytes) -> tuple[str, str]:
-    """Return the media type and suffix of an audio file, given its first bytes."""
+    """Return the media type and the file suffix of an audio file.
+
+    Both are detected from the first bytes of the file, `data`.
+    """
     for start, magic, media_type, suffix in _KINDS:
         if data.startswith(magic, start):
             return media_type, suffix
@@ -74,15 +89,15 @@ MAX_SEEDS = 32  # Maximum number of seeds in the tags of a file with several tak
 
 
 def tags_of(record: dict[str, Any]) -> dict[str, str]:
-    """Return the metadata tags of the audio file of one take."""
+    """Return the metadata tags for the audio file of one stored recording."""
     return joined_tags([record], title_of(record), record["sha256"])
 
 
 def joined_tags(records: Sequence[dict[str, Any]], title: str, sha256: str) -> dict[str, str]:
-    """Return the metadata tags of an audio file with several takes.
+    """Return the metadata tags of an audio file that joins several stored recordings.
 
     Args:
-        records: Records of the takes.
+        records: Metadata records of the recordings.
         title: Title of the file.
         sha256: SHA-256 of the file's samples (s16le, 24 kHz).
     """
@@ -102,7 +117,7 @@ def joined_tags(records: Sequence[dict[str, Any]], title: str, sha256: str) -> d
 
 
 def title_of(record: dict[str, Any]) -> str:
-    """Return the title of a take: its name, or the first characters of its text."""
+    """Return the title of a stored recording: its name, or the first characters of its text."""
     return _line(record["name"] or record["text"][:80] or record["label"] or "Take")
 
 
@@ -129,9 +144,12 @@ FULL_SCALE = 255
 
 
 def outline(pcm: bytes) -> list[int]:
-    """Return the peak level of each of up to 32 parts of the audio, from 0 to `FULL_SCALE`.
+    """Return the outline of a waveform: peak levels from 0 to `FULL_SCALE`.
 
-    `pcm` is s16le, mono. There are fewer parts if there are fewer samples than parts.
+    The audio is divided into up to 32 parts of equal length, and each part has one level.
+
+    Args:
+        pcm: Samples as bytes (s16le, mono).
     """
     samples = np.abs(np.frombuffer(pcm, "<i2").astype(np.int32))
     parts = np.array_split(samples, min(PARTS, max(len(samples), 1)))

@@ -1,6 +1,6 @@
 """SQLite database of the studio: opening, migration, and replacement of a damaged file.
 
-Thread: any. One thread at a time uses the connection.
+Thread: any, but only one thread at a time may use the connection.
 """
 
 from __future__ import annotations
@@ -155,10 +155,12 @@ class Database:
 
     @contextlib.contextmanager
     def writing(self, what: str) -> Iterator[sqlite3.Connection]:
-        """Context manager that runs its body in a transaction, or in the open outer transaction.
+        """Context manager that runs its block in a transaction.
+
+        If a transaction is already open, the block becomes a part of it. `what` names the data in error messages.
 
         Raises:
-            StorageFailed: `what` could not be stored.
+            StorageFailed: The data could not be stored.
             StoreBusy: Another process has locked the database for too long.
         """
         with self._lock, _storage_errors(what):

@@ -1,7 +1,7 @@
-"""Exports of takes as one file, one file per line or chapter, subtitles, or a zip archive.
+"""Exports of recordings: one audio file, several files, subtitles, or a zip archive.
 
-Small exports are temporary files in memory. Exports of several hours are written to the store's folder, so their size
-is limited only by the disk. Thread: any. Long exports take minutes.
+Small exports are temporary files in memory. Exports of several hours are written to the store's folder, so only the
+disk limits their size. Thread: any. Long exports take minutes.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ MIB = 2**20
 
 
 class ClipFields(Fields):
-    """One take or one silence in an export.
+    """Request field for a clip of an export: one stored recording or one silence.
 
-    Consecutive clips with the same `line` form one file, and one subtitle unless the text is too long for it.
+    Consecutive clips with the same `line` form one file. They also form one subtitle, or several if the text is long.
     """
 
     take: str | None = None
@@ -80,7 +80,7 @@ class ClipFields(Fields):
 
 
 class ChapterFields(Fields):
-    """Title and first clip of a chapter."""
+    """Request field for a chapter of an export: its title and the index of its first clip."""
 
     title: Annotated[Line, Field(max_length=120)] = ""
     first_clip: Annotated[int, Field(ge=0)]
@@ -99,7 +99,7 @@ def _cover(image: str) -> str:
 
 
 class ExportFields(Fields):
-    """Validated request for an export."""
+    """Request for an export, with all fields validated."""
 
     clips: Annotated[list[ClipFields], Field(min_length=1, max_length=MAX_CLIPS)]
     format: Annotated[str, AfterValidator(_format)] = "wav"
@@ -132,7 +132,7 @@ class ExportFields(Fields):
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """Finished export in a temporary file that is deleted when it is closed."""
+    """Result of an export, in a temporary file that is deleted when it is closed."""
 
     file: IO[bytes]
     size: int
@@ -142,20 +142,20 @@ class Export:
 
 
 def export(takes: Takes, owner: str, wanted: ExportFields, folder: Path, max_s: float | None) -> Export:
-    """Create an export of takes that belong to one owner.
+    """Create an export (an audio file, a zip archive or subtitles) of an owner's recordings.
 
     Args:
-        takes: Storage of takes.
-        owner: Owner of the takes.
+        takes: Storage of recordings.
+        owner: Owner of the recordings.
         wanted: Validated request.
         folder: Folder for temporary files.
         max_s: Maximum duration in seconds, or None if it is unlimited.
 
     Raises:
-        NotKept, TakeDamaged: A take does not exist or is damaged.
-        InvalidConfig: The export would be too long, or contains no take.
+        NotKept, TakeDamaged: A recording does not exist or is damaged.
+        InvalidConfig: The export would be too long, or contains no recording.
         StoreFull: The disk has too little space.
-        StorageFailed: The takes cannot be read, or writing to the disk failed.
+        StorageFailed: The recordings cannot be read, or writing to the disk failed.
     """
     name = wanted.name or "script"
     read_take = _reader(takes, owner)
@@ -286,9 +286,10 @@ class _Audio:
     folder: Path
 
     def file(self, start: int, end: int, title: str, chapter: int | None = None) -> IO[bytes]:
-        """Encode a section of the samples as a file with the metadata tags of its takes.
+        """Encode the samples from `start` to `end` as an audio file, and add metadata tags.
 
-        The file of a chapter also has its number, because players otherwise sort by title.
+        If the file is a chapter, `chapter` is its number. It is stored as a tag because players otherwise sort by
+        title.
         """
         within = [part for part in self.parts if start <= part.start < end]
         records: list[dict[str, Any]] = [record for part in within for record in part.records]

@@ -1,6 +1,6 @@
-"""Database table whose rows have an owner and a JSON object, with a bin for deleted rows.
+"""Database table in which each row has an owner and a JSON object.
 
-Thread: any.
+Deleted rows stay in a recycle bin for a time. Thread: any.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ MEMBER_PREFIX = "member:"  # Prefix of a signed-in user's owner name. The user's
 
 
 class MakeRoom(Protocol):
-    """Callback that frees storage space, such as `Takes.make_room`."""
+    """Callback that deletes old items to free storage space for `size` bytes of an owner.
+
+    `what` names the new item in error messages.
+    """
 
     def __call__(self, owner: str, address: str | None, size: int, *, what: str) -> None: ...
 
@@ -29,7 +32,9 @@ log = logging.getLogger(__name__)
 
 
 class OwnedRows:
-    """Database table with a column `owner`, and a column `deleted_at` if it has a bin.
+    """Database table with a column `owner` and a column with a JSON object.
+
+    If the table has a recycle bin, its column `deleted_at` has the time of the deletion.
 
     Args:
         held: Name of the column with the JSON object.
@@ -78,7 +83,7 @@ class OwnedRows:
         return found[0]
 
     def mark(self, owner: str, row_id: str, deleted_at: float | None, *, what: str) -> None:
-        """Move a row into the bin, or restore it from the bin.
+        """Move a database row into the recycle bin, or restore it.
 
         Args:
             deleted_at: Unix time of the deletion, or None to restore the row.
@@ -91,7 +96,7 @@ class OwnedRows:
             raise NotKept(what=self._what)
 
     def mark_all(self, owner: str, row_ids: Iterable[str], deleted_at: float | None, *, what: str) -> list[str]:
-        """Move rows into the bin, or restore them, and return the ids of the moved rows.
+        """Move rows into the recycle bin or restore them, and return the ids of the moved rows.
 
         `deleted_at` is the Unix time of the deletion, or None to restore the rows.
         """
@@ -103,7 +108,7 @@ class OwnedRows:
             ]
 
     def set_aside(self, owner: str, row_id: str, why: str) -> None:
-        """Move an unreadable row to the table `set_aside`."""
+        """Move a row that cannot be parsed to the table `set_aside`, with the reason `why`."""
         table, key = self._table, f"owner = ? AND {self._key} = ?"
         with self._database.writing("Storage") as connection:
             connection.execute(
@@ -116,16 +121,16 @@ class OwnedRows:
 
 
 def next_version(before: float | None, known: float | None, *, what: str) -> float:
-    """Return the version of a row that is being written.
+    """Return the new version of a database row that is about to be written.
 
-    The version is a Unix time that is greater than the stored version.
+    A version is the Unix time of a change. It is always greater than the stored version.
 
     Args:
         before: The stored version, or None if there is no row.
-        known: The version that the page has, 0 if it has no version, or None to replace any version.
+        known: The version that the page has read, 0 if it has read no version, or None to accept any stored version.
 
     Raises:
-        ChangedMeanwhile: The stored version differs from the page's version.
+        ChangedMeanwhile: The stored version differs from the version that the page has read.
     """
     if known is not None and before not in (None, known):
         raise ChangedMeanwhile(what=what)

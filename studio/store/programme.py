@@ -1,4 +1,4 @@
-"""Audio of consecutive takes and pauses, with normalized loudness and subtitles.
+"""Audio that joins recordings and pauses, with equal loudness and subtitles.
 
 Samples are int16, mono, 24 kHz. The audio may last for hours, so it is read and returned in pieces.
 """
@@ -29,9 +29,9 @@ ReadTake = Callable[[str], Samples]  # Function that returns the samples of the 
 
 @dataclass(frozen=True, slots=True)
 class Clip:
-    """One take or one silence in the joined audio.
+    """Part of the joined audio: one stored recording, or silence.
 
-    Consecutive clips with the same `line` form one line.
+    Consecutive clips with the same `line` belong to one line of the script.
     """
 
     samples: int
@@ -45,9 +45,10 @@ class Clip:
 
 @dataclass(frozen=True, slots=True)
 class ProgrammePart:
-    """Line in the joined audio.
+    """One line of a script in the joined audio.
 
-    `records` are its takes, and `spans` the first sample and the end of each take.
+    `records` are the metadata records of the line's recordings. `spans` has the first sample and the end of each
+    recording.
     """
 
     records: tuple[dict[str, Any], ...]
@@ -67,10 +68,10 @@ class ProgrammePart:
         return " ".join(map(_text, self.records))
 
     def captions(self) -> Iterator[tuple[int, int, str]]:
-        """Yield the first sample, the end and the text of each caption.
+        """Yield the first sample, the end sample and the text of each subtitle of the line.
 
-        A line that is too long for one caption is split, if possible between sentences. The times within a take are
-        estimated from its word lengths.
+        A line that is too long for one subtitle is split, if possible between sentences. The times of the parts are
+        estimated from the lengths of the words.
         """
         if len(self.text) <= MAX_CUE_CHARS:
             yield self.start, self.end, self.text
@@ -90,14 +91,17 @@ class ProgrammePart:
 
 @dataclass(frozen=True, slots=True)
 class LateLine:
-    """Line that starts `seconds` later than requested."""
+    """Line of a script that starts `seconds` later than its requested start time."""
 
     line: int
     seconds: float
 
 
 def without_edges(clip: Clip, read: ReadTake) -> Clip:
-    """Trim the silence before and after the speech of a take."""
+    """Return a clip without the silence before and after the speech of its recording.
+
+    `read` is a function that reads the samples of a recording.
+    """
     if clip.record is None:
         return clip
     levels = np.abs(read(clip.record["id"]).astype(np.int32))
@@ -109,11 +113,14 @@ def without_edges(clip: Clip, read: ReadTake) -> Clip:
 
 
 def fitted(clips: Iterable[Clip], length: int | None) -> tuple[list[Clip], list[LateLine]]:
-    """Place each cue at its start time, and return the clips and the lines that start late.
+    """Place clips at the start times of their subtitles.
 
-    A cue has all lines with the same start time, such as a question and its answer. A cue that would overlap the next
-    one is sped up by a factor of up to `MAX_TEMPO`. Every line must have a start time, and start times must not
-    decrease. Silence is appended until the audio has `length` samples.
+    Clips with the same start time form a cue, such as a question and its answer. A cue that would overlap the next cue
+    is sped up by a factor of up to `MAX_TEMPO`. Silence is added at the end until the audio has `length` samples. Every
+    line must have a start time, and the start times must not decrease.
+
+    Returns:
+        The clips, including clips of silence, and the lines that start late.
     """
     lines = [_without_end_silence(list(group)) for _, group in groupby(clips, key=lambda clip: clip.line)]
     cues = [list(chain.from_iterable(group)) for _, group in groupby(lines, key=lambda line: line[0].start)]
@@ -147,7 +154,7 @@ def silence(seconds: float, line: int | None = None) -> Clip:
 
 
 def parts_of(clips: Iterable[Clip]) -> list[ProgrammePart]:
-    """Return the lines of the clips with their positions in samples."""
+    """Group clips by script line, and return the lines with their positions in samples."""
     parts: list[ProgrammePart] = []
     for _, group in groupby(_placed(clips), key=lambda item: item[0]):
         takes = [(start, clip) for _, start, clip in group if clip.record is not None]
@@ -159,14 +166,15 @@ def parts_of(clips: Iterable[Clip]) -> list[ProgrammePart]:
 
 
 def join_clips(clips: list[Clip], read: ReadTake, loudness_lufs: float | None) -> Iterator[Samples]:
-    """Yield the samples of each clip, with an equal loudness of all voices if requested.
+    """Yield the samples of each clip, with equal loudness of all voices if requested.
 
-    All takes of a voice have the same gain, so that whispered lines stay quieter. The caller normalizes the result.
+    All recordings of a voice get the same gain, so whispered lines stay quieter than the others. The caller must
+    normalize the loudness of the whole result.
 
     Args:
         clips: Clips in the order of the audio.
-        read: Function that reads the samples of a take.
-        loudness_lufs: Target loudness, or None to leave the samples unchanged.
+        read: Function that reads the samples of a recording.
+        loudness_lufs: Target loudness in LUFS, or None to leave the samples unchanged.
     """
     gains = {} if loudness_lufs is None else _gains(clips, read, loudness_lufs)
     for clip in clips:
@@ -200,9 +208,9 @@ def _gains(clips: list[Clip], read: ReadTake, loudness_lufs: float) -> dict[obje
 
 
 def subtitles(parts: Sequence[ProgrammePart]) -> str:
-    """Return the lines of the audio as SRT subtitles.
+    """Return the lines of the joined audio as subtitles in SRT format.
 
-    If there are several speakers, the first caption of each line names its speaker.
+    If there are several speakers, the first subtitle of each line contains the name of the speaker.
     """
     has_speakers = len({part.speaker for part in parts}) > 1
     captions: list[str] = []

@@ -33,17 +33,21 @@ class Pronunciations:
         self._rows = OwnedRows(database, "pronunciations", held="dictionary", key="owner")
 
     def of(self, owner: str) -> dict[str, Any]:
-        """Return the owner's dictionary, which is empty initially."""
+        """Return the pronunciation dictionary of an owner.
+
+        It is empty until it is first stored.
+        """
         rows = self._rows.objects("owner = ?", (owner,))
         return rows[0] if rows else EMPTY
 
     def put(self, owner: str, fields: PronunciationFields, *, address: str | None = None) -> dict[str, Any]:
-        """Replace the owner's dictionary, and return the new dictionary.
+        """Replace the pronunciation dictionary of an owner, and return the new dictionary.
 
-        The field `updated_at` is the version that the page has, 0 if it has no version, or None to replace any version.
+        The field `updated_at` is the version that the page has read, 0 if it has read no version, or None to replace
+        any version.
 
         Raises:
-            ChangedMeanwhile: The stored version differs from the page's version.
+            ChangedMeanwhile: The stored version differs from the version that the page has read.
             StoreFull: A quota is exceeded.
         """
         size = len(json.dumps(fields.model_dump(), ensure_ascii=False).encode())
@@ -57,7 +61,10 @@ class Pronunciations:
         return stored
 
     def replace_words(self, owner: str | None, body: TextToSay) -> dict[str, Any]:
-        """Replace words of a text by the request's and the owner's entries, and count them."""
+        """Replace words of a text by their pronunciations, and count the replacements.
+
+        The entries in the request override those in the owner's stored dictionary.
+        """
         rows = [] if owner is None else self.of(owner)["words"]
         replacements = [(entry.word, entry.say_as) for entry in body.pronunciations]
         spoken, places = pronounced(

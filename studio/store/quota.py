@@ -1,7 +1,7 @@
-"""Storage quotas, and selection of old items to delete when space is needed.
+"""Storage quotas, and selection of old items that are deleted when space is needed.
 
-There are quotas per visitor, per address and in total. The database view `kept` has the bytes of all items and the
-keyed hash of the visitor's address. Therefore, a visitor who deletes the cookie still has the same quota per address.
+There are quotas per visitor, per network address, and for the whole store. The database stores a keyed hash of the
+address with each item. Therefore, visitors cannot avoid the quota of their address by deleting their cookie.
 Thread: any.
 """
 
@@ -26,9 +26,9 @@ _LOOSE = "owner = ? AND deleted_at IS NULL AND id NOT IN (SELECT value FROM json
 
 @dataclass(slots=True)
 class Excess:
-    """Number of bytes by which a new item would exceed a quota.
+    """Number of bytes by which a new item would exceed one storage quota.
 
-    If `address` is set, only deleting items from this address reduces the excess.
+    If `address` is set, the quota applies only to items from this address.
     """
 
     bytes: int
@@ -36,12 +36,12 @@ class Excess:
     address: str | None = None
 
     def can_shrink(self, address: str | None) -> bool:
-        """True if deleting an item from this address reduces the excess."""
+        """True if a quota is exceeded and deleting an item from this address would help."""
         return self.bytes > 0 and self.address in (None, address)
 
 
 class Removable(NamedTuple):
-    """Take or script in the bin, and the number of bytes that its deletion frees."""
+    """Recording or script in the recycle bin that may be deleted to free `freed` bytes."""
 
     table: Literal["takes", "scripts"]
     id: str
@@ -50,7 +50,7 @@ class Removable(NamedTuple):
 
 
 class Quota:
-    """Storage quotas of owners and addresses.
+    """Storage quotas for owners, for network addresses and for the whole store.
 
     Raises (every method):
         StorageFailed: The database cannot be read or written.
@@ -61,16 +61,16 @@ class Quota:
         self._settings = settings
 
     def items_to_delete(self, owner: str, address: str | None, size: int, *, what: str) -> list[Removable]:
-        """Return the items in the owner's bin that must be deleted to store a new item.
+        """Select the items in the owner's recycle bin that must be deleted to store a new item.
 
-        Old scripts are deleted first, then old takes that no script uses.
+        Old scripts come first, and then old recordings that no script uses.
 
         Args:
             size: Size of the new item in bytes.
             what: Name of the new item in the error message.
 
         Raises:
-            StoreFull: Even deleting the whole bin would not free enough space.
+            StoreFull: Deleting the whole recycle bin would not free enough space.
         """
         excesses = self._excesses(owner, address, size)
         if not excesses:
@@ -87,10 +87,12 @@ class Quota:
         return going
 
     def check_count(self, owner: str) -> None:
-        """Check that the owner may store one more take.
+        """Check that the owner may store one more recording.
+
+        Recordings in scripts are not counted.
 
         Raises:
-            StoreFull: The owner has the maximum number of takes outside scripts.
+            StoreFull: The owner has the maximum number of recordings.
         """
         query = "SELECT count(*) FROM takes WHERE owner = ? AND deleted_at IS NULL"
         ((count,),) = self._database.rows(query, (owner,))
@@ -100,7 +102,10 @@ class Quota:
             raise StoreFull(what="The take", why=why)
 
     def space(self, owner: str) -> dict[str, Any]:
-        """Return the counts, bytes and limits of the owner's takes as a JSON object."""
+        """Return the number of an owner's recordings, their size in bytes, and the limits.
+
+        The result is a JSON object for the page.
+        """
         is_visitor = owner.startswith(VISITOR_PREFIX)
         takes, removable, size, first_ms, last_ms = self._outside_scripts(owner)
         ((in_bin,),) = self._database.rows(
@@ -122,12 +127,15 @@ class Quota:
         }
 
     def oldest_removable(self, owner: str, count: int) -> list[str]:
-        """Return the ids of the owner's oldest takes that are neither favourites nor in scripts."""
+        """Return the ids of the owner's oldest recordings, at most `count`.
+
+        Favourites, and recordings that scripts use, are not included.
+        """
         query = f"SELECT id FROM takes WHERE {_LOOSE} AND favourite = 0 ORDER BY created_ms, id LIMIT ?"  # noqa: S608
         return [take_id for (take_id,) in self._database.rows(query, (owner, self._in_scripts(owner), count))]
 
     def bytes(self) -> int:
-        """Return the total size of all stored items in bytes, including items in the bin."""
+        """Return the total size of all stored items in bytes, including the recycle bin."""
         return self._sum("TRUE")
 
     def _excesses(self, owner: str, address: str | None, size: int) -> list[Excess]:

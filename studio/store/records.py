@@ -1,6 +1,6 @@
-"""Validation of takes, scripts and preferences that clients send.
+"""Validation of recordings' metadata, scripts and preferences that clients send.
 
-The store sets the other fields of a take's record, such as the id, the creation time and measurements of the audio.
+The store sets the other fields of a record, such as the id, the creation time and measurements of the audio.
 """
 
 from __future__ import annotations
@@ -64,13 +64,19 @@ Tag = Annotated[Line, Field(min_length=1, max_length=40)]
 
 
 class Fields(BaseModel):
-    """Base class of validated JSON objects, which refuses unknown fields and wrong types."""
+    """Base class of validated JSON objects.
+
+    Unknown fields and wrong types are refused.
+    """
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
 class TakeChanges(Fields):
-    """Changes to a take (unset fields are not changed)."""
+    """Metadata fields of a stored recording that a client may change.
+
+    A field that is not set stays unchanged.
+    """
 
     name: Annotated[Line, Field(max_length=120)] | None = None
     tags: Annotated[list[Tag], Field(max_length=16)] = []
@@ -79,9 +85,9 @@ class TakeChanges(Fields):
 
 
 class TakeFields(TakeChanges):
-    """Fields of a new take that the client sends.
+    """Metadata fields that the client sends with a new recording.
 
-    ``samples`` and ``sha256`` must match the uploaded audio.
+    ``samples`` (the number of samples) and ``sha256`` must match the uploaded audio.
     """
 
     room: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
@@ -103,19 +109,19 @@ class TakeFields(TakeChanges):
 
 
 class TakeIds(Fields):
-    """Ids of takes to be moved into the bin or to be restored."""
+    """Request with the ids of recordings that are moved into the recycle bin or restored."""
 
     takes: Annotated[list[Id], Field(max_length=MAX_REQUEST_TAKES)]
 
 
 class TakeCount(Fields):
-    """Number of takes to be moved into the bin."""
+    """Request with the number of recordings that are moved into the recycle bin."""
 
     takes: Annotated[int, Field(ge=1, le=10**6)]
 
 
 class Pronunciation(Fields):
-    """Entry of a stored pronunciation dictionary."""
+    """Stored entry of a pronunciation dictionary: a word and its spoken form."""
 
     word: Annotated[Line, Field(min_length=1, max_length=80)]
     said: Annotated[Line, Field(min_length=1, max_length=200)]
@@ -131,36 +137,42 @@ def _each_once(words: list[Pronunciation]) -> list[Pronunciation]:
 
 
 class PronunciationFields(Fields):
-    """Pronunciation dictionary in the format of the page."""
+    """Pronunciation dictionary as the page sends it, with all fields validated."""
 
     words: Annotated[list[Pronunciation], Field(max_length=MAX_WORDS), AfterValidator(_each_once)]
     updated_at: float | None = None
 
 
 class SaidAs(Fields):
-    """Entry of a pronunciation dictionary in the format of requests (docs/api.md)."""
+    """Entry of a pronunciation dictionary in an API request (docs/api.md).
+
+    The field `say_as` is the text that is spoken instead of `word`.
+    """
 
     word: Annotated[Line, Field(min_length=1, max_length=80)]
     say_as: Annotated[Line, Field(min_length=1, max_length=200)]
 
 
 class TextToSay(Fields):
-    """Text whose words are replaced, and additional entries that override the dictionary."""
+    """Request to replace words of a text by their pronunciations.
+
+    The pronunciations in the request override the entries of the visitor's dictionary.
+    """
 
     text: Annotated[Text, Field(max_length=100_000)]
     pronunciations: Annotated[list[SaidAs], Field(max_length=MAX_REQUEST_WORDS)] = []
 
 
 class TakeVoice(Fields):
-    """Request that stores a take as a voice."""
+    """Request that stores a recording of generated speech as a voice with a name."""
 
     name: Annotated[Line, Field(min_length=1)]
 
 
 class ScriptLine(BaseModel):
-    """Fields of a script line that the store reads.
+    """Fields of a script line that the store validates.
 
-    The page may add more fields.
+    The page may add further fields, which are stored unchanged.
     """
 
     model_config = ConfigDict(strict=True, extra="allow", frozen=True)
@@ -170,7 +182,7 @@ class ScriptLine(BaseModel):
 
 
 class ScriptHead(BaseModel):
-    """Fields of a script except its lines."""
+    """Fields of a script without its lines."""
 
     model_config = ConfigDict(strict=True, extra="allow", frozen=True)
 
@@ -182,9 +194,9 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def read(model: type[Model], fields: dict[str, Any], within: str = "") -> Model:
-    """Validate a JSON object that a client has sent.
+    """Validate a JSON object that a client has sent, and return it as an object of `model`.
 
-    `within` is the path of the object in the request body.
+    `within` is the path of the object in the request body, for error messages.
 
     Raises:
         InvalidConfig: A field is missing, unknown or invalid.
@@ -212,12 +224,15 @@ def decode(text: bytes | str) -> dict[str, Any]:
 
 
 def words_read(record: dict[str, Any]) -> str:
-    """Return the written text of a take, without tags."""
+    """Return the original text of a recording, without style tags."""
     return _untagged(record, record["text"])
 
 
 def words_heard(record: dict[str, Any]) -> str:
-    """Return the spoken text of a take, after replacement of words and without tags."""
+    """Return the spoken text of a recording, without style tags.
+
+    It differs from the original text if words were replaced by their pronunciations.
+    """
     return _untagged(record, record.get("spoken") or record["text"])
 
 
@@ -231,7 +246,9 @@ def is_script_id(text: str) -> bool:
 
 
 def preferences_of(fields: dict[str, Any]) -> dict[str, Any]:
-    """Validate and return preferences (None deletes a preference).
+    """Validate the preferences that a client has sent, and return them.
+
+    The value None deletes a preference.
 
     Raises:
         InvalidConfig: A name or a value is invalid.

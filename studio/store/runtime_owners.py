@@ -1,7 +1,7 @@
-"""Records of the visitors who have voices or dictionaries in the runtime.
+"""Records of the visitors who have stored voices or dictionaries in the runtime.
 
-The addresses of owners are unknown to the runtime. Therefore, the studio limits the number of such visitors per
-address, and deletes the runtime's data of visitors who do not return. Thread: any.
+The runtime does not receive the addresses of visitors. Therefore, the studio limits the number of such visitors per
+address. It also deletes the runtime's data of visitors who have not returned for a long time. Thread: any.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ SEEN_EVERY_S = 86_400.0  # Minimum interval in seconds between two recorded visi
 
 
 class RuntimeOwners:
-    """Owners of data in the runtime, with the time of their last visit.
+    """Visitors who have stored data in the runtime, with the time of their last visit.
 
     Raises (every method):
         StorageFailed: The database failed, and nothing was changed.
@@ -25,11 +25,11 @@ class RuntimeOwners:
         self._database = database
 
     def admit(self, owner: str, address: str | None, max_owners: int) -> None:
-        """Record that a visitor stores data in the runtime.
+        """Record that a visitor is going to store data in the runtime.
 
         Args:
             owner: Owner name of the visitor.
-            address: Keyed hash of the visitor's address.
+            address: Keyed hash of the visitor's network address, or None.
             max_owners: Maximum number of such visitors per address, or 0 if it is unlimited.
 
         Raises:
@@ -44,7 +44,10 @@ class RuntimeOwners:
             connection.execute("INSERT OR REPLACE INTO runtime_owners VALUES (?, ?, ?)", (owner, address, time.time()))
 
     def note_visit(self, owner: str) -> None:
-        """Record a visit, which extends the lifetime of the owner's data in the runtime."""
+        """Record the time of a visit.
+
+        The visitor's data in the runtime is then kept longer.
+        """
         now = time.time()
         query = "SELECT 1 FROM runtime_owners WHERE owner = ? AND seen_at < ?"
         if self._database.rows(query, (owner, now - SEEN_EVERY_S)):
@@ -57,6 +60,6 @@ class RuntimeOwners:
         return [owner for (owner,) in rows]
 
     def forget(self, owner: str) -> None:
-        """Remove the record of an owner who has no data in the runtime."""
+        """Delete the record of a visitor who has no more data in the runtime."""
         with self._database.writing("The visit") as connection:
             connection.execute("DELETE FROM runtime_owners WHERE owner = ?", (owner,))

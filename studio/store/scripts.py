@@ -1,7 +1,7 @@
-"""Storage of scripts by owner, each as the text of a JSON object.
+"""Storage of scripts by owner.
 
-SQLite parses the JSON texts, because its functions release the GIL. Python's parser would block the event loop for a
-script with thousands of lines. Thread: any.
+A script is stored as the text of a JSON object. SQLite parses the JSON texts, because its functions release the GIL.
+Python's parser would block the event loop for a script with thousands of lines. Thread: any.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ _OF_THE_STORE = {"id", "updated_at", "lines"}
 
 
 class Scripts:
-    """Scripts of all owners, each visible only to its owner.
+    """Stored scripts of all owners.
 
-    Different owners may use the same ids.
+    An owner can only access the owner's own scripts. Different owners may use the same ids.
 
     Raises (every method):
         StorageFailed: The database failed, and nothing was changed.
@@ -58,7 +58,7 @@ class Scripts:
         self._settings = settings
 
     def all(self, owner: str, search: str = "") -> list[dict[str, Any]]:
-        """Return the scripts that contain every word of `search`, without their lines.
+        """Return the owner's scripts that contain every word of `search`, without their lines.
 
         The scripts are sorted by the time of the last change, the newest first.
         """
@@ -83,11 +83,12 @@ class Scripts:
     def put(self, owner: str, script_id: str, body: bytes, *, address: str | None = None) -> bytes:
         """Store or replace a script, and return it as JSON text.
 
-        `updated_at` in the body is the page's version, 0 if it has no version, or None to replace any version.
+        The field `updated_at` in the body is the version that the page has read, 0 if it has read no version, or None
+        to replace any version.
 
         Raises:
             InvalidMessage: The body is not a JSON object.
-            ChangedMeanwhile: The stored version differs from the page's version.
+            ChangedMeanwhile: The stored version differs from the version that the page has read.
             InvalidConfig: A field is invalid, or the script is too large.
             StoreFull: The owner has the maximum number of scripts, or a quota is exceeded.
         """
@@ -113,7 +114,7 @@ class Scripts:
         return text
 
     def delete(self, owner: str, script_id: str) -> None:
-        """Move a script into the bin.
+        """Move a script into the recycle bin.
 
         Raises:
             NotKept: The owner has no such script.
@@ -121,10 +122,10 @@ class Scripts:
         self._rows.mark(owner, script_id, time.time(), what="The script")
 
     def restore(self, owner: str, script_id: str) -> bytes:
-        """Restore a script from the bin, and return it as JSON text.
+        """Restore a script from the recycle bin, and return it as JSON text.
 
         Raises:
-            NotKept: The bin has no script of the owner with this id.
+            NotKept: The recycle bin has no script of the owner with this id.
         """
         self._rows.mark(owner, script_id, None, what="The script")
         return self.find(owner, script_id)
@@ -144,7 +145,7 @@ class Scripts:
 
 @dataclass(frozen=True, slots=True)
 class ParsedScript:
-    """Validated script: the fields except the lines, and each line as JSON text."""
+    """Script after validation: its fields, and each line as JSON text."""
 
     head: dict[str, Any]
     lines: list[bytes]
@@ -160,7 +161,7 @@ class ParsedScript:
 
 
 def parse_script(body: bytes) -> ParsedScript:
-    """Validate the script that a client has sent, line by line.
+    """Validate a script that a client has sent, and return its fields and its lines.
 
     Raises:
         InvalidMessage: The body is not a JSON object, or cannot be stored (runtime/shared/strict_json.py).
@@ -209,9 +210,10 @@ def _parse_part(text: bytes, where: str, max_depth: int) -> dict[str, Any]:
 
 
 def takes_in_scripts(database: Database, owner: str, script_id: str | None = None) -> set[str]:
-    """Return the ids of the takes in all scripts of an owner, or in one script.
+    """Return the ids of the recordings that an owner's scripts use.
 
-    Takes are the values of the key ``take`` at any depth, because a line may have several parts.
+    If `script_id` is given, only this script is searched. The ids are the values of the key ``take`` at any depth of
+    the JSON object, because a line may have several parts.
     """
     query = f"""SELECT item.atom FROM {_EVERY_VALUE} WHERE owner = ? AND deleted_at IS NULL
         AND item.key = 'take' AND item.type = 'text'"""  # noqa: S608  constant SQL

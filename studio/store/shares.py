@@ -1,4 +1,6 @@
-"""Storage of shared links to takes, with at most one link per take.
+"""Storage of public links to recordings.
+
+A recording has at most one link.
 
 Thread: any.
 """
@@ -18,7 +20,7 @@ _TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")  # A token has 256 bits.
 
 
 class Shares:
-    """Shared links of all owners.
+    """Public links to recordings, for all owners.
 
     Raises (every method):
         StorageFailed: The database failed, and nothing was changed.
@@ -29,20 +31,22 @@ class Shares:
         self._takes = takes
 
     def token_of(self, owner: str, take_id: str) -> str | None:
-        """Return the token of the link to a take, or None if the take is not shared.
+        """Return the token in the public link to a recording, or None if there is no link.
 
         Raises:
-            NotKept: The owner has no such take.
+            NotKept: The owner has no such recording.
         """
         self._takes.find(owner, take_id)
         tokens = self._database.rows("SELECT token FROM shares WHERE owner = ? AND take = ?", (owner, take_id))
         return str(tokens[0][0]) if tokens else None
 
     def begin(self, owner: str, take_id: str) -> str:
-        """Create a link to a take, or use its existing link, and return the token.
+        """Create a public link to a recording, and return the token in the link.
+
+        If the recording already has a link, its token is returned.
 
         Raises:
-            NotKept: The owner has no such take.
+            NotKept: The owner has no such recording.
         """
         with self._database.writing("The link") as connection:
             known = self.token_of(owner, take_id)
@@ -53,30 +57,34 @@ class Shares:
         return token
 
     def end(self, owner: str, take_id: str) -> None:
-        """Delete the link to a take.
+        """Delete the public link to a recording.
 
-        A later link to the take gets another token.
+        If the recording is shared again, the new link has another token.
 
         Raises:
-            NotKept: The owner has no such take.
+            NotKept: The owner has no such recording.
         """
         self._takes.find(owner, take_id)
         with self._database.writing("The link") as connection:
             connection.execute("DELETE FROM shares WHERE owner = ? AND take = ?", (owner, take_id))
 
     def record_of(self, token: str) -> dict[str, Any]:
-        """Return the record of the take with this link.
+        """Return the metadata record of the recording to which a public link refers.
+
+        `token` is the token in the link.
 
         Raises:
-            NotKept: The link does not exist or was deleted, or the take was deleted.
+            NotKept: The link does not exist or was deleted, or the recording was deleted.
         """
         return self._takes.find(*self._meant(token))
 
     def pcm(self, token: str) -> tuple[dict[str, Any], bytes]:
-        """Return the record and the samples (s16le) of the take with this link.
+        """Return the metadata record and the samples of the recording to which a link refers.
+
+        The samples are s16le, 24 kHz, mono. `token` is the token in the link.
 
         Raises:
-            NotKept: The link does not exist or was deleted, or the take was deleted.
+            NotKept: The link does not exist or was deleted, or the recording was deleted.
             TakeDamaged: The file is missing or damaged.
         """
         return self._takes.pcm(*self._meant(token))

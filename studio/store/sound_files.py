@@ -1,7 +1,7 @@
-"""FLAC files of takes, which also contain the take's record as a tag.
+"""FLAC files of stored recordings, with the metadata record as a tag.
 
-Files are written atomically, and takes can be restored from them if the database is lost. Each reference recording is
-stored once, under its checksum. Thread: any. Writers must hold the lock of the folder.
+Files are written atomically. The database can be restored from them if it is lost. Each reference recording of a cloned
+voice is stored once, and its checksum is the file name. Thread: any. Writers must hold the lock of the folder.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ RECORD_TAG = "voicewright_take"  # Name of the tag with the take's record.
 
 
 class SoundFiles:
-    """Folders with the audio files of takes and the reference recordings."""
+    """Two folders: the FLAC files of stored recordings, and reference recordings of voices."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -39,7 +39,7 @@ class SoundFiles:
         self.references = folder / REFERENCES
 
     def open(self) -> None:
-        """Create the folders, and delete temporary files that killed processes left.
+        """Create the audio folders, and delete the temporary files of processes that were killed.
 
         The caller must hold the lock.
 
@@ -52,7 +52,7 @@ class SoundFiles:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """Context manager that locks the folders for writing.
+        """Context manager that locks the audio folders while files are written.
 
         Raises:
             StorageFailed: The disk is full or failed, or the folder is not writable.
@@ -76,7 +76,7 @@ class SoundFiles:
             remove_file(self.references, name)
 
     def take_ids(self) -> set[str]:
-        """Return the ids of all takes that have an audio file."""
+        """Return the ids of all recordings that have an audio file."""
         names = {name.removesuffix(SUFFIX) for name in os.listdir(self.takes) if name.endswith(SUFFIX)}
         return {name for name in names if is_id(name)}
 
@@ -84,7 +84,7 @@ class SoundFiles:
         return {name for name in os.listdir(self.references) if not name.startswith(".")}
 
     def pcm(self, take_id: str, sha256: str) -> bytes:
-        """Return the samples of a take (s16le) after verifying their checksum.
+        """Read the samples of a recording (s16le, 24 kHz, mono), and verify their checksum.
 
         Raises:
             TakeDamaged: The file is missing or damaged.
@@ -98,7 +98,7 @@ class SoundFiles:
         return pcm
 
     def reference(self, sha256: str) -> bytes:
-        """Return the bytes of a reference recording.
+        """Return the bytes of the reference recording of a voice, given its checksum.
 
         Raises:
             NotKept: The file is missing or damaged.
@@ -112,7 +112,10 @@ class SoundFiles:
         return data
 
     def record(self, take_id: str) -> tuple[str, dict[str, Any]] | None:
-        """Return the owner and the record in a file's metadata, or None if they are invalid."""
+        """Read the owner and the metadata record from the tag of a recording's audio file.
+
+        The result is None if the file or the tag is invalid.
+        """
         path = self.takes / (take_id + SUFFIX)
         try:
             # The record is nested one level deeper in the tag.
@@ -135,6 +138,6 @@ class SoundFiles:
 
 
 def encoded_take(pcm: bytes, owner: str, record: dict[str, Any]) -> bytes:
-    """Encode a take as FLAC, with its owner and its record as a tag."""
+    """Encode a recording as FLAC, with its owner and its metadata record in a tag."""
     encoder = Encoder("flac", whole=True, tags={RECORD_TAG: json.dumps({"owner": owner, "record": record})})
     return encoder.add(pcm) + encoder.finish()

@@ -1,4 +1,4 @@
-"""Store of the studio: opening, cleanup and closing."""
+"""Store of the studio: the database and files with the data of all owners."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ MOVED_ASIDE = "The list of takes was damaged and was rebuilt from their files; n
 
 
 class Store:
-    """Storage of takes, scripts, dictionaries, preferences and deleted voices.
+    """Storage of recordings, scripts, dictionaries, preferences and deleted voices.
 
     Calls may block on disk access.
 
@@ -86,7 +86,7 @@ class Store:
 
     @property
     def notice(self) -> str | None:
-        """Return a warning about damaged data for the page, or None."""
+        """Return a warning for the user about damaged stored data, or None."""
         if self._moved_aside:
             return MOVED_ASIDE
         return UNREADABLE if self._database.unreadable else None
@@ -97,7 +97,9 @@ class Store:
             self._spare.cleanup()
 
     def tidy(self) -> None:
-        """Delete expired items (called at the start and about every hour).
+        """Delete expired items from the store.
+
+        This is called at the start and about every hour.
 
         Raises:
             StorageFailed: Writing to the disk failed.
@@ -113,11 +115,11 @@ class Store:
             connection.execute("DELETE FROM shares WHERE take NOT IN (SELECT id FROM takes)")
 
     def left_owners(self) -> list[str]:
-        """Return the visitors who have not returned but still have data in the runtime."""
+        """Return the visitors who have not returned for a long time but have data in the runtime."""
         return self.runtime_owners.left_before(time.time() - DAY_S * self.settings.visitor_days)
 
     def bytes(self) -> int:
-        """Return the total size of all stored items in bytes, including items in the bin."""
+        """Return the total size of all stored items in bytes, including the recycle bin."""
         return Quota(self._database, self.settings).bytes()
 
     def preferences(self, owner: str) -> dict[str, Any]:
@@ -126,7 +128,9 @@ class Store:
         return chosen[0] if chosen else {}
 
     def prefer(self, owner: str, changes: dict[str, Any], *, address: str | None = None) -> dict[str, Any]:
-        """Change preferences (None deletes a preference), and return all preferences.
+        """Change preferences of an owner, and return all preferences of the owner.
+
+        The value None deletes a preference.
 
         Raises:
             InvalidConfig: The owner would have too many preferences.
@@ -161,9 +165,10 @@ class Store:
 
 
 def is_lasting(folder: Path, env: Mapping[str, str] | None = None, mounts: str = "/proc/self/mounts") -> bool:
-    """True if the content of the folder survives a restart of the machine or container.
+    """True if the files in a folder are kept when the machine or container restarts.
 
-    On a Hugging Face Space, only mounted volumes such as /data survive. On other machines, every folder does.
+    On a Hugging Face Space, only files on mounted volumes such as /data are kept. On other machines, all files are
+    kept.
     """
     env = os.environ if env is None else env
     if not env.get("SPACE_ID"):

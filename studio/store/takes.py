@@ -1,7 +1,7 @@
-"""Storage of takes by owner, each with a database row and an audio file.
+"""Storage of takes (recordings of generated speech), each with a database row and a file.
 
-A take exists if its file exists: missing rows are recreated, and rows without a file are deleted. Therefore, a take is
-either complete or missing, even if the process is killed. Thread: any.
+A take exists if its audio file exists. At the start, missing rows are created from files, and rows without a file are
+deleted. Therefore, a take is complete or missing even if the process is killed. Thread: any.
 """
 
 from __future__ import annotations
@@ -37,11 +37,10 @@ MAX_PAGE_SIZE = 100  # Maximum number of takes in a page of the list.
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Search query for takes.
+    """Search query for stored recordings.
 
-    `before` is the cursor that the previous page returned.
-
-    `loose` excludes the takes of scripts. `script` is the id of a script whose takes are selected.
+    `before` is the cursor that the previous page of results returned. `loose` excludes recordings that belong to
+    scripts. `script` selects the recordings of the script with this id.
     """
 
     search: str = ""
@@ -54,7 +53,9 @@ class Wanted:
 
 
 class Takes:
-    """Takes of all owners, each visible only to its owner.
+    """Storage of all owners' takes (recordings of generated speech).
+
+    An owner can only access the owner's own takes.
 
     Raises (every method):
         StorageFailed: The database or the disk failed, and nothing was changed.
@@ -78,14 +79,19 @@ class Takes:
         *,
         address: str | None = None,
     ) -> dict[str, Any]:
-        """Store a take and return its record.
+        """Store a recording of generated speech, and return its metadata record.
 
-        `address` is the keyed hash of a visitor's address.
+        Args:
+            owner: Owner of the recording.
+            fields: Metadata from the client.
+            pcm: Samples (s16le, 24 kHz, mono).
+            reference: Reference recording of the cloned voice, or None.
+            address: Keyed hash of the visitor's network address, or None.
 
         Raises:
             InvalidConfig: The audio is empty, or does not match ``fields``.
-            MessageTooLarge: The audio exceeds the maximum size of a take.
-            StoreFull: The owner has the maximum number of takes, or a quota is exceeded.
+            MessageTooLarge: The audio exceeds the maximum size of a recording.
+            StoreFull: The owner has the maximum number of recordings, or a quota is exceeded.
         """
         record = record_of(fields, pcm, reference, self._settings.max_take_bytes)
         data = encoded_take(pcm, owner, record)
@@ -109,15 +115,18 @@ class Takes:
         return record
 
     def find(self, owner: str, take_id: str) -> dict[str, Any]:
-        """Return the record of a take that is not deleted.
+        """Return the metadata record of a recording that is not deleted.
 
         Raises:
-            NotKept: The owner has no such take, or has deleted it.
+            NotKept: The owner has no such recording, or has deleted it.
         """
         return self._rows.find(owner, take_id)
 
     def page(self, owner: str, wanted: Wanted) -> tuple[list[dict[str, Any]], str | None]:
-        """Return a page of records, newest first, and the cursor of the next page (or None).
+        """Search the owner's recordings, and return one page of metadata records, newest first.
+
+        Returns:
+            The records, and the cursor of the next page. The cursor is None on the last page.
 
         Raises:
             InvalidConfig: The cursor is invalid.
@@ -148,12 +157,12 @@ class Takes:
         return self._rows.objects(f"{where} {limit}", values), following
 
     def change(self, owner: str, take_id: str, changes: TakeChanges) -> dict[str, Any]:
-        """Change the fields of a take that users can edit, and return the new record.
+        """Change metadata fields of a recording that users can edit, and return the new record.
 
-        The audio and the request of a take never change.
+        The audio and the request of a recording never change.
 
         Raises:
-            NotKept: The owner has no such take.
+            NotKept: The owner has no such recording.
         """
         with self._database.writing("The change") as connection:
             record = self.find(owner, take_id) | changes.model_dump(exclude_unset=True)
@@ -164,43 +173,46 @@ class Takes:
         return record
 
     def delete(self, owner: str, take_id: str) -> None:
-        """Move a take into the bin.
+        """Move a recording into the recycle bin.
 
         Raises:
-            NotKept: The owner has no such take.
+            NotKept: The owner has no such recording.
         """
         self._rows.mark(owner, take_id, time.time(), what="The change")
 
     def restore(self, owner: str, take_id: str) -> dict[str, Any]:
-        """Restore a take from the bin, and return its record.
+        """Restore a recording from the recycle bin, and return its metadata record.
 
         Raises:
-            NotKept: The bin has no take of the owner with this id.
+            NotKept: The recycle bin has no recording of the owner with this id.
         """
         self._rows.mark(owner, take_id, None, what="The change")
         return self.find(owner, take_id)
 
     def space(self, owner: str) -> dict[str, Any]:
-        """Return the counts, bytes and limits of the owner's takes as a JSON object."""
+        """Return the number of an owner's recordings, their size in bytes, and the limits.
+
+        The result is a JSON object for the page.
+        """
         return self._quota.space(owner)
 
     def free(self, owner: str, count: int) -> list[str]:
-        """Move the owner's oldest takes into the bin, and return their ids.
+        """Move the owner's oldest recordings into the recycle bin, and return their ids.
 
-        Favourites, and takes that scripts use, are not moved.
+        At most `count` recordings are moved. Favourites, and recordings that scripts use, are not moved.
         """
         return self.move(owner, self._quota.oldest_removable(owner, count), into_bin=True)
 
     def move(self, owner: str, take_ids: Iterable[str], *, into_bin: bool) -> list[str]:
-        """Move takes into the bin, or restore them, and return the ids of the moved takes."""
+        """Move recordings into the recycle bin or restore them, and return the ids of those moved."""
         return self._rows.mark_all(owner, take_ids, time.time() if into_bin else None, what="The change")
 
     def restore_bin(self, owner: str) -> list[str]:
-        """Restore all takes in the owner's bin, and return their ids."""
+        """Restore all recordings in the owner's recycle bin, and return their ids."""
         return self.move(owner, self._in_bin(owner), into_bin=False)
 
     def empty_bin(self, owner: str) -> list[str]:
-        """Delete all takes in the owner's bin permanently, and return their ids."""
+        """Delete all recordings in the owner's recycle bin permanently, and return their ids."""
         with self._files.writing():
             going = self._in_bin(owner)
             if going:
@@ -212,9 +224,10 @@ class Takes:
         return [take_id for (take_id,) in self._database.rows(query, (owner,))]
 
     def of_voice(self, owner: str, voice_id: str, name: str | None) -> list[str]:
-        """Return the ids of all takes with a stored voice, including takes in the bin.
+        """Return the ids of all recordings with a stored voice.
 
-        A request selects a stored voice by its id or, in the mode `base`, by its name.
+        Recordings in the recycle bin are included. A request selects a stored voice by its id or, in the mode `base`,
+        by its name.
         """
         key = None if name is None else name_key(name)
         query = """SELECT id, json_extract(record, '$.mode'), json_extract(record, '$.config.voice')
@@ -227,26 +240,26 @@ class Takes:
         ]
 
     def erase(self, take_ids: list[str]) -> None:
-        """Delete takes permanently."""
+        """Delete recordings permanently, without moving them into the recycle bin."""
         if take_ids:
             with self._files.writing():
                 self._purge(take_ids)
 
     def pcm(self, owner: str, take_id: str) -> tuple[dict[str, Any], bytes]:
-        """Return the record and the samples (s16le) of a take.
+        """Return the metadata record and the samples (s16le, 24 kHz, mono) of a recording.
 
         Raises:
-            NotKept: The owner has no such take.
+            NotKept: The owner has no such recording.
             TakeDamaged: The file is missing or damaged.
         """
         record = self.find(owner, take_id)
         return record, self._files.pcm(take_id, record["sha256"])
 
     def reference(self, owner: str, take_id: str) -> bytes:
-        """Return the reference recording of a take's request as bytes.
+        """Return the reference recording of a cloned voice that was used to generate a recording.
 
         Raises:
-            NotKept: The owner has no such take, or the take has no reference recording.
+            NotKept: The owner has no such recording, or it was made without a reference recording.
         """
         sha256 = self.find(owner, take_id)["reference"]
         if sha256 is None:
@@ -256,7 +269,10 @@ class Takes:
     # --- Takes of all owners.
 
     def reconcile(self) -> None:
-        """Restore missing rows from files, and delete rows without a file (called at the start)."""
+        """Make the database rows consistent with the audio files.
+
+        This is called at the start. Missing rows are created from the files, and rows without a file are deleted.
+        """
         with self._files.writing():
             known = {take_id for (take_id,) in self._database.rows("SELECT id FROM takes")}
             found = self._files.take_ids()
@@ -275,7 +291,7 @@ class Takes:
             log.warning("%d takes without an entry in the database were added again", adopted)
 
     def purge(self) -> None:
-        """Delete expired takes in the bin and takes of expired visitors."""
+        """Delete old recordings in the recycle bin, and recordings of visitors that have expired."""
         now = time.time()
         query = "SELECT id FROM takes WHERE deleted_at < ? OR (owner LIKE ? AND created_ms < ?)"
         old_ms = 1000 * (now - 86400 * self._settings.visitor_days)
@@ -285,9 +301,15 @@ class Takes:
                 self._purge([take_id for (take_id,) in self._database.rows(query, values)])
 
     def make_room(self, owner: str, address: str | None, size: int, *, what: str) -> None:
-        """Delete old items so that an owner can store `size` more bytes.
+        """Delete old items in the recycle bin so that an owner can store `size` more bytes.
 
-        The new item must not be a take, because `add` already frees space for takes.
+        Use this for items other than recordings, because `add` already frees space for recordings.
+
+        Args:
+            owner: Owner of the new item.
+            address: Keyed hash of the visitor's network address, or None.
+            size: Number of bytes that are needed.
+            what: Name of the new item in the error message.
 
         Raises:
             StoreFull: Deleting the allowed items would not free enough space.
@@ -342,7 +364,13 @@ def _cursor(text: str) -> list[str]:
 
 
 def record_of(fields: TakeFields, pcm: bytes, reference: bytes | None, most: int) -> dict[str, Any]:
-    """Create the complete record of a take whose audio has at most `most` bytes.
+    """Create the complete metadata record of a new recording.
+
+    Args:
+        fields: Metadata from the client.
+        pcm: Samples (s16le, 24 kHz, mono).
+        reference: Reference recording of the cloned voice, or None.
+        most: Maximum size of the samples in bytes.
 
     Raises:
         InvalidConfig: The audio is empty, or does not match ``fields``.
@@ -372,7 +400,7 @@ def record_of(fields: TakeFields, pcm: bytes, reference: bytes | None, most: int
 
 
 def searchable_text(record: dict[str, Any]) -> str:
-    """Return the normalized text of a take for searches."""
+    """Return the normalized text of a recording in which searches look for words."""
     config = record["config"]
     texts = [record[name] for name in ("name", "text", "label", "voice", "language", "notes")]
     texts += [config.get(name) for name in ("instruct", "instructions", "voice_description")]

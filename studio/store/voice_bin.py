@@ -1,4 +1,4 @@
-"""Bin with the files of deleted voices.
+"""Recycle bin with the files of deleted voices.
 
 Thread: worker thread.
 """
@@ -18,7 +18,7 @@ MAX_FILES = 32  # Maximum number of files per owner.
 
 
 class VoiceBin:
-    """Bin with a folder for each owner and a file for each deleted voice.
+    """Recycle bin of voices, with a folder for each owner and a file for each deleted voice.
 
     The modification time of a file is the time of the deletion.
     """
@@ -28,7 +28,9 @@ class VoiceBin:
         self.keep_s = keep_s
 
     def put(self, owner: str, voice_id: str, data: bytes) -> None:
-        """Store the file of a deleted voice, and delete expired and excess files.
+        """Store the file of a deleted voice in the recycle bin.
+
+        Expired files, and the oldest files beyond the maximum number, are deleted.
 
         Raises:
             StorageFailed: Writing to the disk failed.
@@ -43,7 +45,7 @@ class VoiceBin:
                 surplus.unlink(missing_ok=True)
 
     def has(self, owner: str, voice_id: str) -> bool:
-        """True if the bin has the file of this voice."""
+        """True if the recycle bin has the file of this voice."""
         self.purge()
         return self._path(owner, voice_id).exists()
 
@@ -51,7 +53,7 @@ class VoiceBin:
         """Return the file of a deleted voice as bytes.
 
         Raises:
-            VoiceNotFound: The bin has no file of this voice, or the file has expired.
+            VoiceNotFound: The recycle bin has no file of this voice, or the file has expired.
         """
         self.purge()
         try:
@@ -64,7 +66,7 @@ class VoiceBin:
             self._path(owner, voice_id).unlink(missing_ok=True)
 
     def purge(self) -> None:
-        """Delete expired files, and partial files that killed processes left."""
+        """Delete the expired files in the recycle bin, and partial files of killed processes."""
         oldest = time.time() - self.keep_s
         with contextlib.suppress(OSError):
             for path in self._folder.glob("*/*"):

@@ -1,6 +1,6 @@
-"""Download of the recogniser's model from the Hugging Face Hub, which the host starts.
+"""Download of the speech recogniser's model from the Hugging Face Hub.
 
-Thread: event loop.
+The host (the operator of the studio) starts the download. Thread: event loop.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FETCH = ("runtime.cli", "fetch", "--recogniser")
 
 
 class ModelDownload:
-    """Model of the selected recogniser: its presence in the Hub's cache, and its download."""
+    """Download of the speech recogniser's model into the cache of the Hugging Face Hub."""
 
     def __init__(self, choice: Choice) -> None:
         self._choice = choice
@@ -30,7 +30,10 @@ class ModelDownload:
 
     @property
     def is_here(self) -> bool:
-        """True if the model is in the cache, or the recogniser downloads its own files."""
+        """True if the recogniser can be used without a download by the studio.
+
+        This is the case if the model is in the cache, or if the recogniser downloads its own files.
+        """
         if (hub_id := self._choice.hub_id) is None:
             return True
         from huggingface_hub import try_to_load_from_cache  # This import is slow.
@@ -38,9 +41,10 @@ class ModelDownload:
         return isinstance(try_to_load_from_cache(hub_id, "model.bin"), str)
 
     def state(self) -> dict[str, Any]:
-        """Return the state of the download, its progress in bytes and its error for the page.
+        """Return the state of the model download for the page, as a JSON object.
 
-        The state is ``absent``, ``fetching``, ``failed`` or ``here``.
+        The state is ``absent``, ``fetching``, ``failed`` or ``here``. The object also has the progress in bytes and the
+        error.
         """
         if self._work is not None:
             state = "fetching"

@@ -1,4 +1,4 @@
-"""Recogniser interface, and loading of the configured recogniser (docs/guide.md)."""
+"""Interface and loading of speech recognisers (docs/guide.md)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HOW = (
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """Transcript of a recording, with a language code such as ``en``, or None if unknown."""
+    """Text of a recording, and its language code such as ``en`` (None if it is unknown)."""
 
     text: str
     language: str | None = None
@@ -51,9 +51,9 @@ class Transcriber(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Recogniser selected by the settings, before it is loaded.
+    """Speech recogniser that the settings select, before it is loaded.
 
-    `missing` is the reason why the recogniser is not available, or None.
+    `missing` is the reason why the recogniser is not available, or None if it is available.
     """
 
     setting: str
@@ -61,7 +61,9 @@ class Choice:
 
     @classmethod
     def of(cls, setting: str) -> Choice:
-        """Parse a setting: ``faster-whisper:MODEL``, ``module:function``, or an empty string.
+        """Parse the setting that selects a speech recogniser.
+
+        Valid settings are ``faster-whisper:MODEL``, ``module:function`` (a plug-in), or an empty string.
 
         Raises:
             InvalidSetting: The text has another format.
@@ -102,7 +104,7 @@ class Choice:
 
 
 def transcribe(choice: Choice, samples: NDArray[np.float32], language: str | None) -> dict[str, str | None]:
-    """Transcribe a recording.
+    """Transcribe a recording with the chosen speech recogniser.
 
     The service calls this function in its child process. Exceptions of the recogniser propagate to the caller.
 

@@ -1,6 +1,6 @@
-"""Service that transcribes one recording at a time.
+"""Service that transcribes recordings in a child process, one at a time.
 
-The recogniser's child process is started on first use.
+The child process is started when the first recording is transcribed.
 """
 
 from __future__ import annotations
@@ -44,9 +44,10 @@ class TranscriptionService:
         return self.choice.missing is None and self.model.is_here
 
     def feature(self, *, is_host: bool) -> dict[str, object]:
-        """Return the state of transcription for the page.
+        """Return the state of transcription for the page, as a JSON object.
 
-        ``how`` and ``model`` help the host to enable transcription.
+        For the operator of the studio (`is_host`), it includes the fields ``how`` and ``model``, which help to enable
+        transcription.
         """
         how = self.choice.missing if is_host and self.choice.setting else None
         model = self.model.state() if is_host and self.choice.missing is None else None
@@ -81,7 +82,7 @@ class TranscriptionService:
         return resample(DecodedAudio(read_reference(recording, self._limits), SAMPLE_RATE), RATE_HZ).samples
 
     async def aclose(self) -> None:
-        """End the child process and a running download of the model.
+        """End the child process, and stop a running download of the recogniser's model.
 
         Waiting recordings are not transcribed.
         """

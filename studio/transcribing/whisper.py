@@ -15,7 +15,10 @@ SIMPLIFIED = (
 
 
 class Whisper:
-    """Whisper recogniser (the model is a faster-whisper name, a Hub id or a folder)."""
+    """Speech recogniser that uses Whisper.
+
+    The model is a model name of faster-whisper, a Hub id or a folder.
+    """
 
     def __init__(self, model: str, *, local_files_only: bool = False) -> None:
         self.name = f"faster-whisper {model}"

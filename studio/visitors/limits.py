@@ -1,8 +1,9 @@
 """ASGI middleware that limits concurrent requests and daily use per visitor.
 
-A visitor is identified by cookie or sign-in, or else by address. A client can get a new cookie at any time, so only the
-first few visitors per address and day have separate limits, and all others share one account. The runtime counts the
-daily seconds of speech, given the account and the limit of each relayed request. Thread: event loop.
+A visitor is identified by sign-in or cookie, or else by network address. A client can get a new cookie at any time.
+Therefore, only the first few visitors per address and day have their own limits, and all others share one account. The
+studio sends the account and its daily limit with each request, and the runtime counts the seconds of speech.
+Thread: event loop.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ RESTRICTED_PATHS = (*API, "/voices", "/v2/voices", "/pronunciation-dicts", "/stu
 
 
 class Accounts:
-    """Assignment of requests to accounts with limited use."""
+    """Assignment of each request to an account whose use is limited."""
 
     def __init__(
         self, visitors: Visitors, max_visitors_per_address: int, clock: Callable[[], float] = time.monotonic
@@ -60,7 +61,7 @@ class Accounts:
         self._known: OrderedDict[str, set[str]] = OrderedDict()  # Visitors of the current day by network address.
 
     def account_of(self, connection: HTTPConnection) -> tuple[str, str]:
-        """Return the kind of the visitor and the name of the account for a request."""
+        """Return the kind of the visitor and the name of the account to which a request belongs."""
         visitor = self.visitors.of(connection)
         address = address_of(connection)
         if visitor.owner is None or (visitor.kind == "visitor" and not self._has_room(address, visitor.owner)):
@@ -84,7 +85,10 @@ class Accounts:
 
 
 class VisitLimits:
-    """ASGI middleware that enforces the limits per visitor, for the page and for programs."""
+    """ASGI middleware that enforces the usage limits of each visitor.
+
+    The limits apply to requests of the page and of other programs.
+    """
 
     def __init__(
         self,
@@ -98,6 +102,10 @@ class VisitLimits:
         """Create the middleware.
 
         Args:
+            app: ASGI application that handles the requests.
+            accounts: Assignment of requests to accounts.
+            settings: Limits for visitors.
+            must_sign_in: True if only signed-in users may use the studio.
             admit: Async function that is called before a visitor stores data in the runtime. It raises an error if too
                 many visitors with the same address have stored data there.
         """
@@ -159,16 +167,17 @@ class VisitLimits:
 
 
 def stores(scope: Scope) -> bool:
-    """True if a request stores data of its visitor."""
+    """True if a request would store data of the visitor in the studio or the runtime."""
     path = scope["path"]
     is_change = scope.get("method", "GET") not in SAFE_METHODS | {"DELETE"}
     return is_change and path.startswith(_STORING_PATHS) and path not in _NOT_STORING_PATHS
 
 
 def allowances(accounts: Accounts, settings: VisitSettings) -> Allowed:
-    """Return a function that returns the account and the speech allowance of a request.
+    """Create a function that returns the account and the speech allowance of a request.
 
-    If all visitors share one owner, clients with different addresses still have separate accounts.
+    The allowance is the daily maximum of generated speech in seconds. If all visitors share one history, the accounts
+    are still separate for each network address.
     """
 
     def allowed(connection: HTTPConnection) -> Allowance:

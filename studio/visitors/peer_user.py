@@ -1,7 +1,7 @@
 """Lookup of the user id of the process at the other end of a local connection.
 
-Proxies and other users also connect from 127.0.0.1, but their processes have a different user id than the host's
-browser.
+A proxy or another user of the machine also connects from 127.0.0.1. Unlike the browser of the studio's operator, its
+process has another user id.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ MEMBER = "member"
 
 
 class SignIn:
-    """Routes of the sign-in, and lookup of the signed-in user.
+    """Routes with which a user signs in at an OpenID provider, and lookup of the user.
 
     Thread: event loop.
     """
@@ -59,7 +59,10 @@ class SignIn:
         )
 
     def add_to(self, app: Starlette) -> None:
-        """Add the session middleware (with a separate signed cookie) and the routes."""
+        """Add the sign-in routes and a session middleware to an application.
+
+        The session has its own signed cookie.
+        """
         from starlette.middleware.sessions import SessionMiddleware
 
         secret = hashlib.sha256(b"voicewright session " + self._secret.encode()).hexdigest()
@@ -85,7 +88,10 @@ class SignIn:
         return (member["id"], member["name"]) if member else None
 
     def feature(self) -> dict[str, Any]:
-        """Return the sign-in and sign-out URLs for the page, and True if sign-in is required."""
+        """Return the data about sign-in that the page needs.
+
+        The data has the URLs for sign-in and sign-out, and True if sign-in is required.
+        """
         return {"sign_in": "studio/sign-in", "sign_out": "studio/sign-out", "required": self._required}
 
     async def begin(self, request: Request) -> Response:
@@ -117,6 +123,9 @@ class SignIn:
         return RedirectResponse("/", status_code=303)
 
     async def leave(self, request: Request) -> Response:
-        """Sign the user out, and keep the user's stored data."""
+        """Sign the user out.
+
+        The user's stored data is not deleted.
+        """
         request.session.clear()
         return RedirectResponse("/", status_code=303)

@@ -1,8 +1,8 @@
-"""Identification of callers: one shared owner, visitors with a cookie, or signed-in users.
+"""Identification of visitors by cookie or sign-in, or as one shared owner.
 
-A cookie has a random number and the studio's signature, so it cannot be forged. The cookie is partitioned by site, so
-it works inside a frame of another site, for example on a Hugging Face Space. The store has only a hash of the number,
-so reading the store does not allow impersonating a visitor.
+A cookie contains a random number and the studio's signature, so it cannot be forged. It is partitioned by site, so it
+works inside a frame of another site, for example on a Hugging Face Space. The store has only a hash of the number.
+Therefore, a person who reads the store cannot impersonate a visitor.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ MemberOf = Callable[[HTTPConnection], tuple[str, str] | None]
 class Visitor:
     """Identity of the person or program that has sent a request.
 
-    `owner` is None for a visitor without a cookie, who has no stored data. `address` is a keyed hash of a visitor's
-    address or network. Quotas per address use it without revealing the address.
+    `owner` is None for a visitor without a cookie, who has no stored data. `address` is a keyed hash of the visitor's
+    network address. It allows quotas per address without storing the address.
     """
 
     kind: str  # "host", "visitor" or "member".
@@ -51,19 +51,19 @@ class Visitor:
 
     @property
     def keeper(self) -> tuple[str, str | None]:
-        """Return the owner and the address under which data is stored.
+        """Return the owner name and the hashed address under which the visitor's data is stored.
 
         Raises:
-            VisitorUnknown: The browser does not accept cookies.
+            VisitorUnknown: The visitor has no cookie.
         """
         return self.known, self.address
 
     @property
     def known(self) -> str:
-        """Return the owner under which data is stored.
+        """Return the owner name under which the visitor's data is stored.
 
         Raises:
-            VisitorUnknown: The browser does not accept cookies.
+            VisitorUnknown: The visitor has no cookie.
         """
         if self.owner is None:
             raise VisitorUnknown
@@ -71,9 +71,10 @@ class Visitor:
 
 
 class Visitors:
-    """Identification of the visitor of a request.
+    """Identification of the visitor who has sent a request.
 
-    `key` signs the cookies of visitors. Without `key`, cookies are valid until the process ends.
+    `key` signs the cookies of visitors. If it is empty, a random key is used, and cookies are valid until the process
+    ends.
 
     Thread: event loop.
     """
@@ -115,7 +116,7 @@ class Visitors:
 
 
 class VisitorCookies:
-    """ASGI middleware that sets each visitor's cookie, and renews it at every visit."""
+    """ASGI middleware that gives each visitor a cookie, and renews it when the page is opened."""
 
     def __init__(self, app: ASGIApp, visitors: Visitors) -> None:
         self.app = app
@@ -142,7 +143,10 @@ class VisitorCookies:
 
 
 def address_of(connection: HTTPConnection) -> str:
-    """Return the client's address (IPv6: its network) for limits."""
+    """Return the client's network address for usage limits.
+
+    For IPv6, the prefix of the client's network is returned.
+    """
     return network_of(connection.client.host if connection.client else "")
 
 

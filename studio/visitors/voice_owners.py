@@ -1,4 +1,4 @@
-"""Owner names under which the runtime stores the voices and dictionaries of visitors."""
+"""Names under which the runtime stores the voices and dictionaries of each visitor."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ CHECK_PATH = "/v1/audio/voices/check"  # Route that checks a recording without s
 
 
 def whose_voices(visitors: Visitors) -> Whose | None:
-    """Return a function that maps a request to its owner, or None if all visitors share data."""
+    """Return a function that maps a request to the owner of its voices and dictionaries.
+
+    The result is None if all visitors share their data.
+    """
     if not visitors.each:
         return None
 
@@ -44,7 +47,7 @@ def whose_voices(visitors: Visitors) -> Whose | None:
 
 
 def stores_in_runtime(scope: Scope) -> bool:
-    """True if a request stores a voice or a dictionary of its visitor in the runtime."""
+    """True if a request would store a voice or a dictionary of the visitor in the runtime."""
     # The path comes from the scope, because a request's `url` also depends on the Host header.
     path = str(scope["path"])
     is_change = scope.get("method", "GET") not in SAFE_METHODS | {"DELETE"}
