@@ -109,7 +109,7 @@ export function selectValue(select, value) {
  *
  * @param {HTMLElement} holder
  * @param {{name: string, text: string}[]} suggestions
- * void} choose => @param {(text: string) => void} choose called with the text of a clicked suggestion => void} choose
+ * @param {(text: string) => void} choose called with the text of a clicked suggestion
  */
 export function fillChips(holder, suggestions, choose) {
   const chips = suggestions.map(({ name, text }) => createElement('button', { type: 'button', textContent: name, title: text, onclick: () => choose(text) }));

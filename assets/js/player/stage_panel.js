@@ -175,7 +175,7 @@ export function bitRate() {
  *
  * @param {HTMLElement} sheet
  * @param {HTMLSelectElement} select
- * void} onChange => @param {() => void} onChange called when the bit rate may have changed => void} onChange
+ * @param {() => void} onChange called when the bit rate may have changed
  */
 export function offerBitRate(sheet, select, onChange = () => {}) {
   sheet.addEventListener('beforetoggle', () => {
@@ -193,7 +193,7 @@ export function offerBitRate(sheet, select, onChange = () => {}) {
  * Prepare a download menu: fill its bit rate selector, and close it after a choice.
  *
  * @param {HTMLElement} menu
- * void} onChange => @param {() => void} onChange called when the bit rate may have changed => void} onChange
+ * @param {() => void} onChange called when the bit rate may have changed
  */
 export function offerDownloads(menu, onChange) {
   offerBitRate(menu, getElement(menu, 'select', HTMLSelectElement), onChange);

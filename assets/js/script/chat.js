@@ -1,7 +1,7 @@
 /**
- * Parser of exported chats that returns lines with their senders.
+ * Parser of exported chats, which returns each message as a line with its sender.
  *
- * Supported are WhatsApp chats (iOS and Android), and logs with a time before each name.
+ * WhatsApp chats (iOS and Android) are supported, and logs with a time before each name.
  *
  *     readChat('[31.12.25, 22:30:15] Mary: Hi\n[31.12.25, 22:31:02] Mary: \u200eimage omitted')
  *     // { lines: [{ name: 'Mary', instruct: '', text: 'Hi' }], leftOut: 1 }
@@ -46,10 +46,10 @@ const EDITED = /\s*\u200e?<(?:This message was edited|[^<>]*(?:edited|bearbeitet
 const UNSEEN = /[\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu;
 
 /**
- * Parse an exported chat.
+ * Parse the text of an exported chat.
  *
  * @param {string} text
- * @returns {{lines: ParsedLine[], leftOut: number}|null}  null if the text is not a chat
+ * @returns {{lines: ParsedLine[], leftOut: number}|null} null if the text is not a chat; leftOut: skipped messages
  */
 export function readChat(text) {
   const rows = text.replace(/^\uFEFF/, '').split(/\r\n?|\n/);
@@ -82,9 +82,9 @@ export function readChat(text) {
 }
 
 /**
- * Return the sender and the text of a row, or null if the row does not start a message.
+ * Return the sender and the text of a row that starts a message, otherwise null.
  *
- * @param {string} row @param {RegExp} stamp @param {RegExp} sender
+ * @param {string} row @param {RegExp} stamp pattern of the time @param {RegExp} sender pattern of the name
  */
 function senderOf(row, stamp, sender) {
   const rest = stamp.test(row) ? row.replace(stamp, '') : null;
@@ -94,7 +94,13 @@ function senderOf(row, stamp, sender) {
   return name ? { name, content: rest.slice(found[0].length) } : null;
 }
 
-/** Return true for a system message or a placeholder for missing media. @param {string} content */
+/**
+ * Return true if a message was written by the chat program and not by a person.
+ *
+ * Examples are system messages, and placeholders for media that the export does not contain.
+ *
+ * @param {string} content
+ */
 function isPlaceholder(content) {
   const plain = content.replace(UNSEEN, '').trim();
   return MARKED.test(content) || PLACEHOLDER.test(plain) || DELETED.test(plain);

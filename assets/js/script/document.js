@@ -1,5 +1,5 @@
 /**
- * Model of a script: its lines and their changes, independent of the page and the audio.
+ * Script: its lines and the changes to them, independent of the page and the audio.
  *
  * Event: 'change' after every change. `lines` in its detail is true if lines were added, removed or moved.
  *
@@ -47,14 +47,18 @@ export function newId() {
   return [...crypto.getRandomValues(new Uint8Array(8))].map((byte) => byte.toString(16).padStart(2, '0')).join('');
 }
 
-/** Return a new line with default values. @param {Partial<Line>} [values] @returns {Line} */
+/**
+ * Return a new line with default values for the fields that are not given.
+ *
+ * @param {Partial<Line>} [values] @returns {Line}
+ */
 export function newLine(values = {}) {
   const empty = { name: null, text: '', voice: null, instruct: '', seed: null, locked: false, takes: [] };
   return structuredClone({ ...empty, ...values, id: values.id ?? newId() });
 }
 
 /**
- * Set the chapter title of the first line of each chapter.
+ * Set the chapter title of the line with which each chapter starts.
  *
  * @param {Pick<Line, 'text'|'chapter'>[]} lines @param {{title: string, paragraphs: string[]}[]} chapters in the order of the text
  */
@@ -70,7 +74,7 @@ export function markChapters(lines, chapters) {
   }
 }
 
-/** Return the user-editable properties of a line as JSON, to compare lines. @param {Line} line */
+/** Return the properties of a line that users can edit as JSON, to compare lines. @param {Line} line */
 function written(line) {
   return JSON.stringify(WRITTEN.map((field) => (field === 'voice' ? Object.entries(line.voice ?? {}).sort() : line[field])));
 }
@@ -107,16 +111,23 @@ export class Script extends Emitter {
     return { id, name, gap_s: gap, lines, seconds, voices, ...book, updated_at: updatedAt };
   }
 
-  /** Return true if another version differs at most in seeds and takes. @param {Script} other */
+  /**
+   * Return true if another version of the script has the same content.
+   *
+   * The seeds and the takes may be different.
+   *
+   * @param {Script} other
+   */
   isWrittenAs({ name, gap, book, lines }) {
     const isSame = JSON.stringify([name, gap, book]) === JSON.stringify([this.name, this.gap, this.book]);
     return isSame && lines.length === this.lines.length && lines.every((line, at) => written(line) === written(this.lines[at]));
   }
 
   /**
-   * Use the seeds and takes of another version for equal lines.
+   * Copy the seeds and takes of another version into lines that are otherwise equal.
    *
-   * @param {Script} other @param {Script|null} [base] common earlier version; lines with a seed of their own keep it
+   * @param {Script} other
+   * @param {Script|null} [base] earlier version of both; a line whose seed has changed since then is not changed
    * @returns {boolean} true if a line changed
    */
   adoptTakes(other, base = null) {
@@ -130,24 +141,24 @@ export class Script extends Emitter {
     return changed.length > 0;
   }
 
-  /** Text of the first line that has text. */
+  /** Text of the first line that has text, or ''. */
   get begins() {
     return this.lines.find(({ text }) => text.trim())?.text ?? '';
   }
 
-  /** Distinct voices of the script. @returns {Voice[]} */
+  /** Different voices of the script's lines. @returns {Voice[]} */
   get voices() {
     const voices = this.lines.flatMap(({ voice }) => (voice ? [{ mode: voice.mode, voice: voice.voice, name: voice.name }] : []));
     return [...new Map(voices.map((one) => [`${one.mode}:${one.voice}`, one])).values()];
   }
 
-  /** Set properties of the script, such as its name and its gap. @param {Object<string, any>} values */
+  /** Change properties of the script, such as its name. @param {Object<string, any>} values */
   set(values) {
     Object.assign(this, values);
     this.notify(false);
   }
 
-  /** Return the line with an id. @param {string} id @returns {Line|undefined} */
+  /** Return the line with an id, or undefined. @param {string} id @returns {Line|undefined} */
   line(id) {
     return this.lines.find((line) => line.id === id);
   }
@@ -162,7 +173,7 @@ export class Script extends Emitter {
     return this.lines.findIndex((line) => line.id === id);
   }
 
-  /** Change properties of a line. @param {string} id @param {Partial<Line>} values */
+  /** Change properties of a line, if a line with this id exists. @param {string} id @param {Partial<Line>} values */
   change(id, values) {
     const line = this.line(id);
     if (!line) return;
@@ -171,16 +182,16 @@ export class Script extends Emitter {
   }
 
   /**
-   * Set the silence after a line, where null means the script's default.
+   * Set the silence after a line.
    *
    * @param {string} id
-   * @param {number|null} seconds
+   * @param {number|null} seconds duration, or null for the script's default
    */
   setGap(id, seconds) {
     this.change(id, { gap: seconds === null || seconds === this.gap ? undefined : seconds });
   }
 
-  /** Assign a voice to a line and to all lines with the same role. @param {string} id @param {Voice} voice */
+  /** Assign a voice to a line and to all other lines of the same role. @param {string} id @param {Voice} voice */
   assignVoice(id, voice) {
     const chosen = this.line(id);
     for (const line of this.lines) {
@@ -190,10 +201,10 @@ export class Script extends Emitter {
   }
 
   /**
-   * Insert lines.
+   * Insert lines into the script.
    *
    * @param {Line[]} lines
-   * @param {number} [at] index of the first line
+   * @param {number} [at] index of the first inserted line, by default the end
    * @returns {() => void} function that undoes the change
    */
   insert(lines, at = this.lines.length) {
@@ -203,14 +214,14 @@ export class Script extends Emitter {
     return () => this.filterLines((line) => !added.has(line));
   }
 
-  /** Insert a copy of a line after the line. @param {string} id @returns {Line} the copy */
+  /** Insert a copy of a line directly after it. @param {string} id @returns {Line} the copy */
   duplicate(id) {
     const copy = newLine({ ...this.line(id), id: newId() });
     this.insert([copy], this.indexOf(id) + 1);
     return copy;
   }
 
-  /** Remove a line. @param {string} id @returns {() => void} function that undoes the change */
+  /** Remove a line from the script. @param {string} id @returns {() => void} function that undoes the change */
   remove(id) {
     const at = this.indexOf(id);
     const [line] = this.lines.splice(at, 1);
@@ -219,7 +230,7 @@ export class Script extends Emitter {
   }
 
   /**
-   * Move a line.
+   * Move a line to another index.
    *
    * @param {string} id
    * @param {number} to new index
@@ -235,7 +246,7 @@ export class Script extends Emitter {
   }
 
   /**
-   * Move a line in front of another line.
+   * Move a line to the position before another line.
    *
    * @param {string} id
    * @param {string|null} nextId id of the other line, or null for the end
@@ -247,13 +258,13 @@ export class Script extends Emitter {
     return this.move(id, to > from ? to - 1 : to);
   }
 
-  /** Remove all lines for which a function returns false. @param {(line: Line) => boolean} rule */
+  /** Keep only the lines for which a function returns true. @param {(line: Line) => boolean} rule */
   filterLines(rule) {
     this.lines = this.lines.filter(rule);
     this.notify(true);
   }
 
-  /** @param {boolean} lines true if lines were added, removed or moved */
+  /** Emit the event 'change'. @param {boolean} lines true if lines were added, removed or moved */
   notify(lines) {
     this.emit('change', { lines });
   }

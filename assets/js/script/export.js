@@ -1,7 +1,7 @@
 /**
- * Export of a script as files.
+ * Export of a script as audio files or subtitles.
  *
- * Lines without audio are generated first. Then the studio joins the stored takes.
+ * The lines without audio are generated first. Then the studio joins the stored takes.
  *
  * @typedef {Object} ExportOptions     options of an export
  * @property {'joined'|'files'|'chapters'|'srt'|'all'} shape
@@ -28,10 +28,10 @@ const MAX_LINES_IN_FLIGHT = 4;
 const MIN_MEASURED_MS = 5000; // The remaining time is estimated after this much generation time.
 
 /**
- * Repeat an action while the studio or the runtime is unavailable.
+ * Run an action, and repeat it while the studio or the runtime is unavailable.
  *
  * @template T
- * @param {() => Promise<T>} action @param {() => void} onAway
+ * @param {() => Promise<T>} action @param {() => void} onAway called before each repetition
  * @returns {Promise<T>}
  * @throws {Error} any other error, or the last error after `RESTART_TIMEOUT_MS`
  */
@@ -51,7 +51,11 @@ async function retry(action, onAway) {
   }
 }
 
-/** Estimate of the time until all lines are generated, based on the complete lines. */
+/**
+ * Estimate of the time until all lines of an export are generated.
+ *
+ * The estimate is based on the lines that are complete.
+ */
 export class TimeLeft {
   /** @param {import('./document.js').Line[]} lines lines that are not generated yet */
   constructor(lines) {
@@ -60,12 +64,12 @@ export class TimeLeft {
     this.made = 0;
   }
 
-  /** Add a line that is complete. @param {import('./document.js').Line} line */
+  /** Count a line that is now complete. @param {import('./document.js').Line} line */
   add({ text }) {
     this.made += expectedSeconds(text);
   }
 
-  /** Remaining time in seconds, or null while it is unknown. */
+  /** Remaining time in seconds, or null while there is too little data. */
   get seconds() {
     const ms = performance.now() - this.begun;
     if (ms < MIN_MEASURED_MS || this.made === 0) return null;
@@ -74,9 +78,10 @@ export class TimeLeft {
 }
 
 /**
- * Generate the missing lines and return clips and chapters for POST studio/exports.
+ * Generate the missing audio and return the clips and chapters for POST studio/exports.
  *
- * The clips are takes and silences in order, with the numbers of their lines.
+ * The clips are takes and silences in order, with the numbers of their lines. The chapters have the index of their
+ * first clip.
  *
  * @param {import('./making.js').Maker} maker
  * @param {(made: number, of: number, left: number|null) => void} onProgress  left: remaining seconds, or null if unknown
@@ -170,12 +175,12 @@ export class ExportForm {
     };
   }
 
-  /** Open the export form. @param {HTMLElement} source button that was pressed */
+  /** Open the export form next to a button. @param {HTMLElement} source button that was pressed */
   show(source) {
     this.sheet.showPopover({ source });
   }
 
-  /** Offer the times of the subtitles if all lines have times in ascending order. */
+  /** Show the option for subtitle times if all lines have times in ascending order. */
   offerTimes() {
     const times = this.room.script.lines.filter(({ text }) => text.trim()).map(({ starts }) => starts ?? -1);
     const hasTimes = times.length > 0 && times.every((time, at) => time >= Math.max(0, times[at - 1] ?? 0));
@@ -188,7 +193,7 @@ export class ExportForm {
     this.timed.dispatchEvent(new Event('change'));
   }
 
-  /** Offer the export of a single chapter. */
+  /** Fill the selector with the chapters of the script. */
   offerChapters() {
     const { part, room, studio } = this;
     const chosen = part.value;
@@ -202,7 +207,7 @@ export class ExportForm {
     this.checkLength();
   }
 
-  /** Lines of the selected chapter, or of the whole script. */
+  /** Lines of the selected chapter, or all lines of the script. */
   get lines() {
     const { lines } = this.room.script;
     const first = lines.findIndex(({ id }) => id === this.part.value);
@@ -211,7 +216,7 @@ export class ExportForm {
     return lines.slice(first, next < 0 ? undefined : next);
   }
 
-  /** Show an error if the selected lines are longer than the server can export. */
+  /** Show an error if the selected lines are too long for an export by the server. */
   checkLength() {
     const { room, studio } = this;
     const limit = studio.me.features?.export?.max_s ?? Infinity;
@@ -226,7 +231,7 @@ export class ExportForm {
     this.error.textContent = this.part.options.length > 2 ? `${reason} ${studio.t('script.export_chapters')}` : reason;
   }
 
-  /** Clear the messages about an earlier state of the script. */
+  /** Clear the messages of an earlier export. */
   clearMessages() {
     this.error.textContent = '';
     if (!this.go.disabled) this.message.textContent = '';
@@ -269,7 +274,7 @@ export class ExportForm {
     }
   }
 
-  /** Selected options, as defined in assets/html/rooms/script.html. @returns {ExportOptions} */
+  /** Options that the user has selected in the form. @returns {ExportOptions} */
   get options() {
     const loudness = this.loudness.value ? Number(this.loudness.value) : null;
     return /** @type {ExportOptions} */ ({ shape: this.shape.value, format: this.format.value, rate: bitRate(), loudness, isTimed: this.timed.checked, filmS: this.film.valueAsNumber || null });

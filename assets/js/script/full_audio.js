@@ -1,7 +1,8 @@
 /**
- * Audio of a script: its takes and silences in order.
+ * Audio of a script: the takes of its lines and the silences between them, in order.
  *
- * Each take is requested when the previous take is complete, at most two lines ahead of playback.
+ * A take is generated audio. Each take is requested when the previous take is complete, at most two lines ahead of
+ * playback.
  *
  * @typedef {import('../player/take.js').Take} Take
  * @typedef {Take|{silence: number}} Item  a take, or a silence in seconds
@@ -43,14 +44,20 @@ export class ScriptPerformance {
     this.wake = () => {};
   }
 
-  /** Record that playback has reached an item. @param {number} index @returns {string} id of the item's line */
+  /**
+   * Record that playback has reached an item.
+   *
+   * This allows the generation of further lines.
+   *
+   * @param {number} index @returns {string} id of the item's line
+   */
   onItem(index) {
     this.sounding = this.givenItems[index].place;
     this.wake();
     return this.ids[this.sounding];
   }
 
-  /** Yield the takes and silences of the lines. @returns {AsyncGenerator<Item>} */
+  /** Yield the takes and silences of the lines, and generate missing takes. @returns {AsyncGenerator<Item>} */
   async *items() {
     const { maker, ids } = this;
     /** @type {import('./document.js').Line|null} */
@@ -82,11 +89,11 @@ export class ScriptPerformance {
   }
 
   /**
-   * Record an item for the player and return the item.
+   * Record an item that is passed to the player, and return the item.
    *
    * @param {Item} item
-   * @param {number} index
-   * @param {number} part
+   * @param {number} index index of the line
+   * @param {number} part index of the segment in the line, or -1
    * @param {number} [skipped]
    */
   recordItem(item, index, part, skipped = 0) {
@@ -94,13 +101,13 @@ export class ScriptPerformance {
     return item;
   }
 
-  /** Resolve when playback is close enough to a line to generate the line. @param {number} index */
+  /** Wait until playback is at most two lines before a line. @param {number} index */
   async waitUntilNear(index) {
     while (index - this.sounding > MAX_LINES_AHEAD) await new Promise((wake) => (this.wake = () => wake(undefined)));
   }
 }
 
-/** Return true if a take ends without an error. @param {Take} take */
+/** Wait for the end of a take, and return true if it is complete. @param {Take} take */
 async function isFinished(take) {
   try {
     return (await take.finished()).state === 'done';
@@ -110,9 +117,9 @@ async function isFinished(take) {
 }
 
 /**
- * Audio of a whole script with the interface of a take, and its playback position.
+ * Audio of a whole script, which the player can show and play like a single take.
  *
- * The audio can start at any position (`from`). Event: 'state' when the length or the position changes.
+ * Playback can start at any position (`from`). Event: 'state' when the length or the position changes.
  *
  * @typedef {import('./schedule.js').Clip} Clip
  *
@@ -172,12 +179,12 @@ export class FullAudio extends EventTarget {
     return this.samples / SAMPLE_RATE;
   }
 
-  /** True if some lines are not generated yet. */
+  /** True if the audio of some lines is not generated yet. */
   get isReceiving() {
     return this.clips.some(({ state }) => state !== 'made');
   }
 
-  /** Take that is playing, or null during a silence. */
+  /** Take that is playing, or null during a silence and without playback. */
   get take() {
     return this.item && 'silence' in this.item ? null : this.item;
   }
@@ -190,14 +197,14 @@ export class FullAudio extends EventTarget {
     return this.take?.start ?? null;
   }
 
-  /** Update the clips after a change of the lines or of their audio. */
+  /** Compute the clips again after a change of the lines or of their audio. */
   updateClips() {
     this.clips = this.maker.script ? clipsOf(this.maker.script, this.maker) : [];
     this.drawn = null;
     this.notify();
   }
 
-  /** Return the clip of a line, or the next clip if the line has none. @param {string} id @returns {Clip|null} */
+  /** Return the clip of a line, or of the first later line that has a clip. @param {string} id @returns {Clip|null} */
   clipFrom(id) {
     const lines = this.maker.script?.lines ?? [];
     const at = lines.findIndex((line) => line.id === id);
@@ -205,9 +212,11 @@ export class FullAudio extends EventTarget {
   }
 
   /**
-   * Return the audio from a position, or all audio if the position is the end.
+   * Return the audio of the script from a position.
    *
-   * @param {number} at position in samples @param {{only?: boolean}} [options]  only: stop at the end of the line
+   * If the position is the end, return all audio.
+   *
+   * @param {number} at position in samples @param {{only?: boolean}} [options]  only: true to stop at the end of the line
    * @returns {ScriptPlayback}
    */
   from(at, { only = false } = {}) {
@@ -227,7 +236,7 @@ export class FullAudio extends EventTarget {
     };
   }
 
-  /** Return true if the lines can be spoken, otherwise show the error. @param {string[]} ids */
+  /** Return true if all lines can be spoken, otherwise show the error. @param {string[]} ids */
   canSpeak(ids) {
     try {
       this.check(ids);
@@ -238,13 +247,17 @@ export class FullAudio extends EventTarget {
     }
   }
 
-  /** Record that playback has reached an item. @param {ScriptPerformance} performance @param {number} index */
+  /**
+   * Record that playback has reached an item, and set the line that is playing.
+   *
+   * @param {ScriptPerformance} performance @param {number} index
+   */
   onItem(performance, index) {
     this.item = performance.givenItems[index].item;
     this.setPlaying(performance.onItem(index));
   }
 
-  /** Set the line that is playing. @param {string|null} id */
+  /** Set the line that is playing, or null. @param {string|null} id */
   setPlaying(id) {
     if (id === null) this.item = null;
     if (id === this.playingId) return;
@@ -253,11 +266,13 @@ export class FullAudio extends EventTarget {
   }
 
   /**
-   * Return the position of an item's sample in the script, or null if the line was deleted.
+   * Convert a position in an item to a position in the script, in samples.
+   *
+   * The result is null if the line was deleted.
    *
    * @param {ScriptPerformance} performance
-   * @param {number} index
-   * @param {number} at
+   * @param {number} index index of the item
+   * @param {number} at position in the item in samples
    * @returns {number|null}
    */
   placeOf(performance, index, at) {
@@ -269,7 +284,7 @@ export class FullAudio extends EventTarget {
     return Math.min(stretch.start + skipped + at, clip.end);
   }
 
-  /** Peaks of the waveform, like those of a take. */
+  /** Peaks of the whole script for the waveform, in the format of a take's peaks. */
   get peaks() {
     this.drawn ??= this.draw();
     return this.drawn;
@@ -295,7 +310,11 @@ export class FullAudio extends EventTarget {
   }
 }
 
-/** Return where to start in a line for a position in the script. @param {Clip} clip @param {number} at */
+/**
+ * Return the silence, the segment and the offset at which playback of a clip starts.
+ *
+ * @param {Clip} clip @param {number} at
+ */
 function startPosition(clip, at) {
   if (at < clip.start) return { gap: (clip.start - at) / SAMPLE_RATE, part: 0, skip: 0 };
   const part = Math.max(0, clip.parts.findLastIndex(({ start }) => start <= at));

@@ -1,4 +1,4 @@
-/** Import of files as text, with dialogs for chapters, encodings and web addresses. */
+/** Import of files and web pages as text, with dialogs for options and chapters. */
 
 import { api, errorOf } from '../common/api.js';
 import { createElement, getElement } from '../common/elements.js';
@@ -26,7 +26,7 @@ class KindSwitches {
     fieldset.onchange = onChange;
   }
 
-  /** Show switches for the kinds of content in a document, with their defaults. @param {ParsedDocument} document */
+  /** Show a switch for each kind of content that a document contains. @param {ParsedDocument} document */
   offer(document) {
     const kinds = kindsOf(document);
     const { found = {} } = document;
@@ -38,13 +38,13 @@ class KindSwitches {
     this.place.hidden = kinds.length === 0;
   }
 
-  /** Selected kinds as query parameters of POST studio/documents. @returns {ParserOptions} */
+  /** Selected kinds of content as query parameters of POST studio/documents. @returns {ParserOptions} */
   get choice() {
     return Object.fromEntries([...this.place.querySelectorAll('input')].map(({ name, checked }) => [name, checked ? '1' : '0']));
   }
 }
 
-/** Return the kinds of content in a document. @param {ParsedDocument} document */
+/** Return the names of the kinds of content that a document contains. @param {ParsedDocument} document */
 function kindsOf({ found = {} }) {
   return Object.keys(KINDS).filter((kind) => found[kind] > 0);
 }
@@ -84,9 +84,9 @@ export class ChapterSheet {
   }
 
   /**
-   * Let the user select chapters of a document.
+   * Open the dialog in which the user selects chapters of a document.
    *
-   * Footnotes and endnotes are a chapter that is not selected by default.
+   * Footnotes and endnotes are one chapter, which is not selected by default.
    *
    * @param {string} title @param {ParsedDocument} parsed @returns {Promise<Chapter[]|null>} selected chapters, or null if cancelled
    */
@@ -99,7 +99,13 @@ export class ChapterSheet {
     return new Promise((resolve) => (this.answer = resolve));
   }
 
-  /** Show the chapters, and select all except notes if they fit into a script. @param {Chapter[]} chapters */
+  /**
+   * Show the chapters of a document.
+   *
+   * If they fit into a script, all chapters except the notes are selected.
+   *
+   * @param {Chapter[]} chapters
+   */
   show(chapters) {
     this.chapters = chapters;
     this.error.textContent = '';
@@ -108,7 +114,7 @@ export class ChapterSheet {
     this.pick((chapter) => fits && !chapter.is_notes);
   }
 
-  /** Parse the document again with the selected kinds of content. */
+  /** Let the studio parse the document again with the selected kinds of content. */
   async change() {
     const turn = ++this.turn;
     this.go.disabled = true;
@@ -121,9 +127,9 @@ export class ChapterSheet {
   }
 
   /**
-   * Show the chapters after the document was parsed again, with the same selection.
+   * Show the chapters of a document that was parsed again.
    *
-   * The number of chapters may have changed.
+   * The selection is kept, even if the number of chapters has changed.
    *
    * @param {Chapter[]} chapters
    */
@@ -151,7 +157,11 @@ export class ChapterSheet {
     return row;
   }
 
-  /** Select the chapters for which a function returns true. @param {(chapter: Chapter) => boolean} isWanted */
+  /**
+   * Select the chapters for which a function returns true, and deselect the others.
+   *
+   * @param {(chapter: Chapter) => boolean} isWanted
+   */
   pick(isWanted) {
     this.boxes.forEach((box, index) => (box.checked = isWanted(this.chapters[index])));
     this.paint();
@@ -165,7 +175,7 @@ export class ChapterSheet {
     return this.chapters.filter((_, index) => this.boxes[index].checked);
   }
 
-  /** Show the size of the selection, or an error if the selection is too large. */
+  /** Show the size of the selection, or an error if it is too large for a script. */
   paint() {
     const { chosen } = this;
     const { t, facts } = this.studio;
@@ -181,7 +191,7 @@ export class ChapterSheet {
   }
 }
 
-/** Return the number of script lines that chapters have. @param {Chapter[]} chapters */
+/** Return the number of script lines that several chapters need. @param {Chapter[]} chapters */
 function linesOf(chapters) {
   return chapters.flatMap(({ paragraphs }) => paragraphs).reduce((sum, text) => sum + Math.ceil(text.length / MAX_LINE_CHARS), 0);
 }
@@ -191,7 +201,7 @@ function secondsOf(paragraphs) {
   return expectedSeconds(paragraphs.join(' '));
 }
 
-/** Return the beginning of a text, cut between words. @param {string} text */
+/** Return the beginning of a text, without a cut inside a word. @param {string} text */
 function preview(text) {
   return text.length <= MAX_TITLE_CHARS ? text : `${text.slice(0, MAX_TITLE_CHARS).replace(/\s+\S*$/u, '')} …`;
 }
@@ -240,9 +250,9 @@ export class ImportSheet {
   }
 
   /**
-   * Show the preview of a file with its options.
+   * Open the dialog with a preview of a parsed file and with the parser options.
    *
-   * The dialog for chapters has its own switches.
+   * For a file with several chapters, the kinds of content are selected in the dialog for chapters.
    *
    * @param {string} title @param {ParsedDocument} parsed @returns {Promise<ParsedDocument|null>} parsed file, or null if cancelled
    */
@@ -260,7 +270,7 @@ export class ImportSheet {
     return new Promise((resolve) => (this.answer = resolve));
   }
 
-  /** Parse the file again with the selected options. */
+  /** Let the studio parse the file again with the selected options. */
   async change() {
     const turn = ++this.turn;
     const choice = {
@@ -279,7 +289,7 @@ export class ImportSheet {
     }
   }
 
-  /** Show a parsed file. @param {ParsedDocument} parsed */
+  /** Show the first lines of a parsed file and the notes about it. @param {ParsedDocument} parsed */
   show(parsed) {
     const { t } = this.studio;
     this.found = parsed;
@@ -294,9 +304,9 @@ export class ImportSheet {
 }
 
 /**
- * Return notes with their examples in the page's language.
+ * Return the notes about a parsed file in the page's language, with their examples.
  *
- * Notes with an unknown code are returned unchanged.
+ * A note with an unknown code is returned in English.
  *
  * @param {Note[]} notes @param {(key: string, values?: Object<string, any>) => string} t
  */
@@ -309,7 +319,7 @@ export function noteSentences(notes, t) {
   });
 }
 
-/** Return an example, shortened if it is too long. @param {string} example */
+/** Return an example text, shortened if it is too long. @param {string} example */
 function shortened(example) {
   return example.length <= MAX_EXAMPLE_CHARS ? example : `${example.slice(0, MAX_EXAMPLE_CHARS).trimEnd()} …`;
 }
@@ -333,9 +343,10 @@ export class AddressSheet {
   }
 
   /**
-   * Ask for the address of a web page until the page can be read.
+   * Ask for the address of a web page, until the page was read or the user cancels.
    *
-   * @param {(address: string) => Promise<ParsedDocument>} fetchPage @returns {Promise<ParsedDocument|null>} the page, or null if cancelled
+   * @param {(address: string) => Promise<ParsedDocument>} fetchPage function that reads a page
+   * @returns {Promise<ParsedDocument|null>} the page, or null if cancelled
    */
   choose(fetchPage) {
     this.error.textContent = '';
@@ -360,7 +371,7 @@ export class AddressSheet {
   }
 }
 
-/** Return an address as the studio accepts it: with a scheme and without a fragment. @param {string} text */
+/** Return a web address with a scheme and without a fragment, as the studio accepts it. @param {string} text */
 export function webAddress(text) {
   const address = text.trim().replace(/^(?:http:\/\/)?(?!https:\/\/)/iu, 'https://');
   return URL.canParse(address) ? new URL(address).href.replace(/#.*/u, '') : address;
@@ -409,20 +420,20 @@ export class Importer {
     getElement(page, '#vw-text-web').onclick = () => this.openAddress();
   }
 
-  /** Import a file into the text field, or as a script. @param {File|undefined} file */
+  /** Import a file into the text field, or as a new script. @param {File|undefined} file */
   async open(file) {
     this.useText(await this.readFile(file, DEFAULT_GAP_S)); // Subtitles become a new script, whose lines have the default gap.
   }
 
-  /** Ask for the address of a web page, and import the article of the page. */
+  /** Ask for the address of a web page, and import the text of the page. */
   async openAddress() {
     this.useText(await this.readAddress());
   }
 
   /**
-   * Put an imported text into the text field, or make a script from it.
+   * Put an imported text into the text field, or create a script from it.
    *
-   * A text becomes a script if it is too long for one take, has times, or is a chat.
+   * A script is created if the text is too long for one request, has subtitle times, or is a chat.
    *
    * @param {ImportedText|null} imported
    */
@@ -437,10 +448,10 @@ export class Importer {
   }
 
   /**
-   * Parse a file as text, or show an error.
+   * Read a file as text, with dialogs for options and chapters.
    *
    * @param {File|undefined} file @param {number} [gap] the script's gap between lines in seconds @returns
-   * {Promise<ImportedText|null>} null without a file, after an error, or if the user cancels
+   * {Promise<ImportedText|null>} null if there is no file, after an error, or if the user cancels
    */
   async readFile(file, gap = 0) {
     const found = file && (await this.parseFile(file, IS_MARKDOWN.test(file.name) ? { markdown: '1' } : {}));
@@ -448,9 +459,9 @@ export class Importer {
   }
 
   /**
-   * Ask for an address and return the article of the web page.
+   * Ask for the address of a web page, and return the text of the page.
    *
-   * @returns {Promise<ImportedText|null>} null if cancelled
+   * @returns {Promise<ImportedText|null>} null if the user cancels
    */
   async readAddress() {
     const page = await this.addresses.choose((url) => this.requestText({ name: url }, { url }));
@@ -459,10 +470,12 @@ export class Importer {
   }
 
   /**
-   * Let the user select chapters if the document has several.
+   * Return the text of a parsed document.
+   *
+   * If the document has several chapters, the user selects some of them.
    *
    * @param {ParsedDocument} parsed @param {string} name title for a document without a title @param {boolean} isDocument
-   * @param {number} [gap] @returns {Promise<ImportedText|null>} null if cancelled
+   * @param {number} [gap] the script's gap between lines in seconds @returns {Promise<ImportedText|null>} null if cancelled
    */
   async choose(parsed, name, isDocument, gap = 0) {
     const title = (parsed.title || name).slice(0, MAX_NAME_CHARS);
@@ -475,7 +488,7 @@ export class Importer {
   }
 
   /**
-   * Return all rows of a table or a list as text.
+   * Read a table or a list from a file, and return all its rows as text.
    *
    * @param {File} file
    * @returns {Promise<string|null>} null after an error or if cancelled
@@ -486,9 +499,9 @@ export class Importer {
   }
 
   /**
-   * Let the studio parse a file.
+   * Let the studio parse a file, and show notes and errors.
    *
-   * If there are options, the user selects them. Notes and errors are shown.
+   * If the parser has options for the file, the user selects them in a dialog.
    *
    * @param {File} file @param {ParserOptions} [query] @returns {Promise<ParsedDocument|null>}
    */
@@ -503,9 +516,9 @@ export class Importer {
   }
 
   /**
-   * Let the user select options for the parser, if the document has any.
+   * Open the dialog with the parser's options, if there are any for the document.
    *
-   * Without options, the notes about the document are shown.
+   * Otherwise show the notes about the document.
    *
    * @param {ParsedDocument} parsed @param {string} name @returns {Promise<ParsedDocument|null>} parsed document, or null if cancelled
    */
@@ -519,10 +532,10 @@ export class Importer {
   }
 
   /**
-   * Request the parsed text of a file or a web page from the studio.
+   * Send a file or a web address to the studio, and return the parsed document.
    *
    * @param {Source} source
-   * @param {ParserOptions} query
+   * @param {ParserOptions} query options of the parser
    * @returns {Promise<ParsedDocument>}
    */
   async requestText({ name, file }, query) {

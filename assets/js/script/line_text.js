@@ -1,5 +1,5 @@
 /**
- * Parser of the text of a line: segments to speak, and pauses between the segments.
+ * Parser of the text of a script's line: segments to speak, and pauses between them.
  *
  *     readParts('The kettle is on. [pause 0.5s] Sit down.')
  *     // { parts: [{ text: 'The kettle is on.' }, { silence: 0.5 }, { text: 'Sit down.' }], fault: null }
@@ -10,16 +10,16 @@
  */
 
 export const MAX_PAUSE_S = 30;
-const DEFAULT_PAUSE_S = 0.5; // Length in seconds of a pause tag without a length.
+const DEFAULT_PAUSE_S = 0.5; // Length in seconds of a pause tag that has no number.
 
 const BRACKET = /\[\s*pause\b([^\]]*)\]/giu;
 const LENGTH = /^\s*:?\s*(\d+(?:[.,]\d+)?)\s*(s|sec|seconds?|ms|milliseconds?)?\s*$/iu;
 const SPOKEN = /[\p{L}\p{N}]/u;
 
 /**
- * Parse the text of a line.
+ * Split the text of a line into segments to speak and pauses.
  *
- * A segment that has only punctuation is added to the text before it.
+ * A segment that has only punctuation is added to the segment before it.
  *
  * @param {string} text
  * @returns {{parts: Part[], fault: string|null}}  fault: first tag that is not a valid pause of 0 to 30 s, or null
@@ -40,18 +40,18 @@ export function readParts(text) {
   return { parts, fault };
 }
 
-/** Return a pause tag. @param {number} seconds */
+/** Return the tag for a pause, such as `[pause 0.5s]`. @param {number} seconds */
 export function writePause(seconds) {
   return `[pause ${Number(seconds.toFixed(2))}s]`;
 }
 
-/** Return true if there is text to speak. @param {Part[]} parts */
+/** Return true if a parsed line contains text to speak. @param {Part[]} parts */
 export function speaks(parts) {
   return parts.some(({ text }) => text);
 }
 
 /**
- * Parse the length of a pause.
+ * Parse the length of a pause tag.
  *
  * @param {string} words text after "pause"
  * @returns {number|null} length in seconds, or null if invalid
@@ -65,7 +65,11 @@ function readLength(words) {
   return seconds <= MAX_PAUSE_S ? seconds : null;
 }
 
-/** Add a text to the segments of a line. @param {Part[]} parts @param {string} content */
+/**
+ * Add a text to the segments of a line, or only its punctuation to the last segment.
+ *
+ * @param {Part[]} parts @param {string} content
+ */
 function addText(parts, content) {
   const text = content.trim();
   if (!text) return;
@@ -81,14 +85,16 @@ function addText(parts, content) {
 
 const MAX_NAME_CHARS = 40;
 
-/** Return a name for a script from the start of its text. @param {string} text */
+/** Return a name for a script, which is the start of its text. @param {string} text */
 export function titleFromText(text) {
   const [first] = text.trim().split('\n');
   return first.length <= MAX_NAME_CHARS ? first : `${first.slice(0, MAX_NAME_CHARS).replace(/\s+\S*$/u, '')} …`;
 }
 
 /**
- * Return the name of a script, or '' for an empty script without a name.
+ * Return the name of a script, or the start of its text if it has no name.
+ *
+ * The result is '' if there is neither name nor text.
  *
  * @param {{name: string, begins?: string}} script begins: text of the first line that has text
  */
@@ -106,6 +112,10 @@ export function nameOfScript({ name, begins = '' }) {
 const MIN_PAUSE_S = 0.3; // Minimum length of a pause in seconds. A shorter silence is a breath.
 
 /**
+ * Convert subtitles to script lines.
+ *
+ * A pause between two subtitles becomes a pause tag at the end of the line, if it is longer than the gap between lines.
+ *
  * @param {string[]} texts @param {Cue[]} cues one cue for each text
  * @param {number} [gap] the script's gap between lines in seconds
  * @returns {import('./reading.js').ParsedLine[]}
@@ -120,7 +130,7 @@ export function cuesToLines(texts, cues, gap = 0) {
 }
 
 /**
- * Pace of speech as words in a line's style, as pure functions.
+ * Pace of speech, set by a sentence in a line's style, as pure functions.
  *
  * The models have no other control of the pace.
  *
@@ -129,15 +139,19 @@ export function cuesToLines(texts, cues, gap = 0) {
  * @typedef {Object<string, string>} Paces  words for each pace
  */
 
-/** Return the pace that a style contains, or null. @param {string} style @param {Paces} paces @returns {string|null} */
+/**
+ * Return the name of the pace whose words a style contains, or null.
+ *
+ * @param {string} style @param {Paces} paces @returns {string|null}
+ */
 export function paceOf(style, paces) {
   return Object.keys(paces).find((pace) => style.includes(paces[pace])) ?? null;
 }
 
 /**
- * Return a style with another pace.
+ * Return a style with the words for a pace.
  *
- * If the style already contains this pace, the pace is removed.
+ * If the style already contains the words for this pace, they are removed.
  *
  * @param {string} style @param {string} pace @param {Paces} paces
  */

@@ -1,7 +1,7 @@
 /**
- * View of one line: voice, text and controls.
+ * View of one line of a script: voice, text and controls.
  *
- * The view reports user actions to `list`, the list of lines (lines_view.js).
+ * The view reports user actions to `list`, the view of all lines (lines_view.js).
  *
  * @typedef {import('./document.js').Line} Line
  * @typedef {import('./document.js').Voice} Voice
@@ -71,7 +71,7 @@ export class LineView {
     this.element.onkeydown = (event) => list.onLineKey(event, this);
   }
 
-  /** Use a voice for this line. @param {import('../speak/voices.js').Choice} choice */
+  /** Assign a voice from the voice picker to this line. @param {import('../speak/voices.js').Choice} choice */
   choose(choice) {
     const { mode, voice } = choice;
     this.setVoice({ mode, voice, name: mode === 'base' ? choice.name : undefined, language: this.line.voice?.language });
@@ -79,20 +79,20 @@ export class LineView {
     this.list.show();
   }
 
-  /** Use a voice with a description for this line. */
+  /** Assign a new voice to this line, which the user then describes in words. */
   describe() {
     this.setVoice({ mode: 'voice_design', description: '', language: this.line.voice?.language });
     this.list.show();
     this.parts.description.focus();
   }
 
-  /** Return the words for each pace in the page's language. */
+  /** Return the words of a style for each pace, in the page's language. */
   paces() {
     const { t } = this.list.studio;
     return { slow: t('script.pace.slow_words'), fast: t('script.pace.fast_words') };
   }
 
-  /** Assign a voice to the line. @param {Voice} voice */
+  /** Assign a voice to the line and to other lines of its role. @param {Voice} voice */
   setVoice(voice) {
     this.list.script.assignVoice(this.line.id, voice);
   }
@@ -103,9 +103,9 @@ export class LineView {
   }
 
   /**
-   * Return the seed and the lock of the seed field.
+   * Return the seed that the user has entered, and true for `locked`.
    *
-   * An empty field means a random seed.
+   * If the field is empty, the seed is null (random). If the seed is invalid, the result is empty.
    *
    * @returns {Partial<Line>}
    */
@@ -116,14 +116,14 @@ export class LineView {
     return { seed: seed.valueAsNumber, locked: true };
   }
 
-  /** Show or hide the advanced controls. @param {boolean} open */
+  /** Show or hide the additional controls of the line. @param {boolean} open */
   unfold(open) {
     this.parts.more.hidden = !open;
     this.parts.open.ariaExpanded = String(open);
     if (open) this.listTakes();
   }
 
-  /** Offer the stored takes of the line if there are several. */
+  /** Show a button for each stored take of the line, if there are several. */
   async listTakes() {
     const { line, list } = this;
     const { takes: place } = this.parts;
@@ -142,7 +142,7 @@ export class LineView {
     for (const chip of getElements(place, 'button', HTMLButtonElement)) chip.ariaPressed = String(chip.value === String(line.seed));
   }
 
-  /** Update the shown voice after a change of the library. */
+  /** Show the voice of the line again after a change of the available voices. */
   offer() {
     const { parts, line, list } = this;
     const { t } = list.studio;
@@ -154,7 +154,11 @@ export class LineView {
     if (card) fillLanguages(parts.language, card, t);
   }
 
-  /** Show the line. @param {{index: number, count: number, sounding: boolean}} place */
+  /**
+   * Show the current content and state of the line.
+   *
+   * @param {{index: number, count: number, sounding: boolean}} place count: number of lines; sounding: true if the line is playing
+   */
   show({ index, count, sounding }) {
     const { parts, line, list, element } = this;
     const { t } = list.studio;
@@ -206,7 +210,7 @@ export class LineView {
     element.ariaLabel = t('script.line.label', { n });
   }
 
-  /** Mark the range of the text that is spoken now. @param {LineView['range']} range */
+  /** Highlight the part of the text that is spoken now, and scroll to it. @param {LineView['range']} range */
   mark(range) {
     if (range?.from === this.range?.from && range?.to === this.range?.to) return;
     this.range = range;
@@ -224,11 +228,11 @@ export class LineView {
   }
 
   /**
-   * Show the pace that the style contains.
+   * Show the pace that the style of the line contains.
    *
-   * A voice without styles has its own pace.
+   * The buttons are disabled if the voice does not support styles.
    *
-   * @param {boolean} isOwn true for a voice without styles
+   * @param {boolean} isOwn true if the voice does not support styles
    */
   showPace(isOwn) {
     const pace = paceOf(this.line.instruct, this.paces());
@@ -239,7 +243,7 @@ export class LineView {
     this.parts.pace.title = isOwn ? this.list.studio.t('script.pace.own') : '';
   }
 
-  /** Return a note about a line that can be spoken. @param {import('./making.js').LineState} state */
+  /** Return a warning about a line that can be spoken, or ''. @param {import('./making.js').LineState} state */
   note({ short }) {
     const { list, line } = this;
     if (short) return list.studio.shortness(short);
@@ -249,7 +253,7 @@ export class LineView {
   }
 
   /**
-   * Set the value of a field if it differs, because setting a value moves the caret.
+   * Set the value of a field only if it differs, because that moves the caret.
    *
    * @param {HTMLInputElement|HTMLTextAreaElement} field
    * @param {string} value
@@ -261,7 +265,7 @@ export class LineView {
   }
 }
 
-/** Return the named parts of a line's element. @param {HTMLElement} element */
+/** Return the controls of a line's element by name. @param {HTMLElement} element */
 function partsOf(element) {
   const part = (/** @type {string} */ name) => getElement(element, `.vw-line-${name}`);
   /** @template {HTMLElement} E @param {string} name @param {new () => E} kind */
@@ -300,13 +304,13 @@ function partsOf(element) {
   };
 }
 
-/** Format a number of seconds. @param {number} value */
+/** Format a number of seconds, such as "2.5 s". @param {number} value */
 export function seconds(value) {
   return `${value.toFixed(1)} s`;
 }
 
 /**
- * Return a text with highlighted tags for the layer behind the field.
+ * Return a text as nodes with highlighted tags, for the layer behind the text field.
  *
  * @param {string} text
  * @returns {(string|HTMLElement)[]}

@@ -1,5 +1,5 @@
 /**
- * View of the lines of a script: typing, pasting, and moving by keys or dragging.
+ * View of all lines of a script, with typing, pasting, and moving by keys or dragging.
  *
  * @typedef {import('./document.js').Line} Line
  */
@@ -49,7 +49,7 @@ export class LinesView {
     list.ondragend = () => this.endDrag();
   }
 
-  /** Show the lines of a script. @param {import('./document.js').Script} script */
+  /** Show the lines of another script. @param {import('./document.js').Script} script */
   open(script) {
     this.script = script;
     this.views.clear();
@@ -57,13 +57,13 @@ export class LinesView {
     this.arrange();
   }
 
-  /** Update the lines after a change of the voices or of the language. */
+  /** Update all lines after a change of the voices or of the page's language. */
   refreshVoices() {
     for (const view of this.views.values()) view.offer();
     this.show();
   }
 
-  /** Update the list after lines were added, removed or moved. */
+  /** Update the list of elements after lines were added, removed or moved. */
   arrange() {
     const { activeElement } = document;
     const focused = activeElement instanceof HTMLElement && this.list.contains(activeElement) ? activeElement : null;
@@ -80,7 +80,7 @@ export class LinesView {
     if (focused?.isConnected) focused.focus();
   }
 
-  /** Return an element for a line, which is a placeholder in a long script. @param {Line} line */
+  /** Return a new list element for a line, which is a placeholder in a long script. @param {Line} line */
   addElement(line) {
     return this.isLazy ? emptyLine(line.id) : this.build(line).element;
   }
@@ -96,7 +96,7 @@ export class LinesView {
     });
   }
 
-  /** Render lines near the window, and replace distant ones by placeholders. */
+  /** Render the lines near the visible part, and replace distant lines by placeholders. */
   renderNear() {
     const rows = [...this.elements];
     const place = (/** @type {number} */ at) => rows[at][1].getBoundingClientRect();
@@ -120,7 +120,7 @@ export class LinesView {
   }
 
   /**
-   * Return the view of a line, which is rendered if necessary.
+   * Return the view of a line, and render the line first if necessary.
    *
    * @param {string} id @returns {LineView|undefined} undefined if there is no such line
    */
@@ -130,14 +130,14 @@ export class LinesView {
     return this.views.get(id);
   }
 
-  /** Replace the list element of a line. @param {HTMLElement} element */
+  /** Replace the list element of a line by another element for the same line. @param {HTMLElement} element */
   replaceElement(element) {
     const { line: id = '' } = element.dataset;
     this.elements.get(id)?.replaceWith(element);
     this.elements.set(id, element);
   }
 
-  /** Render a line. @param {Line} line */
+  /** Render a line, and return its view. @param {Line} line */
   build(line) {
     const view = new LineView(line, this, this.template);
     this.views.set(line.id, view);
@@ -147,7 +147,11 @@ export class LinesView {
     return view;
   }
 
-  /** Repaint all lines in the next frame, only once for several changes. */
+  /**
+   * Show the current state of all lines in the next animation frame.
+   *
+   * Several calls before this frame have the effect of one call.
+   */
   showSoon() {
     this.frame ??= requestAnimationFrame(() => this.show());
   }
@@ -162,7 +166,7 @@ export class LinesView {
     });
   }
 
-  /** Mark the line that is playing. @param {string|null} id */
+  /** Highlight the line that is playing. @param {string|null} id */
   mark(id) {
     if (this.playingId === id) return;
     this.playingId = id;
@@ -171,15 +175,15 @@ export class LinesView {
     if (id && !typing) this.viewOf(id)?.element.scrollIntoView({ block: 'nearest' });
   }
 
-  /** Mark the range of the line that is spoken now. @param {LineView['range']} range */
+  /** Highlight the text that is spoken now in the line that is playing. @param {LineView['range']} range */
   markRange(range) {
     for (const [id, view] of this.views) view.mark(id === this.playingId ? range : null);
   }
 
   /**
-   * Focus a line, so that keys can move the line.
+   * Focus a line but not its text field, so that keys can move the line.
    *
-   * The text field does not get the focus, because that would open the keyboard of a phone.
+   * Focus in the text field would open the keyboard of a phone.
    *
    * @param {string} id
    */
@@ -219,7 +223,11 @@ export class LinesView {
     this.room.regeneration.begin(id);
   }
 
-  /** Use and play a stored take of a line. @param {Line} line @param {import('./making.js').LineTake} take */
+  /**
+   * Use a stored take as the audio of a line, and play it.
+   *
+   * @param {Line} line @param {import('./making.js').LineTake} take
+   */
   chooseTake(line, take) {
     this.studio.offerUndo(this.maker.choose(line, take));
     this.room.playFrom(line.id, { only: true });
@@ -240,10 +248,10 @@ export class LinesView {
   }
 
   /**
-   * Move a line by a number of positions.
+   * Move a line up or down in the script.
    *
    * @param {string} id
-   * @param {number} distance
+   * @param {number} distance number of positions, negative to move up
    * @param {Element|null} [focus] element that keeps the focus
    */
   move(id, distance, focus = document.activeElement) {
@@ -254,7 +262,7 @@ export class LinesView {
   }
 
   /**
-   * Add a line after another line, or at the end.
+   * Add a line after another line or at the end, and focus it.
    *
    * @param {string} [after] id of the other line
    * @param {string} [text]
@@ -301,7 +309,13 @@ export class LinesView {
     event.preventDefault();
   }
 
-  /** Insert several pasted paragraphs as several lines. @param {ClipboardEvent} event @param {LineView} view */
+  /**
+   * Insert pasted text with several paragraphs as several lines.
+   *
+   * Other pasted text is handled by the browser.
+   *
+   * @param {ClipboardEvent} event @param {LineView} view
+   */
   onPaste(event, { line }) {
     const pasted = event.clipboardData?.getData('text/plain') ?? '';
     const read = this.room.read(pasted);
@@ -311,7 +325,7 @@ export class LinesView {
   }
 
   /**
-   * Insert parsed lines after a line, or replace the line if it is empty.
+   * Insert parsed lines after a line, or replace the line if it has no text.
    *
    * @param {import('./reading.js').ParsedText & {title?: string}} read  title: name for a script without a name
    * @param {Line} [after] line that was pasted into, or undefined to add the lines at the end. The voice of this line speaks
@@ -339,7 +353,7 @@ export class LinesView {
     if (last) this.focus(last.id, last.text.length);
   }
 
-  // --- Dragging of lines
+  // --- Dragging
 
   /** @param {DragEvent} event */
   onDragStart(event) {
@@ -385,7 +399,11 @@ export class LinesView {
   }
 }
 
-/** Return a placeholder for a line. @param {string} id @param {number} [height] height in pixels */
+/**
+ * Return a list element that takes the space of a line that is not rendered.
+ *
+ * @param {string} id @param {number} [height] height in pixels
+ */
 function emptyLine(id, height) {
   const element = createElement('li', { className: 'vw-line-empty' });
   element.dataset.line = id;

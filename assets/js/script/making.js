@@ -1,7 +1,7 @@
 /**
- * Generator of the audio of lines, with one take for each segment between pauses.
+ * Generation of the audio of script lines, with one take for each segment between pauses.
  *
- * Equal requests share a take.
+ * A take is the audio of one request. Equal requests share a take.
  *
  * The key of a take consists of voice, text and seed. So audio is reused if a change to a line is undone or a line is copied,
  * and in a long line, only the changed segments are generated again. Events: 'change' when the state of a line may have
@@ -44,7 +44,7 @@ const UPDATE_INTERVAL_MS = 250; // Interval between updates of a line during its
 const MAX_SEARCH_CHARS = 250; // The studio ignores the rest of a search.
 
 /**
- * Return the key that identifies the audio of a request.
+ * Return a key that is equal for requests with equal audio.
  *
  * @param {Pick<Segment, 'mode'|'config'|'text'> & {spoken?: string|null, seed: number|null}} asked
  */
@@ -76,7 +76,7 @@ export class Maker extends EventTarget {
     this.changedSoon = throttle(() => this.changed(), UPDATE_INTERVAL_MS);
   }
 
-  /** Change to another script. @param {import('./document.js').Script} script */
+  /** Cancel the generation, and use another script. @param {import('./document.js').Script} script */
   open(script) {
     this.cancel();
     this.script = script;
@@ -84,18 +84,24 @@ export class Maker extends EventTarget {
     this.readTakes();
   }
 
-  /** Index the script's stored takes by key. */
+  /** Collect the stored takes of the script's lines by key. */
   readTakes() {
     for (const part of this.script?.lines.flatMap(({ takes }) => takes) ?? []) this.storedTakes.set(part.key, part);
     this.changed();
   }
 
-  /** Return the segments to speak and the silences of a line. @param {Line} line @returns {Segment[]} */
+  /** Return the segments of a line, which are texts to speak and silences. @param {Line} line @returns {Segment[]} */
   segmentsOf(line) {
     return this.read(line).stretches;
   }
 
-  /** Return what is derived from a line, which is cached until the line changes. @param {Line} line */
+  /**
+   * Return the segments of a line and the number of its pronunciation replacements.
+   *
+   * The result is cached until the line changes.
+   *
+   * @param {Line} line
+   */
   read(line) {
     const { text, seed, voice, instruct } = line;
     const { pronunciation } = this.studio;
@@ -127,9 +133,11 @@ export class Maker extends EventTarget {
   }
 
   /**
-   * Correct the messages of lines whose audio was lost, when the runtime is ready again.
+   * Replace the error messages of lines whose generation failed because of the runtime.
    *
-   * @returns {Line|undefined} first such line
+   * This is called when the runtime is ready again.
+   *
+   * @returns {Line|undefined} first line whose message was replaced
    */
   back() {
     const isLost = (/** @type {unknown} */ error) => LOST.includes(errorOf(error).code ?? '');
@@ -140,7 +148,9 @@ export class Maker extends EventTarget {
   }
 
   /**
-   * Return the stored takes of a line, which differ only in the seed, the oldest first.
+   * Return the stored takes of a line, oldest first.
+   *
+   * They differ only in the seed.
    *
    * @param {Line} line
    * @returns {Promise<LineTake[]>}
@@ -163,7 +173,7 @@ export class Maker extends EventTarget {
   }
 
   /**
-   * Use a stored take of a line.
+   * Use a stored take as the audio of a line, by using its seed.
    *
    * @param {Line} line
    * @param {LineTake} take
@@ -185,7 +195,11 @@ export class Maker extends EventTarget {
     return () => use(before);
   }
 
-  /** Return the state of a line's audio. @param {Line} line @returns {LineState} */
+  /**
+   * Return the state of a line's audio, such as 'made' or 'failed', with its length.
+   *
+   * @param {Line} line @returns {LineState}
+   */
   state(line) {
     const plan = this.segmentsOf(line);
     const known = plan.filter(({ silence }) => !silence).map((part) => this.takeOf(part));
@@ -202,7 +216,7 @@ export class Maker extends EventTarget {
   }
 
   /**
-   * Return the take of a segment, or null if there is none yet.
+   * Return the take of a segment, or null if it has not been requested.
    *
    * @param {Segment} stretch
    * @returns {SegmentTake|null}
@@ -211,13 +225,13 @@ export class Maker extends EventTarget {
     return (key && (this.takes.get(key) ?? this.storedTakes.get(key))) || null;
   }
 
-  /** Return the levels of a segment's audio that are known so far. @param {Segment} stretch */
+  /** Return the encoded levels of a segment's audio, as far as it is generated. @param {Segment} stretch */
   levels({ key }) {
     const take = key && this.takes.get(key);
     return (key && this.storedTakes.get(key)?.levels) || (take ? levelsOf(take) : '');
   }
 
-  /** Return the stored takes of a line in order. @param {Line} line */
+  /** Return the stored takes of a line's segments, in order. @param {Line} line */
   partsOf(line) {
     return this.segmentsOf(line).flatMap(({ key }) => (key && this.storedTakes.get(key)) || []);
   }
@@ -228,7 +242,9 @@ export class Maker extends EventTarget {
   }
 
   /**
-   * Return the take of a segment: an existing take, a stored take, or a new request.
+   * Return the take of a segment.
+   *
+   * It is an existing take, a stored take, or a new request.
    *
    * @param {Segment} segment @param {Line} line
    * @returns {Promise<Take>}
@@ -239,7 +255,13 @@ export class Maker extends EventTarget {
     return (key && this.takes.get(key)) || this.requestTake(segment, line);
   }
 
-  /** Load the audio of a stored take, or forget the take if it was deleted. @param {string} key */
+  /**
+   * Load a stored take with its audio.
+   *
+   * If the take was deleted, it is removed from the index.
+   *
+   * @param {string} key
+   */
   async loadStored(key) {
     const id = this.storedTakes.get(key)?.take;
     const { api } = this.studio;
@@ -257,7 +279,11 @@ export class Maker extends EventTarget {
     }
   }
 
-  /** Request the take of a segment. @param {Segment} stretch segment with a key @param {Line} line @returns {Take} */
+  /**
+   * Send the request for a segment, and return its take.
+   *
+   * @param {Segment} stretch segment with a key @param {Line} line @returns {Take}
+   */
   requestTake({ key, mode, config, text }, line) {
     const { script } = this;
     const { seed } = line;
@@ -288,7 +314,7 @@ export class Maker extends EventTarget {
     return take;
   }
 
-  /** Record a stored take as part of the script. @param {string} key @param {Take} take */
+  /** Record that the studio has stored a take of the script. @param {string} key @param {Take} take */
   recordTake(key, take) {
     const { id, samples } = take;
     const levels = levelsOf(take);
@@ -298,7 +324,7 @@ export class Maker extends EventTarget {
   }
 
   /**
-   * Generate and store the audio of a line.
+   * Generate the missing audio of a line, and wait until the studio has stored it.
    *
    * @param {Line} line
    * @returns {Promise<({take: string}|{silence_s: number})[]>} takes and silences of the line for an export
@@ -316,7 +342,7 @@ export class Maker extends EventTarget {
   }
 
   /**
-   * Generate and store the take of a segment.
+   * Return the id of a segment's stored take, after generating it if necessary.
    *
    * @param {Segment} segment
    * @param {Line} line
@@ -336,9 +362,9 @@ export class Maker extends EventTarget {
   }
 
   /**
-   * Release the samples of a line's takes that the studio stores.
+   * Remove the samples of a line's stored takes from memory.
    *
-   * The samples are loaded again when the line is played.
+   * They are loaded again when the line is played.
    *
    * @param {Line} line
    */
@@ -349,16 +375,16 @@ export class Maker extends EventTarget {
     }
   }
 
-  /** Return an error that contains the number of a line. @param {Line} line @param {unknown} error */
+  /** Return an error whose message contains the number of a line. @param {Line} line @param {unknown} error */
   lineError(line, error) {
     const n = (this.script?.indexOf(line.id) ?? 0) + 1;
     return new Error(this.studio.t('script.line_failed', { n, why: errorOf(error).message }), { cause: error });
   }
 
   /**
-   * Discard the audio of a line, so that the line is generated again.
+   * Discard the audio of a line, so that the line will be generated again.
    *
-   * The line gets a new seed unless its seed is locked.
+   * The line gets a new seed, unless the user has locked its seed.
    *
    * @param {Line} line @returns {() => void} function that restores the seed and the audio
    */
@@ -384,7 +410,7 @@ export class Maker extends EventTarget {
     };
   }
 
-  /** Cancel all takes that are in generation. */
+  /** Cancel all takes of the script that are in generation. */
   cancel() {
     for (const take of [...this.takes.values()]) take.cancel();
   }
@@ -409,7 +435,7 @@ export class Regeneration {
     this.room = room;
   }
 
-  /** Generate a line again. @param {string} id */
+  /** Generate the audio of a line again and play it, with undo. @param {string} id */
   begin(id) {
     const { studio, script, maker, voiceAssignment } = this.room;
     const line = script.line(id);
@@ -430,7 +456,11 @@ export class Regeneration {
     if (isMade) this.line = { id, back, dismiss };
   }
 
-  /** Forget the remade line, or restore its previous audio if its generation failed. */
+  /**
+   * Check the line that is generated again.
+   *
+   * If the generation has failed, its previous audio is restored.
+   */
   follow() {
     const { studio, script, maker } = this.room;
     const line = this.line && script.line(this.line.id);
@@ -444,7 +474,7 @@ export class Regeneration {
     studio.toast(studio.t('script.not_remade', { n: script.indexOf(line.id) + 1 }));
   }
 
-  /** Restore the previous audio of the line. */
+  /** Restore the previous audio of the line that is generated again. */
   restoreAudio() {
     const { line } = this;
     this.line = null;
@@ -453,7 +483,7 @@ export class Regeneration {
     this.room.recordTakes();
   }
 
-  /** Discard the state after another script was opened. */
+  /** Forget the line that is generated again, because another script was opened. */
   forget() {
     this.line = null;
   }

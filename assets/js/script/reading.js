@@ -1,5 +1,5 @@
 /**
- * Parser of texts that returns lines with speakers and styles.
+ * Parser of plays and other texts, which returns lines with speakers and styles.
  *
  *     readText('ANNA (softly): Good morning.\n\nTOM: Is it?').lines
  *     // [{ name: 'ANNA', instruct: 'softly', text: 'Good morning.' }, { name: 'TOM', instruct: '', text: 'Is it?' }]
@@ -29,10 +29,11 @@ const NOBODY = new Set(['note', 'warning', 'caution', 'important', 'attention', 
 const PAUSES_ONLY = /^(?:\s*\[\s*pause\b[^\]]*\])+\s*$/iu;
 
 /**
- * Parse a text as lines.
+ * Parse a text as lines of a script.
  *
  * Empty lines separate paragraphs. In a text without empty lines, every row is a paragraph. A name with a colon sets the
- * speaker until the next name. It counts as a name if it is known, written in capitals, or occurs twice.
+ * speaker until the next name. A word before a colon counts as a name if a voice has this name, if it is in capitals, or if it
+ * occurs twice.
  *
  * @param {string} text
  * @param {(name: string) => boolean} [isVoice]  returns true if a voice has this name
@@ -65,7 +66,7 @@ export function readText(text, isVoice = () => false) {
 /**
  * Join words that are hyphenated at the end of a row.
  *
- * The hyphen is kept if the text also contains the word with a hyphen elsewhere.
+ * The hyphen is kept if the same word with a hyphen also occurs elsewhere in the text.
  *
  * @param {string} text
  */
@@ -87,7 +88,7 @@ function toParagraphs(text) {
 }
 
 /**
- * Return the blocks of a screenplay with each name before a colon.
+ * Convert a screenplay to paragraphs that start with a name and a colon.
  *
  * @param {string[]} blocks
  * @param {Set<string> & {isScreenplay?: boolean}} names
@@ -106,9 +107,9 @@ function screenplayParagraphs(blocks, names) {
 }
 
 /**
- * Join the wrapped rows of a paragraph.
+ * Join the rows of a paragraph to one row.
  *
- * A row that starts with a name starts a new paragraph.
+ * A row that starts with a name begins a new paragraph.
  *
  * @param {string} block
  */
@@ -123,7 +124,7 @@ function unwrap(block) {
 }
 
 /**
- * Join two rows with a space, or without a space in Chinese and Japanese.
+ * Join two rows with a space, but without a space in Chinese and Japanese.
  *
  * @param {string} before
  * @param {string} after
@@ -134,7 +135,7 @@ function join(before, after) {
 }
 
 /**
- * Return a test for names of speakers.
+ * Return a function that returns true for names of speakers.
  *
  * @param {string[]} paragraphs
  * @param {(name: string) => boolean} isVoice
@@ -158,9 +159,9 @@ function nameRule(paragraphs, isVoice) {
 }
 
 /**
- * Split a text between sentences into segments of at most MAX_LINE_CHARS.
+ * Split a text into segments of at most MAX_LINE_CHARS.
  *
- * Longer sentences are split between clauses, or else between words.
+ * The text is split between sentences. Longer sentences are split between clauses, or else between words.
  *
  * @param {string} text
  */

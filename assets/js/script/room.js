@@ -1,5 +1,5 @@
 /**
- * The Script room: lines with voices that are played in order and exported as files.
+ * Script room of the page: lines with voices, which are played in order and exported.
  *
  * The room connects the model (document.js), voices (voice_assignment.js), takes (making.js), full audio (full_audio.js,
  * schedule.js), timeline (timeline.js), lines (lines_view.js), storage (script_list.js) and export (export.js).
@@ -121,7 +121,7 @@ export class ScriptRoom {
     this.root.addEventListener('input', () => this.clearMessages());
   }
 
-  /** Update the room after a change of the available voices. */
+  /** Update the room after a change of the loaded checkpoints or the voices. */
   offer() {
     this.beginning ??= this.begin();
     if (!this.opened) return;
@@ -152,31 +152,39 @@ export class ScriptRoom {
     return this.opened ? this.savedState() : this.studio.drafts.read(this.id);
   }
 
-  /** Return the id of the open script, and its content if the studio has not stored it. */
+  /**
+   * Return the id of the open script.
+   *
+   * If the studio has not stored the script, its content is returned too.
+   */
   savedState() {
     const { script } = this;
     return { id: script.id, unsaved: script.updatedAt ? null : script.toJSON() };
   }
 
-  /** Return a script for a preset of presets/scripts.toml, with voices. @param {{name: string, text: string}} preset */
+  /**
+   * Return a new script from a sample text, with a voice for each role.
+   *
+   * @param {{name: string, text: string}} preset
+   */
   sample({ name, text }) {
     const lines = this.read(text).lines.map((line) => newLine(line));
     this.voiceAssignment.assign(lines, []);
     return new Script({ name, lines });
   }
 
-  /** Return a script that has one empty line. */
+  /** Return a new script with one empty line. */
   empty() {
     return new Script({ lines: [newLine({ voice: this.voiceAssignment.unused([]) })] });
   }
 
-  /** The open script. @throws {Error} if no script is open yet */
+  /** Script that is open in the room. @throws {Error} if no script is open yet */
   get script() {
     if (this.scriptList.script) return this.scriptList.script;
     throw new Error('No script is open yet');
   }
 
-  /** Open a script. @param {Script} script */
+  /** Show another script in the room. @param {Script} script */
   open(script) {
     const isNext = this.scriptList.list.some(({ id }) => id === this.opened?.id);
     if (this.studio.current === this && script.id !== this.opened?.id) this.studio.scroller.scrollTop = 0;
@@ -204,6 +212,8 @@ export class ScriptRoom {
   }
 
   /**
+   * Open the room, optionally with a new script, a stored script, or a line to play.
+   *
    * @param {import('../app/studio.js').RoomOptions} [given] script: id of the script to open; voice: stored voice for a new line;
    * text: text of a new script with `title`; isPlayed: true to play the script; line: id of the line to play from
    */
@@ -225,7 +235,9 @@ export class ScriptRoom {
   }
 
   /**
-   * Delete a script, and open another script if it was open.
+   * Delete a script.
+   *
+   * If it is the open script, another script is opened.
    *
    * @param {string} id @returns {Promise<() => Promise<void>>} function that undoes the deletion
    */
@@ -233,7 +245,7 @@ export class ScriptRoom {
     return id === this.opened?.id ? this.scriptList.remove(() => this.empty()) : this.scriptList.discard(id);
   }
 
-  /** Return the number of scripts that use a stored voice. @param {string} voice id of the voice */
+  /** Return the number of scripts with lines that use a stored voice. @param {string} voice id of the voice */
   async scriptCountOf(voice) {
     const speaks = (/** @type {Pick<import('../library/saved_scripts.js').ScriptSummary, 'voices'>} */ { voices = [] }) =>
       voices.some((one) => one.mode === 'base' && one.voice === voice);
@@ -253,7 +265,7 @@ export class ScriptRoom {
     this.showSoon();
   }
 
-  /** Open another script if it still exists. @param {string} id */
+  /** Open a stored script, or show a message if it does not exist. @param {string} id */
   async openIfExists(id) {
     try {
       await this.scriptList.load(id);
@@ -263,20 +275,22 @@ export class ScriptRoom {
     }
   }
 
-  /** Return true if a script may have this many lines, otherwise show an error. @param {number} lines */
+  /** Return true if a script may have this number of lines, otherwise show an error. @param {number} lines */
   hasRoom(lines) {
     if (lines <= MAX_LINES) return true;
     this.studio.toast(this.studio.t('script.too_long', { n: lines, most: MAX_LINES }));
     return false;
   }
 
-  /** Parse a text as lines. @param {string} text */
+  /** Parse a text as lines, with the voices' names as possible speakers. @param {string} text */
   read(text) {
     return readText(text, (word) => this.voiceAssignment.findVoice(word) !== null);
   }
 
   /**
-   * Create a script from parsed lines, unless the open script is equal.
+   * Create a script from parsed lines and open it.
+   *
+   * If the open script has the same lines, it stays open.
    *
    * @param {import('./reading.js').ParsedText} read
    * @param {SpokenBy|null} spokenBy  voice for lines without a name @param {string} title
@@ -306,7 +320,7 @@ export class ScriptRoom {
   /**
    * Return a message about the result of an import.
    *
-   * @param {string} key
+   * @param {string} key message key
    * @param {number} n number of lines
    * @param {number} leftOut number of skipped chat messages
    */
@@ -315,7 +329,7 @@ export class ScriptRoom {
     return [t(key, { n }), leftOut > 0 && t('script.left_out_of_chat', { n: leftOut })].filter(Boolean).join(' ');
   }
 
-  /** Update the texts after a change of the page's language. */
+  /** Update the texts of the room after a change of the page's language. */
   onLanguage() {
     if (!this.opened) return;
     this.lines.refreshVoices();
@@ -326,19 +340,23 @@ export class ScriptRoom {
 
   // --- Playback
 
-  /** The line that is playing, or null. */
+  /** Ids of the script and the line that is playing, or null. */
   get reading() {
     const { playingId: line } = this.fullAudio;
     return line && { script: this.script.id, line };
   }
 
-  /** Play from the line that has the focus, or from the first line. */
+  /** Play the script from the line that has the focus, or else from the first line. */
   async speak() {
     const [first] = this.script.lines;
     this.perform(this.lines.focused() ?? first.id);
   }
 
-  /** Play from a line. @param {string} id @param {{only?: boolean}} [options] only: stop after this line */
+  /**
+   * Stop other playback, and play the script from a line or show an error.
+   *
+   * @param {string} id @param {{only?: boolean}} [options] only: stop after this line
+   */
   playFrom(id, options) {
     const { studio } = this;
     if (!studio.isReachable()) return;
@@ -353,7 +371,7 @@ export class ScriptRoom {
   }
 
   /**
-   * Play from a line.
+   * Play the script from a line.
    *
    * @param {string} id
    * @param {{only?: boolean}} [options]
@@ -368,13 +386,13 @@ export class ScriptRoom {
     studio.stage.playScript(fullAudio, fullAudio.clipFrom(id)?.start, { only });
   }
 
-  /** Show an error of playback. @param {Error} error */
+  /** Show an error that occurred during playback. @param {Error} error */
   onError(error) {
     if (error instanceof FieldError) this.studio.showError(error.field, error, this.id);
     else this.studio.toast(error.message);
   }
 
-  /** Return the label next to the waveform: the current line or the script. @param {FullAudio} audio */
+  /** Return the caption for the player: the line that is playing, or the script's name. @param {FullAudio} audio */
   labelOf({ playingId }) {
     const { script, studio, voiceAssignment } = this;
     const line = playingId && script.line(playingId);
@@ -384,7 +402,13 @@ export class ScriptRoom {
     return studio.t('script.sounding', { n: script.indexOf(line.id) + 1, of: script.lines.length, name, text });
   }
 
-  /** Move to a position in the full audio, from which playback continues. @param {number} at position in samples */
+  /**
+   * Move the playback position in the audio of the script.
+   *
+   * If the script is playing, playback continues there.
+   *
+   * @param {number} at position in samples
+   */
   seek(at) {
     this.showInPlayer();
     this.studio.stage.seek(at);
@@ -396,13 +420,13 @@ export class ScriptRoom {
     this.studio.stage.onKey(event);
   }
 
-  /** Show the full audio in the player. */
+  /** Show the audio of the script in the player. */
   showInPlayer() {
     const { stage } = this.studio;
     if (stage.take !== this.fullAudio) stage.show(this.fullAudio);
   }
 
-  /** Check lines before playback and throw the first error. @param {string[]} ids */
+  /** Throw an error for the first line that cannot be spoken. @param {string[]} ids */
   check(ids) {
     const wanted = new Set(ids);
     const lines = this.script.lines.filter(({ id }) => wanted.has(id));
@@ -427,9 +451,9 @@ export class ScriptRoom {
   }
 
   /**
-   * Stop playback and generation.
+   * Mark no line as playing, and restore a line that is being generated again.
    *
-   * The player can play the audio again.
+   * This is called when the page stops all playback and generation.
    */
   stop() {
     this.fullAudio.setPlaying(null);
@@ -453,9 +477,9 @@ export class ScriptRoom {
   }
 
   /**
-   * Return the range of the current sentence in the line's text.
+   * Return the character range of the sentence that is spoken in the playing line.
    *
-   * The range is null in a pause, or if the line has changed.
+   * The result is null in a pause, or if the line has changed.
    */
   playingRange() {
     const { fullAudio, studio } = this;
@@ -496,7 +520,11 @@ export class ScriptRoom {
     return this.script.lines.length > MAX_SHORT_LINES;
   }
 
-  /** Show the full audio immediately, or in a long script after a pause in editing. */
+  /**
+   * Update everything that depends on the audio of the script.
+   *
+   * In a long script, this is delayed until a pause in editing.
+   */
   showAll() {
     clearTimeout(this.layoutTimer);
     if (!this.isLong) this.show();
@@ -516,7 +544,7 @@ export class ScriptRoom {
     studio.dock.showText();
   }
 
-  /** Describe the length of the script and the part that is not generated. */
+  /** Return a text with the number of lines, the length, and the number of missing lines. */
   line() {
     if (!this.opened) return '';
     const { clips, samples } = this.fullAudio;
@@ -526,14 +554,14 @@ export class ScriptRoom {
     return this.studio.t(left ? 'script.count' : 'script.total', { n: written, s: clock(samples), left });
   }
 
-  /** Record the stored takes in the script. */
+  /** Write the ids of the stored takes into the lines, so that the script is saved. */
   recordTakes() {
     for (const line of this.script.lines) line.takes = this.maker.partsOf(line);
     this.script.notify(false);
   }
 
   /**
-   * Announce the new position of a dragged line, and offer to undo the move.
+   * Announce the new position of a line that was dragged, and offer undo.
    *
    * @param {string} id @param {(() => void)|null} undo function that undoes the move, or null if the line has not moved
    */
@@ -548,7 +576,7 @@ export class ScriptRoom {
     this.parts.live.textContent = sentence;
   }
 
-  /** Clear the messages about an earlier state of the script. */
+  /** Clear the errors and the messages of an earlier export. */
   clearMessages() {
     this.exporting.clearMessages();
     if (this.studio.current === this) this.studio.clearErrors();
@@ -556,21 +584,21 @@ export class ScriptRoom {
 
   // --- Files
 
-  /** Open the export form. @param {HTMLElement} button button that was pressed */
+  /** Show the room, and open its export form. @param {HTMLElement} button button that was pressed */
   openExport(button) {
     this.studio.go(this.id);
     this.exporting.show(button);
   }
 
-  /** Import a file as new lines of this script, or a document as a new script. @param {File} [file] */
+  /** Import a file into this script, or a document as a new script. @param {File} [file] */
   async importFile(file) {
     this.use(await this.studio.importer.readFile(file, this.script.gap));
   }
 
   /**
-   * Add an imported text to this script, or make a new script from it.
+   * Insert an imported text into this script, or create a new script from it.
    *
-   * Subtitles replace the sample script, because its lines have no times.
+   * A document always becomes a new script. Subtitles do so if the open script is an unchanged sample.
    *
    * @param {import('./importing.js').ImportedText|null} imported
    */
@@ -583,7 +611,7 @@ export class ScriptRoom {
   }
 
   /**
-   * Add a line for a stored take at the end.
+   * Add a new line with the request of a stored take at the end of the script.
    *
    * @param {import('../app/studio.js').RestoredTake} take
    * @returns {import('../app/studio.js').UndoFunction}

@@ -1,7 +1,8 @@
 /**
  * Levels of audio over time, encoded as a short text that is stored with a script.
  *
- * There are 20 characters per second, from 0 to z. With them, the timeline can draw lines whose audio is not loaded.
+ * There are 20 characters per second, from 0 to z. The timeline draws lines from these levels if their audio is not
+ * loaded.
  */
 
 import { SAMPLE_RATE } from '../common/audio.js';
@@ -11,7 +12,11 @@ import { BIN, Peaks } from '../player/waveform.js';
 export const LEVEL_SAMPLES = SAMPLE_RATE / 20; // Number of samples per character.
 const MAX_LEVEL = 35; // Maximum level: the digit z in base 36.
 
-/** Return the encoded levels of a take. @param {import('../player/take.js').Take} take @returns {string} */
+/**
+ * Return the levels of a take's audio as text, with 20 characters per second.
+ *
+ * @param {import('../player/take.js').Take} take @returns {string}
+ */
 export function levelsOf(take) {
   const { low, high } = Peaks.of(take);
   const step = LEVEL_SAMPLES / BIN;
@@ -25,9 +30,9 @@ export function levelsOf(take) {
 }
 
 /**
- * Return the drawn height of a level, from 0 to 1.
+ * Return the height at which the timeline draws a level, from 0 to 1.
  *
- * The level is the root of the peak, because speech is mostly quiet.
+ * The height is the square root of the peak, because speech is mostly quiet.
  *
  * @param {string} level character from 0 to z
  */
@@ -36,9 +41,9 @@ export function heightOf(level) {
 }
 
 /**
- * Start times of the lines in the full audio of a script.
+ * Positions of the lines in the audio of a script.
  *
- * The player, the timeline and the export use the same times.
+ * The player, the timeline and the export use the same positions.
  *
  * @typedef {import('./making.js').Segment & {sound: SegmentTake|null, start: number, length: number}} PlacedSegment
  *   sound: take, or null if not generated; start: position in the full audio in samples
@@ -53,15 +58,15 @@ export function heightOf(level) {
  * @property {PlacedSegment[]} parts
  */
 
-/** Convert seconds to samples. @param {number} seconds */
+/** Convert seconds to a number of samples. @param {number} seconds */
 export function samplesOf(seconds) {
   return Math.round(seconds * SAMPLE_RATE);
 }
 
 /**
- * Return the clips of all lines that have text or pauses, in order.
+ * Return the clips of a script, one for each line that has text or pauses.
  *
- * Segments without audio have the expected duration of their text.
+ * The length of a segment without audio is estimated from its text.
  *
  * @param {import('./document.js').Script} script @param {import('./making.js').Maker} maker
  * @returns {Clip[]}
@@ -91,7 +96,7 @@ export function clipsOf(script, maker) {
 const expected = new WeakMap();
 
 /**
- * Return the length of a segment in samples.
+ * Return the length of a segment in samples, which is estimated without audio.
  *
  * @param {import('./making.js').Segment} segment
  * @param {SegmentTake|null} take

@@ -1,4 +1,4 @@
-/** Stored scripts: their addresses, automatic saving, and the list on the page. */
+/** Stored scripts: their URLs, automatic saving, and the list on the page. */
 
 import { errorOf } from '../common/api.js';
 import { createElement, getElement } from '../common/elements.js';
@@ -7,14 +7,14 @@ import { nameOfScript } from './line_text.js';
 
 // --- Address of a script, `#/script/<id>`, for bookmarks, the Library, the Back button and reloads.
 
-/** Return the script id in the page's address, or null if there is none. @returns {string|null} */
+/** Return the id of the script in the page's URL, or null if there is none. @returns {string|null} */
 export function addressedScript() {
   const [, id] = /^#\/script\/([\w-]{1,64})$/.exec(location.hash) ?? [];
   return id ?? null;
 }
 
 /**
- * Put the id of the open script into the page's address while the Script room is shown.
+ * Put the id of the open script into the page's URL, if the Script room is shown.
  *
  * @param {string} id @param {boolean} isNext  true if the Back button should return to the previous script
  */
@@ -63,7 +63,9 @@ export class ScriptList extends EventTarget {
   }
 
   /**
-   * Load the list and open the last edited script, or a script that `choose` selects.
+   * Load the list of scripts, and open one of them.
+   *
+   * By default, this is the last edited script.
    *
    * @param {() => Script} first creates a script if there is none
    * @param {(list: ScriptList['list']) => {id: string}|null|undefined} [choose] selects a script
@@ -81,13 +83,17 @@ export class ScriptList extends EventTarget {
     this.dispatchEvent(new Event('list'));
   }
 
-  /** Save pending changes and open another stored script. @param {string} id */
+  /** Save pending changes, and open another stored script. @param {string} id */
   async load(id) {
     await this.flush();
     this.open(await this.stored(id), 'saved');
   }
 
-  /** Open a script. @param {Script} script @param {ScriptList['state']} [state] */
+  /**
+   * Make a script the open script, whose changes are saved automatically.
+   *
+   * @param {Script} script @param {ScriptList['state']} [state]
+   */
   open(script, state = 'new') {
     clearTimeout(this.timer);
     this.script?.removeEventListener('change', this.onChange);
@@ -98,7 +104,7 @@ export class ScriptList extends EventTarget {
     this.enter(state);
   }
 
-  /** Save the script after a pause in editing. */
+  /** Save the open script after a pause in editing. */
   touch() {
     if (this.state === 'conflict') return;
     this.enter('unsaved');
@@ -108,14 +114,18 @@ export class ScriptList extends EventTarget {
     this.timer = setTimeout(() => this.save(), Math.max(0, Math.min(restMs, this.unsavedAt + MAX_UNSAVED_MS - performance.now())));
   }
 
-  /** Save pending changes now. */
+  /** Save pending changes now, and wait for the result. */
   async flush() {
     clearTimeout(this.timer);
     if (this.state === 'unsaved') this.save();
     await this.saving;
   }
 
-  /** Save the script after the running save, because versions follow each other. */
+  /**
+   * Save the open script after the previous save has ended.
+   *
+   * The order matters, because each save contains the version of the previous save.
+   */
   save() {
     const { script } = this;
     this.unsavedAt = 0;
@@ -123,7 +133,7 @@ export class ScriptList extends EventTarget {
     return this.saving;
   }
 
-  /** Store a script. @param {Script} script */
+  /** Store a script in the studio, and handle a conflict with another tab. @param {Script} script */
   async put(script) {
     if (script === this.script) this.enter('saving');
     this.runningPuts += 1;
@@ -151,13 +161,13 @@ export class ScriptList extends EventTarget {
     }
   }
 
-  /** Move a script to the top of the list. @param {Script} script */
+  /** Move a script to the top of the list, or add it there. @param {Script} script */
   remember({ id, name, begins }) {
     this.list = [{ id, name, begins }, ...this.list.filter((one) => one.id !== id)];
     this.dispatchEvent(new Event('list'));
   }
 
-  /** Resolve a conflict between two tabs by loading the version of the other tab. */
+  /** Resolve a conflict between two tabs: use the version of the other tab. */
   async loadOther() {
     const { script } = this;
     if (!script) return;
@@ -167,16 +177,18 @@ export class ScriptList extends EventTarget {
     if (isChanged) this.touch();
   }
 
-  /** Return a stored script. @param {string} id */
+  /** Load a stored script from the studio. @param {string} id */
   async stored(id) {
     return new Script(await this.api.get(`studio/scripts/${id}`));
   }
 
   /**
-   * Follow another tab that has only spoken lines of the script.
+   * Use the takes of another tab, if that tab has only generated audio.
+   *
+   * The result is false if the other tab has also changed the text.
    *
    * @param {Script} script
-   * @returns {Promise<boolean>} false if the other tab changed more
+   * @returns {Promise<boolean>} false if there is a real conflict
    */
   async followSpeech(script) {
     const other = await this.stored(script.id);
@@ -185,7 +197,7 @@ export class ScriptList extends EventTarget {
     return isSpeech;
   }
 
-  /** Continue from another version of the open script, with the text of this tab. @param {Script} other */
+  /** Use the takes and the version number of another tab, but keep this tab's text. @param {Script} other */
   adopt(other) {
     const { script } = this;
     if (!script) return;
@@ -194,7 +206,7 @@ export class ScriptList extends EventTarget {
     this.dispatchEvent(new Event('adopted'));
   }
 
-  /** Resolve a conflict between two tabs by saving the version of this tab. */
+  /** Resolve a conflict between two tabs: save the version of this tab. */
   async saveOwn() {
     const { script } = this;
     if (!script) return;
@@ -203,9 +215,9 @@ export class ScriptList extends EventTarget {
   }
 
   /**
-   * Delete the open script and open another.
+   * Delete the open script, and open another one.
    *
-   * @param {() => Script} first
+   * @param {() => Script} first creates a script if no other script exists
    * @returns {Promise<() => Promise<void>>} function that undoes the deletion
    */
   async remove(first) {
@@ -239,7 +251,7 @@ export class ScriptList extends EventTarget {
     };
   }
 
-  /** Send pending changes when the page is closed. */
+  /** Send pending changes to the studio when the page is closed. */
   leave() {
     const { script } = this;
     if (this.state !== 'unsaved' || !script) return;
@@ -302,14 +314,14 @@ export class ScriptListView {
     this.offerSamples();
   }
 
-  /** Show the sample scripts with their names in the page's language. */
+  /** Fill the menu with the sample scripts, in the page's language. */
   offerSamples() {
     const { studio, scriptList, room, parts } = this;
     const samples = studio.presets.scripts.map((preset) => entry(preset.name, () => this.choose(() => scriptList.open(room.sample(preset), 'new'))));
     parts.samples.replaceChildren(...samples);
   }
 
-  /** Close the menu and run the selected action. @param {() => void|Promise<void>} action */
+  /** Close the menu, save pending changes, and run an action. @param {() => void|Promise<void>} action */
   async choose(action) {
     this.parts.menu.open = false;
     this.parts.summary.focus();
@@ -331,7 +343,7 @@ export class ScriptListView {
     this.studio.toast(t('script.deleted', { name }), { action: t('shell.undo'), onAction });
   }
 
-  /** Return the displayed name of a script. @param {{name: string, begins?: string}} script */
+  /** Return the name of a script as the page shows it. @param {{name: string, begins?: string}} script */
   nameOf(script) {
     return nameOfScript(script) || this.studio.t('script.untitled');
   }
@@ -345,7 +357,7 @@ export class ScriptListView {
     this.showState();
   }
 
-  /** Show the name of the script and the state of saving. */
+  /** Show the name of the open script, and if it is saved. */
   showState() {
     const { parts, scriptList, studio } = this;
     const { script, state } = scriptList;
@@ -357,7 +369,7 @@ export class ScriptListView {
   }
 
   /**
-   * Return the list element of a script.
+   * Return the list element for a script, with a button that opens the script.
    *
    * @param {{id: string, name: string, begins?: string}} script
    * @param {boolean} isOpen
@@ -366,7 +378,11 @@ export class ScriptListView {
     return entry(this.nameOf(script), () => this.choose(() => this.scriptList.load(script.id)), isOpen);
   }
 
-  /** Show the reason why saving fails, with possible actions. @param {ScriptList['state']} state */
+  /**
+   * Show the reason why the script cannot be saved, with buttons for possible actions.
+   *
+   * @param {ScriptList['state']} state
+   */
   showProblem(state) {
     const { parts, scriptList, studio } = this;
     const { t } = studio;

@@ -1,5 +1,5 @@
 /**
- * Timeline of a script: clips for the lines, and the position of playback.
+ * Timeline of a script, which shows a clip for each line and the playback position.
  *
  * The timeline is a slider, operated by mouse, touch or keyboard. It fits the window, or scrolls for long scripts.
  *
@@ -68,7 +68,7 @@ export class Timeline {
     }).observe(root);
   }
 
-  /** Show the clips of a script. @param {Clip[]} clips */
+  /** Show the clips of a script, one for each line. @param {Clip[]} clips */
   show(clips) {
     const { callbacks } = this;
     this.clips = clips;
@@ -79,7 +79,7 @@ export class Timeline {
     this.draw();
   }
 
-  /** Draw the visible part, and a window's width on each side. */
+  /** Draw the visible part of the timeline, and the same width on each side. */
   draw() {
     const { clips, root, inner, width, left } = this;
     const seconds = this.samples / SAMPLE_RATE;
@@ -109,7 +109,7 @@ export class Timeline {
     });
   }
 
-  /** Draw a clip. @param {Clip} clip @param {HTMLElement} element */
+  /** Draw the clip of a line: colour, name and waveform outline. @param {Clip} clip @param {HTMLElement} element */
   drawClip({ line, state, start, end, parts }, element) {
     const [name, sound] = element.children;
     setAttributes(element, { class: `vw-clip vw-hue-${hueOf(line.voice?.voice ?? line.voice?.mode ?? '')}`, 'data-state': state });
@@ -121,7 +121,7 @@ export class Timeline {
     return element;
   }
 
-  /** Show a handle between adjacent clips. @param {Clip[]} clips */
+  /** Show a handle between each two neighbouring clips. @param {Clip[]} clips */
   showGaps(clips) {
     resizeChildren(this.gaps, 'i', clips.length - 1).forEach((handle, at) => {
       const { line, end } = clips[at];
@@ -133,20 +133,20 @@ export class Timeline {
 
   // --- Dragging
 
-  /** Keep the scale during a drag. @returns {number} samples per pixel */
+  /** Keep the scale constant during a drag. @returns {number} scale in samples per pixel */
   fixScale() {
     this.isHeld = true;
     return SAMPLE_RATE / this.scale;
   }
 
-  /** End a drag and fit the timeline into the window again. */
+  /** Fit the timeline into the window again after a drag. */
   fitScale() {
     this.isHeld = false;
     this.hover.hidden = true;
     this.draw();
   }
 
-  /** Show that a clip is dragged. @param {string} id */
+  /** Show that the clip of a line is being dragged. @param {string} id */
   startDrag(id) {
     this.elements.get(id)?.setAttribute('data-lifted', '');
     this.drop.hidden = false;
@@ -154,11 +154,11 @@ export class Timeline {
   }
 
   /**
-   * Move a dragged clip with the pointer, and mark where a drop would insert it.
+   * Move a clip during a drag, and mark the position at which it would be inserted.
    *
    * @param {string} id
    * @param {number} distance distance in pixels
-   * @param {string|null} nextId
+   * @param {string|null} nextId id of the line after this position, or null for the end
    */
   dragTo(id, distance, nextId) {
     this.elements.get(id)?.style.setProperty('--by', `${distance}px`);
@@ -167,7 +167,7 @@ export class Timeline {
     this.placeElement(this.drop, at < 0 ? this.samples : (left + this.clips[at].start) / 2);
   }
 
-  /** Show a clip at its place again after a drag. @param {string} id */
+  /** Show a clip at its own position again after a drag. @param {string} id */
   endDrag(id) {
     const element = this.elements.get(id);
     element?.removeAttribute('data-lifted');
@@ -182,18 +182,18 @@ export class Timeline {
     this.placeElement(this.hover, this.placeOf(event));
   }
 
-  /** Mark the selected line. @param {string|null} id */
+  /** Mark the clip of the selected line. @param {string|null} id */
   choose(id) {
     this.chosen = id;
     for (const [line, element] of this.elements) element.toggleAttribute('data-chosen', line === id);
   }
 
   /**
-   * Put an element at a position.
+   * Set the position of an element on the time axis, and optionally its width.
    *
    * @param {HTMLElement} element
-   * @param {number} start samples
-   * @param {number} [length] samples
+   * @param {number} start position in samples
+   * @param {number} [length] width in samples
    */
   placeElement({ style }, start, length) {
     const pixels = (/** @type {number} */ samples) => `${((samples / SAMPLE_RATE) * this.scale).toFixed(2)}px`;
@@ -201,14 +201,14 @@ export class Timeline {
     if (length !== undefined) style.width = pixels(length);
   }
 
-  /** Mark the line that is playing. @param {string|null} id */
+  /** Mark the clip of the line that is playing. @param {string|null} id */
   mark(id) {
     this.playingId = id;
     for (const [line, element] of this.elements) element.toggleAttribute('data-sounding', line === id);
   }
 
   /**
-   * Show the position of playback.
+   * Show the playback position.
    *
    * @param {number|null} at position in samples, or null if the script is not playing
    */
@@ -224,14 +224,18 @@ export class Timeline {
     });
   }
 
-  /** Scroll to a position. @param {number} at position in samples */
+  /** Scroll so that a position becomes visible. @param {number} at position in samples */
   scrollToTime(at) {
     const { root, left, width } = this;
     const x = (at / SAMPLE_RATE) * this.scale;
     if (x < left || x > left + width) root.scrollLeft = x - width / 8;
   }
 
-  /** Show as many time marks above the clips as fit. @param {number} from seconds @param {number} to */
+  /**
+   * Show as many time marks as fit into a range of the time axis.
+   *
+   * @param {number} from start in seconds @param {number} to end in seconds
+   */
   showTimes(from, to) {
     const step = MARK_STEPS_S.find((one) => one * this.scale >= MIN_MARK_DISTANCE_PX) ?? MARK_STEPS_S[MARK_STEPS_S.length - 1];
     const first = Math.max(0, Math.floor(from / step));
@@ -242,13 +246,17 @@ export class Timeline {
     });
   }
 
-  /** Return the position at the pointer. @param {MouseEvent} event @returns {number} position in samples */
+  /**
+   * Return the position in the script at the pointer.
+   *
+   * @param {MouseEvent} event @returns {number} position in samples
+   */
   placeOf({ clientX }) {
     const { left, width } = this.inner.getBoundingClientRect();
     return Math.round(Math.max(0, Math.min(1, (clientX - left) / width)) * this.samples);
   }
 
-  /** Show the time at the pointer. @param {PointerEvent} event */
+  /** Show the time at the pointer's position. @param {PointerEvent} event */
   onHover(event) {
     this.showAtPointer(event, clock(this.placeOf(event)));
     this.hover.hidden = this.samples === 0 || event.pointerType === 'touch';
@@ -261,7 +269,7 @@ function part(root, name) {
 }
 
 /**
- * Add or remove children of an element, and return them.
+ * Add or remove children at the end of an element until it has a number of children.
  *
  * @param {HTMLElement} parent
  * @param {string} tag
@@ -274,7 +282,7 @@ function resizeChildren(parent, tag, count) {
   return getElements(parent, ':scope > *');
 }
 
-/** Return a new element for a clip. @param {string} id id of the line */
+/** Return a new element for the clip of a line. @param {string} id id of the line */
 function build(id) {
   const clip = document.createElement('div');
   clip.dataset.clip = id;
@@ -282,7 +290,7 @@ function build(id) {
   return clip;
 }
 
-/** Return the highest level. @param {string} levels */
+/** Return the highest character of encoded levels. @param {string} levels */
 function highest(levels) {
   return [...levels].reduce((most, level) => (level > most ? level : most), '0');
 }

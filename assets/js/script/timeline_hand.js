@@ -1,8 +1,8 @@
 /**
- * Pointer actions on the timeline.
+ * Mouse and touch actions on the timeline of a script.
  *
- * A click moves to a position and selects the line. Dragging a clip moves its line, and dragging a handle changes the
- * silence after a line. A touch scrolls, and drags only after a delay.
+ * A click moves the playback position and selects the line. Dragging a clip moves its line, and dragging a handle changes
+ * the silence after a line. A touch scrolls the timeline, and drags only if the finger first rests.
  *
  * The same actions have keys: arrows on the timeline, Alt+↑ and Alt+↓ on a line, and the field for the pause of a line.
  *
@@ -19,7 +19,7 @@ import { SAMPLE_RATE } from '../common/audio.js';
 import { MAX_PAUSE_S } from './line_text.js';
 
 const MIN_DRAG_PX = 5;
-const TOUCH_DRAG_DELAY_MS = 300; // A touch starts a drag after this time, and scrolls before.
+const TOUCH_DRAG_DELAY_MS = 300; // Time after which a touch starts a drag. A movement before this time scrolls.
 const GRID_S = 0.05;
 
 export class TimelineGestures {
@@ -42,7 +42,7 @@ export class TimelineGestures {
     inner.oncontextmenu = (event) => this.isDragging && event.preventDefault();
   }
 
-  /** Start to drag a clip or a handle. @param {PointerEvent} event */
+  /** Handle a press on the timeline, which may start to drag a clip or a handle. @param {PointerEvent} event */
   grab(event) {
     if (event.button !== 0 || this.isHeld) return;
     const gap = idAt(event.target, 'gap');
@@ -51,7 +51,7 @@ export class TimelineGestures {
   }
 
   /**
-   * Handle a press, which is a click or the start of a drag.
+   * Handle a press on a clip, which is a click or the start of a drag.
    *
    * @param {string|null} id id of the clip's line
    * @param {PointerEvent} event
@@ -87,9 +87,11 @@ export class TimelineGestures {
   }
 
   /**
-   * Return the id of the line in front of which a drop would insert a line.
+   * Return the id of the line before which a dragged line would be inserted, or null.
    *
-   * @param {string} id
+   * Null means the end of the script.
+   *
+   * @param {string} id id of the dragged line
    * @param {PointerEvent} event
    */
   dropTarget(id, event) {
@@ -99,7 +101,9 @@ export class TimelineGestures {
   }
 
   /**
-   * Change the silence after a line by dragging, or seek if the handle is clicked.
+   * Change the silence after a line while its handle is dragged.
+   *
+   * A click on the handle moves the playback position.
    *
    * @param {string} id @param {PointerEvent} event
    */
@@ -129,7 +133,7 @@ export class TimelineGestures {
   }
 
   /**
-   * Track the pointer until it is released or cancelled.
+   * Call functions while the pointer moves, and when it is released or cancelled.
    *
    * @param {PointerEvent} event
    * @param {{move: (event: PointerEvent) => void, end: (event: PointerEvent|null) => void}} acts end: called with null if the
@@ -154,7 +158,7 @@ export class TimelineGestures {
 }
 
 /**
- * Return the id of the line whose clip or handle contains a node.
+ * Return the id of the line to whose clip or handle an element belongs, or null.
  *
  * @param {EventTarget|null} target
  * @param {'clip'|'gap'} kind

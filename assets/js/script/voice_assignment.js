@@ -1,5 +1,5 @@
 /**
- * Voices of script lines: their names, their assignment, and the requests for lines.
+ * Voices of script lines: their names, their automatic assignment, and their requests.
  *
  * @typedef {import('../common/fields.js').ModelCard} ModelCard
  * @typedef {import('./document.js').Line} Line
@@ -21,13 +21,13 @@ export class VoiceAssignment {
     this.studio = studio;
   }
 
-  /** Return the speakers of the checkpoint. @returns {Choice[]} */
+  /** Return the speakers of the CustomVoice checkpoint as choices. @returns {Choice[]} */
   speakers() {
     const names = this.studio.cards.get('custom_voice')?.speakers ?? [];
     return names.map((name) => choice({ mode: 'custom_voice', voice: name }, speakerTitle(name)));
   }
 
-  /** Return the stored voices, or [] if no loaded checkpoint can clone. @returns {Choice[]} */
+  /** Return the stored voices as choices, or [] if no Base checkpoint is loaded. @returns {Choice[]} */
   storedChoices() {
     if (!this.studio.cards.has('base')) return [];
     return this.studio.voices.list.map(({ id, name }) => choice({ mode: 'base', voice: id }, name));
@@ -37,14 +37,14 @@ export class VoiceAssignment {
     return this.studio.cards.has('voice_design');
   }
 
-  /** Return the speaker or the stored voice with a name, or null. @param {string} name @returns {Voice|null} */
+  /** Return the speaker or the stored voice with this name, or null. @param {string} name @returns {Voice|null} */
   findVoice(name) {
     const wanted = normalised(name);
     return [...this.storedChoices(), ...this.speakers()].find(({ label }) => normalised(label) === wanted)?.voice ?? null;
   }
 
   /**
-   * Return the mark and the name of any voice, including deleted voices.
+   * Return the icon and the name for any voice, also for a deleted voice.
    *
    * @param {Voice|null} voice
    * @returns {Pick<VoiceChoice, 'voice'|'kind'|'name'>|null}
@@ -57,7 +57,7 @@ export class VoiceAssignment {
     return studio.catalogue.find(valueOf(voice)) ?? { voice: id, kind: 'recorded', name: this.nameOfUnknown(voice) };
   }
 
-  /** Return the name of a voice that is not in the catalogue. @param {Voice} voice */
+  /** Return a name for a voice that is not available. @param {Voice} voice */
   nameOfUnknown({ mode, voice = '', name }) {
     const { t, voices } = this.studio;
     if (mode !== 'base') return t('script.gone', { name: speakerTitle(voice) });
@@ -65,12 +65,12 @@ export class VoiceAssignment {
     return name ? t('script.deleted_voice', { name }) : t('script.deleted_unnamed');
   }
 
-  /** Return true for a stored voice that was deleted. @param {Voice|null} voice */
+  /** Return true if a voice is a stored voice that was deleted. @param {Voice|null} voice */
   isDeleted(voice) {
     return voice?.mode === 'base' && this.studio.voices.isListed && !this.studio.catalogue.find(valueOf(voice));
   }
 
-  /** Record the names of stored voices in the lines, in case the voices are deleted. @param {Line[]} lines */
+  /** Write the names of stored voices into the lines, for the case of their deletion. @param {Line[]} lines */
   recordNames(lines) {
     const names = new Map(this.studio.voices.list.map(({ id, name }) => [id, name]));
     for (const { voice } of lines) {
@@ -78,18 +78,20 @@ export class VoiceAssignment {
     }
   }
 
-  /** Return the display name of a voice. @param {Voice|null} voice */
+  /** Return the name of a voice as the page shows it. @param {Voice|null} voice */
   nameOf(voice) {
     return this.displayOf(voice)?.name ?? '';
   }
 
-  /** Return a name from the description of a designed voice, or the display name. @param {Voice|null} voice */
+  /** Return a name for a voice, which is a designed voice's description in short form. @param {Voice|null} voice */
   uniqueNameOf(voice) {
     return (voice?.mode === 'voice_design' && suggestedName('', voice.description ?? '')) || this.nameOf(voice);
   }
 
   /**
-   * Return a voice for a new role: the first voice that is not used, or the first voice.
+   * Return a voice for a new role.
+   *
+   * It is the first voice that no line uses, or else the first voice.
    *
    * @param {Line[]} lines
    * @returns {Voice|null}
@@ -102,7 +104,9 @@ export class VoiceAssignment {
   }
 
   /**
-   * Return the voice of the first line without a role, or the first voice.
+   * Return the narrator's voice, which is the voice of the first line without a role.
+   *
+   * If there is no such line, the result is the first voice.
    *
    * @param {Line[]} lines
    * @returns {Voice|null}
@@ -114,11 +118,12 @@ export class VoiceAssignment {
   /**
    * Assign voices to parsed lines.
    *
-   * A name gets the voice with this name, a role gets an unused voice, and lines without a name get the narrator's voice.
+   * If a name is the name of a voice, the line gets this voice. Other names are roles, and each new role gets an unused voice.
+   * Lines without a name get the narrator's voice.
    *
    * @param {Line[]} lines  lines that are changed in place
    * @param {Line[]} existing existing lines of the script
-   * @param {Voice|null} [narrator]
+   * @param {Voice|null} [narrator] voice for lines without a name
    */
   assign(lines, existing, narrator = this.narrator(existing)) {
     const roles = new Map(existing.filter(({ name, voice }) => name && voice).map(({ name, voice }) => [name, voice]));
@@ -134,13 +139,13 @@ export class VoiceAssignment {
     }
   }
 
-  /** Return true if the mode of a voice supports a style. @param {Voice|null} voice */
+  /** Return true if a voice can be used with a style. @param {Voice|null} voice */
   takesInstruct(voice) {
     return voice?.mode === 'voice_design' || this.studio.catalogue.supportsStyle(voice?.mode);
   }
 
   /**
-   * Return the request for a segment of a line, without text and seed.
+   * Return the mode and the settings of the request for a line.
    *
    * @param {Line} line
    * @returns {{mode: import('../player/take.js').Mode, config: import('../player/take.js').Config}}
@@ -156,9 +161,9 @@ export class VoiceAssignment {
 }
 
 /**
- * Return the value of a voice's option.
+ * Return the value of a voice in the selector.
  *
- * All voices with a description share one option.
+ * All voices from descriptions have the same value.
  *
  * @param {Voice} voice
  */
@@ -166,12 +171,12 @@ export function valueOf({ mode, voice = '' }) {
   return `${mode}:${voice}`;
 }
 
-/** Return an option for a voice. @param {Voice} voice @param {string} label @returns {Choice} */
+/** Return a choice for the voice selector. @param {Voice} voice @param {string} label @returns {Choice} */
 function choice(voice, label) {
   return { value: valueOf(voice), label, voice };
 }
 
-/** Normalise a name for comparison. @param {string} name */
+/** Return a form of a name that ignores case, underscores and additional spaces. @param {string} name */
 function normalised(name) {
   return name.trim().toLowerCase().replaceAll(/[\s_]+/g, ' ');
 }

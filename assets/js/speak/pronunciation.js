@@ -1,11 +1,12 @@
 /**
- * Replacement of words in the spoken text by entries of the pronunciation dictionary.
+ * Replacement of words before they are spoken, with a pronunciation dictionary.
  *
- *     pronounced('Ask Nguyen. [pause 1s]', [{ word: 'Nguyen', said: 'Win' }])
+ *     replaceWords('Ask Nguyen. [pause 1s]', [{ word: 'Nguyen', said: 'Win' }])
  *     // { text: 'Ask Win. [pause 1s]', count: 1 }
  *
- * Entries match whole words, the longest word first. Replaced text is not replaced again. An entry with the same case
- * precedes other entries. runtime/shared/pronouncing.py follows the same rules, and a shared test table covers both.
+ * Entries match whole words, and the longest entry first. Replaced text is not replaced again. An entry with the same upper
+ * and lower case as in the text precedes other entries. runtime/shared/pronouncing.py has the same rules, and a shared test
+ * table covers both.
  *
  * @typedef {{word: string, said: string}} Entry
  */
@@ -29,6 +30,8 @@ const MAY_BECOME_TAG = '</?\\s*(?:\\p{L}[^<>\\n]{0,300}|\\p{N}[^<>\\s]{0,300})>'
 const MARKUP = new RegExp(`\\[[^\\[\\]\\n]{0,500}\\]|${SSML}|${MAY_BECOME_TAG}`, 'giu');
 
 /**
+ * Replace words in a text by the entries of a dictionary.
+ *
  * @param {string} text
  * @param {Entry[]} entries
  * @returns {{text: string, count: number}}  count: number of replacements
@@ -59,7 +62,7 @@ export function replaceWords(text, entries) {
 }
 
 /**
- * Return the range of the next markup (which is left unchanged), or null.
+ * Return the range of the next tag or markup, in which no word is replaced, or null.
  *
  * Other bracketed text is ordinary text, unless replacing a word would turn it into a tag.
  *
@@ -80,7 +83,7 @@ function nextMarkup(text, from, entries) {
   return null;
 }
 
-/** Return true if a bracket is markup. @param {string} bracket */
+/** Return true if a text in brackets is a tag or SSML markup. @param {string} bracket */
 function isMarkup(bracket) {
   if (bracket.startsWith('[')) return isTag(bracket);
   return !bracket.endsWith('>') || SSML_TAG.test(bracket);
@@ -95,7 +98,11 @@ function isMarkup(bracket) {
  */
 const read = new WeakMap();
 
-/** Compile a dictionary. @param {Entry[]} entries @returns {CompiledDictionary} */
+/**
+ * Compile a dictionary to a regular expression and maps of its entries.
+ *
+ * @param {Entry[]} entries @returns {CompiledDictionary}
+ */
 function prepare(entries) {
   const forms = new Set(entries.flatMap(({ word }) => [word.normalize('NFC'), word.normalize('NFD')]));
   const longest = [...forms].sort((one, other) => other.length - one.length);
@@ -110,12 +117,12 @@ function prepare(entries) {
   return prepared;
 }
 
-/** Remove brackets from a replacement, so that the replacement is not a tag. @param {string} replacement */
+/** Remove brackets from a replacement, so that it cannot become a tag. @param {string} replacement */
 function withoutBrackets(replacement) {
   return replacement.replace(/[[\]<>]/g, '');
 }
 
-/** Return the pattern that matches a word as a whole word. @param {string} word */
+/** Return a pattern that matches a word, but not as part of a longer word. @param {string} word */
 function wholeWordPattern(word) {
   const characters = [...word];
   const middle = word.replace(/[\\^$.*+?()[\]{}|/]/g, '\\$&').replace(/\s+/gu, '\\s+');
@@ -123,10 +130,10 @@ function wholeWordPattern(word) {
 }
 
 /**
- * Return the lookaround before or after a word.
+ * Return a pattern for the start or the end of a word.
  *
  * @param {string} character first or last character of the word
- * @param {'<'|''} before
+ * @param {'<'|''} before '<' for the start, '' for the end
  */
 function boundaryPattern(character, before) {
   if (!WORD_LIKE.test(character)) return '';
@@ -135,12 +142,12 @@ function boundaryPattern(character, before) {
   return `(?${before}!${IN_A_WORD})${number}`;
 }
 
-/** Return a word with normalised Unicode and spaces. @param {string} word */
+/** Return a word in Unicode form NFC and with single spaces. @param {string} word */
 function spaced(word) {
   return word.normalize('NFC').replace(/\s+/gu, ' ');
 }
 
-/** Return a case-folded word. @param {string} word */
+/** Return a form of a word that ignores upper and lower case. @param {string} word */
 function foldCase(word) {
   return spaced(word).toUpperCase().toLowerCase();
 }
@@ -152,7 +159,7 @@ const IS_HEADING = /^(?:words?|terms?),(?:said|said as|say as|say_as|alias|pronu
 const FIELD = /(?:"((?:[^"]|"")*)"|([^,;\t\r\n]*))[ ]*(,|;|\t|\r?\n|\r|$)/gy;
 
 /**
- * Parse a text file with entries.
+ * Parse a text file with dictionary entries.
  *
  * A heading is skipped. Rows that do not have two fields are skipped and counted in `leftOut`.
  *
@@ -166,11 +173,11 @@ export function readWordList(text) {
 }
 
 /**
- * Merge a dictionary that was changed both by this page and by another window.
+ * Merge two changed versions of a dictionary: of this page and of another window.
  *
- * The result is the dictionary of the other window with the additions, changes and removals of this page.
+ * The result is the version of the other window with the additions, changes and removals of this page.
  *
- * @param {Entry[]} base common base @param {Entry[]} mine @param {Entry[]} theirs @returns {Entry[]}
+ * @param {Entry[]} base version before both changes @param {Entry[]} mine @param {Entry[]} theirs @returns {Entry[]}
  */
 export function mergedWords(base, mine, theirs) {
   const [first, own] = [base, mine].map((words) => new Map(words.map(({ word, said }) => [word, said])));
@@ -182,13 +189,13 @@ export function mergedWords(base, mine, theirs) {
   return [...merged].map(([word, said]) => ({ word, said }));
 }
 
-/** Return the entries as a text file. @param {Entry[]} entries */
+/** Return dictionary entries as the content of a CSV file. @param {Entry[]} entries */
 export function writeWordList(entries) {
   const rows = [HEADING, ...entries.map(({ word, said }) => [word, said])];
   return `${rows.map((row) => row.map(quoted).join(',')).join('\r\n')}\r\n`;
 }
 
-/** Split a text file into rows and fields. @param {string} text @returns {string[][]} */
+/** Split a text file into rows, and each row into fields. @param {string} text @returns {string[][]} */
 function rowsOf(text) {
   /** @type {string[][]} */
   const rows = [[]];
@@ -203,7 +210,7 @@ function rowsOf(text) {
   return rows;
 }
 
-/** Return a field with quotation marks if they are necessary. @param {string} field */
+/** Return a field of a CSV file, in quotation marks if necessary. @param {string} field */
 function quoted(field) {
   return /[",;\t\r\n]/.test(field) ? `"${field.replaceAll('"', '""')}"` : field;
 }
@@ -228,26 +235,26 @@ export class Pronunciation extends EventTarget {
     if (dictionary) this.setDictionary(dictionary);
   }
 
-  /** Return the text with replacements, or null if nothing was replaced. @param {string} text @returns {string|null} */
+  /** Return a text with replaced words, or null if nothing was replaced. @param {string} text @returns {string|null} */
   spokenText(text) {
     const { text: spoken, count } = replaceWords(text, this.words);
     return count > 0 ? spoken : null;
   }
 
-  /** Return the number of replacements in a text. @param {string} text */
+  /** Return the number of words that are replaced in a text. @param {string} text */
   count(text) {
     return replaceWords(text, this.words).count;
   }
 
-  /** Load the stored dictionary, which another window may have changed. */
+  /** Load the dictionary again, because another window may have changed it. */
   async refresh() {
     this.setDictionary(await api.get(ROUTE));
   }
 
   /**
-   * Replace the stored dictionary.
+   * Save a new version of the dictionary.
    *
-   * If another window has changed the dictionary, the changes are merged.
+   * If another window has changed the dictionary, the changes of both are merged.
    *
    * @param {Entry[]} words @returns {Promise<boolean>} true if changes were merged @throws
    * {import('../common/api.js').StudioError} if the dictionary cannot be saved
@@ -258,7 +265,13 @@ export class Pronunciation extends EventTarget {
     return kept;
   }
 
-  /** Store the dictionary, and return true if changes were merged. @param {Entry[]} words */
+  /**
+   * Send the dictionary to the studio, and merge it with the changes of another window.
+   *
+   * The result is true if changes were merged.
+   *
+   * @param {Entry[]} words
+   */
   async store(words) {
     try {
       this.setDictionary(await api.put(ROUTE, { words, updated_at: this.version }));
@@ -272,7 +285,7 @@ export class Pronunciation extends EventTarget {
     return true;
   }
 
-  /** Use a stored dictionary. @param {StoredDictionary} kept */
+  /** Use a dictionary that was received from the studio. @param {StoredDictionary} kept */
   setDictionary({ words, updated_at }) {
     this.words = words;
     this.version = updated_at ?? 0;

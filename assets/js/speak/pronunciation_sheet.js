@@ -1,8 +1,4 @@
-/**
- * Dialog for editing the pronunciation dictionary.
- *
- * Complete rows are saved immediately.
- */
+/** Dialog for editing the pronunciation dictionary, which saves complete rows at once. */
 
 import { errorOf } from '../common/api.js';
 import { SAMPLE_RATE, wavBlob } from '../common/audio.js';
@@ -20,7 +16,7 @@ export class PronunciationSheet {
   sample = null;
   /** Player of the sample word, or null if no word is playing. @type {HTMLAudioElement|null} */
   audio = null;
-  /** True if the sample word paused a playback, which is then resumed. */
+  /** True if the sample word has paused another playback, which is resumed afterwards. */
   isPaused = false;
 
   /** @param {HTMLElement} page @param {import('../app/studio.js').Studio} studio */
@@ -55,7 +51,7 @@ export class PronunciationSheet {
   /**
    * Open the dialog with the stored dictionary.
    *
-   * If a word is selected in the text, a new row starts with this word.
+   * If a word is selected in the text field, a new row is added for this word.
    */
   async open() {
     const { field } = this;
@@ -79,12 +75,12 @@ export class PronunciationSheet {
 
   // --- Rows
 
-  /** Show entries as rows. @param {Entry[]} entries */
+  /** Show dictionary entries as rows. @param {Entry[]} entries */
   show(entries) {
     this.list.replaceChildren(...entries.map((entry) => this.row(entry)));
   }
 
-  /** Return a row for an entry. @param {Entry} entry */
+  /** Return a row for a dictionary entry. @param {Entry} entry */
   row({ word, said }) {
     const row = copyOf(this.pattern);
     this.studio.words.apply(row);
@@ -96,7 +92,7 @@ export class PronunciationSheet {
     return row;
   }
 
-  /** Focus an empty row, which is added if there is none. */
+  /** Focus an empty row, and add one if there is none. */
   focusEmptyRow() {
     const fields = [...this.list.querySelectorAll('input')];
     const empty = fields.find((field, at) => at % 2 === 0 && !field.value && !fields[at + 1].value);
@@ -113,7 +109,7 @@ export class PronunciationSheet {
   }
 
   /**
-   * Handle Enter, which moves from a word to its replacement and then to the next word.
+   * Handle the Enter key, which moves the focus to the next field.
    *
    * @param {KeyboardEvent} event
    */
@@ -128,7 +124,7 @@ export class PronunciationSheet {
     else if (fields[at].value) this.add();
   }
 
-  /** Remove a row. @param {HTMLElement} row */
+  /** Remove a row, and save the dictionary if the row was complete. @param {HTMLElement} row */
   remove(row) {
     const before = this.entries();
     const next = row.nextElementSibling ?? row.previousElementSibling;
@@ -144,9 +140,9 @@ export class PronunciationSheet {
   }
 
   /**
-   * Return the entries of the complete rows.
+   * Return the entries of all complete rows.
    *
-   * Duplicate words are marked and skipped.
+   * If a word occurs twice, the second row is marked and skipped.
    *
    * @returns {Entry[]}
    */
@@ -163,7 +159,11 @@ export class PronunciationSheet {
     return [...entries].map(([word, said]) => ({ word, said }));
   }
 
-  /** Save the entries of the complete rows. @param {string} [sentence] message that is shown after saving */
+  /**
+   * Save the entries of all complete rows, and show a message.
+   *
+   * @param {string} [sentence] message that is shown after saving
+   */
   async save(sentence = this.studio.t('pronunciation.kept')) {
     const entries = this.entries();
     const [twice] = getElements(this.list, '[aria-invalid=true]', HTMLInputElement);
@@ -181,7 +181,7 @@ export class PronunciationSheet {
 
   // --- Playback and files
 
-  /** Speak a word with the settings of the Speak room. @param {string} words text to speak */
+  /** Generate and play a word with the settings of the Speak room. @param {string} words text to speak */
   speak(words) {
     const { studio } = this;
     const speakers = /** @type {import('./room.js').SpeakersRoom} */ (studio.room('speakers'));
@@ -198,7 +198,11 @@ export class PronunciationSheet {
     else sample.addEventListener('done', () => sample === this.sample && this.playWord(sample));
   }
 
-  /** Play a sample word, while other playback is paused. @param {import('../player/take.js').Take} sample */
+  /**
+   * Play the audio of a word, and pause other playback until it ends.
+   *
+   * @param {import('../player/take.js').Take} sample
+   */
   playWord({ chunks }) {
     const { stage } = this.studio;
     this.isPaused ||= stage.isPlaying;
@@ -210,7 +214,7 @@ export class PronunciationSheet {
     this.audio.play().catch(() => this.stopWord());
   }
 
-  /** Stop the sample word, and resume the playback that it paused. */
+  /** Stop the audio of the word, and resume the playback that it has paused. */
   stopWord() {
     const { audio, isPaused } = this;
     this.sample = this.audio = null;
@@ -222,7 +226,11 @@ export class PronunciationSheet {
     if (isPaused) this.studio.stage.resume();
   }
 
-  /** Import a file whose entries replace existing entries for the same words. */
+  /**
+   * Import entries from the selected file.
+   *
+   * They replace existing entries for the same words.
+   */
   async importFiles() {
     const [file] = this.file.files ?? [];
     this.file.value = ''; // Without this, choosing the same file again would fire no change event.

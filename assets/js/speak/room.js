@@ -1,7 +1,8 @@
 /**
- * The Speak room, which speaks a text with a speaker or a stored voice and with a style.
+ * Speak room of the page, which speaks a text with a selected voice and a style.
  *
- * Speakers use CustomVoice. Stored voices use Base, or with a style a CustomVoice checkpoint that supports stored voices.
+ * Speakers use a CustomVoice checkpoint. Stored voices use Base, or with a style a CustomVoice checkpoint that supports
+ * stored voices.
  */
 
 import { getElement } from '../common/elements.js';
@@ -34,7 +35,7 @@ export class SpeakersRoom {
     this.chips = getElement(root, '#vw-speakers-chips');
     /** Voice that the user has chosen, even if it is unavailable. @type {ChosenVoice|null} */
     this.chosenVoice = null;
-    /** Voice that was chosen before, which is used if the chosen voice is deleted. @type {ChosenVoice|null} */
+    /** Voice that was chosen before, for the case that the chosen voice is deleted. @type {ChosenVoice|null} */
     this.previousVoice = null;
     this.offered = '';
     const callbacks = { chosen: () => this.chosen?.key ?? '', choose: (/** @type {Choice} */ choice) => this.choose(choice) };
@@ -52,13 +53,13 @@ export class SpeakersRoom {
     this.markStyle();
   }
 
-  /** Set the style. @param {string} text */
+  /** Set the text of the style field. @param {string} text */
   setStyle(text) {
     this.instruct.value = text;
     this.markStyle();
   }
 
-  /** Mark the suggestion that equals the text of the style field. */
+  /** Mark the suggested style that equals the text of the style field. */
   markStyle() {
     pressChip(this.chips, this.instruct.value);
   }
@@ -78,7 +79,13 @@ export class SpeakersRoom {
     return this.studio.cards.get(this.mode);
   }
 
-  /** Voice that is used: the chosen voice, the previous voice, or the first available voice. @returns {Choice|null} */
+  /**
+   * Voice that the room uses now, or null if no voice is available.
+   *
+   * It is the chosen voice, the previously chosen voice, or the first available voice.
+   *
+   * @returns {Choice|null}
+   */
   get chosen() {
     const { catalogue, voices } = this.studio;
     for (const wanted of [this.chosenVoice, this.previousVoice]) {
@@ -90,7 +97,7 @@ export class SpeakersRoom {
     return catalogue.first;
   }
 
-  /** Choose a voice. @param {Choice} choice */
+  /** Choose a voice for this room. @param {Choice} choice */
   choose({ mode, voice, name, kind }) {
     const { chosen } = this;
     if (chosen && chosen.key !== keyOf(mode, voice)) this.previousVoice = chosen;
@@ -105,7 +112,7 @@ export class SpeakersRoom {
     this.updateForm();
   }
 
-  /** Update the form for the chosen voice. */
+  /** Update the form after a change of the voice, the checkpoint or the language. */
   updateForm() {
     const { chosen, card, studio } = this;
     const is = `${chosen?.key} ${chosen?.name} ${card?.id} ${studio.words.language}`;
@@ -123,7 +130,7 @@ export class SpeakersRoom {
     if (studio.current === this) studio.variation.offer(card);
   }
 
-  /** Return the reason why the chosen voice supports no style, or '' if it supports styles. */
+  /** Return the reason why the chosen voice supports no style, or '' if it does. */
   noStyleReason() {
     const { chosen, card, studio } = this;
     if (studio.catalogue.supportsStyle(chosen?.mode)) return '';
@@ -131,21 +138,25 @@ export class SpeakersRoom {
     return !card || card.takes_instruct ? '' : studio.t('speakers.no_instruct', { model: studio.modelName(card) });
   }
 
-  /** True if tags in the text can change the speech of the chosen voice. */
+  /** True if style tags in the text have an effect with the chosen voice. */
   get followsTags() {
     return this.chosen?.mode === 'custom_voice' && this.noStyleReason() === '';
   }
 
   // --- Text
 
-  /** Use the sample sentence of the chosen language, unless the user has written a text. */
+  /**
+   * Replace a sample sentence by the sample sentence of the selected language.
+   *
+   * A text that the user has written is not replaced.
+   */
   suggestText() {
     const { texts } = this.studio.presets;
     const sample = texts[this.language.value.toLowerCase()];
     if (sample && Object.values(texts).includes(this.studio.text)) this.studio.text = sample;
   }
 
-  /** Use a suggestion as the style, or remove it if it is already used. @param {string} text */
+  /** Use a suggested style, or remove the style if it is already used. @param {string} text */
   suggest(text) {
     const { studio, instruct } = this;
     const isOwn = instruct.value.trim() !== '' && !studio.presets.instructs.some((one) => one.text === instruct.value);
@@ -153,7 +164,7 @@ export class SpeakersRoom {
     studio.replaceWithUndo(this, isOwn, () => this.setStyle(manner));
   }
 
-  /** Return the text that the dock shows before the first take. */
+  /** Return the text that the player shows before the first take. */
   line() {
     return this.studio.facts.line(this.chosen?.name ?? '');
   }
@@ -162,7 +173,11 @@ export class SpeakersRoom {
     return { voice: this.chosenVoice, language: this.language.value, instruct: this.instruct.value, graft: this.graft.checked };
   }
 
-  /** Restore a draft. @param {{voice: ChosenVoice|null, language: string, instruct: string, graft?: boolean}} draft */
+  /**
+   * Restore the voice and the settings of a stored draft.
+   *
+   * @param {{voice: ChosenVoice|null, language: string, instruct: string, graft?: boolean}} draft
+   */
   recall({ voice, language, instruct, graft = false }) {
     this.chosenVoice = voice ?? this.chosenVoice;
     this.updateForm();
@@ -173,14 +188,14 @@ export class SpeakersRoom {
 
   // --- Speaking
 
-  /** Return the fields of session.config that this room sets. @param {Choice} chosen */
+  /** Return the fields of `session.config` for a voice and the settings of this room. @param {Choice} chosen */
   config({ voice }) {
     const instructions = this.instruct.disabled ? '' : this.instruct.value.trim();
     const isGrafted = instructions !== '' && !this.graftBox.hidden && this.graft.checked;
     return { voice, language: this.language.value, ...(instructions && { instructions }), ...(isGrafted && { graft: true }) };
   }
 
-  /** Return the voice and the style of this room for the lines of a script. */
+  /** Return the voice and the style of this room for the lines of a script, or null. */
   spokenBy() {
     const { chosen } = this;
     if (!chosen) return null;
@@ -188,7 +203,7 @@ export class SpeakersRoom {
     return { voice, instruct: this.instruct.disabled ? '' : this.instruct.value.trim() };
   }
 
-  /** Return the request that the primary button sends. */
+  /** Return the request that a press of the primary button would send, or null. */
   presentRequest() {
     const { studio, chosen, mode } = this;
     if (!chosen) return null;
@@ -196,7 +211,13 @@ export class SpeakersRoom {
     return { mode: modeFor(mode, config.instructions), config, text: studio.text };
   }
 
-  /** Speak the text. @param {{clicked: number}} options */
+  /**
+   * Generate and play the text.
+   *
+   * A text that is too long for one request becomes a script.
+   *
+   * @param {{clicked: number}} options
+   */
   async speak({ clicked }) {
     const { studio, chosen } = this;
     const present = this.presentRequest();
@@ -212,7 +233,11 @@ export class SpeakersRoom {
     return this.typed.isOn;
   }
 
-  /** Speak the rest of a typed text, and return false if nothing was typed. */
+  /**
+   * Speak the typed text that was not sent yet, and end the request.
+   *
+   * The result is false if nothing was typed.
+   */
   finishTyping() {
     return this.typed.isOn && this.typed.finish();
   }
@@ -225,7 +250,11 @@ export class SpeakersRoom {
     this.typed.finish();
   }
 
-  /** Enter the room with a voice. @param {{voice?: string}} given id of a stored voice, or name of any voice */
+  /**
+   * Open the room, with a voice if one is given.
+   *
+   * @param {{voice?: string}} given id of a stored voice, or name of any voice
+   */
   async enter({ voice }) {
     if (!voice) return;
     const { catalogue, voices } = this.studio;
@@ -234,7 +263,7 @@ export class SpeakersRoom {
     this.chooseIfAvailable(catalogue.findByName(voice));
   }
 
-  /** Choose a voice, or show the reason why the voice cannot be used. @param {Choice|null} choice */
+  /** Choose a voice, or show the reason why it cannot be used. @param {Choice|null} choice */
   chooseIfAvailable(choice) {
     const { studio } = this;
     const why = choice ? choice.why : studio.t('picker.gone');
@@ -263,7 +292,7 @@ export class SpeakersRoom {
   }
 }
 
-/** Return a choice for a stored voice that is not listed yet. @param {ChosenVoice} wanted @returns {Choice} */
+/** Return a choice for a stored voice that has not been loaded yet. @param {ChosenVoice} wanted @returns {Choice} */
 function unlistedChoice({ voice, name = '', kind }) {
   const known = { tags: [], about: '', why: '', language: null, sample: null, isCommon: false };
   return { ...known, key: keyOf('base', voice), mode: 'base', voice, name, kind: kind === 'designed' ? 'designed' : 'recorded' };

@@ -1,5 +1,5 @@
 /**
- * Times of sentences, estimated from the lengths of texts and the pauses in the audio.
+ * Times at which sentences are spoken, estimated from text lengths and audio pauses.
  *
  * The models do not report the times of words. The functions are pure.
  *
@@ -26,9 +26,9 @@ const MIN_SEARCH_S = 1; // Pauses are searched at least this far from the expect
 const FAR = 0.25;
 
 /**
- * Return the ranges of the sentences of a text.
+ * Return the character ranges of the sentences of a text.
  *
- * Text without letters belongs to the previous sentence.
+ * Text without letters belongs to the sentence before it.
  *
  * @param {string} text @returns {TextRange[]}
  */
@@ -44,12 +44,16 @@ export function sentencesOf(text) {
   return sentences;
 }
 
-/** Split a sentence into clauses, because short texts align better with pauses. @param {string} sentence */
+/** Split a sentence into clauses, whose ends can be aligned with pauses in the audio. @param {string} sentence */
 export function clausesOf(sentence) {
   return sentence.split(CLAUSE).filter((clause) => SPOKEN.test(clause));
 }
 
-/** Return the ranges of the pauses in a take. @param {{low: number[], high: number[]}} peaks @returns {TextRange[]} */
+/**
+ * Return the time ranges of the pauses in a take, in seconds.
+ *
+ * @param {{low: number[], high: number[]}} peaks @returns {TextRange[]}
+ */
 export function pausesOf({ low, high }) {
   let loudest = 0;
   for (let bin = 0; bin < low.length; bin++) loudest = Math.max(loudest, high[bin] - low[bin]);
@@ -67,14 +71,14 @@ export function pausesOf({ low, high }) {
 }
 
 /**
- * Return the start time of each clause in seconds.
+ * Return the estimated start time of each clause in seconds.
  *
- * The ends of clauses are assigned to the pauses that fit the expected durations best.
+ * The end of a clause is aligned with the pause that fits the expected durations best.
  *
  * @param {number[]} lengths  expected duration of each clause in seconds
  * @param {TextRange[]} pauses
  * @param {number|null} total  duration of the take in seconds, or null during generation
- * @param {number} [usualPace]  known pace of the voice: actual seconds per expected second
+ * @param {number} [usualPace]  known pace of the voice: actual duration divided by expected duration
  * @returns {number[]} start times in seconds
  */
 export function startTimesOf(lengths, pauses, total, usualPace = 1) {
@@ -92,7 +96,7 @@ export function startTimesOf(lengths, pauses, total, usualPace = 1) {
 /** @typedef {{time: number, cost: number, before: End|null}} End */
 
 /**
- * Return the start times for a pace.
+ * Return the estimated start times of clauses for a given pace.
  *
  * @param {number[]} lengths
  * @param {TextRange[]} pauses
@@ -119,9 +123,9 @@ function startTimesForPace(lengths, pauses, pace) {
 }
 
 /**
- * Return the best assignment of pauses up to the end of a clause.
+ * Return the best sequence of clause ends whose last end is at a given place.
  *
- * An end without a pause is at the expected end of the clause.
+ * If the end is not at a pause, it is at the expected end of the clause.
  *
  * @param {End[]} ends ends of the previous clause @param {{time: number, cost: number}} place @param {number} expected duration
  * in seconds @returns {End[]} at most one end
@@ -149,7 +153,7 @@ export class VoicePaces {
   /** Paces by mode, voice and kind of writing system. @type {Map<string, number>} */
   known = new Map();
 
-  /** Learn the pace of a voice. @param {SpokenTake & {seconds: number}} take a complete take */
+  /** Learn the pace of a voice from a complete take. @param {SpokenTake & {seconds: number}} take a complete take */
   learn(take) {
     const text = take.sent.trim();
     const expected = expectedSeconds(text);
@@ -159,12 +163,12 @@ export class VoicePaces {
     if (pace >= MIN_PACE && pace <= MAX_PACE) this.known.set(keyOf(take), pace);
   }
 
-  /** Return the voice's pace for this kind of writing system, or undefined. @param {SpokenTake} take */
+  /** Return the known pace of a take's voice in this kind of script, or undefined. @param {SpokenTake} take */
   paceOf(take) {
     return this.known.get(keyOf(take));
   }
 
-  /** Return the number of samples that a take is expected to have. @param {SpokenTake} take */
+  /** Return the expected number of samples of a take. @param {SpokenTake} take */
   samplesOf(take) {
     return Math.round(expectedSeconds(wordsOf(take)) * (this.paceOf(take) ?? 1) * SAMPLE_RATE);
   }
@@ -172,12 +176,12 @@ export class VoicePaces {
 
 /** @typedef {Pick<import('../player/take.js').Take, 'mode'|'config'|'sent'>} SpokenTake */
 
-/** Return the spoken text of a take, without tags. @param {SpokenTake} take */
+/** Return the text of a take that is spoken, without tags. @param {SpokenTake} take */
 function wordsOf({ config, sent }) {
   return (config.tags ? untagged(sent) : sent).trim();
 }
 
-/** Return the key of a take's pace. @param {SpokenTake} take */
+/** Return the key under which the pace of a take's voice is stored. @param {SpokenTake} take */
 function keyOf({ mode, config, sent }) {
   return `${mode} ${config.voice ?? ''} ${isSyllabic(sent) ? 'syllables' : 'letters'}`;
 }
@@ -224,7 +228,7 @@ export class SentenceHighlight {
   }
 
   /**
-   * Return the range of the sentence that is spoken at a time.
+   * Return the character range of the sentence that is spoken at a time.
    *
    * @param {import('../player/take.js').Take} take
    * @param {number} at time in seconds
@@ -247,7 +251,7 @@ export class SentenceHighlight {
   }
 
   /**
-   * Return the clause of a typed text that is spoken at a time.
+   * Return the character range of the typed clause that is spoken at a time, or null.
    *
    * @param {import('../player/take.js').Take} take
    * @param {number} at time in seconds
@@ -274,7 +278,7 @@ export class SentenceHighlight {
     return this.parsedText;
   }
 
-  /** Mark a range of the text field. @param {TextRange|null} range null to remove the mark */
+  /** Highlight a range of the text field. @param {TextRange|null} range null to remove the mark */
   showRange(range) {
     const { value } = this.field;
     const is = range && `${range.from} ${range.to} ${value}`;
@@ -290,7 +294,11 @@ export class SentenceHighlight {
     reveal(this.field, this.mark);
   }
 
-  /** Align the copy of the text, which shows the mark, with the text field. */
+  /**
+   * Give the invisible copy of the text the position and style of the text field.
+   *
+   * The highlight is drawn in this copy.
+   */
   placeHighlight() {
     if (!this.shownKey) return;
     const { field, mirror } = this;
@@ -304,7 +312,11 @@ export class SentenceHighlight {
   }
 }
 
-/** Scroll a field to its mark, unless the user is typing. @param {HTMLElement} field @param {HTMLElement} mark */
+/**
+ * Scroll a text field to its highlight, unless the user is typing in the field.
+ *
+ * @param {HTMLElement} field @param {HTMLElement} mark
+ */
 export function reveal(field, mark) {
   if (document.activeElement === field) return;
   const isSeen = mark.offsetTop >= field.scrollTop && mark.offsetTop + mark.offsetHeight <= field.scrollTop + field.clientHeight;

@@ -1,4 +1,4 @@
-/** Information below the text field: tag chips, length, duration, and language hints. */
+/** Information below the text field: tag buttons, length, duration, and language hints. */
 
 import { formatDuration } from '../common/dates.js';
 import { createElement, getElement } from '../common/elements.js';
@@ -12,7 +12,7 @@ const CHIPS = ['pause', 'whispering', 'excited', 'sad', 'laughing', 'neutral'];
 // Tags whose names are the same in every language, because the runtime parses them.
 const UNTRANSLATED_TAGS = new Set(['pause', 'neutral']);
 
-/** Chips below the text field that insert tags, if the voice supports tags. */
+/** Buttons below the text field that insert tags, if the voice supports tags. */
 export class TagChips {
   /** @param {HTMLElement} page @param {import('../app/studio.js').Studio} studio */
   constructor(page, studio) {
@@ -24,7 +24,7 @@ export class TagChips {
     new ResizeObserver(() => this.fade()).observe(this.holder);
   }
 
-  /** Show which ends of the scrollable row hide more chips. */
+  /** Set attributes that show at which ends of the scrollable row more buttons are hidden. */
   fade() {
     const { scrollLeft, scrollWidth, clientWidth } = this.holder;
     // In right-to-left text, `scrollLeft` is negative.
@@ -58,7 +58,7 @@ export class TagChips {
     return chip;
   }
 
-  /** Insert a tag at the caret. @param {string} tag */
+  /** Insert a tag into the text field at the caret. @param {string} tag */
   insert(tag) {
     const field = this.studio.textField;
     const { value, selectionStart } = field;
@@ -72,7 +72,7 @@ export class TagChips {
 
 // --- Sample texts, offered until the user has written a text.
 
-/** Return a random element. @param {string[]} words */
+/** Return a random element of a list. @param {string[]} words */
 const oneOf = (words) => words[Math.floor(Math.random() * words.length)];
 
 export class Starters {
@@ -85,9 +85,9 @@ export class Starters {
   }
 
   /**
-   * Offer the sample texts that the loaded checkpoint can speak.
+   * Show buttons with sample texts in a language of the loaded checkpoint.
    *
-   * Until a checkpoint is loaded, the space for the sample texts is reserved.
+   * Until a checkpoint is loaded, the space for the buttons is reserved.
    */
   refresh() {
     const { studio, room, holder } = this;
@@ -111,16 +111,16 @@ export class Starters {
     holder.replaceChildren(...buttons);
   }
 
-  /** Sample sentences of the languages that the checkpoint supports. */
+  /** Sample sentences in the languages that the checkpoint supports. */
   get texts() {
     const { texts } = this.studio.presets;
     return (this.room.card?.languages ?? []).flatMap((language) => texts[language.toLowerCase()] ?? []);
   }
 
   /**
-   * Return a sample text in the page's language, if the checkpoint supports it.
+   * Return a sample text in the page's language, or in another supported language.
    *
-   * @param {Object<string, string>} text
+   * @param {Object<string, string>} text sample text by language
    */
   inLanguage(text) {
     const spoken = (this.room.card?.languages ?? []).map((language) => language.toLowerCase());
@@ -136,7 +136,7 @@ export class Starters {
     return createElement('button', { type: 'button', onclick }, children);
   }
 
-  /** Put a sample text into the text field. @param {string} text */
+  /** Put a sample text into the text field, with undo. @param {string} text */
   useSample(text) {
     const { studio, room } = this;
     studio.replaceWithUndo(room, studio.isOwnText, () => void (studio.text = text));
@@ -144,7 +144,7 @@ export class Starters {
   }
 
   /**
-   * Play a text with several lines as a script.
+   * Create a script from a text with several lines, and play it.
    *
    * @param {string} title
    * @param {string} text
@@ -154,7 +154,7 @@ export class Starters {
     if (this.studio.isReachable()) this.studio.go('script', { title, text, spokenBy, isPlayed: true });
   }
 
-  /** Choose a random text, voice and style. */
+  /** Use a random sample text, voice and style, with undo. */
   shuffle() {
     const { studio, room } = this;
     const { presets, catalogue, text } = studio;
@@ -202,14 +202,14 @@ export class TextFacts {
     });
   }
 
-  /** Update now instead of in the next frame, for a room that is about to appear. */
+  /** Update the information now, for a room that is about to be shown. */
   refreshNow() {
     if (this.frame !== undefined) cancelAnimationFrame(this.frame);
     this.frame = undefined;
     this.refresh();
   }
 
-  /** Show which ends of the text field hide more text. */
+  /** Set attributes that show at which ends of the text field more text is hidden. */
   fade() {
     const { textField } = this.studio;
     const { scrollTop, scrollHeight, clientHeight } = textField;
@@ -239,7 +239,7 @@ export class TextFacts {
   }
 
   /**
-   * Return the label for the button of the pronunciation dictionary.
+   * Return the label of the button that opens the pronunciation dictionary.
    *
    * @param {number} n number of replacements in the text
    */
@@ -247,29 +247,37 @@ export class TextFacts {
     return this.studio.t(n === 0 ? 'pronunciation.title' : 'pronunciation.places', { n });
   }
 
-  /** Maximum number of characters of one take. */
+  /** Maximum number of characters of one request. */
   get maxChars() {
     return this.studio.limits.max_text_chars ?? Infinity;
   }
 
-  /** True if the text is too long for one take. */
+  /** True if the text is too long for one request. */
   get isTooLong() {
     return this.sentLength(this.studio.text.trim()) > this.maxChars;
   }
 
-  /** Return the length of a text as it is sent, with tags and pronunciations. @param {string} text */
+  /** Return the number of characters that are sent, after replacing pronunciations. @param {string} text */
   sentLength(text) {
     return sentLength(this.studio.pronunciation.spokenText(text) ?? text);
   }
 
-  /** Return the name of the voice and the estimated duration as a text. @param {string} voice */
+  /**
+   * Return a text with the name of a voice and the estimated duration of the text.
+   *
+   * @param {string} voice name of the voice
+   */
   line(voice) {
     const text = this.studio.text.trim();
     const time = text && this.studio.t('shell.about', { time: this.time(expectedSeconds(untagged(text))) });
     return [voice, time].filter(Boolean).join(', ');
   }
 
-  /** Return the values for the text below the field. @param {string} tagged text with tags */
+  /**
+   * Return the number of words and characters, and the duration of a text.
+   *
+   * @param {string} tagged text that may contain tags
+   */
   facts(tagged) {
     const text = untagged(tagged);
     const { language } = this.studio.words;
@@ -285,12 +293,12 @@ export class TextFacts {
     return { words: number.format(words), characters, time: this.time(expectedSeconds(text)) };
   }
 
-  /** Format a duration. @param {number} seconds */
+  /** Format a duration in the page's language. @param {number} seconds */
   time(seconds) {
     return formatDuration(Math.round(seconds), this.studio.t);
   }
 
-  /** Return a hint about an unsupported language or script, or ''. @param {string} text */
+  /** Return a hint if the checkpoint does not support the language of a text, or ''. @param {string} text */
   hint(text) {
     const { studio } = this;
     const card = studio.current && studio.modelOfRoom(studio.current);
@@ -303,9 +311,9 @@ export class TextFacts {
   }
 
   /**
-   * Return the names of a checkpoint's languages.
+   * Return the names of a checkpoint's languages as one text.
    *
-   * If there are more than MAX_NAMED_LANGUAGES, return only their number.
+   * If there are more than MAX_NAMED_LANGUAGES, the text has only their number.
    *
    * @param {import('../common/fields.js').ModelCard} card
    */

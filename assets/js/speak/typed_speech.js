@@ -1,9 +1,9 @@
 /**
  * Speech that is generated while the user types in the Speak room.
  *
- * Each clause is sent when it ends: at a punctuation mark, or at a pause in typing. All clauses of a session belong to one
- * request with streamed text, and so to one take. Text that was sent cannot be withdrawn. If the end of the sent text
- * changes, it is spoken again as a correction. Earlier changes are not spoken.
+ * A clause is sent when it is complete: after a punctuation mark, or after a pause in typing. All clauses belong to one
+ * request with streamed text. Text that was sent cannot be withdrawn. If the user changes the end of the sent text, this
+ * part is spoken again as a correction. Changes before it are not spoken.
  */
 
 import { getElement } from '../common/elements.js';
@@ -25,7 +25,7 @@ const WORD = /[\p{L}\p{N}]/u;
 /** @typedef {{text: string, from: number, to: number, begun: number|null}} Clause  from, to: range in the field; begun: start in seconds, or null */
 /** @typedef {{start: number, removed: number, added: number}} Edit  change of a text in characters */
 
-/** Return the length of the complete clauses at the start of a text. @param {string} text */
+/** Return the number of characters of the complete clauses at the start of a text. @param {string} text */
 export function finishedLength(text) {
   const sure = text.slice(0, text.length - (OPEN_TAG.exec(text)?.[0].length ?? 0));
   const ends = [...sure.matchAll(CLAUSE_END)].map(({ index, 0: mark }) => index + mark.length);
@@ -33,7 +33,7 @@ export function finishedLength(text) {
 }
 
 /**
- * Return the change between two values of a text field.
+ * Return the edit that changed one value of a text field into another.
  *
  * @param {string} before @param {string} after @param {number} [caret] start of the selection before the edit
  * @returns {Edit}
@@ -48,7 +48,7 @@ export function editOf(before, after, caret = Infinity) {
   return { start, removed: before.length - start - same, added: after.length - start - same };
 }
 
-/** Return a position in the text as it is after an edit. @param {number} position @param {Edit} edit */
+/** Return the new position of a character after an edit. @param {number} position @param {Edit} edit */
 export function positionAfterEdit(position, { start, removed, added }) {
   if (position <= start) return position;
   return position >= start + removed ? position + added - removed : start;
@@ -68,7 +68,7 @@ export class TypedSpeech {
   lastText = '';
   /** Number of characters of `lastText` that were sent, or that the field had at the start. */
   sentLength = 0;
-  /** True after sent text was deleted. */
+  /** True if sent text was deleted and nothing was typed since then. */
   wasSentTextDeleted = false;
   caret = Infinity; // Start of the selection before the last edit.
   /** Clauses of the last take. @type {Clause[]} */
@@ -98,7 +98,7 @@ export class TypedSpeech {
     room.studio.stage.addEventListener('change', () => this.onStage());
   }
 
-  /** Start to speak the text that is typed. */
+  /** Start to speak the text that the user types from now on. */
   start() {
     const { studio } = this;
     const { textField } = studio;
@@ -114,7 +114,7 @@ export class TypedSpeech {
     this.paint('speakers.typed_on');
   }
 
-  /** Accept the current text of the field without speaking it. */
+  /** Treat the current text of the field as sent, so that it is not spoken. */
   accept() {
     this.lastText = this.studio.text;
     this.sentLength = this.lastText.length;
@@ -122,7 +122,11 @@ export class TypedSpeech {
     this.wasSentTextDeleted = false;
   }
 
-  /** Speak the rest of the text and end the take, or return false if nothing was typed. */
+  /**
+   * Speak the text that was not sent yet, and end the session.
+   *
+   * The result is false if nothing was typed.
+   */
   finish() {
     this.onInput(); // Accept the text of an input method whose composition has not ended.
     this.advance(this.lastText.length);
@@ -130,7 +134,7 @@ export class TypedSpeech {
     return this.take !== null;
   }
 
-  /** End without speaking the rest of the text. */
+  /** End the session, without speaking the text that was not sent yet. */
   end() {
     if (!this.isOn) return;
     this.isOn = false;
@@ -138,19 +142,19 @@ export class TypedSpeech {
     this.paint('');
   }
 
-  /** End the request, so that the next clause starts another take. */
+  /** End the request, so that the next clause starts another request. */
   close() {
     clearTimeout(this.timer);
     clearTimeout(this.idleTimer);
     if (this.take?.isReceiving && !this.take.utterance?.finished) this.take.utterance?.finish();
   }
 
-  /** True if the last take accepts more text. */
+  /** True if more text can be added to the current request. */
   get isOpen() {
     return Boolean(this.take?.isReceiving && !this.take.utterance?.finished);
   }
 
-  /** Show the state and a hint. @param {string} hint message key, or '' for no hint */
+  /** Show if the session is active, and a hint. @param {string} hint message key, or '' for no hint */
   paint(hint) {
     this.button.ariaPressed = String(this.isOn);
     this.hint.hidden = !hint;
@@ -158,7 +162,11 @@ export class TypedSpeech {
     this.studio.refresh();
   }
 
-  /** End when other audio is played, and continue when the take has been played. */
+  /**
+   * End the session if other audio is played.
+   *
+   * If the current take has been played, send the next complete clauses.
+   */
   onStage() {
     const { stage } = this.studio;
     if (this.isOpen && stage.isPlaying && stage.take !== this.take) this.end();
@@ -181,12 +189,12 @@ export class TypedSpeech {
   }
 
   /**
-   * Update the positions after an edit.
+   * Adjust the positions of the sent clauses after an edit.
    *
-   * If the end of the sent text changed, mark it as unsent.
+   * If the end of the sent text has changed, it counts as not sent.
    *
    * @param {Edit} edit
-   * @param {string} value
+   * @param {string} value new text of the field
    */
   follow(edit, value) {
     const { lastText: before, sentLength, clauses } = this;
@@ -208,7 +216,7 @@ export class TypedSpeech {
     if (isSaid) this.paint('speakers.typed_said');
   }
 
-  /** Speak the complete clauses, or all text up to a position. @param {number} [until] */
+  /** Send the complete clauses, or all text up to a position. @param {number} [until] */
   advance(until) {
     const { studio, lastText } = this;
     if (!this.isOn) return;
@@ -231,7 +239,13 @@ export class TypedSpeech {
     if (text.length < length) this.advance(until);
   }
 
-  /** Return the position at which a long text is cut. @param {string} rest @param {number} length */
+  /**
+   * Return the number of characters to send at once.
+   *
+   * Long text is cut between words.
+   *
+   * @param {string} rest text that was not sent @param {number} length number of characters that should be sent
+   */
   cutOf(rest, length) {
     const most = Math.min(MAX_SENT_CHARS, this.studio.facts.maxChars);
     if (length <= most) return length;
@@ -239,7 +253,7 @@ export class TypedSpeech {
     return space > 0 ? space : most;
   }
 
-  /** Speak a text in the open take, or start another take. @param {string} text */
+  /** Add a text to the current request, or start another request with it. @param {string} text */
   speak(text) {
     const { studio, room } = this;
     // Separate a correction from the previous word with a space.
@@ -273,9 +287,9 @@ export class TypedSpeech {
   }
 
   /**
-   * Return the range in the field of the clause that is spoken, or null if it has changed.
+   * Return the character range of the clause that is spoken, or null if it has changed.
    *
-   * @param {(lengths: number[], from: number) => number[]} beginnings estimates the start times of clauses after a known time
+   * @param {(lengths: number[], from: number) => number[]} beginnings estimates the start times of clauses that follow a known time
    * @param {number} at position in the take in seconds
    */
   rangeAt(beginnings, at) {

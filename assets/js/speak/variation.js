@@ -1,7 +1,7 @@
 /**
- * Seed and sampling settings.
+ * Seed and sampling settings, and their controls on the page.
  *
- * Settings that equal the default of the checkpoint are not sent.
+ * A setting is not sent if it has the default value of the checkpoint.
  */
 
 import { FieldError } from '../common/fields.js';
@@ -31,21 +31,23 @@ export class Variation {
     this.paint();
   }
 
-  /** Use the value of a slider. @param {HTMLInputElement} slider */
+  /** Use the value that the user has set with a slider. @param {HTMLInputElement} slider */
   move({ dataset, valueAsNumber }) {
     const name = dataset.sampling ?? '';
     if (valueAsNumber === this.defaults[name]) delete this.sampling[name];
     else this.sampling[name] = valueAsNumber;
   }
 
-  /** Use the defaults of a checkpoint. @param {{sampling?: Object<string, number|null>}|undefined} card */
+  /** Use the default values of another checkpoint. @param {{sampling?: Object<string, number|null>}|undefined} card */
   offer(card) {
     this.defaults = card?.sampling ?? {};
     this.paint();
   }
 
   /**
-   * Use the sampling settings of a request, and the defaults for all other settings.
+   * Use the sampling settings of a stored request.
+   *
+   * Settings that the request does not contain get the default values.
    *
    * @param {Object<string, any>} config
    */
@@ -58,7 +60,11 @@ export class Variation {
     this.paint();
   }
 
-  /** Restore the seed and the settings of a take. @param {{seed?: number|null, config?: Object<string, any>}} record */
+  /**
+   * Restore the seed and the sampling settings of a stored take.
+   *
+   * @param {{seed?: number|null, config?: Object<string, any>}} record
+   */
   restore({ seed, config = {} }) {
     this.seed.value = seed == null ? '' : String(seed);
     this.lock.checked = this.seed.value !== '';
@@ -66,7 +72,7 @@ export class Variation {
   }
 
   /**
-   * Return the seed of the next take: the fixed seed, or a new random seed.
+   * Return the seed for the next request: the fixed seed, or a random seed.
    *
    * @throws {FieldError} if the seed is out of range
    */
@@ -82,7 +88,11 @@ export class Variation {
     return { seed: this.seed.value, lock: this.lock.checked, sampling: this.sampling };
   }
 
-  /** Restore a draft. @param {{seed: string, lock: boolean, sampling: Object<string, number>}} draft */
+  /**
+   * Restore the seed and the sampling settings of a stored draft.
+   *
+   * @param {{seed: string, lock: boolean, sampling: Object<string, number>}} draft
+   */
   recall({ seed, lock, sampling }) {
     this.seed.value = seed;
     this.lock.checked = lock;

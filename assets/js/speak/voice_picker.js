@@ -1,9 +1,9 @@
 /**
- * Voice picker that all rooms use.
+ * List from which the user picks a voice, in all rooms.
  *
  * The picker has a search field, filters, recent voices, a row for each voice, and links for new voices.
  *
- * Arrow keys move between the rows. Tab reaches only one row, which is first the row of the chosen voice.
+ * Arrow keys move between the rows. The Tab key reaches only one row, which is at first the row of the chosen voice.
  *
  * @typedef {import('./voices.js').Choice} Choice
  *
@@ -71,7 +71,7 @@ export class VoicePicker {
     samples.addEventListener('change', () => this.updatePlaying());
   }
 
-  /** Main buttons of the rows. @returns {HTMLButtonElement[]} */
+  /** Buttons that choose the voice of a row, in order. @returns {HTMLButtonElement[]} */
   get rows() {
     return [...this.list.querySelectorAll(/** @type {'button'} */ ('.vw-pick-choose'))];
   }
@@ -90,7 +90,11 @@ export class VoicePicker {
 
   // --- List of voices
 
-  /** Return the listed voices in groups. @returns {{title: string, choices: Choice[]}[]} */
+  /**
+   * Return the voices that match the filter and the search, in groups with titles.
+   *
+   * @returns {{title: string, choices: Choice[]}[]}
+   */
   groups() {
     const { catalogue } = this.studio;
     const { kind, speakers, storedChoices, recentVoices } = catalogue;
@@ -109,7 +113,7 @@ export class VoicePicker {
   }
 
   /**
-   * Render the list of voices.
+   * Render the list of voices again.
    *
    * The row that has the focus keeps the focus.
    */
@@ -135,7 +139,7 @@ export class VoicePicker {
     if (row) row.focus({ preventScroll: true });
   }
 
-  /** Show the recently used voices as chips. @param {Choice[]} choices */
+  /** Return an element with a button for each recently used voice. @param {Choice[]} choices */
   showRecent(choices) {
     const strip = createElement('div', { className: 'vw-recents', role: 'group', ariaLabel: this.studio.t('picker.recent') });
     for (const choice of choices) {
@@ -183,7 +187,7 @@ export class VoicePicker {
     };
   }
 
-  /** Show why the list is empty, and possible next steps. */
+  /** Return an element that says why the list is empty and what the user can do. */
   showEmpty() {
     const { catalogue, t } = this.studio;
     const query = this.search.value.trim();
@@ -193,7 +197,7 @@ export class VoicePicker {
 
   // --- Selection and playback
 
-  /** Mark the chosen voice. */
+  /** Mark the row of the chosen voice. */
   mark() {
     const chosen = this.callbacks.chosen();
     for (const chip of this.list.querySelectorAll('.vw-recents button')) chip.setAttribute('aria-pressed', String(keyAt(chip) === chosen));
@@ -205,7 +209,7 @@ export class VoicePicker {
     if (!this.list.contains(document.activeElement)) this.setTabStop((this.list.querySelector('.vw-picked') ?? this.list.querySelector('.vw-pick')));
   }
 
-  /** Let Tab reach only this row. @param {Element|null} row */
+  /** Make one row the only row that the Tab key reaches. @param {Element|null} row */
   setTabStop(row) {
     if (!row) return;
     for (const one of this.list.querySelectorAll('.vw-pick')) {
@@ -213,14 +217,14 @@ export class VoicePicker {
     }
   }
 
-  /** Focus the chosen voice and scroll to it. */
+  /** Focus the row of the chosen voice, and scroll to it. */
   focus() {
     const row = /** @type {HTMLElement|null} */ (this.list.querySelector('.vw-picked > .vw-pick-choose'));
     (row ?? this.search).focus({ preventScroll: true });
     this.reveal();
   }
 
-  /** Return the distance to scroll until the chosen voice is visible, or 0. */
+  /** Return how far to scroll in pixels until the chosen voice is visible, or 0. */
   scrollDistance() {
     const row = this.list.querySelector('.vw-picked')?.getBoundingClientRect();
     if (!row?.height) return 0;
@@ -228,12 +232,12 @@ export class VoicePicker {
     return row.bottom > bottom ? row.bottom - bottom : Math.min(0, row.top - top);
   }
 
-  /** Scroll to the chosen voice. */
+  /** Scroll to the row of the chosen voice. */
   reveal() {
     this.list.querySelector('.vw-picked')?.scrollIntoView({ block: 'nearest' });
   }
 
-  /** Show which sample is playing. */
+  /** Show in each row if the sample of the voice is playing. */
   updatePlaying() {
     const { playingKey } = this.studio.samples;
     for (const hear of /** @type {Iterable<HTMLElement>} */ (this.list.querySelectorAll('.vw-pick-hear'))) {
@@ -243,7 +247,7 @@ export class VoicePicker {
 }
 
 /**
- * Show the mark and the name of a voice in a button.
+ * Show the icon and the name of a voice in a button.
  *
  * @param {HTMLElement} chip
  * @param {Pick<Choice, 'voice'|'kind'|'name'>|null} choice
@@ -254,7 +258,7 @@ export function showVoice(chip, choice) {
   chip.replaceChildren(...(choice ? [markOf(choice.voice, choice.kind)] : []), name);
 }
 
-/** Return the row that contains a node, or null. @param {EventTarget|null} target */
+/** Return the row that contains an element, or null. @param {EventTarget|null} target */
 function rowOf(target) {
   return target instanceof Element ? target.closest('.vw-pick') : null;
 }
@@ -291,7 +295,7 @@ export class VoicePopover {
   }
 
   /**
-   * Let a button open the picker.
+   * Let a button open the voice picker.
    *
    * @param {HTMLButtonElement} button @param {PickerCallbacks} callbacks  actions of the picker
    */
@@ -304,7 +308,7 @@ export class VoicePopover {
     });
   }
 
-  /** Show the picker with the actions of the button that opened it. @param {PickerCallbacks} callbacks */
+  /** Show the voice picker with the callbacks of the button that opened it. @param {PickerCallbacks} callbacks */
   show(callbacks) {
     this.acts = callbacks;
     const describe = callbacks.describe ?? null;

@@ -1,4 +1,4 @@
-/** Recordings and samples of voices, as takes for the player. */
+/** Audio samples of voices, and recordings of stored voices, for the player. */
 
 import { decoded } from '../clone/reference.js';
 import { api, errorOf } from '../common/api.js';
@@ -6,7 +6,11 @@ import { Take } from '../player/take.js';
 
 // --- Takes for audio that the runtime has not generated, such as a reference recording.
 
-/** Return a take with audio that was not generated. @param {Int16Array} pcm mono, 24 kHz @param {string} label */
+/**
+ * Return audio that was not generated as a take, so that the player can play it.
+ *
+ * @param {Int16Array} pcm mono, 24 kHz @param {string} label
+ */
 export function sampleOf(pcm, label) {
   const take = new Take({ room: 'clone', mode: 'base', config: {}, text: '', seed: 0, label });
   take.append(pcm);
@@ -15,7 +19,7 @@ export function sampleOf(pcm, label) {
 }
 
 /**
- * Return the recording of a stored voice as a take.
+ * Load the recording of a stored voice for the player.
  *
  * @param {{id: string, name: string}} voice @param {import('../common/words.js').Words['t']} t
  * @returns {Promise<Take>}
@@ -46,12 +50,12 @@ export class VoiceSamples extends EventTarget {
     studio.stage.addEventListener('change', () => this.follow());
   }
 
-  /** Return the key of a voice's sample in `takes`. @param {Choice} choice */
+  /** Return the key of a voice's sample in the map of samples. @param {Choice} choice */
   sampleKey({ key, mode }) {
     return mode === 'base' ? key : `${this.studio.cards.get(mode)?.id} ${key}`;
   }
 
-  /** Play the sample of a voice, or stop the sample if it is playing. @param {Choice} choice */
+  /** Play the sample of a voice, or pause it if it is playing. @param {Choice} choice */
   async togglePlayback(choice) {
     const { stage } = this.studio;
     if (this.playingKey === choice.key) return stage.pause();
@@ -65,7 +69,7 @@ export class VoiceSamples extends EventTarget {
     if (this.studio.isReachable()) this.speak(choice);
   }
 
-  /** Request and play the sample of a speaker. @param {Choice} choice */
+  /** Generate and play a sample sentence with a speaker of the checkpoint. @param {Choice} choice */
   speak(choice) {
     const { studio } = this;
     const { mode, voice, name, language, sample } = choice;
@@ -79,7 +83,7 @@ export class VoiceSamples extends EventTarget {
   }
 
   /**
-   * Return the recording of a stored voice, or null after showing an error.
+   * Load the recording of a stored voice, or show an error and return null.
    *
    * @param {Choice} choice
    * @returns {Promise<Take|null>}
@@ -95,7 +99,11 @@ export class VoiceSamples extends EventTarget {
     }
   }
 
-  /** Play a sample. @param {Choice} choice @param {Take|null} take @param {{clicked?: number}} [options] */
+  /**
+   * Play the sample of a voice.
+   *
+   * @param {Choice} choice @param {Take|null} take @param {{clicked?: number}} [options]
+   */
   play(choice, take, options) {
     if (!take) return;
     this.takes.set(this.sampleKey(choice), take);

@@ -1,9 +1,9 @@
-/** Voices of every room: marks, stored voices, and the catalogue of all voices. */
+/** Voices on the page: icons, stored voices, and the catalogue of all voices. */
 
 import { api } from '../common/api.js';
 import { languageName, speakerTitle } from '../common/fields.js';
 
-// --- Mark of a voice: five bars in one of eight hues, derived from the id of the voice.
+// --- Icon (mark) of a voice: five bars in one of eight colours, derived from the id of the voice.
 
 const HUE_COUNT = 8; // Number of hues, which are the CSS variables --vw-h0 to --vw-h7.
 const HASH_START = 42061; // Hash seed, chosen so that all embedded speakers have different hues.
@@ -13,7 +13,7 @@ const BAR_RANGES = [6, 15, 15, 15, 6]; // Variation of the height of each bar. T
 
 /** @typedef {'preset'|'designed'|'recorded'} VoiceKind a speaker of a checkpoint, a designed voice, or a cloned voice */
 
-/** Return a 32-bit hash of an id, independent of case. @param {string} id */
+/** Return a 32-bit hash of a voice's id, which ignores upper and lower case. @param {string} id */
 export function hashed(id) {
   let hash = HASH_START;
   for (const letter of id.toLowerCase()) hash = Math.imul(hash ^ Number(letter.codePointAt(0)), 16777619) >>> 0;
@@ -21,12 +21,16 @@ export function hashed(id) {
   return (hash ^ (hash >>> 12)) >>> 0;
 }
 
-/** Return the hue of a voice as a number. @param {string} id name of a speaker, or id of a stored voice */
+/**
+ * Return the number of the colour (0 to 7) with which a voice is shown.
+ *
+ * @param {string} id name of a speaker, or id of a stored voice
+ */
 export function hueOf(id) {
   return hashed(id) % HUE_COUNT;
 }
 
-/** Return the heights of the bars of a voice's mark. @param {string} id @returns {number[]} */
+/** Return the heights of the five bars in the icon of a voice, in pixels. @param {string} id @returns {number[]} */
 export function barsOf(id) {
   let state = hashed(id);
   return BAR_RANGES.map((span) => {
@@ -36,7 +40,7 @@ export function barsOf(id) {
 }
 
 /**
- * Return a voice's mark as an element that is hidden from screen readers.
+ * Return the icon of a voice as an element that is hidden from screen readers.
  *
  * @param {string} id
  * @param {VoiceKind} kind
@@ -55,7 +59,7 @@ export function markOf(id, kind) {
 }
 
 /**
- * Stored voices of the runtime.
+ * List of the voices that are stored on the server.
  *
  * Event: 'change'.
  *
@@ -79,11 +83,7 @@ export class Voices extends EventTarget {
   list = [];
   /** True if the list was loaded. */
   isListed = false;
-  /**
-   * Number of requests, which identifies the last request.
-   *
-   * Responses to earlier requests are ignored.
-   */
+  /** Number of requests for the list, used to ignore responses to earlier requests. */
   asked = 0;
   shown = 0;
 
@@ -97,7 +97,7 @@ export class Voices extends EventTarget {
     this.dispatchEvent(new Event('change'));
   }
 
-  /** Return the stored voice with an id or name, or null. @param {string} idOrName @returns {StoredVoice|null} */
+  /** Return the stored voice with this id or name, or null. @param {string} idOrName @returns {StoredVoice|null} */
   find(idOrName) {
     const name = idOrName.toLowerCase();
     return this.list.find((voice) => voice.id === idOrName) ?? this.list.find((voice) => voice.name.toLowerCase() === name) ?? null;
@@ -107,7 +107,7 @@ export class Voices extends EventTarget {
 const NATURAL = new Intl.Collator(undefined, { numeric: true, sensitivity: 'base' });
 
 /**
- * Compare two voices: the visitor's own voices first, then by name.
+ * Compare two voices for sorting: the visitor's own voices first, then by name.
  *
  * @param {StoredVoice} first
  * @param {StoredVoice} second
@@ -117,9 +117,9 @@ function inOrder(first, second) {
 }
 
 /**
- * Catalogue of all voices for every room.
+ * Catalogue of all voices, which all rooms use.
  *
- * The catalogue has speakers, stored voices and recent voices. Event: 'change'.
+ * It contains the speakers of the checkpoint, the stored voices and the recently used voices. Event: 'change'.
  *
  * @typedef {Object} Choice
  * @property {string} key       key made of the mode and the voice
@@ -158,14 +158,14 @@ export class VoiceCatalogue extends EventTarget {
     studio.voices.addEventListener('change', () => this.update());
   }
 
-  /** Update the catalogue after a change of the runtime, the voices, or the page's language. */
+  /** Update the catalogue after a change of the checkpoints, the voices, or the language. */
   update() {
     this.speakers = this.listSpeakers();
     this.storedChoices = this.studio.voices.list.map((voice) => this.keptChoice(voice));
     this.dispatchEvent(new Event('change'));
   }
 
-  /** Return the speakers of the checkpoint, sorted like the presets. */
+  /** Return choices for the speakers of the checkpoint, in the order of the presets. */
   listSpeakers() {
     const card = this.studio.cards.get('custom_voice');
     if (!card) return [];
@@ -181,7 +181,7 @@ export class VoiceCatalogue extends EventTarget {
   }
 
   /**
-   * Return the choice for a speaker.
+   * Return the choice for a speaker of the checkpoint.
    *
    * @param {string} voice
    * @param {import('../common/words.js').KnownSpeaker} known
@@ -219,12 +219,12 @@ export class VoiceCatalogue extends EventTarget {
     return [...this.speakers, ...this.storedChoices];
   }
 
-  /** Return the voice with a key, or null. @param {string} key @returns {Choice|null} */
+  /** Return the choice with this key, or null. @param {string} key @returns {Choice|null} */
   find(key) {
     return this.all.find((choice) => choice.key === key) ?? null;
   }
 
-  /** Return the voice with an id or name, or null. @param {string} nameOrId @returns {Choice|null} */
+  /** Return the choice for the voice with this id or name, or null. @param {string} nameOrId @returns {Choice|null} */
   findByName(nameOrId) {
     const wanted = nameOrId.toLowerCase();
     const own = (/** @type {Choice} */ { voice, name }) => [voice.toLowerCase(), name.toLowerCase()].includes(wanted);
@@ -232,9 +232,9 @@ export class VoiceCatalogue extends EventTarget {
   }
 
   /**
-   * Return the mark of the voice that speaks in a take.
+   * Return the icon of the voice that speaks in a take.
    *
-   * All unnamed voices of a mode have the same mark.
+   * All voices without a name that have the same mode have the same icon.
    *
    * @param {{mode: string, voice?: string|null, called?: string}} spoken called: name of the voice, used if it was deleted
    * @returns {HTMLElement}
@@ -246,7 +246,7 @@ export class VoiceCatalogue extends EventTarget {
     return Object.assign(markOf(id, choice?.kind ?? UNKNOWN[mode] ?? 'recorded'), { title: choice?.name ?? called ?? (voice ? speakerTitle(voice) : '') });
   }
 
-  /** Return true if the voices of a mode support styles. @param {string|undefined} mode */
+  /** Return true if voices of a mode can be used with a style. @param {string|undefined} mode */
   supportsStyle(mode) {
     const card = this.studio.cards.get('custom_voice');
     return mode === 'base' ? (card?.styles_voices ?? false) : mode === 'custom_voice' && (card?.takes_instruct ?? true);
@@ -257,20 +257,20 @@ export class VoiceCatalogue extends EventTarget {
     return this.all.find(({ why }) => !why) ?? null;
   }
 
-  /** Recently used voices that still exist. @returns {Choice[]} */
+  /** Choices for the recently used voices that still exist, newest first. @returns {Choice[]} */
   get recentVoices() {
     const all = this.all;
     return this.recent.flatMap((key) => all.find((choice) => choice.key === key) ?? []);
   }
 
-  /** Move a voice to the start of the recent voices. @param {Choice} choice */
+  /** Add a voice to the start of the recently used voices. @param {Choice} choice */
   remember({ key }) {
     if (this.recent[0] === key) return;
     this.recent = [key, ...this.recent.filter((one) => one !== key)].slice(0, MAX_RECENT);
     this.dispatchEvent(new Event('change'));
   }
 
-  /** Filter the voices by kind. @param {string} kind */
+  /** Show only the voices of one kind in the pickers. @param {string} kind */
   show(kind) {
     this.kind = kind;
     this.dispatchEvent(new Event('change'));
@@ -280,25 +280,39 @@ export class VoiceCatalogue extends EventTarget {
     return { recent: this.recent, kind: this.kind };
   }
 
-  /** Restore a draft. @param {{recent?: unknown, kind?: string}} draft */
+  /**
+   * Restore the recently used voices and the filter from a stored draft.
+   *
+   * @param {{recent?: unknown, kind?: string}} draft
+   */
   recall({ recent, kind }) {
     if (Array.isArray(recent)) this.recent = recent.filter((key) => typeof key === 'string').slice(0, MAX_RECENT);
     this.kind = KINDS.find((one) => one === kind) ?? 'all';
   }
 }
 
-/** Return the key of a voice. @param {string} mode @param {string} voice */
+/**
+ * Return the key of a voice, which consists of its mode and its id or name.
+ *
+ * @param {string} mode @param {string} voice
+ */
 export function keyOf(mode, voice) {
   return `${mode}:${voice}`;
 }
 
-/** Return the kind of a stored voice. @param {Pick<StoredVoice, 'provenance'>} voice @returns {VoiceKind} */
+/**
+ * Return the kind of a stored voice: designed in words, or recorded.
+ *
+ * @param {Pick<StoredVoice, 'provenance'>} voice @returns {VoiceKind}
+ */
 export function kindOf({ provenance }) {
   return ['design', 'blend'].includes(provenance.source) ? 'designed' : 'recorded';
 }
 
 /**
- * Return true if the name, tags or description contain every search word.
+ * Return true if the name, the tags or the description of a voice match a search.
+ *
+ * Every word of the search must occur.
  *
  * @param {Choice} choice
  * @param {string} query
