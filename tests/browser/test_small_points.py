@@ -10,7 +10,7 @@ from playwright.sync_api import FloatRect, Locator, Page, Route, expect
 
 from tests.browser.conftest import SCREENSHOTS, OpenStudio
 from tests.browser.design_steps import make_three
-from tests.browser.steps import await_end, await_sound, enter, kept_take, picker, reading, wav
+from tests.browser.steps import await_end, await_sound, enter, history_row, kept_take, picker, reading, wav
 from tests.browser.test_full_store import keep_voice
 from tests.support.app import App
 
@@ -155,6 +155,35 @@ def test_take_from_another_window_appears_when_the_window_gets_the_focus(open_st
     kept_take(other, "Made elsewhere.")
     library.evaluate("dispatchEvent(new Event('focus'))")
     expect(library.locator("#vw-takes-list .vw-take", has_text="Made elsewhere.").first).to_be_visible()
+
+
+def test_changes_of_another_tab_appear_without_focus(studio: Page, app: App, no_voices: None) -> None:
+    other = studio.context.new_page()
+    try:
+        other.goto(studio.url, wait_until="domcontentloaded")
+        other.locator("#vw-speak:enabled").wait_for()
+        peter = keep_voice(other, "Peter")
+        other.evaluate("dispatchEvent(new Event('focus'))")  # That request did not come from a tab.
+        enter(studio, "library")
+        voice = studio.locator(f"#vw-voices-list [data-voice='{peter}']")
+        expect(voice).to_be_visible()
+        kept_take(other, "Made in the other tab.")
+        expect(history_row(studio, "Made in the other tab.")).to_be_visible()
+        enter(other, "library")
+        other.locator(f"#vw-voices-list [data-voice='{peter}'] .vw-voice-open").click()
+        other.locator(f"#vw-voices-list [data-voice='{peter}'] [data-do=remove]").click()
+        expect(voice).to_have_count(0)
+        enter(studio, "speakers")
+        studio.fill("#vw-text", "Ask Nguyen.")
+        other.click("#vw-library-pronunciation")
+        other.keyboard.type("Nguyen")
+        other.keyboard.press("Enter")
+        other.keyboard.type("Win")
+        other.keyboard.press("Tab")
+        expect(studio.locator("#vw-text-said")).to_have_text("Pronunciation (1 here)")
+    finally:
+        httpx.put(f"{app.url}/studio/pronunciation", json={"words": []}, trust_env=False).raise_for_status()
+        other.close()
 
 
 def test_audible_time_is_never_before_the_arrival_of_the_audio(open_studio: OpenStudio) -> None:

@@ -8,7 +8,7 @@ import { SpeechError, SpeechSocket } from '../../../clients/js/voicewright.js';
 import { CloneRoom } from '../clone/room.js';
 import { api, errorOf, StudioError } from '../common/api.js';
 import { formatDuration } from '../common/dates.js';
-import { getElements, getElement } from '../common/elements.js';
+import { getElements, getElement, throttle } from '../common/elements.js';
 import { FieldError } from '../common/fields.js';
 import { setTexts } from '../common/server_messages.js';
 import { Drafts } from '../common/storage.js';
@@ -70,6 +70,7 @@ const ROOMS = [SpeakersRoom, DesignRoom, CloneRoom, ScriptRoom, LibraryRoom, Hos
 export const MODES = { custom_voice: 'CustomVoice', voice_design: 'VoiceDesign', base: 'Base' };
 
 const STORAGE_FULL_TOAST_MS = 60_000; // Long, because no take is saved until the user frees space.
+const CATCH_UP_DELAY_MS = 300; // Delay after a change in another tab, so that one refresh serves many changes.
 const UNANSWERED_DELAY_MS = 1000; // If a response takes longer than this, the page reports the delay.
 
 export class Studio {
@@ -180,15 +181,21 @@ export class Studio {
     this.status.on('models', (cards) => this.offer(cards));
     this.socket.addEventListener('state', () => this.socket.state !== 'open' && this.errorMessages.onUnavailable());
     addEventListener('focus', () => this.catchUp());
+    const tabs = new BroadcastChannel('voicewright');
+    api.onChange = () => tabs.postMessage(null);
+    // A hidden tab is updated when it gets the focus.
+    tabs.onmessage = throttle(() => document.hidden || this.catchUp(), CATCH_UP_DELAY_MS);
     this.socket.addEventListener('session', () => (this.limits = this.socket.session?.limits ?? {}));
     this.listenToPreferences();
     this.socket.open();
   }
 
-  /** Load voices and takes that other tabs and programs have created. */
+  /** Load voices, pronunciations and takes that other tabs and programs have changed. */
   catchUp() {
     if (this.cards.size === 0) return;
     this.voices.refresh().catch(() => {});
+    // While the dialog is open, saving its rows merges the changes of other windows.
+    if (!this.pronunciationSheet.dialog.open) this.pronunciation.refresh().catch(() => {});
     this.current?.catchUp?.();
   }
 

@@ -77,6 +77,7 @@ async function request(path, options = {}) {
     throw new StudioError({ code, message: errorSentence({ code, message: 'The studio does not answer.' }) });
   }
   if (!response.ok) throw await refusal(response);
+  if (options.method && options.method !== 'GET') api.onChange();
   return response;
 }
 
@@ -90,6 +91,8 @@ async function send(method, path, json) {
 }
 
 export const api = {
+  /** Callback after each successful request that may have changed stored data. */
+  onChange: () => {},
   /** Send a request and return the response, or throw a StudioError. */
   request,
   /** @param {string} path */

@@ -248,7 +248,10 @@ export class Pronunciation extends EventTarget {
 
   /** Load the dictionary again, because another window may have changed it. */
   async refresh() {
-    this.setDictionary(await api.get(ROUTE));
+    const { saving } = this;
+    await saving;
+    const kept = await api.get(ROUTE);
+    if (saving === this.saving) this.setDictionary(kept);
   }
 
   /**
@@ -287,6 +290,7 @@ export class Pronunciation extends EventTarget {
 
   /** Use a dictionary that was received from the studio. @param {StoredDictionary} kept */
   setDictionary({ words, updated_at }) {
+    if (this.version === (updated_at ?? 0)) return;
     this.words = words;
     this.version = updated_at ?? 0;
     this.dispatchEvent(new Event('change'));
