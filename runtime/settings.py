@@ -28,7 +28,7 @@ VOICES_AS = (NAMES, OBJECTS) = ("names", "objects")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits for one client, sent to it at the start of a session."""
+    """Limits for one client, which the server sends to the client at the start of a session."""
 
     max_text_chars: int = knob(4096, "VOICEWRIGHT_MAX_TEXT_CHARS", "characters in one text", low=1)
     part_chars: int = knob(
@@ -168,7 +168,10 @@ class EngineSettings:
 
     @property
     def sound_shapes(self) -> tuple[tuple[int, int], ...]:
-        """Return ``sound_graphs`` as pairs (frames, batch size), or () for the default shapes."""
+        """Return the Code2Wav batch shapes in ``sound_graphs`` as pairs (frames, batch size).
+
+        An empty result selects the default shapes.
+        """
         pairs = [pair.split("x") for pair in self.sound_graphs.split(",") if pair]
         return tuple((int(frames), int(batch)) for batch, frames in pairs)
 
@@ -389,7 +392,7 @@ class Settings:
         )
 
     def as_env(self) -> dict[str, str]:
-        """Return environment variables for every setting, as read by `from_env`.
+        """Return environment variables with all settings, which `from_env` can read again.
 
         Raises:
             InvalidSetting: A checkpoint's path contains white space, which separates paths in VOICEWRIGHT_MODEL.

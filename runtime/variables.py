@@ -47,7 +47,11 @@ def of_the_runtime() -> frozenset[str]:
 
 
 def unknown(env: Mapping[str, str]) -> dict[str, str | None]:
-    """Return unknown variables with our prefix, each with the most similar known name or None."""
+    """Return the unknown environment variables that start with VOICEWRIGHT.
+
+    Returns:
+        Most similar known name, or None, by name of the unknown variable.
+    """
     known = sorted(of_the_runtime() | OF_THE_STUDIO)
     short_names = [name.removeprefix(PREFIX) for name in known]
     suggestions: dict[str, str | None] = {}
@@ -59,7 +63,7 @@ def unknown(env: Mapping[str, str]) -> dict[str, str | None]:
 
 
 def warn_of_unknown(env: Mapping[str, str]) -> None:
-    """Log a warning for each variable with our prefix that is not a setting."""
+    """Log a warning for each environment variable with our prefix that is not a setting."""
     for name, near in unknown(env).items():
         hint = f"did you mean {near}?" if near else "docs/settings.md lists all settings."
         log.warning("%s is no setting and has no effect; %s", name, hint)

@@ -55,7 +55,7 @@ def store_of(settings: Settings) -> Store:
 
 
 class Folder:
-    """Local folder that all runtimes of a machine share.
+    """Local folder of voices and keys that all runtimes of a machine share.
 
     No synchronisation is needed.
     """

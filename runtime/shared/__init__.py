@@ -1,1 +1,1 @@
-"""Code that the runtime and the studio share: audio, files, names, and the server's port."""
+"""Modules that the runtime and the studio share: audio, files, names and network ports."""

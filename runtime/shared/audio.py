@@ -1,4 +1,4 @@
-"""Decoded audio: limits, downmix to mono, and resampling with soxr."""
+"""Decoded audio: length limits, downmix to mono, and resampling with soxr."""
 
 from __future__ import annotations
 
@@ -43,9 +43,10 @@ class DecodedAudio:
 
 @dataclass(slots=True)
 class Downmix:
-    """Downmix to mono, in blocks: the mean of all channels, or one selected channel.
+    """Downmix of multi-channel audio to mono, one block of samples at a time.
 
-    Blocks save memory because the audio of all channels is never in memory at once.
+    The result is the mean of all channels, or one selected channel. Blocks save memory, because the audio of all
+    channels is never in memory at once.
     """
 
     channel: int | None = None
@@ -77,7 +78,7 @@ class Downmix:
 
     @property
     def samples(self) -> NDArray[np.float32]:
-        """Return the mixed samples.
+        """Return all samples that were added, mixed to mono.
 
         Shapes: [N] float32.
         """
@@ -85,9 +86,9 @@ class Downmix:
 
     @property
     def loudest_if_cancelled(self) -> int | None:
-        """Return the index of the loudest channel if the channels cancel each other out, or None.
+        """Return the index of the loudest channel if the channels cancel each other out.
 
-        Channels cancel each other out in phase-inverted stereo.
+        This happens in phase-inverted stereo. The result is None for other audio.
         """
         is_cancelled = self._mixed < MIN_MIX * self._expected
         return int(self._energies.argmax()) if is_cancelled else None
@@ -97,8 +98,9 @@ def mixed_down(read: Callable[[Downmix], int]) -> DecodedAudio:
     """Decode a file and mix its channels down to mono.
 
     Args:
-        read: Function that adds all samples of the file and returns their rate. It is called again if the channels
-            cancel each other out.
+        read: Function that decodes the file, adds all its samples to the downmix and returns the sample rate. It is
+        called
+            again if the channels cancel each other out. The second downmix then uses only the loudest channel.
     """
     mix = Downmix()
     rate = read(mix)
@@ -109,7 +111,9 @@ def mixed_down(read: Callable[[Downmix], int]) -> DecodedAudio:
 
 
 def read_pcm(file: BinaryIO | str) -> bytes:
-    """Return the samples of a 16-bit mono file of this program unchanged, as s16le.
+    """Return the samples of a 16-bit mono audio file that this program has written.
+
+    The result is s16le without conversion.
 
     Raises:
         BadReferenceAudio: The file is damaged.

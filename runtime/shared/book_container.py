@@ -41,7 +41,7 @@ class BookChapter:
 
 @dataclass(frozen=True, slots=True)
 class Book:
-    """Chapters and cover (a JPEG or PNG file) of an audiobook."""
+    """Chapters and cover of an audiobook, where the cover is a JPEG or PNG file."""
 
     chapters: Sequence[BookChapter] = ()
     cover: bytes | None = field(default=None, repr=False)
@@ -53,7 +53,10 @@ def cover_codec(image: bytes) -> str | None:
 
 
 def read_cover(url: str) -> bytes | None:
-    """Decode the image in a data URL, or return None if it is too large or not a JPEG or PNG."""
+    """Decode the cover image in a data URL.
+
+    Return None if the image is too large or is neither a JPEG nor a PNG file.
+    """
     prefix = next((prefix for prefix in _URL_PREFIXES if url.startswith(prefix)), None)
     if prefix is None or len(url) > len(prefix) + 4 * (MAX_COVER_BYTES // 3 + 1):
         return None
@@ -71,10 +74,10 @@ def cover_url(image: bytes) -> str:
 
 
 def cover_of(image: bytes) -> str:
-    """Convert any image to the data URL of a cover.
+    """Convert any image to a cover and return it as a data URL.
 
-    A large image is scaled down. The result is empty if the image cannot be decoded. The image may be decoded here, so
-    call this function in a process with resource limits.
+    A large image is scaled down. The result is empty if the image cannot be decoded. Decoding an untrusted image is
+    risky, so call this function in a process with resource limits.
     """
     if cover_codec(image) is not None and len(image) <= MAX_COVER_BYTES:
         return cover_url(image)
@@ -114,7 +117,10 @@ def _smaller(image: bytes) -> bytes:
 
 
 def mp4_tags(tags: Mapping[str, str]) -> dict[str, str]:
-    """Return the tags that MP4 supports, with all other tags appended to the comment."""
+    """Return the metadata tags for an MP4 file.
+
+    Tags that MP4 does not support are appended to the comment.
+    """
     known = {name: value for name, value in tags.items() if name in _TAGS_IN_MP4}
     others = [f"{name}: {value}" for name, value in tags.items() if name not in _TAGS_IN_MP4]
     return {**known, "comment": "; ".join([tags["comment"], *others])}

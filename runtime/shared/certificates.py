@@ -10,9 +10,9 @@ import httpx
 
 @cache
 def certificates() -> ssl.SSLContext:
-    """Return the SSL context with the public certificate authorities.
+    """Return a cached SSL context with the public certificate authorities.
 
-    It is the ``verify`` argument of HTTP clients. The context is created once per process because reading the
-    authorities blocks the event loop for 30 ms. Otherwise each short-lived client would read them, even for plain HTTP.
+    The context is the ``verify`` argument of HTTP clients. It is created once per process, because reading the
+    authorities blocks the event loop for 30 ms.
     """
     return httpx.create_ssl_context(trust_env=False)

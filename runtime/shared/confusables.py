@@ -16,7 +16,7 @@ _PALOCHKA = {ord("ӏ"): "l"}  # TR39 maps the palochka to i, but it looks like l
 
 
 def find_confusable(name: str, others: Iterable[str]) -> str | None:
-    """Return the first of the other names that looks like `name`, or None."""
+    """Return the first name in `others` that looks like `name`, or None."""
     look = _look(name)
     return next((other for other in others if look in _skeletons(other)), None)
 

@@ -19,9 +19,9 @@ ANSWER_BYTES = 64 * 2**20  # Maximum size of the output in bytes. One minute at 
 
 
 class Seekable(io.BytesIO):
-    """Buffer that reports invalid seek positions in damaged files to FFmpeg as an error.
+    """Buffer that reports an error to FFmpeg if a damaged file requests an invalid position.
 
-    Otherwise, a traceback would be written to stderr.
+    Without this class, a traceback would be written to stderr.
     """
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:

@@ -1,7 +1,6 @@
 """Streaming encoder from s16le mono at 24 kHz to the response formats, based on PyAV.
 
-Each encoded frame is sent when the codec has completed it, because containers do not buffer (docs/api.md lists the
-delays).
+Each encoded frame is sent as soon as the codec has completed it. docs/api.md lists the delays of the formats.
 """
 
 from __future__ import annotations
@@ -39,9 +38,9 @@ _MIN_STEP_TEMPO = 0.5  # Minimum tempo of one atempo filter. Slower speech needs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """Codec, container and options of one response_format.
+    """Codec, container and options of one response format.
 
-    Without a codec, the samples are sent unchanged.
+    If the codec is None, the samples are sent without encoding.
     """
 
     media_type: str
@@ -101,8 +100,8 @@ M4B = Format(
 class Encoder:
     """Encoder of one audio stream to a response format.
 
-    The concatenated results of `add` and `finish` are the encoded file. With `whole`, the header has the exact length,
-    and `finish` returns almost all bytes.
+    The encoded file is the concatenation of the results of `add` and `finish`. If `whole` is True, the header has the
+    exact length. Then only `finish` returns bytes.
 
     Thread: any. One thread at a time uses the encoder.
 
@@ -126,10 +125,15 @@ class Encoder:
         """Create an encoder for one response format.
 
         Args:
+            response_format: Key of ``FORMATS``, or ``m4b``.
+            rate: Sample rate of the output in Hz.
+            speed: Factor for the speed of the audio.
             volume: Factor for the samples. If it is above 1, a limiter reduces the peaks.
+            bit_rate: Bit rate of the codec in bit/s, or None for the format's default.
+            whole: True to encode a complete file with the exact length in its header.
             file: Empty seekable file that receives the encoded bytes. `add` and `finish` then return no bytes.
             tags: Metadata of the file, in addition to a comment about AI-generated speech. WAV supports title, comment,
-                    software and date. Other tags are appended to the comment. Without tags, a WAV has no metadata.
+                software and date. Other tags are appended to the comment. Without tags, a WAV has no metadata.
             book: Chapters and cover of an MP3 or M4B file.
         """
         form = M4B if response_format == "m4b" else FORMATS[response_format]
@@ -151,22 +155,22 @@ class Encoder:
 
     @property
     def is_instant(self) -> bool:
-        """True if a call takes only microseconds.
+        """True if `add` and `finish` take only microseconds.
 
         Otherwise, a call takes up to a millisecond per 80 ms of audio.
         """
         return self._reshaper is None and not isinstance(self._writer, _Coded)
 
     def add(self, pcm: bytes) -> bytes:
-        """Encode s16le samples and return the completed bytes, which may be empty."""
+        """Encode s16le samples at 24 kHz and return the encoded bytes that are ready, or ``b""``."""
         if self._reshaper is not None:
             pcm = self._reshaper.add(pcm)
         return self._writer.add(pcm) if pcm else b""
 
     def finish(self) -> bytes:
-        """Return the remaining bytes of the encoded file.
+        """End the encoded file and return its last bytes.
 
-        The encoder cannot be used afterwards.
+        The encoder cannot be used after this call.
         """
         rest = b"" if self._reshaper is None else self._reshaper.finish()
         data = (self._writer.add(rest) if rest else b"") + self._writer.finish()

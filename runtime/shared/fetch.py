@@ -52,7 +52,8 @@ def web_address_of(address: str, field: str = "ref_audio") -> WebAddress:
     """Parse an https URL that a client has sent.
 
     Args:
-        field: Name of the URL in error messages.
+        address: URL to parse.
+        field: Name of the request field with the URL, for error messages.
 
     Raises:
         AddressRefused: The URL is not https, or has parts other than host, path and query.
@@ -65,7 +66,10 @@ def web_address_of(address: str, field: str = "ref_audio") -> WebAddress:
 
 
 def is_public(address: str) -> bool:
-    """True if an IP address is public, also if it is embedded in an IPv6 address."""
+    """True if an IP address is public.
+
+    An IPv4 address that is embedded in an IPv6 address must also be public.
+    """
     try:
         ip = ipaddress.ip_address(address)
     except ValueError:
@@ -93,10 +97,8 @@ def resolve(host: str) -> list[str]:
 class Fetcher:
     """Downloader of https URLs that clients have sent.
 
-    Tests use another resolver, port and certificate.
-
     Args:
-        where: Name of the URL in error messages.
+        where: Name of the request field with the URL, for error messages.
         redirects: Maximum number of redirects. Each redirect target is checked in the same way as the URL.
     """
 

@@ -12,10 +12,15 @@ _RESERVED = re.compile(r"(?:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9¹²
 
 
 def file_name(words: str, suffix: str, max_chars: int = MAX_NAME_CHARS, *, instead: str = "take") -> str:
-    """Return a file name made from a user's text, cut between words if possible.
+    """Return a valid file name for a text that a user has written.
+
+    A long text is cut, if possible between two words.
 
     Args:
-        instead: File name if the result is empty.
+        words: Text of the user.
+        suffix: Suffix of the file name without a dot.
+        max_chars: Maximum number of characters of the text in the file name.
+        instead: Name without suffix if the text has no usable characters.
     """
     seen = "".join(
         " " if unicodedata.category(letter)[0] in "CZ" or letter in '<>:"/\\|?*' else letter for letter in words
@@ -29,6 +34,6 @@ def file_name(words: str, suffix: str, max_chars: int = MAX_NAME_CHARS, *, inste
 
 
 def disposition(name: str, *, inline: bool = False) -> str:
-    """Return the Content-Disposition header for a file name with any characters."""
+    """Return the value of a Content-Disposition header for a file name with any characters."""
     plain = "".join(letter if letter.isascii() and (letter.isalnum() or letter in " ._-()") else "_" for letter in name)
     return f"{'inline' if inline else 'attachment'}; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"

@@ -42,7 +42,7 @@ def storing(what: str, owner: str) -> Iterator[None]:
 
 
 def make_private(folder: Path) -> None:
-    """Create a folder and its missing parents, which only the current user can access.
+    """Create a folder that only the current user can access, and its missing parent folders.
 
     Raises:
         OSError: A folder cannot be created.
@@ -107,7 +107,7 @@ def remove_file(folder: Path, name: str) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Delete temporary files that killed processes left in a folder.
+    """Delete the temporary files in a folder that were left by killed processes.
 
     The caller must hold the lock of the folder, so no other writer is active.
     """

@@ -1,9 +1,9 @@
 """Inline tags in streamed text, such as `[excited]` and `[pause:500ms]`.
 
-A tag is in square brackets on one line. ``pause`` and ``break`` are silences, with a default of half a second and
-seconds as the default unit. A style applies to the following text, until ``neutral`` or another style. A style consists
-of words that all describe a way of speaking (`runtime.shared.style_words`), or of any words after ``style:``. Other
-text in brackets, such as ``[sic]`` and ``[to Tom, his brother]``, is spoken.
+A tag is in square brackets on one line. ``pause`` and ``break`` are silences. Their default length is half a second,
+and their default unit is seconds. A style applies to the following text, until ``neutral`` or another style. A style
+consists of words that all describe a way of speaking (`runtime.shared.style_words`), or of any words after ``style:``.
+Other text in brackets, such as ``[sic]`` and ``[to Tom, his brother]``, is spoken.
 
 SSML's ``<break time="1s"/>`` is a silence if the request allows breaks. Other SSML tags are dropped. The result does
 not depend on how the text is divided into pieces.
@@ -37,7 +37,7 @@ _ANY_STYLE = re.compile(r"\s*(?:style|风格|語氣|语气)\s*[:：=]\s*", re.IG
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """Change of style for the following text.
+    """Inline tag that changes the style of the following text, such as `[excited]`.
 
     An empty text restores the style of the request.
     """
@@ -47,7 +47,7 @@ class Style:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Silence at this position in the text."""
+    """Inline tag for a silence at this position in the text, with its length in seconds."""
 
     seconds: float
 
@@ -71,11 +71,11 @@ Item = str | Style | Pause | LeftOut | NoTag
 class InlineTags:
     """Incremental parser of the inline tags in one text.
 
-    `add` and `finish` together return all items of the text in order.
+    The results of `add` and `finish` are texts and tags in order.
 
     Args:
         brackets: True if square brackets may be tags, and False if they are text.
-        max_break_s: Maximum length in seconds to which ``<break>`` tags are cut, or None to ignore breaks.
+        max_break_s: Maximum length of a ``<break>`` in seconds. Longer breaks are shortened. None ignores all breaks.
     """
 
     def __init__(self, limits: Limits, *, brackets: bool = True, max_break_s: float | None = math.inf) -> None:
@@ -89,7 +89,9 @@ class InlineTags:
         self._paused_s = 0.0
 
     def add(self, text: str) -> list[Item]:
-        """Append text and return the items that later text cannot change.
+        """Append text and return the texts and tags in it that are final.
+
+        The end of the text is held back while it may be an incomplete tag.
 
         Raises:
             TagTooLong, PauseTooLong, PausesTooLong: A tag exceeds the limits.
@@ -98,7 +100,7 @@ class InlineTags:
         return self._items(text, brackets=self._brackets)
 
     def finish(self) -> list[Item]:
-        """Return the items of the text that was held back.
+        """End the text and return the texts and tags that were held back.
 
         A bracket that is not closed is text.
         """
@@ -198,19 +200,24 @@ def _tag_of(inside: str) -> Style | Pause | None:
 
 
 def is_tag(bracket: str) -> bool:
-    """True if a bracketed text, including its brackets, is a tag."""
+    """True if a text with its brackets is an inline tag, such as `[excited]`."""
     if bracket.startswith("<"):
         return not bracket.endswith(">") or ssml.TAG.match(bracket) is not None
     return _tag_of(bracket[1:-1]) is not None
 
 
 def has_tag(text: str, limit: int = 100) -> bool:
-    """True if the text contains a tag in square brackets."""
+    """True if the text contains an inline tag in square brackets.
+
+    Args:
+        text: Text to search.
+        limit: Maximum number of characters between the brackets of a tag.
+    """
     return any(is_tag(found[0]) for found in re.finditer(may_be_tag(limit), text))
 
 
 def may_be_tag(limit: int) -> str:
-    """Return a regular expression for possible tags in square brackets.
+    """Return a regular expression that matches square brackets which may be an inline tag.
 
     Args:
         limit: Maximum number of characters between the brackets.
@@ -219,15 +226,20 @@ def may_be_tag(limit: int) -> str:
 
 
 def tag_pattern(limits: Limits, *, brackets: bool) -> str:
-    """Return a regular expression for possible SSML tags and, with `brackets`, bracket tags."""
+    """Return a regular expression that matches text which may be a tag.
+
+    Args:
+        limits: Limits of tags.
+        brackets: True to match tags in square brackets in addition to SSML tags.
+    """
     pattern = f"{ssml.PATTERN}|{ssml.MAY_BECOME_TAG}"
     return f"{may_be_tag(limits.max_instruct_chars)}|{pattern}" if brackets else pattern
 
 
 class ReadText:
-    """Incremental filter that removes the tags from one text, for display.
+    """Incremental filter that removes all tags from one text, for example to display it.
 
-    The limits of tags are checked by the engine, not here.
+    The engine checks the limits of tags. This filter does not check them.
     """
 
     def __init__(self, limits: Limits, *, brackets: bool) -> None:
@@ -235,11 +247,14 @@ class ReadText:
         self._last = " "  # The last returned character.
 
     def add(self, text: str) -> str:
-        """Append text and return the text that is final, without tags."""
+        """Append text and return the new text without tags.
+
+        The end of the text is held back while it may be an incomplete tag.
+        """
         return self._spoken_text(self._tags.add, text)
 
     def finish(self) -> str:
-        """Return the rest of the text, without tags."""
+        """End the text and return the text that was held back, without tags."""
         return self._spoken_text(self._tags.finish)
 
     def _spoken_text(self, items_of: Callable[..., Iterable[Item]], *arguments: str) -> str:
@@ -268,7 +283,7 @@ def untagged(text: str, limit: int = 500) -> str:
 
 
 def last_style(text: str, limits: Limits) -> str:
-    """Return the last style tag of a text, or an empty string."""
+    """Return the last style tag of a text, such as `[excited]`, or an empty string."""
     *_, last = ["", *style_tags(text, limits.max_instruct_chars)]
     return last
 

@@ -16,20 +16,20 @@ _usual_intervals_s: list[float] = []  # Original interval, once for each thread 
 
 
 def switch_often() -> None:
-    """Make threads release the GIL after ``SWITCH_INTERVAL_S`` seconds.
+    """Make threads release the GIL after ``SWITCH_INTERVAL_S`` seconds if others wait for it.
 
-    The engine's thread has to wait for the GIL when it wakes up. Python's default of 5 ms is longer than a frame. The
-    event loop would also wait 5 ms several times per request while another thread computes.
+    The engine's thread has to wait for the GIL when it wakes up. Python's default of 5 ms is longer than the generation
+    of a frame. The event loop would also wait 5 ms several times per request while another thread computes.
     """
     sys.setswitchinterval(SWITCH_INTERVAL_S)
 
 
 @contextmanager
 def yielding() -> Iterator[None]:
-    """Make threads release the GIL after `YIELDING_INTERVAL_S` inside the `with` block.
+    """Context manager that makes threads release the GIL after `YIELDING_INTERVAL_S`.
 
-    A longer time would delay the engine, which needs the GIL hundreds of times per frame. Several threads may be in
-    such a block at the same time.
+    A longer interval would delay the engine, which needs the GIL hundreds of times per frame. Several threads may use
+    this context manager at the same time.
     """
     with _lock:
         _usual_intervals_s.append(_usual_intervals_s[0] if _usual_intervals_s else sys.getswitchinterval())

@@ -31,20 +31,20 @@ _OVERLAP_SAMPLES = 200 * _BLOCK_SAMPLES  # The overlap is longer than the reach 
 
 
 def integrated(samples: NDArray[np.int16]) -> float | None:
-    """Return the gated integrated loudness in LUFS.
+    """Return the gated integrated loudness of audio in LUFS.
 
     Returns:
         None if the audio is silent or shorter than 400 ms.
 
-    Shapes: samples [N].
+    Shapes: samples [N], mono, 24 kHz.
     """
     return integrated_of(_pieces(samples))
 
 
 def integrated_of(pieces: Iterable[NDArray[np.int16]]) -> float | None:
-    """Return the loudness of consecutive pieces of audio in LUFS or None, like `integrated`.
+    """Return the loudness of audio in consecutive pieces, in LUFS or None like `integrated`.
 
-    Shapes: each piece [N], N >= 1.
+    Shapes: each piece [N], N >= 1, mono, 24 kHz.
     """
     graph = av.filter.Graph()
     graph.link_nodes(
@@ -68,24 +68,34 @@ def integrated_of(pieces: Iterable[NDArray[np.int16]]) -> float | None:
 
 
 def true_peak(samples: NDArray[np.int16]) -> float:
-    """Return the true peak (of samples and interpolated values) as a factor of full scale.
+    """Return the true peak of audio, where 1 is full scale.
 
-    Shapes: samples [N].
+    The true peak includes the values between samples.
+
+    Shapes: samples [N], mono, 24 kHz.
     """
     return float(_block_peaks(samples, np.ones(_blocks(samples))).max(initial=0.0))
 
 
 def gain_to(target_lufs: float, loudness: float | None) -> float:
-    """Return the gain in dB from `loudness` to `target_lufs`, or 0 if the loudness is None."""
+    """Return the gain in dB that changes `loudness` to `target_lufs`.
+
+    The gain has a maximum. It is 0 if the loudness is None.
+    """
     return 0.0 if loudness is None else min(target_lufs - loudness, MAX_GAIN_DB)
 
 
 def levelled(
     samples: NDArray[np.int16], target_lufs: float, *, ceiling_dbtp: float = CEILING_DBTP
 ) -> NDArray[np.int16]:
-    """Normalize the loudness of audio and limit its peaks.
+    """Change the loudness of audio to a target and limit the peaks.
 
     Audio whose loudness cannot be measured is returned unchanged.
+
+    Args:
+        samples: Mono audio at 24 kHz.
+        target_lufs: Integrated loudness of the result in LUFS.
+        ceiling_dbtp: Maximum true peak of the result in dBTP.
 
     Shapes: samples [N] -> [N].
     """
@@ -95,12 +105,12 @@ def levelled(
 def levelled_pieces(
     samples: NDArray[np.int16], target_lufs: float, *, ceiling_dbtp: float = CEILING_DBTP
 ) -> Iterator[NDArray[np.int16]]:
-    """Yield the result of `levelled` in pieces.
+    """Yield the result of `levelled` in pieces of up to 10 s.
 
-    The samples may be a memory-mapped file of several hours. A few passes are needed because the limiter reduces the
-    loudness.
+    The samples may be a memory-mapped file of several hours. They are read several times, because the limiter reduces
+    the loudness.
 
-    Shapes: samples [N]. Each piece has up to 10 s.
+    Shapes: samples [N], mono, 24 kHz.
     """
     loudness = integrated(samples)
     if loudness is None:

@@ -36,7 +36,7 @@ def new_id() -> str:
 
 
 def is_id(text: str) -> bool:
-    """True if the text has the format of an id, which is also the name of a library file."""
+    """True if the text has the format of a voice id."""
     return _ID.fullmatch(text) is not None
 
 
@@ -89,7 +89,10 @@ def name_key(name: str) -> str:
 
 
 def is_blend(name: str) -> bool:
-    """True if a name has the form of a blend and would therefore be ambiguous in requests."""
+    """True if a name looks like a blend of two voices, such as ``angus:0.6+clara:0.4``.
+
+    Such a name would be ambiguous in requests.
+    """
     try:
         return parse_blend(name_key(name)) is not None
     except InvalidBlend:

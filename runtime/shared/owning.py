@@ -1,4 +1,4 @@
-"""Stored items of one owner, combined with the server's shared ones."""
+"""Stored items of one owner, such as voices, combined with the server's shared items."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from runtime.errors import SpeechError
 
 
 class Store(Protocol):
-    """Store that finds, changes and deletes an item by its id."""
+    """Interface of a store that finds, changes and deletes an item by its id."""
 
     def find(self, _id: str, /) -> Any: ...
 
@@ -25,7 +25,9 @@ Edit = TypeVar("Edit")
 
 @dataclass(frozen=True, slots=True)
 class Owned(Generic[Kept, Item, Edit]):
-    """Items that an owner can use: own items, and the shared items as read-only.
+    """Stored items that an owner can use.
+
+    The owner can change the owner's items. The shared items are read-only.
 
     Thread: any.
     """
@@ -38,29 +40,32 @@ class Owned(Generic[Kept, Item, Edit]):
     max_items: int = 0  # Maximum number of own items, or 0 if it is unlimited.
 
     def find(self, item_id: str) -> Item | None:
-        """Return the owner's item with this id, else the shared item, or None."""
+        """Return the item with this id, or None.
+
+        The owner's items are searched before the shared items.
+        """
         found: Item | None = self.own.find(item_id)
         return self.common.find(item_id) if found is None and self.common is not None else found
 
     def owns(self, item_id: str) -> bool:
-        """True if the item belongs to the owner, who may change it."""
+        """True if the item belongs to the owner, who may then change it."""
         return self.own.find(item_id) is not None
 
     def change(self, item_id: str, edit: Edit) -> Item:
-        """Change an item of the owner, like `change` of the store.
+        """Change an item of the owner, and return the changed item.
 
         Raises:
-            not_yours: The item is shared.
+            not_yours: The item is shared. Errors of the store are also raised.
         """
         self._check_owned(item_id)
         changed: Item = self.own.change(item_id, edit)
         return changed
 
     def delete(self, item_id: str) -> None:
-        """Delete an item of the owner, like `delete` of the store.
+        """Delete an item of the owner.
 
         Raises:
-            not_yours: The item is shared.
+            not_yours: The item is shared. Errors of the store are also raised.
         """
         self._check_owned(item_id)
         self.own.delete(item_id)

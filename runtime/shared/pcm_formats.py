@@ -16,7 +16,7 @@ Samples = NDArray[np.float32]
 
 
 class PcmWriter:
-    """Converter of one stream from 24 kHz int16 to a PCM encoding and sample rate.
+    """Converter of one audio stream from s16le at 24 kHz to another encoding or sample rate.
 
     For pcm_s16le at 24 kHz, the data is unchanged.
 
@@ -32,7 +32,7 @@ class PcmWriter:
         )
 
     def add(self, pcm: bytes) -> bytes:
-        """Convert s16le samples at 24 kHz and return the completed bytes."""
+        """Convert s16le samples at 24 kHz and return the converted bytes that are ready."""
         if self._is_native:
             return pcm
         samples: Samples = np.divide(np.frombuffer(pcm, "<i2"), 32768, dtype=np.float32)
@@ -41,7 +41,10 @@ class PcmWriter:
         return self._encode(samples)
 
     def finish(self) -> bytes:
-        """Return the remaining samples of the resampler as bytes (at most a few milliseconds)."""
+        """End the stream and return the bytes that were held back by the resampler.
+
+        They contain at most a few milliseconds of audio.
+        """
         if self._resampler is None:
             return b""
         rest = self._resampler.resample_chunk(np.empty(0, np.float32), last=True)

@@ -1,8 +1,8 @@
 """Replacement of words in a text, using pronunciation dictionaries.
 
-assets/js/speak/pronunciation.js has the same rules for the page. Only whole words match, the longest word first, and no
-text is replaced twice. An entry that matches the case exactly has precedence. The end of streamed text is held back
-while it may be an incomplete word.
+assets/js/speak/pronunciation.js has the same rules for the web page. Only whole words match, the longest word first,
+and no text is replaced twice. An entry that matches the case exactly has precedence. The end of streamed text is held
+back while it may be an incomplete word.
 
 Text inside tags is not replaced, and a replacement never creates a tag. Therefore square brackets are removed from
 replacements, and a word inside brackets is not replaced if the result would be a tag.
@@ -39,12 +39,13 @@ _LOOKBEHIND_CHARS = 2  # Number of characters before a match that determine if i
 
 
 class Dictionary:
-    """Compiled pronunciation dictionary.
+    """Pronunciation dictionary in a form in which words are found fast.
 
     Args:
         entries: Words with replacements. If a word occurs more than once, its first entry is used.
         apart: Regular expression for markup that is never replaced, or "". A match in brackets counts only if it is a
-                tag or would become a tag.
+        tag or
+            would become a tag.
     """
 
     def __init__(self, entries: Iterable[Entry], apart: str = "") -> None:
@@ -68,9 +69,9 @@ class Dictionary:
         self.apart = regex.compile(apart, _FLAGS) if apart else None
 
     def find(self, line: Line, start: int = 0) -> Iterator[tuple[int, int, str]]:
-        """Yield (start, end, replacement) of each word and each tag after an index.
+        """Yield the start, the end and the replacement of each word and tag in a text.
 
-        The replacement of a tag is the unchanged tag.
+        The search begins at the index `start`. The replacement of a tag is the unchanged tag.
         """
         text = line.text
         apart = self._next_apart(text, start)
@@ -87,9 +88,9 @@ class Dictionary:
                 start = end
 
     def begun(self, line: Line, start: int) -> int:
-        """Return the start index of the first word that may change when more text arrives.
+        """Return the index of the first word that may change when more text arrives.
 
-        Only words at or after `start` count. If there is no such word, the end of the line is returned.
+        Words before the index `start` are ignored. If no word may change, the result is the end of the line.
         """
         longest = max(self._lengths, default=0)
         indices = range(max(0, len(line.folded) - longest - 1), len(line.folded))
@@ -99,7 +100,11 @@ class Dictionary:
         return next(begun, len(line.text))
 
     def replaced(self, text: str) -> tuple[str, int]:
-        """Return a complete text with replaced words, and the number of replacements."""
+        """Replace words in a complete text.
+
+        Returns:
+            Text after the replacements, and the number of replacements.
+        """
         parts: list[str] = []
         at = count = 0
         for start, end, replacement in self.find(Line(text)):
@@ -155,10 +160,10 @@ class Dictionary:
 
 
 class Line:
-    """Text with one space between words, in its original case and case-folded.
+    """Text in two forms that are compared with dictionary entries.
 
-    `plain` has the original case, and `folded` is case-folded. `offsets` maps each index of the line, including its
-    end, to an index of the text.
+    `plain` has one space between words and the original case, and `folded` is also case-folded. `offsets` maps each
+    index of `plain`, including its end, to an index of the text.
     """
 
     def __init__(self, text: str) -> None:
@@ -181,7 +186,7 @@ class Line:
 class GrowingPronunciation:
     """Incremental replacement of words in streamed text.
 
-    If `flush` is not called, the result does not depend on how the text is divided.
+    If `flush` is not called, the result does not depend on how the text is divided into pieces.
     """
 
     def __init__(self, dictionary: Dictionary) -> None:
@@ -190,17 +195,23 @@ class GrowingPronunciation:
         self._given = 0  # Number of returned characters at the start of `_text`.
 
     def add(self, text: str) -> str:
-        """Append text and return the replaced text that later text cannot change."""
+        """Append text and return the new text after replacements that is final.
+
+        Text that later input could change is held back.
+        """
         self._text += text
         line = Line(self._text)
         return self._give(line, min(self._dictionary.begun(line, self._given), self._begun_apart()))
 
     def flush(self) -> str:
-        """Return the replaced rest of the text, except incomplete markup, as if it ended here."""
+        """Return the text that was held back after replacements, as if the input ended here.
+
+        Incomplete markup is still held back.
+        """
         return self._give(Line(self._text), self._begun_apart())
 
     def finish(self) -> str:
-        """Return the replaced text that was held back."""
+        """End the input and return the text that was held back, after replacements."""
         return self._give(Line(self._text), len(self._text))
 
     def _begun_apart(self) -> int:
@@ -232,13 +243,22 @@ class GrowingPronunciation:
 
 
 def pronounced(text: str, entries: Iterable[Entry], apart: str = "") -> tuple[str, int]:
-    """Return a text with replaced words, and the number of replacements."""
+    """Replace words in a complete text.
+
+    Args:
+        text: Text to change.
+        entries: Words with replacements.
+        apart: Regular expression for markup that is never replaced, or "".
+
+    Returns:
+        Text after the replacements, and the number of replacements.
+    """
     return dictionary_of(tuple(entries), apart).replaced(text)
 
 
 @lru_cache(32)
 def dictionary_of(entries: tuple[Entry, ...], apart: str) -> Dictionary:
-    """Return a compiled dictionary, which is cached for repeated use."""
+    """Return a cached `Dictionary` for these entries."""
     return Dictionary(entries, apart)
 
 

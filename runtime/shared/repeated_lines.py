@@ -1,4 +1,4 @@
-"""Rate limit of repeated log messages: one message per second from each source line."""
+"""Rate limit for repeated log messages: one message per second from each source line."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _INTERVAL_S = 1.0
 
 
 class RepeatedLines(logging.Filter):
-    """Log filter that passes one message per second from each source line.
+    """Log filter that passes at most one message per second from each source line.
 
-    The next message that passes contains the number of suppressed messages. Records with the attribute `figures`, which
-    describe the end of a request, always pass.
+    The next message that passes contains the number of suppressed messages. Messages about the end of a request, which
+    have the attribute `figures`, always pass.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

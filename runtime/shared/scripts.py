@@ -1,4 +1,4 @@
-"""Detection of text in a script that is not used by any of a checkpoint's languages."""
+"""Detection of text in a writing system that no language of a checkpoint uses."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ DIALECT = "dialect"  # All dialects in checkpoints are Chinese.
 
 
 def strange_script(text: str, languages: Iterable[str]) -> str:
-    """Return the lower-case name of the first script in a text that no language uses.
+    """Return the first script in a text that none of the languages uses.
 
     Args:
+        text: Text to speak.
         languages: Languages of the checkpoint.
 
     Returns:
-        Empty if the languages use all scripts of the text.
+        Lower-case name of the script, or an empty string if the languages use all scripts of the text.
     """
     if text.isascii():
         return ""

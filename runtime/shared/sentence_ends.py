@@ -57,10 +57,10 @@ OPENERS = "\"'“„‚‘«‹»›([{¿¡*_`"
 
 
 def may_end(text: str) -> bool:
-    """True if a sentence or paragraph may end here after a pause of the input.
+    """True if a sentence or paragraph may end after this text.
 
-    An abbreviation or an initial does not end a sentence. A number does, because decimals would have arrived without a
-    pause.
+    The function is called when the client has paused. An abbreviation or an initial does not end a sentence. A number
+    does, because decimals would have arrived without a pause.
     """
     if PARAGRAPH_END.search(text):
         return True
@@ -74,7 +74,7 @@ def may_end(text: str) -> bool:
 def ends_sentence(
     text: str, mark: re.Match[str], follows: int, *, known: int | None = None, is_whole: bool = True
 ) -> bool | None:
-    """True if a sentence ends with this mark, or False if the sentence continues.
+    """True if a sentence ends with this punctuation mark, or False if it continues.
 
     Args:
         text: Text received so far.
@@ -109,10 +109,12 @@ def ends_sentence(
 
 
 def is_short(text: str, stop: int, following: str) -> bool:
-    """True if the full stop belongs to an abbreviation, an initial or an ordinal.
+    """True if the full stop belongs to an abbreviation, an initial or an ordinal number.
 
     Args:
+        text: Text with the full stop.
         stop: Index of the full stop.
+        following: First letter or digit after the full stop.
     """
     found = WORD_BEFORE.search(text[max(0, stop - MAX_WORD_CHARS) : stop])
     word = found[0].lstrip(OPENERS) if found else ""

@@ -35,21 +35,20 @@ def is_speakable(text: str) -> bool:
 
 
 def is_readable(text: str) -> bool:
-    """True if the text has a letter, a digit, or a symbol with a spoken name.
+    """True if the text has a letter, a digit, or a symbol with a spoken name, such as "%".
 
-    A symbol does not start a word and does not affect splitting. If a text has no words, a segment may consist of
-    symbols.
+    A symbol is not a word and does not affect how a text is split. It is spoken alone only if the text has no words.
     """
     return is_speakable(text) or NAMED_SYMBOL.search(text) is not None
 
 
 def expected_frames(text: str) -> int:
-    """Return the number of frames that a text needs at normal speed."""
+    """Return the number of codec frames that a text needs at normal speed."""
     return round(sum(_frames(character) for character in text))
 
 
 def min_frames(text: str) -> int:
-    """Return the minimum number of frames in which the complete text can be spoken.
+    """Return the minimum number of codec frames in which the complete text can be spoken.
 
     A digit counts as a letter, because a long number may be spoken in a few words. A repeated letter counts at most
     twice. Pauses between sentences are included, because otherwise the audio of one sentence could be long enough for
@@ -61,9 +60,9 @@ def min_frames(text: str) -> int:
 
 
 def pause_frames(text: str) -> int:
-    """Return the pause in frames that is generated for a text without words.
+    """Return the length in codec frames of the pause for a text without words.
 
-    Each run of marks adds one beat, or two beats if it contains a sentence mark.
+    Each group of marks adds one beat, or two beats if it contains a mark that ends a sentence.
     """
     beats = sum(1 + bool(SENTENCE_MARK.search(run)) for run in text.split())
     return BEAT_FRAMES * min(max(1, beats), MAX_BEATS)
@@ -75,7 +74,12 @@ def expected_seconds(text: str) -> float:
 
 
 def is_another_text(transcript: str, seconds: float) -> bool:
-    """True if the length of a transcript does not fit the duration of the speech."""
+    """True if a transcript is too long or too short for the duration of the speech.
+
+    Args:
+        transcript: Text that is said to be spoken.
+        seconds: Duration of the speech in seconds.
+    """
     slowest, fastest = PACE_RANGE
     return not slowest <= expected_seconds(transcript) / seconds <= fastest
 

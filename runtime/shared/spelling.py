@@ -1,4 +1,7 @@
-"""Tag ``<spell>`` of Cartesia's and ElevenLabs's APIs, which spells its content."""
+"""Support for the tag ``<spell>`` of Cartesia's and ElevenLabs' APIs.
+
+The content of the tag is spelled letter by letter.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ _SPELL = regex.compile(r"<(/?)\s*spell\b", regex.IGNORECASE)
 class Spelling:
     """Incremental converter that spells the content of ``<spell>`` tags in one text.
 
-    `add` and `finish` together return the text without the tags.
+    The concatenated results of `add`, `flush` and `finish` are the text without these tags.
     """
 
     def __init__(self) -> None:
@@ -21,7 +24,10 @@ class Spelling:
         self._last = ""  # Last character of the returned text.
 
     def add(self, text: str) -> str:
-        """Append text and return the converted text that later text cannot change."""
+        """Append text and return the new converted text that is final.
+
+        The end of the text is held back while it may be an incomplete tag.
+        """
         return self._spelled(self._tail + text)
 
     def flush(self) -> str:
@@ -29,7 +35,7 @@ class Spelling:
         return self.finish()
 
     def finish(self) -> str:
-        """Return the text that was held back."""
+        """End the text and return the converted text that was held back."""
         return self._spelled(self._tail, is_whole=True)
 
     def _spelled(self, text: str, *, is_whole: bool = False) -> str:

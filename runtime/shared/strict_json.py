@@ -1,4 +1,4 @@
-"""Strict JSON parser, whose results can be serialized and parsed again."""
+"""Strict JSON parser, whose results can always be written as JSON again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ MAX_BODY_VALUES = 2**17  # Maximum number of values in an HTTP body. They are pa
 
 
 def has_more_values(text: str | bytes, limit: int) -> bool:
-    """True if an unparsed JSON text has more than about `limit` values."""
+    """True if a JSON text has more than about `limit` values.
+
+    The text is not parsed, so this check is fast.
+    """
     if len(text) <= limit:
         return False
     counts = map(text.count, "{[,") if isinstance(text, str) else map(text.count, b"{[,")

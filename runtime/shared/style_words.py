@@ -1,6 +1,6 @@
-"""Words that describe a way of speaking, for the recognition of style tags.
+"""Words for ways of speaking, by which a style tag such as `[excited]` is recognized.
 
-The studio sends the same words to the page (`for_page`), where assets/js/common/text.js uses them.
+The studio sends the same words to the web page (`for_page`), where assets/js/common/text.js uses them.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ _WORD = regex.compile(r"[^\s,;/，、；。.!！]+")
 
 
 def for_page() -> dict[str, str]:
-    """Return the words, and the pattern of a style in Chinese or Japanese."""
+    """Return the style words and patterns by name, for the JavaScript code of the web page."""
     return {"styles": STYLES.strip(), "qualifiers": QUALIFIERS.strip(), "wide": _WIDE.pattern}
 
 

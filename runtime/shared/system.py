@@ -1,6 +1,6 @@
-"""Differences between Linux, macOS and Windows: locks, limits, pipes, file flags, GPUs.
+"""Functions that differ between Linux, macOS and Windows, such as file locks and limits.
 
-Features that a system does not have are skipped and, if necessary, logged. The code for Windows has not been run there.
+Features that a system does not have are skipped and, if necessary, logged. The code for Windows has not been tested.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ NEW_GROUP = 0x200 if sys.platform == "win32" else 0
 
 
 def flags(*names: str) -> int:
-    """Return the combined ``os.open`` flags with these names.
+    """Combine the ``os.open`` flags with these names.
 
-    Flags that the system does not have are 0.
+    A flag that the system does not have counts as 0.
     """
     found = 0
     for name in names:

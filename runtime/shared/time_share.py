@@ -1,4 +1,4 @@
-"""Limit on the fraction of time that a client or a kind of work may use."""
+"""Limit on the fraction of time that a client or a task may use."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class TimeShare:
-    """Leaky bucket of used time.
+    """Leaky bucket that limits the fraction of time in use.
 
     Args:
-        share: Fraction of the time that may be used.
+        share: Fraction of the time that may be used, from 0 to 1.
         burst_s: Seconds that may be used at once.
         max_rest_s: Maximum pause in seconds.
     """
@@ -22,11 +22,12 @@ class TimeShare:
     _charged_at: float = 0.0
 
     def charge(self, used_s: float, now: float, *, users: int = 1) -> float:
-        """Count used seconds, and return the seconds to pause.
+        """Record used time, and return the time in seconds for which the user must pause.
 
         Args:
+            used_s: Time in seconds that was used since the last call.
             now: Current time in seconds of a monotonic clock.
-            users: Number of users who divide the share.
+            users: Number of users who divide the allowed fraction of time.
         """
         rate = self.share / users
         self._debt_s = max(0.0, self._debt_s - rate * (now - self._charged_at)) + used_s

@@ -38,9 +38,9 @@ _REASONS = {
 
 
 def first_fault(error: ValidationError, value: object) -> tuple[str | None, str]:
-    """Return the field of the first error (None for the whole value) and a message.
+    """Return the name of the first invalid field and an error message.
 
-    The message never contains the input.
+    The name is None if the whole value is invalid. The message never contains the input.
     """
     first = error.errors(include_url=False, include_input=False)[0]
     field = ".".join(map(str, _fields(first["loc"], value, is_missing=first["type"] == "missing"))) or None

@@ -14,20 +14,21 @@ Value = TypeVar("Value")
 
 
 class WatchedFile(Generic[Value]):
-    """File whose parsed content is reloaded after changes.
+    """Text file whose content is parsed again when the file changes.
 
-    Checking the file blocks. Thread: event loop.
+    A check for changes reads the disk and blocks. Thread: event loop.
     """
 
     def __init__(
         self, path: str, read: Callable[[str], Value], absent: Value, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Create a watcher of a file.
+        """Create an object that reads a file and follows its changes.
 
         Args:
+            path: Path of the file, or "" if there is no file.
             read: Parser of the file's text, which may raise ValueError.
             absent: Value if the file cannot be read or parsed.
-            path: Path of the file, or "" if there is no file.
+            clock: Function that returns the time in seconds.
         """
         self._path = Path(path) if path else None
         self._read = read
@@ -38,7 +39,10 @@ class WatchedFile(Generic[Value]):
         self._value = absent
 
     def value(self) -> Value:
-        """Return the parsed content of the file, which is at most half a second old."""
+        """Return the parsed content of the file.
+
+        The file is checked for changes at most every half second.
+        """
         if self._path is not None and self._clock() - self._looked >= POLL_INTERVAL_S:
             self._looked = self._clock()
             self._check_file(self._path)

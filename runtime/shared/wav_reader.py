@@ -38,7 +38,10 @@ class WavLayout:
 
 
 def is_plain_wav(data: bytes) -> bool:
-    """True if this file should be read with `read_wav`, which may still refuse it."""
+    """True if `read_wav` should read this file.
+
+    `read_wav` may still refuse the file.
+    """
     if data[:4] != b"RIFF" or data[8:12] != b"WAVE":
         return False
     found = _format_chunk(data)

@@ -1,8 +1,8 @@
 """Estimated times of spoken words, for highlighting text during playback.
 
-No aligner is used. While audio is generated, the times assume a normal speaking rate. A word is returned when the audio
-is longer than the word's end time. At the end, the remaining audio is divided between the remaining words by length.
-Times never decrease, and each word is returned once.
+The times are not measured. While audio is generated, they assume a normal speaking rate, and a word is returned when
+the audio is longer than the word's end time. At the end, the remaining audio is divided between the remaining words by
+length. Times never decrease, and each word is returned once.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _IS_SYLLABLE = re.compile(rf"[{_SYLLABIC}]")
 
 @dataclass(frozen=True, slots=True)
 class TimedWords:
-    """Words with start and end times in seconds from the start of the audio.
+    """Words with their start and end times in seconds from the start of the audio.
 
-    `spans` are the words with the white space around them, so the joined spans are the text.
+    `spans` are the words with the white space around them, so the concatenated spans are the text.
     """
 
     spans: list[str] = field(default_factory=list)
@@ -49,21 +49,21 @@ class TimedWords:
         self.end.append(round(end, 3))
 
     def moved(self, seconds: float) -> TimedWords:
-        """Return the same words with times that are `seconds` later."""
+        """Return a copy of the words with times that are later by this number of seconds."""
         if not seconds:
             return self
         start, end = ([round(time + seconds, 3) for time in times] for times in (self.start, self.end))
         return TimedWords(list(self.spans), start, end)
 
     def join(self, later: TimedWords) -> None:
-        """Append the words of later audio."""
+        """Append the words of audio that follows this audio."""
         self.spans.extend(later.spans)
         self.start.extend(later.start)
         self.end.extend(later.end)
 
 
 class WordTimes:
-    """Estimated word times of a streamed text and its streamed audio."""
+    """Estimator of word times for a streamed text and its streamed audio."""
 
     def __init__(self) -> None:
         self._tail = ""  # End of the text, which may be part of a longer word.
@@ -72,14 +72,14 @@ class WordTimes:
         self._returned_until_s = 0.0  # End time of the returned words in seconds.
 
     def add(self, text: str) -> None:
-        """Append text whose words have not been spoken yet."""
+        """Append text that will be spoken after the earlier text."""
         self._tail += text
         spans = list(_WORD.finditer(self._tail))
         self._spans.extend(span.group() for span in spans[:-1])
         self._tail = self._tail[spans[-1].start() :] if spans else self._tail
 
     def advance(self, samples: int) -> TimedWords:
-        """Advance the audio by `samples` and return the words that have ended."""
+        """Record that `samples` more samples were generated, and return the words that have ended."""
         self._samples += samples
         now, timed = self._samples / SAMPLE_RATE, TimedWords()
         while self._spans and (end := self._returned_until_s + _seconds(self._spans[0])) <= now:
@@ -88,11 +88,14 @@ class WordTimes:
         return timed
 
     def advance_to(self, samples: int) -> TimedWords:
-        """Advance the audio to `samples` in total and return the words that have ended."""
+        """Set the generated samples to `samples`, and return the words that have ended."""
         return self.advance(samples - self._samples)
 
     def finish(self) -> TimedWords:
-        """Return the remaining words, with times that divide the rest of the audio."""
+        """End the text and return the words that were not returned before.
+
+        The remaining time of the audio is divided between these words.
+        """
         self._spans.extend(spans_of(self._tail))
         self._tail = ""
         timed = shared_out(
@@ -108,9 +111,14 @@ def spans_of(text: str) -> list[str]:
 
 
 def shared_out(spans: Iterable[str], start: float, end: float) -> TimedWords:
-    """Divide the time between `start` and `end` (in seconds) between words.
+    """Divide the time from `start` to `end` between words, and return the words with times.
 
     The time of a word is proportional to its length.
+
+    Args:
+        spans: Words with the white space around them.
+        start: Start time in seconds.
+        end: End time in seconds.
     """
     spans = list(spans)
     needed = list(accumulate(map(_seconds, spans), initial=0.0))
@@ -120,9 +128,10 @@ def shared_out(spans: Iterable[str], start: float, end: float) -> TimedWords:
 
 
 def cue_ranges(spans: list[str]) -> Iterator[tuple[int, int]]:
-    """Yield the word range (start, end) of each caption.
+    """Divide words into captions, and yield the range of word indices of each caption.
 
-    A caption ends with a sentence, or before it would exceed `MAX_CUE_CHARS` characters.
+    A range includes its start and excludes its end. A caption ends with a sentence, or before it would exceed
+    `MAX_CUE_CHARS` characters.
     """
     first = chars = 0
     for at, span in enumerate(spans):

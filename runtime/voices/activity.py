@@ -20,7 +20,7 @@ GAP_S = 0.1  # Minimum duration of a gap in seconds. Shorter gaps belong to a wo
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Activity:
-    """Speech activity of a recording, with one flag per window.
+    """Speech activity of a recording: one flag per time window, which is True for speech.
 
     Shapes: windows [n] bool.
     """
@@ -35,12 +35,15 @@ class Activity:
 
     @property
     def span(self) -> tuple[float, float] | None:
-        """Return start and end of the speech in seconds, or None if there is no speech."""
+        """Return the time of the first and of the last speech in seconds, or None without speech."""
         spoken = np.flatnonzero(self.windows)
         return (float(spoken[0]) * self.window_s, float(spoken[-1] + 1) * self.window_s) if len(spoken) else None
 
     def pauses(self, margin_s: float) -> list[slice]:
-        """Return the runs of windows that are more than `margin_s` away from speech."""
+        """Return the pauses as ranges of windows.
+
+        Windows that are within `margin_s` seconds of speech are not part of a pause.
+        """
         reach = round(margin_s / self.window_s)
         near = self.windows.copy()
         for start, end in _runs(self.windows):
@@ -49,7 +52,9 @@ class Activity:
 
 
 def by_loudness(samples: NDArray[np.float32]) -> Activity:
-    """Detect speech in windows that are not much quieter than the loudest window.
+    """Detect speech by loudness.
+
+    A window is speech if it is not much quieter than the loudest window.
 
     Shapes: samples [N] float32, mono, 24 kHz.
     """
@@ -58,11 +63,15 @@ def by_loudness(samples: NDArray[np.float32]) -> Activity:
 
 
 def by_likelihood(likely: NDArray[np.float32], window_s: float) -> Activity:
-    """Detect speech from a network's likelihoods, with hysteresis.
+    """Detect speech from the speech probabilities that a network has computed.
 
-    Short gaps and bursts are removed.
+    Speech starts at a higher probability than it ends (hysteresis). Short gaps and short bursts are removed.
 
-    Shapes: likely [n], from 0 to 1.
+    Args:
+        likely: Probability of speech in each window, from 0 to 1.
+        window_s: Length of a window in seconds.
+
+    Shapes: likely [n].
     """
     spoken = np.zeros(len(likely), bool)
     speaking = False
@@ -79,7 +88,7 @@ def by_likelihood(likely: NDArray[np.float32], window_s: float) -> Activity:
 
 
 def window_levels(samples: NDArray[np.float32], window_s: float) -> NDArray[np.float32]:
-    """Return the root mean square of each complete window.
+    """Return the root mean square of the samples in each complete window.
 
     Shapes: [N] -> [n].
     """

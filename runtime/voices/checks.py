@@ -36,7 +36,7 @@ MAX_TRANSCRIPT_RATIO, MIN_TRANSCRIPT_RATIO = 1.8, 0.4
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """Remark about a recording, with a stable code."""
+    """Advice about a recording: a stable code, and a sentence for the user."""
 
     code: str
     sentence: str
@@ -76,7 +76,7 @@ def levels_of(samples: NDArray[np.float32], activity: Activity) -> Levels:
 
 
 def advise(samples: NDArray[np.float32], activity: Activity, levels: Levels, *, is_speech: bool) -> Iterator[Advice]:
-    """Yield the advice about an untrimmed recording.
+    """Yield advice about the quality of a recording that is not trimmed yet.
 
     Shapes: samples [N] float32, mono, 24 kHz.
     """

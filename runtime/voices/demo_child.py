@@ -1,8 +1,9 @@
 """Child process that reads a voice file of the official Qwen3-TTS demo (`.pt`).
 
-The process has resource limits. stdin is the file. stdout is one JSON line, followed by the voice's tensors as
-safetensors. The file is a pickle, from which torch reads only tensors and plain values (`weights_only`). The limits
-protect against a fault in torch's reader.
+stdin is the file. stdout is one JSON line, followed by the voice's tensors as safetensors.
+
+The file is a pickle. torch reads only tensors and plain values from it (`weights_only`). The process has resource
+limits, which protect the server against a fault in torch's reader.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class Examination:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Intake:
-    """Prepared recording for a voice.
+    """Recording that was checked and trimmed, so that it can be stored as a voice.
 
     Shapes: samples [M] float32, mono, 24 kHz.
     """
@@ -45,7 +45,11 @@ class Intake:
 
 
 def examine(samples: NDArray[np.float32], transcript: str | None) -> Examination:
-    """Check a recording that `read_reference` has accepted, and return the result.
+    """Check the quality of a recording and compare its length with the transcript.
+
+    Args:
+        samples: Recording that `read_reference` has accepted.
+        transcript: Text that is spoken in the recording, or None if unknown.
 
     Shapes: samples [N] float32, mono, 24 kHz.
 
@@ -72,7 +76,7 @@ def examine(samples: NDArray[np.float32], transcript: str | None) -> Examination
 
 
 def require_speech(examination: Examination, limits: Limits) -> None:
-    """Raise an error if a recording is too short after trimming.
+    """Check that a recording is long enough after trimming.
 
     Raises:
         BadReferenceAudio: The recording is too short.
@@ -83,7 +87,12 @@ def require_speech(examination: Examination, limits: Limits) -> None:
 
 
 def prepare_recording(samples: NDArray[np.float32], transcript: str | None, limits: Limits) -> Intake:
-    """Check, trim and prepare a recording that `read_reference` has accepted.
+    """Check and trim a recording so that it can be stored as a voice.
+
+    Args:
+        samples: Recording that `read_reference` has accepted.
+        transcript: Text that is spoken in the recording, or None if unknown.
+        limits: Limits on the duration of reference audio.
 
     Shapes: samples [N] float32, mono, 24 kHz.
 
@@ -103,7 +112,7 @@ def prepare_recording(samples: NDArray[np.float32], transcript: str | None, limi
 
 
 def clean_reference(samples: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Trim non-speech from both ends of a recording, and append a pause.
+    """Remove audio without speech at both ends of a recording, and append a pause.
 
     Shapes: samples [N] -> [M], float32, mono, 24 kHz.
     """

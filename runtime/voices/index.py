@@ -1,7 +1,7 @@
 """SQLite index of voice files, so that listing voices does not read all files.
 
-The files are authoritative: a row is rebuilt if the version of its file has changed, and the index may be deleted at
-any time. If the index cannot be stored on disk, it is kept in memory.
+The index can be rebuilt from the files and may be deleted at any time. If a file has changed, its row is rebuilt. If
+the index cannot be stored on disk, it is kept in memory.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CREATE TABLE IF NOT EXISTS voices_2 (
 
 @dataclass(frozen=True, slots=True)
 class IndexEntry:
-    """Index row of one voice file, with either a card or an error."""
+    """Row of the index for one voice file: metadata of the voice, or an error."""
 
     file: str
     version: str  # Version of the file, which changes whenever the file changes.
@@ -112,9 +112,9 @@ class Index:
             self._connection.executemany("INSERT OR REPLACE INTO voices_2 VALUES (?, ?, ?, ?, ?, ?)", rows)
 
     def search(self, words: str) -> set[str]:
-        """Return the ids of the voices whose metadata contains all words.
+        """Return the ids of the voices that match a search.
 
-        The name, description, tags, language and transcript are searched.
+        All words must occur in the name, description, tags, language or transcript of the voice.
         """
         parts = [f"%{_escaped(word)}%" for word in name_key(words).split()]
         condition = " AND ".join(["card IS NOT NULL", *["words LIKE ? ESCAPE '\\'"] * len(parts)])

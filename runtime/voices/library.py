@@ -47,9 +47,12 @@ SETTLED_NS = 100_000_000  # Another change within this time in ns may leave a fo
 
 
 def library_folder(voices: str, data: str = "") -> Path:
-    """Return the folder of voices in the settings, or the default folder.
+    """Return the folder of stored voices from the settings.
 
-    The default folder is in the data folder or in the user's data folder.
+    Args:
+        voices: Setting for the folder of voices, or "" for the default folder.
+        data: Setting for the data folder, which contains the default folder. If it is "", the user's data folder is
+        used.
     """
     return Path(voices) if voices else Path(data or user_data_dir("voicewright")) / "voices"
 
@@ -120,18 +123,25 @@ class Library:
         return tuple(sorted(cards, key=lambda card: -card.created_at) if newest_first else cards)
 
     def problems(self) -> tuple[Problem, ...]:
-        """Return the files that are not valid voices, or whose name another voice already has."""
+        """Return the unusable voice files with the reason for each file.
+
+        A file is unusable if it is not a valid voice, or if another voice has the same name.
+        """
         return self._current().problems
 
     def without_prompt(self, fingerprint: str) -> tuple[str, ...]:
-        """Return the ids of recorded voices without a prompt of this checkpoint."""
+        """Return the ids of recorded voices that have no prompt of the given checkpoint.
+
+        Args:
+            fingerprint: Fingerprint of the checkpoint.
+        """
         listing = self._current()
         return tuple(card.id for card in listing.cards if card.seconds and fingerprint not in listing.prompts[card.id])
 
     def reference(self, voice_id: str) -> Reference:
-        """Return a voice as the reference of a request.
+        """Return a stored voice as a `Reference`, which can be used in a speech request.
 
-        The reference includes the stored prompt of the checkpoint `fingerprint` if there is one.
+        If the voice has a prompt of the checkpoint in use, the reference includes this prompt.
 
         Raises:
             VoiceNotFound, VoiceFileInvalid: The voice was deleted or damaged in the meantime.
@@ -167,7 +177,9 @@ class Library:
             return self._put(replace(voice, id=replace_id or voice.id, name=checked_name(voice.name)))
 
     def import_(self, voice: Voice) -> VoiceCard:
-        """Store a voice from a file, and keep its id unless the id is in use.
+        """Store a voice that comes from a voice file.
+
+        The voice keeps its id if no other voice has this id.
 
         Raises:
             VoiceNameTaken, VoiceNameLooksAlike: Another voice has an equal or a similar name.
@@ -199,7 +211,14 @@ class Library:
             self._refresh()
 
     def keep_prompt(self, voice_id: str, prompt: VoicePrompt, *, samples: NDArray[np.float32] | None = None) -> None:
-        """Store a voice's prompt for a checkpoint, unless the voice's reference has changed.
+        """Store a prompt that a checkpoint has computed for a voice.
+
+        Args:
+            voice_id: Id of the voice.
+            prompt: Voice prompt with the fingerprint of its checkpoint.
+            samples: Audio from which the prompt was computed. If the audio of the voice has changed, nothing is stored.
+            None
+                skips this check.
 
         Raises:
             VoiceNotFound, VoiceFileInvalid: The voice no longer exists.

@@ -42,9 +42,14 @@ def file_of(voice_id: str) -> str:
 
 
 def listed(stamp: int | None, entries: Collection[IndexEntry], aside: Collection[str] = ()) -> VoiceListing:
-    """Create the listing of a folder from its index entries.
+    """Create the listing of a voice folder from the rows of its index.
 
-    If two voices have the same name, only the older voice is listed. `aside` has the names of damaged files.
+    If two voices have the same name, only the older voice is listed.
+
+    Args:
+        stamp: Modification time of the folder in ns, or None if the folder does not exist.
+        entries: Rows of the index.
+        aside: Names of damaged files that were renamed.
     """
     by_name: dict[str, VoiceCard] = {}
     problems = [Problem(entry.file, entry.problem) for entry in entries if entry.problem is not None]

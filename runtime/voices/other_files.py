@@ -37,7 +37,7 @@ _reader_lock = threading.Lock()  # A reader process imports torch and needs much
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Profile:
-    """Voice profile of voicebox, whose recordings are joined.
+    """Voice profile of the program voicebox, with its recordings joined to one recording.
 
     Shapes: samples [N] float32, mono, 24 kHz.
     """
@@ -52,9 +52,9 @@ class Profile:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DemoVoice:
-    """Voice of the official Qwen3-TTS demo.
+    """Voice file of the official Qwen3-TTS demo, which contains a voice prompt.
 
-    The voice has a transcript if its prompt has codes.
+    If the prompt has codes, there is also a transcript.
     """
 
     prompt: VoicePrompt
@@ -62,7 +62,7 @@ class DemoVoice:
 
 
 def is_other_file(data: bytes) -> bool:
-    """True if a file may be a voice of another program."""
+    """True if a file may be a voice file of another program."""
     return data.startswith(ZIP_MAGIC)
 
 

@@ -1,4 +1,4 @@
-"""Voices and dictionaries of owners, combined with the server's shared ones.
+"""Voices and pronunciation dictionaries of owners, combined with the shared ones.
 
 A gateway in front of the server, such as the studio, sends the id of an owner in a header. The owner's library is a
 folder whose name is a digest of this id.
@@ -27,7 +27,10 @@ MAX_OPEN_LIBRARIES = 256
 
 @dataclass(frozen=True, slots=True)
 class OwnerLibrary(Owned[Library, VoiceCard, Edit]):
-    """Voice library of one owner: own voices, and the shared voices as read-only."""
+    """Voices that an owner can use.
+
+    The owner can change the owner's voices. The shared voices are read-only.
+    """
 
     not_yours = VoiceNotYours
     too_many = TooManyVoices
@@ -36,12 +39,12 @@ class OwnerLibrary(Owned[Library, VoiceCard, Edit]):
 
     @property
     def pronunciations(self) -> OwnerDictionaries:
-        """Return the owner's pronunciation dictionaries together with the shared dictionaries."""
+        """Return the pronunciation dictionaries that the owner can use."""
         common = None if self.common is None else DictionaryFolder(self.common.folder / PRONUNCIATIONS)
         return OwnerDictionaries(DictionaryFolder(self.own.folder / PRONUNCIATIONS), common, self.max_pronunciations)
 
     def cards(self) -> tuple[VoiceCard, ...]:
-        """Return all usable voices, sorted by name."""
+        """Return the usable voices of the owner and the shared voices, sorted by name."""
         return _by_name(self.own.cards(), () if self.common is None else self.common.cards())
 
     def search(self, words: str) -> tuple[VoiceCard, ...]:
@@ -49,11 +52,11 @@ class OwnerLibrary(Owned[Library, VoiceCard, Edit]):
         return _by_name(self.own.search(words), () if self.common is None else self.common.search(words))
 
     def problems(self) -> tuple[Problem, ...]:
-        """Return the owner's unusable voice files."""
+        """Return the owner's unusable voice files, with the reason for each file."""
         return self.own.problems()
 
     def reference(self, voice_id: str) -> Reference:
-        """Return a voice as the reference of a request, like `Library.reference`."""
+        """Return a voice as a `Reference` for a speech request, like `Library.reference`."""
         return self._holder(voice_id).reference(voice_id)
 
     def export(self, voice_id: str) -> bytes:
@@ -86,15 +89,18 @@ class OwnerLibrary(Owned[Library, VoiceCard, Edit]):
 
 
 class OwnerLibraries:
-    """Cache of the owners' voice libraries.
+    """Cache of the owners' voice libraries, by owner.
 
     Only one thread may use the cache.
     """
 
     def __init__(self, common: Library, max_voices: int, max_pronunciations: int = 0) -> None:
-        """Set the maximum numbers of voices and dictionaries per owner.
+        """Create an empty cache.
 
-        A maximum of 0 is unlimited.
+        Args:
+            common: Library with the shared voices.
+            max_voices: Maximum number of voices per owner, or 0 for no limit.
+            max_pronunciations: Maximum number of pronunciation dictionaries per owner, or 0 for no limit.
         """
         self._common = common
         self._max_voices = max_voices

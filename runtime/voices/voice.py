@@ -14,7 +14,7 @@ from runtime.shared.names import checked_name, checked_tags
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoiceCard:
-    """Metadata of a voice for listings.
+    """Metadata of a stored voice, for lists of voices.
 
     `id` never changes. `name` is never used as a path.
     """
@@ -45,7 +45,7 @@ class Consent:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Voice:
-    """Content of a voice file.
+    """Stored voice: recording, metadata and prompts, as in its voice file.
 
     A voice of another program may have no recording. The voice then has one prompt of an unknown checkpoint.
 
@@ -86,9 +86,14 @@ class Voice:
         )
 
     def as_reference(self, fingerprint: str | None) -> Reference:
-        """Return the voice as the reference of a request.
+        """Return the voice as a `Reference`, which can be used in a speech request.
 
-        The reference includes the voice's prompt for this checkpoint if there is one.
+        If the voice has a prompt of this checkpoint, the reference includes this prompt.
+
+        Args:
+            fingerprint: Fingerprint of the checkpoint, or None for no prompt. A voice without a recording always
+            includes its
+                only prompt.
         """
         if not self.has_recording:
             (fingerprint,) = self.prompts
@@ -109,7 +114,7 @@ class Edit:
     tags: tuple[str, ...] | None = None
 
     def of(self, voice: Voice) -> Voice:
-        """Apply the changes to a voice and return the result.
+        """Return a copy of the voice with these changes.
 
         Raises:
             InvalidConfig: The name or a tag is invalid.
@@ -125,7 +130,9 @@ class Edit:
 def to_pcm(samples: NDArray[np.float32]) -> NDArray[np.int16]:
     """Convert float samples to 16-bit integers.
 
-    Audio above full scale is attenuated and not clipped. Shapes: [N] -> [N].
+    If a sample is above full scale, the volume of the whole audio is reduced to prevent clipping.
+
+    Shapes: [N] -> [N].
     """
     peak = float(np.abs(samples).max(initial=0.0))
     scaled = samples / peak if peak > 1 else samples

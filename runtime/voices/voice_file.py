@@ -213,7 +213,7 @@ def _provenance(metadata: Mapping[str, str]) -> dict[str, str]:
 
 
 def provenance(entries: Mapping[str, object]) -> dict[str, str]:
-    """Validate the provenance entries of a voice and return them.
+    """Check the entries about the origin of a voice and return them.
 
     Raises:
         ValueError: A key or value is not text or too long, or there are too many entries.

@@ -57,11 +57,11 @@ class OutputFormat:
     def writer(self, speed: float = 1.0, *, whole: bool = False) -> SoundWriter:
         """Create an encoder for one audio stream.
 
-        If `whole` is True, the header has the exact length of the audio. Therefore only `finish` returns bytes.
-
         Args:
             speed: Factor for the speed of the audio, where 1 is the original speed.
-            whole: True to encode one complete file instead of a stream.
+            whole: True to encode one complete file with the exact length in its header. Then only `finish` returns
+            bytes. Raw
+                PCM formats ignore this argument.
         """
         if self.codec not in _RAW:
             bit_rate = None if self.kbps is None else self.kbps * 1000

@@ -199,7 +199,10 @@ class ElevenLabsSubscription(ElevenLabsUsersSubscription):
 
 
 class ElevenLabsUser(Answer):
-    """Account in ElevenLabs' format, which all clients share."""
+    """Account in ElevenLabs' format.
+
+    All clients share one account.
+    """
 
     user_id: str = ACCOUNT_NAME
     workspace_id: str = ACCOUNT_NAME

@@ -67,10 +67,7 @@ class FileOptions(StrictFields):
 
 
 class SocketOptions(FileOptions):
-    """Account in ElevenLabs' format.
-
-    All clients share one account.
-    """
+    """Query parameters of the WebSocket routes."""
 
     model_id: Name | None = None
     language_code: Name | None = None

@@ -209,7 +209,7 @@ class EngineClient:
         self._channel.send(Call(Method.CANCEL, ticket))
 
     def prepare(self, reference: Reference, mode: Mode, done: Done) -> None:
-        """Ask the engine process for the voice prompt of a reference recording.
+        """Make the engine process compute the voice prompt of a reference recording.
 
         Args:
             done: Callback that receives the prompt or an error.

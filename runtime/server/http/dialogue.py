@@ -68,7 +68,7 @@ class DialogueStream:
         return tuple(dict.fromkeys(note for stream in self._streams for note in stream.notes))
 
     def headers(self) -> dict[str, str]:
-        """Return the response headers that are known after the first audio."""
+        """Return the response headers with values that are known after the first audio."""
         return self._streams[0].headers() if self._streams else {}
 
     async def __aenter__(self) -> Self:
@@ -127,7 +127,10 @@ class DialogueStream:
 
 
 class DialogueWords:
-    """Return the response headers with values that are known after the first audio."""
+    """Estimated times of the words in all turns of a dialogue, from the start of the audio.
+
+    Thread: any, but only one at a time.
+    """
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._texts = texts
@@ -136,10 +139,7 @@ class DialogueWords:
         self._word_times = _word_times_of(texts[0])
 
     def advance(self, speech: DialogueStream, samples: int) -> dict[int, TimedWords]:
-        """Estimated times of the words in all turns of a dialogue, from the start of the audio.
-
-        Thread: any, but only one at a time.
-        """
+        """Advance by `samples` of audio and return the words that have ended, by turn index."""
         ended_words = {}
         if speech.turn != self._turn:
             ended_words = self.finish()

@@ -155,10 +155,7 @@ class Dialect(ABC, Generic[Speaking]):
         self._on_event(utterance, event)
 
     def on_refused(self, number: int, error: SpeechError) -> None:
-        """Process all deadlines that have passed.
-
-        A pause in the text can start speech, and a timeout closes the session.
-        """
+        """End the utterance `number`, because the engine has refused its request."""
         if (utterance := self.utterances.pop(number, None)) is not None:
             self._fail(utterance, error)
 
@@ -170,7 +167,10 @@ class Dialect(ABC, Generic[Speaking]):
             self._on_voice_ready(voice)
 
     def tick(self) -> None:
-        """Process expired deadlines: speak text after a pause, or close the session."""
+        """Process all deadlines that have passed.
+
+        A pause in the text can start speech, and a timeout closes the session.
+        """
         if self.closed:
             return
         self._check_deadlines(self._clock())

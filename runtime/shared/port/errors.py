@@ -32,7 +32,7 @@ _ELEVENLABS_FIELD_NAMES = {"language": "language_code"}
 
 
 def error_body(error: SpeechError) -> dict[str, object]:
-    """Return the JSON object ``error`` of OpenAI's format for an error."""
+    """Return the object ``error`` of an error response in OpenAI's format."""
     return {
         "message": str(error),
         "type": "server_error" if error.http_status >= 500 else "invalid_request_error",
@@ -44,9 +44,11 @@ def error_body(error: SpeechError) -> dict[str, object]:
 
 
 def shaped(error: SpeechError, path: str, request_id: str) -> dict[str, object]:
-    """Return the response body of an error in the format of a path's API.
+    """Return the response body for an error in the format of the path's API.
 
     Args:
+        error: Error to report.
+        path: URL path of the request, which determines the API.
         request_id: Request id, or "" if the port has no request ids.
     """
     if path.startswith(CARTESIA):
@@ -66,7 +68,7 @@ def shaped(error: SpeechError, path: str, request_id: str) -> dict[str, object]:
 def socket_error(error: SpeechError, path: str) -> dict[str, object]:
     """Return the error message that is sent on an accepted WebSocket before it is closed.
 
-    The format is that of the path's API.
+    The path of the WebSocket determines the format of the message.
     """
     if path.startswith(CARTESIA):
         return cartesia_message(error, None, "")
@@ -90,7 +92,12 @@ def cartesia_message(error: SpeechError, context: str | None, request_id: str) -
 
 
 def elevenlabs_message(error: SpeechError, close_code: int) -> dict[str, object]:
-    """Return the WebSocket message for an error in ElevenLabs's format, with the close code."""
+    """Return the WebSocket message for an error in ElevenLabs' format.
+
+    Args:
+        error: Error to report.
+        close_code: WebSocket close code, which is part of the message.
+    """
     return {
         "message": str(error),
         "error": error.code,
@@ -112,7 +119,7 @@ def cartesia_fields(error: SpeechError, request_id: str) -> dict[str, object]:
 
 
 def elevenlabs_field(error: SpeechError) -> str | None:
-    """Return ElevenLabs's name of the invalid field, or None."""
+    """Return the invalid field's name in ElevenLabs' API, or None if the error has no field."""
     return _ELEVENLABS_FIELD_NAMES.get(error.param, error.param) if error.param else None
 
 
@@ -141,9 +148,9 @@ class _ErrorResponse(JSONResponse):
 
 
 def raw_error_response(error: SpeechError, path: str) -> bytes:
-    """Return the HTTP error response as bytes.
+    """Return the complete HTTP error response as bytes.
 
-    It is for connections whose request never reached the application.
+    It is used on connections whose request was refused before it reached the application.
     """
     response = error_response(error, {"Connection": "close"})
     response.shape(path, "")
@@ -192,14 +199,14 @@ def unrouted(routes: Iterable[BaseRoute], scope: Scope) -> Response:
 
 
 def slash_too_many() -> UnknownRoute:
-    """Return the error for a path that would exist without the trailing slash."""
+    """Return the error for a path that would be valid without its trailing slash."""
     return UnknownRoute(hint=" It exists without the slash at its end.")
 
 
 def unknown_route(path: str) -> UnknownRoute:
     """Return the error for an unknown path.
 
-    If only /v1 is missing or repeated, the error suggests the correct path.
+    If the path would be valid with or without another /v1, the error suggests the correct path.
     """
     rest = path
     while rest.startswith("/v1/"):

@@ -1,4 +1,4 @@
-"""ASGI middleware with the access checks for every route of a port, HTTP and WebSocket.
+"""ASGI middleware that checks access to all HTTP and WebSocket routes of a port.
 
 The checks run in this order, inexpensive checks first:
 
@@ -27,9 +27,9 @@ OPEN_ROUTES = frozenset({"/health", "/ready"})  # Routes without access checks.
 
 
 class AccessCheck(ABC):
-    """Base class of ASGI middlewares that check access.
+    """Base class of ASGI middleware that accepts or refuses requests.
 
-    `refused` is called with the error code of each refused request.
+    The function `refused` is called with the error code of each refused request.
 
     Thread: event loop.
     """
@@ -64,7 +64,7 @@ _DOTS = frozenset({".", ".."})
 
 
 class RequestGuard(AccessCheck):
-    """ASGI middleware with the access checks of a port (see the module's docstring).
+    """ASGI middleware that checks path, host, connection limits and origin of each request.
 
     Thread: event loop.
     """

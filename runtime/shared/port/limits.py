@@ -31,7 +31,7 @@ _RETRY_AFTER_S = 1.0
 
 
 class ConnectionCaps:
-    """Limits of open connections, in total and per address.
+    """Counter and limits of open connections, in total and per address.
 
     Thread: event loop.
     """
@@ -41,7 +41,7 @@ class ConnectionCaps:
         self._settings = settings
 
     def check(self, address: str) -> None:
-        """Check the limits before a connection is counted.
+        """Check that another connection from this address is within the limits.
 
         Loopback addresses have no limit per address.
 
@@ -83,10 +83,10 @@ _MAX_ACCOUNT_CHARS = 200
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """Account and its daily speech limit.
+    """Account of a user and its daily limit of speech.
 
     Attributes:
-        account: Opaque id.
+        account: Id of the account.
         seconds: Seconds of speech per day, or None if they are unlimited.
     """
 
@@ -98,7 +98,10 @@ class Allowance:
 
 
 def allowance_of(headers: Mapping[str, str]) -> Allowance | None:
-    """Return the account and its limit from a request's headers, or None."""
+    """Return the account in a request's headers, or None if the headers have no account.
+
+    A gateway such as the studio sends these headers.
+    """
     account = headers.get(ACCOUNT_HEADER, "")[:_MAX_ACCOUNT_CHARS]
     try:
         seconds = float(headers.get(SECONDS_HEADER, ""))
@@ -178,10 +181,10 @@ async def bounded(
 
 @asynccontextmanager
 async def within(limit_s: float) -> AsyncIterator[None]:
-    """Context manager with a timeout for sends to a client.
+    """Context manager with a timeout for sending data to a client.
 
     Raises:
-        SlowReader: The client did not accept the data in time.
+        SlowReader: The client did not accept the data within `limit_s` seconds.
     """
     try:
         async with asyncio.timeout(limit_s):
@@ -201,10 +204,10 @@ async def send_stream(
 ) -> None:
     """Send a streaming response: first the bytes in `first`, then each piece as it arrives.
 
-    Other tasks can run between the parts of a large piece.
+    A large piece is sent in several steps, so that other tasks can run between them.
 
     Raises:
-        SlowReader: The client did not accept a piece within `limit_s`.
+        SlowReader: The client did not accept a piece within `limit_s` seconds.
     """
 
     async def pass_on(message: Message) -> None:

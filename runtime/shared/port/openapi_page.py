@@ -19,7 +19,7 @@ _BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusi
 
 
 def page(document: Document) -> str:
-    """Return the HTML page: operations grouped by API, and all object types that they use."""
+    """Return an HTML page with the operations by API, and with all object types in use."""
     by_tag: dict[str, list[str]] = defaultdict(list)
     for path, operations in document["paths"].items():
         for method, operation in operations.items():

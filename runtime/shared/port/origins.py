@@ -64,7 +64,7 @@ class Origins:
         return path.startswith(self._paths)
 
     def allow(self, origin: str) -> bool:
-        """True if the setting allows this origin, which is the value of an ``Origin`` header."""
+        """True if the setting allows this value of an ``Origin`` header."""
         if self._any or (self._null and origin == _NULL):
             return True
         found = _origin(origin)
@@ -81,6 +81,10 @@ def may_use(headers: Headers, others: Origins | None = None) -> bool:
     """True if a request comes from this server's page, an allowed origin, or a program.
 
     Programs send no ``Origin`` header.
+
+    Args:
+        headers: Headers of the request.
+        others: Other allowed origins, or None.
     """
     sent = headers.getlist("origin")
     if not sent:
@@ -93,7 +97,7 @@ def may_use(headers: Headers, others: Origins | None = None) -> bool:
 
 
 class Cors(CORSMiddleware):
-    """ASGI middleware that answers CORS preflights and adds CORS headers for allowed origins."""
+    """ASGI middleware that responds to CORS preflights and adds headers for allowed origins."""
 
     def __init__(self, app: ASGIApp, origins: Origins) -> None:
         super().__init__(app, allow_methods=["*"], allow_headers=["*"])
@@ -137,9 +141,12 @@ class Hosts:
     """
 
     def __init__(self, names: str, address: str, env: Mapping[str, str] | None = None) -> None:
-        """Parse the host names in the setting, which are separated by commas.
+        """Parse the setting with the allowed host names.
 
-        `address` is the address to which the port is bound.
+        Args:
+            names: Host names separated by commas.
+            address: Address to which the port is bound. It is also an allowed name.
+            env: Environment variables, by default those of this process.
         """
         env = os.environ if env is None else env
         entries = {word.strip().lower() for word in names.split(",") if word.strip()} | {address.lower()} | _LOOPBACK
@@ -153,7 +160,10 @@ class Hosts:
         self._any = ANY in self._names or bool(env.get("SPACE_ID"))
 
     def allow(self, header: str) -> bool:
-        """True if the Host header names this server or is missing, as in HTTP/1.0."""
+        """True if the value of a Host header is allowed.
+
+        A missing header is allowed, because HTTP/1.0 does not require it.
+        """
         if self._any or not header:
             return True
         try:
@@ -190,10 +200,10 @@ _UNIQUE_LOCAL = IPv6Network("fc00::/7")
 
 
 class TrustedProxies:
-    """Outermost ASGI middleware, which sets the client address if there are trusted proxies.
+    """ASGI middleware that sets the client address from ``X-Forwarded-For``.
 
-    Each proxy appends the address of its client to ``X-Forwarded-For``. Therefore only the last `count` entries can be
-    trusted, and earlier entries may be forged.
+    It must be the outermost middleware. Each proxy appends the address of its client to the header. Therefore only the
+    last `count` entries come from trusted proxies, and earlier entries may be forged.
 
     Thread: event loop.
     """
@@ -232,9 +242,10 @@ def _address(entry: str) -> str | None:
 
 
 def network_of(address: str) -> str:
-    """Return the key of an address for limits.
+    """Return the text that identifies a client's network in limits per address.
 
-    The key of an IPv6 address is its /64 network, except in a local network, where all machines share one.
+    For IPv6, this is the /64 network, because a client often has all its addresses. In a local network, all machines
+    share a /64 network, so the result is the address itself.
     """
     try:
         known = ip_address(address)

@@ -30,7 +30,9 @@ WYOMING_VARIABLE = "VOICEWRIGHT_WYOMING"  # The command `voicewright wyoming` ca
 def address_of(uri: str, *, setting: str) -> tuple[str, int]:
     """Parse ``tcp://HOST:PORT`` into a host and a port.
 
-    The error message names `setting`.
+    Args:
+        uri: Text to parse.
+        setting: Name of the setting for the error message.
 
     Raises:
         InvalidSetting: The text has another format.
@@ -67,16 +69,16 @@ def stop_on_signals(numbers: Sequence[signal.Signals], stop: asyncio.Event, seco
 
 
 def log_drain_wait(limit_s: float) -> None:
-    """Print that the process waits for open requests.
+    """Print that the process waits for running speech before it ends.
 
-    The message states the maximum waiting time and how to end the wait immediately.
+    The message contains the maximum waiting time and explains how to end the wait immediately.
     """
     with suppress(OSError, ValueError):  # Ctrl-C may also have ended the reader of stdout or stderr.
         print(f"Finishing running speech, {limit_s:g} s at most; press Ctrl-C again to end at once.", flush=True)
 
 
 def ignore_signals(numbers: Sequence[signal.Signals]) -> None:
-    """Ignore signals from now on because the process is already ending.
+    """Ignore these signals, because the process is already ending.
 
     Thread: main thread.
     """
@@ -105,8 +107,14 @@ def listen(settings: ServerSettings, host: str, port: int, *, option: str) -> so
 def bind(settings: ServerSettings, host: str, port: int, *, option: str, is_shared: bool = False) -> socket.socket:
     """Bind a socket to an address without listening.
 
-    The error message names `option`. With `is_shared`, several processes of one user may bind the port, and the kernel
-    distributes connections among the processes that listen.
+    Args:
+        settings: Settings of the server.
+        host: Host name or address.
+        port: Port number.
+        option: Name of the command-line option for error messages.
+        is_shared: True if several processes of one user may bind the port. The kernel then distributes connections
+        among
+            the processes that listen.
 
     Raises:
         PortInUse, InvalidSetting: The address cannot be bound.
@@ -136,9 +144,9 @@ def bind(settings: ServerSettings, host: str, port: int, *, option: str, is_shar
 
 
 def set_kernel_timeout(connection: socket.socket, settings: ServerSettings) -> None:
-    """Make the kernel drop a closed connection whose client reads no data.
+    """Make the kernel drop a closed connection whose client does not read the remaining data.
 
-    The connection is dropped even if its send buffer is not empty.
+    By default, the kernel would wait much longer for the client.
     """
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         # The kernel's timeout is longer than the server's timeout, because the server sends a reason.
@@ -153,7 +161,7 @@ _ACCEPTED = 32
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server without its signal handlers.
+    """Server of uvicorn without uvicorn's signal handlers.
 
     These handlers would close all WebSockets with code 1012 and raise the signal again.
     """
@@ -172,6 +180,8 @@ def config(app: ASGIApp, settings: Settings, *, linger_s: int, **kwargs: Any) ->
     """Return uvicorn's configuration for a port.
 
     Args:
+        app: ASGI application.
+        settings: Settings of the server.
         linger_s: Timeout of open requests at shutdown in seconds.
     """
     server = settings.server

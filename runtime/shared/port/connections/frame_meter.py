@@ -14,7 +14,7 @@ _FREE_FRAGMENTS = 2
 
 
 class FrameMeter:
-    """Token bucket that limits the small frames of one connection.
+    """Token bucket that limits the number of small WebSocket frames of one connection.
 
     A ping, a pong or a tiny fragment costs one token. Complete messages are free.
 
@@ -29,11 +29,11 @@ class FrameMeter:
         self._free_fragments = _FREE_FRAGMENTS
 
     def begin_message(self) -> None:
-        """Start counting the fragments of a message."""
+        """Start a new message, whose first small fragments are not counted."""
         self._free_fragments = _FREE_FRAGMENTS
 
     def count_fragment(self, size: int) -> None:
-        """Count a continuation fragment of `size` bytes."""
+        """Count a continuation fragment of `size` bytes, which costs a token if it is tiny."""
         if size >= _TINY_BYTES:
             return
         if self._free_fragments:
@@ -42,7 +42,7 @@ class FrameMeter:
             self.count_control()
 
     def count_control(self) -> None:
-        """Count a ping or a pong."""
+        """Count a ping or a pong, which costs one token."""
         now = self._clock()
         self._tokens = min(MAX_TINY_FRAMES, self._tokens + _TINY_FRAMES_PER_S * (now - self._filled_at)) - 1
         self._filled_at = now

@@ -50,9 +50,9 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
     The connection is closed if the headers of a request do not arrive within ``header_s``, also on keep-alive
     connections.
 
-    Pipelined requests are served one after another. After a burst, they are throttled together with other busy clients
-    (`shares`). All event loop work until the end of a response is charged to its request, because the time of a single
-    task is unknown.
+    Pipelined requests are served one after another. After a burst of requests, the client is throttled together with
+    other busy clients (`shares`). The time of a single task is unknown. Therefore all work of the event loop until the
+    end of a response is counted for this client.
     """
 
     def __init__(self, *arguments: Any, header_s: float, waiting: Waiting, shares: LoopShares, **kwargs: Any) -> None:
@@ -168,10 +168,7 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
             self._served.message_event.set()
 
     def send_400_response(self, msg: str) -> None:
-        """Send the error response for a refused request.
-
-        The request was refused by the parser or by one of the methods above.
-        """
+        """Send the error response for a request that the parser or this class has refused."""
         error = sys.exception()
         cause = None if error is None else error.__context__
         self._refuse(cause if isinstance(cause, SpeechError) else MalformedRequest(why="it cannot be read"))

@@ -17,7 +17,7 @@ _BYTE_S = 20e-9
 
 
 class LoopShares:
-    """Counter of the throttled clients of a port.
+    """Number of currently throttled clients of a port.
 
     Together, these clients may use the fraction `_THROTTLED_SHARE` of the event loop's time.
     """
@@ -27,7 +27,7 @@ class LoopShares:
 
 
 class LoopShare:
-    """Event loop time that one client has used."""
+    """Meter of the event loop time that one client uses, which also throttles the client."""
 
     def __init__(self, shares: LoopShares, loop: asyncio.AbstractEventLoop) -> None:
         self._shares = shares
@@ -40,7 +40,10 @@ class LoopShare:
         return self._rest is not None
 
     def begin_rest(self, rest_s: float, then: Callable[[], None]) -> None:
-        """Throttle the client for `rest_s` seconds, then call `then`."""
+        """Mark the client as throttled for `rest_s` seconds, then call `then`.
+
+        This method does not block.
+        """
 
         def end() -> None:
             self.stop_rest()
@@ -50,14 +53,14 @@ class LoopShare:
         self._rest = self._loop.call_later(rest_s, end)
 
     def stop_rest(self) -> None:
-        """End the throttling now, without calling the callback."""
+        """End the throttling of `begin_rest` now, without calling its callback."""
         if self._rest is not None:
             self._rest.cancel()
             self._rest = None
             self._shares.resting -= 1
 
     async def pause(self, pause_s: float) -> None:
-        """Throttle the client for `pause_s` seconds."""
+        """Mark the client as throttled and sleep for `pause_s` seconds."""
         self._shares.resting += 1
         try:
             await asyncio.sleep(pause_s)
@@ -65,12 +68,16 @@ class LoopShare:
             self._shares.resting -= 1
 
     def charge(self, cost_s: float) -> float:
-        """Count event loop time of the client, and return the seconds to pause reading."""
+        """Record event loop time that the client has used.
+
+        Returns:
+            Time in seconds for which the client must be throttled.
+        """
         return self._time.charge(cost_s, self._loop.time(), users=max(1, self._shares.resting))
 
 
 def message_cost(size: int) -> float:
-    """Return the event loop time in seconds that a message needs.
+    """Estimate the event loop time in seconds for processing a WebSocket message.
 
     Args:
         size: Number of bytes or characters of the message.
@@ -81,8 +88,8 @@ def message_cost(size: int) -> float:
 class SmallReads(asyncio.BufferedProtocol):
     """Protocol mixin that reads at most `READ_BYTES` at a time.
 
-    Other connections are served in between. By default, asyncio reads 256 KiB at once, which may contain 43,000 empty
-    WebSocket frames.
+    The event loop serves other connections between two reads. By default, asyncio reads 256 KiB at once, which may
+    contain 43,000 empty WebSocket frames.
     """
 
     _read_buffer = bytearray()

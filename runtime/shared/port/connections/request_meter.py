@@ -1,4 +1,4 @@
-"""Size limits of an HTTP request's headers and of the overhead of chunked encoding."""
+"""Limits on the size of an HTTP request's headers and on the overhead of chunked encoding."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ MAX_FRAMING_BYTES = 64 * 2**10  # Maximum total size of chunk sizes, extensions 
 
 
 class RequestMeter:
-    """Size counter for the requests of one connection.
+    """Counter of the bytes and headers of each HTTP request on one connection.
 
-    The first read of a request is not counted, because the request's offset in it is unknown.
+    The block of received data in which a request starts is not counted, because the position of the request in the
+    block is unknown.
 
     Raises:
         HeadersTooLarge: `count_field` and `end_read` raise this error if the request exceeds a limit.
@@ -71,5 +72,5 @@ class RequestMeter:
 
 
 def headers_too_large() -> HeadersTooLarge:
-    """Return a new error whose message has the limits of headers."""
+    """Return a new HeadersTooLarge error with the limits on number and size of headers."""
     return HeadersTooLarge(max_fields=MAX_FIELDS, max_bytes=MAX_HEAD_BYTES)

@@ -1,6 +1,6 @@
-"""Limit of open connections.
+"""Limit on the number of open connections.
 
-If the limit is reached, the connection that has been idle longest is closed for a new connection.
+If the limit is reached, a new connection closes the connection that has been idle longest.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ class Droppable(Protocol):
 
 
 def max_open(max_connections: int) -> int:
-    """Return the maximum number of open connections: twice `max_connections`.
+    """Return the maximum number of open connections of a port, including idle connections.
 
-    Half of them are for idle keep-alive connections. The maximum is at most half of the process's limit of open files
-    because a proxied connection needs two files.
+    The maximum is twice `max_connections`, because half of the connections may be idle keep-alive connections. It is at
+    most half of the process's limit of open files, because a proxied connection needs two files.
     """
     files = max_files()
     return 2 * max_connections if files is None else max(1, min(2 * max_connections, files // 2))
 
 
 class Waiting:
-    """Idle connections of a port.
+    """Idle connections of a port, in the order in which they became idle.
 
     If the port is full, the connection that has been idle longest is closed.
     """

@@ -39,7 +39,7 @@ def _is_utf8(frames: list[bytes]) -> bool:
 
 
 class Handshake(ServerProtocol):
-    """Server protocol of websockets with the port's own error responses."""
+    """WebSocket handshake that sends errors in the same JSON format as the HTTP routes."""
 
     _path = ""
 
@@ -141,7 +141,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
     async def receive(self) -> ASGIReceiveEvent:
         """Wait for the next message and return it.
 
-        The message is charged to the client here, because one read may contain hundreds of messages.
+        The message's processing time is counted for the client here, because one read may contain hundreds of messages.
         """
         if self._pause_s:
             await self._share.pause(self._pause_s)
