@@ -1,4 +1,4 @@
-"""LoRA adapters in PEFT's format, merged into the published weights at load time.
+"""LoRA adapters in PEFT's format, merged into the published weights when they are loaded.
 
 A merged tensor has the values of PEFT's ``merge_and_unload`` in float32: ``W + (B @ A) * scale``.
 """
@@ -52,7 +52,7 @@ PLAIN_INITS = (True, False, "gaussian", "eva", "orthogonal")
 
 @dataclass(slots=True)
 class Change:
-    """Changes that an adapter makes to one published tensor.
+    """Changes of one published tensor by an adapter.
 
     The changes are applied in this order: replace all values, add a product, replace single rows.
     """
@@ -65,7 +65,10 @@ class Change:
 
 
 class MergedTensors:
-    """Merged tensor with the interface of an open safetensors file and of a slice."""
+    """Reader of one tensor that is merged with an adapter at every read.
+
+    The reader has the methods of an open safetensors file and of its slices, so the loader of weights can use either.
+    """
 
     def __init__(self, base: Any, adapter: Any, change: Change) -> None:
         self._base, self._adapter, self._change = base, adapter, change
@@ -97,14 +100,17 @@ class MergedTensors:
 
 
 class PlacedTable(MergedTensors):
-    """Table of the base checkpoint with single rows of several adapters."""
+    """Reader of the codec embedding table with the speaker rows of several adapters.
+
+    All other rows are the rows of the base checkpoint.
+    """
 
     def __init__(self, base: Any, merged: dict[Path, Any], rows: PlacedRows) -> None:
         super().__init__(base, None, Change(shape=tuple(base.get_slice(TABLE).get_shape())))
         self._merged, self._rows = merged, rows
 
     def get_tensor(self, key: str) -> Tensor:
-        """Return the table as float32."""
+        """Return the table with the rows of all adapters as float32."""
         table: Tensor = self._base.get_tensor(key).float().clone()
         for place, (path, row) in self._rows.items():
             table[place] = self._merged[path].get_tensor(key)[row]
@@ -113,17 +119,17 @@ class PlacedTable(MergedTensors):
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """Parsed adapter: changes by the key of the published tensor, and the LoRA ranks."""
+    """Parsed adapter: its changes by key of the published tensor, and its LoRA ranks."""
 
     changes: dict[str, Change]
     ranks: tuple[int, ...]  # Ranks in ascending order, without duplicates.
 
 
 def merged_files(files: dict[str, Any], path: Path, adapter: Any) -> dict[str, Any]:
-    """Return the merged tensors of a checkpoint by key.
+    """Return readers for the tensors that an adapter changes, by key of the published tensor.
 
     Args:
-        files: Open safetensors files of the published weights by key.
+        files: Open safetensors file of each published tensor, by key.
         path: Path of the adapter's file.
         adapter: Open safetensors file of the adapter.
 
@@ -244,7 +250,7 @@ def _of_module(pattern: Any, module: str, path: Path, default: Any) -> Any:
 
 
 def describe(adapter: Adapter) -> Iterator[str]:
-    """Yield a phrase for each kind of change, such as "rank 16 on 196 layers"."""
+    """Yield a short description of each kind of change, such as "rank 16 on 196 layers"."""
     changes = adapter.changes.values()
     products = sum(change.names.keys() - {ROWS} != set() for change in changes)
     if products:

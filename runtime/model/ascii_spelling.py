@@ -1,9 +1,9 @@
 """ASCII spelling of text, for checkpoints that were trained on ASCII only.
 
-The vocabulary contains the bytes of other letters, but the model was not trained on such bytes: it would produce noise
+The vocabulary contains the bytes of other letters, but the model was not trained on such bytes. It would produce noise
 and damage adjacent words. A letter is replaced by its compatibility decomposition without accents, or by an entry of a
 table. Symbols that `runtime.model.english_reading` can name are kept. Other characters (emoji, other scripts) are
-dropped. The spelling of a character does not depend on other characters, so text can be converted piece by piece.
+dropped. The spelling of a character does not depend on other characters, so text can be converted in parts.
 """
 
 from __future__ import annotations

@@ -149,15 +149,17 @@ def load_checkpoint(
 def settle_quantization(
     path: object, stored: Quantization | None, requested: Quantization | None, device: str
 ) -> Quantization | None:
-    """Return the quantization to use, given the stored and the requested quantization.
+    """Return the quantization to use for a checkpoint, or None for unquantized weights.
 
     Args:
         path: Name of the checkpoint for error messages.
+        stored: Quantization of the weights in the files, or None.
+        requested: Quantization in the settings, or None.
         device: Device type, such as ``cpu``.
 
     Raises:
-        CheckpointUnsupported: The stored quantization differs from the requested quantization or from all
-            quantizations that the device supports.
+        CheckpointUnsupported: The stored quantization differs from the requested quantization, or the device does not
+            support it.
     """
     if stored is None:
         return requested
@@ -169,7 +171,11 @@ def settle_quantization(
 
 
 def speaking_networks(config: ModelConfig) -> dict[str, nn.Module]:
-    """Create the networks of model.safetensors on the meta device, by key prefix."""
+    """Create the networks whose weights are in model.safetensors, on the meta device.
+
+    Returns:
+        Networks by key prefix: the talker with the code predictor and, if configured, the speaker encoder.
+    """
     with on_meta():
         networks: dict[str, nn.Module] = {TALKER: Talker(config)}
         if config.speaker_encoder is not None:
@@ -178,14 +184,18 @@ def speaking_networks(config: ModelConfig) -> dict[str, nn.Module]:
 
 
 def speech_tokenizer_networks(config: SpeechTokenizerConfig) -> dict[str, nn.Module]:
-    """Create the networks of the speech tokenizer on the meta device, by key prefix."""
+    """Create the encoder and the decoder of the speech tokenizer, on the meta device.
+
+    Returns:
+        Networks by key prefix.
+    """
     with on_meta():
         encoder = SpeechEncoder(config.encoder, config.encoder_valid_num_quantizers, config.encode_downsample_rate)
         return {DECODER: Code2Wav(config.code2wav), ENCODER: encoder}
 
 
 def source_of(reference: str) -> CheckpointSource:
-    """Return the folders of a checkpoint, after a download from the Hub if necessary.
+    """Find the folders of a checkpoint, and download the checkpoint from the Hub if necessary.
 
     The errors are the same as for `source_at`.
     """
@@ -193,7 +203,9 @@ def source_of(reference: str) -> CheckpointSource:
 
 
 def source_at(folder: Path, name: str = "") -> CheckpointSource:
-    """Return the folders of a checkpoint, given a checkpoint folder or an adapter folder.
+    """Find the folders of a checkpoint, given a checkpoint folder or an adapter folder.
+
+    For an adapter folder, the base checkpoint is downloaded from the Hub if necessary.
 
     Args:
         name: Name for clients, by default the folder's name.
@@ -222,7 +234,7 @@ def source_at(folder: Path, name: str = "") -> CheckpointSource:
 
 
 def resolve(reference: str) -> Path:
-    """Return the local folder of a checkpoint, after a download from the Hub if necessary.
+    """Return the local folder of a checkpoint, which is downloaded from the Hub if necessary.
 
     Raises:
         CheckpointMissing: The folder does not exist.
@@ -277,7 +289,7 @@ def fingerprint(source: CheckpointSource) -> str:
 def check_fit(folder: Path, config: ModelConfig, text_tokenizer: TextTokenizer, speech: SpeechTokenizerConfig) -> None:
     """Check that the text tokenizer, the talker and the speech tokenizer fit together.
 
-    Every id must have a row in the embedding table of the next network.
+    For example, every id must have a row in the embedding table of the next network.
 
     Raises:
         CheckpointInvalid: The networks do not fit together.
@@ -321,7 +333,7 @@ def _shared(folder: Path, loaded: Sequence[Checkpoint]) -> SpeechTokenizer | Non
 
 
 def are_same(files: Sequence[Path], others: Sequence[Path]) -> bool:
-    """True if both lists have the same length and files with the same contents."""
+    """True if two lists of files have the same length and the same file contents in order."""
     return len(files) == len(others) and all(
         filecmp.cmp(file, other, shallow=False) for file, other in zip(files, others, strict=True)
     )

@@ -36,9 +36,12 @@ class StreamState:
         return [*self.convs, *self.keys, *self.values, self.frames]
 
     def with_past(self, slot: int, x: Tensor) -> Tensor:
-        """Return the stored inputs of a convolution followed by the new inputs.
+        """Return a convolution's stored inputs followed by its new inputs.
 
-        The last inputs are stored for the next call.
+        The last of these inputs are stored for the next call.
+
+        Args:
+            slot: Index of the convolution.
 
         Shapes: x [B, T, C]; result [B, left + T, C].
         """
@@ -47,9 +50,9 @@ class StreamState:
         return x
 
     def rows(self, index: Tensor) -> StreamState:
-        """Return a copy of the state of some streams.
+        """Return a copy of the state of some streams of the batch.
 
-        Shapes: index [B] int64, the rows of the streams.
+        Shapes: index [B] int64, indices of the streams.
         """
         return StreamState(
             [part[index] for part in self.convs],
@@ -59,21 +62,24 @@ class StreamState:
         )
 
     def write(self, index: Tensor, rows: StreamState) -> None:
-        """Replace the state of some streams with `rows`.
+        """Replace the state of some streams of the batch.
 
-        Shapes: index [B] int64, the rows of the streams.
+        Args:
+            rows: New state of these streams.
+
+        Shapes: index [B] int64, indices of the streams.
         """
         for part, new in zip(self.tensors(), rows.tensors(), strict=True):
             part[index] = new
 
     def reset(self, row: int) -> None:
-        """Reset one row to the state of a new stream."""
+        """Reset the state of one stream to the state of a new stream."""
         for part in self.tensors():
             part[row] = 0
 
 
 class CausalConv(nn.Module):
-    """Causal convolution, which stores past inputs in ``StreamState.convs[slot]``."""
+    """Causal convolution that stores its last inputs in ``StreamState.convs[slot]``."""
 
     def __init__(self, inputs: int, outputs: int, kernel: int, dilation: int = 1, groups: int = 1) -> None:
         super().__init__()
@@ -103,7 +109,7 @@ class CausalTransposedConv(nn.Module):
 
 
 class SnakeBeta(nn.Module):
-    """Activation x + sin^2(x e^alpha) / (e^beta + eps).
+    """SnakeBeta activation: x + sin^2(x e^alpha) / (e^beta + eps).
 
     The parameters alpha and beta are exponents, as in the published weights.
     """
@@ -136,7 +142,7 @@ class ResidualUnit(nn.Module):
 
 
 class UpsampleBlock(nn.Module):
-    """Snake, transposed convolution with stride ``rate``, and three residual units."""
+    """SnakeBeta, transposed convolution with stride ``rate``, and three residual units."""
 
     def __init__(self, inputs: int, outputs: int, rate: int) -> None:
         super().__init__()
@@ -166,9 +172,9 @@ class ConvNeXt(nn.Module):
 
 
 class UpsampleStage(nn.ModuleList):
-    """Transposed convolution with stride ``ratio``, and a ConvNeXt block.
+    """Transposed convolution with stride ``ratio``, followed by a ConvNeXt block.
 
-    Parameters are named as in a ModuleList, as published.
+    The class is a ModuleList, so the parameters have their published names.
     """
 
     def __init__(self, channels: int, ratio: int) -> None:
@@ -181,7 +187,7 @@ class UpsampleStage(nn.ModuleList):
 
 
 class Codebook(nn.Module):
-    """Codebook whose rows are embedding_sum / cluster_usage."""
+    """Codebook whose rows are embedding_sum / cluster_usage, two published tensors."""
 
     def __init__(self, size: int, width: int) -> None:
         super().__init__()
@@ -203,7 +209,7 @@ class QuantizerLayer(nn.Module):
 
 
 class QuantizerLayers(nn.Module):
-    """Sum of the embeddings of a frame's codes in several codebooks."""
+    """Codebooks of several code groups, whose embeddings are added for each frame."""
 
     def __init__(self, groups: int, size: int, width: int) -> None:
         super().__init__()
@@ -219,7 +225,7 @@ class QuantizerLayers(nn.Module):
 
 
 class ResidualQuantizer(nn.Module):
-    """Residual vector quantizer: the projected sum of the embeddings of a frame's codes.
+    """Residual vector quantizer, which decodes codes to the projected sum of their embeddings.
 
     The published weight `input_proj` is loaded, but only encoding needs it.
     """
@@ -236,7 +242,7 @@ class ResidualQuantizer(nn.Module):
 
 
 class SplitQuantizer(nn.Module):
-    """Quantizer of codebook 0, and a residual quantizer of all other codebooks."""
+    """Quantizer with separate parts for codebook 0 and for all other codebooks."""
 
     def __init__(self, config: Code2WavConfig) -> None:
         super().__init__()
@@ -249,9 +255,9 @@ class SplitQuantizer(nn.Module):
 
 
 class WindowAttention(nn.Module):
-    """Attention over the last `window` frames, including the current frame.
+    """Attention of each frame over the last `window` frames, including the frame itself.
 
-    Queries and keys have no norm.
+    Queries and keys are not normalized.
     """
 
     def __init__(self, config: Code2WavConfig, layer: int) -> None:
@@ -390,17 +396,20 @@ class Code2Wav(nn.Module):
         return self.vocode(self.latents(codes, state), state)
 
     def warm(self, codes: Tensor, state: StreamState) -> None:
-        """Advance the state of new streams over reference frames without decoding audio.
+        """Advance the state of new streams over reference frames, and discard the audio.
 
-        The transformer processes all frames. The convolutions process only the last `tail_frames` frames, on which
-        their state depends (docs/model.md 6.3, ICL warm start).
+        The transformer processes all frames. The convolutions after the transformer process only the last `tail_frames`
+        frames, on which their state depends (docs/model.md 6.3, ICL warm start).
         """
         latents = self.latents(codes, state)
         self.vocode(latents[:, -self.tail_frames :], state)
 
     @property
     def tail_frames(self) -> int:
-        """Return the number of frames on which the state of the upsampling convolutions depends."""
+        """Return the number of last frames that determine the state of the upsampling layers.
+
+        All convolutions after the transformer are included.
+        """
         oldest = 6  # Number of earlier inputs per output, from the last layer to the first (docs/model.md 6.2).
         for rate in reversed(self.config.upsample_rates):
             oldest = -(-(oldest + 6 * (1 + 3 + 9)) // rate) + 1

@@ -1,7 +1,8 @@
 """Interface of a Code2Wav network that stores the states of all open streams.
 
 ``TorchCode2Wav`` implements the interface with torch operations on any device. ``runtime/model/packed_code2wav.py``
-uses Triton kernels. Results are 16-bit samples and flags per row.
+uses Triton kernels. A result is the 16-bit samples of each row, followed by flags that mark samples that are not
+finite.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ UNLIMITED_FRAMES = 1 << 30  # More frames than any request can have.
 
 
 class Code2WavNetwork(Protocol):
-    """Code2Wav network with one stream state per slot.
+    """Code2Wav network that stores the state of one stream per slot.
 
     `decode` changes only the states of the slots in `rows`.
     """
@@ -28,37 +29,40 @@ class Code2WavNetwork(Protocol):
 
     @property
     def stepped(self) -> SteppedCode2Wav | None:
-        """Return this network if it implements ``SteppedCode2Wav``, else None."""
+        """Return this network if it implements the interface ``SteppedCode2Wav``, else None."""
 
     def decode(self, rows: Tensor, codes: Tensor) -> Tensor:
         """Decode the next n frames of every stream in `rows`, and advance the stream states.
 
         The call can be captured as a graph.
 
-        Shapes: rows [B, 3] int32: slot, parity of the decoded chunks, decoded frames; codes [B, n, Q]
-        int32; result [B, n * samples_per_frame + flags] int16; the flags are 0 if all samples of the row were finite.
+        Shapes: rows [B, 3] int32: slot, parity of the number of decoded chunks, number of decoded frames; codes [B, n,
+        Q] int32; result [B, n * samples_per_frame + flags] int16. The flags are 0 if all samples of the row were
+        finite.
         """
 
     def reset(self, slot: int) -> None:
         """Reset a slot to the state of a new stream."""
 
     def state_after(self, codes: Tensor) -> tuple[StreamState, int]:
-        """Return the state of a new stream after its reference frames, and its chunk parity.
+        """Return the state of a new stream after reference frames, and the parity of its chunks.
 
         The audio of the reference frames is not decoded. The content of the state depends on the network.
 
         Shapes: codes [m, Q] integer.
+
         Thread: Only one thread at a time may call this method. Other threads may call `decode` in the meantime.
         """
 
     def write_state(self, slot: int, state: StreamState) -> None:
-        """Set the state of a slot to a state that `state_after` returned."""
+        """Copy a state that `state_after` has returned into a slot."""
 
 
 class SteppedCode2Wav(Code2WavNetwork, Protocol):
-    """Code2Wav network that processes reference frames in steps, for capture as graphs.
+    """Code2Wav network that can process reference frames in several steps.
 
-    The caller passes the last `tail_frames` frames to `decode`, and all earlier frames to `advance_state`.
+    Each step has a fixed number of frames, so graphs can capture it. The caller passes the last `tail_frames` frames to
+    `decode`, and all earlier frames to `advance_state`.
     """
 
     reference_slot: int  # Slot reserved for reference frames.
@@ -67,7 +71,9 @@ class SteppedCode2Wav(Code2WavNetwork, Protocol):
     def advance_state(self, rows: Tensor, codes: Tensor) -> Tensor:
         """Advance stream states over reference frames without decoding audio.
 
-        At least `tail_frames` frames must follow. The result is not used. Shapes: see `decode`.
+        At least `tail_frames` more frames must follow. Ignore the result.
+
+        Shapes: see `decode`.
         """
 
     def state_of(self, slot: int) -> StreamState:
@@ -110,7 +116,7 @@ class TorchCode2Wav:
 
 
 def to_s16(wave: Tensor) -> Tensor:
-    """Convert float samples to 16-bit PCM, where NaN becomes silence.
+    """Convert float samples to 16-bit PCM, with silence for NaN.
 
     Shapes: wave [...] float in [-1, 1]; result [...] int16.
     """

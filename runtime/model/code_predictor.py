@@ -25,7 +25,7 @@ DrawCode = Callable[[int, Tensor, Tensor | None], None]
 class PredictorDecoder(DecoderStack):
     """Decoder of the code predictor, with an embedding table for each code except code 0.
 
-    `codec_embedding[k - 1]` embeds code k in the talker's hidden size.
+    `codec_embedding[k - 1]` is the table of code k. Its rows have the talker's hidden size.
     """
 
     def __init__(self, config: DecoderConfig, talker_width: int) -> None:
@@ -37,7 +37,7 @@ class PredictorDecoder(DecoderStack):
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Views of the frame cache that one layer uses in one pass.
+    """Views of the code predictor's KV cache for one layer and one pass.
 
     Shapes: [B or 1, kv_heads or 1, T or end, d].
     """
@@ -51,10 +51,10 @@ class Places:
 
 
 class FrameCache:
-    """KV cache of the code predictor for the current frame of every row, with Q positions.
+    """KV cache of the code predictor for the current frame, with Q positions per row.
 
-    The cache is allocated once and reused. Reads end at the last written position, so data of earlier frames is never
-    read.
+    The cache is allocated once and reused by every frame. Attention reads only the positions that the current frame has
+    written.
     """
 
     def __init__(
@@ -141,15 +141,17 @@ class CodePredictor(nn.Module):
             self.small_to_mtp_projection = Linear(talker_width, config.hidden_size)
 
     def embed_with(self, first: Tensor, codes: Tensor) -> Tensor:
-        """Return the embeddings of all codes of frames, given the embedding of code 0.
+        """Return the embeddings of all codes of frames, where the caller has embedded code 0.
 
-        Shapes: first [..., H]; codes [..., Q]; result [..., Q, H].
+        Shapes: first [..., H], the embedding of code 0; codes [..., Q]; result [..., Q, H].
         """
         rest = [table(codes[..., k + 1]) for k, table in enumerate(self.model.codec_embedding)]
         return torch.stack((first, *rest), dim=-2)
 
     def begin(self, hidden: Tensor, ops: Operations) -> Tensor:
-        """Return the input of a frame's first pass, with space for the embedding of code 0.
+        """Return the input of a frame's first pass, in which the embedding of code 0 is missing.
+
+        The caller writes this embedding to result[:, 1].
 
         Shapes: hidden [B, H] after the talker's final norm; result [B, 2, H'].
         """

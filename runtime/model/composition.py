@@ -1,7 +1,7 @@
-"""Composition of adapters that share the weights of one base checkpoint.
+"""Composition of several adapters into one checkpoint that shares the base weights.
 
-A speaker is a row of ``codec_embedding`` that only prompts read (docs/model.md 3.2). Adapters that change
-only such rows share all other weights. If two adapters use the same row, one of the rows moves to a free index.
+A speaker is a row of ``codec_embedding`` that only prompts read (docs/model.md 3.2). Adapters that change only such
+rows share all other weights. If two adapters use the same row, one of the rows moves to a free index.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from runtime.request import Mode
 
 @dataclass(frozen=True, slots=True)
 class Composition:
-    """Configuration of a checkpoint with the speakers of its adapters."""
+    """Configuration of a base checkpoint together with the speakers of its adapters."""
 
     content: dict[str, Any]  # Content of config.json with the speakers of all adapters.
     config: ModelConfig
@@ -55,10 +55,11 @@ class _Part:
 
 
 def compose(source: CheckpointSource, *known: Composition) -> Composition:
-    """Return the configuration of a checkpoint with the speakers of its adapters.
+    """Return the configuration of a checkpoint together with the speakers of its adapters.
 
-    The speakers of an adapter come from its config.json. Without such a file, they come from the base checkpoint, and
-    unnamed speaker rows that the adapter changes are named after its folder.
+    The speakers of an adapter come from the adapter's config.json. If this file is missing, they come from the base
+    checkpoint. In that case, a speaker row without a name that the adapter changes gets the name of the adapter's
+    folder.
 
     Args:
         known: Compositions on the same base checkpoint, whose adapters are not read again.
@@ -82,13 +83,16 @@ def compose(source: CheckpointSource, *known: Composition) -> Composition:
 
 
 def share(first: CheckpointSource, *others: CheckpointSource, known: Iterable[Composition] = ()) -> CheckpointSource:
-    """Return one checkpoint that serves the speakers of all.
+    """Combine several adapters into one checkpoint that serves the speakers of all of them.
+
+    One of the sources may be the base checkpoint itself.
 
     Args:
         known: See `compose`.
 
     Raises:
-        InvalidSetting: They cannot share the weights; `why` names the tensor or speaker that prevents it.
+        InvalidSetting: The adapters cannot share the weights. Its field `why` names the tensor or speaker that prevents
+            it.
     """
     source = reduce(_join, others, first)
     compose(source, *known)

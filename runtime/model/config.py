@@ -68,7 +68,7 @@ class TalkerConfig(DecoderConfig):
 
     @property
     def codes(self) -> int:
-        """Return the size of codebook 0: the vocabulary without reserved ids."""
+        """Return the number of codes in codebook 0, without the reserved ids of the vocabulary."""
         return self.vocab_size - RESERVED_IDS
 
     @property
@@ -119,10 +119,14 @@ class GenerationDefaults:
 class ModelConfig:
     """Configuration of one checkpoint, read from ``config.json``.
 
-    Our extensions (docs/checkpoints.md) are ``voicewright_modes`` for checkpoints with several modes,
-    ``voicewright_layouts`` for checkpoints with one text layout, ``voicewright_speaks`` for random weights,
-    ``voicewright_part_chars`` for checkpoints that skip words of long texts, ``voicewright_alphabet`` for checkpoints
-    trained on ASCII only, and ``voicewright_quantization`` for int8 and int4 weights.
+    The file may contain extensions of the published format (docs/checkpoints.md):
+
+    * ``voicewright_modes``: modes of a checkpoint with several modes.
+    * ``voicewright_layouts``: text layouts, for a checkpoint that supports only one.
+    * ``voicewright_speaks``: false for random weights, which produce no speech.
+    * ``voicewright_part_chars``: maximum characters of a segment, for a checkpoint that skips words of long texts.
+    * ``voicewright_alphabet``: `ascii` for a checkpoint trained on ASCII only.
+    * ``voicewright_quantization``: `int8` or `int4` for quantized weights.
     """
 
     talker: TalkerConfig

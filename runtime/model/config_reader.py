@@ -21,7 +21,7 @@ _CHECKPOINT = re.compile(r"(checkpoint[^/]*|snapshots/[^/]+)/")
 
 
 def names(text: str) -> frozenset[str]:
-    """Return the set of words in a text."""
+    """Split a text at white space, and return the set of its words."""
     return frozenset(text.split())
 
 
@@ -53,7 +53,10 @@ UNUSED_FIELDS |= names(
 
 @dataclass(slots=True)
 class Notes:
-    """Names of missing fields, which get defaults, and of unknown fields of a JSON file."""
+    """Names of fields in a JSON file that are missing or unknown.
+
+    Missing fields get their defaults, and unknown fields are ignored.
+    """
 
     defaulted: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
@@ -95,9 +98,10 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def layout_hint(names: Iterable[str]) -> str:
-    """Return an error hint about a missing file, based on the file names in its folder.
+    """Return a hint for the error about a missing file, based on the names in its folder.
 
-    In `names`, names of folders end with a slash.
+    Args:
+        names: Names in the folder. Names of subfolders end with a slash.
     """
     matches = map(_CHECKPOINT.match, names)
     if checkpoints := sorted({each[1] for each in matches if each is not None}):
@@ -106,9 +110,9 @@ def layout_hint(names: Iterable[str]) -> str:
 
 
 def refuse_lfs_pointer(path: Path) -> None:
-    """Raise an error if a file is a Git LFS pointer.
+    """Raise an error if a file is a Git LFS pointer instead of the real file.
 
-    ``git clone`` without Git LFS writes a pointer instead of a large file.
+    ``git clone`` without Git LFS writes pointers instead of large files.
 
     Raises:
         CheckpointInvalid: The file is a pointer.
@@ -183,7 +187,7 @@ def rope_of(raw: dict[str, Any], path: Path, section: str) -> dict[str, Any]:
 
 
 def require_sections(raw: dict[str, Any], head_dim: int, path: Path, section: str) -> None:
-    """Check that the sum of the mRoPE sections is half of the head size.
+    """Check that the sum of the mRoPE sections is half of the attention head size.
 
     Raises:
         CheckpointInvalid: The sum is not half of the head size.

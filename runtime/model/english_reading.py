@@ -159,18 +159,21 @@ class GrowingReading:
         self._before = ""  # Last character before `pending`.
 
     def add(self, text: str) -> str:
-        """Append text, and return the normalized text that later text cannot change."""
+        """Append text, and return the next part of the normalized text.
+
+        Only normalized text that later text cannot change is returned.
+        """
         checked = max(len(self.pending) - 1, 0)
         self.pending += text
         return self._read_to(_certain_end(self.pending, checked))
 
     def flush(self) -> str:
-        """Normalize and return all pending text, even if more text will follow."""
+        """Normalize and return all text that was not returned yet, even if more text will follow."""
         return self._read_to(len(self.pending))
 
     @property
     def holds_words(self) -> bool:
-        """True if the pending text contains words."""
+        """True if the text that was not returned yet contains words."""
         return self.pending.strip(" \n.,;:!?\"'()") != ""
 
     def _read_to(self, end: int) -> str:

@@ -1,7 +1,8 @@
-"""Padding and means of sequences in longer buffers, for graphs that support all lengths.
+"""Padding and mean of a sequence that fills only the start of a longer buffer.
 
-`length` is a scalar tensor on the device, or None if the sequence fills the buffer. If `length` is None, torch's
-functions are used. Values after the end of a sequence are arbitrary but finite, and do not affect earlier values.
+With buffers of fixed length, one captured graph supports all sequence lengths. `length` is the number of steps in the
+sequence, as a scalar tensor on the device. If `length` is None, the sequence fills the buffer, and torch's functions
+are used. Values after the end of a sequence are arbitrary but finite, and do not affect earlier values.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from torch import Tensor
 
 def reflect(x: Tensor, left: int, right: int, length: Tensor | None) -> Tensor:
     """Pad both ends of a sequence by reflection.
+
+    The sequence is the first `length` steps of `x`, or all steps if `length` is None.
 
     Shapes: x [..., T] -> [..., left + T + right].
     """
@@ -26,6 +29,8 @@ def reflect(x: Tensor, left: int, right: int, length: Tensor | None) -> Tensor:
 def replicate(x: Tensor, left: int, right: int, length: Tensor | None) -> Tensor:
     """Pad both ends of a sequence by repetition of the first and the last value.
 
+    The sequence is the first `length` steps of `x`, or all steps if `length` is None.
+
     Shapes: x [..., T] -> [..., left + T + right].
     """
     if length is None:
@@ -34,7 +39,7 @@ def replicate(x: Tensor, left: int, right: int, length: Tensor | None) -> Tensor
 
 
 def zeroed(x: Tensor, length: Tensor | None) -> Tensor:
-    """Return x with zeros after the end of the sequence.
+    """Return x with zeros after the first `length` steps, or x if `length` is None.
 
     Shapes: x, result [..., T].
     """
@@ -42,7 +47,7 @@ def zeroed(x: Tensor, length: Tensor | None) -> Tensor:
 
 
 def mean(x: Tensor, length: Tensor | None) -> Tensor:
-    """Return the mean of a sequence over time.
+    """Return the mean over the first `length` steps of x, or over all steps for None.
 
     Shapes: x [..., T] -> [..., 1].
     """
@@ -52,7 +57,7 @@ def mean(x: Tensor, length: Tensor | None) -> Tensor:
 
 
 def after_end(x: Tensor, length: Tensor) -> Tensor:
-    """Return a mask of the positions after the end of the sequence.
+    """Return a mask that is True for the steps of x after the first `length` steps.
 
     Shapes: x [..., T] -> [T] bool.
     """

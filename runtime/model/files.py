@@ -36,7 +36,7 @@ IndexOf = Callable[[str], dict[str, Any]]  # Function that returns the content o
 
 @dataclass(frozen=True, slots=True)
 class FileChoice:
-    """Selected files of a checkpoint, as paths relative to its root folder."""
+    """Selected files of a checkpoint, as paths relative to the checkpoint's folder."""
 
     read: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
@@ -47,10 +47,12 @@ class FileChoice:
 def choose_files(source: object, names: Collection[str], index_of: IndexOf) -> FileChoice:
     """Select the files of a checkpoint that must be read.
 
+    Missing files are listed in the result and do not raise an error.
+
     Args:
         source: Name of the checkpoint for error messages.
         names: Relative paths of all files and folders. Paths of folders end with a slash.
-        index_of: Function that reads the index file with this name.
+        index_of: Function that returns the content of an index file, given its relative path.
     """
     read: list[str] = []
     missing: list[str] = []
@@ -125,7 +127,7 @@ def _weights_hint(names: Collection[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointSource:
-    """Folders of a checkpoint: the published files, and the LoRA adapters that share them."""
+    """Folders of a checkpoint: the published files, and LoRA adapters for them."""
 
     folder: Path
     # Folders with adapter_config.json. The only adapter may be in the same folder.
@@ -140,9 +142,9 @@ class CheckpointSource:
 
     @property
     def adapter_files(self) -> list[Path]:
-        """Return the paths of the adapters' files.
+        """Return the paths of all adapter files.
 
-        The speakers in config.json are optional.
+        These are configurations, weights and, if it exists, the config.json with an adapter's speakers.
         """
         configs = [folder / CONFIG for folder in self.adapters if folder != self.folder]
         files = [folder / ADAPTER_CONFIG for folder in self.adapters] + self.adapter_weights
@@ -150,7 +152,7 @@ class CheckpointSource:
 
     @property
     def weights(self) -> list[Path]:
-        """Return the paths of the weight files, with the adapters' files at the end.
+        """Return the paths of the weight files of the base checkpoint and of all adapters.
 
         The errors are the same as for `weight_names`.
         """
@@ -158,7 +160,7 @@ class CheckpointSource:
 
 
 def has_weights(folder: Path) -> bool:
-    """True if a folder contains model.safetensors or an index of shards."""
+    """True if a folder contains model.safetensors or the index file of its shards."""
     return any((folder / name).is_file() for name in (WHOLE, INDEX))
 
 
@@ -185,8 +187,8 @@ def weight_files(folder: Path) -> list[Path]:
 def names_in(folder: Path) -> list[str]:
     """Return the relative paths of the files in a checkpoint folder.
 
-    A subfolder other than the speech tokenizer's is returned as a name that ends with a slash.
-    The snapshots of a repository in the Hub's cache are returned too.
+    The list includes the files of the speech tokenizer's subfolder. Any other subfolder is listed as its name with a
+    slash at the end. If the folder is a repository in the Hub's cache, its snapshots are also listed.
     """
     speech = folder / SPEECH_TOKENIZER
     speech_names = [f"{SPEECH_TOKENIZER}/{path.name}" for path in speech.iterdir()] if speech.is_dir() else []

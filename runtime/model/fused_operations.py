@@ -1,6 +1,6 @@
-"""Fused operations of a decoder layer for small batches, with one launch each.
+"""Decoder layer operations with fused kernels, for small batches.
 
-The reference implementation is ``runtime.model.layers.Operations``.
+Each operation is one kernel launch. The reference implementation is ``runtime.model.layers.Operations``.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from runtime.model.products import Linear
 
 
 class FusedOperations(Operations):
-    """Fused operations for inputs [..., K] with at most `fused.max_rows` rows.
+    """Decoder layer operations with fused kernels, for at most `fused.max_rows` rows.
 
-    Inputs with more rows use separate operations.
+    Inputs [..., K] with more rows use separate torch operations.
     """
 
     def __init__(self, fused: Fused) -> None:

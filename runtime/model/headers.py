@@ -68,7 +68,7 @@ def check_headers(
 
 
 def list_some(problem: str, names: Sequence[str]) -> str:
-    """Return a phrase with up to `MAX_NAMED` names, or an empty string if there are no names."""
+    """Return a text with a problem and up to `MAX_NAMED` names, or "" if there are no names."""
     rest = len(names) - MAX_NAMED
     listed = ", ".join(names[:MAX_NAMED])
     return f"{problem} {listed}" + (f" and {rest} more" if rest > 0 else "") if names else ""

@@ -1,4 +1,4 @@
-"""File lists of checkpoints on the Hugging Face Hub, and their files in the local cache."""
+"""File lists of checkpoints on the Hugging Face Hub, and their cached files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ SHA256_LENGTH = 64
 
 @dataclass(frozen=True, slots=True)
 class HubFile:
-    """File of a Hub repository, with its SHA-256, or git's SHA-1 for small files."""
+    """File of a Hub repository with its size and hash.
+
+    The hash is SHA-256 for large files and git's SHA-1 for small files.
+    """
 
     path: str
     size: int
@@ -55,11 +58,17 @@ class Listing:
 
     @property
     def here(self) -> int:
-        """Return the number of bytes of these files in the cache, including incomplete files."""
+        """Return the number of bytes of these files that are already in the local cache.
+
+        The bytes of incomplete downloads are included.
+        """
         return sum(self.held(file) for file in self.files)
 
     def held(self, file: HubFile) -> int:
-        """Return the number of bytes of a file in the local cache, from any repository."""
+        """Return the number of bytes of a file that are already in the local cache.
+
+        A file with the same hash from another repository counts too.
+        """
         if (self.folder / "snapshots" / self.commit / file.path).exists() or elsewhere(file):
             return file.size
         with suppress(OSError):
@@ -67,7 +76,11 @@ class Listing:
         return 0
 
     def names(self, *, weights: bool = True) -> list[str]:
-        """Return the paths to download as glob patterns, with or without the weight files."""
+        """Return the paths to download as glob patterns.
+
+        Args:
+            weights: True to include the weight files.
+        """
         return [escape(file.path) for file in self.files if weights or not file.is_weights]
 
     @property
@@ -82,9 +95,12 @@ class Listing:
 
 
 def elsewhere(file: HubFile) -> Path | None:
-    """Return the path of a cached file with the same hash from any repository, or None.
+    """Find a cached file with the same hash that was downloaded from any repository.
 
     Published checkpoints have some files in common.
+
+    Returns:
+        Path of the file, or None.
     """
     if len(file.hash) != SHA256_LENGTH:
         return None

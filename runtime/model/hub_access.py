@@ -38,7 +38,10 @@ def cache() -> Path:
 
 
 def room() -> int:
-    """Return the number of free bytes on the cache's disk that downloads may use."""
+    """Return the number of bytes that downloads may still use on the disk of the Hub's cache.
+
+    Some disk space stays reserved for other purposes.
+    """
     folder = cache()
     while not folder.exists():
         folder = folder.parent

@@ -41,7 +41,7 @@ OnProgress = Callable[[str, int, int], None]  # Arguments: step, downloaded byte
 
 
 def folder_of(reference: str) -> Path:
-    """Return the cache folder of a checkpoint after downloading its missing files.
+    """Download the missing files of a checkpoint, and return its folder in the Hub's cache.
 
     If the Hub cannot be reached, a complete cached checkpoint is used.
 
@@ -74,7 +74,7 @@ def _folder_here(reference: str) -> Path | None:
 
 
 def fetch_small(listed: Listing) -> ModelConfig:
-    """Download all files except the weights, and read the configurations.
+    """Download all files except the weights, and return the checkpoint's configuration.
 
     The configurations are checked before the large download of the weights.
 

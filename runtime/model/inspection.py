@@ -51,7 +51,7 @@ class Download:
 
 @dataclass(frozen=True, slots=True)
 class WeightsSeen:
-    """Summary of the headers of one weight file or of all shards."""
+    """Summary of the tensor headers in one weight file or in all shards of the weights."""
 
     files: tuple[str, ...]
     tensors: int
@@ -61,7 +61,7 @@ class WeightsSeen:
 
 @dataclass(slots=True, eq=False)
 class Inspection:
-    """Result of the inspection of a checkpoint.
+    """Result of the inspection of a checkpoint without loading its weights.
 
     A field that could not be read is None, and `problems` contains the error.
     """
@@ -99,9 +99,9 @@ class Inspection:
 
     @contextmanager
     def noting(self) -> Iterator[None]:
-        """Context manager that records a SetUpError instead of raising it.
+        """Context manager that adds a SetUpError to `problems` instead of raising it.
 
-        Errors about missing files are not recorded twice.
+        Errors about missing files are not added twice.
         """
         try:
             yield

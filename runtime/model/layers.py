@@ -20,9 +20,10 @@ from runtime.model.products import Linear
 
 
 class Attend(Protocol):
-    """Attention function of a decoder layer, including head norms, RoPE and the KV cache.
+    """Function that computes the attention of a decoder layer.
 
-    Queries attend to cached and new positions.
+    The function applies the head norms and RoPE, and writes the new keys and values to the KV cache. Queries attend to
+    cached and new positions.
 
     Shapes: qkv [B, T, (heads + 2 kv_heads) * d]; result [B, T, heads * d].
     """
@@ -31,7 +32,7 @@ class Attend(Protocol):
 
 
 class Operations:
-    """Decoder layer operations in plain torch, the reference for fused operations."""
+    """Decoder layer operations in plain torch, the reference implementation for fused kernels."""
 
     def linear(self, x: Tensor, linear: Linear) -> Tensor:
         """Return the output of a linear layer.
@@ -69,14 +70,14 @@ class Operations:
         return residual + linear(x)
 
     def heads(self, attention: Attention, qkv: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return queries, keys and values after norms and RoPE.
+        """Split a QKV projection into queries, keys and values, and apply head norms and RoPE.
 
         Shapes: see ``Attention.heads_of``.
         """
         return attention.heads_of(qkv, cos, sin)
 
     def norm_swiglu(self, x: Tensor, norm: RMSNorm, mlp: SwiGLU) -> Tensor:
-        """Return silu(gate) * up of an MLP whose input is the RMSNorm of x.
+        """Return silu(gate) * up of an MLP, where the MLP's input is the RMSNorm of x.
 
         Shapes: x [..., K]; result [..., inner].
         """
@@ -84,10 +85,10 @@ class Operations:
 
 
 class FusedLinear(Linear):
-    """Linear layer that concatenates several published projections of the same input.
+    """Linear layer that combines several published projections of the same input.
 
-    `parts` maps the name of each published module to its number of outputs, in the order of the rows. The loader
-    (runtime/model/weights.py) fills the rows.
+    `parts` maps the name of each published projection to its number of outputs. The rows of the weight are in the same
+    order. The loader (runtime/model/weights.py) fills the rows.
     """
 
     def __init__(self, in_features: int, parts: dict[str, int], bias: bool) -> None:
@@ -96,7 +97,7 @@ class FusedLinear(Linear):
 
 
 class RMSNorm(nn.Module):
-    """RMSNorm that is computed in float32 and cast before the weight is applied."""
+    """RMSNorm in float32, whose result is cast before the weight is applied."""
 
     def __init__(self, width: int, eps: float) -> None:
         super().__init__()
@@ -178,10 +179,10 @@ class Attention(nn.Module):
         return QKNormRope(self.q_norm.plain, self.k_norm.plain, cos, sin)
 
     def heads_of(self, qkv: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return queries, keys and values after norms and RoPE.
+        """Split a QKV projection into queries, keys and values, and apply head norms and RoPE.
 
-        Shapes: qkv [B, T, (heads + 2 kv_heads) * d]; cos, sin [B or 1, 1, T, d]; q [B, heads, T, d]; k, v [B,
-        kv_heads, T, d].
+        Shapes: qkv [B, T, (heads + 2 kv_heads) * d]; cos, sin [B or 1, 1, T, d]; q [B, heads, T, d]; k, v [B, kv_heads,
+        T, d].
         """
         B, T, _ = qkv.shape
         heads = qkv.view(B, T, -1, self.head_dim).transpose(1, 2)

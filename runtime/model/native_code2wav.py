@@ -22,10 +22,10 @@ from runtime.model.products import Conv, Linear, TransposedConv
 
 
 class NativeCode2Wav:
-    """Implementation of `Code2WavNetwork` with one C++ operator.
+    """Implementation of `Code2WavNetwork` with a single C++ operator for a CPU.
 
-    The state of a stream is one row of numbers: the earlier inputs of every causal convolution, then the keys and
-    values of the window.
+    The state of a stream is one row of numbers. It contains the earlier inputs of every causal convolution, followed by
+    the keys and values of the attention window.
 
     Raises:
         NotSupported: The weights are not in the layout of the operator.
@@ -178,14 +178,18 @@ class NativeCode2Wav:
 
 
 def tiles_of(module: Any) -> NativeTiles:
-    """Return the tiled weights of a linear layer or a convolution."""
+    """Return the weights of a linear layer or a convolution in the operator's tiled layout.
+
+    Raises:
+        NotSupported: The weights have another layout.
+    """
     if not isinstance(module.product, NativeTiles):
         raise NotSupported(type(module.product))
     return module.product
 
 
 def padded(vector: Tensor, repeats: int = 1) -> Tensor:
-    """Repeat a vector of channels, and pad it to whole tiles."""
+    """Repeat a vector of channels, and pad it with zeros to a multiple of the tile size."""
     repeated = vector.detach().repeat(repeats)
     return F.pad(repeated, (0, -len(repeated) % TILE))
 

@@ -44,10 +44,10 @@ class RowSampling:
 
 
 class NativeLayers:
-    """Layers of a decoder stack as one C++ operator with a KV cache.
+    """All layers of a decoder as one C++ operator with a KV cache.
 
     Raises:
-        NotSupported: The operators do not support a matrix product of the layers.
+        NotSupported: The operator does not support a matrix product of the layers.
     """
 
     def __init__(self, stack: DecoderStack) -> None:
@@ -59,10 +59,10 @@ class NativeLayers:
     def __call__(
         self, x: Tensor, cache: tuple[Tensor, Tensor], angles: Angles, slots: Tensor, starts: Tensor
     ) -> Tensor:
-        """Return the hidden states of the new positions of each row, before the final norm.
+        """Run the inputs of new positions through all layers, without the final norm.
 
         Shapes: x, result [B * new positions, H]; keys and values of the cache [layers, S, kv_heads, T, d], contiguous;
-        slots, starts [B] int64.
+        cosine and sine tables [T, d] each; slots [B] int64; starts [B] int64, first new position of each row.
         """
         output: Tensor = torch.ops.voicewright.decode_layers(
             x.contiguous(), self.layers, *cache, *angles, slots, starts, self.eps
@@ -96,9 +96,9 @@ class NativePredictor(NativeLayers):
         self._project = addresses.table([addresses.matrix(small)] if isinstance(small, Linear) else [])
 
     def predict(self, x: Tensor, cache: FrameCache, sampling: RowSampling) -> Tensor:
-        """Return codes 1 to Q-1 of every row, then 1 if all logits of the row were finite.
+        """Sample codes 1 to Q-1 of every row.
 
-        Shapes: x [B, 2, H']; result [B, Q] int64.
+        Shapes: x [B, 2, H']; result [B, Q] int64: the codes, then 1 if all logits of the row were finite.
         """
         output: Tensor = torch.ops.voicewright.predict_codes(
             *(x, self.layers, self._norm, self._codebooks, self._project),
@@ -113,7 +113,7 @@ class NotSupported(Exception):
 
 
 class Words:
-    """Builder of C++ structures as lists of 64-bit words: sizes and memory addresses.
+    """Builder of C++ structures as lists of 64-bit integers: sizes and memory addresses.
 
     The builder keeps references to the tensors, so the addresses stay valid.
     """
@@ -128,7 +128,7 @@ class Words:
         return tensor.data_ptr()
 
     def matrix(self, linear: nn.Module) -> list[int]:
-        """Return the 64-bit words of a `Matrix` structure in products.h."""
+        """Return the 64-bit integers of the structure `Matrix` in products.h for a linear layer."""
         assert isinstance(linear, Linear)
         product, scales = linear.product, 0
         if product is None:

@@ -1,8 +1,8 @@
-"""Decoder layer operations with a device's RMSNorm operator, which needs fewer launches.
+"""Decoder layer operations that use a device's own RMSNorm operator.
 
-The operator divides by the root mean square and casts the result. The weight is applied afterwards, as in
-runtime/model/layers.py. Therefore results are equal to the reference implementation. All query and key heads are
-normalized in one launch.
+This needs fewer launches. The operator divides by the root mean square and casts the result. The weight is applied
+afterwards, as in runtime/model/layers.py, so results are equal to the reference implementation. All query and key heads
+are normalized in one launch.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ UnitNorm = Callable[[Tensor, float], Tensor]  # Arguments: x, eps.
 
 
 class NormedOperations(Operations):
-    """Layer operations for devices with a `unit_norm` operator.
+    """Decoder layer operations for devices that have a `unit_norm` operator.
 
     Each checkpoint needs a separate instance, because the instance caches norm weights.
     """

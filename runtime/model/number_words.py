@@ -58,13 +58,13 @@ def spoken_number(number: str) -> str:
 
 
 def digit_groups(digits: str) -> str:
-    """Return the English word for each digit, with a comma after every four digits."""
+    """Return one English word per digit, with a comma after every four digits."""
     groups = (digits[start : start + GROUP_DIGITS] for start in range(0, len(digits), GROUP_DIGITS))
     return ", ".join(map(_digits, groups))
 
 
 def plural(noun: str) -> str:
-    """Return the plural of a unit, such as "miles per hour" for "mile per hour"."""
+    """Return the plural of a unit's name, such as "miles per hour" for "mile per hour"."""
     head, per, rest = noun.partition(" per ")
     *first, last = head.split(" ")
     if last == "Celsius" or last == "Fahrenheit":

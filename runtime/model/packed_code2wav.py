@@ -87,9 +87,9 @@ class PackedCode2Wav:
     # --- The network in the order of its data flow.
 
     def latents(self, rows: Tensor, codes: Tensor) -> Tensor:
-        """Return the latents after the first upsampling for the next n frames of every stream.
+        """Compute the input of the second upsampling stage for the next n frames of every stream.
 
-        Shapes: codes [B, n, Q]; result [B, n * ratio, latent].
+        Shapes: codes [B, n, Q]; result [B, n * ratio, latent], where ratio is the factor of the first upsampling.
         """
         network, eps = self.network, self.eps
         output = convolve(network.entry, look_up(codes, network.tables), rows, network.entry_past, squares=True)
@@ -105,7 +105,9 @@ class PackedCode2Wav:
         )
 
     def vocode(self, x: Tensor, rows: Tensor) -> Tensor:
-        """Decode latents to 16-bit samples and flags (see `Code2WavNetwork.decode`).
+        """Decode the result of `latents` to 16-bit samples, followed by flags.
+
+        The result is described in `Code2WavNetwork.decode`.
 
         Shapes: x [B, n * ratio, latent]; result [B, n * samples_per_frame + flags].
         """

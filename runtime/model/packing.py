@@ -33,9 +33,9 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Packed weights of an upsampling layer and the following ConvNeXt block.
+    """Packed weights of an upsampling layer and of the ConvNeXt block after it.
 
-    `upsample` is None if the upsampling is folded into the transformer's output.
+    `upsample` is None for the first layer, which is folded into the transformer's output.
     """
 
     upsample: Packed | None
@@ -58,7 +58,7 @@ class WideUnit:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Packed weights of a transposed convolution and the following residual units."""
+    """Packed weights of a transposed convolution and of the residual units after it."""
 
     upsample: Packed
     past: Past
@@ -90,9 +90,11 @@ class PackedNetwork:
 
 
 def pack(code2wav: Code2Wav, dtype: torch.dtype, pasts: list[Past]) -> PackedNetwork:
-    """Pack the weights of a loaded Code2Wav network.
+    """Pack the weights of a loaded Code2Wav network for the kernels.
 
-    `pasts[slot]` is the state memory of the causal convolution with this slot.
+    Args:
+        dtype: Dtype of the packed weights.
+        pasts: State memory of each causal convolution, by the convolution's slot.
     """
     packer = _Packer(dtype, pasts)
     network: Any = code2wav  # `Any`, because torch's types do not describe the elements of a ModuleList.

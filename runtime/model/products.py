@@ -53,7 +53,7 @@ def silu(x: Tensor) -> Tensor:
 
 
 def sum_of_taps(x: Tensor, taps: Sequence[Tensor], bias: Tensor, dilation: int) -> Tensor:
-    """Return a convolution without padding, computed as a sum of one product per tap.
+    """Compute a convolution without padding as a sum of one matrix product per tap.
 
     Output t is bias + sum over i of x[t + i * dilation] @ taps[i].T.
 
@@ -109,24 +109,27 @@ class Linear(nn.Linear):
         return output if self.bias is None else output.add_(self.bias)
 
     def quantize(self, kind: Quantization) -> None:
-        """Quantize the weights, and release the published weights."""
+        """Quantize the weight, and release the memory of the published weight."""
         # Without `detach`, autograd would keep the published weights in memory.
         self.set_product(quantized(self.weight.detach(), kind))
 
     def lay_out(self, dtype: torch.dtype = torch.float32) -> None:
-        """Store the weight in the narrower `dtype`, if the product stays batch-invariant."""
+        """Store the weight in `dtype`, in the layout of a faster product function if one exists.
+
+        The product function must be batch-invariant.
+        """
         if (product := narrowed(self.weight, dtype)) is not None:
             self.set_product(product)
 
     def pack(self) -> None:
-        """Store the weight in oneDNN's packed layout, if the product stays batch-invariant."""
+        """Store the weight in oneDNN's packed layout, if its products are batch-invariant."""
         if self.product is None and (product := packed(self.weight.detach())) is not None:
             self.set_product(product)
 
     def set_product(self, product: Product, dtype: torch.dtype | None = None) -> None:
-        """Replace the weight with a product function.
+        """Replace the weight with a function that multiplies rows by the weight.
 
-        The weight becomes an empty tensor of the same dtype, or of `dtype` if it is not None.
+        The parameter `weight` becomes an empty tensor of the same dtype, or of `dtype` if it is not None.
         """
         self.product, self.weight = product, _released(self.weight, dtype)
 
@@ -134,7 +137,7 @@ class Linear(nn.Linear):
 class Table(nn.Embedding):
     """``nn.Embedding`` whose rows may be memory-mapped from the checkpoint's file.
 
-    Memory-mapped rows have the published dtype and are cast at every lookup.
+    Memory-mapped rows have the published dtype. Each lookup casts its result.
     """
 
     dtype: torch.dtype | None = None  # Dtype of the result, or None for the dtype of the rows.
@@ -144,7 +147,10 @@ class Table(nn.Embedding):
 
     @property
     def rows(self) -> Tensor:
-        """Return all rows of the table, [V, H], in the dtype of a lookup."""
+        """Return all rows of the table, cast to the dtype of a lookup.
+
+        Shapes: result [V, H].
+        """
         return self._cast(self.weight)
 
     def _cast(self, rows: Tensor) -> Tensor:
@@ -152,7 +158,7 @@ class Table(nn.Embedding):
 
 
 class Narrow:
-    """Product function that casts rows to the weight's dtype, and the result back."""
+    """Product function that computes in the weight's dtype and returns the dtype of the input."""
 
     def __init__(self, product: Product, dtype: torch.dtype) -> None:
         self.dtype = dtype
@@ -163,12 +169,12 @@ class Narrow:
 
 
 def narrowed(weight: Tensor, dtype: torch.dtype, taps: int = 1) -> Product | None:
-    """Return a product function with the weight in `dtype`.
+    """Return a function that multiplies rows by a weight matrix, which is stored in `dtype`.
 
     Shapes: weight [N, taps * C].
 
     Returns:
-        None if torch's own product is the fastest batch-invariant one.
+        None if torch's own product is the fastest batch-invariant product.
     """
     if native.fuses(dtype):
         return NativeTiles(weight.detach(), dtype, taps)
@@ -179,7 +185,10 @@ def narrowed(weight: Tensor, dtype: torch.dtype, taps: int = 1) -> Product | Non
 
 
 def product_of_taps(x: Tensor, product: Product, taps: int, dilation: int) -> Tensor:
-    """Return a convolution without padding and bias, computed as one matrix product.
+    """Compute a convolution without padding and bias as one matrix product.
+
+    Args:
+        product: Function that multiplies rows [M, taps * C] by the weights of all taps.
 
     Shapes: x [B, T + (taps - 1) * dilation, C]; result [B, T, N].
     """
@@ -228,7 +237,10 @@ class Conv(nn.Conv1d):
         return total if self.bias is None else total.add_(self.bias)
 
     def lay_out(self, dtype: torch.dtype = torch.float32) -> None:
-        """Store the weight as one matrix in `dtype`, or as one contiguous matrix per tap."""
+        """Store the weight in the layout of the CPU products.
+
+        The weight becomes one matrix in `dtype`, or one contiguous matrix per tap.
+        """
         if self.groups > 1:
             return
         if not narrows(self, dtype):
@@ -262,7 +274,10 @@ class TransposedConv(nn.ConvTranspose1d):
         return sum_of_taps(x, taps, self.bias.repeat(stride), 1).reshape(len(x), T, -1)
 
     def lay_out(self, dtype: torch.dtype = torch.float32) -> None:
-        """Store the weight as one matrix in `dtype`, or as one contiguous matrix per tap."""
+        """Store the weight in the layout of the CPU products.
+
+        The weight becomes one matrix in `dtype`, or one contiguous matrix per tap.
+        """
         parts = self.kernel_size[0] // self.stride[0]
         taps = self.weight.permute(2, 1, 0).reshape(parts, -1, self.in_channels)
         if (product := narrowed(taps.flip(0).transpose(0, 1).flatten(1), dtype, parts)) is not None:
@@ -283,7 +298,7 @@ def narrows(module: nn.Module, dtype: torch.dtype) -> bool:
 
 
 def narrowed_names(network: nn.Module, dtype: torch.dtype) -> list[str]:
-    """Return the names of the modules whose weights `lay_out` narrows."""
+    """Return the names of the modules whose weights `lay_out` stores in the narrower `dtype`."""
     return [name for name, module in network.named_modules() if narrows(module, dtype)]
 
 
@@ -294,13 +309,20 @@ def pack(module: nn.Module) -> None:
 
 
 def lay_out(network: nn.Module, dtype: torch.dtype = torch.float32) -> None:
-    """Store the weights of a loaded network in the layout of the CPU products."""
+    """Store the weights of a loaded network in the layout of the CPU products.
+
+    Args:
+        dtype: Dtype in which the CPU products store the weights.
+    """
     for module in network.modules():
         layer_out(dtype)(module)
 
 
 def layer_out(dtype: torch.dtype) -> Callable[[nn.Module], None]:
-    """Return a function that stores a module's weights in the layout of the CPU products."""
+    """Return a function that stores the weights of one module in the layout of CPU products.
+
+    The function does nothing for modules without a product and for weights on other devices.
+    """
 
     def lay_out(module: nn.Module) -> None:
         if isinstance(module, Linear | Conv | TransposedConv) and module.weight.is_cpu:

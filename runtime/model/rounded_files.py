@@ -20,7 +20,7 @@ VALUES, SCALES, OFFSETS = "values", "steps", "middles"
 
 
 def rounded_headers(network: nn.Module, prefix: str, kind: Quantization) -> dict[str, TensorHeader]:
-    """Return the expected headers of a network's quantized tensors by key.
+    """Return the headers that a network's quantized tensors must have in a file, by key.
 
     The network may be on the meta device.
     """
@@ -38,7 +38,7 @@ def rounded_headers(network: nn.Module, prefix: str, kind: Quantization) -> dict
 
 
 def linears(network: nn.Module) -> Iterator[tuple[str, Linear]]:
-    """Yield the name and the module of each linear layer, whose weights are quantized."""
+    """Yield the name and the module of each linear layer that a quantization changes."""
     return ((name, module) for name, module in network.named_modules() if isinstance(module, Linear))
 
 

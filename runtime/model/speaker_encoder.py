@@ -25,7 +25,7 @@ VARIANCE_FLOOR = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class MelFilter:
-    """Filter bank and window of the mel spectrogram, which are slow to compute.
+    """Filter bank and window of the mel spectrogram, computed once because it is slow.
 
     Shapes: bank [mel_dim, FFT // 2 + 1]; window [FFT].
     """
@@ -43,7 +43,7 @@ def slaney_filters(filters: int, sample_rate: int, bins: int = FFT // 2 + 1) -> 
     """Return triangular mel filters of equal area from 0 to `MEL_MAX_HZ`.
 
     Source: Slaney, Auditory Toolbox, 1998. The filters are bitwise equal to the result of
-    `transformers.audio_utils.mel_filter_bank`, whose import takes a second.
+    `transformers.audio_utils.mel_filter_bank`. That function is not used, because its import takes a second.
 
     Shapes: result [bins, filters].
     """
@@ -74,7 +74,9 @@ def same_conv(inputs: int, outputs: int, kernel: int, dilation: int = 1) -> nn.C
 
 
 def convolved(conv: nn.Conv1d, x: Tensor, length: Tensor | None) -> Tensor:
-    """Apply a `same_conv` to a sequence of ``length`` steps in a longer buffer.
+    """Apply a convolution with reflection padding, so that the sequence keeps its length.
+
+    The sequence is the first `length` steps of `x`, or all steps if `length` is None.
 
     Shapes: x, result [B, C, T].
     """
@@ -187,7 +189,7 @@ class SpeakerEncoder(nn.Module):
         self.fc = same_conv(2 * channels[-1], config.enc_dim, 1)
 
     def prepare(self) -> MelFilter:
-        """Return the mel filter on the device of the weights, which is created only once."""
+        """Return the mel filter on the device of the weights, and create it at the first call."""
         if self._mel is None:
             self._mel = MelFilter.of(self.config, self.fc.weight.device)
         return self._mel
@@ -195,7 +197,8 @@ class SpeakerEncoder(nn.Module):
     def forward(self, samples: Tensor, length: Tensor | None = None) -> Tensor:
         """Return the x-vector of reference audio.
 
-        Shapes: samples [N] float32, 24 kHz, of which the first `length` are used; result [enc_dim] float32.
+        Shapes: samples [N] float32, 24 kHz; length None for all samples, or a scalar tensor for the first `length`
+        samples; result [enc_dim] float32.
         """
         mels = log_mel(samples, self.prepare(), length)
         return self.encode(mels.unsqueeze(0), None if length is None else length // HOP)[0]
@@ -203,7 +206,8 @@ class SpeakerEncoder(nn.Module):
     def encode(self, mels: Tensor, frames: Tensor | None = None) -> Tensor:
         """Return the x-vectors of log-mel spectrograms.
 
-        Shapes: mels [B, T, mel_dim] float32, of which the first `frames` are used; result [B, enc_dim] float32.
+        Shapes: mels [B, T, mel_dim] float32; frames None for all T, or a scalar tensor for the first `frames` steps;
+        result [B, enc_dim] float32.
         """
         x = mels.mT
         stem, *blocks = self.blocks

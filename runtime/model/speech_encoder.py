@@ -21,7 +21,7 @@ PADDING_MODES = ("constant", "replicate")  # Padding modes that allow a sequence
 
 
 class PaddedConv(nn.Module):
-    """Causal convolution that also pads the end to a multiple of the stride.
+    """Causal convolution that also pads the end of the input to a multiple of the stride.
 
     Shapes: T -> ceil(T / stride).
     """
@@ -52,7 +52,10 @@ class PaddedConv(nn.Module):
         return self.conv(F.pad(x, (self.left, right), mode=self.pad))
 
     def output_length(self, length: Tensor | None) -> Tensor | None:
-        """Return the output length for an input length, or None if the buffer is full."""
+        """Return the number of valid outputs for `length` valid inputs, or None for None.
+
+        None means that the sequence fills the buffer.
+        """
         return None if length is None else (length + self.stride - 1) // self.stride
 
 
@@ -94,7 +97,10 @@ class SEANet(nn.Module):
         self.layers = nn.ModuleList(layers)
 
     def forward(self, x: Tensor, length: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Return the latents and the number of valid latents."""
+        """Encode samples to latents, and return the latents and the number of valid latents.
+
+        The number is None if `length` is None.
+        """
         for layer in self.layers:
             if isinstance(layer, PaddedConv):
                 x, length = layer(x, length), layer.output_length(length)
@@ -194,9 +200,9 @@ class EncoderQuantizerLayer(nn.Module):
         self.codebook = EncoderCodebook(size, width)
 
     def forward(self, residual: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the index of the nearest codebook row for each vector, and the residual.
+        """Quantize each vector to the nearest row of the codebook.
 
-        Shapes: residual [T, W]; results [T], [T, W].
+        Shapes: residual [T, W]; results [T], the row indices, and [T, W], the remaining residual.
         """
         rows = self.codebook.rows()
         codes = torch.cdist(residual[None], rows[None])[0].argmin(dim=-1)
@@ -250,10 +256,10 @@ class EncoderQuantizer(nn.Module):
 
 
 class SpeechEncoder(nn.Module):
-    """Encoder of the speech tokenizer, with the key prefix ``encoder.``.
+    """Encoder of the speech tokenizer (audio to codes), with the key prefix ``encoder.``.
 
     Args:
-        groups: Number of codes per frame. Quantization is greedy, so fewer groups give the same first codes.
+        groups: Number of codes per frame. Quantization is greedy, so a smaller number does not change the first codes.
         samples_per_frame: Number of audio samples per frame, 1920 in published models.
     """
 
@@ -273,13 +279,14 @@ class SpeechEncoder(nn.Module):
 
     @property
     def takes_lengths(self) -> bool:
-        """True if `forward` supports recordings in longer buffers."""
+        """True if `forward` supports the argument `length`, for recordings in longer buffers."""
         return self._pad in PADDING_MODES
 
     def forward(self, samples: Tensor, length: Tensor | None = None) -> Tensor:
         """Encode audio to codes.
 
-        If `length` is not None, only the first `length` samples are audio, and the buffer consists of whole frames.
+        If `length` is not None, only the first `length` samples are audio. N must then be a multiple of
+        `samples_per_frame`.
 
         Shapes: samples [N] float32, 24 kHz; result [ceil(N / samples_per_frame), groups] int64.
         """

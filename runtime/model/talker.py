@@ -1,6 +1,6 @@
-"""Talker: code 0 and hidden state of the next frame, from text and the codes so far.
+"""Talker network, which generates code 0 and the hidden state of each frame.
 
-The network is described in docs/model.md 2.1, 3 and 4.
+The inputs are the text and the codes of earlier frames. The network is described in docs/model.md 2.1, 3 and 4.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Talker(nn.Module):
         self.tables: Tables | None = None
 
     def tabulate(self) -> None:
-        """Precompute the projected embedding tables, and release the text embedding."""
+        """Precompute the projected embeddings of all ids, and release the text embedding table."""
         codec = [self.model.codec_embedding, *self.code_predictor.model.codec_embedding]
         self.tables = tabulate(
             self.model.text_embedding.rows,
@@ -86,7 +86,7 @@ class Talker(nn.Module):
         return self.model.codec_embedding(ids)
 
     def embed_codec_or_none(self, ids: Tensor) -> Tensor:
-        """Return the embeddings of codec ids, and zeros for the id NO_CODEC.
+        """Return the embeddings of codec ids, where the id NO_CODEC gives zeros.
 
         Shapes: ids [...] int64; result [..., H].
         """
@@ -157,10 +157,11 @@ class Talker(nn.Module):
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """Precomputed embedding tables of a checkpoint.
+    """Precomputed embedding tables of a checkpoint, by id or code.
 
     Shapes: text [text_vocab, H]; codec [talker_vocab + 1, H], whose last row is zero; frames [Q, V, H], codes of each
-    codebook in the talker's width; first [talker_vocab, H'] and rest [Q - 1, V, H'], in the code predictor's width.
+    codebook in the talker's hidden size; first [talker_vocab, H'] and rest [Q - 1, V, H'], code 0 and all other codes
+    in the code predictor's hidden size.
     """
 
     text: Tensor
@@ -179,9 +180,13 @@ class Tables:
 
 @torch.inference_mode()
 def tabulate(text: Tensor, text_projection: torch.nn.Module, codec: list[Tensor], small: torch.nn.Module) -> Tables:
-    """Compute the projected embedding tables from the published embedding tables.
+    """Compute tables of projected embeddings from the published embedding tables.
 
-    Shapes: text [text_vocab, text_width]; codec: [talker_vocab, H], then [V, H] of each code group after the first.
+    Args:
+        text: Text embedding [text_vocab, text_width].
+        text_projection: Projection of text embeddings to the talker's hidden size H.
+        codec: Embedding [talker_vocab, H] of code 0, then the embedding [V, H] of each other codebook.
+        small: Projection of code embeddings to the code predictor's hidden size H'.
     """
     codes = len(codec[1])
     return Tables(

@@ -51,9 +51,9 @@ class TextTokenizer:
         self._check_template(folder, config)
 
     def reserved_in(self, text: str) -> bool:
-        """True if a client's text contains a token that is reserved for the prompt.
+        """True if a text contains a control token, which only the prompt templates may use.
 
-        The text must be a result of `spelled`, which is the tokenizer's input.
+        Pass a text that `spelled` has returned.
         """
         return any(token in text for token in self.reserved)
 
@@ -66,15 +66,18 @@ class TextTokenizer:
         return self._spells_ascii and is_left_out(text)
 
     def reading(self) -> GrowingReading | None:
-        """Return a new normalizer for streamed text, or None if the checkpoint needs none."""
+        """Return a new text normalizer for streamed text, or None if the checkpoint needs none."""
         return GrowingReading() if self._spells_ascii else None
 
     def read(self, text: str) -> str:
-        """Return a complete text after the normalization that the checkpoint needs."""
+        """Normalize a complete text, if the checkpoint needs normalized text.
+
+        Numbers and symbols are then replaced by English words.
+        """
         return read_english(in_ascii(text)) if self._spells_ascii else text
 
     def role(self) -> list[int]:
-        """Return the token ids of the assistant role, which begin every utterance."""
+        """Return the token ids of the assistant role, which precede the text to speak in a prompt."""
         return list(self._role)
 
     def body(self, text: str) -> list[int]:
@@ -84,10 +87,11 @@ class TextTokenizer:
         return self.encode(f"<|im_start|>assistant\n{text}<|im_end|>\n")[len(self._role) : -2]
 
     def pieces(self, text: str) -> list[tuple[int, list[int]]]:
-        """Return the pre-tokenized pieces of a text as (start in characters, token ids).
+        """Tokenize a text, and return the start in characters and the token ids of each piece.
 
-        The ids of a piece do not depend on other pieces. The text must be a result of `spelled`. The ids are equal to
-        the ids of `body` if the text does not begin or end with white space or a combining mark.
+        A piece is a unit of the pre-tokenizer, such as a word. The ids of a piece do not depend on other pieces. Pass a
+        text that `spelled` has returned. The ids are equal to the ids of `body` if the text does not begin or end with
+        white space or a combining mark.
         """
         encoding = self._tokenizer.encode(text, add_special_tokens=False)
         pieces: list[tuple[int, list[int]]] = []

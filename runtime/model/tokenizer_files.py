@@ -15,7 +15,7 @@ Merges = list[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class TokenizerFiles:
-    """Contents of the files of a text tokenizer.
+    """Contents of a text tokenizer's files.
 
     The ids of all tokens, including added tokens, may have gaps.
     """

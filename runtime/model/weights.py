@@ -34,7 +34,10 @@ MIN_MAPPED_BYTES = 2**26  # Smaller tables are copied, because a mapped file mus
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Destination of a published tensor: a network tensor, or some rows of a fused tensor."""
+    """Destination of a published tensor: a network tensor, or some rows of a fused tensor.
+
+    A fused tensor combines several published tensors.
+    """
 
     target: str
     shape: tuple[int, ...]
@@ -42,7 +45,7 @@ class Place:
 
 
 def published_places(network: nn.Module, prefix: str = "") -> dict[str, Place]:
-    """Return the destination of each parameter and stored buffer by published key.
+    """Return the destination of each published tensor of a network, by published key.
 
     The network may be on the meta device.
     """
@@ -195,7 +198,9 @@ def _map_table(table: Table, places: dict[str, Place], tensor: Callable[[str], T
 
 
 def is_mapped(rows: Tensor, dtype: torch.dtype) -> bool:
-    """True if a table of this size and dtype is memory-mapped on a CPU.
+    """True if a CPU should read a table from the memory-mapped file instead of copying it.
+
+    This is the case for large tables that can be cast to `dtype` without loss.
 
     Shapes: rows [V, H], also on the meta device.
     """
@@ -227,9 +232,12 @@ def _nothing(module: nn.Module) -> None:
 def wanted_tensors(
     networks: dict[str, nn.Module], rounded: dict[str, Quantization]
 ) -> tuple[dict[str, tuple[int, ...]], Headers]:
-    """Return the shapes of required published tensors and the headers of quantized tensors.
+    """Return the tensors that the files of some networks must contain.
 
     The arguments are the same as for `load_weights`.
+
+    Returns:
+        Shapes of tensors that are stored as published, and headers of quantized tensors, by key.
     """
     shapes: dict[str, tuple[int, ...]] = {}
     quantized_headers: Headers = {}
@@ -269,10 +277,10 @@ def require_finite(paths: Sequence[Path], rows: PlacedRows | None = None) -> Non
 def opened_weights(paths: Sequence[Path], rows: PlacedRows | None = None) -> Iterator[dict[str, Any]]:
     """Context manager that opens weight files and returns the open file of each tensor key.
 
-    Tensors that an adapter changes are returned merged.
+    If an adapter changes a tensor, the merged tensor is read instead.
 
     Args:
-        rows: Rows of several adapters that share all other weights. With None, there is one adapter at most.
+        rows: Speaker rows of several adapters that share all other weights. None if at most one adapter is merged.
 
     Raises:
         CheckpointMissing, CheckpointInvalid, CheckpointUnsupported: A file or the adapter cannot be read.
@@ -350,7 +358,7 @@ def open_weights(path: Path) -> safe_open:
 
 @contextmanager
 def on_meta() -> Iterator[None]:
-    """Context manager in which networks are created on the meta device, without memory."""
+    """Context manager in which new networks are on the meta device and use no memory."""
     with torch.device("meta"), _Unfilled():
         yield
 
