@@ -1,7 +1,8 @@
 """GPTQ int4 quantization, which minimizes the error of a layer's output.
 
-GPTQ (Frantar et al., 2023, https://arxiv.org/abs/2210.17323) rounds one column after another and adjusts the remaining
-columns to compensate for the rounding error. GPTQ needs the second moments of the layer's inputs.
+GPTQ (Frantar et al., 2023, https://arxiv.org/abs/2210.17323) rounds one weight column after another. After each column,
+it adjusts the columns that are not rounded yet to compensate for the error. GPTQ needs the second moments of the
+layer's inputs.
 """
 
 from __future__ import annotations

@@ -27,18 +27,18 @@ SMALL = 100_000_000
 
 @dataclass(frozen=True, slots=True)
 class Threads:
-    """Numbers of CPU threads: `frames` for frames and prompts, `sound` for Code2Wav."""
+    """Numbers of CPU threads for frames and prompts (`frames`) and for Code2Wav (`sound`)."""
 
     frames: int
     sound: int
 
 
 def threads_for(networks: Iterable[nn.Module]) -> Threads:
-    """Return the numbers of CPU threads for a list of networks.
+    """Return the numbers of CPU threads to use for a list of networks.
 
-    If all networks are small, frames and Code2Wav get one thread each. Waking a second thread takes about 0.1 ms for
-    each of the hundred matrix products of a frame. The embedded voice's talker has 9 million parameters; the smallest
-    published talker has several hundred million.
+    If all networks are small, frames and Code2Wav get one thread each. The reason is that a frame has a hundred matrix
+    products, and waking a second thread takes about 0.1 ms for each of them. The talker of the embedded voice has 9
+    million parameters, and the smallest published talker has several hundred million.
     """
     return Threads(1, 1) if are_small(networks) else shared_out(CORE_COUNT)
 
@@ -51,14 +51,14 @@ def are_small(networks: Iterable[nn.Module]) -> bool:
 def shared_out(cores: int) -> Threads:
     """Divide `cores` CPU cores between frames and Code2Wav.
 
-    Code2Wav gets a quarter of the cores, but at least one. Frames get the remaining cores, but at least one.
+    Code2Wav gets a quarter of the cores, and frames get the others. Each gets at least one.
     """
     code2wav_threads = max(1, cores // 4)
     return Threads(max(1, cores - code2wav_threads), code2wav_threads)
 
 
 def is_x86() -> bool:
-    """True on x86-64, the only platform where fbgemm and oneDNN kernels are tested.
+    """True on x86-64, the only platform on which the fbgemm and oneDNN kernels are tested.
 
     Torch for arm64 also lists fbgemm, but has no int8 products. Its float16 products crash on CPUs without SVE.
     """
@@ -79,7 +79,7 @@ def unit_norm(x: Tensor, eps: float) -> Tensor:
 
 
 class Now:
-    """Event of a synchronous device, where all earlier work is always complete."""
+    """Event of a synchronous device, on which all earlier work is already complete."""
 
     def query(self) -> bool:
         return True
@@ -89,9 +89,9 @@ class Now:
 
 
 class EachLayer:
-    """Implementation of ``AttendSlots`` for devices with a `decode_attention` function.
+    """Attention over the slots of the KV cache for devices with a `decode_attention` function.
 
-    Attention reads the first `span` positions of each slot.
+    Implements ``AttendSlots``. Attention reads only the first `span` positions of each slot.
     """
 
     def __init__(self, attend: DecodeAttention, rows: Tensor, starts: Tensor, span: int) -> None:
@@ -138,7 +138,7 @@ class CpuDevice:
         """Do nothing, because every thread may use the CPU."""
 
     def decode_attention(self, q: Tensor, keys: Tensor, values: Tensor, rows: Tensor, lengths: Tensor) -> Tensor:
-        """Return the attention of each row's newest position over all positions of the row.
+        """Compute the attention of each row's newest position over all positions of the row.
 
         Shapes: q, result [B, heads, 1, d]; keys, values [S, kv_heads, T, d]; rows [B] int64, slot numbers; lengths [B]
         int64, numbers of positions including the newest.

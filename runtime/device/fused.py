@@ -1,6 +1,7 @@
-"""Interface of fused operations: one kernel launch instead of several torch operations.
+"""Interface of fused operations, each of which replaces several torch operations.
 
-`runtime/model/fused_operations.py` and the engine choose between a fused operation and the equivalent torch operations.
+A fused operation is one kernel launch. `runtime/model/fused_operations.py` and the engine choose between a fused
+operation and the equivalent torch operations.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from torch import Tensor
 
 
 class Rules(NamedTuple):
-    """Sampling rules of codebook 0: repetition penalty, minimum length and allowed ids.
+    """Sampling rules for codebook 0: repetition penalty, minimum length and allowed ids.
 
-    The rules are the same as in `talker_rules` of execution/sampling.py. `eos` and all ids below `codes` are allowed.
+    `talker_rules` in execution/sampling.py is the reference implementation. `eos` and all ids below `codes` are
+    allowed.
 
     Shapes: seen [S, V] bool, ids sampled so far; penalty [S] float32; hold_until [S] int64, minimum number of frames.
     """
@@ -27,7 +29,7 @@ class Rules(NamedTuple):
 
 
 class SamplingState(NamedTuple):
-    """Sampling settings of every slot, and the seed and frame number of the slot's noise.
+    """Sampling settings of every slot, with the seed and frame number for its noise.
 
     Shapes: temperature, top_p [S] float32; top_k [S] int64; greedy [S] bool; seed [S] int64; frame [S] int64, number of
     generated frames.
@@ -52,10 +54,12 @@ class Sampled(NamedTuple):
 
 
 class Lookup(NamedTuple):
-    """Arguments of an embedding lookup that stores `table[code]` of each row in `out`.
+    """Arguments of an embedding lookup that writes `table[code]` of each row to `out`.
 
-    Shapes: table [V, H']; out [B, H'], may be strided; addresses None or [S] int64, memory addresses of a table of the
-    same shape for each slot, which replace `table`.
+    If `addresses` is not None, each slot has its own table of the same shape instead of `table`.
+
+    Shapes: table [V, H']; out [B, H'], may be strided; addresses None or [S] int64, addresses of the tables in device
+    memory.
     """
 
     table: Tensor
@@ -115,9 +119,11 @@ class KVView(NamedTuple):
 class Fused(Protocol):
     """Fused operations with one kernel launch each, bitwise independent of the batch.
 
-    For many rows, a product with a norm takes two launches. Launches may overlap. Pass `settled=True` if no launch that
-    may still run writes the slot inputs of an operation. The operation then reads these inputs while earlier launches
-    still run. With `settled=False`, an operation waits for all earlier launches before the next launch may start.
+    For many rows, a product with a norm takes two launches.
+
+    Launches may overlap. Some operations have the argument `settled`. Pass True if no launch that may still run writes
+    the slot inputs of the operation. The operation then reads these inputs while earlier launches still run. With
+    False, the operation waits for all earlier launches before the next launch may start.
     """
 
     max_rows: int  # Maximum number of rows of a fused product. Larger products use torch.
@@ -135,8 +141,9 @@ class Fused(Protocol):
     ) -> Tensor:
         """Return residual + norm(x) @ weight.T + bias.
 
-        The result is written to `out`, which may be strided, or to a new tensor. Weights have the dtype of x, or are
-        int8 with a scale per output channel. The scale multiplies the float32 sum of products.
+        The result is written to `out`, which may be strided, or to a new tensor. The weight has the dtype of x, or is
+        int8 with one scale per output channel. With int8, the products are summed in float32 and then multiplied by the
+        scale.
 
         Shapes: x [M, K]; weight [N, K]; scale [N] float32; bias [N]; residual, out, result [M, N].
         """
@@ -164,18 +171,20 @@ class Fused(Protocol):
         *,
         settled: bool = False,
     ) -> Tensor:
-        """Run norms, RoPE, cache write and attention for the `new` newest positions of each row.
+        """Compute the attention of the `new` newest positions of each row of a decode step.
 
-        Each row attends to the positions of its slot. The slot inputs for `settled` are `rows` and `positions`.
+        The operation also applies head norms and RoPE, and writes the new keys and values to the cache. Each row
+        attends to the positions of its slot. The slot inputs for `settled` are `rows` and `positions`.
 
         Shapes: qkv [B * new, (heads + 2 kv_heads) * d]; rows [B] int64, slot numbers; positions [B] int64, first new
         position; result [B * new, heads * d].
         """
 
     def prefill_attention(self, qkv: Tensor, heads: QKNormRope, cache: KVView, slot: Tensor, start: Tensor) -> Tensor:
-        """Run norms, RoPE, cache write and attention for P new positions of each of n slots.
+        """Compute the attention of P new positions in each of n slots.
 
-        Positions beyond the end of a slot are written to its last position, to which no query attends.
+        The operation also applies head norms and RoPE, and writes the new keys and values to the cache. Positions
+        beyond the end of a slot are written to its last position, to which no query attends.
 
         Shapes: qkv [n * P, (heads + 2 kv_heads) * d]; slot [n] int64, slot numbers; start [n] int64, first new
         positions; result [n * P, heads * d].
@@ -197,6 +206,10 @@ class Fused(Protocol):
 
         The results are written to column `codebook` of `out`. The slot inputs for `settled` are `rows` and `state`.
 
+        Args:
+            rules: Rules for codebook 0, or None for other codebooks.
+            lookup: Arguments of the embedding lookup, or None for the last codebook.
+
         Shapes: logits [B, V]; rows [B] int64, slot numbers.
         """
 
@@ -205,10 +218,11 @@ class Fused(Protocol):
     ) -> tuple[Tensor, Tensor]:
         """Return the talker's input embedding and position for each row's next frame.
 
-        The input is the sum of the embeddings of the last frame's codes and of the next text id.
+        The input is the sum of the embeddings of the last frame's codes and of the next text id. If `addresses` is not
+        None, each slot has its own tables instead of frames[0] and text.
 
         Shapes: rows [B] int64, slot numbers; frames [Q, V, H]; text [text_vocab, H]; addresses None or [2, S] int64,
-        memory addresses of two tables for each slot, which replace frames[0] and text; results [B, H] and [B] int64.
+        addresses of two tables in device memory; results [B, H] and [B] int64.
         """
 
     def finish(
@@ -220,9 +234,9 @@ class Fused(Protocol):
         positions: Tensor,
         counts: Tensor | None = None,
     ) -> Tensor:
-        """Advance the slot state of the rows after a frame, and return the frame's output.
+        """Advance the slot state of the rows after a frame, and return the output of the frame.
 
-        The output is the same as in `Frame` of `runtime/engine/execution/frame.py`.
+        The output has the codes, 1 if code 0 is `eos`, and 1 if all logits were finite.
 
         Shapes: rows [B] int64, slot numbers; positions [B] int64, first new position; counts None or [B] int64, numbers
         of new positions, 1 if None; result [B, Q + 2] int64.

@@ -25,9 +25,9 @@ def total_bytes() -> int:
 
 
 def free_bytes() -> int:
-    """Return the available memory in bytes.
+    """Return the available memory of the machine in bytes.
 
-    Systems that do not report it, such as macOS, return the total memory.
+    Some systems, such as macOS, do not report it. On them, the result is the total memory.
     """
     if sys.platform == "win32":
         return int(_windows().free)
@@ -38,7 +38,10 @@ def free_bytes() -> int:
 
 
 def release_unused_memory() -> None:
-    """Return freed memory to the operating system, because glibc keeps it after loading."""
+    """Return freed memory to the operating system.
+
+    The C library glibc does not do this automatically after loading.
+    """
     if sys.platform != "win32" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
         trim(0)
 

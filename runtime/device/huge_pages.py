@@ -24,7 +24,7 @@ REGION = re.compile(r"([0-9a-f]+)-([0-9a-f]+) rw-p \S+ \S+ 0 *+(?!\[stack)")
 
 
 def gather() -> int:
-    """Collapse this process's memory into huge pages that are at least 90 % resident.
+    """Move memory of this process into huge pages, if they would be at least 90 % resident.
 
     The call takes 1.6 s of CPU time per gigabyte. Other threads may run in the meantime.
 

@@ -16,7 +16,7 @@ ResultT = TypeVar("ResultT")
 
 
 class Stream(StrEnum):
-    """Device streams, the most urgent first.
+    """Device streams, in order of priority: the most urgent stream is first.
 
     Work on one stream runs in order. Different streams run in parallel.
     """
@@ -38,11 +38,14 @@ class Event(Protocol):
         """True if the device has finished all work before the event."""
 
     def synchronize(self) -> None:
-        """Block, without the GIL, until the device has finished all work before the event."""
+        """Block the thread until the device has finished all work before the event.
+
+        The GIL is released in the meantime.
+        """
 
 
 class AttendSlots(Protocol):
-    """Attention function over the KV cache slots, called once per layer."""
+    """Function that computes attention over the slots of the KV cache, called once per layer."""
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """Write the new keys and values to the slots, and return the attention output.
@@ -52,18 +55,18 @@ class AttendSlots(Protocol):
 
 
 class Graph(Protocol, Generic[ResultT]):
-    """Captured graph of device operations, which are replayed without Python."""
+    """Captured graph of device operations, which runs again without Python code."""
 
     result: ResultT  # Tensors at fixed addresses. Every replay overwrites them.
 
     def replay(self) -> None:
-        """Run the captured work on the current stream."""
+        """Run the captured operations on the current stream."""
 
 
 class Device(Protocol):
-    """Device interface: attention, streams, graphs and memory.
+    """Interface of a device: attention, streams, graphs and memory.
 
-    The engine stores the keys and values of a layer in tensors [S, kv_heads, T, d], one slot per request.
+    The engine stores the keys and values of a layer in tensors [S, kv_heads, T, d], with one slot per request.
     """
 
     name: str  # One of cpu, cuda, npu and mps.
@@ -79,19 +82,23 @@ class Device(Protocol):
 
     @property
     def unit_norm(self) -> Callable[[Tensor, float], Tensor] | None:
-        """Return a function f(x, eps) = x / rms(x), or None to use torch operations.
+        """Return a function f(x, eps) = x / rms(x), or None if the device has no such operator.
 
         The function computes in float32 and casts the result once.
         """
 
     def fused(self, dtype: torch.dtype) -> Fused | None:
-        """Return the fused operations for networks in `dtype`, or None to use torch operations."""
+        """Return the fused operations for networks in `dtype`, or None if there are none."""
 
     def prefill_attention(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None = None) -> Tensor:
-        """Return the causal attention of the P newest positions over all N + P positions.
+        """Compute the causal attention of the P newest positions over all N + P positions.
 
-        Shapes: q [B, heads, P, d]; k, v [B, kv_heads, N + P, d], the oldest position first; seen [P, N + P] bool, an
-        explicit mask for graphs, whose shapes are fixed; result [B, heads, P, d].
+        Args:
+            seen: Attention mask, True for positions to attend to, or None for the causal mask. Graphs have fixed shapes
+                and need a mask.
+
+        Shapes: q, result [B, heads, P, d]; k, v [B, kv_heads, N + P, d], the oldest position first; seen [P, N + P]
+        bool.
         """
 
     def attend_slots(self, rows: Tensor, starts: Tensor, span: int, like: Tensor, new: int = 1) -> AttendSlots:
@@ -104,40 +111,54 @@ class Device(Protocol):
             starts: First new position of each row.
             span: Upper bound of the rows' positions.
             like: Key cache of any layer, which defines shape and dtype.
-            new: Number of new positions per row; more than one only if `pads_prompts`.
+            new: Number of new positions per row. A number above 1 is only supported if `pads_prompts` is True.
 
         Shapes: rows, starts [B] int64.
         """
 
     def enter_thread(self) -> None:
-        """Prepare the calling thread for its first use of the device."""
+        """Prepare the calling thread to use the device.
+
+        Every thread must call this method once.
+        """
 
     def stream(self, stream: Stream) -> AbstractContextManager[None]:
         """Return a context manager that queues the device work of its body on `stream`."""
 
     def mark(self) -> Event:
-        """Record an event after the work queued on the current stream, and return the event."""
+        """Record an event on the current stream, after all work that is queued there."""
 
     def wait(self, event: Event) -> None:
-        """Make the current stream, but not the host, wait for an event of another stream."""
+        """Make the current stream wait for an event of another stream.
+
+        The host does not wait.
+        """
 
     def precompile(self, works: Iterable[Callable[[], object]]) -> None:
-        """Compile the kernels of functions before they are captured as graphs.
+        """Compile the kernels that some functions launch, before graphs of them are captured.
 
-        Each function is called once, and its results must not be used.
+        Each function is called once. Its results are undefined and must not be used.
         """
 
     def capture(self, work: Callable[[], ResultT], stream: Stream) -> Graph[ResultT]:
-        """Warm up a function, then capture its device work as a graph for `stream`.
+        """Capture the device work of a function as a graph, after a warm-up call.
 
-        All operations must support graphs. The capture starts after the work that is queued on the caller's stream.
+        All operations of the function must support graphs. The capture starts after the work that is queued on the
+        caller's stream.
+
+        Args:
+            stream: Stream on which the graph will be replayed.
         """
 
     def to_host(self, tensor: Tensor, into: Tensor) -> None:
-        """Queue a copy of a tensor to `into`, a tensor from `host_memory`, and do not wait."""
+        """Queue a copy of a tensor to host memory, and do not wait for it.
+
+        Args:
+            into: Destination tensor, allocated with `host_memory`.
+        """
 
     def host_memory(self, *shape: int, dtype: torch.dtype) -> Tensor:
-        """Allocate host memory that the device can write asynchronously."""
+        """Allocate a tensor in host memory that the device can write asynchronously."""
 
     def free_bytes(self) -> int:
         """Return the available device memory in bytes."""

@@ -15,7 +15,10 @@ from runtime.device.interface import Event
 
 
 class Finished:
-    """Event of the Metal queue that waits until all queued work is complete."""
+    """Event that is complete when the Metal queue is empty.
+
+    A query waits for the queue and then returns True.
+    """
 
     def query(self) -> bool:
         self.synchronize()
@@ -26,7 +29,7 @@ class Finished:
 
 
 class MpsDevice(CpuDevice):
-    """MPS device: the operations of `CpuDevice` with tensors on Apple's GPU.
+    """MPS device, which runs the operations of `CpuDevice` on Apple's GPU.
 
     Attention is computed row by row. The device has no graphs and no launches in flight.
     """

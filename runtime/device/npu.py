@@ -100,9 +100,9 @@ class NpuDevice(CpuDevice):
         self._npu.set_device(self.torch_device)
 
     def unit_norm(self, x: Tensor, eps: float) -> Tensor:
-        """Return x / rms(x) with Ascend's RMSNorm operator and a weight of ones.
+        """Return x / rms(x), computed with Ascend's RMSNorm operator and a weight of ones.
 
-        The networks apply the real weight, because Ascend's operator would multiply before the cast.
+        The networks apply the real weight afterwards, because Ascend's operator would multiply before the cast.
         """
         key = x.shape[-1], x.dtype
         if key not in self._ones:

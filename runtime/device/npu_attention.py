@@ -1,7 +1,7 @@
-"""Attention over slots with Ascend's operators, which need contiguous keys and masks.
+"""Attention over the slots of the KV cache with Ascend's operators.
 
-All operators run on the AI cores. Keys and values are written with one index into the flattened cache and read in
-blocks of positions (docs/npu.md).
+The operators need contiguous keys and an attention mask. All operators run on the AI cores. Keys and values are written
+with one index into the flattened cache and read in blocks of positions (docs/npu.md).
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ Attend = Callable[
 
 
 class NpuSlots:
-    """Implementation of ``AttendSlots`` that stores the lengths as masks on the device.
+    """Attention over the slots of the KV cache for NPUs, with masks on the device.
 
-    Indices and masks are computed once for all layers. Positions beyond the end of a slot are written to its last
-    position, to which no query attends.
+    Implements ``AttendSlots``. Indices and masks are computed once for all layers. Positions beyond the end of a slot
+    are written to its last position, to which no query attends.
 
     Shapes: rows [B] int64, slot numbers; starts [B] int64, first new position; like [S, kv_heads, T, d], the key cache
     of any layer, where T is a multiple of BLOCK_POSITIONS.
@@ -76,7 +76,9 @@ class NpuSlots:
 
 
 def check_attention(q: Tensor, k: Tensor, v: Tensor, unseen: Tensor | None, mode: int) -> None:
-    """Check shapes, dtypes and mask of an attention call, because the operators do not.
+    """Check the shapes, dtypes and mask of an attention call.
+
+    Ascend's operators do not check them.
 
     Raises:
         AttentionRefused: The operators would misinterpret the arguments.

@@ -85,11 +85,14 @@ def choose_quantization(word: str, device: Device) -> Quantization | None:
 def choose_sound_dtype(name: str, device: Device, dtype: torch.dtype, quantization: Quantization | None) -> torch.dtype:
     """Return the torch dtype of Code2Wav's matrix products.
 
+    A name other than `auto` selects the dtype with this name. On a GPU, `auto` selects the device's dtype. On a CPU,
+    `auto` selects float32 if the talker has unquantized float32 weights, and otherwise the first supported dtype of
+    bfloat16, float16 and float32. Bfloat16 is not selected if the talker has float16 weights. Float16 is only used for
+    products of a few rows.
+
     Args:
         name: A valid dtype setting.
-        dtype, quantization: Settings of the talker and code predictor. On a CPU, unquantized float32 selects float32.
-            Otherwise `auto` selects bfloat16 if the CPU has bfloat16 instructions, then float16 (used only for
-            products of a few rows), then float32.
+        dtype, quantization: Dtype and quantization of the talker and code predictor.
     """
     if name != "auto":
         return DTYPES[name]

@@ -23,7 +23,9 @@ WHOLE = 70
 class PackedProduct:
     """Callable that multiplies rows by a packed weight matrix of the same dtype.
 
-    Inputs with fewer than `least` rows are padded. Shapes: weight [N, K].
+    Inputs with fewer than `least` rows are padded.
+
+    Shapes: weight [N, K].
     """
 
     def __init__(self, weight: Tensor, least: int) -> None:
@@ -64,9 +66,12 @@ def lays_out(dtype: torch.dtype) -> bool:
 
 @cache
 def min_rows(N: int, K: int, dtype: torch.dtype) -> int | None:
-    """Return the minimum number of rows for a batch-invariant product with an [N, K] weight.
+    """Return the minimum number of rows for batch-invariant products with a packed weight.
 
-    Each number in `MIN_ROWS` is tested with one thread and with all threads.
+    Each number in `MIN_ROWS` is tested on this CPU with one thread and with all threads.
+
+    Args:
+        N, K: Shape of the weight matrix.
 
     Returns:
         None if the product is not batch-invariant with any number in `MIN_ROWS`.

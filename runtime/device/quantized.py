@@ -126,7 +126,9 @@ Rounded = Int8 | Int4
 
 
 def rounded(weight: Tensor, kind: Quantization) -> Rounded:
-    """Quantize a weight matrix to int8, or to int4 if `kind` is int4 and the shape allows.
+    """Quantize a weight matrix to int8 or int4.
+
+    The result is int4 if `kind` is int4 and the int4 kernels support the shape, and int8 otherwise.
 
     Shapes: weight [N, K].
     """
@@ -134,7 +136,10 @@ def rounded(weight: Tensor, kind: Quantization) -> Rounded:
 
 
 def product_of(weights: Rounded) -> Product:
-    """Return a function that multiplies rows by quantized weights on the weights' device."""
+    """Return a function that multiplies rows by a quantized weight matrix.
+
+    The function runs on the device of the weights, with the fastest kernel that is available there.
+    """
     if weights.values.is_cpu and native.is_loaded():
         return NativeInt4(weights) if isinstance(weights, Int4) else NativeInt8(weights)
     if isinstance(weights, Int4):
@@ -176,7 +181,10 @@ def takes_four_bits(N: int, K: int) -> bool:
 
 
 def rounds_rows() -> bool:
-    """True if int8 products also quantize the rows, as fbgemm's kernels on x86 do."""
+    """True if int8 products on this CPU also quantize the rows to int8.
+
+    fbgemm's kernels on x86 do this.
+    """
     return is_x86() and "fbgemm" in torch.backends.quantized.supported_engines
 
 
@@ -213,7 +221,7 @@ def kinds_on(device: str) -> list[Quantization]:
 
 
 def not_on(kind: Quantization, device: str) -> str:
-    """Return an error text that explains why a device type does not support a quantization."""
+    """Return an error message: this quantization is not supported on this device type."""
     able = "a CPU or a CUDA card" if kind is Quantization.INT8 else "a CPU"
     return f"the device is {device}, and {kind} needs {able}"
 
@@ -250,10 +258,10 @@ class NativeFloat16:
 
 
 class NativeTiles:
-    """Callable that multiplies float32 rows by tiles of floating-point weights in C++.
+    """Callable that multiplies float32 rows by floating-point weights in C++.
 
-    All instruction sets give the same bits. Float16 weights are clamped to ±65,504. For bfloat16 weights, the rows are
-    rounded to bfloat16 too.
+    The weights are stored in tiles. All instruction sets give bitwise equal results. Float16 weights are clamped to
+    ±65,504. For bfloat16 weights, the rows are also rounded to bfloat16.
     """
 
     def __init__(self, weight: Tensor, dtype: torch.dtype, taps: int = 1) -> None:
@@ -265,7 +273,7 @@ class NativeTiles:
         return self.convolve(rows.unsqueeze(0), 1, 1)[0]
 
     def convolve(self, x: Tensor, taps: int, dilation: int) -> Tensor:
-        """Return a convolution without padding and bias.
+        """Compute a convolution without padding and bias.
 
         Shapes: x [B, T + (taps - 1) * dilation, C]; result [B, T, N].
         """
@@ -277,7 +285,8 @@ class NativeTiles:
 class NativeInt8:
     """Callable that quantizes rows to int8 and multiplies them by int8 weights in C++.
 
-    Sums are exact, so results are bitwise equal on all CPUs. A tensor is quantized in C++, with the bits of `Int8.of`.
+    Sums are exact, so results are bitwise equal on all CPUs. A weight tensor that is not quantized yet is quantized in
+    C++, with the same result as `Int8.of`.
     """
 
     def __init__(self, weight: Int8 | Tensor) -> None:
@@ -297,7 +306,7 @@ class NativeInt8:
 class NativeInt4:
     """Callable that quantizes rows to int8 and multiplies them by int4 weights in C++.
 
-    A tensor is quantized in C++, with the bits of `Int4.of`.
+    A weight tensor that is not quantized yet is quantized in C++, with the same result as `Int4.of`.
     """
 
     def __init__(self, weight: Int4 | Tensor) -> None:
@@ -332,10 +341,9 @@ class RoundedRowsInt8:
 
 
 class DequantizedInt8:
-    """Callable that multiplies float32 activations by int8 weights.
+    """Callable that multiplies rows by int8 weights in float32, and the sums by the scales.
 
-    The product is scaled afterwards. CUDA kernels use `values` and `scales` directly and are
-    tested against this class.
+    CUDA kernels use `values` and `scales` directly and are tested against this class.
     """
 
     def __init__(self, rounded: Int8) -> None:

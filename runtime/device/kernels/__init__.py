@@ -2,7 +2,7 @@
 
 The kernels are pure functions of tensors. CUDA graphs can capture every kernel, because no kernel synchronizes with the
 host or has data-dependent shapes. Results are bitwise independent of the batch. All modules of this package need
-Triton; call ``available`` before you import a module.
+Triton. Call ``available`` before you import such a module.
 """
 
 from __future__ import annotations
@@ -31,13 +31,16 @@ def available() -> bool:
 
 @cache
 def pdl() -> bool:
-    """True if a kernel may start before the previous kernel has ended (PDL)."""
+    """True if a kernel may start before the previous kernel has ended.
+
+    This CUDA feature is called programmatic dependent launch (PDL).
+    """
     return torch.cuda.is_available() and torch.cuda.get_device_capability()[0] >= PDL_CAPABILITY
 
 
 @cache
 def wgmma() -> bool:
-    """True if the tensor cores have the wgmma instructions of Hopper GPUs."""
+    """True if the GPU has the wgmma instructions, the tensor core instructions of Hopper."""
     return torch.cuda.is_available() and torch.cuda.get_device_capability()[0] == HOPPER
 
 
@@ -54,7 +57,10 @@ def shared_memory() -> int:
 
 @cache
 def keeps_all_stages() -> bool:
-    """True if shared memory must hold the current stage in addition to the prefetched stages."""
+    """True if all loop stages of a kernel need shared memory, including the current stage.
+
+    On other GPUs, the current stage is in registers.
+    """
     return not torch.cuda.is_available() or torch.cuda.get_device_capability()[0] in READS_SHARED
 
 
@@ -65,13 +71,13 @@ def stages(max_stages: int, stage_bytes: int) -> int:
 
     Args:
         max_stages: Maximum number of stages.
-        stage_bytes: Number of bytes that a step of the loop loads.
+        stage_bytes: Number of bytes that a stage of the loop loads.
     """
     return max(1, min(max_stages, shared_memory() // stage_bytes + (not keeps_all_stages())))
 
 
 def launch_options() -> dict[str, Any]:
-    """Return the Triton options of all launches.
+    """Return the options that every Triton launch gets.
 
     Launches overlap if the GPU supports PDL. Fused multiply-add is off, because torch does not use it.
     """

@@ -26,7 +26,10 @@ LOADING = threading.Lock()
 
 
 class PendingKernel:
-    """Placeholder for a kernel that is still being compiled, whose launch does nothing."""
+    """Placeholder for a kernel that is still being compiled.
+
+    Launching the placeholder does nothing.
+    """
 
     function = packed_metadata = None
 
@@ -37,16 +40,16 @@ class PendingKernel:
         """Return None, because a placeholder has no metadata."""
 
     def run(self, *_: Any) -> None:
-        """Do nothing."""
+        """Do nothing, because the kernel is not compiled yet."""
 
 
 PENDING_KERNEL = PendingKernel()
 
 
 class Precompiling(AsyncCompileMode):  # type: ignore[misc]  # Triton has no types
-    """Context manager in which kernels are compiled but not launched.
+    """Context manager in which launched kernels are compiled on other threads but do not run.
 
-    A compilation that fails is repeated at the first real launch.
+    If a compilation fails, the first real launch compiles the kernel again.
     """
 
     def submit(self, key: str, compile_fn: Callable[[], Any], finalize_fn: Callable[[Any], None]) -> PendingKernel:
@@ -66,11 +69,11 @@ class Precompiling(AsyncCompileMode):  # type: ignore[misc]  # Triton has no typ
 
 
 def compile_all(works: Iterable[Callable[[], object]]) -> int:
-    """Compile all kernels that the functions launch, and return the number of kernels.
+    """Compile all kernels that some functions launch, and return the number of kernels.
 
-    The functions get undefined data and must not use a kernel's output on the host or as an index. If this process has
-    already launched a kernel, nothing is compiled, because that kernel would run on undefined data. No other thread may
-    launch kernels during the call.
+    The functions are called with kernel launches disabled. Therefore they must not use a kernel's output on the host or
+    as an index. If this process has already launched a kernel, nothing is compiled, because that kernel would run on
+    undefined data. No other thread may launch kernels during the call.
     """
     if any(kernel_cache for kernel in _kernels() for kernel_cache, *_ in kernel.device_caches.values()):
         return 0

@@ -25,7 +25,7 @@ from runtime.device.kernels.streams import ROW, Past, remember, wait_for_previou
 
 
 class After(IntEnum):
-    """Activation between a product and the addition of the residual."""
+    """Activation that is applied to a product before the residual is added."""
 
     NOTHING = 0
     GELU = 1
@@ -38,7 +38,7 @@ SWIGLU = tl.constexpr(int(After.SWIGLU))
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """Packed weights of a convolution or a linear layer.
+    """Weights of a convolution or a linear layer in the layout of the kernel.
 
     Shapes: weight [N, taps * C], oldest tap first; bias [N] float32 or None.
     """
@@ -93,9 +93,13 @@ NORM_COLUMNS = tl.constexpr(NORM_TILE.columns)
 
 
 def tile_for(M: int, N: int, element_bytes: int = 2) -> Tile:
-    """Return the largest tile with enough programs for the GPU and little padding.
+    """Return the largest tile that gives the GPU enough programs and needs little padding.
 
     The tile size does not change results.
+
+    Args:
+        M, N: Numbers of rows and columns of the result.
+        element_bytes: Bytes per element.
     """
     tiles = TILES if element_bytes == 2 else TILES[2:]
     for tile in tiles:
@@ -235,9 +239,9 @@ def _convolve(
 
 @dataclass(frozen=True, slots=True)
 class ConvolutionOutput:
-    """Outputs of a product with and without the SnakeBeta activation of the next layer.
+    """Results of a product, before and after the SnakeBeta activation of the next layer.
 
-    An output that was not requested is None.
+    A result that was not requested is None.
     """
 
     plain: Tensor | None
@@ -275,12 +279,15 @@ def convolve(
     """Compute a causal convolution or a linear layer over a chunk of every stream.
 
     Args:
-        past: Earlier inputs of the streams, which the kernel updates. None for one tap.
+        past: Earlier inputs of the streams, which the kernel updates, or None for one tap.
+        residual: Tensor to add to the result, or None.
         next_snake: SnakeBeta of the next layer. If not None, the activated result is also returned.
         plain: True to return the result without SnakeBeta.
+        after: Activation before the residual is added.
         norm: Sums of squares of x, and an epsilon. x is divided by its root mean square. `packed` includes the norm's
             weight.
         squares: True to return sums of squares for a following norm.
+
     Shapes: x [B, T, C]; rows [B, 3] int32, see streams.py; residual, results [B, T, N], or [B, T, N / 2] for SWIGLU.
     """
     B, T, C = x.shape

@@ -40,9 +40,9 @@ def decode_attention(
 ) -> Tensor:
     """Store keys and values of each row's new positions, and return their attention output.
 
-    Shapes: qkv [B * new, (heads + 2 kv_heads) * d], positions of a row adjacent; rows [B] int64, slot numbers;
-    positions [B] int64, first new positions; result [B * new, heads * d]. All floats have one dtype, float32 or
-    bfloat16.
+    Shapes: qkv [B * new, (heads + 2 kv_heads) * d], where the positions of a row are adjacent; rows [B] int64, slot
+    numbers; positions [B] int64, first new positions; result [B * new, heads * d]. All floating-point tensors have the
+    same dtype, float32 or bfloat16.
 
     Args:
         new: Number of new positions per row, 1 or 2.

@@ -1,4 +1,7 @@
-"""Implementation of `runtime.device.fused.Fused` with the kernels of this package."""
+"""Fused operations that call the kernels of this package.
+
+This module implements the interface `runtime.device.fused.Fused`.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ def gemm(
     residual: Tensor | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Run ``Fused.gemm`` with the fastest kernel for the shapes of `x` and `weight`."""
+    """Compute ``Fused.gemm`` with the kernel that is fastest for these shapes."""
     if bias is None and (tiles := small.choose_tiles(x, weight)) is not None:
         return small.small_m_gemm(x, weight, tiles, scale=scale, norm=norm, residual=residual, out=out)
     x = x if norm is None else large.norm(x, norm)
@@ -38,7 +41,7 @@ def gemm(
 
 
 def swiglu(x: Tensor, norm: Norm, weight: Tensor, *, scale: Tensor | None = None) -> Tensor:
-    """Run ``Fused.swiglu`` with the fastest kernel for the shapes of `x` and `weight`."""
+    """Compute ``Fused.swiglu`` with the kernel that is fastest for these shapes."""
     if (tiles := small.choose_tiles(x, weight, gated=True)) is not None:
         return small.small_m_gemm(x, weight, tiles, scale=scale, norm=norm, gated=True)
     x = large.norm(x, norm)

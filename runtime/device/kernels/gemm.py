@@ -30,8 +30,9 @@ class Tiles(NamedTuple):
 
     K is divided into `parts` parts (1 or 4), whose sums are added in order. A program with few outputs computes the
     parts in parallel, one per warp. A program with many outputs computes one part after another. With `split_k`, each
-    part is a separate program, and a second launch adds the parts. With `prefetch`, a program prefetches weights into
-    the cache while the previous kernel still runs. `BM` is the number of rows per program; 0 means all rows, up to 64.
+    part is a separate program, and a second launch adds the parts. With `prefetch`, a program loads weights into the
+    cache while the previous kernel still runs. `BM` is the number of rows per program. If `BM` is 0, a program has all
+    rows, up to 64.
     """
 
     BN: int
@@ -282,11 +283,10 @@ def choose_tiles(N: int, K: int, rows: int, *, gated: bool, eight_bits: bool = F
 
     The tiles were measured with `python -m benchmarks.kernels tiles` on an H200 (up to 64 rows, and `split_k`) and on
     an H100. `parts` determines the order of sums and depends on the matrix only. With more rows than MAX_SMALL_ROWS,
-    programs have more rows and outputs, because weights are read from the cache repeatedly.
+    each program has more rows and outputs. Otherwise many programs would read the same weights.
 
     With `eight_bits`, programs have enough weight rows for Hopper's wgmma instruction. With fewer weight rows, Triton
-    uses mma and loads four adjacent int8 weights at once. The products are then summed in another order, which changes
-    the last bits of a row.
+    would use another instruction (mma), which sums the products in another order and so changes the last bits of a row.
     """
     candidates = TILES.get((N, K, gated))
     if candidates is None:
@@ -302,7 +302,7 @@ def choose_tiles(N: int, K: int, rows: int, *, gated: bool, eight_bits: bool = F
 def has_many_rows(tiles: Tiles, *, gated: bool) -> bool:
     """True if a program has enough weight rows for the largest tensor core instruction.
 
-    Gate rows are included.
+    With `gated`, the number includes the rows of the gate.
     """
     return tiles.BN * (1 + gated) >= MANY_ROWS.value
 

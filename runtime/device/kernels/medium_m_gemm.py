@@ -71,12 +71,12 @@ def choose_tiles(x: Tensor, weight: Tensor, *, gated: bool = False) -> MediumTil
 
 
 def block_rows(M: int) -> int:
-    """Return the smallest of SIZES that is not less than M."""
+    """Return the number of rows M, rounded up to the next number in SIZES."""
     return next(size for size in SIZES if size >= M)
 
 
 def shared_bytes(tiles: MediumTiles, M: int) -> int:
-    """Return an upper bound of a program's shared memory in bytes for M rows of bfloat16."""
+    """Return the shared memory in bytes that a program needs at most, for M rows of bfloat16."""
     steps = tiles.weights_ahead * tiles.BN + tiles.rows_ahead * block_rows(M)
     return 2 * PARTS * tiles.BK * steps + RESERVED_BYTES
 

@@ -18,7 +18,7 @@ LOWEST = tl.constexpr(-1e30)  # A score lower than every real score. A finite va
 def query_heads(qkv: Tensor, heads: QKNormRope, cache: KVView, new: int, *indices: Tensor) -> int:
     """Check the shapes of an attention call, and return the number of query heads.
 
-    The kernels have no bounds checks. With wrong shapes, a kernel would read the memory of another slot.
+    The kernels do not check bounds. With wrong shapes, a kernel would read the memory of another slot.
     """
     (q_norm, q_eps), (k_norm, k_eps), cos, sin = heads
     _, kv_heads, T, d = cache.keys.shape
@@ -38,7 +38,7 @@ def query_heads(qkv: Tensor, heads: QKNormRope, cache: KVView, new: int, *indice
 
 @triton.jit
 def partners(dims, D: tl.constexpr):
-    """Return the index of each dimension's partner in its RoPE pair."""
+    """Return, for each dimension of a head, the index of its partner in the RoPE pair."""
     HALF: tl.constexpr = D // 2
     return tl.where(dims < HALF, dims + HALF, dims - HALF)
 

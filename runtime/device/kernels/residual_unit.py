@@ -25,7 +25,10 @@ SMALLEST = 16  # Minimum tile width in columns.
 
 
 def split(channels: int) -> tuple[int, int]:
-    """Return the widths of the two channel tiles, or (width, 0) for a single tile."""
+    """Divide channels into two tiles whose widths are powers of two, and return both widths.
+
+    The second width is 0 if a single tile is used. A tile may be wider than its channels.
+    """
     first = max(SMALLEST, 1 << (channels.bit_length() - 1))
     rest = channels - first
     if rest <= 0:
@@ -40,16 +43,21 @@ def fits(channels: int, dtype: torch.dtype) -> bool:
 
 
 def tile_for(M: int, channels: int) -> Tile:
-    """Return the tile size for M rows, which does not change results."""
+    """Return the tile size for M rows of a residual unit.
+
+    The tile size does not change results.
+    """
     return Tile(128, channels, 8, 3) if M >= 128 * MIN_PROGRAMS else Tile(64, channels, 4, 3)
 
 
 @dataclass(frozen=True, slots=True)
 class PackedUnit:
-    """Packed weights of a residual unit, padded with zeros to the two tiles C0 + C1.
+    """Packed weights of a residual unit, padded with zeros to the two channel tiles.
 
-    Shapes: wide.weight [C0 + C1, 7 * C]; point [C0 + C1, C0 + C1], output channels first; wide.bias, point_bias
-    [C0 + C1].
+    The tiles have C0 and C1 channels.
+
+    Shapes: wide.weight [C0 + C1, 7 * C]; point [C0 + C1, C0 + C1], output channels first; wide.bias, point_bias [C0 +
+    C1].
     """
 
     wide: Packed
@@ -176,8 +184,10 @@ def residual_unit(
 
     Args:
         activated: SnakeBeta of x.
+        past: Earlier inputs of the streams.
         next_snake: SnakeBeta of the next layer, applied to the result.
         plain: True to also return the result without `next_snake`.
+
     Shapes: x, activated, results [B, T, C]; rows [B, 3] int32, see streams.py.
     """
     B, T, C = x.shape

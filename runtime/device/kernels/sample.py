@@ -1,10 +1,9 @@
 """Sampling kernel that applies all sampling rules and the embedding lookup in one launch.
 
 The reference implementation is runtime/engine/execution/sampling.py. The kernel does not search for the top-k
-threshold.
-Instead, it repeats two steps: select the code with the highest noisy score, and check that the code is among the k
-highest scores. If the check fails, the next round considers only codes with higher scores. Usually the first code is
-accepted; a flat distribution needs a few rounds.
+threshold. Instead, it repeats two steps: select the code with the highest score plus noise, and check if the score of
+this code is among the k highest. If the check fails, the next round considers only codes with higher scores. Usually
+the first code is accepted. A flat distribution needs a few rounds.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ ROUNDING = tl.constexpr(12582912.0)
 
 @dataclass(frozen=True, slots=True)
 class Snake:
-    """SnakeBeta parameters of all channels, computed from alpha and beta.
+    """Parameters of SnakeBeta for each channel, computed from a checkpoint's alpha and beta.
 
     Shapes: rate, gain [C] float32.
     """
@@ -28,23 +28,26 @@ class Snake:
 
     @classmethod
     def of(cls, alpha: Tensor, beta: Tensor) -> Snake:
-        """Compute rate and gain from the alpha and beta of a checkpoint."""
+        """Compute the parameters from the alpha and beta of a checkpoint.
+
+        Shapes: alpha, beta [C].
+        """
         return cls((alpha.double().exp() / math.pi).float(), (1 / (beta.double().exp() + SNAKE_EPS)).float())
 
     def repeated(self, times: int) -> Snake:
-        """Return parameters for rows that concatenate all channels of `times` time steps."""
+        """Repeat the parameters for rows that contain the channels of `times` time steps."""
         return Snake(self.rate.repeat(times), self.gain.repeat(times))
 
     def padded(self, channels: int) -> Snake:
-        """Append `channels` channels for which SnakeBeta is the identity."""
+        """Return a copy with `channels` more channels, which the activation does not change."""
         return Snake(F.pad(self.rate, (0, channels)), F.pad(self.gain, (0, channels)))
 
 
 @triton.jit
 def snake(x, rate, gain):
-    """Apply SnakeBeta in float32.
+    """Apply the SnakeBeta activation in float32: x + gain * sin^2(pi * x * rate).
 
-    sin^2 has period pi, so a polynomial in u = r^2 is accurate enough (error 2e-7).
+    The square of the sine is computed with a polynomial, whose error is at most 2e-7.
     """
     half_turns = x * rate
     r = half_turns - ((half_turns + ROUNDING) - ROUNDING)

@@ -12,7 +12,7 @@ from triton.experimental.gluon import language as gl
 
 @gluon.jit
 def offsets(dtype: gl.constexpr, R: gl.constexpr, PARTS: gl.constexpr, BK: gl.constexpr):
-    """Return index tensors for the parts of K, the rows, and the elements of a step.
+    """Return three index tensors: parts of K, rows, and elements of a step.
 
     Shapes: results [PARTS, 1, 1], [1, R, 1], [1, 1, BK].
     """
@@ -39,7 +39,10 @@ def allocate(dtype: gl.constexpr, STEPS: gl.constexpr, R: gl.constexpr, PARTS: g
 def weights_at(
     w, N: gl.constexpr, K: gl.constexpr, GATED: gl.constexpr, BN: gl.constexpr, PARTS: gl.constexpr, BK: gl.constexpr
 ):
-    """Return the addresses of the weights of a program's first step [PARTS, BN, BK]."""
+    """Return the addresses of the weights that a program loads in its first step.
+
+    Shapes: result [PARTS, BN, BK].
+    """
     OUTPUTS: gl.constexpr = BN // (1 + GATED)
     part, row, k = offsets(w.dtype.element_ty, BN, PARTS, BK)
     row = gl.program_id(0) * OUTPUTS + row % OUTPUTS + row // OUTPUTS * N
@@ -48,13 +51,16 @@ def weights_at(
 
 @gluon.constexpr_function
 def sums_layout(PARTS: int) -> gl.NVMMADistributedLayout:
-    """Return the layout of tensor core sums [PARTS, BN, BM]: one part of K per warp."""
+    """Return the layout of the tensor cores' sums, where each warp has one part of K.
+
+    Shapes: sums [PARTS, BN, BM].
+    """
     return gl.NVMMADistributedLayout([2, 0], [PARTS, 1, 1], [1, 16, 8])
 
 
 @gluon.constexpr_function
 def whole_layout(OUTPUTS: int, GATED: int, PARTS: int) -> gl.BlockedLayout:
-    """Return the layout of sums in which a thread holds all parts of an output and its gate.
+    """Return a layout in which one thread has all partial sums of an output and of its gate.
 
     Shapes: sums [OUTPUTS, BM, 1 + GATED, PARTS].
     """
@@ -74,7 +80,7 @@ def flat_layout(OUTPUTS: int, PARTS: int) -> gl.BlockedLayout:
 
 @gluon.jit
 def sum_stretches(sums, GATED: gl.constexpr):
-    """Add the parts of K in order.
+    """Add the partial sums of the parts of K in order.
 
     Shapes: sums [PARTS, BN, BM]; result [OUTPUTS, BM, 1 + GATED].
     """

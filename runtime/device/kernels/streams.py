@@ -1,7 +1,7 @@
 """Addresses and update of the state of Code2Wav streams, for use in kernels.
 
-Each slot has two copies of a convolution's state. A chunk reads one copy and writes the other copy. Otherwise a program
-could overwrite data that another program still reads. ``parity`` (0 or 1) is the index of the copy to read.
+Each slot has two copies of a convolution's state. A chunk reads one copy and writes the other copy. With a single copy,
+a program could overwrite data that another program still reads. ``parity`` (0 or 1) is the index of the copy to read.
 
 The argument `rows` of the kernels has one row per stream: slot, parity, and number of decoded frames.
 """
@@ -19,7 +19,7 @@ ROW = tl.constexpr(3)  # Columns of a row: slot, parity, number of decoded frame
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """State of one convolution: the last `left` inputs of every stream.
+    """Earlier inputs of one convolution: the last `left` inputs of every stream.
 
     Shapes: memory [2, slots, left * C], a slice of a tensor with the state of all convolutions.
     """
@@ -29,7 +29,7 @@ class Past:
 
     @property
     def strides(self) -> tuple[int, int]:
-        """Return the strides of the copies and of the slots in elements."""
+        """Return the stride between the two copies and the stride between slots, in elements."""
         return self.memory.stride(0), self.memory.stride(1)
 
 
@@ -48,9 +48,9 @@ def wait_for_previous(PDL: tl.constexpr):
 def remember(x, memory, rows, program, programs, T, total, left, copy_stride, slot_stride, C: tl.constexpr):
     """Store the last `left` inputs of every stream for the next chunk.
 
-    If the chunk is shorter than `left`, the stored inputs include inputs of earlier chunks.
+    If a chunk is shorter than `left`, inputs of earlier chunks are stored again.
 
-    Shapes: x [B, T, C]; rows [B, 3] int32; total = B * left * C, divided among all programs.
+    Shapes: x [B, T, C]; rows [B, 3] int32. The total number of elements, B * left * C, is divided among all programs.
     """
     BLOCK: tl.constexpr = 1024
     for start in range(program * BLOCK, total, programs * BLOCK):

@@ -1,8 +1,9 @@
 """Kernel of Code2Wav's sliding window attention.
 
-The kernel applies RoPE, writes to the stream's ring buffer and computes the attention. The size of the ring is a power
-of two that holds at least a window and a chunk. Frame p is at index p % ring. Scores are summed in the order of the
-ring, with minus infinity outside of the window. The order of sums is therefore independent of the chunks.
+The kernel applies RoPE, writes keys and values to the stream's ring buffer and computes the attention. The size of the
+ring is a power of two that is large enough for a window and a chunk. Frame p is at index p % ring. Scores are summed in
+the order of the ring, with minus infinity outside of the window. The order of sums is therefore independent of the
+chunks.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ QUERIES = 16  # Number of queries per tile: the minimum for tensor cores.
 
 
 def ring_for(window: int, max_frames: int) -> int:
-    """Return the size of a ring buffer, in frames, for chunks of up to `max_frames` frames."""
+    """Return the size of a ring buffer in frames, for chunks of up to `max_frames` frames."""
     return max(16, triton.next_power_of_2(window - 1 + max_frames))
 
 

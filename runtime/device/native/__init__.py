@@ -39,7 +39,7 @@ def library_path() -> Path:
 
 @cache
 def is_loaded() -> bool:
-    """Load the library, and return True if its operators can be used.
+    """Load the library of C++ operators if necessary, and return True if it can be used.
 
     If the library is missing or cannot be loaded, torch's kernels are used, and the reason is logged once.
     """
@@ -54,9 +54,10 @@ def is_loaded() -> bool:
 
 
 def fuses(dtype: torch.dtype = torch.float32) -> bool:
-    """True if the library is loaded and the CPU has fused multiply-adds of `dtype`.
+    """True if the C++ operators should be used for convolutions in `dtype` on this CPU.
 
-    On other CPUs, convolutions in C++ are slower than torch's. With AMX, torch's bfloat16 products are used.
+    The library must be loaded, and the CPU must have fused multiply-adds of `dtype`. On other CPUs, torch's
+    convolutions are faster. On CPUs with AMX, torch's bfloat16 products are used.
     """
     if not is_loaded() or (is_x86() and torch.ops.voicewright.use_level(-1) == 0):
         return False

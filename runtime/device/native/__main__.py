@@ -17,7 +17,7 @@ NUMERICS = ("-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math")
 
 
 def build() -> str:
-    """Build the library if it is missing, and return a message that describes the result."""
+    """Build the C++ library if it is missing, and return a message about the result."""
     path = library_path()
     if path.exists():
         return "The native CPU kernels are already built."

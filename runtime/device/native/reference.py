@@ -15,7 +15,7 @@ Integers = NDArray[np.int64]
 
 
 def round_rows(x: Float32) -> tuple[Integers, Float32]:
-    """Quantize each row to multiples of 1/127 of its largest magnitude.
+    """Quantize each row to 8-bit integers: multiples of 1/127 of its largest magnitude.
 
     Shapes: x [M, K]; results [M, K] (values), [M] (scales).
     """
@@ -24,7 +24,7 @@ def round_rows(x: Float32) -> tuple[Integers, Float32]:
 
 
 def dense_product(x: Float32, weight: Float32) -> Float32:
-    """Return x @ weight.T, summed in 16 partial sums.
+    """Return x @ weight.T, where each output is computed as 16 partial sums.
 
     Shapes: x [M, K]; weight [N, K]; result [M, N].
     """
@@ -50,8 +50,9 @@ def int8_product(x: Float32, values: Integers, scales: Float32) -> Float32:
 def int4_product(x: Float32, values: Integers, scales: Float32, offsets: Float32) -> Float32:
     """Quantize rows to int8, and multiply them by an int4 weight matrix.
 
-    Shapes: x [M, K]; values [N, K] from 0 to 15; scales, offsets (the weights of value 8) [N, K / 32];
-    result [M, N].
+    The weight of value v is (v - 8) * scale + offset.
+
+    Shapes: x [M, K]; values [N, K] from 0 to 15; scales, offsets [N, K / 32]; result [M, N].
     """
     rows, row_scales = round_rows(x)
     total = np.zeros((len(x), len(values)), np.float32)
