@@ -332,7 +332,7 @@ export class Notes {
   }
 
   /**
-   * Return a note about a script in the text that the voice's languages do not use, or null.
+   * Return a note about a writing system that the voice's languages do not use, or null.
    *
    * @param {import('../player/stage.js').ShownAudio} take
    */

@@ -28,7 +28,11 @@ import { preferredLanguage } from '../common/words.js';
 const THEMES = ['system', 'light', 'dark'];
 const DARK = matchMedia('(prefers-color-scheme: dark)');
 
-/** @extends {Emitter<{change: PreferenceValues}>} */
+/**
+ * Preferences of the visitor: the theme and the language of the page.
+ *
+ * @extends {Emitter<{change: PreferenceValues}>}
+ */
 export class Preferences extends Emitter {
   /** @param {StudioInfo} me @param {Object<string, string>} languages names of the languages by code */
   constructor(me, languages) {

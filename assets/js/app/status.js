@@ -13,7 +13,11 @@ const ASK_MS = 1000;
 const RESPONSE_TIMEOUT_MS = 5000;
 const OFFLINE_TIMEOUT_MS = 2000; // Timeout of the request that checks the connection after the browser goes offline.
 
-/** @extends {Emitter<{models: import('../common/fields.js').ModelCard[]}>} */
+/**
+ * Status line of the page, which follows the connection to the runtime.
+ *
+ * @extends {Emitter<{models: import('../common/fields.js').ModelCard[]}>}
+ */
 export class Status extends Emitter {
   /**
    *

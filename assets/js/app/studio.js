@@ -475,7 +475,7 @@ export class Studio {
     return take;
   }
 
-  /** Show the error of a failed take, and show the previous take in the player again. @param {Take} take */
+  /** Show the error of a failed speech request, and show the previous audio again. @param {Take} take */
   fail(take) {
     const { error, room } = take;
     if (LOST.includes(error?.code ?? '')) this.interruptedRequests.add(take);
@@ -502,9 +502,9 @@ export class Studio {
   }
 
   /**
-   * Learn the pace of a voice from a complete take.
+   * Learn the speaking rate of a voice from a take, which is generated audio.
    *
-   * If the take is too short for its text, show a hint instead.
+   * If the audio is too short for its text, show a hint instead.
    *
    * @param {Take} take
    */
@@ -548,7 +548,7 @@ export class Studio {
     this.drafts.touch();
   }
 
-  /** Show the request of a take as source code that repeats the request. @param {Take|TakeRecord} take */
+  /** Show the request of a take (generated audio) as source code that repeats it. @param {Take|TakeRecord} take */
   showCode(take) {
     this.code.show(take);
   }
@@ -582,7 +582,7 @@ export class Studio {
     this.noteTake(this.stage.take);
   }
 
-  /** Show a message that a take could not be stored. @param {import('../common/api.js').AppError} error */
+  /** Show a message that generated audio could not be stored. @param {import('../common/api.js').AppError} error */
   onNotStored(error) {
     const { t } = this;
     if (error.code === 'store_full') {
@@ -605,7 +605,7 @@ export class Studio {
   }
 
   /**
-   * Show the queue position of a take, or notes about it, next to its name.
+   * Show the queue position of a request next to its name, or notes about its audio.
    *
    * @param {import('../player/stage.js').ShownAudio|null} take
    */
@@ -621,7 +621,11 @@ export class Studio {
 
   // --- Messages.
 
-  /** Return the caption that the page shows for a take. @param {Pick<TakeRecord, 'room'|'label'|'config'>} take */
+  /**
+   * Return the caption that the page shows for a take, which is generated audio.
+   *
+   * @param {Pick<TakeRecord, 'room'|'label'|'config'>} take
+   */
   captionOf(take) {
     return captionOf(take, (description) => this.presets.designs.find(({ text }) => text === description.trim())?.name ?? '');
   }
@@ -664,7 +668,7 @@ function socketUrl() {
   return url;
 }
 
-/** Fetch the data that the page needs first, and return it with the page's texts. */
+/** Load the data that the page needs first: presets, visitor, dictionary and texts. */
 async function load() {
   const words = new Words();
   const [presets, me, kept] = await Promise.all([

@@ -97,7 +97,7 @@ export class AudioChecks {
   }
 
   /**
-   * Measure the noise from the audio around a selection that has no pause.
+   * Measure the noise around a selection that has no pause, and add it to the result.
    *
    * @param {CheckResult} report @param {Blob} audio
    */

@@ -111,7 +111,7 @@ export class Comparison {
   }
 
   /**
-   * Play the clone's version of the transcript, to compare it with the recording.
+   * Generate the transcript with the cloned voice and play it, to compare both recordings.
    *
    * @throws {FieldError} There is no transcript, or no connection.
    */
@@ -132,7 +132,11 @@ export class Comparison {
 
 // --- Form that saves the reference audio as a voice, with name and consent. Events: 'kept' with the voice, 'refused' with the field.
 
-/** @extends {Emitter<{kept: import('../speak/voices.js').StoredVoice, refused: string}>} */
+/**
+ * Form with name and consent that saves the reference audio as a voice.
+ *
+ * @extends {Emitter<{kept: import('../speak/voices.js').StoredVoice, refused: string}>}
+ */
 export class KeepForm extends Emitter {
   /**
    * @param {HTMLElement} root  panel of the room

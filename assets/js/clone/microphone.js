@@ -138,7 +138,11 @@ const BEAT_MS = 700;
 
 /** @typedef {'idle'|'asking'|'counting'|'recording'} State */
 
-/** @extends {Emitter<{refused: string, recorded: Int16Array}>} */
+/**
+ * Recorder of the Clone room, with permission, countdown and level.
+ *
+ * @extends {Emitter<{refused: string, recorded: Int16Array}>}
+ */
 export class Microphone extends Emitter {
   /** @param {HTMLElement} root  panel of the room @param {import('../app/studio.js').Studio} studio */
   constructor(root, studio) {

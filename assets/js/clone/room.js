@@ -179,7 +179,7 @@ export class CloneRoom {
   }
 
   /**
-   * Use the reference audio of a stored take as the recording.
+   * Use the reference audio of earlier generated speech as the recording.
    *
    * @param {Blob} reference @param {import('../player/take.js').Config} config
    */

@@ -160,7 +160,7 @@ export class Transcript {
     this.onChanged();
   }
 
-  /** Return the result of the comparison as a sentence, or else the transcript. */
+  /** Return a sentence about the match with the recording, or the transcript if unknown. */
   summary() {
     const { heard, words } = this.compared();
     if (words.length === 0) return this.field.value.trim();

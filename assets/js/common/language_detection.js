@@ -46,7 +46,7 @@ const MIN_WORDS = 5; // The language of shorter texts is not detected.
 const MIN_COMMON_WORDS_SHARE = 0.15; // Minimum fraction of the words that are among the language's most common words.
 
 /**
- * Return the main script or the language of a text if a checkpoint does not support it.
+ * Return the writing system or the language of a text if a checkpoint lacks it.
  *
  * @param {string} text
  * @param {string[]} languages names of the checkpoint's languages @returns {{script?: string, language?: string}|null} an
@@ -66,7 +66,7 @@ export function unknownLanguage(text, languages) {
 }
 
 /**
- * Return the first unsupported script in a text, or null.
+ * Return the first unsupported writing system (script) in a text, or null.
  *
  * A script is unsupported if none of the checkpoint's languages uses it. Greek letters are ignored, because any text may use
  * them as symbols.
@@ -85,7 +85,7 @@ export function unsupportedScript(text, languages) {
 }
 
 /**
- * Return the name of a script in the page's language (Han is called Chinese).
+ * Return the name of a writing system in the page's language (Han is called Chinese).
  *
  * @param {string} script ISO 15924 code @param {string} page BCP 47 tag of the page's language
  */

@@ -140,7 +140,7 @@ function time(seconds) {
   return formatDuration(seconds, (key, values) => words?.t(key, values) ?? key);
 }
 
-/** Convert a phrase with placeholders to a regular expression. @param {string} template */
+/** Convert a message with placeholders to a regular expression that matches its texts. @param {string} template */
 function patternOf(template) {
   const parts = template.split(/\{(\w+)\}/).map((part, at) => (at % 2 ? `(?<${part}>.+?)` : part.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')));
   return new RegExp(`^${parts.join('')}$`, 's');

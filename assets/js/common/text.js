@@ -149,7 +149,7 @@ export function expectedSeconds(text) {
 }
 
 /**
- * Return true if most of a text is in scripts with a syllable or more per character.
+ * Return true if most characters of a text stand for a syllable or more.
  *
  * Examples are Chinese, Japanese and Korean. Their speaking rate is estimated separately.
  *

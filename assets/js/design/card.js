@@ -27,7 +27,11 @@ class TakeWaveform extends Waveform {
 
 /** @typedef {{id: string, name: string}} SavedVoice */
 
-/** @extends {Emitter<{act: CardAction, play: {shift: boolean}, menu: null}>} */
+/**
+ * Card of one take, which is a generated voice sample.
+ *
+ * @extends {Emitter<{act: CardAction, play: {shift: boolean}, menu: null}>}
+ */
 export class TakeCard extends Emitter {
   /**
    * @param {HTMLTemplateElement} template

@@ -31,7 +31,11 @@ export const isShort = (take) => take.seconds < SHORTEST_REFERENCE;
  * @typedef {{card: TakeCard}} CardEvent
  */
 
-/** @extends {Emitter<{kept: CardEvent & {voice: import('./card.js').SavedVoice, isAsked: boolean}, longer: CardEvent, closed: CardEvent}>} */
+/**
+ * Form in the card of a take that saves the take as a voice.
+ *
+ * @extends {Emitter<{kept: CardEvent & {voice: import('./card.js').SavedVoice, isAsked: boolean}, longer: CardEvent, closed: CardEvent}>}
+ */
 export class KeepForm extends Emitter {
   /** @param {HTMLElement} root panel of the room @param {import('../app/studio.js').Studio} studio */
   constructor(root, studio) {

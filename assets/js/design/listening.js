@@ -1,4 +1,4 @@
-/** Playback of the Design room's takes at equal loudness. */
+/** Playback of the Design room's takes (voice samples) at equal loudness. */
 
 import { SAMPLE_RATE } from '../common/audio.js';
 import { throttle } from '../common/elements.js';
@@ -57,7 +57,7 @@ export class TakePlayback {
   }
 
   /**
-   * Play the take of a card.
+   * Play the voice sample (take) of a card.
    *
    * @param {TakeCard} card @param {{from?: number, clicked?: number}} options from: start in seconds; clicked: time of the click
    * that requested the take

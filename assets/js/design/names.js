@@ -75,7 +75,7 @@ const BETWEEN = ' · ';
 const NUMBERED_CAPTION = /^\S+ \d*[ABC]$/u;
 
 /**
- * Return the caption of a take in the Design room.
+ * Return the caption of a take (voice sample) in the Design room.
  *
  * The parts of the caption are separated by dots: the name, the number, and the full description if it is given.
  *
@@ -90,7 +90,7 @@ export function captionForRequest(preset, numbered, description, fullDescription
 }
 
 /**
- * Return the caption of a stored take.
+ * Return the caption of stored audio (a take).
  *
  * A label without the name of the voice, as stored by older versions, is converted to the current format.
  *

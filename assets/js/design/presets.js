@@ -10,7 +10,7 @@
 import { getElements, Emitter, createElement, getElement } from '../common/elements.js';
 import { languageName, tagOf } from '../common/fields.js';
 
-/** @extends {Emitter<{choose: Design}>} */
+/** Buttons from which the user chooses the description of a voice. @extends {Emitter<{choose: Design}>} */
 export class PresetPicker extends Emitter {
   /**
    * @param {ParentNode} root

@@ -163,7 +163,7 @@ export class DesignRoom {
   }
 
   /**
-   * Play a take that is shown in this room.
+   * Play a voice sample (take) that is shown in this room.
    *
    * @param {import('../player/take.js').Take} take @param {{clicked: number}} now
    */

@@ -1,5 +1,5 @@
 /**
- * Sets of takes in the Design room.
+ * Sets of takes (voice samples) in the Design room.
  *
  * A set contains the takes of one request: takes of one description, or variations of one take.
  *
@@ -125,7 +125,7 @@ export class SavedSets {
   }
 
   /**
-   * Load a stored take with its audio.
+   * Load a stored voice sample (take) with its audio.
    *
    * @param {StoredTake} kept @returns {Promise<Take|null>} the take, or null if it was deleted in the meantime
    */

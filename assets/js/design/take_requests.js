@@ -1,4 +1,4 @@
-/** Requests for takes of the Design room: seeds, changed descriptions and clones. */
+/** Requests for takes (voice samples) in the Design room: seeds, changes and clones. */
 
 import { captionForRequest } from './names.js';
 
@@ -100,14 +100,14 @@ export class TakeRequests {
     this.studio = room.studio;
   }
 
-  /** Request three takes of the description, and play the first one. @param {{clicked: number}} now */
+  /** Request three takes (voice samples) of the description, and play the first one. @param {{clicked: number}} now */
   requestTakes({ clicked }) {
     const asked = this.requestFor(this.room.config());
     const seeds = seedsFrom(this.studio.variation.nextSeed(), LETTERS.length);
     this.requestSet(seeds.map((seed) => ({ asked: { ...asked, seed } })), { kind: 'described', from: null }, { clicked });
   }
 
-  /** Return the request for a take, without its seed. @param {Config} config */
+  /** Return the request for a take (voice sample), without its seed. @param {Config} config */
   requestFor(config) {
     return { room: this.room.id, mode: this.room.mode, config, text: this.studio.text };
   }

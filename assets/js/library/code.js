@@ -1,5 +1,5 @@
 /**
- * Ready-to-run code samples that repeat a take's request on this server.
+ * Code samples that repeat a speech request on this server.
  *
  * @typedef {Object} Request
  * @property {'custom_voice'|'voice_design'|'base'} mode
@@ -270,7 +270,11 @@ export class CodeDialog {
     return tab;
   }
 
-  /** Show the request of a take as source code. @param {Take|TakeRecord} take take or its stored record */
+  /**
+   * Show the request of a take (generated audio) as source code.
+   *
+   * @param {Take|TakeRecord} take take or its stored record
+   */
   show(take) {
     this.open(requestOf(take));
   }

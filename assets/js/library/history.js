@@ -45,7 +45,7 @@ function differenceOf(first, second) {
 const device = ({ device: name, dtype }) => [name, dtype].filter(Boolean).join(', ');
 
 /**
- * Compare a reproduced take with the original take, sample by sample.
+ * Compare newly generated audio with the original audio, sample by sample.
  *
  * The result is a message for the user.
  *
@@ -228,7 +228,7 @@ export class TakeHistory extends EventTarget {
     await this.refresh();
   }
 
-  /** Load the audio of a stored take, and return the take. @param {TakeRecord} record */
+  /** Load the audio for a stored record, and return both as a take. @param {TakeRecord} record */
   async load(record) {
     return Take.fromRecord(record, await this.loadPcm(record.id));
   }
@@ -245,7 +245,7 @@ export class TakeHistory extends EventTarget {
   }
 
   /**
-   * Generate a stored take again, and compare the result with the original.
+   * Generate stored speech again, and compare the new audio with the original.
    *
    * @param {string} id
    * @param {{onTake?: (take: Take) => void}} [options]  onTake: called with the new take during generation
@@ -262,7 +262,7 @@ export class TakeHistory extends EventTarget {
     return { take, identical, why: this.t(key, values) };
   }
 
-  /** Add a take that was just stored at the top of the list, if it matches the filter. @param {TakeRecord} record */
+  /** Add a newly stored take (generated audio) to the list if it matches the filter. @param {TakeRecord} record */
   async add(record) {
     const { search, room, favourite, loose, cursor } = this.filter;
     this.changeCount += 1;
@@ -273,7 +273,7 @@ export class TakeHistory extends EventTarget {
     this.show([record, ...this.list]);
   }
 
-  /** Return true if the studio finds a take with the current search. @param {TakeRecord} record */
+  /** Return true if the current search finds a stored take (generated audio). @param {TakeRecord} record */
   async isFound({ id }) {
     const { requestNumber } = this;
     const { takes } = await this.page(null).catch(() => ({ takes: [] }));

@@ -1,4 +1,4 @@
-/** Selection of several stored takes in the Library, with actions on all of them. */
+/** Selection of several stored takes (generated audio) in the Library, with actions. */
 
 import { errorOf } from '../common/api.js';
 import { getElements, getElement, writeText } from '../common/elements.js';

@@ -1,4 +1,4 @@
-/** Public links to stored takes: create, copy and revoke a link. */
+/** Public links to stored takes (generated audio): create, copy and revoke a link. */
 
 import { api } from '../common/api.js';
 
@@ -28,7 +28,7 @@ export class Sharing {
     button('end').onclick = () => guard(() => this.end());
   }
 
-  /** Load and show the link of the take, if one exists. */
+  /** Load and show the public link, if one exists. */
   async loadLink() {
     this.show(await api.get(this.route));
   }
@@ -63,7 +63,7 @@ export class Sharing {
 }
 
 /**
- * Create a public link to a take and copy it to the clipboard.
+ * Create a public link to stored audio (a take), and copy it to the clipboard.
  *
  * A toast with the result has a button that revokes the link.
  *

@@ -33,7 +33,7 @@ const watcher = new IntersectionObserver((entries) => {
 });
 
 /**
- * Load and draw the waveform outline of a take when its element becomes visible.
+ * Draw the waveform outline of stored audio when its element becomes visible.
  *
  * @param {HTMLElement} place
  * @param {string} id id of the take
@@ -367,13 +367,13 @@ export class TakeRow {
   }
 }
 
-/** Return the heading of a take's row: the take's name, or else its text. @param {TakeRecord} record */
+/** Return the heading of a row: the name of the stored audio, or else its text. @param {TakeRecord} record */
 export function headOf({ name, text }) {
   return name || text;
 }
 
 /**
- * Return the name of the voice that speaks in a take.
+ * Return the name of the voice that speaks in stored audio (a take).
  *
  * @param {TakeRecord} record @param {import('../app/studio.js').Studio} studio
  */

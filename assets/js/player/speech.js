@@ -58,7 +58,7 @@ export class Speech {
   }
 
   /**
-   * Send a request for speech, and return its take, which then receives the audio.
+   * Send a request for speech, and return the `Take` object that receives the audio.
    *
    * @param {TakeRequest} asked @returns {Take}
    */
@@ -153,7 +153,7 @@ export class Speech {
   }
 
   /**
-   * Store a finished take in the studio.
+   * Store a finished take (audio and request) in the studio.
    *
    * If the studio is unreachable, this is repeated until it succeeds.
    *
@@ -198,7 +198,7 @@ export class Speech {
     for (const take of takes) this.store(take);
   }
 
-  /** Cancel the generation of all takes that are not complete. */
+  /** Cancel all speech requests whose audio is not complete. */
   cancel() {
     for (const take of [...this.liveTakes]) take.cancel();
   }

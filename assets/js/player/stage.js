@@ -86,7 +86,9 @@ export class Stage extends EventTarget {
   }
 
   /**
-   * Play a take, which may still be in generation, and stop the previous playback.
+   * Play a take (generated audio), which may still be incomplete.
+   *
+   * Another playback is stopped.
    *
    * @param {Take} take
    * @param {{from?: number, gainDb?: number, clicked?: number}} [options]  from: start in seconds; clicked: time of the user's click (performance.now())
@@ -121,7 +123,11 @@ export class Stage extends EventTarget {
     pumped.catch((error) => fullAudio.onError(error));
   }
 
-  /** Show a take in the player without playing it. @param {ShownAudio|null} take null to show nothing */
+  /**
+   * Show generated audio (a take) in the player without playing it.
+   *
+   * @param {ShownAudio|null} take null to show nothing
+   */
   show(take) {
     if (this.isPlaying) this.stop();
     this.playlist = take && new Playlist(isFullAudio(take) ? [] : [take]);
@@ -294,12 +300,12 @@ export class Stage extends EventTarget {
     if (audible !== null) timing.audible = Math.max(audible, arrivedAt, timing.clicked) - timing.clicked;
   }
 
-  /** Show the previous take again if a take failed before it had audio. @param {Take} take */
+  /** Show the previous audio again if a generation failed before any audio arrived. @param {Take} take */
   showPrevious(take) {
     if (take === this.take && !take.samples && this.lastWithAudio) this.show(this.lastWithAudio);
   }
 
-  /** Show another take instead of the current one. @param {ShownAudio|null} take */
+  /** Show other audio in the player instead of the current audio. @param {ShownAudio|null} take */
   setTake(take) {
     if (this.take?.samples) this.lastWithAudio = this.take;
     this.at = 0;
@@ -337,7 +343,7 @@ export class Stage extends EventTarget {
   }
 
   /**
-   * Show the length of the take.
+   * Show the length of the audio.
    *
    * During generation, show the estimated length and the progress.
    *

@@ -19,7 +19,7 @@ const MAX_PROGRESS = 0.99; // Below 1, because the length of the take is an esti
  */
 
 /**
- * Return the generation progress of a take, or null if the take is short or complete.
+ * Return the progress of a long generation, or null if it is short or complete.
  *
  * @param {import('./take.js').Take} take
  * @param {number} now performance.now()
@@ -153,7 +153,7 @@ export class TakeActions {
 }
 
 /**
- * Return the URL of a stored take's audio in a file format.
+ * Return the URL of stored audio (a take) in a file format.
  *
  * @param {TakeRecord} record @param {string} format name of the format, such as 'mp3'
  */

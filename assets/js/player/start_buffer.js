@@ -22,7 +22,7 @@ const END_SHARE = 2 / 3; // Chunks after this fraction of a take count as its en
 /** Arrival time (performance.now()) and number of samples of each chunk. @typedef {{arrivedAt: number, samples: number}[]} Arrivals */
 
 /**
- * Return the smallest start buffer with which a take would have had no gaps.
+ * Return the smallest start buffer with which playback would have had no gaps.
  *
  * @param {Arrivals} arrivals
  * @returns {number} number of samples
@@ -45,7 +45,7 @@ export function neededStart(arrivals) {
 }
 
 /**
- * Return the shortest delay after the first chunk with which a take would have no gaps.
+ * Return the shortest delay after the first chunk for playback without gaps.
  *
  * The result is in samples. It is usually less than a chunk: if the second chunk is 5 ms late, a delay of 5 ms is
  * enough.
@@ -85,10 +85,10 @@ export function withoutWorst(arrivals) {
 }
 
 /**
- * Return the start buffer for a take of another length with the same arrival times.
+ * Return the start buffer for audio of another length with the same arrival times.
  *
- * A shorter take needs only the buffer for its chunks. A longer take needs a larger buffer if the chunks became later and
- * later until the end.
+ * Shorter audio needs only the buffer for its chunks. Longer audio needs a larger buffer if the chunks became more and
+ * more late until the end.
  *
  * @param {Arrivals} arrivals
  * @param {number} [expected]  number of samples of the other take, or 0 for the same length
@@ -120,7 +120,7 @@ export class Pace {
   known = new Map();
 
   /**
-   * Add the arrival times of a complete take.
+   * Add the arrival times of a complete take, which is the audio of one request.
    *
    * @param {Arrivals} arrivals
    * @param {number} [parallel]  number of parallel takes, including this take
@@ -130,13 +130,13 @@ export class Pace {
     this.known.set(parallel, takes.slice(0, MAX_TAKES));
   }
 
-  /** Return the largest known number of parallel takes that is at most `parallel`. @param {number} parallel */
+  /** Return the largest number of parallel takes with known times, up to `parallel`. @param {number} parallel */
   nearest(parallel) {
     return Math.max(...[...this.known.keys()].filter((count) => count <= parallel));
   }
 
   /**
-   * Return how much audio the next take must buffer before playback starts.
+   * Return how much audio must be buffered before the next playback starts.
    *
    * Playback starts at `target` buffered samples. It also starts `hold` samples of time after the first chunk arrived.
    *

@@ -11,7 +11,7 @@ export const BIN = SAMPLE_RATE / 100;
 const known = new WeakMap();
 
 export class Peaks {
-  /** Return the peaks of all audio that a take has received. @param {import('./take.js').Take} take */
+  /** Return the peaks of the audio that was received for a take. @param {import('./take.js').Take} take */
   static of(take) {
     const peaks = known.get(take) ?? new Peaks();
     known.set(take, peaks);

@@ -79,7 +79,11 @@ function written(line) {
   return JSON.stringify(WRITTEN.map((field) => (field === 'voice' ? Object.entries(line.voice ?? {}).sort() : line[field])));
 }
 
-/** @extends {Emitter<{change: {lines: boolean}}>} */
+/**
+ * Script with a name and lines, which emits an event after every change.
+ *
+ * @extends {Emitter<{change: {lines: boolean}}>}
+ */
 export class Script extends Emitter {
   /** @param {Object<string, any>} [stored]  response of GET studio/scripts/{id} */
   constructor(stored = {}) {

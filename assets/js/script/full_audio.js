@@ -197,14 +197,18 @@ export class FullAudio extends EventTarget {
     return this.take?.start ?? null;
   }
 
-  /** Compute the clips again after a change of the lines or of their audio. */
+  /** Compute the positions of the lines again after a change of the script. */
   updateClips() {
     this.clips = this.maker.script ? clipsOf(this.maker.script, this.maker) : [];
     this.drawn = null;
     this.notify();
   }
 
-  /** Return the clip of a line, or of the first later line that has a clip. @param {string} id @returns {Clip|null} */
+  /**
+   * Return the clip (audio range) of a line, or of the next line that has one.
+   *
+   * @param {string} id @returns {Clip|null}
+   */
   clipFrom(id) {
     const lines = this.maker.script?.lines ?? [];
     const at = lines.findIndex((line) => line.id === id);

@@ -384,7 +384,7 @@ export function webAddress(text) {
  * @typedef {{title: string, author: string, cover: string, chapters: Chapter[], notes: Note[], encodings?: string[],
  *   cues?: import('./line_text.js').Cue[], found?: Object<string, number>,
  *   parseAgain: (choice: ParserOptions) => Promise<ParsedDocument>}} ParsedDocument  response of POST studio/documents. found: number of items of each
- *   kind of content; reread: parses the document again with other options
+ *   kind of content; parseAgain: parses the document again with other options
  * @typedef {{name: string, file?: File}} Source  a file, or the address of a web page
  * @typedef {{title: string, text: string, lines?: import('./reading.js').ParsedLine[], isDocument?: boolean,
  *   chapters?: Chapter[], book?: import('./document.js').Book}} ImportedText

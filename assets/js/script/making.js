@@ -242,7 +242,7 @@ export class Maker extends EventTarget {
   }
 
   /**
-   * Return the take of a segment.
+   * Return the take (generated audio) of a segment of a line.
    *
    * It is an existing take, a stored take, or a new request.
    *

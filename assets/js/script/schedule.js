@@ -64,7 +64,7 @@ export function samplesOf(seconds) {
 }
 
 /**
- * Return the clips of a script, one for each line that has text or pauses.
+ * Return a clip with position and length for each line that has text or pauses.
  *
  * The length of a segment without audio is estimated from its text.
  *

@@ -68,7 +68,7 @@ export class Timeline {
     }).observe(root);
   }
 
-  /** Show the clips of a script, one for each line. @param {Clip[]} clips */
+  /** Show the clips (audio blocks) of a script, one for each line. @param {Clip[]} clips */
   show(clips) {
     const { callbacks } = this;
     this.clips = clips;

@@ -21,13 +21,13 @@ export class VoiceAssignment {
     this.studio = studio;
   }
 
-  /** Return the speakers of the CustomVoice checkpoint as choices. @returns {Choice[]} */
+  /** Return an option of the voice selector for each speaker of the checkpoint. @returns {Choice[]} */
   speakers() {
     const names = this.studio.cards.get('custom_voice')?.speakers ?? [];
     return names.map((name) => choice({ mode: 'custom_voice', voice: name }, speakerTitle(name)));
   }
 
-  /** Return the stored voices as choices, or [] if no Base checkpoint is loaded. @returns {Choice[]} */
+  /** Return an option for each stored voice, or [] if no Base checkpoint is loaded. @returns {Choice[]} */
   storedChoices() {
     if (!this.studio.cards.has('base')) return [];
     return this.studio.voices.list.map(({ id, name }) => choice({ mode: 'base', voice: id }, name));
@@ -171,7 +171,7 @@ export function valueOf({ mode, voice = '' }) {
   return `${mode}:${voice}`;
 }
 
-/** Return a choice for the voice selector. @param {Voice} voice @param {string} label @returns {Choice} */
+/** Return an option of the voice selector. @param {Voice} voice @param {string} label @returns {Choice} */
 function choice(voice, label) {
   return { value: valueOf(voice), label, voice };
 }

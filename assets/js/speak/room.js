@@ -292,7 +292,11 @@ export class SpeakersRoom {
   }
 }
 
-/** Return a choice for a stored voice that has not been loaded yet. @param {ChosenVoice} wanted @returns {Choice} */
+/**
+ * Return a catalogue entry for a stored voice that has not been loaded yet.
+ *
+ * @param {ChosenVoice} wanted @returns {Choice}
+ */
 function unlistedChoice({ voice, name = '', kind }) {
   const known = { tags: [], about: '', why: '', language: null, sample: null, isCommon: false };
   return { ...known, key: keyOf('base', voice), mode: 'base', voice, name, kind: kind === 'designed' ? 'designed' : 'recorded' };

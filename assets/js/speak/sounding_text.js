@@ -50,7 +50,7 @@ export function clausesOf(sentence) {
 }
 
 /**
- * Return the time ranges of the pauses in a take, in seconds.
+ * Return the time ranges of the pauses in generated audio, in seconds.
  *
  * @param {{low: number[], high: number[]}} peaks @returns {TextRange[]}
  */
@@ -163,12 +163,12 @@ export class VoicePaces {
     if (pace >= MIN_PACE && pace <= MAX_PACE) this.known.set(keyOf(take), pace);
   }
 
-  /** Return the known pace of a take's voice in this kind of script, or undefined. @param {SpokenTake} take */
+  /** Return the known pace of a take's voice in this writing system, or undefined. @param {SpokenTake} take */
   paceOf(take) {
     return this.known.get(keyOf(take));
   }
 
-  /** Return the expected number of samples of a take. @param {SpokenTake} take */
+  /** Return the expected number of samples for the text of a take. @param {SpokenTake} take */
   samplesOf(take) {
     return Math.round(expectedSeconds(wordsOf(take)) * (this.paceOf(take) ?? 1) * SAMPLE_RATE);
   }

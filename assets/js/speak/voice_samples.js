@@ -7,7 +7,7 @@ import { Take } from '../player/take.js';
 // --- Takes for audio that the runtime has not generated, such as a reference recording.
 
 /**
- * Return audio that was not generated as a take, so that the player can play it.
+ * Wrap audio that was not generated in a `Take`, so that the player can play it.
  *
  * @param {Int16Array} pcm mono, 24 kHz @param {string} label
  */

@@ -165,7 +165,7 @@ export class VoiceCatalogue extends EventTarget {
     this.dispatchEvent(new Event('change'));
   }
 
-  /** Return choices for the speakers of the checkpoint, in the order of the presets. */
+  /** Return the catalogue entries of the checkpoint's speakers, ordered like the presets. */
   listSpeakers() {
     const card = this.studio.cards.get('custom_voice');
     if (!card) return [];
@@ -181,7 +181,7 @@ export class VoiceCatalogue extends EventTarget {
   }
 
   /**
-   * Return the choice for a speaker of the checkpoint.
+   * Return the catalogue entry for a speaker of the checkpoint.
    *
    * @param {string} voice
    * @param {import('../common/words.js').KnownSpeaker} known
@@ -194,7 +194,7 @@ export class VoiceCatalogue extends EventTarget {
     return { key: keyOf(mode, voice), mode, voice, name: speakerTitle(voice), kind: 'preset', isCommon: false, tags, about: character, why: '', language, sample: text };
   }
 
-  /** Return the choice for a stored voice. @param {StoredVoice} voice @returns {Choice} */
+  /** Return the catalogue entry for a stored voice. @param {StoredVoice} voice @returns {Choice} */
   keptChoice({ id, name, tags, language, description, provenance, seconds, yours }) {
     const { t, cards } = this.studio;
     const kind = kindOf({ provenance });
@@ -219,12 +219,16 @@ export class VoiceCatalogue extends EventTarget {
     return [...this.speakers, ...this.storedChoices];
   }
 
-  /** Return the choice with this key, or null. @param {string} key @returns {Choice|null} */
+  /** Return the catalogue entry with this key, or null. @param {string} key @returns {Choice|null} */
   find(key) {
     return this.all.find((choice) => choice.key === key) ?? null;
   }
 
-  /** Return the choice for the voice with this id or name, or null. @param {string} nameOrId @returns {Choice|null} */
+  /**
+   * Return the catalogue entry of the voice with this id or name, or null.
+   *
+   * @param {string} nameOrId @returns {Choice|null}
+   */
   findByName(nameOrId) {
     const wanted = nameOrId.toLowerCase();
     const own = (/** @type {Choice} */ { voice, name }) => [voice.toLowerCase(), name.toLowerCase()].includes(wanted);
@@ -252,12 +256,12 @@ export class VoiceCatalogue extends EventTarget {
     return mode === 'base' ? (card?.styles_voices ?? false) : mode === 'custom_voice' && (card?.takes_instruct ?? true);
   }
 
-  /** First voice that is available, or null. @returns {Choice|null} */
+  /** First voice of the catalogue that is available, or null. @returns {Choice|null} */
   get first() {
     return this.all.find(({ why }) => !why) ?? null;
   }
 
-  /** Choices for the recently used voices that still exist, newest first. @returns {Choice[]} */
+  /** Catalogue entries of the recently used voices that still exist, newest first. @returns {Choice[]} */
   get recentVoices() {
     const all = this.all;
     return this.recent.flatMap((key) => all.find((choice) => choice.key === key) ?? []);
