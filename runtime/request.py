@@ -35,7 +35,10 @@ RECORDED_VOICE = "The recording or embedding determines the voice; the named voi
 
 
 class Mode(StrEnum):
-    """Mode of voice selection (each published checkpoint serves one mode)."""
+    """Mode that determines the voice: a speaker, a description, or reference audio (Base).
+
+    Each published checkpoint serves one mode.
+    """
 
     CUSTOM_VOICE = "custom_voice"
     VOICE_DESIGN = "voice_design"
@@ -43,9 +46,10 @@ class Mode(StrEnum):
 
 
 class Layout(StrEnum):
-    """Text layout: all text before the codes, or one text token next to each frame.
+    """Order of text and codes in the talker's input.
 
-    See docs/model.md 3.3 and 3.4.
+    The codes follow the complete text, or each frame of codes is combined with one text token. See docs/model.md 3.3
+    and 3.4.
     """
 
     NON_STREAMING = "non_streaming"
@@ -121,7 +125,7 @@ class VoicePrompt:
 class BlendPart:
     """One of the two voices of a blend: a speaker or a reference, and a weight from 0 to 1.
 
-    Shapes: x_vector [H] float32, which is the speaker's embedding after the request is admitted.
+    Shapes: x_vector [H] float32. For a speaker, it is set when the request is admitted.
     """
 
     weight: float
@@ -132,7 +136,7 @@ class BlendPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Reference:
-    """Reference of a cloned voice.
+    """Reference from which a voice is cloned: audio, a computed prompt, or a blend.
 
     If another checkpoint has computed ``prompt``, the prompt is computed again from the samples.
 
@@ -221,7 +225,7 @@ class ModelCard:
     grafts_voices: bool = False
 
     def only(self, adapter: str) -> ModelCard:
-        """Return the card with the speakers of one adapter."""
+        """Return a copy of the card with the name and the speakers of one adapter."""
         return replace(self, name=adapter, speakers=self.adapters[adapter])
 
 

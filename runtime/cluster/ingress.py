@@ -91,7 +91,9 @@ class Ingress:
         return [replica for replica in self.replicas.values() if replica.state is ReplicaState.READY]
 
     async def check_health(self) -> None:
-        """Raise if the ingress is unhealthy (Serve calls this method periodically).
+        """Raise an error if the ingress is unhealthy.
+
+        Ray Serve calls this method periodically.
 
         Raises:
             RuntimeError: HAProxy or the task that updates HAProxy has ended.

@@ -1,4 +1,4 @@
-"""Start and stop of a local Ray node without unused features (dashboard, metrics)."""
+"""Start and stop of a Ray node on this machine, without its dashboard and its metrics."""
 
 from __future__ import annotations
 

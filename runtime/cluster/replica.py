@@ -236,7 +236,9 @@ class RuntimeReplica:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     async def check_health(self) -> None:
-        """Raise if the replica is unhealthy (Serve calls this method periodically).
+        """Raise an error if the replica is unhealthy.
+
+        Ray Serve calls this method periodically.
 
         Raises:
             httpx.HTTPError: The runtime does not respond, or its engine has failed.

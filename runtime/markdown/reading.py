@@ -39,7 +39,10 @@ _BREAK_TAG = re.compile(r"<break\b", re.IGNORECASE)  # The tag is an inline tag 
 
 
 def may_precede_image(character: str) -> bool:
-    """True if ``![`` can start an image after this character ("" at the start of the text)."""
+    """True if ``![`` can start an image after this character.
+
+    The character is "" at the start of the text.
+    """
     return not character or character.isspace() or character in _BEFORE_IMAGES
 
 
@@ -153,7 +156,10 @@ def read_inline(source: str) -> Inline:
 
 
 def spoken_row(source: str) -> str:
-    """Return the spoken text of a table row, which is empty for a delimiter row."""
+    """Return the spoken text of a table row.
+
+    The row that separates the table's head from its body has no spoken text.
+    """
     if _DELIMITER_ROW.fullmatch(source):
         return ""
     cells = (read_inline(cell.strip()).spoken.strip() for cell in escapedSplit(source))

@@ -16,8 +16,8 @@ _MAX_INDENT = 8  # Maximum white space before a tag, which limits the text that 
 class GrowingThoughts:
     """Incremental filter that removes blocks of reasoning from one text.
 
-    A block starts at the start of a line. A block without an end tag extends to the end of the text. Only text that may
-    become a tag is held back.
+    A block starts at the start of a line. A block without an end tag extends to the end of the text. The end of the
+    text is held back only while it may be an incomplete tag.
     """
 
     def __init__(self) -> None:

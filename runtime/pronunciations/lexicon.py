@@ -1,4 +1,7 @@
-"""Parser and serializer of W3C pronunciation lexicons (PLS 1.0), for aliases only."""
+"""Parser and writer of W3C pronunciation lexicons (PLS 1.0).
+
+Only aliases are supported, not phonemes.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +78,10 @@ def read_lexicon(data: bytes) -> Lexicon:
 
 
 def write_lexicon(words: Iterable[Word]) -> bytes:
-    """Serialize words as a lexicon, which cannot express case-insensitive words."""
+    """Return the words as the content of a W3C pronunciation lexicon (PLS) in XML.
+
+    The format cannot express that a word matches in any case.
+    """
     root = etree.Element(
         f"{{{_SPACE}}}lexicon", {"version": "1.0", "alphabet": "ipa", _LANGUAGE: "und"}, nsmap={None: _SPACE}
     )

@@ -38,13 +38,13 @@ class Caller:
 
     @property
     def name(self) -> str:
-        """Return the client's key for fair queueing."""
+        """Return the text that identifies the client for fair queueing."""
         return self.identity if self.allowance is None else f"{self.identity}/{self.allowance.account}"
 
     def count(self) -> None:
-        """Count one more utterance of this HTTP request or WebSocket.
+        """Count one more utterance of this HTTP request or WebSocket for the rate limit.
 
-        The middleware has already counted the first utterance.
+        The access check has already counted the first utterance.
 
         Raises:
             RateLimited: The client exceeds its requests per minute.

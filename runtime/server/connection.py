@@ -223,7 +223,7 @@ class Connection:
 
     @property
     def is_speaking(self) -> bool:
-        """True if at least one running utterance was not cancelled."""
+        """True if at least one utterance is running that was not cancelled."""
         return any(running.is_wanted for running in self._running.values())
 
     def _run_commands(self) -> None:

@@ -228,7 +228,10 @@ class Host:
             loop.call_soon_threadsafe(settle, engine, None)
 
     async def watch(self) -> Exit:
-        """Wait until the engine fails and return the reason (call `load` first)."""
+        """Wait until the engine fails, and return the reason as an exit status.
+
+        `load` must be called before.
+        """
         assert self._watchdog is not None, "the engine is there"
         return await self._watchdog.watch()
 

@@ -152,10 +152,10 @@ def check_length(count: int, rate: int, limit_s: float, *, header_s: float = 0.0
 
 
 def resample(audio: DecodedAudio, rate: int) -> DecodedAudio:
-    """Resample audio to another sample rate.
+    """Resample audio to another sample rate in Hz.
 
-    Audio that already has this rate is returned unchanged. The output length is computed with the same float product as
-    in librosa, which the reference implementation uses, because one sample more can change the number of codec frames.
+    Audio that already has this rate is returned unchanged. The output length is computed as in librosa, which the
+    reference implementation uses. One more sample could change the number of codec frames.
     """
     if audio.rate == rate:
         return audio

@@ -357,7 +357,9 @@ def wav_header(
     """Return the 44-byte WAV header of mono samples.
 
     Args:
+        rate: Sample rate in Hz.
         code: Format code of RIFF.
+        width: Number of bytes per sample.
         sizes: Sizes of the file and of the samples in bytes.
     """
     format_ = struct.pack("<IHHIIHH", 16, code, 1, rate, rate * width, width, 8 * width)
@@ -369,7 +371,7 @@ def read_tags(file: str | BinaryIO) -> dict[str, str]:
     """Return the metadata tags of an audio file with lower-case names.
 
     Returns:
-        Empty if the file has no metadata or is not audio.
+        Tags by name, or an empty dictionary if the file has no metadata or is not audio.
 
     Raises:
         OSError: The file cannot be read.

@@ -121,7 +121,10 @@ def lower_priority(steps: int) -> None:
 
 
 def set_pipe_size(descriptor: int, size: int) -> None:
-    """Set a pipe's buffer size in bytes if the system (Linux) and the user's limits allow it."""
+    """Set the buffer size of a pipe in bytes, if the system and the user's limits allow it.
+
+    Only Linux supports this.
+    """
     with suppress(AttributeError, OSError):
         _fcntl.fcntl(descriptor, _fcntl.F_SETPIPE_SZ, size)
 

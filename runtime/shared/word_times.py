@@ -63,7 +63,7 @@ class TimedWords:
 
 
 class WordTimes:
-    """Estimator of word times for a streamed text and its streamed audio."""
+    """Estimator of the times at which the words of a streamed text are spoken."""
 
     def __init__(self) -> None:
         self._tail = ""  # End of the text, which may be part of a longer word.

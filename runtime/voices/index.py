@@ -47,8 +47,10 @@ class Index:
 
     Thread: any. One thread at a time uses the index.
 
-    Raises (every method but `open`):
-        sqlite3.Error: The disk is full or damaged, or another process has locked the index.
+    Raises:
+        sqlite3.Error: The disk is full or damaged, or another process has locked the index. All methods except `open`
+        raise
+            this error.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:

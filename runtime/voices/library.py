@@ -76,7 +76,7 @@ class Library:
         self._aside: tuple[str, ...] = ()  # Names of damaged files that were renamed.
 
     def open(self) -> None:
-        """Read the folder, and delete temporary files that killed processes left.
+        """Read the folder, and delete temporary files that were left by killed processes.
 
         An unreadable folder is treated as empty.
         """

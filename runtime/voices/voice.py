@@ -1,4 +1,4 @@
-"""Voice with its reference, description and prompts, and its summary for listings."""
+"""Stored voice with its recording, metadata and prompts, and its summary for lists."""
 
 from __future__ import annotations
 

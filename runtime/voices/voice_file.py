@@ -1,6 +1,7 @@
-"""Voice file: one voice as a portable safetensors file, strictly validated when read.
+"""Format of voice files: one voice in a portable safetensors file.
 
-docs/guide.md describes the format. This module uses neither torch nor pickle.
+A file is strictly validated when it is read. docs/guide.md describes the format. This module uses neither torch nor
+pickle.
 """
 
 from __future__ import annotations

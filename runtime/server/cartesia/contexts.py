@@ -1,4 +1,4 @@
-"""Context of Cartesia's API: one streamed text and its audio."""
+"""Context of Cartesia's API: one streamed text and the audio of this text."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Context:
     def pause_due(self) -> float | None:
         """Return the time at which received text is spoken if no more text arrives.
 
-        The clock is the clock of the event loop. The result is None if no text waits for a pause.
+        The time is in seconds on the session's clock. The result is None if no text waits for a pause.
         """
         return self.text.due if self.voice.is_ready and len(self.segments) == 1 else None
 

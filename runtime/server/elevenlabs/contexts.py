@@ -1,4 +1,4 @@
-"""Context of ElevenLabs' API: one streamed text and its audio."""
+"""Context of ElevenLabs' API: one streamed text and the audio of this text."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ class Context(Utterance[SynthesisOptions]):
 
     @property
     def dues(self) -> Iterator[float]:
-        """Yield the times at which a pause or the chunk schedule triggers generation."""
+        """Yield the times at which the engine must speak the received text.
+
+        A pause of the client and the chunk schedule each determine a time.
+        """
         if self.text.due is not None and self.voice.is_ready:
             yield self.text.due
         if self.schedule is None or not self.takes_text or not self.schedule.is_due:

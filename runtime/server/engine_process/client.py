@@ -67,9 +67,9 @@ Done = Callable[[VoicePrompt | SpeechError], None]
 class EngineClient:
     """Implementation of `SpeechEngine` with the engine in another process.
 
-    The event loop that runs `start` reads the pipe and calls the sinks. If there is no event loop, or if the loop
-    cannot read pipes (Windows), a thread calls the sinks. Properties have the values of the last status report, which
-    is at most 0.25 s old. If the process ends, every request ends with EngineDead and `alive` becomes False.
+    The event loop that runs `start` reads the pipe and calls the sinks. If there is no such event loop, or if it cannot
+    read pipes, as on Windows, a thread does this. Properties have the values of the last status report, which is at
+    most 0.25 s old. If the process ends, every request ends with EngineDead, and `alive` becomes False.
     """
 
     def __init__(self, process: subprocess.Popen[bytes], channel: Channel, status: Status) -> None:

@@ -22,7 +22,7 @@ class Open:
 
 
 class Order(StrEnum):
-    """Commands from the server to the engine process without arguments."""
+    """Commands without arguments that the server process sends to the engine process."""
 
     START = "start"
     CLOSE = "close"
@@ -88,7 +88,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """Status report of the engine.
+    """Status report of the engine, which the engine process sends regularly.
 
     `cards` is None if the model cards have not changed since the last report.
     """
@@ -112,7 +112,7 @@ class NotOpened:
 
 @dataclass(frozen=True, slots=True)
 class SinkEvent:
-    """Event of a request that the server passes to the request's sink."""
+    """Event of a request, which the server process passes to the sink of the request."""
 
     ticket: int
     event: SpeechEvent

@@ -23,7 +23,10 @@ MAX_STEP_RATIO = 5
 
 
 class Watchdog:
-    """Watchdog of an engine, with the detected failure (or None) in `verdict`."""
+    """Watchdog of an engine.
+
+    `verdict` is the detected failure, or None.
+    """
 
     def __init__(self, engine: SpeechEngine, settings: ServerSettings, metrics: ServerMetrics) -> None:
         self._engine = engine

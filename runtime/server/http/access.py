@@ -1,7 +1,6 @@
 """Access control middleware for all HTTP and WebSocket routes.
 
-The middleware runs after `RequestGuard` (`shared/port/guard.py`), which the studio also uses. Clients without a valid
-key get no information, because the checks run in this order:
+The middleware runs after `RequestGuard` (`shared/port/guard.py`), which the studio also uses. It checks, in this order:
 
 1. /health and /ready are open to every client.
 2. Rate limit of a key, of an address without a valid key, and of an account from the studio: 429. Each additional

@@ -41,7 +41,9 @@ class DialogueStream:
     Thread: event loop.
 
     Raises:
-        SpeechError: See `SpeechStream`. If the engine is busy between turns, submitting is retried for `queue_s`.
+        SpeechError: See `SpeechStream`. If the engine is busy when a later turn is submitted, it is submitted again for
+        up
+            to `queue_s` seconds before this error is raised.
     """
 
     def __init__(
@@ -151,7 +153,10 @@ class DialogueWords:
         return ended_words
 
     def finish(self) -> dict[int, TimedWords]:
-        """Return the remaining words of the current turn, by turn index."""
+        """End the text of the current turn and return its words that were not returned before.
+
+        The words are in a dictionary by turn index.
+        """
         return self._placed(self._word_times.finish())
 
     def _placed(self, times: TimedWords) -> dict[int, TimedWords]:

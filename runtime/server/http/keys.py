@@ -1,4 +1,4 @@
-"""API keys from the settings and from a watched file, and short-lived tickets."""
+"""API keys, which come from the settings and a watched file, and short-lived tickets."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from runtime.server.session.utterance import ChosenVoice, GrowingText, Utterance
 class SentenceEncoder(Protocol):
     """Interface of the audio encoder of one sentence (``runtime.shared.encoding.Encoder``).
 
-    The concatenated return values are the audio file.
+    The audio file is the concatenation of the results of `add` and `finish`.
     """
 
     def add(self, pcm: bytes) -> bytes: ...

@@ -75,7 +75,10 @@ class Sentences:
         return self.finish() if self._is_speakable else []
 
     def finish(self) -> list[str]:
-        """Return the remaining text as the last segment, and reset the splitter."""
+        """End the text, and return its last segment in a list, which is empty if no text remains.
+
+        The splitter can then be used for another text.
+        """
         rest, self._rest, self._is_speakable = self._rest.strip(), "", False
         self._next_search = 0
         return [rest] if rest else []

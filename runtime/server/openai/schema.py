@@ -164,7 +164,7 @@ class SpeechBody(SpeechFields):
 
     @property
     def is_whole(self) -> bool:
-        """True if the response is one complete body with its length."""
+        """True if the response is one complete body, so that its length is known at its start."""
         if self.stream is None and self.stream_format is None:
             return self.response_format in FORMATS_WITH_LENGTH
         return self.stream is False
@@ -182,8 +182,10 @@ def read_speech(fields: dict[str, Any], *, is_read_as_it_comes: bool = False, is
     """Validate the decoded body of a speech request.
 
     Args:
-        is_read_as_it_comes: True if the client reads the response as a stream. The client then gets streamed audio if
-            the body has neither `stream` nor `stream_format`.
+        fields: Decoded body.
+        is_read_as_it_comes: True if the client plays the response while it arrives. If the body then has neither
+        `stream` nor
+            `stream_format`, the audio is streamed.
         is_in_batch: True for an item of a batch.
 
     Raises:

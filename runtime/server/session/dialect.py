@@ -107,7 +107,7 @@ class Dialect(ABC, Generic[Speaking]):
 
     @property
     def is_congested(self) -> bool:
-        """True if too many messages are unsent, so that no more input should be read."""
+        """True if the session should not read input, because too many messages are unsent."""
         return self.send_queue.is_congested
 
     # --- Input.
@@ -137,7 +137,10 @@ class Dialect(ABC, Generic[Speaking]):
         self.close_with(InvalidMessage(why="binary messages are not supported"), 1003)
 
     def on_speech(self, number: int, event: SpeechEvent) -> None:
-        """Process an event of the engine, unless the utterance was already aborted."""
+        """Process an event of the engine for the utterance `number`.
+
+        The event is ignored if the utterance was already aborted.
+        """
         utterance = self.utterances.get(number)
         if utterance is None:
             return

@@ -68,9 +68,9 @@ def check_turn_text(text: str) -> None:
 
 
 def join_ends(ends: Sequence[Finished]) -> Finished:
-    """Return one final event with the combined statistics of all turns of a dialogue.
+    """Combine the final events of all turns of a dialogue into one event.
 
-    The stop reason is the first stop reason that is not EOS.
+    The result has the total statistics. Its stop reason is the first stop reason that is not EOS, if there is one.
     """
     if len(ends) == 1:
         return ends[0]

@@ -155,7 +155,10 @@ class SpeechFields(VoiceFields):
         return "none" if self.split_granularity == "none" else "markdown"
 
     def pause_s(self, limits: Limits) -> float | None:
-        """Return the pause in seconds after which received text is spoken, or None if disabled."""
+        """Return the length in seconds of a pause after which received text is spoken.
+
+        The result is None if pauses have no effect.
+        """
         if self.waits_for_its_end:
             return None
         delay_ms = self.max_buffer_delay_ms

@@ -198,7 +198,7 @@ class Utterance(Generic[Config]):
         self.send_text(is_flushed=not self.keeps_pieces)
 
     def finish(self) -> None:
-        """Mark the text as complete, and send the remaining text to the engine."""
+        """Mark the text as complete, and send all queued text to the engine."""
         self.queue_text(self.text.finish())
         self.is_complete = True
         self.send_text()

@@ -25,7 +25,7 @@ class Speaker:
 
 
 class Speakers:
-    """Built-in voices (speakers) of all local and remote checkpoints.
+    """Built-in voices, called speakers, of the checkpoints on all replicas.
 
     Thread: event loop.
     """

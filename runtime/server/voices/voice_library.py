@@ -17,10 +17,7 @@ class VoiceLibrary(Protocol):
 
     @property
     def pronunciations(self) -> OwnerDictionaries:
-        """Return the pronunciation dictionaries of the library's owner.
-
-        A lookup reads the dictionary's file if the file has changed.
-        """
+        """Return the pronunciation dictionaries of the library's owner."""
         ...
 
     def cards(self) -> tuple[VoiceCard, ...]:

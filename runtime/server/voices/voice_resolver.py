@@ -116,9 +116,9 @@ class VoiceResolver:
     def resolve_foreign(
         self, *, model: str | None, voice: str | None, style: str | None = None, param: str = "voice"
     ) -> ResolvedVoice:
-        """Return the mode and the voice for a request in the API of another service.
+        """Return the mode and the voice for a request in the format of another service's API.
 
-        An unknown model name (such as "sonic-2") matches any checkpoint.
+        An unknown model name, such as "sonic-2", matches any checkpoint.
 
         Raises:
             ModeNotServed, UnknownVoice: See `resolve`.

@@ -75,7 +75,10 @@ EVENTS: dict[str, type[Event]] = {
 
 
 def read(fields: dict[str, Any]) -> Event | None:
-    """Validate an event ``{"type": …, "data": {…}}``, and return None for an unknown type.
+    """Validate an event and return it, or return None if its type is unknown.
+
+    Args:
+        fields: Event as ``{"type": …, "data": {…}}``.
 
     Raises:
         InvalidConfig: A field has the wrong type or is out of range.
