@@ -11,7 +11,10 @@ from runtime.model.code2wav import StreamState
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VoiceStreamState:
-    """Code2Wav stream state after reference frames (see runtime/model/code2wav_interface.py)."""
+    """Code2Wav state after the reference frames of a voice, where the voice's streams begin.
+
+    runtime/model/code2wav_interface.py describes the fields.
+    """
 
     state: StreamState
     parity: int
@@ -22,7 +25,9 @@ class VoiceStreamState:
 class ClonedVoice:
     """Cloned voice: the encoded reference audio, and its transcript.
 
-    Shapes: x_vector [H] float32; codes [m, Q] int64. `codes` and `text` (the transcript) are None for x-vector only.
+    `codes` and `text` (the transcript) are None if only the x-vector is used.
+
+    Shapes: x_vector [H] float32; codes [m, Q] int64.
     """
 
     x_vector: Tensor

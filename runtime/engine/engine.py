@@ -64,8 +64,8 @@ Progress = Callable[[int, int, str], None]  # Arguments: number of loaded checkp
 class Engine:
     """Speech engine for all loaded checkpoints.
 
-    The methods of `SpeechEngine` may be called from any thread and never wait for the device. All other methods run on
-    the engine thread, or on the caller's thread before `start` (`speak`).
+    Any thread may call the methods of the interface `SpeechEngine`, which never wait for the device. All other methods
+    run on the engine thread. Before `start`, they may also run on the caller's thread, as in `speak`.
     """
 
     def __init__(self, registry: Registry, device: Device, settings: Settings, clock: Clock = time.monotonic) -> None:
@@ -213,7 +213,7 @@ class Engine:
             self._command(ticket, lambda core: core.cancel(ticket))
 
     def prepare(self, reference: Reference, mode: Mode, done: Callable[[VoicePrompt | SpeechError], None]) -> None:
-        """Compute the voice prompt of a voice reference on the encoding thread.
+        """Encode a voice reference to a voice prompt, which clients can store.
 
         The encoding thread calls `done` with the prompt or an error.
 

@@ -21,9 +21,9 @@ RESERVED_IDS = 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecoderConfig:
-    """Configuration of the decoder layers of talker and code predictor.
+    """Configuration of the decoder layers in the talker or in the code predictor.
 
-    The defaults apply to the code predictor.
+    The defaults are those of the code predictor.
     """
 
     hidden_size: int = 1024

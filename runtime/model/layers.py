@@ -133,8 +133,8 @@ class LayerScale(nn.Module):
 def rotary(positions: Tensor, dim: int, theta: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Return the cosine and sine tables of split-half RoPE.
 
-    Published talkers have interleaved mRoPE, which gives the same values, because the three rows of positions are equal
-    (docs/model.md 1.2).
+    Published talkers specify interleaved mRoPE with three rows of positions. The three rows are equal, so RoPE gives
+    the same values (docs/model.md 1.2).
 
     Shapes: positions [..., T] integer; results [..., T, dim].
     """

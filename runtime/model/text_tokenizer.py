@@ -31,8 +31,9 @@ END_OF_TEXT = "<|endoftext|>"  # Token that transformers' tokenizer class adds e
 class TextTokenizer:
     """Text tokenizer with the three prompt templates (docs/model.md 3.1).
 
-    The tokenizer is built directly from the vocabulary and merges. A loader that reads more files may use the
-    pre-tokenizer of another model, which splits "iPhone" differently (docs/model.md 7.3).
+    The tokenizer is built directly from the vocabulary and merges, and no other files are read. Loaders that read more
+    files can use the pre-tokenizer of another model. That pre-tokenizer splits words such as "iPhone" differently
+    (docs/model.md 7.3).
     """
 
     def __init__(self, folder: Path, config: ModelConfig) -> None:

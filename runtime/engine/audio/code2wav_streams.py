@@ -30,10 +30,10 @@ log = logging.getLogger(__name__)
 
 
 def code2wav_interface(code2wav: Code2Wav, slots: int, device: Device, dtype: torch.dtype) -> Code2WavNetwork:
-    """Create the Code2Wav network for a device.
+    """Create the fastest available implementation of Code2Wav for a device.
 
-    On CUDA, the network uses Triton kernels if available, and on a CPU the C++ operator. Otherwise it uses torch
-    operations with float32 states.
+    A GPU uses Triton kernels, and a CPU uses a C++ operator. If these are not available, torch operations with float32
+    states are used.
     """
     if device.torch_device.type == "cpu" and (native := native_code2wav(code2wav, slots)) is not None:
         return native

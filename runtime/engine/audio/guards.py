@@ -117,8 +117,5 @@ def _runs(holds: NDArray[np.bool_], before: NDArray[np.int64]) -> NDArray[np.int
 
 
 def spoken_after(text: str) -> int:
-    """Return the number of frames in which a complete text is surely spoken.
-
-    The number is the expected length of the speech plus a margin.
-    """
+    """Estimate the number of frames that the speech of a complete text needs, with a margin."""
     return round(SPOKEN_RATIO * expected_frames(text)) + SPOKEN_GRACE_FRAMES

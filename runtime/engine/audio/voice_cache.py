@@ -109,6 +109,9 @@ class VoiceCache:
         """Start the encoding thread.
 
         Without this thread, voices are encoded on the caller's thread.
+
+        Args:
+            prepare: Function that the encoding thread calls first.
         """
         if self.reader is None:
             self.reader = ThreadPoolExecutor(1, thread_name_prefix="voices", initializer=prepare)
@@ -126,9 +129,13 @@ class VoiceCache:
         return voice
 
     def make(self, reference: Reference, key: str, done: Callable[[], None]) -> Future[ClonedVoice]:
-        """Start encoding a voice reference, and return a future of the voice.
+        """Start to encode a voice reference, and return a future of the cloned voice.
 
-        `done` is called after the encoding. Concurrent calls with the same key return the same future.
+        If the same voice is already being encoded, its future is returned.
+
+        Args:
+            key: Cache key, the result of `reference_key`.
+            done: Function that is called after the encoding.
         """
         future = self.reading.get(key)
         if future is None:
@@ -198,7 +205,7 @@ class VoiceCache:
     def read(self, reference: Reference, key: str) -> ClonedVoice:
         """Encode a voice reference to an x-vector and, if the transcript is used, to codes.
 
-        The encoders are described in docs/model.md 3.5 and 3.6.
+        This method does not use the cache. The encoders are described in docs/model.md 3.5 and 3.6.
         """
         with self.device.stream(Stream.VOICES):
             voice = self._read(reference, key)
@@ -228,7 +235,7 @@ class VoiceCache:
         return torch.tensor(part.x_vector).to(self.device.torch_device)
 
     def prompt_of(self, voice: ClonedVoice) -> VoicePrompt:
-        """Return the voice as a voice prompt that clients can store."""
+        """Convert a cloned voice to a voice prompt, which clients can store and send again."""
         codes = None if voice.codes is None else voice.codes.cpu().numpy()
         return VoicePrompt(
             fingerprint=self.checkpoint.fingerprint, x_vector=voice.x_vector.float().cpu().numpy(), codes=codes

@@ -176,7 +176,8 @@ def diagnose(reference: str, settings: EngineSettings, others: Sequence[str] = (
     The diagnosis takes seconds.
 
     Args:
-        others: Adapters that share the checkpoint, which is then downloaded.
+        others: Other adapters that should share one base checkpoint with `reference`. If there are any, missing
+            checkpoints are downloaded.
 
     Raises:
         CheckpointMissing: The folder or Hub id does not exist.

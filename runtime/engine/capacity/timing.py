@@ -45,9 +45,9 @@ class Timing:
 
 
 def measure_round(work: Callable[[], Tensor]) -> list[Run]:
-    """Measure repeated calls of `work` for at least `ROUND_S` seconds.
+    """Measure the time of repeated calls of `work` for at least `ROUND_S` seconds.
 
-    On a GPU, the call of ``item`` on the result waits for the work.
+    Each measurement includes a call of `item` on the result, which waits for a GPU.
     """
     runs: list[Run] = []
     end = time.perf_counter() + ROUND_S
@@ -59,7 +59,7 @@ def measure_round(work: Callable[[], Tensor]) -> list[Run]:
 
 
 def measure_runs(work: Callable[[], Tensor]) -> list[Run]:
-    """Measure repeated calls of `work` in `TIMED_ROUNDS` rounds, after a warm-up call."""
+    """Measure the time of repeated calls of `work` in `TIMED_ROUNDS` rounds, after a warm-up."""
     work().item()
     return [run for _ in range(TIMED_ROUNDS) for run in measure_round(work)]
 

@@ -38,13 +38,13 @@ Slots = NDArray[np.int64]
 
 
 class Frame:
-    """Callable steps that generate one codec frame for a batch of rows of the slot cache.
+    """Computation of one codec frame for a batch of slots: talker, code predictor, sampling.
 
     The output of a frame is [B, Q + 2] int64: the codes, 1 if the row has ended without a frame, and 1 if all logits
     were finite.
 
     Args:
-        max_rows, max_first_frames: Maximum batch of frames and of first frames, including padding rows.
+        max_rows, max_first_frames: Maximum batch sizes of frames and of first frames, including padding rows.
         prompts: Maximum number of first frames in flight.
     """
 
@@ -364,7 +364,7 @@ class Frame:
 
 
 def runs_native(device: Device) -> bool:
-    """True if the C++ operators for the CPU may generate the frames of a device."""
+    """True if the device is a CPU, whose frames may run as C++ operators."""
     return device.name == "cpu" and not device.holds_graphs
 
 

@@ -162,7 +162,7 @@ class ModelRunner:
             )
 
     def works(self) -> list[Callable[[], object]]:
-        """Return one function per graph, which launches the work of the graph without a graph.
+        """Return one function per graph, which launches the operations of the graph eagerly.
 
         `Device.precompile` calls the functions to compile all kernels. The list is empty on devices without fused
         operations.

@@ -28,7 +28,7 @@ MAX_UNSORTED_K = 64  # Maximum top-k that needs no sort. The published checkpoin
 
 @dataclass(frozen=True, slots=True)
 class LevelChoice:
-    """Sampling settings of one request for the talker or the code predictor.
+    """Sampling settings of one request for one network: the talker or the code predictor.
 
     Top-k sampling is off if `top_k` is 0.
     """
@@ -41,7 +41,7 @@ class LevelChoice:
 
 @dataclass(frozen=True, slots=True)
 class RowSettings:
-    """Sampling settings of one request for the talker and the code predictor."""
+    """All sampling settings of one request, for both the talker and the code predictor."""
 
     talker: LevelChoice
     predictor: LevelChoice

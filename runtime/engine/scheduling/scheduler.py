@@ -80,7 +80,7 @@ class SequenceTable:
 
     @property
     def pending(self) -> NDArray[np.int64]:
-        """Return each row's number of undecoded frames.
+        """Return the number of generated frames of each row that Code2Wav has not decoded yet.
 
         Shapes: [S].
         """

@@ -1,4 +1,4 @@
-"""State machine of the segments of a sequence's text.
+"""State machine that speaks the segments of a request's text one after another.
 
         start_segment            start_decoding             finish_segment
     ────────────────► PREFILL ────────────────► DECODE ────────────────────► next_step
@@ -161,7 +161,7 @@ class SegmentRunner:
             return replace(prompt, embeds=prompt.embeds.to(talker.dtype))
 
     def start_decoding(self, sequence: Sequence, prompt: Prompt, now: float, *, keeps: bool) -> None:
-        """Change a sequence to the state DECODE after the first frame of a segment.
+        """Set a sequence to the state DECODE after the first frame of a segment.
 
         Args:
             prompt: Prompt of the segment.
