@@ -1,1 +1,1 @@
-"""Benchmarks that measure speed and quality (they are not tests)."""
+"""Benchmarks that measure the speed and the quality of the engine."""

@@ -1,1 +1,1 @@
-"""Shared code of the benchmarks: texts, voices, metrics, reports, settings and servers."""
+"""Code that the benchmarks share, such as texts, metrics, reports and server processes."""

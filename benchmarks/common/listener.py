@@ -1,4 +1,4 @@
-"""Sinks that collect the events of an in-process engine, and comparison of the results."""
+"""Event sinks that collect the output of an in-process engine, and comparison of outputs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ END_TIMEOUT_S = 1800  # Timeout of an utterance. It is long because large checkp
 
 
 class CodesAndPcm(NamedTuple):
-    """Result of one utterance: codec codes [F, Q] and PCM samples."""
+    """Output of one utterance: codec codes [F, Q] (F frames, Q codebooks) and PCM samples."""
 
     codes: NDArray[np.int64]
     samples: NDArray[np.int16]
@@ -73,9 +73,9 @@ def speak_all(engine: Engine, requests: Sequence[SpeechRequest]) -> tuple[list[L
 
 
 def first_difference(result: CodesAndPcm, other: CodesAndPcm) -> int | None:
-    """Return the index of the first frame whose codes differ, or None if all are equal.
+    """Return the index of the first frame whose codes differ, or None if all codes are equal.
 
-    If one result is a prefix of the other result, the length of the shorter result is returned.
+    If one utterance is shorter and all of its frames are equal, the result is its number of frames.
     """
     shared = min(len(result.codes), len(other.codes))
     differing = np.flatnonzero((result.codes[:shared] != other.codes[:shared]).any(axis=1))

@@ -1,4 +1,4 @@
-"""Client-side metrics of calls: TTFA, ITL, RTF, goodput, underruns.
+"""Metrics of speech requests, measured by the client: TTFA, ITL, RTF, goodput, underruns.
 
 Times are nanoseconds of `time.perf_counter_ns`, which all processes of a machine share on Linux.
 """
@@ -19,7 +19,7 @@ GOOD_BUFFER_S = 0.1  # Playback buffer of the listener that `is_continuous` assu
 
 
 class Outcome(StrEnum):
-    """Result of a call, such as success, refusal or failure."""
+    """Result of one request, such as success, refusal or failure."""
 
     DONE = "done"
     CANCELLED = "cancelled"
@@ -29,7 +29,7 @@ class Outcome(StrEnum):
 
 @dataclass(slots=True)
 class Trace:
-    """Times and results of one call, measured by the client.
+    """Times and results of one speech request, measured by the client.
 
     `chunks` are pairs of arrival time in ns and number of bytes (s16le).
     """
@@ -59,7 +59,7 @@ class Trace:
 
     @property
     def ttfa_ms(self) -> float | None:
-        """Time in ms from the request to the arrival of the first chunk, or None."""
+        """Time in ms from the request to the first audio chunk, or None if no audio arrived."""
         return (self.chunks[0][0] - self.sent_ns) / 1e6 if self.chunks else None
 
     @property
@@ -84,11 +84,11 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedPlayer:
-    """Result of a simulated playback that starts with the first chunk.
+    """Result of a simulated playback that starts when the first audio chunk arrives.
 
     Attributes:
         underruns: Number of chunks that arrived when the player's buffer was empty.
-        deficit_s: Buffer size in seconds that would have avoided all underruns.
+        deficit_s: Duration in seconds that a buffer would need to avoid all underruns.
     """
 
     underruns: int
@@ -96,7 +96,10 @@ class SimulatedPlayer:
 
 
 def playback(chunks: Sequence[tuple[int, int]]) -> SimulatedPlayer:
-    """Simulate the playback of chunks, given as pairs of arrival time in ns and bytes."""
+    """Simulate the playback of audio chunks, and count the gaps.
+
+    `chunks` are pairs of arrival time in ns and number of bytes (s16le).
+    """
     if not chunks:
         return SimulatedPlayer(0, 0.0)
     began = chunks[0][0] / 1e9
@@ -122,7 +125,15 @@ def percentile(values: Iterable[float], share: float) -> float | None:
 
 
 def percentiles(name: str, values: Sequence[float], *shares: int, unit: str = "ms", digits: int = 2) -> dict[str, Any]:
-    """Return percentiles of the values as columns `{name}_p{share}_{unit}`."""
+    """Return percentiles of the values as a dictionary of table columns.
+
+    Args:
+        name: Name of the measured value. The keys have the form `{name}_p{share}_{unit}`.
+        values: Measured values.
+        shares: Percentiles to return, such as 50 and 95.
+        unit: Unit of the values.
+        digits: Number of decimal places.
+    """
     return {f"{name}_p{share}_{unit}": rounded(percentile(values, share / 100), digits) for share in shares}
 
 
@@ -131,7 +142,7 @@ def rounded(value: float | None, digits: int) -> float | None:
 
 
 def peak_in_flight(traces: Iterable[Trace]) -> int:
-    """Return the largest number of calls that were in flight at the same time."""
+    """Return the maximum number of requests that were running at the same time."""
     moments = sorted([(t.sent_ns, 1) for t in traces] + [(t.end_ns, -1) for t in traces])
     now = peak = 0
     for _, step in moments:
@@ -143,8 +154,8 @@ def peak_in_flight(traces: Iterable[Trace]) -> int:
 def window_ns(traces: Sequence[Trace]) -> tuple[int, int]:
     """Return the start and the end of the measurement window in ns.
 
-    The window starts when the first counted request is sent and ends when the last counted request is sent. If all
-    requests start together, the window ends with the last reply.
+    The window starts when the first counted request is sent, and ends when the last counted request is sent. If all
+    requests start together, the window ends with the last response.
     """
     counted = [t for t in traces if t.is_counted] or traces
     start, stop = min(t.sent_ns for t in counted), max(t.sent_ns for t in counted)
@@ -154,20 +165,23 @@ def window_ns(traces: Sequence[Trace]) -> tuple[int, int]:
 
 
 def audio_rate(traces: Sequence[Trace]) -> float:
-    """Return the seconds of audio per second that all clients together have received."""
+    """Return the throughput of all clients together, in seconds of audio per second."""
     start, stop = window_ns(traces)
     arrived = sum(size for t in traces for at, size in t.chunks if start <= at <= stop)
     return arrived / BYTES_PER_S / ((stop - start) / 1e9)
 
 
 def reply_rate(traces: Sequence[Trace], counts: Callable[[Trace], bool] = lambda trace: True) -> float:
-    """Return the number of replies per second for which `counts` returns True."""
+    """Return the number of responses per second, in the measurement window.
+
+    Only responses for which the function `counts` returns True are included.
+    """
     start, stop = window_ns(traces)
     return sum(start <= t.end_ns <= stop and counts(t) for t in traces) / ((stop - start) / 1e9)
 
 
 def is_continuous(trace: Trace) -> bool:
-    """True if the reply is complete and would have been played without a gap.
+    """True if the response is complete and a player would have played it without a gap.
 
     The simulated player has a buffer of 100 ms.
     """
@@ -175,11 +189,10 @@ def is_continuous(trace: Trace) -> bool:
 
 
 def summary(*runs: Sequence[Trace]) -> dict[str, Any]:
-    """Return one table row for all runs of the same plan.
+    """Return one table row with the metrics of several runs of the same load plan.
 
-    Times are pooled over the runs, and rates are averaged.
-
-    Times and lengths come from successful counted calls. Failures and refusals come from all calls.
+    Percentiles are computed over the requests of all runs, and rates are averaged over the runs. Times and lengths come
+    from successful counted requests. Failures and refusals come from all requests.
     """
     traces = [trace for run in runs for trace in run]
     counted = [t for t in traces if t.is_counted]

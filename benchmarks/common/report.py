@@ -26,7 +26,10 @@ def parser_of(docstring: str | None) -> argparse.ArgumentParser:
 
 
 def several(kind: Callable[[str], Value]) -> Callable[[str], tuple[Value, ...]]:
-    """Return an argparse type for a list of values that are separated by commas."""
+    """Return an argparse type function that parses a comma-separated list of values.
+
+    `kind` parses one value.
+    """
 
     def values(text: str) -> tuple[Value, ...]:
         return tuple(kind(word) for word in text.split(","))
@@ -35,7 +38,7 @@ def several(kind: Callable[[str], Value]) -> Callable[[str], tuple[Value, ...]]:
 
 
 def log_step(step: str) -> None:
-    """Print the name of the current step to stderr."""
+    """Print the name of the benchmark's current step to stderr."""
     print(f"  {step}", file=sys.stderr, flush=True)
 
 
@@ -55,11 +58,13 @@ def markdown(tables: Mapping[str, Sequence[Row]]) -> str:
 
 
 def report(tables: Mapping[str, Sequence[Row]], file: Path | None, *, shown: Sequence[str] = (), **about: Any) -> None:
-    """Print tables, and write them with a description of the machine to a JSON file.
+    """Print result tables, and write them and a description of the machine to a JSON file.
 
     Long benchmarks call this function after each table, so an interrupted run only loses one table.
 
     Args:
+        tables: Tables by name, each with a list of rows.
+        file: Path of the JSON file, or None.
         shown: Names of the tables to print, or empty to print all tables.
         about: Further values for the JSON file.
     """

@@ -1,4 +1,4 @@
-"""Runtime process on a local port, and resource usage of processes."""
+"""Start of a runtime process on a local port, and its memory and file usage."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ SETTLE_TIMEOUT_S = 5.0  # All slots must be free after this time.
 
 @dataclass(frozen=True, slots=True)
 class BenchRuntime:
-    """URL and pid of a running runtime process."""
+    """Running runtime process, with its URL and its pid."""
 
     url: str
     pid: int
 
     @property
     def stream(self) -> str:
-        """Return the URL of the runtime's WebSocket."""
+        """Return the URL of the runtime's WebSocket route."""
         return self.url.replace("http", "ws", 1) + "/v1/audio/speech/stream"
 
 
@@ -59,9 +59,9 @@ async def runtime_process(
 
 
 async def busy_slots(url: str) -> int:
-    """Wait until no request uses or waits for a slot, and return the number of such requests.
+    """Wait until the runtime is idle, and return the number of requests that did not end.
 
-    The result is 0, unless some requests remain after `SETTLE_TIMEOUT_S`.
+    The result is 0 unless some requests still use or wait for a slot after `SETTLE_TIMEOUT_S`.
     """
     async with httpx.AsyncClient(trust_env=False) as http:
         for _ in range(round(SETTLE_TIMEOUT_S / 0.05)):
@@ -73,7 +73,10 @@ async def busy_slots(url: str) -> int:
 
 
 def process_usage(pid: int) -> dict[str, Any]:
-    """Return memory (MiB), threads and open files of a process tree, or {} without /proc."""
+    """Return the memory (MiB), threads and open files of a process and its children.
+
+    The result is empty on systems without /proc.
+    """
     folders = [Path(f"/proc/{number}") for number in with_children(pid)]
     if not folders:
         return {}

@@ -1,4 +1,4 @@
-"""Texts to speak: 1000 English sentences, and short and long texts in two languages.
+"""Texts that the benchmarks speak: 1000 English sentences, and texts in two languages.
 
 All engines and runs use the same texts. No text occurs twice in a run, so caches have no effect. The number of output
 frames is computed from the text or set by the dataset, so all engines generate audio of the same length.
@@ -51,7 +51,7 @@ CHINESE = (
 
 
 class Dataset(StrEnum):
-    """Dataset of texts to speak."""
+    """Set of texts to speak, for example short English texts."""
 
     SENTENCES = "sentences"
     ENGLISH_SHORT = "en-short"
@@ -61,11 +61,14 @@ class Dataset(StrEnum):
 
     @property
     def language(self) -> str:
-        """Return the name of the language in checkpoints."""
+        """Return the language of the texts, as it is named in checkpoints."""
         return "chinese" if self.startswith("zh") else "english"
 
     def text(self, number: int) -> str:
-        """Return the text with this number, which no other number has."""
+        """Return the text with this number.
+
+        Different numbers return different texts.
+        """
         if self.language == "chinese":
             return _chinese(number, clauses=1 if self is Dataset.CHINESE_SHORT else 4)
         texts = _shortest_first()[: COUNT // 4] if self is Dataset.ENGLISH_SHORT else sentences()
@@ -77,7 +80,7 @@ class Dataset(StrEnum):
         return f"{text[:-1]}, {again + 1} times." if again else text
 
     def frames(self, text: str) -> int:
-        """Return the number of audio frames (80 ms) for a text."""
+        """Return the number of audio frames (80 ms each) that are generated for a text."""
         if self is Dataset.SENTENCES:
             return frames_of(text)
         return SHORT_FRAMES if self.endswith("short") else LONG_FRAMES
@@ -85,7 +88,10 @@ class Dataset(StrEnum):
 
 @cache
 def sentences() -> tuple[str, ...]:
-    """Return 1000 sentences of 20 to 160 characters, which are the same on every machine."""
+    """Return 1000 English sentences of 20 to 160 characters.
+
+    The sentences are the same on every machine.
+    """
     texts: dict[str, None] = {}
     number = 0
     while len(texts) < COUNT:
@@ -95,16 +101,18 @@ def sentences() -> tuple[str, ...]:
 
 
 def frames_of(text: str) -> int:
-    """Return the number of frames for an English text at the speech rate of Seed-TTS EN."""
+    """Return the number of audio frames (80 ms each) that the speech of an English text needs.
+
+    The speech rate is that of the data set Seed-TTS EN.
+    """
     return round(FRAMES_PER_S * (LEAD_S + CHARACTER_S * len(text)))
 
 
 def single_tokens() -> tuple[str, ...]:
-    """Return words that the synthetic tokenizer stores as single tokens.
+    """Return the words that the synthetic tokenizer of tests stores as single tokens.
 
-    Such words give texts a realistic number of tokens. Each word starts with a space or a capital letter, so no word
-    contains another word, except the two words of the chat template. They are last and therefore have the lowest
-    priority.
+    With these words, texts have a realistic number of tokens. Each word starts with a space or a capital letter, so no
+    word contains another word. The two words of the chat template are an exception, and are last in the list.
     """
     words = {
         word for phrases in (ADJECTIVES, PEOPLE, DEEDS, PLACES, LINKS) for text in phrases for word in text.split()

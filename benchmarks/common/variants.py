@@ -1,4 +1,4 @@
-"""Variants of a comparison: sets of settings, given as environment variables."""
+"""Variants that a benchmark compares, such as two values of a setting."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Environment = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """Variant of a comparison: a name and its environment variables."""
+    """Variant of a comparison, with a name and the environment variables that it sets."""
 
     name: str
     environment: Environment
@@ -28,7 +28,7 @@ class Variant:
         The prefix `VOICEWRIGHT_` of a variable may be omitted.
 
         Raises:
-            SystemExit: A variable is not a setting, so the variant would equal the default.
+            SystemExit: A variable is not a setting of the runtime, so it would have no effect.
         """
         name, _, rest = text.partition(":")
         prefix = "VOICEWRIGHT_"
@@ -39,9 +39,9 @@ class Variant:
         return cls(name, pairs)
 
     def settings(self, shared: Environment) -> Settings:
-        """Return the settings of this variant.
+        """Return the settings of the runtime for this variant.
 
-        Variables of the variant replace shared variables, which replace the variables of the process.
+        Variables of the variant override the variables in `shared`, which override the variables of the process.
         """
         return Settings.from_env({**os.environ, **shared, **self.environment})
 
@@ -61,9 +61,9 @@ def variants_of(arguments: argparse.Namespace) -> list[Variant]:
 
 
 def shared_environment(arguments: argparse.Namespace, **settings: object) -> dict[str, str]:
-    """Return the environment variables that all variants share.
+    """Return the environment variables that are the same for all variants.
 
-    They are the arguments of `add_variants` and the values in `settings`, except None.
+    They are set by the arguments of `add_variants`, and by all values in `settings` that are not None.
     """
     named = {"device": arguments.device, "dtype": arguments.dtype, **settings}
     if arguments.model:

@@ -1,4 +1,4 @@
-"""Voices of each mode, for an in-process engine and for a runtime."""
+"""Voices for the requests of a benchmark, for each mode of a checkpoint."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ RECORDER_HZ = 48_000  # Sample rate of microphones. Users upload recordings with
 
 @dataclass(frozen=True, slots=True)
 class NewVoices:
-    """Recordings for voice cloning, with a different recording for each call.
+    """Reference recordings for voice cloning, with a different recording for each request.
 
-    Voices are cloned from the x-vector only, or from recording and transcript (ICL).
+    Voices are cloned from the x-vector (speaker embedding) alone, or from the recording and its transcript (ICL).
     """
 
     seconds: float
@@ -43,16 +43,21 @@ class NewVoices:
         return " ".join([TRANSCRIPT] * max(1, round(self.seconds / REFERENCE_S)))
 
     def upload(self, number: int) -> dict[str, Any]:
-        """Return the recording of a call as fields of a session.config message."""
+        """Return the reference recording of a request, as fields of a session.config message."""
         fields: dict[str, Any] = {"ref_audio": wav_base64(recording(self.seconds, number, RECORDER_HZ), RECORDER_HZ)}
         return fields | ({"x_vector_only_mode": True} if self.x_vector_only else {"ref_text": self.transcript})
 
 
 @cache
 def recording(seconds: float = REFERENCE_S, number: int = 0, rate: int = SAMPLE_RATE) -> NDArray[np.float32]:
-    """Return a synthetic recording that consists of harmonics with a rhythm.
+    """Create a synthetic recording that consists of harmonics with a rhythm.
 
-    `number` selects the pitch. Shapes: [N] float32, mono.
+    Args:
+        seconds: Duration of the recording.
+        number: Number that selects the pitch.
+        rate: Sample rate in Hz.
+
+    Shapes: result [N] float32, mono.
     """
     t = np.arange(round(seconds * rate)) / rate
     draw = np.random.default_rng(number)
@@ -62,14 +67,14 @@ def recording(seconds: float = REFERENCE_S, number: int = 0, rate: int = SAMPLE_
 
 
 def wav_base64(samples: NDArray[np.float32], rate: int = SAMPLE_RATE) -> str:
-    """Encode samples as a 16-bit WAV file in base64, as used in messages."""
+    """Encode samples as a 16-bit WAV file, and return it in base64 for a JSON message."""
     file = io.BytesIO()
     soundfile.write(file, to_pcm(samples), rate, format="WAV", subtype="PCM_16")
     return base64.b64encode(file.getvalue()).decode()
 
 
 def store_voice(folder: Path) -> None:
-    """Store the voice for the mode `base` in a library folder, for requests by name."""
+    """Store a voice in a library folder, which requests with the mode `base` select by name."""
     library = Library(folder)
     library.open()
     consent = Consent(words="Synthetic: the voice of no person.")
@@ -87,7 +92,10 @@ def request_for(
     *,
     language: str = "english",
 ) -> SpeechRequest:
-    """Return a speech request for an in-process engine (in mode `base`: the stored voice)."""
+    """Create a speech request for an in-process engine.
+
+    In the mode `base`, the voice is cloned from a synthetic recording.
+    """
     reference = Reference(samples=to_float(to_pcm(recording())), text=TRANSCRIPT)
     return SpeechRequest(
         text=text,
@@ -112,10 +120,15 @@ def config_for(
     language: str = "english",
     upload: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return the fields of a session.config message.
+    """Return the fields of a session.config message for a speech request.
 
     Args:
         card: Entry of the response of /v1/models.
+        mode: Mode of the checkpoint.
+        frames: Number of audio frames to generate.
+        seed: Seed of the request.
+        is_live: True if the text is sent piece by piece.
+        language: Name of the text's language.
         upload: Result of `NewVoices.upload`, or None to use the stored voice in the mode `base`.
     """
     config: dict[str, Any] = {"task_type": mode, "max_frames": frames, "seed": seed}

@@ -5,7 +5,13 @@ export class SpeechRoutes {
     /** @type {Record<string, string>} */
     headers: Record<string, string>;
     fetch: typeof fetch;
-    /** Return the served checkpoints with their modes, speakers and languages. @returns {Promise<Fields[]>} */
+    /**
+     * Return the checkpoints that the runtime has loaded.
+     *
+     * Each has its modes, speakers and languages.
+     *
+     * @returns {Promise<Fields[]>}
+     */
     models(): Promise<Fields[]>;
     /**
      * Return the stored voices that contain all words of `search`. @param {string} [search] @returns {Promise<Fields[]>}
@@ -16,7 +22,7 @@ export class SpeechRoutes {
         [x: string]: any;
     }>;
     /**
-     * Store a voice, so that speech requests can use it.
+     * Store a recording as a voice that speech requests can use.
      *
      * @param {Blob} audio  recording in any supported format
      * @param {{name: string, consent: string, [field: string]: string}} fields `consent`: the speaker's consent in words;
@@ -29,7 +35,13 @@ export class SpeechRoutes {
     }): Promise<{
         [x: string]: any;
     }>;
-    /** Check a recording for `addVoice` without storing it. @param {Blob} audio @param {string} [refText] transcript */
+    /**
+     * Check the duration and the levels of a recording without storing it.
+     *
+     * The checks are the same as in `addVoice`. The result includes advice for a better recording.
+     *
+     * @param {Blob} audio @param {string} [refText] transcript of the recording
+     */
     checkVoice(audio: Blob, refText?: string): Promise<{
         [x: string]: any;
     }>;
@@ -46,10 +58,16 @@ export class SpeechRoutes {
     }): Promise<{
         [x: string]: any;
     }>;
-    /** Return a voice as one portable file with its recording, transcript and consent. @param {string} voice */
+    /**
+     * Return a stored voice as one file, with its recording, transcript and consent.
+     *
+     * @param {string} voice name or id of the voice
+     */
     exportVoice(voice: string): Promise<Blob>;
     /**
-     * Store an exported voice. @param {Blob} file @param {Record<string, string>} [fields] fields that replace those of the file
+     * Store a voice from a file that `exportVoice` has returned.
+     *
+     * @param {Blob} file @param {Record<string, string>} [fields] fields that replace those of the file
      */
     importVoice(file: Blob, fields?: Record<string, string>): Promise<{
         [x: string]: any;
@@ -91,9 +109,9 @@ export class SpeechRoutes {
     /** Delete a pronunciation dictionary permanently. @param {string} id */
     deletePronunciationDictionary(id: string): Promise<void>;
     /**
-     * Return a single-use ticket that opens one WebSocket without the API key.
+     * Return a ticket with which a page can open one WebSocket without the API key.
      *
-     * Use tickets for pages that must not know the key.
+     * Use tickets for pages that must not have the key.
      *
      * @returns {Promise<string>}
      */
@@ -116,8 +134,8 @@ export class SpeechRoutes {
  *     const runtime = new SpeechRoutes('http://localhost:8210');
  *     const voice = await runtime.addVoice(file, { name: 'Wilma', consent: 'Wilma said yes on 3 May.' });
  *
- * Methods reject with a SpeechError that has the runtime's error code, or `runtime_unavailable` without a response.
- * `voice` is the name or the id of a voice. docs/api.md (Models, Voices, Keys) describes the responses.
+ * If a request fails, the promise is rejected with a SpeechError. It has the error code of the runtime, or the code
+ * `runtime_unavailable` if there is no response. `voice` is the name or the id of a voice. docs/api.md (Models, Voices, Keys) describes the responses.
  */
 export type RouteOptions = {
     /**
@@ -139,8 +157,8 @@ export type RouteOptions = {
  *     const runtime = new SpeechRoutes('http://localhost:8210');
  *     const voice = await runtime.addVoice(file, { name: 'Wilma', consent: 'Wilma said yes on 3 May.' });
  *
- * Methods reject with a SpeechError that has the runtime's error code, or `runtime_unavailable` without a response.
- * `voice` is the name or the id of a voice. docs/api.md (Models, Voices, Keys) describes the responses.
+ * If a request fails, the promise is rejected with a SpeechError. It has the error code of the runtime, or the code
+ * `runtime_unavailable` if there is no response. `voice` is the name or the id of a voice. docs/api.md (Models, Voices, Keys) describes the responses.
  */
 export type Pronunciation = {
     word: string;
@@ -160,8 +178,8 @@ export type Pronunciation = {
  *     const runtime = new SpeechRoutes('http://localhost:8210');
  *     const voice = await runtime.addVoice(file, { name: 'Wilma', consent: 'Wilma said yes on 3 May.' });
  *
- * Methods reject with a SpeechError that has the runtime's error code, or `runtime_unavailable` without a response.
- * `voice` is the name or the id of a voice. docs/api.md (Models, Voices, Keys) describes the responses.
+ * If a request fails, the promise is rejected with a SpeechError. It has the error code of the runtime, or the code
+ * `runtime_unavailable` if there is no response. `voice` is the name or the id of a voice. docs/api.md (Models, Voices, Keys) describes the responses.
  */
 export type Fields = {
     [x: string]: any;

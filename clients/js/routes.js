@@ -8,8 +8,8 @@
  *     const runtime = new SpeechRoutes('http://localhost:8210');
  *     const voice = await runtime.addVoice(file, { name: 'Wilma', consent: 'Wilma said yes on 3 May.' });
  *
- * Methods reject with a SpeechError that has the runtime's error code, or `runtime_unavailable` without a response.
- * `voice` is the name or the id of a voice. docs/api.md (Models, Voices, Keys) describes the responses.
+ * If a request fails, the promise is rejected with a SpeechError. It has the error code of the runtime, or the code
+ * `runtime_unavailable` if there is no response. `voice` is the name or the id of a voice. docs/api.md (Models, Voices, Keys) describes the responses.
  *
  * @typedef {Object} RouteOptions
  * @property {string} [key]                       API key
@@ -40,7 +40,13 @@ export class SpeechRoutes {
     this.fetch = fetch;
   }
 
-  /** Return the served checkpoints with their modes, speakers and languages. @returns {Promise<Fields[]>} */
+  /**
+   * Return the checkpoints that the runtime has loaded.
+   *
+   * Each has its modes, speakers and languages.
+   *
+   * @returns {Promise<Fields[]>}
+   */
   async models() {
     return (await this.json('GET', '/v1/models')).data;
   }
@@ -58,7 +64,7 @@ export class SpeechRoutes {
   }
 
   /**
-   * Store a voice, so that speech requests can use it.
+   * Store a recording as a voice that speech requests can use.
    *
    * @param {Blob} audio  recording in any supported format
    * @param {{name: string, consent: string, [field: string]: string}} fields `consent`: the speaker's consent in words;
@@ -68,7 +74,13 @@ export class SpeechRoutes {
     return this.json('POST', VOICES, form('audio_sample', audio, fields));
   }
 
-  /** Check a recording for `addVoice` without storing it. @param {Blob} audio @param {string} [refText] transcript */
+  /**
+   * Check the duration and the levels of a recording without storing it.
+   *
+   * The checks are the same as in `addVoice`. The result includes advice for a better recording.
+   *
+   * @param {Blob} audio @param {string} [refText] transcript of the recording
+   */
   checkVoice(audio, refText) {
     return this.json('POST', `${VOICES}/check`, form('audio_sample', audio, refText === undefined ? {} : { ref_text: refText }));
   }
@@ -83,13 +95,19 @@ export class SpeechRoutes {
     return this.json('PATCH', of(voice), JSON.stringify(changes), JSON_BODY);
   }
 
-  /** Return a voice as one portable file with its recording, transcript and consent. @param {string} voice */
+  /**
+   * Return a stored voice as one file, with its recording, transcript and consent.
+   *
+   * @param {string} voice name or id of the voice
+   */
   async exportVoice(voice) {
     return (await this.ask('GET', `${of(voice)}/file`)).blob();
   }
 
   /**
-   * Store an exported voice. @param {Blob} file @param {Record<string, string>} [fields] fields that replace those of the file
+   * Store a voice from a file that `exportVoice` has returned.
+   *
+   * @param {Blob} file @param {Record<string, string>} [fields] fields that replace those of the file
    */
   importVoice(file, fields = {}) {
     return this.json('POST', VOICES, form('file', file, fields));
@@ -143,9 +161,9 @@ export class SpeechRoutes {
   }
 
   /**
-   * Return a single-use ticket that opens one WebSocket without the API key.
+   * Return a ticket with which a page can open one WebSocket without the API key.
    *
-   * Use tickets for pages that must not know the key.
+   * Use tickets for pages that must not have the key.
    *
    * @returns {Promise<string>}
    */

@@ -1,7 +1,8 @@
 /**
- * Parse a binary message with audio without copying the audio.
+ * Parse a binary message of the server, and return its header fields and its audio.
  *
- * Header in little-endian order: u8 version | u8 kind | u16 channel | u32 seq | u64 first_sample.
+ * The audio (`pcm`) is not copied. The header has these fields in little-endian order: u8 version, u8 kind, u16 channel,
+ * u32 seq, u64 first_sample.
  *
  * @param {ArrayBuffer} frame
  */
@@ -12,7 +13,7 @@ export function readFrame(frame: ArrayBuffer): {
     firstSample: number;
     pcm: Int16Array<ArrayBuffer>;
 };
-/** Error with the server's stable code and message. */
+/** Error with a stable error code and a message, usually from the server. */
 export class SpeechError extends Error {
     /** @param {ErrorFields} fields */
     constructor({ code, message, param, retryable, facts, retry_after_s, partial_audio }: ErrorFields);
@@ -28,10 +29,10 @@ export class SpeechError extends Error {
     partialAudio: boolean;
 }
 /**
- * WebSocket of the speech protocol, which carries several utterances at once.
+ * WebSocket of the speech protocol, on which several utterances can run at the same time.
  *
- * Events: 'state' when `state` changes; 'session' after session.created; 'expiring' when the server announces that it
- * will close the socket, after which the client opens another socket.
+ * The event 'state' is dispatched when `state` changes, and 'session' when the server has opened a session. The event
+ * 'expiring' means that the server will close the socket soon. The client then opens another socket.
  */
 export class SpeechSocket extends EventTarget {
     /**
@@ -64,21 +65,21 @@ export class SpeechSocket extends EventTarget {
     complaint: SpeechError | null;
     failures: number;
     count: number;
-    /** Connect to the server, and reconnect whenever the connection is lost. */
+    /** Connect to the server, and connect again whenever the connection is lost. */
     open(): void;
     connect(): Promise<void>;
     /**
-     * Abandon a connection that does not respond, and open another connection.
+     * Close a connection that does not respond, and open another connection.
      *
-     * A dead connection would not report that it is closed.
+     * The client does not wait for the close event, because it may never come.
      */
     drop(): void;
-    /** End all utterances without calling their handlers, and stay closed. */
+    /** Close the socket permanently, and end all utterances without calling their handlers. */
     close(): void;
     /**
-     * Speak a text.
+     * Start an utterance, which generates the speech of a text or a dialogue.
      *
-     * @param {Object<string, unknown>} config  fields of session.config
+     * @param {Object<string, unknown>} config  fields of the message session.config, such as the voice
      * @param {string|Dialogue|null} text  text or dialogue, or null to send the text piece by piece
      * @param {Handlers} handlers
      * @returns {Utterance}
@@ -87,9 +88,17 @@ export class SpeechSocket extends EventTarget {
         [x: string]: unknown;
     }, text: string | Dialogue | null, handlers: Handlers): Utterance;
     ping(): void;
-    /** Send a ping, and treat the connection as stalled if no pong arrives in time. @param {number} [withinMs] */
+    /**
+     * Send a ping, and set the state `stalled` if an earlier ping has no response.
+     *
+     * @param {number} [withinMs]  maximum time for a response in milliseconds
+     */
     check(withinMs?: number): void;
-    /** Handle a message, which shows that the connection works. @param {ArrayBuffer|string} data */
+    /**
+     * Process a message of the server, and end the state `stalled`.
+     *
+     * @param {ArrayBuffer|string} data
+     */
     hear(data: ArrayBuffer | string): void;
     /** @param {Message} message */
     send(message: Message): void;
@@ -279,7 +288,7 @@ export type Message = {
  * Documentation: README.md (examples), docs/api.md (every message, field and error code).
  */
 export type State = "closed" | "connecting" | "open" | "stalled";
-/** One utterance that is in progress. */
+/** Utterance: the speech of one text or dialogue, while it is generated. */
 declare class Utterance {
     /** @param {SpeechSocket} socket @param {string} id @param {Handlers} handlers */
     constructor(socket: SpeechSocket, id: string, handlers: Handlers);
@@ -294,22 +303,32 @@ declare class Utterance {
     waiting: Message[] | null;
     /** Append text to the utterance. @param {string} text */
     write(text: string): void;
-    /** Speak the text sent so far, even if its last word or sentence may be incomplete. */
+    /** Generate speech for all text that was sent, even if the last word may be incomplete. */
     flush(): void;
     /** Mark the text of the utterance as complete. */
     finish(): void;
     /**
      * Report the position of playback to the server.
      *
-     * The server first generates audio for utterances with little buffered audio.
+     * The server generates audio first for utterances with little buffered audio.
      *
      * @param {number} ms  duration of the audio that was played
      * @param {number} [bufferedMs]  duration of the audio that was received and not played yet
      */
     played(ms: number, bufferedMs?: number): void;
-    /** Stop the utterance, after which `onAudio` is not called again. @param {number} [playedMs] */
+    /**
+     * Cancel the utterance, so that `onAudio` is not called again.
+     *
+     * @param {number} [playedMs]  duration of the audio that was played, in milliseconds
+     */
     cancel(playedMs?: number): void;
-    /** Send or queue a message, or ignore the message if the utterance has ended. @param {Message} message */
+    /**
+     * Send a message of this utterance, or queue it until the socket is open.
+     *
+     * The message is ignored if the utterance has ended.
+     *
+     * @param {Message} message
+     */
     say(message: Message): void;
     /** @param {Message} message */
     send(message: Message): void;

@@ -75,7 +75,7 @@ const STALLED_MS = 30000; // Maximum duration in milliseconds of a stall after w
 const RETRY_MS = { first: 250, most: 4000 };
 const OPEN_WITHIN_MS = 6000;
 
-/** Error with the server's stable code and message. */
+/** Error with a stable error code and a message, usually from the server. */
 export class SpeechError extends Error {
   /** @param {ErrorFields} fields */
   constructor({ code, message, param = null, retryable = false, facts = {}, retry_after_s = null, partial_audio = false }) {
@@ -105,9 +105,10 @@ const withoutWebSocket = () =>
   });
 
 /**
- * Parse a binary message with audio without copying the audio.
+ * Parse a binary message of the server, and return its header fields and its audio.
  *
- * Header in little-endian order: u8 version | u8 kind | u16 channel | u32 seq | u64 first_sample.
+ * The audio (`pcm`) is not copied. The header has these fields in little-endian order: u8 version, u8 kind, u16 channel,
+ * u32 seq, u64 first_sample.
  *
  * @param {ArrayBuffer} frame
  */
@@ -123,7 +124,7 @@ export function readFrame(frame) {
   };
 }
 
-/** One utterance that is in progress. */
+/** Utterance: the speech of one text or dialogue, while it is generated. */
 class Utterance {
   /** @param {SpeechSocket} socket @param {string} id @param {Handlers} handlers */
   constructor(socket, id, handlers) {
@@ -143,7 +144,7 @@ class Utterance {
     this.say({ type: 'input.text', text });
   }
 
-  /** Speak the text sent so far, even if its last word or sentence may be incomplete. */
+  /** Generate speech for all text that was sent, even if the last word may be incomplete. */
   flush() {
     this.say({ type: 'input.flush' });
   }
@@ -157,7 +158,7 @@ class Utterance {
   /**
    * Report the position of playback to the server.
    *
-   * The server first generates audio for utterances with little buffered audio.
+   * The server generates audio first for utterances with little buffered audio.
    *
    * @param {number} ms  duration of the audio that was played
    * @param {number} [bufferedMs]  duration of the audio that was received and not played yet
@@ -166,7 +167,11 @@ class Utterance {
     this.send({ type: 'playback', played_ms: ms, buffered_ms: bufferedMs });
   }
 
-  /** Stop the utterance, after which `onAudio` is not called again. @param {number} [playedMs] */
+  /**
+   * Cancel the utterance, so that `onAudio` is not called again.
+   *
+   * @param {number} [playedMs]  duration of the audio that was played, in milliseconds
+   */
   cancel(playedMs) {
     if (!this.socket.utterances.delete(this.id)) return;
     if (this.waiting) {
@@ -178,7 +183,13 @@ class Utterance {
     this.send({ type: 'context.cancel', played_ms: playedMs });
   }
 
-  /** Send or queue a message, or ignore the message if the utterance has ended. @param {Message} message */
+  /**
+   * Send a message of this utterance, or queue it until the socket is open.
+   *
+   * The message is ignored if the utterance has ended.
+   *
+   * @param {Message} message
+   */
   say(message) {
     if (this.finished) throw new Error('the text of this utterance is finished');
     if (this.socket.utterances.has(this.id)) this.send(message);
@@ -214,10 +225,10 @@ class Utterance {
 }
 
 /**
- * WebSocket of the speech protocol, which carries several utterances at once.
+ * WebSocket of the speech protocol, on which several utterances can run at the same time.
  *
- * Events: 'state' when `state` changes; 'session' after session.created; 'expiring' when the server announces that it
- * will close the socket, after which the client opens another socket.
+ * The event 'state' is dispatched when `state` changes, and 'session' when the server has opened a session. The event
+ * 'expiring' means that the server will close the socket soon. The client then opens another socket.
  */
 export class SpeechSocket extends EventTarget {
   /**
@@ -254,7 +265,7 @@ export class SpeechSocket extends EventTarget {
     this.count = 0;
   }
 
-  /** Connect to the server, and reconnect whenever the connection is lost. */
+  /** Connect to the server, and connect again whenever the connection is lost. */
   open() {
     if (this.state !== 'closed') return;
     clearTimeout(this.retryTimer);
@@ -276,9 +287,9 @@ export class SpeechSocket extends EventTarget {
   }
 
   /**
-   * Abandon a connection that does not respond, and open another connection.
+   * Close a connection that does not respond, and open another connection.
    *
-   * A dead connection would not report that it is closed.
+   * The client does not wait for the close event, because it may never come.
    */
   drop() {
     const { socket } = this;
@@ -289,7 +300,7 @@ export class SpeechSocket extends EventTarget {
     this.onClose();
   }
 
-  /** End all utterances without calling their handlers, and stay closed. */
+  /** Close the socket permanently, and end all utterances without calling their handlers. */
   close() {
     this.utterances.clear();
     clearTimeout(this.retryTimer);
@@ -299,9 +310,9 @@ export class SpeechSocket extends EventTarget {
   }
 
   /**
-   * Speak a text.
+   * Start an utterance, which generates the speech of a text or a dialogue.
    *
-   * @param {Object<string, unknown>} config  fields of session.config
+   * @param {Object<string, unknown>} config  fields of the message session.config, such as the voice
    * @param {string|Dialogue|null} text  text or dialogue, or null to send the text piece by piece
    * @param {Handlers} handlers
    * @returns {Utterance}
@@ -331,7 +342,11 @@ export class SpeechSocket extends EventTarget {
     this.send({ type: 'ping', t: Date.now() });
   }
 
-  /** Send a ping, and treat the connection as stalled if no pong arrives in time. @param {number} [withinMs] */
+  /**
+   * Send a ping, and set the state `stalled` if an earlier ping has no response.
+   *
+   * @param {number} [withinMs]  maximum time for a response in milliseconds
+   */
   check(withinMs = ANSWER_WITHIN_MS) {
     if (this.state !== 'open' && this.state !== 'stalled') return;
     const silent = this.unanswered ? performance.now() - this.unanswered : 0;
@@ -343,7 +358,11 @@ export class SpeechSocket extends EventTarget {
     this.ping();
   }
 
-  /** Handle a message, which shows that the connection works. @param {ArrayBuffer|string} data */
+  /**
+   * Process a message of the server, and end the state `stalled`.
+   *
+   * @param {ArrayBuffer|string} data
+   */
   hear(data) {
     this.unanswered = 0;
     if (this.state === 'stalled') this.enter('open');

@@ -1,4 +1,4 @@
-"""Connection to a runtime that carries several utterances at the same time."""
+"""WebSocket connection to a runtime, on which several utterances run at the same time."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ CLOSE_S = 1.0  # Timeout in seconds for closing the connection, which may have t
 
 
 class Client(Routes):
-    """Open session with a runtime.
+    """Open WebSocket session with a runtime.
 
-    `session` is the runtime's first message, with the models and limits of the runtime.
+    `session` is the first message of the runtime, with its models and limits.
 
     `expires_in_s` is None until the runtime announces that it will close a long session. It is then the number of
-    seconds that remained at that time. Connect again for further speech.
+    seconds from the announcement to the end of the session. Connect again for further speech.
     """
 
     def __init__(self, connection: ClientConnection, session: dict[str, Any], http: Http) -> None:
@@ -60,16 +60,22 @@ class Client(Routes):
         on_queue: OnQueue | None = None,
         **config: Unpack[Config],
     ) -> Speech:
-        """Create an utterance.
+        """Create an utterance, which generates the speech of a text or a dialogue.
 
-        Without `text`, send the text with `Speech.write` and `Speech.finish`.
-
-        Instead of a text, `inputs` has the turns of a dialogue, which are spoken in sequence with `turn_pause_ms`
-        between them. A turn without a voice has the voice in `config`.
+        Without `text`, send the text piece by piece with `Speech.write` and `Speech.finish`. For a dialogue, pass
+        `inputs` instead of `text`. Its turns are spoken in sequence, with a pause of `turn_pause_ms` between them. A
+        turn without a voice uses the voice in `config`.
 
         ``async with client.speak(…) as speech`` starts the utterance, and cancels it if the block is left early.
-        ``speech = await client.speak(…)`` only starts the utterance. `timeout` is the maximum time without audio in
-        seconds. If no slot is free, `on_queue` is called with the queue position and the estimated wait.
+        ``speech = await client.speak(…)`` only starts the utterance.
+
+        Args:
+            text: Complete text, or None.
+            inputs: Turns of a dialogue, or None.
+            turn_pause_ms: Pause between two turns in milliseconds, or None for the runtime's default.
+            timeout: Maximum time in seconds without audio.
+            on_queue: Function that is called with the queue position and the estimated wait if no slot is free.
+            config: Settings of the utterance.
 
         Raises:
             ConnectionLost, SpeechRefused: Raised when the utterance starts or while it is read.
@@ -101,9 +107,9 @@ class Client(Routes):
     # --- The connection.
 
     async def read(self) -> None:
-        """Receive messages and dispatch them to utterances until the connection ends.
+        """Receive messages and pass them to their utterances until the connection ends.
 
-        An utterance whose queue is full blocks all other utterances.
+        An utterance with too many unread chunks blocks all other utterances.
         """
         try:
             async for message in self._connection:
@@ -169,9 +175,9 @@ async def connect(
     timeout: float | None = CONNECT_S,  # noqa: ASYNC109  as in httpx and openai
     proxy: Proxy = True,
 ) -> AsyncIterator[Client]:
-    """Open a session with the runtime or studio at this URL.
+    """Context manager that opens a session with the runtime or studio at a URL.
 
-    Leaving the block cancels running utterances.
+    When the block is left, running utterances are cancelled.
 
     Args:
         url: URL with http(s) or ws(s), with or without the path of the route.

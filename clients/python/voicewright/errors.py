@@ -1,4 +1,4 @@
-"""Exceptions of this client: refusals by a runtime, and lost connections."""
+"""Exceptions of this client, for requests that a runtime refuses and for lost connections."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ class VoicewrightError(Exception):
 
 
 class SpeechRefused(VoicewrightError):
-    """Refusal by the runtime, with its `code`, message and invalid field (`param`).
+    """Error response of the runtime to a request.
 
-    `code` is an error code in docs/api.md, Errors. `facts` has the values in the message, for translations.
-    `retry_after_s` is the time to wait before a retry, or None. `partial_audio` is True if some audio was already sent.
+    `code` is an error code in docs/api.md, Errors. `param` is the name of the invalid field, or None. `facts` has the
+    values in the message, for translations. `retry_after_s` is the time to wait before a retry, or None.
+    `partial_audio` is True if some audio was already sent.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class SpeechRefused(VoicewrightError):
 
 
 class ConnectionLost(VoicewrightError, ConnectionError):
-    """The runtime cannot be reached, or the connection was lost.
+    """Error for a runtime that cannot be reached, or a connection that was lost.
 
     Connect again to continue.
     """
@@ -69,7 +70,7 @@ class ConnectionLost(VoicewrightError, ConnectionError):
 
 
 class SpeechTimeout(ConnectionLost, TimeoutError):
-    """The runtime sent nothing for longer than the caller's `timeout`."""
+    """Error for a runtime that sent nothing for longer than the caller's `timeout`."""
 
     code = "timeout"
 

@@ -1,4 +1,4 @@
-"""HTTP routes of the runtime: models, stored voices, pronunciation dictionaries, tickets."""
+"""HTTP routes of the runtime for models, voices, pronunciation dictionaries and tickets."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Routes:
         self._http = http
 
     async def models(self) -> list[dict[str, Any]]:
-        """Return the served checkpoints with their modes, speakers and languages.
+        """Return the checkpoints that the runtime has loaded.
 
-        The fields are described in docs/api.md, Models.
+        Each item has the modes, speakers and languages of a checkpoint (docs/api.md, Models).
         """
         models: list[dict[str, Any]] = (await self._http.json("GET", "/v1/models"))["data"]
         return models
@@ -47,9 +47,11 @@ class Routes:
         return await self._http.json("GET", _of(voice))
 
     async def add_voice(self, name: str, audio: bytes, *, consent: str, **kwargs: str) -> dict[str, Any]:
-        """Store a voice, which `Client.speak` can then select by name.
+        """Store a recording as a voice, which `Client.speak` can then select by its name.
 
         Args:
+            name: Name of the voice.
+            audio: Bytes of the recording's audio file.
             consent: Consent of the speaker, as text.
             kwargs: Further form fields, such as ``language`` and ``ref_text`` (exact transcript, for a better clone).
         """
@@ -57,15 +59,18 @@ class Routes:
         return await self._http.json("POST", VOICES, data=form, files={"audio_sample": ("audio", audio)})
 
     async def check_voice(self, audio: bytes, ref_text: str | None = None) -> dict[str, Any]:
-        """Check the length and the levels of a recording without storing it.
+        """Check the duration and the levels of a recording without storing it.
 
-        The checks are those of `add_voice`, and the result includes advice.
+        The checks are the same as in `add_voice`. The result includes advice for a better recording.
         """
         form = {} if ref_text is None else {"ref_text": ref_text}
         return await self._http.json("POST", f"{VOICES}/check", data=form, files={"audio_sample": ("audio", audio)})
 
     async def edit_voice(self, voice: str, **changes: Any) -> dict[str, Any]:
-        """Change the `name`, `description` (None removes it) or `tags` of a stored voice."""
+        """Change fields of a stored voice: `name`, `description` or `tags`.
+
+        The value None removes the description.
+        """
         return await self._http.json("PATCH", _of(voice), json=changes)
 
     async def export_voice(self, voice: str) -> bytes:
@@ -90,12 +95,15 @@ class Routes:
         await self._http.content("DELETE", _of(voice))
 
     async def pronunciation_dictionaries(self) -> list[dict[str, Any]]:
-        """Return the stored dictionaries without their words (docs/api.md, Pronunciations)."""
+        """Return the stored pronunciation dictionaries, without their entries.
+
+        The fields are described in docs/api.md, Pronunciations.
+        """
         dictionaries: list[dict[str, Any]] = (await self._http.json("GET", PRONUNCIATIONS))["data"]
         return dictionaries
 
     async def pronunciation_dictionary(self, dictionary: str) -> dict[str, Any]:
-        """Return the pronunciation dictionary with this id, including its words."""
+        """Return the pronunciation dictionary with this id, including its entries."""
         return await self._http.json("GET", _of(dictionary, PRONUNCIATIONS))
 
     async def add_pronunciation_dictionary(
@@ -109,7 +117,10 @@ class Routes:
         return await self._http.json("POST", PRONUNCIATIONS, json=body)
 
     async def edit_pronunciation_dictionary(self, dictionary: str, **changes: Any) -> dict[str, Any]:
-        """Change the `name` or `description` of a dictionary, or replace its `pronunciations`."""
+        """Change fields of a pronunciation dictionary: `name`, `description` or `pronunciations`.
+
+        New `pronunciations` replace all entries of the dictionary.
+        """
         return await self._http.json("PATCH", _of(dictionary, PRONUNCIATIONS), json=changes)
 
     async def delete_pronunciation_dictionary(self, dictionary: str) -> None:
@@ -117,16 +128,16 @@ class Routes:
         await self._http.content("DELETE", _of(dictionary, PRONUNCIATIONS))
 
     async def ticket(self) -> str:
-        """Return a short-lived ticket that opens one session.
+        """Return a ticket with which a web page can open one WebSocket session.
 
-        Tickets are for web pages that must not have the API key (docs/api.md, Keys).
+        It is valid for a short time. Use tickets if the page must not have the API key (docs/api.md, Keys).
         """
         ticket: str = (await self._http.json("POST", "/v1/session_ticket"))["ticket"]
         return ticket
 
 
 class Http:
-    """HTTP client that imports httpx at the first request (many sessions send no requests)."""
+    """HTTP client that imports httpx only when the first request is sent."""
 
     def __init__(self, url: str, headers: dict[str, str], timeout: float | None, proxy: Proxy) -> None:
         self._url = base_address(url)
@@ -180,7 +191,12 @@ class Http:
 
 
 def refusal_of(status: int, body: bytes | bytearray) -> SpeechRefused:
-    """Return the exception for a refused request or handshake, given the response."""
+    """Create the exception for a request or WebSocket handshake that the runtime has refused.
+
+    Args:
+        status: HTTP status of the response.
+        body: Body of the response.
+    """
     try:
         return SpeechRefused.from_fields(json.loads(body)["error"])
     # The response is not from a Voicewright runtime, but possibly from a proxy.

@@ -1,4 +1,4 @@
-"""Utterance: sends text to the runtime and receives audio."""
+"""Class for one utterance, which sends text to the runtime and receives audio."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_WAITING = 32  # Maximum number of unread chunks. A chunk has at most 250 ms,
 
 
 class Open(Protocol):
-    """Callback that opens an utterance at the runtime.
+    """Callback that starts an utterance at the runtime.
 
     The callback may raise ConnectionLost.
     """
@@ -32,16 +32,19 @@ class Send(Protocol):
 
 
 class OnQueue(Protocol):
-    """Callback that receives the queue position and the estimated waiting time."""
+    """Callback for an utterance that waits for a free slot of the runtime.
+
+    It receives the queue position and the estimated waiting time.
+    """
 
     def __call__(self, queued: Queued, /) -> None: ...
 
 
 class Speech:
-    """Utterance, which is an async iterator over its audio chunks.
+    """Utterance (speech of one text), which is an async iterator over its audio chunks.
 
-    `queued`, `start` and `end` are None until the runtime has reported them. The utterance starts when it is first
-    entered, awaited, read or written to. `end` is a `Done`, a `Cancelled`, or the exception that the iteration raises.
+    The utterance starts when it is first entered, awaited, read or written to. `queued`, `start` and `end` are None
+    until the runtime has reported them. `end` is a `Done`, a `Cancelled`, or the exception that the iteration raises.
     """
 
     def __init__(
@@ -74,7 +77,10 @@ class Speech:
 
     @property
     def done(self) -> Done | None:
-        """Return statistics, stop reason and seed, or None before the utterance has finished."""
+        """Return the statistics, stop reason and seed of the utterance.
+
+        The result is None if the utterance has not finished.
+        """
         return self.end if isinstance(self.end, Done) else None
 
     # --- Text.
@@ -89,14 +95,14 @@ class Speech:
         await self._send_text("input.text", text=text)
 
     async def flush(self) -> None:
-        """Speak all text so far, even if the last word or sentence is incomplete.
+        """Generate speech for all text that was written, even if its last word may be incomplete.
 
         Raises the same exceptions as `write`.
         """
         await self._send_text("input.flush")
 
     async def finish(self) -> None:
-        """Mark the text as complete.
+        """Mark the text of the utterance as complete.
 
         Raises the same exceptions as `write`.
         """
@@ -126,24 +132,31 @@ class Speech:
         raise StopAsyncIteration
 
     async def read(self) -> bytes:
-        """Wait for the end of the utterance and return the complete audio as s16le.
+        """Wait for the end of the utterance and return the complete audio as bytes.
+
+        The audio is s16le, mono, at `SAMPLE_RATE`.
 
         Raises the same exceptions as iterating over the utterance.
         """
         return b"".join([chunk.pcm async for chunk in self])
 
     async def played(self, ms: float, buffered_ms: float | None = None) -> None:
-        """Report the total number of milliseconds that have been played.
+        """Report the playback position to the runtime.
 
-        The runtime gives other utterances priority over an utterance with much unplayed audio.
+        The runtime generates audio first for utterances with little unplayed audio.
+
+        Args:
+            ms: Total duration of the played audio in milliseconds.
+            buffered_ms: Duration of the received audio that has not been played, in milliseconds, or None.
         """
         more = {} if buffered_ms is None else {"buffered_ms": buffered_ms}
         await self._send("playback", context_id=self.context_id, played_ms=ms, **more)
 
     async def cancel(self, played_ms: float | None = None) -> None:
-        """Cancel the utterance, after which no more audio is returned.
+        """Cancel the utterance, so that no more audio chunks are returned.
 
-        `end` is set when the runtime confirms the cancellation.
+        `played_ms` is the duration of the played audio in milliseconds. `end` is set when the runtime confirms the
+        cancellation.
         """
         if self._silenced:
             return
@@ -156,9 +169,9 @@ class Speech:
             await self._send("context.cancel", context_id=self.context_id, **more)
 
     async def ended(self) -> End:
-        """Wait for the end of the utterance and return it.
+        """Wait for the end of the utterance, and return the event or exception that ended it.
 
-        The end follows the audio, so the audio must be read or cancelled.
+        The end arrives after all audio, so read all audio first or cancel the utterance.
         """
         await self._ended.wait()
         assert self.end is not None
@@ -177,7 +190,7 @@ class Speech:
     # --- Received messages.
 
     async def on_sound(self, first_sample: int, pcm: bytes) -> None:
-        """Queue an audio frame, and wait while the queue is full."""
+        """Add an audio chunk to the queue of the utterance, and wait while the queue is full."""
         if self.end is not None or self._silenced:  # The runtime sent this audio before it processed the cancel.
             return
         if first_sample != self._samples:  # Audio is missing, which is an error of the runtime.
@@ -197,7 +210,7 @@ class Speech:
             asyncio.get_running_loop().call_soon(self._on_queue, queued)
 
     def on_end(self, end: End) -> None:
-        """Set the end of the utterance (a second end is ignored)."""
+        """Record the event or exception that ended the utterance, unless the end is already known."""
         if self.end is None:
             self.end = end
             self._ended.set()

@@ -1,7 +1,7 @@
 """Synchronous client: ``with connect(…) as client``, ``for chunk in speech``.
 
-Each connection has an event loop on a separate thread, so the client also works in a notebook with a running loop.
-Methods may be called on any thread. Callbacks run on the connection's thread.
+Each connection has an event loop on a separate thread. Therefore, the client also works in a notebook in which an event
+loop is running. Methods may be called on any thread. Callbacks run on the connection's thread.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ T = TypeVar("T")
 
 
 class Speech:
-    """Utterance like `voicewright.Speech`, which is an iterator over its audio chunks."""
+    """Utterance (speech of one text), which is an iterator over its audio chunks.
+
+    It has the methods of `voicewright.Speech`, without async.
+    """
 
     def __init__(self, loop: _Loop, speech: aio_speech.Speech) -> None:
         self._loop = loop
@@ -88,7 +91,7 @@ class Speech:
 
 
 class Client:
-    """Open session with a runtime, like `voicewright.Client`."""
+    """Open session with a runtime, with the methods of `voicewright.Client` without async."""
 
     def __init__(self, loop: _Loop, client: aio.Client) -> None:
         self.session = client.session
@@ -109,12 +112,13 @@ class Client:
         on_queue: OnQueue | None = None,
         **config: Unpack[Config],
     ) -> Speech:
-        """Start an utterance.
+        """Start an utterance, which generates the speech of a text or a dialogue.
 
-        ``with client.speak(…) as speech`` cancels the utterance if the block is left early.
+        ``with client.speak(…) as speech`` cancels the utterance if the block is left early. `voicewright.Client.speak`
+        describes the arguments.
 
         Raises:
-            ConnectionLost, SpeechRefused: See `voicewright.Client.speak`.
+            ConnectionLost, SpeechRefused: The connection was lost, or the runtime refuses the request.
         """
 
         async def begun() -> aio_speech.Speech:
@@ -179,9 +183,9 @@ class Client:
 def connect(
     url: str, *, api_key: str | None = None, timeout: float | None = CONNECT_S, proxy: Proxy = True
 ) -> Iterator[Client]:
-    """Open a session with the runtime or studio at this URL.
+    """Context manager that opens a session with the runtime or studio at a URL.
 
-    Same arguments and exceptions as `voicewright.connect`.
+    The arguments and exceptions are those of `voicewright.connect`.
     """
     with _running_loop() as loop:
         opening = aio.connect(url, api_key=api_key, timeout=timeout, proxy=proxy)
@@ -201,12 +205,12 @@ def say(
     proxy: Proxy = True,
     **config: Unpack[Config],
 ) -> bytes:
-    """Speak one text and return its audio as s16le, mono, at `SAMPLE_RATE`.
+    """Speak one text and return its audio as bytes (s16le, mono, at `SAMPLE_RATE`).
 
-    The function also works in a notebook.
+    The function opens a connection for this text. It also works in a notebook.
 
     Raises:
-        SpeechRefused, ConnectionLost: See `connect` and `Speech.read`.
+        SpeechRefused, ConnectionLost: The runtime refuses the request, or the connection was lost.
     """
     with connect(url, api_key=api_key, proxy=proxy) as client:
         return client.speak(text, timeout=timeout, **config).read()

@@ -9,7 +9,10 @@ from voicewright.errors import VoicewrightError
 
 
 class Config(TypedDict, total=False):
-    """Settings of an utterance, which are the fields of ``session.config`` (docs/api.md)."""
+    """Settings of an utterance, such as the voice and the language.
+
+    They are the fields of the message ``session.config`` (docs/api.md).
+    """
 
     task_type: str
     model: str
@@ -46,16 +49,16 @@ class _TurnText(TypedDict):
 
 
 class Turn(_TurnText, total=False):
-    """Turn of a dialogue: a text with an optional voice."""
+    """Turn of a dialogue, which has a text and optionally a voice."""
 
     voice: str
 
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """Event: the utterance is waiting for a slot.
+    """Event for an utterance that waits because the runtime has no free slot.
 
-    The utterance at ``position`` 0 gets the next slot.
+    The utterance at ``position`` 0 gets the next free slot.
     """
 
     position: int
@@ -64,7 +67,7 @@ class Queued:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Audio chunk (mono, s16le, at ``SAMPLE_RATE``), and the index of its first sample."""
+    """Chunk of audio (mono, s16le, at ``SAMPLE_RATE``), and the index of its first sample."""
 
     pcm: bytes
     first_sample: int
@@ -72,9 +75,9 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """Event: the request has got a slot.
+    """Event for an utterance that has a slot, so the runtime starts to generate audio.
 
-    ``notes`` describe ignored settings.
+    ``notes`` describe settings that were ignored.
     """
 
     model: str
@@ -107,7 +110,7 @@ class Stats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """Event: the utterance was spoken completely.
+    """Event for an utterance whose speech is complete.
 
     ``stop_reason`` is eos, max_tokens, short or runaway. ``notes`` describe speech problems.
     """
@@ -121,9 +124,9 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """Event: the utterance was cancelled after this number of milliseconds.
+    """Event for an utterance that was cancelled.
 
-    `sent_ms` is the duration of the audio that was sent, and `played_ms` the duration that was played.
+    `sent_ms` is the duration in milliseconds of the audio that was sent, and `played_ms` the duration that was played.
     """
 
     sent_ms: float

@@ -15,7 +15,7 @@ KIND_S16LE = 1
 
 
 class Frame(NamedTuple):
-    """Parsed binary message: channel number, index of the first sample, PCM bytes."""
+    """Binary audio message: the utterance's channel number, first sample index and PCM bytes."""
 
     channel: int
     first_sample: int
@@ -23,7 +23,10 @@ class Frame(NamedTuple):
 
 
 def read_frame(message: bytes) -> Frame | None:
-    """Parse a binary message, or return None for an unknown version or kind."""
+    """Parse a binary audio message.
+
+    The result is None if the version or the kind of the message is unknown.
+    """
     version, kind, channel, _, first_sample = HEADER.unpack_from(message)
     return Frame(channel, first_sample, message[HEADER.size :]) if (version, kind) == (VERSION, KIND_S16LE) else None
 
@@ -39,6 +42,9 @@ def base_address(url: str) -> str:
 
 
 def socket_address(url: str) -> str:
-    """Return the ws(s) URL of the speech route for a runtime's URL, including its query."""
+    """Return the WebSocket URL (ws or wss) of the speech route of a runtime.
+
+    `url` is any URL of the runtime. Its query is kept.
+    """
     base, query = urlsplit(base_address(url)), urlsplit(url).query
     return urlunsplit((base.scheme.replace("http", "ws", 1), base.netloc, base.path + ROUTE, query, ""))
